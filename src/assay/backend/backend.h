@@ -1,0 +1,123 @@
+// What a device offers: it packs a model's weights, keeps the keys and values, runs the plan, and tells the time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "assay/backend/plan.h"
+#include "assay/base/cpu.h"
+#include "assay/base/token_id.h"
+#include "assay/base/units.h"
+
+namespace assay {
+
+struct Device {
+  enum class Kind { cpu, cuda } kind = Kind::cpu;
+  int index = 0;
+  std::string text() const { return kind == Kind::cpu ? "cpu" : "cuda:" + std::to_string(index); }
+};
+// "cpu", "cuda", "cuda:1" or "auto"; throws UsageError for another name, Error where the device is absent.
+Device device_from_name(std::string_view text);
+
+// Gives the rows of a logical weight as the file stores them: [rows, columns], or [columns, rows] where the
+// specification says stored_transposed.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count, float* out) const = 0;
+};
+
+// The new tokens of one sequence within a batch.
+struct SequenceRows {
+  int sequence = 0;            // its number in the cache
+  std::int64_t first_row = 0;  // in the batch
+  std::int64_t rows = 0;       // consecutive; the token in row i is the sequence's number length + i
+  std::int64_t first_key = 0;  // keys before it are padding and are not seen
+};
+// Ragged: sequences of any number of new tokens, one after another, no padding needed.
+struct Batch {
+  std::vector<TokenId> ids;
+  std::vector<std::int32_t> positions;  // of each id
+  std::vector<SequenceRows> sequences;
+};
+
+// Keys and values of past tokens, in blocks of kKvBlock positions per sequence that are taken as a sequence grows.
+inline constexpr std::int64_t kKvBlock = 64;
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  virtual int add_sequence() = 0;
+  virtual void remove_sequence(int sequence) = 0;
+  virtual void truncate(int sequence, std::int64_t length) = 0;
+  virtual std::int64_t length(int sequence) const = 0;
+  virtual Bytes bytes() const = 0;  // held now
+};
+
+// Where the head's outputs go. Full logits of many rows are large: only what is asked for is kept.
+struct ArgmaxSink {
+  std::span<TokenId> ids;  // the lowest of equals; -1 where a logit is NaN
+};
+struct LogitsSink {
+  std::span<float> logits;  // [rows, vocab]
+};
+struct LogProbabilitySink {
+  std::span<const TokenId> targets;
+  std::span<double> log_probabilities;  // natural logarithm
+};
+using HeadSink = std::variant<ArgmaxSink, LogitsSink, LogProbabilitySink>;
+
+struct MemoryReport {
+  Bytes weights;    // elements of the weights in their formats
+  Bytes packing;    // padding of the packed layout
+  Bytes workspace;  // activations and logits
+};
+
+// A point on the device's own time line.
+struct Event {
+  std::uint64_t id = 0;
+  TimePoint host;
+};
+
+// A plan with its weights on a device. One user at a time.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const Plan& plan() const = 0;
+  virtual std::unique_ptr<KvCache> make_cache() = 0;
+  // Appends the batch's tokens to their sequences and computes their hidden states, which stay valid until the next
+  // call. Throws Error for ids outside the vocabulary, positions outside the context, and a batch larger than
+  // max_rows().
+  virtual void run(const Batch& batch, KvCache& cache) = 0;
+  // Sends the given rows of the last batch through the head.
+  virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
+  virtual std::int64_t max_rows() const = 0;
+  virtual MemoryReport memory() const = 0;
+};
+
+struct BackendOptions {
+  int threads = 0;          // 0 = default_thread_count()
+  Isa isa = Isa::scalar;    // ignored unless is_isa_forced
+  bool is_isa_forced = false;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Device device() const = 0;
+  virtual std::string kernels() const = 0;  // "avx512": which kernels run
+  virtual int threads() const = 0;
+  // Packs the plan's weights as the source gives them. Throws Error.
+  virtual std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) = 0;
+  virtual void synchronize() = 0;
+  virtual Event record() = 0;
+  virtual Seconds between(const Event& begin, const Event& end) = 0;
+};
+
+// Throws UsageError for a forced ISA that cannot run here, Error for a device that is absent.
+std::shared_ptr<Backend> make_backend(const Device& device, const BackendOptions& options);
+
+}  // namespace assay

@@ -1,0 +1,57 @@
+// AVX2 and FMA kernels in float32. Compiled with its own flags, called only after the CPU check.
+#include "assay/backend/cpu/kernels.h"
+
+#include <immintrin.h>
+
+extern "C" double log(double) noexcept;
+
+namespace assay::cpu::avx2 {
+
+namespace {
+
+alignas(64) constexpr std::int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+
+struct Vec {
+  static constexpr int kWidth = 8, kRegisters = 16;
+  __m256 v;
+  static Vec set(float x) { return {_mm256_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static Vec load(const std::uint16_t* p) {  // bfloat16
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
+  }
+  static __m256i mask(std::int64_t n) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n)); }
+  static Vec load_n(const float* p, std::int64_t n) { return {_mm256_maskload_ps(p, mask(n))}; }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  void store_n(float* p, std::int64_t n) const { _mm256_maskstore_ps(p, mask(n), v); }
+  static Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+  static Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
+  static Vec sub(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
+  static Vec mul(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
+  static Vec div(Vec a, Vec b) { return {_mm256_div_ps(a.v, b.v)}; }
+  static Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
+  static Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
+  static Vec sqrt(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
+  static Vec round(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  // n lies in [-126, 127], so the power is a normal number built from its exponent bits.
+  static Vec scale_by_power(Vec a, Vec n) {
+    const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23);
+    return {_mm256_mul_ps(a.v, _mm256_castsi256_ps(bits))};
+  }
+  static Vec select_less(Vec a, Vec b, Vec x, Vec y) {
+    return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
+  }
+  static Vec nan_from(Vec a, Vec x) { return {_mm256_blendv_ps(x.v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))}; }
+};
+
+double log_of(double x) { return ::log(x); }
+
+#include "assay/backend/cpu/simd/float32_kernels.h"
+
+}  // namespace
+
+void fill(KernelTable& table) {
+  table = {linear, norm, attend, argmax, log_sum_exp, "avx2", "avx2", "avx2", "avx2", "avx2"};
+}
+
+}  // namespace assay::cpu::avx2

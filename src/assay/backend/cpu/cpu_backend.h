@@ -1,0 +1,29 @@
+// The CPU backend: checks, splits the work into chunks, and calls the kernel table.
+#pragma once
+
+#include "assay/backend/backend.h"
+#include "assay/backend/cpu/kernels.h"
+#include "assay/backend/cpu/kv_cache.h"
+#include "assay/backend/cpu/pack.h"
+#include "assay/base/thread_pool.h"
+
+namespace assay::cpu {
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(const BackendOptions& options);
+  Device device() const override { return {}; }
+  std::string kernels() const override { return std::string(name_of(isa_)); }
+  int threads() const override { return pool_->size(); }
+  std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) override;
+  void synchronize() override {}  // work is done when a call returns
+  Event record() override { return {0, Clock::now()}; }
+  Seconds between(const Event& begin, const Event& end) override { return elapsed(begin.host, end.host); }
+
+ private:
+  Isa isa_;
+  KernelTable table_;
+  std::shared_ptr<ThreadPool> pool_;
+};
+
+}  // namespace assay::cpu

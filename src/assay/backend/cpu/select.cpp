@@ -1,0 +1,17 @@
+#include "assay/backend/cpu/select.h"
+
+#include "assay/base/error.h"
+
+namespace assay::cpu {
+
+KernelTable select_kernels(Isa isa) {
+  if (!is_usable(isa))
+    throw UsageError("--isa {}: this machine cannot run it; the best it can is {}", name_of(isa), name_of(best_usable_isa()));
+  KernelTable table{};
+  scalar::fill(table);
+  if (isa >= Isa::avx2) avx2::fill(table);
+  if (isa >= Isa::avx512) avx512::fill(table);
+  return table;
+}
+
+}  // namespace assay::cpu

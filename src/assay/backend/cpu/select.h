@@ -1,0 +1,12 @@
+// Chooses the kernels: scalar first, then each usable tier replaces what it improves.
+#pragma once
+
+#include "assay/backend/cpu/kernels.h"
+#include "assay/base/cpu.h"
+
+namespace assay::cpu {
+
+// Throws UsageError when the tier cannot run on this machine.
+KernelTable select_kernels(Isa isa);
+
+}  // namespace assay::cpu

@@ -1,0 +1,21 @@
+// Chooses a backend by the device's name.
+#include "assay/backend/cpu/cpu_backend.h"
+#include "assay/backend/cuda/cuda_backend.h"
+#include "assay/base/error.h"
+
+namespace assay {
+
+Device device_from_name(std::string_view text) {
+  if (text == "cpu" || text == "auto") return {};
+  if (text == "cuda") return {Device::Kind::cuda, 0};
+  if (text.substr(0, 5) == "cuda:" && text.size() == 6 && text[5] >= '0' && text[5] <= '9')
+    return {Device::Kind::cuda, text[5] - '0'};
+  throw UsageError("--device: expected cpu, cuda, cuda:N or auto, found '{}'", text);
+}
+
+std::shared_ptr<Backend> make_backend(const Device& device, const BackendOptions& options) {
+  if (device.kind == Device::Kind::cuda) return make_cuda_backend(device);
+  return std::make_shared<cpu::CpuBackend>(options);
+}
+
+}  // namespace assay

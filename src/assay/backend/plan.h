@@ -1,0 +1,96 @@
+// The forward pass as data: a list of operations over named buffers, written once by the model (model/forward.cpp)
+// and run by any backend. What a step must read and compute is counted from the same list.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "assay/base/units.h"
+#include "assay/quant/precision.h"
+
+namespace assay {
+
+enum class Activation { none, relu, silu, tanh, gelu_tanh, gelu_erf, gelu_quick };
+enum class Norm { layer, rms };
+
+// What an operation is for; times are reported by phase.
+enum class Phase { embed, norm, attention, linear, head };
+std::string_view name_of(Phase phase);
+
+using BufferId = int;
+using WeightId = int;
+inline constexpr int kNone = -1;
+
+struct BufferSpec {
+  std::string name;
+  std::int64_t columns = 0;  // a row per token of the batch
+};
+
+// A weight as the model means it, apart from how a file stores it and how a backend packs it.
+struct WeightSpec {
+  std::string name;       // as the file names it
+  std::int64_t rows = 0;  // outputs of a matrix, entries of a table; 1 for a vector
+  std::int64_t columns = 0;  // inputs of a matrix, width of a table, length of a vector
+  enum class Kind { vector, table, matrix } kind = Kind::vector;
+  bool stored_transposed = false;  // the file holds [columns, rows] (GPT-2's Conv1D)
+  bool is_table_too = false;       // a matrix whose rows are also looked up (tied embedding)
+  WeightFormat format = WeightFormat::float32;
+  std::int64_t elements() const { return rows * columns; }
+};
+
+struct EmbedOp {  // out = tokens[id] (+ positions[position + position_offset])
+  WeightId tokens = kNone, positions = kNone;
+  std::int64_t position_offset = 0;
+  BufferId out = kNone;
+};
+struct NormOp {  // out = (in - mean) / sqrt(variance + epsilon) * gain + bias, over each row
+  Norm kind = Norm::layer;
+  WeightId gain = kNone, bias = kNone;
+  float epsilon = 0;
+  BufferId in = kNone, out = kNone;
+};
+struct LinearOp {  // out = activation(in * weight^T + bias), or out += where it adds the residual
+  WeightId weight = kNone, bias = kNone;
+  Activation activation = Activation::none;
+  bool adds_to_output = false;
+  BufferId in = kNone, out = kNone;
+};
+struct AttentionOp {  // causal attention of the rows in `qkv` over their sequences' cached keys and values
+  int layer = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1;          // of the scores
+  std::int64_t window = 0;  // keys a query sees, itself included; 0 = all
+  BufferId qkv = kNone;     // [rows, (heads + 2 * kv_heads) * head_dim]: queries, keys, values
+  BufferId out = kNone;     // [rows, heads * head_dim]
+};
+
+struct Op {
+  std::string name;  // "h.3.attn.c_proj"
+  Phase phase = Phase::linear;
+  std::variant<EmbedOp, NormOp, LinearOp, AttentionOp> what;
+};
+
+struct Plan {
+  std::vector<BufferSpec> buffers;
+  std::vector<WeightSpec> weights;
+  std::vector<Op> ops;       // from ids to hidden states
+  Op head_norm, head;        // a NormOp and a LinearOp without output buffer: a stage of its own, with sinks
+  BufferId hidden = kNone;   // where `ops` leave the hidden states
+  std::int64_t vocab = 0, context = 0;
+  int layers = 0, kv_heads = 0, head_dim = 0;
+
+  std::int64_t parameters() const;  // elements of all weights; tied ones once
+};
+
+// What an operation, or a step, must read and compute at least.
+struct Cost {
+  Bytes weight_bytes, kv_bytes;
+  Flops flops;
+  Cost& operator+=(const Cost& other);
+};
+// Of the body and the head for `rows` new tokens, `head_rows` of which go through the head, of one sequence that
+// holds `past` tokens. A multiplication and an addition are two FLOPs; `kv_element_bytes` is that of the cache.
+Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows, int kv_element_bytes = 4);
+
+}  // namespace assay

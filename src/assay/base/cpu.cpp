@@ -1,0 +1,146 @@
+#include "assay/base/cpu.h"
+
+#include <cpuid.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+namespace {
+
+struct Registers {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+Registers cpuid(unsigned leaf, unsigned subleaf = 0) {
+  Registers r;
+  if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+
+// Which register states the operating system saves on a context switch (XCR0).
+std::uint64_t saved_states() {
+  if ((cpuid(1).c & (1u << 27)) == 0) return 0;  // OSXSAVE
+  unsigned low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<std::uint64_t>(high) << 32) | low;
+}
+
+constexpr std::uint64_t kAvxState = 0x6;      // SSE and upper halves of ymm
+constexpr std::uint64_t kAvx512State = 0xe6;  // and mask registers, upper halves of zmm, zmm16..31
+
+bool bit(unsigned value, int index) { return ((value >> index) & 1u) != 0; }
+
+bool has_avx2() {
+  const Registers one = cpuid(1), seven = cpuid(7);
+  return (saved_states() & kAvxState) == kAvxState && bit(one.c, 28) && bit(one.c, 12) && bit(one.c, 29) &&
+         bit(seven.b, 5);  // AVX, FMA, F16C, AVX2
+}
+
+bool has_avx512() {
+  const Registers seven = cpuid(7);
+  return has_avx2() && (saved_states() & kAvx512State) == kAvx512State && bit(seven.b, 16) && bit(seven.b, 17) &&
+         bit(seven.b, 30) && bit(seven.b, 31);  // F, DQ, BW, VL
+}
+
+std::string brand() {
+  if (cpuid(0x80000000u).a < 0x80000004u) return "unknown";
+  std::string text;
+  for (unsigned leaf = 0x80000002u; leaf <= 0x80000004u; ++leaf) {
+    const Registers r = cpuid(leaf);
+    for (const unsigned part : {r.a, r.b, r.c, r.d}) {
+      char letters[4];
+      std::memcpy(letters, &part, sizeof(letters));
+      text.append(letters, 4);
+    }
+  }
+  text = text.substr(0, text.find('\0'));
+  const auto first = text.find_first_not_of(' ');
+  return first == std::string::npos ? "unknown" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+int allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+double cgroup_quota() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (v2 >> quota >> period && quota != "max" && period > 0) return std::strtod(quota.c_str(), nullptr) / period;
+  std::ifstream q1("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), p1("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double microseconds = 0;
+  if (q1 >> microseconds && p1 >> period && microseconds > 0 && period > 0) return microseconds / period;
+  return 0;
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::scalar: return "scalar";
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+  }
+  return "?";
+}
+
+Isa isa_from_name(std::string_view text) {
+  for (const Isa isa : kAllIsas)
+    if (text == name_of(isa)) return isa;
+  throw UsageError("--isa: expected scalar, avx2 or avx512, found '{}'", text);
+}
+
+bool is_usable(Isa isa) {
+  switch (isa) {
+    case Isa::scalar: return true;
+    case Isa::avx2: return has_avx2();
+    case Isa::avx512: return has_avx512();
+  }
+  return false;
+}
+
+Isa best_usable_isa() {
+  if (is_usable(Isa::avx512)) return Isa::avx512;
+  return is_usable(Isa::avx2) ? Isa::avx2 : Isa::scalar;
+}
+
+CpuInfo cpu_info() {
+  CpuInfo info;
+  info.model = brand();
+  info.online = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  info.allowed = allowed_processors();
+  info.quota = cgroup_quota();
+  const Registers seven = cpuid(7), seven_one = cpuid(7, 1);
+  const auto add = [&](bool has, const char* feature) {
+    if (has) info.features.emplace_back(feature);
+  };
+  add(has_avx2(), "avx2");
+  add(has_avx2(), "fma");
+  add(bit(seven.b, 16), "avx512f");
+  add(bit(seven.b, 30), "avx512bw");
+  add(bit(seven.c, 11), "avx512_vnni");
+  add(bit(seven_one.a, 5), "avx512_bf16");
+  add(bit(seven.d, 22), "amx_bf16");
+  add(bit(seven.d, 25), "amx_int8");
+  return info;
+}
+
+int default_thread_count() {
+  const int allowed = allowed_processors();
+  const double quota = cgroup_quota();
+  return quota > 0 ? std::clamp(static_cast<int>(std::floor(quota)), 1, allowed) : allowed;
+}
+
+}  // namespace assay

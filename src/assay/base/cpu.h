@@ -1,0 +1,35 @@
+// Facts about the processor and what this process may use of it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+// Instruction-set tiers, each including the ones before it.
+enum class Isa { scalar, avx2, avx512 };
+
+inline constexpr Isa kAllIsas[] = {Isa::scalar, Isa::avx2, Isa::avx512};
+
+std::string_view name_of(Isa isa);
+// Throws UsageError listing the names when there is no such tier.
+Isa isa_from_name(std::string_view text);
+
+// True where the processor has every instruction of the tier AND the operating system saves its registers.
+bool is_usable(Isa isa);
+Isa best_usable_isa();
+
+struct CpuInfo {
+  std::string model;                 // as the processor names itself
+  int online = 0;                    // logical processors the system has online
+  int allowed = 0;                   // of those, the ones this process may run on
+  double quota = 0;                  // processors' worth of time the cgroup allows; 0 = no limit
+  std::vector<std::string> features; // the flags kernels care about
+};
+CpuInfo cpu_info();
+
+// Threads used when nobody says: the allowed processors, no more than the cgroup's quota pays for.
+int default_thread_count();
+
+}  // namespace assay

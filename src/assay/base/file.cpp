@@ -1,0 +1,125 @@
+#include "assay/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string last_error() { return std::strerror(errno); }
+
+// A temporary file that disappears unless it is kept.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const fs::path& target) : target_(target) {
+    static std::atomic<unsigned> counter{0};
+    path_ = target;
+    path_ += fmt::format(".{}-{}.tmp", getpid(), counter++);
+    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd_ < 0) throw Error("cannot write {}: {}", target.string(), last_error());
+  }
+  ~TemporaryFile() {
+    if (fd_ >= 0) close(fd_);
+    if (!kept_) unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write(std::span<const std::byte> data) {
+    while (!data.empty()) {
+      const ssize_t n = ::write(fd_, data.data(), data.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw Error("cannot write {}: {}", target_.string(), last_error());
+      data = data.subspan(static_cast<std::size_t>(n));
+    }
+  }
+  void keep() {
+    const int fd = std::exchange(fd_, -1);
+    const bool synced = fsync(fd) == 0 || errno == EINVAL;  // EINVAL: the file system has no fsync
+    if (close(fd) != 0 || !synced) throw Error("cannot write {}: {}", target_.string(), last_error());
+    if (rename(path_.c_str(), target_.c_str()) != 0)
+      throw Error("cannot write {}: {}", target_.string(), last_error());
+    kept_ = true;
+  }
+
+ private:
+  fs::path target_, path_;
+  int fd_ = -1;
+  bool kept_ = false;
+};
+
+}  // namespace
+
+ReadFile::ReadFile(fs::path path) : path_(std::move(path)) {
+  // O_NONBLOCK: opening a pipe must not hang; it is refused below as not a regular file.
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) throw Error("cannot open {}: {}", path_.string(), last_error());
+  struct stat info {};
+  if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd_);
+    throw Error("cannot read {}: expected a regular file", path_.string());
+  }
+  size_ = static_cast<std::uint64_t>(info.st_size);
+}
+
+ReadFile::ReadFile(ReadFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+ReadFile::~ReadFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void ReadFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) const {
+  constexpr std::size_t kSlab = std::size_t{64} << 20;
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const std::size_t want = std::min(kSlab, out.size() - done);
+    const ssize_t n = pread(fd_, out.data() + done, want, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Error("cannot read {}: {}", path_.string(), last_error());
+    if (n == 0)
+      throw Error("{} is truncated: expected {} bytes at offset {}, found {}", path_.string(), out.size(), offset, done);
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+std::string read_text_file(const fs::path& path, std::uint64_t limit) {
+  const ReadFile file(path);
+  if (file.size() > limit)
+    throw Error("{} is too large: {} bytes, at most {} expected", path.string(), file.size(), limit);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read_exactly(0, std::as_writable_bytes(std::span(text.data(), text.size())));
+  return text;
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  write_file_atomically(path, [&](const ByteSink& sink) { sink(std::as_bytes(std::span(content.data(), content.size()))); });
+}
+
+void write_file_atomically(const fs::path& path, const std::function<void(const ByteSink&)>& produce) {
+  TemporaryFile file(path);
+  produce([&](std::span<const std::byte> data) { file.write(data); });
+  file.keep();
+}
+
+void ensure_writable_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code || !fs::is_directory(folder))
+    throw Error("cannot make the output folder {}: {}", folder.string(), code ? code.message() : "it is not a folder");
+  const TemporaryFile probe(folder / "probe");  // access() is not asked: it says yes to root on read-only mounts
+}
+
+}  // namespace assay

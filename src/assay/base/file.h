@@ -1,0 +1,49 @@
+// Files: exact reads in slabs, and writes that are either complete or absent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace assay {
+
+// A file opened for positioned reads (pread): a truncated file is an Error, never a bus error.
+class ReadFile {
+ public:
+  explicit ReadFile(std::filesystem::path path);
+  ~ReadFile();
+  ReadFile(ReadFile&& other) noexcept;
+  ReadFile(const ReadFile&) = delete;
+  ReadFile& operator=(const ReadFile&) = delete;
+  ReadFile& operator=(ReadFile&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const { return size_; }
+  // Fills `out` from `offset`; throws Error where the file ends first.
+  void read_exactly(std::uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+// The whole file as a string. Throws Error when it is missing, not a regular file, or longer than `limit` bytes.
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit = std::uint64_t{1} << 30);
+
+// Writes `content` beside `path` and renames it into place: a reader sees the old file or the whole new one.
+// Throws Error (folder missing or not writable, disk full); nothing partial is left.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// The same for content written in pieces: `produce` receives a sink it may call many times.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+void write_file_atomically(const std::filesystem::path& path, const std::function<void(const ByteSink&)>& produce);
+
+// Makes the folder (and its parents) and checks that a file can be written there. Throws Error.
+void ensure_writable_folder(const std::filesystem::path& folder);
+
+}  // namespace assay

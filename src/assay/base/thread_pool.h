@@ -1,0 +1,49 @@
+// A persistent pool of threads that runs one phase after another.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace assay {
+
+// Phases are counted by completed chunks, not by arriving threads: a worker that the system has put to sleep
+// holds no chunk and delays nobody. Waiting spins for some microseconds (most phases are that short), then
+// sleeps in a futex. The calling thread is worker 0.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // throws UsageError when threads < 1 or absurdly many
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls task(chunk) once for every chunk in [0, chunks), on any thread, and returns when all are done.
+  // `task` must not throw. One caller at a time.
+  template <typename Task>
+  void run(std::int64_t chunks, const Task& task) {
+    run_erased(chunks, [](const void* t, std::int64_t chunk) { (*static_cast<const Task*>(t))(chunk); }, &task);
+  }
+
+  static constexpr std::int64_t kMaxChunks = (std::int64_t{1} << 20) - 1;
+
+ private:
+  using Call = void (*)(const void* task, std::int64_t chunk);
+  void run_erased(std::int64_t chunks, Call call, const void* task);
+  void worker_loop();
+  void work();
+
+  // epoch (24 bits) | chunks (20) | next chunk (20): claiming is one compare-and-swap, and a stale worker can
+  // never claim a chunk of a phase it has not seen.
+  alignas(128) std::atomic<std::uint64_t> ticket_{0};
+  alignas(128) std::atomic<int> done_{0};
+  alignas(128) std::atomic<int> epoch_{0};
+  std::atomic<bool> stop_{false};
+  Call call_ = nullptr;
+  const void* task_ = nullptr;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace assay

@@ -1,0 +1,21 @@
+// The commands. Each adds itself to the program and returns its exit code when it is run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace assay::cli {
+
+// Exit codes of the program, beside 0.
+inline constexpr int kFailed = 1, kUsage = 2, kSomeCasesFailed = 3, kInterrupted = 130;
+
+void add_run(CLI::App& app, int& exit_code, const std::string& command_line);
+void add_generate(CLI::App& app, int& exit_code);
+void add_perplexity(CLI::App& app, int& exit_code);
+void add_tokenize(CLI::App& app, int& exit_code);
+void add_logits(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
+void add_kernels(CLI::App& app, int& exit_code);
+void add_report(CLI::App& app, int& exit_code);
+void add_help(CLI::App& app, int& exit_code);
+
+}  // namespace assay::cli

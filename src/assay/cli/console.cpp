@@ -1,0 +1,53 @@
+#include "assay/cli/console.h"
+
+#include <csignal>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+
+namespace assay::cli {
+
+namespace {
+volatile std::sig_atomic_t g_interrupted = 0;  // a signal handler can reach nothing else
+
+extern "C" void on_interrupt(int) {
+  g_interrupted = 1;
+  std::signal(SIGINT, SIG_DFL);
+}
+}  // namespace
+
+void answer(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw Error("cannot write to standard output");
+}
+
+void answer_json(const nlohmann::ordered_json& json) {
+  answer(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void note(std::string_view line) {
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fputc('\n', stderr);
+}
+
+void Progress::show(std::string_view text) {
+  if (!is_shown_) return;
+  fmt::print(stderr, "\r\x1b[K{}", text);
+  std::fflush(stderr);
+  is_dirty_ = true;
+}
+
+void Progress::clear() {
+  if (is_dirty_) fmt::print(stderr, "\r\x1b[K");
+  is_dirty_ = false;
+}
+
+void watch_interrupts() {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, with a sentence
+}
+bool is_interrupted() { return g_interrupted != 0; }
+
+}  // namespace assay::cli

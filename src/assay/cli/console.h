@@ -1,0 +1,34 @@
+// Where a command's words go: the answer to standard output, everything else to standard error.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace assay::cli {
+
+// Writes to standard output; throws Error when it cannot (a full disk, a closed pipe).
+void answer(std::string_view text);
+void answer_json(const nlohmann::ordered_json& json);
+void note(std::string_view line);
+
+// A single line on a terminal that is written over as work goes on.
+class Progress {
+ public:
+  explicit Progress(bool is_shown) : is_shown_(is_shown) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::string_view text);
+  void clear();
+
+ private:
+  bool is_shown_, is_dirty_ = false;
+};
+
+// Ctrl-C sets a flag that long work looks at; a second Ctrl-C ends the program at once.
+void watch_interrupts();
+bool is_interrupted();
+
+}  // namespace assay::cli

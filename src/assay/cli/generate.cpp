@@ -1,0 +1,116 @@
+// assay generate: text, streamed; the figures go to standard error.
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+
+namespace assay::cli {
+
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  PromptFlags prompt;
+  SamplingFlags sampling;
+  OutputFlags output;
+  std::int64_t max_new_tokens = 50;
+  bool has_no_cache = false, ignores_end = false, has_no_warm_up = false;
+};
+
+std::string shown_text(const LoadedModel& loaded, const std::vector<TokenId>& ids) {
+  if (loaded.tokenizer != nullptr) return replace_malformed_utf8(loaded.tokenizer->decode(ids, true));
+  return fmt::format("{}", fmt::join(ids, " "));
+}
+
+nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration& timed) {
+  nlohmann::ordered_json json{{"model", loaded.id},
+                              {"dtype", loaded.dtype_label},
+                              {"device", loaded.model->backend().device().text()},
+                              {"kernels", loaded.model->backend().kernels()},
+                              {"threads", loaded.model->backend().threads()},
+                              {"prompt_ids", timed.prompt_ids},
+                              {"ids", timed.ids},
+                              {"text", shown_text(loaded, timed.ids)},
+                              {"stop", name_of(timed.stop)},
+                              {"total_latency_s", timed.total_latency_s},
+                              {"tokens_generated", timed.tokens_generated},
+                              {"tokens_per_sec", timed.tokens_per_sec},
+                              {"avg_latency_per_token_ms", timed.avg_latency_per_token_ms},
+                              {"time_to_first_token_s", timed.time_to_first_token_s},
+                              {"prefill_tokens_per_sec", timed.prefill_tokens_per_sec}};
+  json["decode_tokens_per_sec"] = nullptr;
+  if (timed.tokens_generated > 1) json["decode_tokens_per_sec"] = timed.decode_tokens_per_sec;
+  json["tokenize_s"] = timed.tokenize_s;
+  json["sampling_s"] = timed.sampling_s;
+  json["load_s"] = loaded.model->load_time().value;
+  json["token_times_s"] = timed.token_times_s;
+  json["doubts"] = loaded.doubts;
+  return json;
+}
+
+TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const Flags& flags, bool is_first) {
+  TimeOptions options{.max_new_tokens = flags.max_new_tokens,
+                      .uses_cache = !flags.has_no_cache,
+                      .stops_at_end = !flags.ignores_end,
+                      .has_warm_up = is_first && !flags.has_no_warm_up,
+                      .sampling = flags.sampling.options,
+                      .on_token = {},
+                      .should_stop = is_interrupted};
+  if (flags.output.is_json) return time_generate(loaded, prompt, options);
+  if (loaded.tokenizer == nullptr) {
+    options.on_token = [](std::size_t, TokenId id) { answer(fmt::format("{} ", id)); };
+    TimedGeneration timed = time_generate(loaded, prompt, options);
+    answer("\n");
+    return timed;
+  }
+  StreamDecoder decoder(*loaded.tokenizer, true);
+  options.on_token = [&decoder](std::size_t, TokenId id) { answer(decoder.push(id)); };
+  TimedGeneration timed = time_generate(loaded, prompt, options);
+  answer(decoder.finish() + "\n");
+  return timed;
+}
+
+int run(const Flags& flags) {
+  const std::vector<Prompt> prompts = flags.prompt.read();
+  const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());
+  if (!flags.output.is_quiet) {
+    note(loaded.load_line());
+    for (const std::string& doubt : loaded.doubts) note("doubt: " + doubt);
+  }
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < prompts.size() && !is_interrupted(); ++i) {
+    const TimedGeneration timed = run_one(loaded, prompts[i], flags, i == 0);
+    if (flags.output.is_json) all.push_back(to_json(loaded, timed));
+    if (!flags.output.is_quiet)
+      note(fmt::format("{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms/token; first token {:.1f} ms, prefill {:.0f} tokens/s, decode {:.1f} tokens/s",
+                       timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s, timed.tokens_per_sec,
+                       timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s, timed.prefill_tokens_per_sec,
+                       timed.decode_tokens_per_sec));
+  }
+  if (flags.output.is_json) {
+    if (prompts.size() == 1) answer_json(all.empty() ? nlohmann::ordered_json::object() : all[0]);
+    else answer_json({{"generations", all}});
+  }
+  return is_interrupted() ? kInterrupted : 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("generate", "Continue a prompt; text to standard output, figures to standard error");
+  flags->model.add_to(*command);
+  flags->prompt.add_to(*command);
+  command->add_option("-n,--max-new-tokens", flags->max_new_tokens, "New tokens at most (default 50)");
+  command->add_flag("--no-cache", flags->has_no_cache, "Compute the whole sequence again for each token");
+  command->add_flag("--ignore-end", flags->ignores_end, "Go on past end-of-text: exactly N new tokens");
+  command->add_flag("--no-warm-up", flags->has_no_warm_up, "Time the first run too");
+  flags->sampling.add_to(*command);
+  flags->output.add_to(*command);
+  command->footer("Example: assay generate demo -p \"Once upon a time\" -n 40");
+  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,65 @@
+// assay kernels and assay help: what the program can run, and what its numbers mean.
+#include <nlohmann/json.hpp>
+
+#include "assay/backend/cpu/select.h"
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+#include "assay/measure/metric.h"
+
+namespace assay::cli {
+
+namespace {
+
+struct Flags {
+  std::string isa;
+  OutputFlags output;
+};
+
+int run_kernels(const Flags& flags) {
+  const Isa isa = flags.isa.empty() ? best_usable_isa() : isa_from_name(flags.isa);
+  const cpu::KernelTable table = cpu::select_kernels(isa);
+  const std::tuple<const char*, const char*, const char*> rows[] = {{"linear", "float32", table.linear_origin},
+                                                                    {"linear", "bfloat16", table.linear_origin},
+                                                                    {"norm", "float32", table.norm_origin},
+                                                                    {"attend", "float32", table.attend_origin},
+                                                                    {"argmax", "float32", table.argmax_origin},
+                                                                    {"log_sum_exp", "float32", table.log_sum_exp_origin}};
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  std::string text = fmt::format("{:<14}{:<12}{}\n", "op", "format", "kernel");
+  for (const auto& [op, format, origin] : rows) {
+    json.push_back({{"op", op}, {"format", format}, {"kernel", origin}});
+    text += fmt::format("{:<14}{:<12}{}\n", op, format, origin);
+  }
+  if (flags.output.is_json) answer_json({{"isa", name_of(isa)}, {"rows", json}});
+  else answer(text);
+  return 0;
+}
+
+int run_help(const std::string& topic) {
+  if (topic != "metrics") throw UsageError("help: expected 'metrics', found '{}'; commands explain themselves: assay COMMAND --help", topic);
+  for (const Metric& m : metric_catalogue())
+    answer(fmt::format("{}{}\n    {}\n", m.tag, m.unit.empty() ? "" : fmt::format(" [{}]", m.unit), m.definition));
+  return 0;
+}
+
+}  // namespace
+
+void add_kernels(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("kernels", "Which kernel serves each operation on this machine");
+  command->add_option("--isa", flags->isa, "Of this tier: scalar, avx2 or avx512");
+  flags->output.add_to(*command);
+  command->footer("Example: assay kernels --isa avx2");
+  command->callback([flags, &exit_code] { exit_code = run_kernels(*flags); });
+}
+
+void add_help(CLI::App& app, int& exit_code) {
+  auto topic = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("help", "assay help metrics: the definition of every metric");
+  command->add_option("TOPIC", *topic, "metrics")->required();
+  command->callback([topic, &exit_code] { exit_code = run_help(*topic); });
+}
+
+}  // namespace assay::cli

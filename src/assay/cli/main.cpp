@@ -1,0 +1,58 @@
+// assay: what a language model costs, and what it loses when it is made smaller and faster.
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+
+namespace {
+
+int fail(int code, const std::string& sentence) {
+  fmt::print(stderr, "error: {}\n", sentence);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  int exit_code = 0;
+  std::string command_line = "assay";
+  for (int i = 1; i < argc; ++i) command_line += std::string(" ") + argv[i];
+  CLI::App app{"assay " ASSAY_VERSION ": what a language model costs, and what it loses when it is made smaller and faster"};
+  app.name("assay");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "assay " ASSAY_VERSION);
+  app.footer("Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 usage, 3 some cases failed, 130 interrupted");
+  assay::cli::add_run(app, exit_code, command_line);
+  assay::cli::add_generate(app, exit_code);
+  assay::cli::add_perplexity(app, exit_code);
+  assay::cli::add_tokenize(app, exit_code);
+  assay::cli::add_logits(app, exit_code);
+  assay::cli::add_inspect(app, exit_code);
+  assay::cli::add_kernels(app, exit_code);
+  assay::cli::add_report(app, exit_code);
+  assay::cli::add_help(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return fail(assay::cli::kUsage, std::string(e.what()) + " (assay --help shows what is expected)");
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  assay::cli::watch_interrupts();
+  return run(argc, argv);
+} catch (const assay::UsageError& error) {
+  return fail(assay::cli::kUsage, error.what());
+} catch (const assay::Error& error) {
+  return fail(assay::cli::is_interrupted() ? assay::cli::kInterrupted : assay::cli::kFailed, error.what());
+} catch (const std::bad_alloc&) {
+  return fail(assay::cli::kFailed, "not enough memory");
+} catch (const std::exception& error) {
+  return fail(assay::cli::kFailed, error.what());
+}

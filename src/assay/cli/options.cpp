@@ -1,0 +1,112 @@
+#include "assay/cli/options.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+
+namespace assay::cli {
+
+void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
+  CLI::Option* option = app.add_option("MODEL", model,
+                                       "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or demo; several, joined by commas, are tried in order");
+  if (is_model_required) option->required();
+  app.add_option("--precision", precision, "float32 (the default), bfloat16, or float16 (which a CPU runs as float32, and says so)");
+  app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
+  app.add_option("-t,--threads", threads, "Threads (default: the processors this process may use)")->check(CLI::Range(1, 1024));
+  app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2 or avx512");
+}
+
+std::vector<std::string> ModelFlags::candidates() const {
+  if (std::filesystem::is_directory(model)) return {model};
+  std::vector<std::string> parts;
+  std::stringstream stream(model);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  if (parts.empty()) parts.emplace_back();
+  return parts;
+}
+
+BackendOptions ModelFlags::backend() const {
+  BackendOptions options{.threads = threads};
+  if (!isa.empty()) {
+    options.isa = isa_from_name(isa);
+    options.is_isa_forced = true;
+  }
+  return options;
+}
+
+LoadedModel ModelFlags::load(bool needs_tokenizer) const {
+  return load_model_and_tokenizer(candidates(), precision, resolved_device(), {.backend = backend(), .needs_tokenizer = needs_tokenizer});
+}
+
+void PromptFlags::add_to(CLI::App& app) {
+  app.add_option("-p,--prompt,--text", prompts, "A prompt; again for more")->expected(1)->take_all();
+  app.add_option("--prompts-file", prompts_file, "A file with a prompt on each line");
+  app.add_option("--ids", ids, "A prompt as token ids: 1,2,3");
+}
+
+std::vector<Prompt> PromptFlags::read() const {
+  std::vector<Prompt> all(prompts.begin(), prompts.end());
+  if (!prompts_file.empty()) {
+    std::stringstream lines(read_text_file(prompts_file));
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (!line.empty()) all.emplace_back(line);
+    }
+    if (all.size() == prompts.size()) throw Error("{}: holds no prompt", prompts_file);
+  }
+  if (!ids.empty()) all.emplace_back(ids_from_text(ids, "--ids"));
+  if (all.empty()) throw UsageError("no prompt: give one with --prompt TEXT, --prompts-file FILE or --ids 1,2,3");
+  return all;
+}
+
+void SamplingFlags::add_to(CLI::App& app) {
+  app.add_option("--temperature", options.temperature, "0 (the default) takes the most probable token; higher draws more freely");
+  app.add_option("--top-k", options.top_k, "Draw from the K most probable tokens; 0 = all");
+  app.add_option("--top-p", options.top_p, "Draw from the smallest set of tokens that reaches this probability");
+  app.add_option("--repetition-penalty", options.repetition_penalty, "Above 1: tokens already seen become less probable");
+  app.add_option("--seed", options.seed, "Same seed, same text, whatever the number of threads");
+}
+
+void OutputFlags::add_to(CLI::App& app) {
+  app.add_flag("--json", is_json, "One JSON document on standard output");
+  app.add_flag("--quiet", is_quiet, "No figures, notes or progress on standard error");
+  app.add_flag("--no-progress", has_no_progress, "No progress line");
+}
+
+bool OutputFlags::shows_progress() const { return !is_quiet && !has_no_progress && isatty(STDERR_FILENO) == 1; }
+
+std::vector<TokenId> ids_from_text(const std::string& text, const std::string& where) {
+  std::vector<TokenId> ids;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  const auto is_separator = [](char c) { return c == ',' || c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '[' || c == ']'; };
+  while (at != end) {
+    if (is_separator(*at)) {
+      ++at;
+      continue;
+    }
+    TokenId id = 0;
+    const auto [stop, code] = std::from_chars(at, end, id);
+    if (code != std::errc() || (stop != end && !is_separator(*stop))) {
+      const char* word_end = at;
+      while (word_end != end && !is_separator(*word_end) && word_end - at < 40) ++word_end;
+      throw UsageError("{}: expected token ids such as 1,2,3, found '{}'", where, std::string(at, word_end));
+    }
+    ids.push_back(id);
+    at = stop;
+  }
+  return ids;
+}
+
+std::string read_input(const std::string& file) {
+  if (file != "-") return read_text_file(file);
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace assay::cli

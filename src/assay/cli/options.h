@@ -1,0 +1,57 @@
+// Flags that several commands share, each with one meaning everywhere.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "assay/experiments/load.h"
+#include "assay/experiments/time_generate.h"
+
+namespace assay::cli {
+
+struct ModelFlags {
+  std::string model;
+  std::string precision = "float32";
+  std::string device = "auto";
+  int threads = 0;
+  std::string isa;
+
+  void add_to(CLI::App& app, bool is_model_required = true);
+  std::vector<std::string> candidates() const;
+  Device resolved_device() const { return device_from_name(device); }
+  BackendOptions backend() const;
+  LoadedModel load(bool needs_tokenizer) const;
+};
+
+struct PromptFlags {
+  std::vector<std::string> prompts;
+  std::string prompts_file;
+  std::string ids;
+
+  void add_to(CLI::App& app);
+  bool is_empty() const { return prompts.empty() && prompts_file.empty() && ids.empty(); }
+  bool is_ids_only() const { return !ids.empty() && prompts.empty() && prompts_file.empty(); }
+  // In the order: -p, the file's lines, --ids. Throws UsageError when there is none.
+  std::vector<Prompt> read() const;
+};
+
+struct SamplingFlags {
+  SamplingOptions options;
+  void add_to(CLI::App& app);
+};
+
+struct OutputFlags {
+  bool is_json = false, is_quiet = false, has_no_progress = false;
+  void add_to(CLI::App& app);
+  bool shows_progress() const;  // a terminal, and nobody said no
+};
+
+// "1,2,3" or ids separated by blanks. Throws UsageError naming what is not an id.
+std::vector<TokenId> ids_from_text(const std::string& text, const std::string& where);
+// A file's text, or standard input for "-".
+std::string read_input(const std::string& file);
+
+}  // namespace assay::cli

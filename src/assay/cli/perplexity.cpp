@@ -1,0 +1,69 @@
+// assay perplexity: one figure of a text file, with its protocol.
+#include "assay/experiments/perplexity.h"
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+
+namespace assay::cli {
+
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  OutputFlags output;
+  std::string file, protocol = "hf";
+  std::int64_t context = 0, stride = 0, batch = 4;
+};
+
+int run(const Flags& flags) {
+  if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
+  if (flags.batch < 1) throw UsageError("--batch-size: expected a whole number from 1, found {}", flags.batch);
+  if (flags.context < 0 || flags.stride < 0) throw UsageError("--context and --stride: expected no negative number");
+  const LoadedModel loaded = flags.model.load(true);
+  if (!flags.output.is_quiet) {
+    note(loaded.load_line());
+    for (const std::string& doubt : loaded.doubts) note("doubt: " + doubt);
+  }
+  Progress progress(flags.output.shows_progress());
+  const CorpusScore scored = score_file(loaded, flags.file,
+                                        {.context = flags.context,
+                                         .stride = flags.stride,
+                                         .batch = flags.batch,
+                                         .on_progress = [&](std::int64_t done, std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
+                                         .should_stop = is_interrupted});
+  progress.clear();
+  const Score& s = scored.score;
+  if (flags.output.is_json) {
+    answer_json({{"model", loaded.id}, {"dtype", loaded.dtype_label}, {"file", flags.file}, {"loss", s.loss}, {"perplexity", s.perplexity},
+                 {"tokens", s.tokens}, {"tokens_scored", s.tokens_scored}, {"windows", s.windows}, {"standard_error", nullptr},
+                 {"protocol", s.protocol}, {"corpus_sha256", scored.corpus_sha256}, {"seconds", scored.seconds}, {"doubts", loaded.doubts}});
+    return 0;
+  }
+  answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
+  if (!flags.output.is_quiet)
+    note(fmt::format("{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", s.protocol, s.tokens_scored, s.tokens,
+                     s.windows, scored.seconds, static_cast<double>(s.tokens_scored) / scored.seconds));
+  return 0;
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("perplexity", "Perplexity of a text file");
+  flags->model.add_to(*command);
+  command->add_option("FILE", flags->file, "The text, UTF-8")->required();
+  command->add_option("--context", flags->context, "Tokens per window (default: the model's context)");
+  command->add_option("--stride", flags->stride, "Tokens from window to window (default: half the context)");
+  command->add_option("--protocol", flags->protocol, "hf: the windows of the Transformers perplexity guide");
+  command->add_option("--batch-size", flags->batch, "Windows computed together (default 4)");
+  flags->output.add_to(*command);
+  command->footer("Example: assay perplexity demo book.txt --stride 512");
+  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,22 @@
+// Perplexity of a text file.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "assay/experiments/load.h"
+#include "assay/generate/scorer.h"
+
+namespace assay {
+
+struct CorpusScore {
+  Score score;
+  std::string corpus_sha256;
+  double seconds = 0;  // of the forward passes; reading and tokenizing excluded
+};
+
+// Tokenizes the whole text at once, without special tokens, and scores it. Throws Error for a missing or empty file
+// and for malformed UTF-8 (with its byte offset).
+CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file, const ScoreOptions& options = {});
+
+}  // namespace assay

@@ -1,0 +1,49 @@
+// safetensors: 8 bytes of header length, a JSON header, then the tensors' bytes
+// (https://github.com/huggingface/safetensors, section "Format").
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "assay/base/file.h"
+#include "assay/tensor/dtype.h"
+
+namespace assay {
+
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t offset = 0;  // of its first byte in the file
+  std::uint64_t bytes = 0;
+
+  std::int64_t elements() const;
+  std::string shape_text() const;  // "[768, 2304]"
+};
+
+class SafetensorsFile {
+ public:
+  // Reads and checks the header: every offset lies in the file, tensors neither overlap nor leave holes, and each
+  // has the bytes its shape and type need. Throws Error naming the file and the tensor.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const StoredTensor* find(const std::string& name) const;
+  std::uint64_t size() const { return file_.size(); }
+
+  // The bytes of elements [first, first + count) of a tensor of this file.
+  void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
+  // The same, widened from F32, F16 or BF16 to float32.
+  void read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count, float* out) const;
+
+ private:
+  ReadFile file_;
+  std::vector<StoredTensor> tensors_;
+};
+
+}  // namespace assay

@@ -1,0 +1,168 @@
+#include "assay/generate/generator.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "assay/base/error.h"
+#include "assay/generate/steps.h"
+
+namespace assay {
+
+namespace {
+
+void check_request(const Program& program, const std::vector<std::vector<TokenId>>& prompts, const GenerationOptions& options) {
+  check(options.sampling);
+  if (prompts.empty()) throw Error("no prompt was given");
+  if (options.max_new_tokens < 1)
+    throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", options.max_new_tokens);
+  const std::int64_t context = program.plan().context;
+  for (const auto& prompt : prompts) {
+    if (prompt.empty()) throw Error("the prompt is empty: a causal model needs at least one token to continue");
+    const auto tokens = static_cast<std::int64_t>(prompt.size());
+    if (options.max_new_tokens > context || tokens + options.max_new_tokens > context)
+      throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens, options.max_new_tokens, context);
+  }
+}
+
+class Generation {
+ public:
+  Generation(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
+             const GenerationOptions& options, const OnToken& on_token)
+      : backend_(backend), program_(program), options_(options), on_token_(on_token), cache_(program.make_cache()), texts_(prompts) {
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      numbers_.push_back(cache_->add_sequence());
+      samplers_.emplace_back(options.sampling, i);
+      texts_[i].reserve(prompts[i].size() + static_cast<std::size_t>(options.max_new_tokens));
+    }
+    trace_.sequences.resize(prompts.size());
+    active_.resize(prompts.size());
+    std::iota(active_.begin(), active_.end(), std::size_t{0});
+  }
+
+  GenerationTrace run(const ShouldStop& should_stop) {
+    backend_.synchronize();
+    start_ = backend_.record();
+    for (std::int64_t made = 0; made < options_.max_new_tokens && !active_.empty(); ++made) {
+      if (made > 0 && should_stop && should_stop()) {
+        for (const std::size_t i : active_) trace_.sequences[i].stop = StopReason::interrupted;
+        break;
+      }
+      step(made == 0);
+    }
+    backend_.synchronize();
+    trace_.total = since_start();
+    return std::move(trace_);
+  }
+
+ private:
+  Seconds since_start() { return backend_.between(start_, backend_.record()); }
+
+  void step(bool is_prefill) {
+    const Seconds begin = since_start();
+    std::vector<StepItem> items;
+    for (const std::size_t i : active_) {
+      if (!options_.uses_cache) cache_->truncate(numbers_[i], 0);
+      const auto known = static_cast<std::size_t>(cache_->length(numbers_[i]));
+      items.push_back({numbers_[i], std::span<const TokenId>(texts_[i]).subspan(known)});
+    }
+    next_.assign(active_.size(), -1);
+    sampling_ = {};
+    run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(items, parts); });
+    backend_.synchronize();
+    const Seconds end = since_start(), computing = end - begin - sampling_;
+    if (is_prefill) trace_.prefill = computing;
+    else trace_.decode.push_back(computing);
+    trace_.sampling = trace_.sampling + sampling_;
+    trace_.step_end.push_back(end);
+    append();
+  }
+
+  // Chooses the next token of every sequence whose last row was in this step.
+  void choose(std::span<const StepItem> items, std::span<const StepPart> parts) {
+    std::vector<std::int64_t> rows;
+    std::vector<std::size_t> owners;
+    for (const StepPart& part : parts) {
+      if (part.first + part.rows != static_cast<std::int64_t>(items[part.item].ids.size())) continue;
+      rows.push_back(part.first_row + part.rows - 1);
+      owners.push_back(part.item);
+    }
+    if (rows.empty()) return;
+    if (options_.sampling.is_plain_greedy()) {
+      chosen_.resize(rows.size());
+      program_.head(rows, ArgmaxSink{chosen_});
+      for (std::size_t j = 0; j < rows.size(); ++j) {
+        if (chosen_[j] < 0) throw Error("the model gives NaN: its weights or its arithmetic are broken");
+        next_[owners[j]] = chosen_[j];
+      }
+      return;
+    }
+    const auto vocab = static_cast<std::size_t>(program_.plan().vocab);
+    logits_.resize(vocab);
+    for (std::size_t j = 0; j < rows.size(); ++j) {
+      program_.head(std::span(rows).subspan(j, 1), LogitsSink{logits_});
+      const Event begin = backend_.record();
+      const std::size_t i = active_[owners[j]];
+      next_[owners[j]] = samplers_[i].next(logits_, texts_[i]);
+      sampling_ = sampling_ + backend_.between(begin, backend_.record());
+    }
+  }
+
+  void append() {
+    std::vector<std::size_t> still;
+    for (std::size_t j = 0; j < active_.size(); ++j) {
+      const std::size_t i = active_[j];
+      const TokenId id = next_[j];
+      trace_.sequences[i].ids.push_back(id);
+      texts_[i].push_back(id);
+      if (on_token_) on_token_(i, id);
+      const bool ends = std::find(options_.end_tokens.begin(), options_.end_tokens.end(), id) != options_.end_tokens.end();
+      if (ends) {
+        trace_.sequences[i].stop = StopReason::end_token;
+        cache_->remove_sequence(numbers_[i]);
+      } else {
+        still.push_back(i);
+      }
+    }
+    active_ = std::move(still);
+  }
+
+  Backend& backend_;
+  Program& program_;
+  const GenerationOptions& options_;
+  const OnToken& on_token_;
+  std::unique_ptr<KvCache> cache_;
+  std::vector<std::vector<TokenId>> texts_;  // prompt and generated ids of each sequence
+  std::vector<int> numbers_;                 // of each sequence in the cache
+  std::vector<Sampler> samplers_;
+  std::vector<std::size_t> active_;
+  std::vector<TokenId> next_, chosen_;
+  std::vector<float> logits_;
+  Event start_;
+  Seconds sampling_;
+  GenerationTrace trace_;
+};
+
+}  // namespace
+
+std::string_view name_of(StopReason reason) {
+  switch (reason) {
+    case StopReason::length: return "length";
+    case StopReason::end_token: return "end_token";
+    case StopReason::interrupted: return "interrupted";
+  }
+  return "?";
+}
+
+std::int64_t GenerationTrace::tokens_generated() const {
+  std::int64_t sum = 0;
+  for (const SequenceTrace& sequence : sequences) sum += static_cast<std::int64_t>(sequence.ids.size());
+  return sum;
+}
+
+GenerationTrace generate(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
+                         const GenerationOptions& options, const OnToken& on_token, const ShouldStop& should_stop) {
+  check_request(program, prompts, options);
+  return Generation(backend, program, prompts, options, on_token).run(should_stop);
+}
+
+}  // namespace assay

@@ -1,0 +1,48 @@
+// Prefill and decode: prompts in as ids, ids and time points out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "assay/backend/backend.h"
+#include "assay/generate/sampler.h"
+
+namespace assay {
+
+enum class StopReason { length, end_token, interrupted };
+std::string_view name_of(StopReason reason);
+
+struct GenerationOptions {
+  std::int64_t max_new_tokens = 50;
+  std::vector<TokenId> end_tokens;  // a sequence ends at any of them; empty = exactly max_new_tokens
+  bool uses_cache = true;           // false: every step computes the whole sequence again
+  SamplingOptions sampling;
+};
+
+struct SequenceTrace {
+  std::vector<TokenId> ids;  // generated; the end token that stopped it included
+  StopReason stop = StopReason::length;
+};
+
+// What happened and when. Times are of the device's clock, from the moment the prompts' ids were handed over.
+struct GenerationTrace {
+  std::vector<SequenceTrace> sequences;
+  Seconds prefill;                  // all prompts through the model and the head, first tokens not yet chosen
+  std::vector<Seconds> step_end;    // when the tokens of step i were chosen; step 0 is the prefill
+  std::vector<Seconds> decode;      // model and head in steps 1, 2, ...
+  Seconds sampling;                 // choosing tokens, in all
+  Seconds total;
+  std::int64_t tokens_generated() const;
+};
+
+using OnToken = std::function<void(std::size_t sequence, TokenId id)>;
+using ShouldStop = std::function<bool()>;
+
+// Prompts may have different lengths; each is computed without padding and leaves the batch when it ends. Equal
+// prompts give equal ids whatever else is in the batch. Throws Error for an empty prompt, for a prompt whose tokens and
+// new tokens exceed the context, and for max_new_tokens < 1.
+GenerationTrace generate(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
+                         const GenerationOptions& options, const OnToken& on_token = {}, const ShouldStop& should_stop = {});
+
+}  // namespace assay

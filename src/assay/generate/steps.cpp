@@ -1,0 +1,39 @@
+#include "assay/generate/steps.h"
+
+#include <algorithm>
+
+namespace assay {
+
+void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
+                  const std::function<void(std::span<const StepPart>)>& after_step) {
+  Batch batch;
+  std::vector<StepPart> parts;
+  const auto flush = [&] {
+    if (batch.ids.empty()) return;
+    program.run(batch, cache);
+    after_step(parts);
+    batch = {};
+    parts.clear();
+  };
+  for (std::size_t item = 0; item < items.size(); ++item) {
+    const std::span<const TokenId> ids = items[item].ids;
+    std::int64_t position = cache.length(items[item].sequence);
+    for (std::size_t first = 0; first < ids.size();) {
+      const auto held = static_cast<std::int64_t>(batch.ids.size());
+      if (held == program.max_rows()) {
+        flush();
+        continue;
+      }
+      const auto rows = std::min<std::int64_t>(program.max_rows() - held, static_cast<std::int64_t>(ids.size() - first));
+      const auto part = ids.subspan(first, static_cast<std::size_t>(rows));
+      batch.ids.insert(batch.ids.end(), part.begin(), part.end());
+      for (std::int64_t i = 0; i < rows; ++i) batch.positions.push_back(static_cast<std::int32_t>(position++));
+      batch.sequences.push_back({.sequence = items[item].sequence, .first_row = held, .rows = rows});
+      parts.push_back({item, static_cast<std::int64_t>(first), held, rows});
+      first += static_cast<std::size_t>(rows);
+    }
+  }
+  flush();
+}
+
+}  // namespace assay

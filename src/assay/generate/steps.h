@@ -1,0 +1,30 @@
+// Runs token sequences of any length through a program, in steps that fit its workspace.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "assay/backend/backend.h"
+
+namespace assay {
+
+// New tokens of one sequence; they continue what the cache holds of it.
+struct StepItem {
+  int sequence = 0;
+  std::span<const TokenId> ids;
+};
+
+// Where tokens [first, first + rows) of an item stand in the hidden states of the step that has just run.
+struct StepPart {
+  std::size_t item = 0;
+  std::int64_t first = 0, first_row = 0, rows = 0;
+};
+
+// Calls `after_step` with the parts of each step while its hidden states are valid. Results do not depend on how the
+// items are cut into steps.
+void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
+                  const std::function<void(std::span<const StepPart>)>& after_step);
+
+}  // namespace assay

@@ -1,0 +1,159 @@
+#include "assay/measure/results.h"
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/measure/metric.h"
+
+namespace assay {
+
+using OrderedJson = nlohmann::ordered_json;
+
+void Row::set(std::string_view tag, Value value) {
+  metric(tag);  // refuses a tag that is not in the catalogue
+  for (auto& [name, old] : values)
+    if (name == tag) {
+      old = std::move(value);
+      return;
+    }
+  values.emplace_back(std::string(tag), std::move(value));
+}
+
+const Value* Row::find(std::string_view tag) const {
+  for (const auto& [name, value] : values)
+    if (name == tag) return &value;
+  return nullptr;
+}
+
+namespace {
+
+OrderedJson pairs_to_json(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  OrderedJson json = OrderedJson::object();
+  for (const auto& [key, value] : pairs) json[key] = value;
+  return json;
+}
+
+std::vector<std::pair<std::string, std::string>> pairs_from_json(const OrderedJson& json) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& [key, value] : json.items()) pairs.emplace_back(key, value.get<std::string>());
+  return pairs;
+}
+
+OrderedJson to_json(const std::string& tag, const Value& value) {
+  OrderedJson json{{"value", value.value}, {"unit", metric(tag).unit}, {"n", value.samples.empty() ? 1 : value.samples.size()}};
+  json["interval"] = nullptr;
+  if (value.interval) json["interval"] = {{"low", value.interval->low}, {"high", value.interval->high}, {"level", value.interval->level}};
+  json["samples"] = value.samples;
+  return json;
+}
+
+Value value_from_json(const OrderedJson& json) {
+  Value value{.value = json.at("value").get<double>(), .interval = {}, .samples = json.at("samples").get<std::vector<double>>()};
+  if (const OrderedJson& interval = json.at("interval"); !interval.is_null())
+    value.interval = Interval{interval.at("low").get<double>(), interval.at("high").get<double>(), interval.at("level").get<double>()};
+  return value;
+}
+
+OrderedJson to_json(const Row& row) {
+  OrderedJson values = OrderedJson::object();
+  for (const auto& [tag, value] : row.values) values[tag] = to_json(tag, value);
+  return {{"scenario", row.scenario}, {"label", row.label},   {"status", row.status},
+          {"reason", row.reason},     {"parameters", pairs_to_json(row.parameters)}, {"values", values},
+          {"doubts", row.doubts}};
+}
+
+Row row_from_json(const OrderedJson& json) {
+  Row row;
+  row.scenario = json.at("scenario").get<std::string>();
+  row.label = json.at("label").get<std::string>();
+  row.status = json.at("status").get<std::string>();
+  row.reason = json.at("reason").get<std::string>();
+  row.parameters = pairs_from_json(json.at("parameters"));
+  for (const auto& [tag, value] : json.at("values").items()) row.values.emplace_back(tag, value_from_json(value));
+  row.doubts = json.at("doubts").get<std::vector<std::string>>();
+  return row;
+}
+
+OrderedJson to_json(const Machine& m) {
+  return {{"cpu", m.cpu},
+          {"processors_online", m.processors_online},
+          {"processors_allowed", m.processors_allowed},
+          {"cgroup_cpu_quota", m.cgroup_cpu_quota},
+          {"cpu_features", m.cpu_features},
+          {"memory_bytes", m.memory.value},
+          {"system", m.system},
+          {"load_1min", m.load_1min}};
+}
+
+Machine machine_from_json(const OrderedJson& json) {
+  Machine m;
+  m.cpu = json.at("cpu").get<std::string>();
+  m.processors_online = json.at("processors_online").get<int>();
+  m.processors_allowed = json.at("processors_allowed").get<int>();
+  m.cgroup_cpu_quota = json.at("cgroup_cpu_quota").get<double>();
+  m.cpu_features = json.at("cpu_features").get<std::vector<std::string>>();
+  m.memory = {json.at("memory_bytes").get<std::int64_t>()};
+  m.system = json.at("system").get<std::string>();
+  m.load_1min = json.at("load_1min").get<double>();
+  return m;
+}
+
+ResultSet read(const OrderedJson& json) {
+  ResultSet results;
+  results.created = json.at("created").get<std::string>();
+  results.command = json.at("command").get<std::string>();
+  results.status = json.at("status").get<std::string>();
+  const OrderedJson& environment = json.at("environment");
+  const OrderedJson& build = environment.at("build");
+  results.build = {build.at("version").get<std::string>(), build.at("compiler").get<std::string>(), build.at("type").get<std::string>()};
+  results.machine = machine_from_json(environment.at("machine"));
+  results.model = pairs_from_json(json.at("model"));
+  for (const OrderedJson& row : json.at("rows")) results.rows.push_back(row_from_json(row));
+  for (const OrderedJson& text : json.at("texts"))
+    results.texts.push_back({text.at("label").get<std::string>(), text.at("prompt").get<std::string>(),
+                             text.at("text").get<std::string>(), text.at("prompt_ids").get<std::vector<int>>(),
+                             text.at("ids").get<std::vector<int>>()});
+  results.takeaways = json.at("takeaways").get<std::vector<std::string>>();
+  results.caption = json.at("caption").get<std::string>();
+  for (const Row& row : results.rows)
+    for (const auto& [tag, value] : row.values) metric(tag);
+  return results;
+}
+
+}  // namespace
+
+OrderedJson to_json(const ResultSet& results) {
+  OrderedJson rows = OrderedJson::array(), texts = OrderedJson::array();
+  for (const Row& row : results.rows) rows.push_back(to_json(row));
+  for (const GeneratedText& t : results.texts)
+    texts.push_back(OrderedJson{{"label", t.label}, {"prompt", t.prompt}, {"text", t.text}, {"prompt_ids", t.prompt_ids}, {"ids", t.ids}});
+  const OrderedJson build{{"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
+  return {{"schema", "assay.results"},
+          {"schema_version", ResultSet::kSchemaVersion},
+          {"created", results.created},
+          {"command", results.command},
+          {"status", results.status},
+          {"environment", {{"build", build}, {"machine", to_json(results.machine)}}},
+          {"model", pairs_to_json(results.model)},
+          {"caption", results.caption},
+          {"rows", rows},
+          {"texts", texts},
+          {"takeaways", results.takeaways}};
+}
+
+ResultSet results_from_json(const OrderedJson& json, const std::string& where) {
+  if (!json.is_object() || json.value("schema", "") != "assay.results")
+    throw Error("{}: not a results file: expected \"schema\": \"assay.results\"", where);
+  const int version = json.value("schema_version", 0);
+  if (version != ResultSet::kSchemaVersion)
+    throw Error("{}: schema version {} was found; this program reads version {}", where, version, ResultSet::kSchemaVersion);
+  try {
+    return read(json);
+  } catch (const OrderedJson::exception& e) {
+    throw Error("{}: not a complete results file: {}", where, e.what());
+  } catch (const std::logic_error& e) {
+    throw Error("{}: {}", where, e.what());
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,62 @@
+// What a run found out: rows of values with their samples, doubts and status, apart from how they are shown.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "assay/measure/machine.h"
+
+namespace assay {
+
+struct Interval {
+  double low = 0, high = 0, level = 0.95;
+};
+
+struct Value {
+  double value = 0;                   // the mean of the samples where there are several
+  std::optional<Interval> interval;
+  std::vector<double> samples;        // raw; empty for a figure that is counted, not sampled
+};
+
+struct Row {
+  std::string scenario;  // "baseline"
+  std::string label;     // "prompt 1"
+  std::vector<std::pair<std::string, std::string>> parameters;  // precision, cache, kernels, ...: what was run
+  std::vector<std::pair<std::string, Value>> values;            // by metric tag
+  std::vector<std::string> doubts;
+  std::string status = "ok";  // or "error"
+  std::string reason;         // of an error
+
+  void set(std::string_view tag, Value value);
+  void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
+  const Value* find(std::string_view tag) const;
+};
+
+// A text a model wrote, kept beside the figures.
+struct GeneratedText {
+  std::string label, prompt, text;
+  std::vector<int> prompt_ids, ids;
+};
+
+struct ResultSet {
+  static constexpr int kSchemaVersion = 1;
+  std::string created, command, status = "complete";  // or "interrupted"
+  Build build;
+  Machine machine;
+  std::vector<std::pair<std::string, std::string>> model;  // id, path, sha256, dtype label, ...
+  std::vector<Row> rows;
+  std::vector<GeneratedText> texts;
+  std::vector<std::string> takeaways;
+  std::string caption;  // what the table shows and how it was measured
+};
+
+nlohmann::ordered_json to_json(const ResultSet& results);
+// Throws Error (`where` names the file) for another schema version or a document that is not a result.
+ResultSet results_from_json(const nlohmann::ordered_json& json, const std::string& where);
+
+}  // namespace assay

@@ -1,0 +1,66 @@
+#include "assay/model/model.h"
+
+#include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+
+namespace assay {
+
+namespace {
+
+std::vector<std::int64_t> stored_shape(const WeightSpec& weight) {
+  if (weight.kind == WeightSpec::Kind::vector) return {weight.columns};
+  if (weight.stored_transposed) return {weight.columns, weight.rows};
+  return {weight.rows, weight.columns};
+}
+
+class FolderSource : public WeightSource {
+ public:
+  explicit FolderSource(const ModelFolder& folder) : folder_(folder) {}
+  void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t count, float* out) const override {
+    const ModelFolder::Location at = folder_.find(weight.name);
+    const std::int64_t width = stored_shape(weight).back();
+    at.file->read_floats(*at.tensor, first * width, count * width, out);
+  }
+
+ private:
+  const ModelFolder& folder_;
+};
+
+}  // namespace
+
+void check_weights(const Plan& plan, const ModelFolder& folder) {
+  for (const WeightSpec& weight : plan.weights) {
+    const ModelFolder::Location at = folder.find(weight.name);
+    if (at.tensor == nullptr) throw Error("{}: tensor '{}' is missing", folder.path().string(), weight.name);
+    StoredTensor expected;
+    expected.shape = stored_shape(weight);
+    if (at.tensor->shape != expected.shape)
+      throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file->path().string(), weight.name,
+                  expected.shape_text(), at.tensor->shape_text());
+    if (!info(at.tensor->dtype).is_weight)
+      throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(), weight.name,
+                  info(at.tensor->dtype).safetensors);
+  }
+}
+
+std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
+                                         const Precision& precision) {
+  const Plan plan = plan_forward(spec, precision);
+  check_weights(plan, folder);
+  return backend.prepare(plan, FolderSource(folder));
+}
+
+Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend, const Precision& precision) {
+  const TimePoint begin = Clock::now();
+  Model model;
+  model.spec_ = spec_from_folder(*folder);
+  model.precision_ = precision;
+  model.folder_ = std::move(folder);
+  model.backend_ = std::move(backend);
+  model.program_ = prepare_program(model.spec_, *model.folder_, *model.backend_, precision);
+  model.load_time_ = elapsed(begin, Clock::now());
+  return model;
+}
+
+}  // namespace assay

@@ -1,0 +1,47 @@
+// A model ready to run: its architecture, and its weights on a device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assay/backend/backend.h"
+#include "assay/files/model_folder.h"
+#include "assay/model/spec.h"
+
+namespace assay {
+
+class Model {
+ public:
+  // Checks every tensor's presence and shape, then reads, converts and packs the weights. Throws Error naming the
+  // file and the tensor.
+  static Model load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend, const Precision& precision);
+
+  const ModelSpec& spec() const { return spec_; }
+  const Precision& precision() const { return precision_; }
+  const ModelFolder& folder() const { return *folder_; }
+  Backend& backend() const { return *backend_; }
+  Program& program() const { return *program_; }
+  Seconds load_time() const { return load_time_; }
+
+  // Bytes of parameters as Transformers' get_memory_footprint() counts them: elements times the width of the
+  // precision, tied weights once.
+  Bytes footprint() const { return {program_->plan().parameters() * precision_.bytes_per_parameter}; }
+
+ private:
+  ModelSpec spec_;
+  Precision precision_;
+  std::shared_ptr<const ModelFolder> folder_;
+  std::shared_ptr<Backend> backend_;
+  std::unique_ptr<Program> program_;
+  Seconds load_time_;
+};
+
+// Throws Error when a tensor of the plan is missing, of the wrong shape or of a type that holds no weights.
+void check_weights(const Plan& plan, const ModelFolder& folder);
+
+// A program for `spec` over the folder's weights: what load() runs. Tests use it with a changed spec.
+std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
+                                         const Precision& precision);
+
+}  // namespace assay

@@ -1,0 +1,69 @@
+#include "assay/report/csv.h"
+
+#include <algorithm>
+
+#include "assay/base/format.h"
+#include "assay/measure/metric.h"
+
+namespace assay {
+
+namespace {
+
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string number(double value) { return fmt::format("{}", value); }
+
+template <typename Pairs>
+void add_keys(const Pairs& pairs, std::vector<std::string>& keys) {
+  for (const auto& [key, value] : pairs)
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+}
+
+std::string join(const std::vector<std::string>& parts, const char* separator) {
+  return fmt::format("{}", fmt::join(parts, separator));
+}
+
+}  // namespace
+
+std::string results_csv(const ResultSet& results) {
+  std::vector<std::string> parameters, tags;
+  for (const Row& row : results.rows) {
+    add_keys(row.parameters, parameters);
+    add_keys(row.values, tags);
+  }
+  std::vector<std::string> line = {"scenario", "label", "status", "reason"};
+  line.insert(line.end(), parameters.begin(), parameters.end());
+  line.insert(line.end(), tags.begin(), tags.end());
+  line.emplace_back("doubts");
+  std::string csv = join(line, ",") + "\r\n";
+  for (const Row& row : results.rows) {
+    line = {field(row.scenario), field(row.label), field(row.status), field(row.reason)};
+    for (const std::string& key : parameters) {
+      const auto at = std::find_if(row.parameters.begin(), row.parameters.end(), [&](const auto& p) { return p.first == key; });
+      line.push_back(at == row.parameters.end() ? "" : field(at->second));
+    }
+    for (const std::string& tag : tags) {
+      const Value* value = row.find(tag);
+      line.push_back(value == nullptr ? "" : number(value->value));
+    }
+    line.push_back(field(join(row.doubts, "; ")));
+    csv += join(line, ",") + "\r\n";
+  }
+  return csv;
+}
+
+std::string samples_csv(const ResultSet& results) {
+  std::string csv = "scenario,label,metric,unit,index,value\r\n";
+  for (const Row& row : results.rows)
+    for (const auto& [tag, value] : row.values)
+      for (std::size_t i = 0; i < value.samples.size(); ++i)
+        csv += fmt::format("{},{},{},{},{},{}\r\n", field(row.scenario), field(row.label), tag, metric(tag).unit, i, number(value.samples[i]));
+  return csv;
+}
+
+}  // namespace assay

@@ -1,0 +1,15 @@
+// One wide table of results and one long table of samples, as RFC 4180 writes them.
+#pragma once
+
+#include <string>
+
+#include "assay/measure/results.h"
+
+namespace assay {
+
+// A line per row: scenario, label, status, reason, every parameter, every metric, doubts joined by "; ".
+std::string results_csv(const ResultSet& results);
+// A line per raw sample: scenario, label, metric, unit, index, value.
+std::string samples_csv(const ResultSet& results);
+
+}  // namespace assay

@@ -1,0 +1,89 @@
+#include "assay/report/summary.h"
+
+#include <algorithm>
+
+#include "assay/base/format.h"
+#include "assay/report/table.h"
+
+namespace assay {
+
+namespace {
+
+const Row* first_with(const ResultSet& results, const char* tag) {
+  for (const Row& row : results.rows)
+    if (row.status == "ok" && row.find(tag) != nullptr) return &row;
+  return nullptr;
+}
+
+std::string fact(const ResultSet& results, const std::string& key) {
+  for (const auto& [name, value] : results.model)
+    if (name == key) return value;
+  return "";
+}
+
+std::string baseline_block(const ResultSet& results) {
+  const Row* row = first_with(results, "total_latency_s");
+  if (row == nullptr) return "";
+  const auto value = [&](const char* tag) { return row->find(tag)->value; };
+  const double megabytes = value("memory_bytes") / (1024.0 * 1024.0);
+  return fmt::format(
+      "Baseline ({}, {}, {} new tokens)\n"
+      "  total_latency_s          : {:.3f}\n"
+      "  tokens_generated         : {:.0f}\n"
+      "  tokens_per_sec           : {:.1f}\n"
+      "  avg_latency_per_token_ms : {:.2f}\n"
+      "  time_to_first_token_s    : {:.4f}\n"
+      "  prefill / decode         : {:.0f} / {:.1f} tokens/s\n"
+      "  memory footprint         : {:.2f} MB ({:.0f} bytes, {} parameters)\n",
+      fact(results, "dtype"), row->label, value("tokens_generated"), value("total_latency_s"), value("tokens_generated"),
+      value("tokens_per_sec"), value("avg_latency_per_token_ms"), value("time_to_first_token_s"), value("prefill_tokens_per_sec"),
+      value("decode_tokens_per_sec"), megabytes, value("memory_bytes"), fact(results, "parameters"));
+}
+
+std::string perplexity_lines(const ResultSet& results) {
+  const Row* row = first_with(results, "perplexity");
+  if (row == nullptr) return "";
+  std::string corpus, protocol;
+  for (const auto& [key, value] : row->parameters) {
+    if (key == "corpus") corpus = value;
+    if (key == "protocol") protocol = value;
+  }
+  std::string text = fmt::format("Perplexity of {} ({}, {:.0f} tokens scored)\n  loss             : {:.6f}\n  Final perplexity: {:.2f}\n",
+                                 corpus, protocol, row->find("tokens_scored")->value, row->find("loss")->value, row->find("perplexity")->value);
+  if (const Row* timed = first_with(results, "total_latency_s"))
+    text += fmt::format("  Latency     : {:.3f} s ({})\n", timed->find("total_latency_s")->value, timed->label);
+  return text;
+}
+
+std::string doubts_of(const ResultSet& results) {
+  std::string text;
+  std::vector<std::string> seen;
+  for (const Row& row : results.rows)
+    for (const std::string& doubt : row.doubts) {
+      if (std::find(seen.begin(), seen.end(), doubt) != seen.end()) continue;
+      seen.push_back(doubt);
+      text += "doubt: " + doubt + "\n";
+    }
+  return text;
+}
+
+}  // namespace
+
+std::string summary_text(const ResultSet& results) {
+  std::string text = baseline_block(results);
+  for (const GeneratedText& t : results.texts)
+    text += fmt::format("\n[{}] {}\n  ->{}\n", t.label, one_line(t.prompt, 200), one_line(t.text, 1000));
+  text += "\n" + perplexity_lines(results) + "\n" + to_text(results_table(results)) + results.caption + "\n";
+  for (const std::string& takeaway : results.takeaways) text += "- " + takeaway + "\n";
+  return text + doubts_of(results);
+}
+
+std::string summary_markdown(const ResultSet& results) {
+  std::string text = fmt::format("# Assay: {}\n\n{}\n{}\n\n", fact(results, "id"), to_markdown(results_table(results)), results.caption);
+  text += "```\n" + baseline_block(results) + "\n" + perplexity_lines(results) + "```\n\n## Texts\n\n";
+  for (const GeneratedText& t : results.texts) text += fmt::format("- **{}** `{}` -> `{}`\n", t.label, one_line(t.prompt, 200), one_line(t.text, 1000));
+  if (const std::string doubts = doubts_of(results); !doubts.empty()) text += "\n## Doubts\n\n```\n" + doubts + "```\n";
+  return text;
+}
+
+}  // namespace assay

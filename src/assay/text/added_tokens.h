@@ -1,0 +1,79 @@
+// Finds added tokens in text before it is cut into words, as the `tokenizers` library does.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/text/pair_map.h"
+#include "assay/text/tokenizer.h"
+
+namespace assay {
+
+struct AddedToken {
+  std::string content;
+  TokenId id = -1;
+  bool special = false;      // left out when decoding skips special tokens
+  bool single_word = false;  // found only where no word character touches it
+  bool lstrip = false;       // takes the white space on its left
+  bool rstrip = false;       // and on its right
+  bool normalized = false;   // looked for after normalization, that is in what the others have left
+};
+
+// A piece of text: an added token, or text between them where `id` is -1.
+struct TextPiece {
+  std::size_t begin, end;
+  TokenId id;
+};
+
+// Finds the leftmost, and there the longest, of some patterns: an Aho-Corasick automaton (Aho and Corasick
+// 1975) of the reversed patterns, run from the end of the text, meets at each byte the longest pattern
+// beginning there.
+class PatternFinder {
+ public:
+  explicit PatternFinder(const std::vector<std::string_view>& patterns);  // none empty, none twice
+
+  struct Match {
+    std::size_t begin;
+    std::uint32_t pattern;
+  };
+  // The longest pattern at each byte where one begins, last byte first. Linear in the text.
+  std::vector<Match> find(std::string_view text) const;
+
+ private:
+  std::uint32_t step(std::uint32_t state, unsigned char byte) const;
+
+  static constexpr std::uint32_t kRoot = 0;
+  struct State {
+    std::uint32_t fallback = kRoot;  // the longest suffix that is a state too
+    std::int32_t longest = -1;       // the longest pattern that is a suffix
+  };
+  std::vector<State> states_;
+  std::array<std::uint32_t, 256> from_root_{};
+  PairMap<std::uint32_t> children_;
+};
+
+class AddedTokens {
+ public:
+  explicit AddedTokens(const std::vector<AddedToken>& tokens);
+
+  // The pieces of valid UTF-8 `text`, none of them empty text.
+  std::vector<TextPiece> split(std::string_view text) const;
+
+ private:
+  struct Group {
+    std::vector<AddedToken> tokens;
+    PatternFinder finder;
+  };
+  static Group group_of(const std::vector<AddedToken>& tokens, bool normalized);
+  static void split_by(const Group& group, std::string_view text, std::size_t offset,
+                       std::vector<TextPiece>& out);
+
+  Group first_;   // not normalized: looked for in the whole text
+  Group second_;  // normalized: looked for in the text between those
+};
+
+}  // namespace assay

@@ -1,0 +1,26 @@
+// Reads tokenizer.json, the one-file form of the `tokenizers` library.
+#pragma once
+
+#include "assay/files/json.h"
+#include "assay/text/tokenizer_spec.h"
+
+namespace assay {
+
+// Throws Error, naming `where` and the key, for anything that would make other ids than the library's.
+TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where);
+
+// {"token": id, ...} into the vocabulary.
+void read_vocabulary(const Json& tokens, Vocabulary& vocabulary, const std::string& where);
+
+// The rule that joins two tokens; all three must be in the vocabulary. `where` and `number` say where it
+// stands.
+MergeRule merge_rule(const Vocabulary& vocabulary, std::string_view left, std::string_view right,
+                     std::string_view where, std::size_t number);
+// The same from the form "left right".
+MergeRule merge_rule(const Vocabulary& vocabulary, std::string_view line, std::string_view where,
+                     std::size_t number);
+
+// One added token with its flags; `strict` asks for every flag, as the library does in tokenizer.json.
+AddedToken read_added_token(const JsonView& view, std::int64_t id, bool strict);
+
+}  // namespace assay

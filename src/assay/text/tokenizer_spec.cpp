@@ -1,0 +1,171 @@
+// Finds a folder's tokenizer files, and adds what the files beside them say of special tokens.
+#include "assay/text/tokenizer_spec.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+#include "assay/files/json.h"
+#include "assay/text/tokenizer_json.h"
+
+namespace assay {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t kLongestFile = std::uint64_t{64} << 20;  // the largest vocabularies in use take 35 MB
+constexpr std::string_view kEndOfText = "<|endoftext|>";
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// The file's object, or an empty one where there is no such file.
+Json read_if_there(const fs::path& path) {
+  return is_there(path) ? read_json_object(path, kLongestFile) : Json::object();
+}
+
+void read_merges_text(const fs::path& path, TokenizerSpec& spec) {
+  const std::string text = read_text_file(path, kLongestFile);
+  check_utf8(text, path.string());
+  const std::string where = path.string() + ": line";
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    spec.merges.push_back(merge_rule(spec.vocabulary, line, where, number));
+  }
+}
+
+// added_tokens.json ({"token": id}) and tokenizer_config.json's added_tokens_decoder ({"id": {...}}), which
+// stand beside vocab.json. In the order of their ids, the later file's flags standing.
+void read_tokens_beside(const fs::path& folder, const Json& config, TokenizerSpec& spec) {
+  std::map<std::int64_t, AddedToken> tokens;
+  const fs::path added_path = folder / "added_tokens.json";
+  const Json added = read_if_there(added_path);
+  for (const auto& [text, id] : added.items()) {
+    const auto number = JsonView(added, added_path.string()).integer(text, 0, Vocabulary::kLargestId);
+    AddedToken token;
+    token.content = text;
+    token.id = static_cast<TokenId>(number);
+    token.normalized = true;
+    if (!tokens.emplace(number, token).second)
+      throw Error("{}: token {}: expected an id of its own, found {}", added_path.string(), in_quotes(text),
+                  number);
+  }
+  const JsonView config_view(config, (folder / "tokenizer_config.json").string());
+  if (config_view.has("added_tokens_decoder")) {
+    const JsonView decoder = config_view.object("added_tokens_decoder");
+    for (const auto& [id, token] : decoder.raw().items()) {
+      const bool is_number = !id.empty() && id.size() <= 9 && id.find_first_not_of("0123456789") == id.npos;
+      if (!is_number) throw Error("{}: expected ids as keys, found {}", decoder.where(), in_quotes(id));
+      const std::int64_t number = std::stoll(id);
+      tokens[number] = read_added_token(decoder.object(id), number, false);
+    }
+  }
+  for (auto& [id, token] : tokens) spec.add(std::move(token), folder.string());
+}
+
+TokenizerSpec read_vocabulary_and_merges(const fs::path& folder, const Json& config) {
+  TokenizerSpec spec;
+  spec.source = "vocab.json + merges.txt";
+  const fs::path vocabulary_path = folder / "vocab.json";
+  read_vocabulary(read_json_object(vocabulary_path, kLongestFile), spec.vocabulary, vocabulary_path.string());
+  spec.model_tokens = spec.vocabulary.size();
+  read_merges_text(folder / "merges.txt", spec);
+  spec.add_prefix_space =
+      JsonView(config, (folder / "tokenizer_config.json").string()).boolean_or("add_prefix_space", false);
+  read_tokens_beside(folder, config, spec);
+  spec.make_special(kEndOfText);
+  return spec;
+}
+
+// A token as these files write one: its text, or an object that has it as `content`.
+std::optional<std::string> token_content(const Json& value, const std::string& where) {
+  if (value.is_null()) return std::nullopt;
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object()) return JsonView(value, where).text("content");
+  throw Error("{}: expected a token's text, found {}", where, in_quotes(value.dump()));
+}
+
+void read_special_tokens(const Json& file, const std::string& where, TokenizerSpec& spec) {
+  for (const char* key :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    if (!file.contains(key)) continue;
+    const auto content = token_content(file[key], fmt::format("{}: {}", where, key));
+    if (!content || !spec.make_special(*content)) continue;
+    if (std::string_view(key) == "eos_token" && !spec.end_of_text)
+      spec.end_of_text = spec.vocabulary.find(*content);
+  }
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    if (!file.contains(key) || !file[key].is_structured()) continue;
+    for (const Json& value : file[key])  // of an object, the values
+      if (const auto content = token_content(value, fmt::format("{}: {}", where, key)))
+        spec.make_special(*content);
+  }
+}
+
+}  // namespace
+
+void TokenizerSpec::add(AddedToken token, const std::string& where) {
+  if (token.content.empty()) return;  // the library passes over it too
+  if (const auto known = vocabulary.find(token.content)) {
+    if (*known != token.id)
+      throw Error("{}: token {}: expected id {}, which it has already, found {}", where,
+                  in_quotes(token.content), *known, token.id);
+  } else {
+    const TokenId next = std::max(next_added_, static_cast<TokenId>(model_tokens));
+    if (token.id != next && !vocabulary.has(token.id))
+      throw Error("{}: token {}: expected id {}, the next one, found {}", where, in_quotes(token.content),
+                  next, token.id);
+    vocabulary.add(token.content, token.id, where);
+  }
+  if (!place_of_added_.emplace(token.id, added.size()).second)
+    throw Error("{}: token {} is added twice", where, in_quotes(token.content));
+  next_added_ = std::max(next_added_, token.id + 1);
+  added.push_back(std::move(token));
+}
+
+bool TokenizerSpec::make_special(std::string_view content) {
+  const auto id = vocabulary.find(content);
+  if (!id || content.empty()) return false;
+  const auto [place, is_new] = place_of_added_.emplace(*id, added.size());
+  if (is_new) {
+    added.emplace_back();
+    added.back().content = content;
+    added.back().id = *id;
+  }
+  added[place->second].special = true;
+  return true;
+}
+
+TokenizerSpec read_tokenizer_files(const fs::path& folder) {
+  const fs::path one_file = folder / "tokenizer.json";
+  const fs::path config_path = folder / "tokenizer_config.json",
+                 map_path = folder / "special_tokens_map.json";
+  if (!is_there(one_file)) {
+    if (!is_there(folder / "vocab.json"))
+      throw Error("{}: expected tokenizer.json, or vocab.json and merges.txt, found neither",
+                  folder.string());
+    if (!is_there(folder / "merges.txt"))
+      throw Error("{}: expected merges.txt beside vocab.json, found none", folder.string());
+  }
+  const Json config = read_if_there(config_path);
+  TokenizerSpec spec = is_there(one_file)
+                           ? read_tokenizer_json(read_json_object(one_file, kLongestFile), one_file.string())
+                           : read_vocabulary_and_merges(folder, config);
+  read_special_tokens(config, config_path.string(), spec);
+  read_special_tokens(read_if_there(map_path), map_path.string(), spec);
+  if (!spec.end_of_text) spec.end_of_text = spec.vocabulary.find(kEndOfText);
+  return spec;
+}
+
+}  // namespace assay

@@ -1,0 +1,45 @@
+// What the tokenizer's files say, read and checked, before anything is built from it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "assay/text/added_tokens.h"
+#include "assay/text/bpe.h"
+#include "assay/text/vocabulary.h"
+
+namespace assay {
+
+struct TokenizerSpec {
+  std::string source;            // the files' names, without the folder
+  Vocabulary vocabulary;         // the model's tokens, then the added ones
+  std::size_t model_tokens = 0;  // how many are the model's
+  std::vector<MergeRule> merges;
+  std::vector<AddedToken> added;
+  std::optional<TokenId> unknown;
+  bool fuse_unknown = false;
+  bool ignore_merges = false;
+  bool add_prefix_space = false;
+  bool use_regex = true;  // false: text between added tokens is one word
+  std::optional<TokenId> end_of_text;
+
+  // Adds the token to `added`, and to the vocabulary where the model has none of that text. The id must be
+  // the one the `tokenizers` library would give, which takes no notice of what a file says. Throws Error
+  // naming `where`.
+  void add(AddedToken token, const std::string& where);
+  // Makes a token that exists special, and so found in text. False where there is no such token.
+  bool make_special(std::string_view content);
+
+ private:
+  std::unordered_map<TokenId, std::size_t> place_of_added_;
+  TokenId next_added_ = 0;  // one more than the largest id added so far
+};
+
+// All the tokenizer's files of a model folder.
+TokenizerSpec read_tokenizer_files(const std::filesystem::path& folder);
+
+}  // namespace assay

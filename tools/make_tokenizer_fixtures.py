@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Writes tests/fixtures/tokenizer_cases.json: hard strings and their token ids by the `tokenizers` library.
+
+Two tokenizers: `demo` (models/demo/tokenizer.json) and `gpt2` (vocab.json and merges.txt of the development
+data, set up as GPT2TokenizerFast does: byte-level BPE, no space put before the text, <|endoftext|> special).
+No special tokens are added around a text; those inside it are found. What the file holds:
+
+    cases   [{category, text, demo, gpt2}]: a text over 300 characters is {"repeat": part, "times": count};
+            over 64 ids are {"n": count, "sha256": of the ids as little-endian int32}
+    sweep   [{first, last, demo, gpt2}]: each code point in three places, for the regex's classes: the text
+            is the concatenation of f"a{c}1{c} {c}" for c in first..last (no surrogates), ids as a digest
+    novel   {demo, gpt2}: heldout/novel.txt of the development data, ids as digests
+
+The regex of tokenizers 0.23 (Oniguruma) follows Unicode 16 for \\p{L} and \\p{N}. Its \\s is the White_Space
+property: U+0009-000D, 0020, 0085, 00A0, 1680, 2000-200A, 2028, 2029, 202F, 205F, 3000, and so neither
+U+001C-001F nor U+180E, U+200B, U+FEFF. Letters newer than Unicode 12 are kept in a category of their own.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+from perplexity_reference import load_tokenizer
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST_TEXT, MOST_IDS = 300, 64
+END = "<|endoftext|>"
+
+# A word or two in each script, combining marks, joiners and all.
+WORDS = """
+Hello naïve Straße İstanbul œuvre Ðorđe Łódź Đắk Việt Ελληνικά Ἀρχιμήδης Привет Ёлка Ѳита Українська Հայերեն
+ქართული Ⴀⴀ עברית שָׁלוֹם العربية مُحَمَّد فارسی‌ها اردو ܣܘܪܝܝܐ ދިވެހި ߒߞߏ हिन्दी क्षत्रिय नमस्ते श्री‍ বাংলা
+ক্ষ ਪੰਜਾਬੀ ગુજરાતી ଓଡ଼ିଆ தமிழ் ஸ்ரீ తెలుగు ಕನ್ನಡ മലയാളം ക്ഷ සිංහල ශ්‍රී ภาษาไทย น้ำ ที่นี่ ພາສາລາວ བོད་སྐད་
+မြန်မာ က္ခ 한국어 한글 가각 ㄱㄴㄷ አማርኛ ትግርኛ ᏣᎳᎩ ᏣᎳᎩꭰ ᓀᐦᐃᔭᐍᐏᐣ ᚁᚂ ᚠᚢᚦ ខ្មែរ ᠮᠣᠩᠭᠣᠯ 中文 汉字漢字 𠀀𠀁𪚥 日本語
+ひらがな カタカナ ﾊﾝｶｸ ゕゖ 々〆〇 ㄅㄆㄇ 彝语ꆈꌠ ꦧꦱꦗꦮ ᬩᬮᬶ ᜏᜒᜃᜅ᜔ ⴰⵎⴰⵣⵉⵖ ꓡꓲꓢꓴ 𐌰𐌱𐍉 𐤀𐤁 𒀀𒁀 𓀀𓂀 𐎀𐎁 𞤀𞤣𞤤 𝒜𝒷𝕮𝖉 𝟘𝟙𝟚
+𝔘𝔫𝔦 Ａｂｃ ｆｕｌｌ ªº ǅǈǋ ʰʷˠ ˈɪpə ﬁﬂ ﷺ
+""".split()
+# The White_Space characters, and others that look like them but are not.
+BLANKS = [*"\t\n\v\f\r \x85\xa0\u1680", *map(chr, range(0x2000, 0x200B)), *"\u2028\u2029\u202f\u205f\u3000",
+          *"\x1c\x1d\x1e\x1f\u180e\u200b\u200c\u200d\u2060\ufeff\u00ad\u2800\u3164"]  # fmt: skip
+CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'T", "'RE", "'VE", "'M", "'LL", "'D",
+                "'Re", "'lL", "'x", "'sx", "'llama", "''s", "'", "\u2019s", "\u2018t", "\u2019ll", "`s", "'\u0301s"]  # fmt: skip
+DIGITS = ["0", "42", "1234567890", "3.14159", "1,000,000", "-273.15e+10", "0x7fFF", "1st2nd", "\u00bd\u00bc\u2153", "x\u00b2\u00b3",
+          "H\u2082O", "\u2160\u2161\u2162\u216b", "\u2180\u2188", "\u2460\u2473\u24ff", "\u0660\u0661\u0669", "\u06f0\u06f9", "\u0966\u096f", "\u09e6\u09f4",
+          "\u0e50\u0e59", "\u1040", "\u17e0\u17f0", "\uff10\uff19", "\u3007\u4e00\u4e8c\u4e09", "\u3021\u3029", "\U0001d7ce\U0001d7ff", "\U00010107\U00010130",
+          "\u0bf0\u0bf1\u0bf2", "\u2189", "\u2cfd", "\U0001f100\U0001f10c", "\U0001fbf0"]  # fmt: skip
+EMOJI = ["😀", "👍🏽", "👩‍💻", "👨‍👩‍👧‍👦", "🏳️‍🌈", "🏴‍☠️", "🇫🇷🇯🇵", "🇫", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+         "❤️", "❤", "☺︎", "1️⃣", "#️⃣", "👋🏻👋🏿", "🧑🏾‍🤝‍🧑🏻", "🫠", "🪿", "©️", "™", "\ufe0f", "\u200d", "🏽", "♀️"]  # fmt: skip
+PUNCTUATION = ["!", "!!!", "...", "\u2026", "?!", "--", "\u2014", "---", "\"", "\"\"\"", "\u201cquoted\u201d", "\u00abquoted\u00bb", "(a)", "[b]", "{c}",
+               "$5", "\u20ac5", "5%", "#tag", "@name", "a&b", "*a*", "_a_", "__init__", "a_b", "~", "^", "|", "\\", "\\n", "//",
+               "<>", "<=>", "\u00a1hola!", "\u00bfque?", "\u3002\u3001", "\uff01\uff1f", "\u300c\u6f22\u300d", "\u0964\u0965", "\u060c\u061f", "\u05be", "\u00b7",
+               "\u2022 a", "\u2192", "\u2200x\u2203y", "\u222b\u2211", "\u2500\u2502\u2588", "\u00a7\u00b6", "\u00b0C", "\u00b1\u00d7\u00f7", "\ufffd", "\ufffc", "\uffff", "\U0010ffff"]  # fmt: skip
+CODE = ["int main(void) { return 0; }", "for (int i = 0; i < n; ++i)\n\tsum += a[i];\n", "def f(x):\n    return x**2\n",
+        "    if x:\n        pass\n\n\n    else:\n\t\tpass", "a->b::c<d>(e&&f||!g)", "x = {'a': 1, \"b\": [2, 3]}", "#include <vector>\r\n",
+        "SELECT * FROM t WHERE id='1';--", "/* comment */ // end", "<div class=\"a\">&nbsp;</div>", "s/\\d+/\\1/g", "0b1010_0101ULL",
+        "https://example.org/a/b?c=d&e=%20f#g", "http://xn--e1afmkfd.example/~user/", "mail.name+tag@example.co.uk", "C:\\dir\\file.txt",
+        "/usr/lib/x.so.1", "192.168.0.1:8080", "2026-01-31T12:34:56Z", "v1.2.3-rc4", "camelCaseWord SNAKE_CASE kebab-case",
+        "{{template}} ${VAR} %s %d", "\\u0041\\x00", "$$\\frac{1}{2}$$", "| a | b |\n|---|---|\n", "- [ ] todo\n  - [x] done"]  # fmt: skip
+ENGLISH = ["It's the dog's, isn't it?", "They've said we'll go; I'd rather he'd not, I'm sure you're right.", "DON'T SHOUT, IT'S RUDE!",
+           "rock 'n' roll 'tis '90s", "  leading", "trailing  ", "two  blanks", "a b c d e", "Mr. Smith paid $3.50 (or so).",
+           "antidisestablishmentarianism", "supercalifragilisticexpialidocious", "= Robert <unk> =\n", "1 @,@ 000 @-@ year @.@ 5",
+           "Once upon a time,\nin a land far, far away,\n\nthere lived", "x" * 60, "The quick brown fox jumps over the lazy dog."]  # fmt: skip
+# First letters or digits of blocks that came with each version, and the last characters of older ones.
+RECENT = {
+    13: "\u08be\u08c7\u9ffc\ua7c7\ua7ca\ua7f5\uab68\U00010e80\U00010ea9\U00010fb0\U00011900\U0001193f\U00011950\U00011959\U00018b00\U0002a6dd\U00030000\U0003134a\U0001fbf5",
+    14: "\u0870\u088e\u0c5d\u0cdd\u2c2f\u2c5f\u9ffd\u9fff\ua7c0\ua7d0\ua7f2\U00010570\U00010780\U00012f90\U00016a70\U0001df00\U0001e290\U0001e7e0\U0002b738",
+    15: "\U00011f02\U00011f04\U00011f50\U00011f59\U00013441\U0001d2c0\U0001df25\U0001e030\U0001e4d0\U0001e4f0\U0002b739\U00031350\U000323af\U0002ebf0\U0002ee5d",
+    16: "\u1c89\u1c8a\ua7cb\ua7cd\ua7da\ua7dc\U000105c0\U00010d40\U00010d4a\U00010ec2\U00011380\U000113d1\U000116d0\U00011bc0\U00011bf0\U00013460\U000143fa\U00016100\U00016130\U00016d40\U00016d70\U00018cff\U0001ccf0\U0001e5d0\U0001e5f1",
+    17: "\ua7ce\ua7d2\ua7f1\U00010940\U00016ea0\U00018d80\U0002b73a\U0002ceae\U00033479",
+}  # fmt: skip
+# Blocks to draw from at random. The order and the bounds fix what the seed gives, so: append only.
+BLOCKS = [(0x00, 0x7F), (0x20, 0x7E), (0x80, 0x17F), (0x180, 0x2FF), (0x300, 0x36F), (0x370, 0x52F), (0x531, 0x5F4),
+          (0x600, 0x7FF), (0x900, 0xDFF), (0xE01, 0xFFF), (0x1000, 0x11FF), (0x1200, 0x18AF), (0x1D00, 0x1FFF),
+          (0x2000, 0x206F), (0x2070, 0x218F), (0x2190, 0x2BFF), (0x2C00, 0x2DFF), (0x2E80, 0x33FF), (0x3400, 0x9FEF),
+          (0xA000, 0xABF9), (0xAC00, 0xD7A3), (0xE000, 0xF8FF), (0xF900, 0xFFFD), (0x10000, 0x1018E), (0x10280, 0x10A9F),
+          (0x11000, 0x11AFF), (0x12000, 0x1246E), (0x13000, 0x1342E), (0x1B000, 0x1B2FB), (0x1D000, 0x1D7FF),
+          (0x1E800, 0x1E95F), (0x1F000, 0x1FAFF), (0x20000, 0x2A6D6), (0x2F800, 0x2FA1D), (0xE0001, 0xE01EF),
+          (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD)]  # fmt: skip
+
+
+def make_texts():
+    """(category, text) in order, with repeats. A text is a string, or (part, times)."""
+    for word in WORDS:
+        yield from (("scripts", form) for form in (word, f" {word}", f"{word} {word}!", f"a{word}1{word}", f"\n\n{word}'s"))
+    for mark in "\u0300\u0301\u0308\u0327\u20dd\u0489\u064b\u05b0\u093f\u0e34\u1ab0\ufe20\U0001d165":
+        yield from (("marks", form) for form in (mark, f" {mark}", f"e{mark}", f"e{mark * 3}x", f"1{mark}2", f"!{mark}?", mark * 20))
+    yield from (("marks", text) for text in ("cafe\u0301", "caf\u00e9", "Z\u0351\u036b\u0343a\u0300\u0301\u0302l\u0334\u0335g\u0336o\u0337", "\u1112\u1161\u11ab\u1100\u1173\u11af"))
+    for emoji in EMOJI:
+        yield from (("emoji", form) for form in (emoji, f" {emoji}", f"a{emoji}b", f"{emoji}{emoji}", f"ok {emoji}, {emoji}1"))
+    for blank in BLANKS:
+        forms = (blank, f"{blank}a", f"a{blank}", f"a{blank}b", f"{blank}{blank}a", f"a {blank}b", f"a{blank} b", f"{blank}1",
+                 f"1{blank}{blank}!", f"\n{blank}\na", f"a{blank}'s", f"  {blank}  ")  # fmt: skip
+        yield from (("blanks", form) for form in forms)
+    for count in range(1, 41):
+        yield from (("runs", form) for form in (" " * count, f"a{' ' * count}b", f"{' ' * count}\n", f"{chr(10) * count}a"))
+    for code in [*range(0x20), *range(0x7F, 0xA0)]:
+        yield from (("controls", form) for form in (chr(code), f"a{chr(code)}b", f" {chr(code)}{chr(code)} "))
+    for text in ("\r\n", "\r\n\r\n", "a\r\nb", "a\r\n b", "a \r\n\r\n  b", "\r\r\n\n", "\n\r", "a\n", "a\n\n", "\n a", "\n  a\n", "a\r", " \r\n", "\t\r\n\tx", "\x00", "a\x00b", "\x00\x00"):
+        yield "lines", text
+    for short in CONTRACTIONS:
+        yield from (("contractions", form) for form in (short, f"it{short}", f"IT{short} A", f" {short}", f"1{short}", f"!{short}", f"\u00e9{short}{short}"))
+    for number in DIGITS:
+        yield from (("digits", form) for form in (number, f" {number}", f"a{number}b", f"{number} {number}", f"{number}'s"))
+    for marks in PUNCTUATION:
+        yield from (("punctuation", form) for form in (marks, f" {marks}", f"a{marks}b", f"{marks * 4} x"))
+    yield from (("code", text) for part in CODE for text in (part, f"  {part}", f"{part}\n{part}"))
+    yield from (("english", text) for part in ENGLISH for text in (part, part.upper(), f"\n{part}\n"))
+    for form in (END, f"a{END}b", f" {END} ", f"{END}{END}", f"{END} {END}", f"\n{END}\n", END[:-1], END[1:], f"<{END}>", f"<|{END}|>", "<|endoftext |>",
+                 "<|ENDOFTEXT|>", "<|EndOfText|>", "<|end<|endoftext|>oftext|>", "<|endoftext|", "|>", "<|", "endoftext", f"it{END}'s", f"it'{END}s",
+                 f"  {END}  a", f"a{END}\u0301", f"\u00e9{END}\u4e2d", "<|endoftext\u200b|>", "<|endof", "<|pad|>", "<s></s>", "[CLS]", f"1{END}2{END}3",
+                 END * 5, f"{END}\r\n{END}", f"{END[:5]}{END}{END[5:]}"):  # fmt: skip
+        yield "special", form
+    for part, times in (("a", 10000), ("ab", 5000), ("the", 3334), ("\u00e9", 4000), ("\u4e2d", 4000), ("😀", 2500), (" ", 5000), ("\n", 5000), ("\t", 3000),
+                        ("1", 10000), ("!", 10000), ("=", 4000), ("-", 1000), ("a ", 3000), (" a", 3000), ("\r\n", 2000), ("\u0301", 3000), ("\u00a0", 2000),
+                        ("\u3000", 2000), (END, 300), (f"x{END} ", 200), ("it's ", 1000), ("abcdefghijklmnopqrstuvwxyz", 400), ("\x00", 1000),
+                        ("Hello, world! ", 300), ("qzx", 3000), ("\U0010fffd", 1000), ("\u0e01\u0e34", 2000), ("aA1 ", 1000), ("  \n", 1000)):  # fmt: skip
+        yield "long", (part, times)
+    for version, letters in RECENT.items():
+        yield "recent_unicode", f"Unicode {version}: {letters}"
+        for c in letters:
+            yield from (("recent_unicode", form) for form in (c, f"a{c}", f"1{c} {c}"))
+    rng = random.Random(2019)
+    for _ in range(350):
+        blocks = rng.choices(BLOCKS, k=rng.randint(1, 3))
+        yield "fuzz", "".join(chr(rng.randint(*rng.choice(blocks))) for _ in range(rng.randint(1, 16)))
+    parts = [BLANKS, CONTRACTIONS, DIGITS, PUNCTUATION, WORDS, [" ", "  ", "\n", "a", "The", "ing", END, "<|", "|>", "'", "\U0001f600"]]
+    for _ in range(450):
+        yield "mixed", "".join(rng.choice(rng.choice(parts)) for _ in range(rng.randint(2, 7)))
+
+
+def digest(ids):
+    return {"n": len(ids), "sha256": hashlib.sha256(np.array(ids, dtype="<i4").tobytes()).hexdigest()}
+
+
+def encode_all(tokenizers, text):
+    return {name: tokenizer.encode(text, add_special_tokens=False).ids for name, tokenizer in tokenizers.items()}
+
+
+def make_cases(tokenizers):
+    seen = set()
+    for category, recipe in make_texts():
+        if recipe in seen:
+            continue
+        seen.add(recipe)
+        text = recipe if isinstance(recipe, str) else recipe[0] * recipe[1]
+        assert len(text) <= LONGEST_TEXT or not isinstance(recipe, str), text
+        stored = text if len(text) <= LONGEST_TEXT else {"repeat": recipe[0], "times": recipe[1]}
+        encoded = encode_all(tokenizers, text)
+        for tokenizer in tokenizers:
+            # Byte-level BPE loses nothing, special tokens included: a free check of the reference itself.
+            assert tokenizers[tokenizer].decode(encoded[tokenizer], skip_special_tokens=False) == text
+        yield {"category": category, "text": stored} | {
+            name: ids if len(ids) <= MOST_IDS else digest(ids) for name, ids in encoded.items()
+        }
+
+
+def make_sweep(tokenizers):
+    # Planes 4 to 13 are empty, and 15 and 16 are private use throughout.
+    step = 0x1000
+    for first in [*range(0, 0x40000, step), 0xE0000, 0xF0000, 0x10F000]:
+        last = first + step - 1
+        text = "".join(f"a{c}1{c} {c}" for c in map(chr, range(first, last + 1)) if not "\ud800" <= c <= "\udfff")
+        if text:
+            yield {"first": first, "last": last} | {name: digest(ids) for name, ids in encode_all(tokenizers, text).items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--demo", type=Path, metavar="DIR", default=ROOT / "models" / "demo")
+    parser.add_argument("--data", type=Path, default=os.environ.get("ASSAY_DEV_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--out", type=Path, default=ROOT / "tests" / "fixtures" / "tokenizer_cases.json")
+    args = parser.parse_args()
+
+    data = Path(args.data)
+    tokenizers = {"demo": load_tokenizer(args.demo), "gpt2": load_tokenizer(data / "gpt2-tokenizer")}
+    novel = (data / "heldout" / "novel.txt").read_bytes().decode("utf-8")
+    parts = {
+        "cases": list(make_cases(tokenizers)),
+        "sweep": list(make_sweep(tokenizers)),
+        "novel": [{name: digest(ids) for name, ids in encode_all(tokenizers, novel).items()}],
+    }
+
+    # ASCII with escapes, one case a line: no editor, diff or terminal can change what a line says.
+    def line(value):
+        return json.dumps(value, separators=(",", ":"))
+
+    blocks = [f"{line(name)}:[\n" + ",\n".join(map(line, parts[name])) + "\n]" for name in ("cases", "sweep")]
+    text = "{" + ",\n".join([*blocks, f'"novel":{line(parts["novel"][0])}']) + "}\n"
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(text, encoding="ascii")
+    print(f"{len(parts['cases'])} cases, {len(parts['sweep'])} blocks, {len(text)} bytes")
+
+
+if __name__ == "__main__":
+    main()
