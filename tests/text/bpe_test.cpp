@@ -153,6 +153,10 @@ TEST(Vocabulary, RefusesWhatRepeats) {
   EXPECT_EQ(error_of([&] { vocabulary.add("b", 3, "v"); }),
             "v: token 'b': expected an id of its own, found 3, which is that of 'a'");
   EXPECT_EQ(error_of([&] { vocabulary.add("a", 4, "v"); }), "v: token 'a' stands twice in the vocabulary");
+  EXPECT_EQ(error_of([&] { vocabulary.add("b", 16777217, "v"); }),
+            "v: token 'b': expected an id from 0 to 16777216, found 16777217");
+  EXPECT_EQ(error_of([&] { vocabulary.add("b", -1, "v"); }),
+            "v: token 'b': expected an id from 0 to 16777216, found -1");
   EXPECT_EQ(vocabulary.end_id(), 4);
   EXPECT_FALSE(vocabulary.has(0));
   EXPECT_FALSE(vocabulary.has(-1));

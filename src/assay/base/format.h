@@ -1,4 +1,4 @@
-// Text formatting for the whole project: {fmt}, header-only so that no shared library is needed at run time.
+// Text formatting for the whole project: {fmt}, whose implementation base/format.cpp compiles into the program.
 #pragma once
 
 #include <fmt/format.h>

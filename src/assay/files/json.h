@@ -1,47 +1,20 @@
-// JSON from untrusted files: nlohmann/json behind a depth limit, and typed access whose errors name file and key.
+// JSON from untrusted files: nlohmann/json behind a depth limit.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
-namespace assay {
+#include "assay/files/json_view.h"
 
-using Json = nlohmann::json;
+namespace assay {
 
 // Parses `text`; `where` names the file in errors. Throws Error on bad JSON, nesting beyond 64, duplicate keys
 // within one object, or a top level that is not an object.
 Json parse_json_object(std::string_view text, const std::string& where);
 Json read_json_object(const std::filesystem::path& path, std::uint64_t limit = std::uint64_t{256} << 20);
-
-// One object of a file, with the path to it for messages ("config.json: n_layer: expected ...").
-class JsonView {
- public:
-  JsonView(const Json& object, std::string where) : object_(&object), where_(std::move(where)) {}
-
-  bool has(std::string_view key) const;  // present and not null
-  const Json& raw() const { return *object_; }
-  const std::string& where() const { return where_; }
-
-  // Each throws Error when the key is missing, of another type or out of range. `or_` forms return the fallback
-  // when the key is missing or null.
-  std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max) const;
-  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
-  double number(std::string_view key) const;
-  double number_or(std::string_view key, double fallback) const;
-  bool boolean_or(std::string_view key, bool fallback) const;
-  std::string text(std::string_view key) const;
-  std::string text_or(std::string_view key, std::string fallback) const;
-  JsonView object(std::string_view key) const;
-
- private:
-  const Json& at(std::string_view key) const;
-  const Json* object_;
-  std::string where_;
-};
 
 }  // namespace assay

@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/sha256.h"
+#include "assay/files/json.h"
 
 namespace assay {
 
@@ -14,9 +15,9 @@ namespace fs = std::filesystem;
 ModelFolder::ModelFolder(const fs::path& folder) : path_(folder) {
   if (!fs::is_directory(folder)) throw Error("{}: no such model folder", folder.string());
   if (!fs::exists(folder / "config.json")) throw Error("{}: config.json is missing", folder.string());
-  config_ = read_json_object(folder / "config.json");
-  if (fs::exists(folder / "generation_config.json"))
-    generation_config_ = read_json_object(folder / "generation_config.json");
+  config_ = std::make_shared<const Json>(read_json_object(folder / "config.json"));
+  const fs::path generation = folder / "generation_config.json";
+  generation_config_ = std::make_shared<const Json>(fs::exists(generation) ? read_json_object(generation) : Json::object());
   const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(single)) files_.push_back(std::make_unique<SafetensorsFile>(single));
   else if (fs::exists(index)) open_shards(index);

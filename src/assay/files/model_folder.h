@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/files/json.h"
+#include "assay/files/json_view.h"
 #include "assay/files/safetensors.h"
 
 namespace assay {
@@ -18,8 +18,8 @@ class ModelFolder {
   explicit ModelFolder(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return path_; }
-  JsonView config() const { return {config_, (path_ / "config.json").string()}; }
-  JsonView generation_config() const { return {generation_config_, (path_ / "generation_config.json").string()}; }
+  JsonView config() const { return {*config_, (path_ / "config.json").string()}; }
+  JsonView generation_config() const { return {*generation_config_, (path_ / "generation_config.json").string()}; }
 
   struct Location {
     const SafetensorsFile* file = nullptr;
@@ -38,8 +38,7 @@ class ModelFolder {
   void open_shards(const std::filesystem::path& index_path);
 
   std::filesystem::path path_;
-  Json config_;
-  Json generation_config_ = Json::object();
+  std::shared_ptr<const Json> config_, generation_config_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
 };
 

@@ -1,0 +1,83 @@
+// The model that ships: logits, greedy texts and perplexities equal to those of Transformers.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/assay.h"
+#include "assay/base/file.h"
+#include "assay/base/sha256.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+class DemoModel : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    loaded_ = std::make_unique<LoadedModel>(load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{}));
+  }
+  static void TearDownTestSuite() { loaded_.reset(); }
+  static nlohmann::json read(const std::string& name) { return nlohmann::json::parse(read_text_file(test::fixture(name))); }
+
+  static void expect_perplexity(const std::filesystem::path& file, const nlohmann::json& strides) {
+    for (const auto& [stride, want] : strides.items()) {
+      const CorpusScore got = score_file(*loaded_, file, {.stride = std::stoll(stride)});
+      EXPECT_EQ(got.score.tokens_scored, want["tokens_scored"].get<std::int64_t>());
+      EXPECT_NEAR(got.score.perplexity, want["token_perplexity"].get<double>(), 1e-5 * want["token_perplexity"].get<double>())
+          << file << " stride " << stride;
+    }
+  }
+  static std::unique_ptr<LoadedModel> loaded_;
+};
+std::unique_ptr<LoadedModel> DemoModel::loaded_;
+
+TEST_F(DemoModel, FixturesAreOfTheseWeights) {
+  // A retrained model needs new fixtures: tools/make_fixtures.py --demo models/demo.
+  Sha256 hash;
+  hash.update(read_text_file(test::demo_model() / "model.safetensors"));
+  EXPECT_EQ(read("demo_greedy.json")["model_sha256"].get<std::string>(), hash.hex());
+}
+
+TEST_F(DemoModel, LogitsEqualTransformers) {
+  const SafetensorsFile file(test::fixture("demo_logits.safetensors"));
+  const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
+  const std::vector<float> want = test::read_floats(file, "logits");
+  ASSERT_EQ(ids.size(), 1024u);
+  const auto all = test::all_logits(loaded_->model->program(), ids);
+  const auto vocab = static_cast<std::size_t>(loaded_->model->spec().vocab);
+  std::vector<float> got;
+  for (const std::size_t row : {0, 16, 511, 1023})
+    got.insert(got.end(), all.begin() + static_cast<std::ptrdiff_t>(row * vocab), all.begin() + static_cast<std::ptrdiff_t>((row + 1) * vocab));
+  EXPECT_LE(test::largest_difference(got, want), 2e-4 * test::standard_deviation_of(want));
+}
+
+TEST_F(DemoModel, GreedyTextsEqualTransformers) {
+  for (const bool uses_cache : {true, false})
+    for (const auto& entry : read("demo_greedy.json")["cases"]) {
+      TimeOptions options;
+      options.max_new_tokens = 64;
+      options.uses_cache = uses_cache;
+      const TimedGeneration got = time_generate(*loaded_, entry["prompt"].get<std::string>(), options);
+      EXPECT_EQ(got.prompt_ids, entry["prompt_ids"].get<std::vector<TokenId>>());
+      EXPECT_EQ(got.ids, entry["ids"].get<std::vector<TokenId>>()) << entry["prompt"];
+    }
+}
+
+TEST_F(DemoModel, PerplexityEqualsTransformers) {
+  expect_perplexity(test::demo_model() / "texts/evaluate.txt", read("demo_perplexity.json")["evaluate.txt"]);
+}
+
+class SharedDemoModel : public DemoModel {};
+
+TEST_F(SharedDemoModel, PerplexityOfHeldOutTextsEqualsTransformers) {
+  const nlohmann::json want = read("demo_perplexity.json");
+  for (const char* name : {"novel.txt", "wikitext2-test.txt"}) {
+    const auto path = test::dev_data(std::string("heldout/") + name);
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here";
+    ASSERT_TRUE(want.contains(name)) << "no figure of Transformers for " << name;
+    expect_perplexity(path, want[name]);
+  }
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,206 @@
+// Generation: the same ids with and without a cache, alone or in a batch, with any number of threads; sampling.
+#include "assay/generate/generator.h"
+
+#include <gtest/gtest.h>
+
+#include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+Model load(const std::string& name, Isa isa, int threads = 2) {
+  return Model::load(std::make_shared<const ModelFolder>(test::fixture_model(name)), test::cpu_backend(isa, threads), precision_from_name("float32"));
+}
+
+std::vector<std::vector<TokenId>> ragged_prompts() {
+  return {{3}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {50, 60}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}};
+}
+
+std::vector<std::vector<TokenId>> ids_of(const GenerationTrace& trace) {
+  std::vector<std::vector<TokenId>> ids;
+  for (const SequenceTrace& s : trace.sequences) ids.push_back(s.ids);
+  return ids;
+}
+
+class GeneratorTest : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!is_usable(GetParam())) GTEST_SKIP() << "this machine has no " << name_of(GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Isas, GeneratorTest, testing::ValuesIn(kAllIsas), [](const auto& p) { return std::string(name_of(p.param)); });
+
+TEST_P(GeneratorTest, CacheBatchAndThreadsChangeNoId) {
+  GenerationOptions options{.max_new_tokens = 100, .end_tokens = {}, .uses_cache = true, .sampling = {}};
+  const Model model = load("odd_heads", GetParam());
+  const auto batched = ids_of(generate(model.backend(), model.program(), ragged_prompts(), options));
+  options.uses_cache = false;
+  EXPECT_EQ(ids_of(generate(model.backend(), model.program(), ragged_prompts(), options)), batched);
+  options.uses_cache = true;
+  for (const int threads : {1, 3, 7}) {
+    const Model other = load("odd_heads", GetParam(), threads);
+    std::vector<std::vector<TokenId>> alone;
+    for (const auto& prompt : ragged_prompts()) alone.push_back(ids_of(generate(other.backend(), other.program(), {prompt}, options))[0]);
+    EXPECT_EQ(alone, batched) << threads << " threads";
+  }
+}
+
+// Not only the ids: the logits are the same bits.
+TEST_P(GeneratorTest, LogitsAreEqualBitForBit) {
+  const SafetensorsFile file(test::fixture_model("odd_heads") / "expected.safetensors");
+  const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
+  const Model model = load("odd_heads", GetParam(), 2), single = load("odd_heads", GetParam(), 1);
+  Program& program = model.program();
+  const auto whole = test::all_logits(program, ids);
+  EXPECT_EQ(test::all_logits(single.program(), ids), whole) << "one thread";
+  // Token by token, beside a sequence that is elsewhere in its text.
+  const auto vocab = static_cast<std::size_t>(program.plan().vocab);
+  const auto cache = program.make_cache();
+  const int other = cache->add_sequence(), mine = cache->add_sequence();
+  std::vector<float> logits(vocab);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    Batch batch;
+    batch.ids = {ids[ids.size() - 1 - i], ids[i]};
+    batch.positions = {static_cast<std::int32_t>(i), static_cast<std::int32_t>(i)};
+    batch.sequences = {{.sequence = other, .first_row = 0, .rows = 1}, {.sequence = mine, .first_row = 1, .rows = 1}};
+    program.run(batch, *cache);
+    const std::int64_t row = 1;
+    program.head(std::span(&row, 1), LogitsSink{logits});
+    ASSERT_TRUE(std::equal(logits.begin(), logits.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * vocab))) << "token " << i;
+  }
+}
+
+// Padded on the left with masked keys and the same positions, a sequence keeps its bits where blocks line up, and its
+// logits in any case.
+TEST_P(GeneratorTest, PaddedKeysAreNotSeen) {
+  const Model model = load("odd_heads", GetParam());
+  Program& program = model.program();
+  const std::vector<TokenId> ids = {5, 6, 7, 8, 9, 10};
+  const auto plain = test::all_logits(program, ids);
+  const auto cache = program.make_cache();
+  constexpr std::int32_t kPadding = 4;
+  Batch batch;
+  for (std::int32_t i = 0; i < kPadding; ++i) {
+    batch.ids.push_back(99);
+    batch.positions.push_back(0);
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    batch.ids.push_back(ids[i]);
+    batch.positions.push_back(static_cast<std::int32_t>(i));
+  }
+  batch.sequences = {{.sequence = cache->add_sequence(), .first_row = 0, .rows = static_cast<std::int64_t>(batch.ids.size()), .first_key = kPadding}};
+  program.run(batch, *cache);
+  std::vector<float> logits(static_cast<std::size_t>(program.plan().vocab) * ids.size());
+  std::vector<std::int64_t> rows;
+  for (std::size_t i = 0; i < ids.size(); ++i) rows.push_back(kPadding + static_cast<std::int64_t>(i));
+  program.head(rows, LogitsSink{logits});
+  EXPECT_LE(test::largest_difference(logits, plain), 1e-5 * test::standard_deviation_of(plain));
+}
+
+TEST_P(GeneratorTest, SameSeedSameText) {
+  GenerationOptions options{.max_new_tokens = 40, .end_tokens = {}, .uses_cache = true,
+                            .sampling = {.temperature = 1.2, .top_k = 50, .top_p = 0.95, .repetition_penalty = 1.1, .seed = 7}};
+  const Model one = load("odd_heads", GetParam(), 1), three = load("odd_heads", GetParam(), 3);
+  const auto first = ids_of(generate(one.backend(), one.program(), ragged_prompts(), options));
+  EXPECT_EQ(ids_of(generate(three.backend(), three.program(), ragged_prompts(), options)), first);
+  options.sampling.seed = 8;
+  EXPECT_NE(ids_of(generate(three.backend(), three.program(), ragged_prompts(), options)), first);
+}
+
+TEST(Generator, StopsAtAnEndTokenOrAtTheLength) {
+  const Model model = load("odd_heads", best_usable_isa());
+  GenerationOptions options{.max_new_tokens = 30, .end_tokens = {}, .uses_cache = true, .sampling = {}};
+  const auto free_run = generate(model.backend(), model.program(), ragged_prompts(), options);
+  const std::vector<TokenId>& ids = free_run.sequences[1].ids;
+  ASSERT_EQ(ids.size(), 30u);
+  options.end_tokens = {ids[4]};
+  const auto stopped = generate(model.backend(), model.program(), ragged_prompts(), options);
+  const auto first = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), ids[4]) - ids.begin());
+  EXPECT_EQ(stopped.sequences[1].ids, std::vector<TokenId>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first) + 1));
+  EXPECT_EQ(stopped.sequences[1].stop, StopReason::end_token);
+  for (std::size_t i = 0; i < stopped.sequences.size(); ++i) {  // the others go on as before
+    const auto& got = stopped.sequences[i].ids;
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), free_run.sequences[i].ids.begin()));
+  }
+}
+
+TEST(Generator, TimesAddUp) {
+  const Model model = load("odd_heads", best_usable_isa());
+  const auto trace = generate(model.backend(), model.program(), {{1, 2, 3}}, {.max_new_tokens = 20, .end_tokens = {}, .uses_cache = true, .sampling = {}});
+  ASSERT_EQ(trace.step_end.size(), 20u);
+  ASSERT_EQ(trace.decode.size(), 19u);
+  double sum = trace.prefill.value + trace.sampling.value;
+  for (std::size_t i = 0; i < trace.decode.size(); ++i) {
+    EXPECT_GT(trace.decode[i].value, 0);
+    EXPECT_GE(trace.step_end[i + 1], trace.step_end[i]);
+    sum += trace.decode[i].value;
+  }
+  EXPECT_LE(sum, trace.total.value);
+  EXPECT_LE(trace.step_end.back(), trace.total);
+}
+
+TEST(Generator, RefusesWhatCannotBe) {
+  const Model model = load("base", best_usable_isa());  // context 64
+  const auto run = [&](std::vector<TokenId> prompt, std::int64_t n) {
+    return generate(model.backend(), model.program(), {prompt}, {.max_new_tokens = n, .end_tokens = {}, .uses_cache = true, .sampling = {}});
+  };
+  EXPECT_THROW(run({}, 1), Error);
+  EXPECT_THROW(run({1}, 0), UsageError);
+  EXPECT_THROW(run({1}, -5), UsageError);
+  EXPECT_THROW(run({1}, 64), Error);
+  EXPECT_THROW(run({101}, 1), Error);
+  EXPECT_THROW(run({-1}, 1), Error);
+  EXPECT_EQ(run({1}, 63).sequences[0].ids.size(), 63u);
+  try {
+    run(std::vector<TokenId>(60, 1), 10);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "the prompt's 60 tokens and 10 new ones exceed the model's context of 64");
+  }
+}
+
+TEST(Sampler, GreedyTakesTheLowestOfEquals) {
+  std::vector<float> logits = {1, 5, 5, 2};
+  EXPECT_EQ(Sampler({}, 0).next(logits, {}), 1);
+}
+
+TEST(Sampler, TopKAndTopPKeepWhatTheyShould) {
+  // Probabilities 0.5, 0.25, 0.125, ...: with top_p 0.6 the first two remain, with top_k 1 the first.
+  const auto draw_all = [](SamplingOptions options) {
+    std::vector<int> counts(5);
+    for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+      std::vector<float> logits;
+      for (int i = 0; i < 5; ++i) logits.push_back(-static_cast<float>(i) * std::log(2.0F));
+      options.seed = seed;
+      ++counts[static_cast<std::size_t>(Sampler(options, 0).next(logits, {}))];
+    }
+    return counts;
+  };
+  const auto p = draw_all({.temperature = 1, .top_p = 0.6});
+  EXPECT_NEAR(p[0], 4000 * 2 / 3, 130);
+  EXPECT_EQ(p[2] + p[3] + p[4], 0);
+  EXPECT_EQ(draw_all({.temperature = 1, .top_k = 1})[0], 4000);
+  const auto k = draw_all({.temperature = 1, .top_k = 3});
+  EXPECT_NEAR(k[2], 4000 / 7, 100);
+  EXPECT_EQ(k[3] + k[4], 0);
+  const auto hot = draw_all({.temperature = 100});
+  EXPECT_NEAR(hot[4], 800, 110);
+}
+
+TEST(Sampler, RepetitionPenaltyWorksOnBothSigns) {
+  std::vector<float> logits = {4, 3, -1, -3};
+  Sampler sampler({.repetition_penalty = 2}, 0);
+  const std::vector<TokenId> seen = {0, 2, 0};
+  EXPECT_EQ(sampler.next(logits, seen), 1);
+  EXPECT_EQ(logits, (std::vector<float>{2, 3, -2, -3}));
+}
+
+TEST(Sampler, RefusesNaN) {
+  std::vector<float> logits = {1, std::nanf(""), 2};
+  EXPECT_THROW(Sampler({}, 0).next(logits, {}), Error);
+}
+
+}  // namespace
+}  // namespace assay

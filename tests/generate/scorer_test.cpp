@@ -1,0 +1,88 @@
+// Scoring: which tokens are scored in which window, and the same bits whatever is computed together.
+#include "assay/generate/scorer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+class ScorerTest : public testing::Test {
+ protected:
+  Model model_ = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("base")), test::cpu_backend(best_usable_isa()),
+                             precision_from_name("float32"));
+  std::vector<TokenId> ids_ = [] {
+    std::vector<TokenId> ids;
+    for (int i = 0; i < 150; ++i) ids.push_back(i * 37 % 101);
+    return ids;
+  }();
+
+  // -log p(ids[target] | ids[begin..target)), from full logits.
+  double surprise(std::int64_t begin, std::int64_t target) {
+    const std::vector<TokenId> window(ids_.begin() + begin, ids_.begin() + target);
+    const auto logits = test::all_logits(model_.program(), window);
+    const float* row = logits.data() + (window.size() - 1) * 101;
+    double sum = 0;
+    for (int j = 0; j < 101; ++j) sum += std::exp(static_cast<double>(row[j]));
+    return std::log(sum) - static_cast<double>(row[ids_[static_cast<std::size_t>(target)]]);
+  }
+};
+
+TEST_F(ScorerTest, WindowsFollowTheGuide) {
+  const Score s = score(model_.program(), ids_, {.context = 40, .stride = 25});
+  // Windows [0,40) [25,65) [50,90) [75,115) [100,140) [125,150): every token but the first, once.
+  EXPECT_EQ(s.windows, 6);
+  EXPECT_EQ(s.tokens_scored, 149);
+  EXPECT_EQ(s.protocol, "hf context=40 stride=25");
+  double sum = 0;
+  for (std::int64_t t = 1; t < 150; ++t) sum += surprise(t < 40 ? 0 : (t - 40) / 25 * 25 + 25, t);
+  EXPECT_NEAR(s.loss, sum / 149, 1e-6);
+  EXPECT_DOUBLE_EQ(s.perplexity, std::exp(s.loss));
+}
+
+TEST_F(ScorerTest, WithoutOverlapTheFirstTokenOfAWindowIsNotScored) {
+  const Score s = score(model_.program(), ids_, {.context = 64, .stride = 64});
+  EXPECT_EQ(s.windows, 3);
+  EXPECT_EQ(s.tokens_scored, 147);
+  double sum = 0;
+  for (std::int64_t t = 1; t < 150; ++t)
+    if (t % 64 != 0) sum += surprise(t / 64 * 64, t);
+  EXPECT_NEAR(s.loss, sum / 147, 1e-6);
+}
+
+TEST_F(ScorerTest, BatchSizeChangesNoBit) {
+  const Score one = score(model_.program(), ids_, {.context = 30, .stride = 7, .batch = 1});
+  for (const std::int64_t batch : {2, 5, 100}) {
+    const Score many = score(model_.program(), ids_, {.context = 30, .stride = 7, .batch = batch});
+    EXPECT_EQ(many.loss, one.loss) << batch;
+    EXPECT_EQ(many.log_probabilities, one.log_probabilities) << batch;
+  }
+}
+
+TEST_F(ScorerTest, ALastWindowOfOneTokenScoresNone) {
+  ids_.resize(65);
+  const Score s = score(model_.program(), ids_, {.context = 64, .stride = 64});
+  EXPECT_EQ(s.windows, 2);
+  EXPECT_EQ(s.tokens_scored, 63);
+}
+
+TEST_F(ScorerTest, RefusesWhatCannotBeScored) {
+  const auto run = [&](std::vector<TokenId> ids, std::int64_t context, std::int64_t stride) {
+    return score(model_.program(), ids, {.context = context, .stride = stride});
+  };
+  EXPECT_THROW(run({1}, 0, 0), Error);
+  EXPECT_THROW(run({}, 0, 0), Error);
+  EXPECT_THROW(run({1, 101}, 0, 0), Error);
+  EXPECT_THROW(run(ids_, 65, 0), UsageError);
+  EXPECT_THROW(run(ids_, 1, 0), UsageError);
+  EXPECT_THROW(run(ids_, 20, 21), UsageError);
+  EXPECT_THROW(run(ids_, 20, -1), UsageError);
+}
+
+}  // namespace
+}  // namespace assay

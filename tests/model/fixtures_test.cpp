@@ -1,0 +1,134 @@
+// Logits of tiny random models against those of Hugging Face Transformers, on every instruction set.
+#include <gtest/gtest.h>
+
+#include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/model.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+using test::all_logits;
+using test::fixture_model;
+
+constexpr double kTolerance = 2e-4;  // of the logits' standard deviation
+
+const char* const kModels[] = {"base",   "odd_heads",     "untied",   "sharded",       "no_prefix", "f16",
+                               "bf16",   "n_inner",       "gelu_erf", "relu",          "silu",      "gelu_pytorch_tanh",
+                               "upcast", "inverse_layer", "no_scale", "epsilon",       "minimal",   "with_tokenizer"};
+
+struct Expected {
+  std::vector<TokenId> ids;
+  std::vector<float> logits;
+};
+
+Expected expected(const std::string& name) {
+  const SafetensorsFile file(fixture_model(name) / "expected.safetensors");
+  return {test::read_ids(file, "input_ids"), test::read_floats(file, "logits")};
+}
+
+class ModelFixture : public testing::TestWithParam<std::tuple<const char*, Isa>> {};
+
+TEST_P(ModelFixture, LogitsEqualTransformers) {
+  const auto& [name, isa] = GetParam();
+  if (!is_usable(isa)) GTEST_SKIP() << "this machine has no " << name_of(isa);
+  const auto folder = std::make_shared<const ModelFolder>(fixture_model(name));
+  const Model model = Model::load(folder, test::cpu_backend(isa), precision_from_name("float32"));
+  const Expected want = expected(name);
+  const std::vector<float> got = all_logits(model.program(), want.ids);
+  EXPECT_LE(test::largest_difference(got, want.logits), kTolerance * test::standard_deviation_of(want.logits));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelFixture, testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kAllIsas)),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param)) + "_" + std::string(name_of(std::get<1>(param.param)));
+                         });
+
+// Each ingredient, broken on purpose, must move the logits by at least five times the tolerance: else the fixtures
+// could not tell a right program from a wrong one.
+struct Break {
+  const char* name;
+  const char* model;
+  void (*apply)(ModelSpec&);
+};
+
+const Break kBreaks[] = {
+    {"tanh_for_erf", "gelu_erf", [](ModelSpec& s) { s.activation = Activation::gelu_tanh; }},
+    {"erf_for_tanh", "base", [](ModelSpec& s) { s.activation = Activation::gelu_erf; }},
+    {"quick_for_tanh", "base", [](ModelSpec& s) { s.activation = Activation::gelu_quick; }},
+    {"silu_for_relu", "relu", [](ModelSpec& s) { s.activation = Activation::silu; }},
+    {"epsilon", "base", [](ModelSpec& s) { s.epsilon = 1e-6F; }},
+    {"attention_scale", "base", [](ModelSpec& s) { s.scales_attention = false; }},
+    {"attention_scale_added", "no_scale", [](ModelSpec& s) { s.scales_attention = true; }},
+    {"inverse_layer", "inverse_layer", [](ModelSpec& s) { s.scales_attention_by_layer = false; }},
+    {"mask", "base", [](ModelSpec& s) { s.attention_window = 8; }},
+    {"mask_across_blocks", "odd_heads", [](ModelSpec& s) { s.attention_window = 100; }},
+    {"norm", "base", [](ModelSpec& s) { s.norm = Norm::rms; }},
+};
+
+class BrokenIngredient : public testing::TestWithParam<Break> {};
+
+TEST_P(BrokenIngredient, IsSeen) {
+  const Break& broken = GetParam();
+  const ModelFolder folder(fixture_model(broken.model));
+  ModelSpec spec = spec_from_folder(folder);
+  broken.apply(spec);
+  const auto backend = test::cpu_backend(best_usable_isa());
+  const auto program = prepare_program(spec, folder, *backend, precision_from_name("float32"));
+  const Expected want = expected(broken.model);
+  EXPECT_GE(test::largest_difference(all_logits(*program, want.ids), want.logits),
+            5 * kTolerance * test::standard_deviation_of(want.logits));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BrokenIngredient, testing::ValuesIn(kBreaks), [](const auto& param) { return std::string(param.param.name); });
+
+// A wrong position for every token, made by starting the sequence one token late.
+TEST(BrokenPosition, IsSeen) {
+  const ModelFolder folder(fixture_model("base"));
+  const auto backend = test::cpu_backend(best_usable_isa());
+  const auto program = prepare_program(spec_from_folder(folder), folder, *backend, precision_from_name("float32"));
+  const Expected want = expected("base");
+  const auto cache = program->make_cache();
+  Batch batch;
+  batch.ids.assign(want.ids.begin(), want.ids.begin() + 16);
+  for (int i = 0; i < 16; ++i) batch.positions.push_back(i + 1);
+  batch.sequences = {{.sequence = cache->add_sequence(), .first_row = 0, .rows = 16}};
+  program->run(batch, *cache);
+  const std::int64_t last = 15;
+  const auto vocab = static_cast<std::size_t>(program->plan().vocab);
+  std::vector<float> logits(vocab);
+  program->head(std::span(&last, 1), LogitsSink{logits});
+  const std::vector<float> row(want.logits.begin() + static_cast<std::ptrdiff_t>(15 * vocab), want.logits.begin() + static_cast<std::ptrdiff_t>(16 * vocab));
+  EXPECT_GE(test::largest_difference(logits, row), 5 * kTolerance * test::standard_deviation_of(want.logits));
+}
+
+TEST(Bfloat16Weights, StayCloseToFloat32) {
+  const auto folder = std::make_shared<const ModelFolder>(fixture_model("odd_heads"));
+  const Expected want = expected("odd_heads");
+  for (const Isa isa : test::usable_isas()) {
+    const Model model = Model::load(folder, test::cpu_backend(isa), precision_from_name("bfloat16"));
+    const double difference = test::largest_difference(all_logits(model.program(), want.ids), want.logits);
+    const double deviation = test::standard_deviation_of(want.logits);
+    EXPECT_LE(difference, 0.3 * deviation) << name_of(isa);
+    EXPECT_GE(difference, 1e-4 * deviation) << name_of(isa) << ": the weights were not rounded at all";
+  }
+}
+
+// Weights that are bfloat16 in the file lose nothing.
+TEST(Bfloat16Weights, OfABfloat16FileAreExact) {
+  const auto folder = std::make_shared<const ModelFolder>(fixture_model("bf16"));
+  const Expected want = expected("bf16");
+  const Model model = Model::load(folder, test::cpu_backend(best_usable_isa()), precision_from_name("bfloat16"));
+  EXPECT_LE(test::largest_difference(all_logits(model.program(), want.ids), want.logits), kTolerance * test::standard_deviation_of(want.logits));
+}
+
+TEST(Footprint, CountsParametersAsTransformersDoes) {
+  const auto folder = std::make_shared<const ModelFolder>(fixture_model("minimal"));
+  const Model model = Model::load(folder, test::cpu_backend(Isa::scalar), precision_from_name("float32"));
+  // vocab 11 and 8 positions of width 8, one layer: 12 * 8 * 8 + 13 * 8, a final norm of 2 * 8; the head is tied.
+  EXPECT_EQ(model.footprint().value, 4 * ((11 + 8) * 8 + 12 * 64 + 13 * 8 + 16));
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,64 @@
+// A GPT-2 folder of a few thousand numbers that a test can spoil in any way. It has no tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "safetensors_writer.h"
+#include "temporary_folder.h"
+
+namespace assay::test {
+
+struct TinyModel {
+  nlohmann::ordered_json config;
+  std::vector<WrittenTensor> tensors;
+
+  explicit TinyModel(std::int64_t context = 16) {
+    constexpr std::int64_t kVocab = 11, kHidden = 4, kMlp = 16;
+    config = {{"model_type", "gpt2"}, {"vocab_size", kVocab}, {"n_positions", context}, {"n_embd", kHidden},
+              {"n_layer", 1},         {"n_head", 2},          {"activation_function", "gelu_new"}};
+    const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+      tensors.push_back(float_tensor("transformer." + name, std::move(shape)));
+    };
+    const auto add_norm = [&](const std::string& name) {
+      add(name + ".weight", {kHidden});
+      add(name + ".bias", {kHidden});
+    };
+    const auto add_linear = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs) {
+      add(name + ".weight", {inputs, outputs});
+      add(name + ".bias", {outputs});
+    };
+    add("wte.weight", {kVocab, kHidden});
+    add("wpe.weight", {context, kHidden});
+    add_norm("h.0.ln_1");
+    add_linear("h.0.attn.c_attn", kHidden, 3 * kHidden);
+    add_linear("h.0.attn.c_proj", kHidden, kHidden);
+    add_norm("h.0.ln_2");
+    add_linear("h.0.mlp.c_fc", kHidden, kMlp);
+    add_linear("h.0.mlp.c_proj", kMlp, kHidden);
+    add_norm("ln_f");
+  }
+
+  WrittenTensor& tensor(const std::string& name) {
+    for (WrittenTensor& t : tensors)
+      if (t.name == name) return t;
+    throw std::logic_error("no tensor " + name);
+  }
+
+  std::string weights() const { return safetensors_file(tensors); }
+  nlohmann::ordered_json header() const { return safetensors_header(tensors); }
+  std::string data() const { return safetensors_data(tensors); }
+
+  std::string write(const std::filesystem::path& folder) const { return write(folder, weights()); }
+  // With other bytes as model.safetensors. Returns the folder.
+  std::string write(const std::filesystem::path& folder, std::string_view weights) const {
+    std::filesystem::create_directories(folder);
+    write_file(folder / "config.json", config.dump());
+    write_file(folder / "model.safetensors", weights);
+    return folder.string();
+  }
+};
+
+}  // namespace assay::test
