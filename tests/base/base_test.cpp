@@ -24,7 +24,9 @@ class FileTest : public testing::Test {
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
-  std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator())); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
   fs::path folder_;
 };
 
@@ -51,7 +53,8 @@ TEST_F(FileTest, NamesWhatCannotBeWritten) {
     write_file_atomically(folder_ / "none/a", "x");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()), fmt::format("cannot write {}: No such file or directory", (folder_ / "none/a").string()));
+    EXPECT_EQ(std::string(e.what()),
+              fmt::format("cannot write {}: No such file or directory", (folder_ / "none/a").string()));
   }
   write_file_atomically(folder_ / "plain", "x");
   EXPECT_THROW(ensure_writable_folder(folder_ / "plain"), Error);
@@ -109,7 +112,10 @@ TEST(ThreadPool, KeepsManyShortPhasesApart) {
   ThreadPool pool(4);
   std::vector<std::int64_t> values(64);
   for (int phase = 0; phase < 20000; ++phase)  // each phase reads what the one before it wrote
-    pool.run(64, [&](std::int64_t i) { values[static_cast<std::size_t>(i)] += 1 + (phase > 0 ? values[static_cast<std::size_t>(i)] - phase : 0); });
+    pool.run(64, [&](std::int64_t i) {
+      values[static_cast<std::size_t>(i)] +=
+          1 + (phase > 0 ? values[static_cast<std::size_t>(i)] - phase : 0);
+    });
   for (const std::int64_t v : values) EXPECT_EQ(v, 20000);
 }
 

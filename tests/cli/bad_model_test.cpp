@@ -83,6 +83,10 @@ TEST_F(CliBadModel, LoopsOfSymbolicLinks) {
 // The sentence is about the name, not about how the standard library words its exceptions.
 TEST_F(CliBadModel, NamesThatNoFileCanHave) {
   expect_refused(std::string(5000, 'a'), {"too long"});
+}
+
+// A sentence stays one line and does not steer the terminal, whatever it quotes.
+TEST_F(CliBadModel, NamesWithControlCharacters) {
   expect_refused("two\nlines", {"no such folder"});
   expect_refused("red \x1b[31m", {"no such folder"});
 }
@@ -97,10 +101,11 @@ TEST_F(CliBadModel, DanglingLink) {
 class CliBadShards : public testing::Test {
  protected:
   CliBadShards() {
-    copy_fixture("sharded", model_);
+    copy_model_fixture("sharded", model_);
     index_ = nlohmann::ordered_json::parse(read_file(index_path_));
   }
-  void expect_map_refused(const std::string& tensor, const nlohmann::ordered_json& shard, std::initializer_list<std::string> words) {
+  void expect_map_refused(const std::string& tensor, const nlohmann::ordered_json& shard,
+                          std::initializer_list<std::string> words) {
     nlohmann::ordered_json index = index_;
     index["weight_map"][tensor] = shard;
     expect_index_refused(index.dump(), words);
@@ -116,7 +121,9 @@ class CliBadShards : public testing::Test {
   nlohmann::ordered_json index_;
 };
 
-TEST_F(CliBadShards, TheSoundOneLoads) { expect_success(run_program({"generate", model_, "--ids", "1,2", "-n", "2"})); }
+TEST_F(CliBadShards, TheSoundOneLoads) {
+  expect_success(run_program({"generate", model_, "--ids", "1,2", "-n", "2"}));
+}
 
 TEST_F(CliBadShards, Truncated) {
   fs::resize_file(second_, fs::file_size(second_) - 1);
@@ -133,16 +140,23 @@ TEST_F(CliBadShards, Absent) {
 TEST_F(CliBadShards, ClimbingOut) {
   fs::copy_file(second_, folder_ / "outside.safetensors");
   const std::string tensor = index_["weight_map"].begin().key();
-  for (const std::string& shard : {std::string("../outside.safetensors"), folder_ / "outside.safetensors", std::string("."),
-                                   std::string(".."), std::string(), std::string("a/../../outside.safetensors"),
-                                   std::string("x\0.safetensors", 14)})
+  for (const std::string& shard :
+       {std::string("../outside.safetensors"), folder_ / "outside.safetensors", std::string("."),
+        std::string(".."), std::string(), std::string("a/../../outside.safetensors")})
     expect_map_refused(tensor, shard, {"index.json", "weight_map", tensor});
+}
+
+TEST_F(CliBadShards, ControlCharactersInNames) {
+  const std::string tensor = index_["weight_map"].begin().key();
+  expect_map_refused(tensor, std::string("x\0.safetensors", 14), {"index.json", tensor});
+  expect_map_refused(tensor, "x\n\x1b[31m.safetensors", {"index.json"});
 }
 
 TEST_F(CliBadShards, WrongEntries) {
   const std::string tensor = index_["weight_map"].begin().key();
   expect_map_refused(tensor, 3, {"index.json", tensor});
-  expect_map_refused("no.such.tensor", "model-00002-of-00003.safetensors", {"index.json", "no.such.tensor", "model-00002-of-00003.safetensors"});
+  expect_map_refused("no.such.tensor", "model-00002-of-00003.safetensors",
+                     {"index.json", "no.such.tensor", "model-00002-of-00003.safetensors"});
   fs::copy_file(second_, model_ + "/again.safetensors");
   expect_map_refused("h.0.ln_1.weight", "again.safetensors", {"index.json", "again.safetensors"});
 }
@@ -153,7 +167,8 @@ TEST_F(CliBadShards, NotAnIndex) {
   expect_index_refused("{\"weight_map\": []}", {"index.json", "weight_map", "object"});
   expect_index_refused("{\"weight_map\": {}}", {"index.json", "no shard"});
   expect_index_refused("{\"weight_map\": " + std::string(100'000, '['), {"index.json"});
-  expect_index_refused("{\"weight_map\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}", {"index.json", "nested"});
+  expect_index_refused("{\"weight_map\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+                       {"index.json", "nested"});
 }
 
 }  // namespace

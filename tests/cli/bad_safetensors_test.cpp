@@ -38,8 +38,10 @@ TEST_F(CliBadSafetensors, TheSoundOneLoads) {
 TEST_F(CliBadSafetensors, NotSafetensors) {
   expect_bytes_refused("", {"model.safetensors", "not a safetensors file", "0 bytes"});
   expect_bytes_refused("1234567", {"model.safetensors", "not a safetensors file", "7 bytes"});
-  expect_bytes_refused("PK\x03\x04 this is a zip archive, or says so", {"model.safetensors", "not a safetensors file"});
-  expect_bytes_refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", {"model.safetensors"});
+  expect_bytes_refused("PK\x03\x04 this is a zip archive, or says so",
+                       {"model.safetensors", "not a safetensors file"});
+  expect_bytes_refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
+                       {"model.safetensors"});
   expect_bytes_refused(safetensors_with_header("not JSON", ""), {"model.safetensors", "header", "JSON"});
   expect_bytes_refused(safetensors_with_header("[]", ""), {"model.safetensors", "header", "object", "array"});
   expect_bytes_refused(safetensors_with_header("", ""), {"model.safetensors", "header"});
@@ -49,33 +51,42 @@ TEST_F(CliBadSafetensors, NotSafetensors) {
 TEST_F(CliBadSafetensors, HeaderLength) {
   const std::string header = model_.header().dump(), data = model_.data();
   const std::uint64_t beyond = header.size() + data.size() + 1;
-  expect_bytes_refused(safetensors_with_header(header, data, beyond), {"model.safetensors", std::to_string(beyond)});
-  for (const std::uint64_t absurd : {std::uint64_t{1} << 63, ~std::uint64_t{0}, ~std::uint64_t{0} - 7, std::uint64_t{100'000'001}})
-    expect_bytes_refused(safetensors_with_header(header, data, absurd), {"model.safetensors", std::to_string(absurd)});
-  expect_bytes_refused(safetensors_with_header(header, data, header.size() - 1), {"model.safetensors", "header"});
+  expect_bytes_refused(safetensors_with_header(header, data, beyond),
+                       {"model.safetensors", std::to_string(beyond)});
+  for (const std::uint64_t absurd :
+       {std::uint64_t{1} << 63, ~std::uint64_t{0}, ~std::uint64_t{0} - 7, std::uint64_t{100'000'001}})
+    expect_bytes_refused(safetensors_with_header(header, data, absurd),
+                         {"model.safetensors", std::to_string(absurd)});
+  expect_bytes_refused(safetensors_with_header(header, data, header.size() - 1),
+                       {"model.safetensors", "header"});
 }
 
 TEST_F(CliBadSafetensors, DeepNesting) {
   constexpr std::size_t kDepth = 100'000;
   const std::string open(kDepth, '['), shut(kDepth, ']');
-  expect_bytes_refused(safetensors_with_header("{\"a\":" + open + shut + "}", ""), {"model.safetensors", "nested"});
+  expect_bytes_refused(safetensors_with_header("{\"a\":" + open + shut + "}", ""),
+                       {"model.safetensors", "nested"});
   expect_bytes_refused(safetensors_with_header("{\"a\":" + open, ""), {"model.safetensors"});
   expect_bytes_refused(safetensors_with_header(open + shut, ""), {"model.safetensors"});
   std::string objects;
   for (std::size_t i = 0; i < kDepth; ++i) objects += "{\"a\":";
-  expect_bytes_refused(safetensors_with_header(objects + "1" + std::string(kDepth, '}'), ""), {"model.safetensors", "nested"});
+  expect_bytes_refused(safetensors_with_header(objects + "1" + std::string(kDepth, '}'), ""),
+                       {"model.safetensors", "nested"});
 }
 
 TEST_F(CliBadSafetensors, Truncated) {
   const std::string whole = model_.weights();
-  for (const std::size_t kept : {std::size_t{8}, std::size_t{100}, whole.size() - model_.data().size(), whole.size() - 4, whole.size() - 1})
+  for (const std::size_t kept : {std::size_t{8}, std::size_t{100}, whole.size() - model_.data().size(),
+                                 whole.size() - 4, whole.size() - 1})
     expect_bytes_refused(whole.substr(0, kept), {"model.safetensors"});
-  expect_bytes_refused(whole + "more", {"model.safetensors", std::to_string(whole.size()), std::to_string(whole.size() + 4)});
+  expect_bytes_refused(whole + "more",
+                       {"model.safetensors", std::to_string(whole.size()), std::to_string(whole.size() + 4)});
 }
 
 TEST_F(CliBadSafetensors, Offsets) {
   const nlohmann::ordered_json sound = model_.header();
-  const auto begin = sound[kTensor]["data_offsets"][0].get<std::int64_t>(), end = sound[kTensor]["data_offsets"][1].get<std::int64_t>();
+  const auto begin = sound[kTensor]["data_offsets"][0].get<std::int64_t>(),
+             end = sound[kTensor]["data_offsets"][1].get<std::int64_t>();
   const auto with = [&](const nlohmann::ordered_json& offsets) {
     nlohmann::ordered_json header = sound;
     header[kTensor]["data_offsets"] = offsets;
@@ -85,9 +96,10 @@ TEST_F(CliBadSafetensors, Offsets) {
   expect_header_refused(with({begin, end + 4}), {kTensor, "192", "196"});
   expect_header_refused(with({end, begin}), {kTensor, "backwards"});
   expect_header_refused(with({1'000'000, 1'000'192}), {kTensor, "1000192"});
-  expect_header_refused(with({~std::uint64_t{0} - 191, ~std::uint64_t{0}}), {kTensor, "18446744073709551615"});
-  for (const char* odd : {"[-4, 188]", "[0.5, 192.5]", "[0]", "[0, 1, 2]", "[]", "{}", "null", "[\"0\", \"192\"]", "192",
-                          "[0, 99999999999999999999999]"})
+  expect_header_refused(with({~std::uint64_t{0} - 191, ~std::uint64_t{0}}),
+                        {kTensor, "18446744073709551615"});
+  for (const char* odd : {"[-4, 188]", "[0.5, 192.5]", "[0]", "[0, 1, 2]", "[]", "{}", "null",
+                          "[\"0\", \"192\"]", "192", "[0, 99999999999999999999999]"})
     expect_header_refused(with(nlohmann::ordered_json::parse(odd)), {kTensor, "data_offsets"});
   nlohmann::ordered_json without = sound;
   without[kTensor].erase("data_offsets");
@@ -110,17 +122,20 @@ TEST_F(CliBadSafetensors, Shapes) {
   expect_header_refused(with("[12, 4]"), {"model.safetensors", kTensor, "[4, 12]", "[12, 4]"});
   expect_header_refused(with("[48]"), {kTensor, "[4, 12]", "[48]"});
   expect_header_refused(with("[4, 11]"), {kTensor, "[4, 11]", "176", "192"});
-  for (const char* odd : {"[4, -12]", "[4.5, 12]", "[\"4\", 12]", "48", "null", "{}", "[1,1,1,1,1,1,1,4,12]",
-                          "[4294967296, 4294967296]", "[9223372036854775807, 9223372036854775807]", "[4, 1e30]"})
+  for (const char* odd :
+       {"[4, -12]", "[4.5, 12]", "[\"4\", 12]", "48", "null", "{}", "[1,1,1,1,1,1,1,4,12]",
+        "[4294967296, 4294967296]", "[9223372036854775807, 9223372036854775807]", "[4, 1e30]"})
     expect_header_refused(with(odd), {kTensor, "shape"});
   for (const char* empty : {"[0]", "[0, 12]", "[]"}) expect_header_refused(with(empty), {kTensor});
 }
 
 TEST_F(CliBadSafetensors, MissingTensor) {
-  for (const char* name : {"transformer.wte.weight", "transformer.h.0.mlp.c_proj.bias", "transformer.ln_f.weight"}) {
+  for (const char* name :
+       {"transformer.wte.weight", "transformer.h.0.mlp.c_proj.bias", "transformer.ln_f.weight"}) {
     TinyModel without;
     std::erase_if(without.tensors, [&](const WrittenTensor& t) { return t.name == name; });
-    // Without the token table the names could be those of a bare GPT2Model, and the sentence names that spelling.
+    // Without the token table the names could be those of a bare GPT2Model, and the sentence names that
+    // spelling.
     expect_refused(without.write(folder_.path()), {std::string(name).substr(12), "missing"});
   }
   model_.tensors.clear();
@@ -129,7 +144,13 @@ TEST_F(CliBadSafetensors, MissingTensor) {
 
 TEST_F(CliBadSafetensors, Dtypes) {
   const std::string bytes = model_.tensor(kTensor).bytes;
-  for (const auto& [dtype, width] : {std::pair{"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I8", 1}, {"I64", 8}, {"I32", 4}, {"BOOL", 1}, {"F64", 8}}) {
+  for (const auto& [dtype, width] : {std::pair{"F8_E4M3", 1},
+                                     {"F8_E5M2", 1},
+                                     {"I8", 1},
+                                     {"I64", 8},
+                                     {"I32", 4},
+                                     {"BOOL", 1},
+                                     {"F64", 8}}) {
     model_.tensor(kTensor).dtype = dtype;
     model_.tensor(kTensor).bytes = std::string(static_cast<std::size_t>(48 * width), '\0');
     expect_tensors_refused({"model.safetensors", kTensor, dtype, "F32, F16 or BF16"});
@@ -146,8 +167,10 @@ TEST_F(CliBadSafetensors, Dtypes) {
 
 TEST_F(CliBadSafetensors, TwoTensorsOfOneName) {
   std::string header = model_.header().dump();
-  header.insert(header.size() - 1, ",\"" + kTensor + "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}");
-  expect_bytes_refused(safetensors_with_header(header, model_.data()), {"model.safetensors", kTensor, "twice"});
+  header.insert(header.size() - 1,
+                ",\"" + kTensor + "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}");
+  expect_bytes_refused(safetensors_with_header(header, model_.data()),
+                       {"model.safetensors", kTensor, "twice"});
 }
 
 // Names come from strangers: they must not split the sentence into lines or steer the terminal.

@@ -14,16 +14,20 @@ namespace {
 class DemoModel : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    loaded_ = std::make_unique<LoadedModel>(load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{}));
+    loaded_ = std::make_unique<LoadedModel>(
+        load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{}));
   }
   static void TearDownTestSuite() { loaded_.reset(); }
-  static nlohmann::json read(const std::string& name) { return nlohmann::json::parse(read_text_file(test::fixture(name))); }
+  static nlohmann::json read(const std::string& name) {
+    return nlohmann::json::parse(read_text_file(test::fixture(name)));
+  }
 
   static void expect_perplexity(const std::filesystem::path& file, const nlohmann::json& strides) {
     for (const auto& [stride, want] : strides.items()) {
       const CorpusScore got = score_file(*loaded_, file, {.stride = std::stoll(stride)});
       EXPECT_EQ(got.score.tokens_scored, want["tokens_scored"].get<std::int64_t>());
-      EXPECT_NEAR(got.score.perplexity, want["token_perplexity"].get<double>(), 1e-5 * want["token_perplexity"].get<double>())
+      EXPECT_NEAR(got.score.perplexity, want["token_perplexity"].get<double>(),
+                  1e-5 * want["token_perplexity"].get<double>())
           << file << " stride " << stride;
     }
   }
@@ -47,7 +51,8 @@ TEST_F(DemoModel, LogitsEqualTransformers) {
   const auto vocab = static_cast<std::size_t>(loaded_->model->spec().vocab);
   std::vector<float> got;
   for (const std::size_t row : {0, 16, 511, 1023})
-    got.insert(got.end(), all.begin() + static_cast<std::ptrdiff_t>(row * vocab), all.begin() + static_cast<std::ptrdiff_t>((row + 1) * vocab));
+    got.insert(got.end(), all.begin() + static_cast<std::ptrdiff_t>(row * vocab),
+               all.begin() + static_cast<std::ptrdiff_t>((row + 1) * vocab));
   EXPECT_LE(test::largest_difference(got, want), 2e-4 * test::standard_deviation_of(want));
 }
 

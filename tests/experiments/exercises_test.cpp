@@ -22,13 +22,16 @@ TEST(ResolveDtype, LabelsAreHonest) {
     resolve_dtype("flot16", cpu);
     FAIL();
   } catch (const UsageError& e) {
-    EXPECT_STREQ(e.what(), "unknown precision 'flot16': expected one of float32, float16, bfloat16; the nearest is float16");
+    EXPECT_STREQ(
+        e.what(),
+        "unknown precision 'flot16': expected one of float32, float16, bfloat16; the nearest is float16");
   }
 }
 
 TEST(LoadModelAndTokenizer, TriesCandidatesInOrder) {
   const std::string good = test::fixture_model("with_tokenizer").string();
-  const LoadedModel loaded = load_model_and_tokenizer({"/nonexistent/model", good, "demo"}, "float32", Device{});
+  const LoadedModel loaded =
+      load_model_and_tokenizer({"/nonexistent/model", good, "demo"}, "float32", Device{});
   EXPECT_EQ(loaded.id, good);
   EXPECT_EQ(loaded.load_line(), "Loaded: " + good + " | device=cpu | dtype=float32");
   try {
@@ -45,13 +48,15 @@ TEST(LoadModelAndTokenizer, TriesCandidatesInOrder) {
 TEST(LoadModelAndTokenizer, AFolderWithoutATokenizerServesIdsAlone) {
   const std::string base = test::fixture_model("base").string();
   EXPECT_THROW(load_model_and_tokenizer({base}, "float32", Device{}), Error);
-  const LoadedModel loaded = load_model_and_tokenizer({base}, "float32", Device{}, {.backend = {}, .needs_tokenizer = false});
+  const LoadedModel loaded =
+      load_model_and_tokenizer({base}, "float32", Device{}, {.backend = {}, .needs_tokenizer = false});
   EXPECT_EQ(time_generate(loaded, std::vector<TokenId>{1, 2, 3}).tokens_generated, 50);
   EXPECT_THROW(time_generate(loaded, "text"), Error);
 }
 
 TEST(TimeGenerate, GivesItsKeys) {
-  const LoadedModel loaded = load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
+  const LoadedModel loaded =
+      load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
   TimeOptions options;
   options.max_new_tokens = 20;
   const TimedGeneration t = time_generate(loaded, "a text", options);
@@ -73,14 +78,17 @@ TEST(TimeGenerate, GivesItsKeys) {
 }
 
 TEST(GetModelMemoryFootprint, IsThatOfTransformers) {
-  const LoadedModel loaded = load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
+  const LoadedModel loaded =
+      load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
   const ModelSpec& s = loaded.model->spec();
   const std::int64_t d = s.hidden;
-  EXPECT_EQ(get_model_memory_footprint(*loaded.model).value, 4 * ((s.vocab + s.context) * d + s.layers * (12 * d * d + 13 * d) + 2 * d));
+  EXPECT_EQ(get_model_memory_footprint(*loaded.model).value,
+            4 * ((s.vocab + s.context) * d + s.layers * (12 * d * d + 13 * d) + 2 * d));
 }
 
 TEST(RunBaseline, FillsARowPerPromptAndKeepsFailuresAsRows) {
-  const LoadedModel loaded = load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
+  const LoadedModel loaded =
+      load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
   BaselineOptions options;
   options.prompts = {"one", std::string(500, 'x')};  // the second exceeds the context of 64
   options.corpus = test::fixture_model("with_tokenizer") / "prompt.txt";

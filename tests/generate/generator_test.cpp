@@ -1,4 +1,5 @@
-// Generation: the same ids with and without a cache, alone or in a batch, with any number of threads; sampling.
+// Generation: the same ids with and without a cache, alone or in a batch, with any number of threads;
+// sampling.
 #include "assay/generate/generator.h"
 
 #include <gtest/gtest.h>
@@ -11,11 +12,13 @@ namespace assay {
 namespace {
 
 Model load(const std::string& name, Isa isa, int threads = 2) {
-  return Model::load(std::make_shared<const ModelFolder>(test::fixture_model(name)), test::cpu_backend(isa, threads), precision_from_name("float32"));
+  return Model::load(std::make_shared<const ModelFolder>(test::fixture_model(name)),
+                     test::cpu_backend(isa, threads), precision_from_name("float32"));
 }
 
 std::vector<std::vector<TokenId>> ragged_prompts() {
-  return {{3}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {50, 60}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}};
+  return {{3}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {50, 60}, {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                                          11, 12, 13, 14, 15, 16, 17, 18, 19, 20}};
 }
 
 std::vector<std::vector<TokenId>> ids_of(const GenerationTrace& trace) {
@@ -30,7 +33,8 @@ class GeneratorTest : public testing::TestWithParam<Isa> {
     if (!is_usable(GetParam())) GTEST_SKIP() << "this machine has no " << name_of(GetParam());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Isas, GeneratorTest, testing::ValuesIn(kAllIsas), [](const auto& p) { return std::string(name_of(p.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, GeneratorTest, testing::ValuesIn(kAllIsas),
+                         [](const auto& p) { return std::string(name_of(p.param)); });
 
 TEST_P(GeneratorTest, CacheBatchAndThreadsChangeNoId) {
   GenerationOptions options{.max_new_tokens = 100, .end_tokens = {}, .uses_cache = true, .sampling = {}};
@@ -42,7 +46,8 @@ TEST_P(GeneratorTest, CacheBatchAndThreadsChangeNoId) {
   for (const int threads : {1, 3, 7}) {
     const Model other = load("odd_heads", GetParam(), threads);
     std::vector<std::vector<TokenId>> alone;
-    for (const auto& prompt : ragged_prompts()) alone.push_back(ids_of(generate(other.backend(), other.program(), {prompt}, options))[0]);
+    for (const auto& prompt : ragged_prompts())
+      alone.push_back(ids_of(generate(other.backend(), other.program(), {prompt}, options))[0]);
     EXPECT_EQ(alone, batched) << threads << " threads";
   }
 }
@@ -64,16 +69,19 @@ TEST_P(GeneratorTest, LogitsAreEqualBitForBit) {
     Batch batch;
     batch.ids = {ids[ids.size() - 1 - i], ids[i]};
     batch.positions = {static_cast<std::int32_t>(i), static_cast<std::int32_t>(i)};
-    batch.sequences = {{.sequence = other, .first_row = 0, .rows = 1}, {.sequence = mine, .first_row = 1, .rows = 1}};
+    batch.sequences = {{.sequence = other, .first_row = 0, .rows = 1},
+                       {.sequence = mine, .first_row = 1, .rows = 1}};
     program.run(batch, *cache);
     const std::int64_t row = 1;
     program.head(std::span(&row, 1), LogitsSink{logits});
-    ASSERT_TRUE(std::equal(logits.begin(), logits.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * vocab))) << "token " << i;
+    ASSERT_TRUE(
+        std::equal(logits.begin(), logits.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * vocab)))
+        << "token " << i;
   }
 }
 
-// Padded on the left with masked keys and the same positions, a sequence keeps its bits where blocks line up, and its
-// logits in any case.
+// Padded on the left with masked keys and the same positions, a sequence keeps its bits where blocks line up,
+// and its logits in any case.
 TEST_P(GeneratorTest, PaddedKeysAreNotSeen) {
   const Model model = load("odd_heads", GetParam());
   Program& program = model.program();
@@ -90,7 +98,10 @@ TEST_P(GeneratorTest, PaddedKeysAreNotSeen) {
     batch.ids.push_back(ids[i]);
     batch.positions.push_back(static_cast<std::int32_t>(i));
   }
-  batch.sequences = {{.sequence = cache->add_sequence(), .first_row = 0, .rows = static_cast<std::int64_t>(batch.ids.size()), .first_key = kPadding}};
+  batch.sequences = {{.sequence = cache->add_sequence(),
+                      .first_row = 0,
+                      .rows = static_cast<std::int64_t>(batch.ids.size()),
+                      .first_key = kPadding}};
   program.run(batch, *cache);
   std::vector<float> logits(static_cast<std::size_t>(program.plan().vocab) * ids.size());
   std::vector<std::int64_t> rows;
@@ -100,8 +111,11 @@ TEST_P(GeneratorTest, PaddedKeysAreNotSeen) {
 }
 
 TEST_P(GeneratorTest, SameSeedSameText) {
-  GenerationOptions options{.max_new_tokens = 40, .end_tokens = {}, .uses_cache = true,
-                            .sampling = {.temperature = 1.2, .top_k = 50, .top_p = 0.95, .repetition_penalty = 1.1, .seed = 7}};
+  GenerationOptions options{
+      .max_new_tokens = 40,
+      .end_tokens = {},
+      .uses_cache = true,
+      .sampling = {.temperature = 1.2, .top_k = 50, .top_p = 0.95, .repetition_penalty = 1.1, .seed = 7}};
   const Model one = load("odd_heads", GetParam(), 1), three = load("odd_heads", GetParam(), 3);
   const auto first = ids_of(generate(one.backend(), one.program(), ragged_prompts(), options));
   EXPECT_EQ(ids_of(generate(three.backend(), three.program(), ragged_prompts(), options)), first);
@@ -118,7 +132,8 @@ TEST(Generator, StopsAtAnEndTokenOrAtTheLength) {
   options.end_tokens = {ids[4]};
   const auto stopped = generate(model.backend(), model.program(), ragged_prompts(), options);
   const auto first = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), ids[4]) - ids.begin());
-  EXPECT_EQ(stopped.sequences[1].ids, std::vector<TokenId>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first) + 1));
+  EXPECT_EQ(stopped.sequences[1].ids,
+            std::vector<TokenId>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first) + 1));
   EXPECT_EQ(stopped.sequences[1].stop, StopReason::end_token);
   for (std::size_t i = 0; i < stopped.sequences.size(); ++i) {  // the others go on as before
     const auto& got = stopped.sequences[i].ids;
@@ -128,7 +143,8 @@ TEST(Generator, StopsAtAnEndTokenOrAtTheLength) {
 
 TEST(Generator, TimesAddUp) {
   const Model model = load("odd_heads", best_usable_isa());
-  const auto trace = generate(model.backend(), model.program(), {{1, 2, 3}}, {.max_new_tokens = 20, .end_tokens = {}, .uses_cache = true, .sampling = {}});
+  const auto trace = generate(model.backend(), model.program(), {{1, 2, 3}},
+                              {.max_new_tokens = 20, .end_tokens = {}, .uses_cache = true, .sampling = {}});
   ASSERT_EQ(trace.step_end.size(), 20u);
   ASSERT_EQ(trace.decode.size(), 19u);
   double sum = trace.prefill.value + trace.sampling.value;
@@ -144,7 +160,8 @@ TEST(Generator, TimesAddUp) {
 TEST(Generator, RefusesWhatCannotBe) {
   const Model model = load("base", best_usable_isa());  // context 64
   const auto run = [&](std::vector<TokenId> prompt, std::int64_t n) {
-    return generate(model.backend(), model.program(), {prompt}, {.max_new_tokens = n, .end_tokens = {}, .uses_cache = true, .sampling = {}});
+    return generate(model.backend(), model.program(), {prompt},
+                    {.max_new_tokens = n, .end_tokens = {}, .uses_cache = true, .sampling = {}});
   };
   EXPECT_THROW(run({}, 1), Error);
   EXPECT_THROW(run({1}, 0), UsageError);

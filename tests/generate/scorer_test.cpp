@@ -14,8 +14,8 @@ namespace {
 
 class ScorerTest : public testing::Test {
  protected:
-  Model model_ = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("base")), test::cpu_backend(best_usable_isa()),
-                             precision_from_name("float32"));
+  Model model_ = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("base")),
+                             test::cpu_backend(best_usable_isa()), precision_from_name("float32"));
   std::vector<TokenId> ids_ = [] {
     std::vector<TokenId> ids;
     for (int i = 0; i < 150; ++i) ids.push_back(i * 37 % 101);

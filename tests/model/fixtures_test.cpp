@@ -12,11 +12,14 @@ namespace {
 using test::all_logits;
 using test::fixture_model;
 
-constexpr double kTolerance = 2e-4;  // of the logits' standard deviation
+// Of the logits' standard deviation. The promise is 2e-4; the fixtures reach 6e-6, and a tenth of the promise
+// lets the smallest broken ingredient (tanh for erf) stand out by far more than five times.
+constexpr double kTolerance = 2e-5;
 
-const char* const kModels[] = {"base",   "odd_heads",     "untied",   "sharded",       "no_prefix", "f16",
-                               "bf16",   "n_inner",       "gelu_erf", "relu",          "silu",      "gelu_pytorch_tanh",
-                               "upcast", "inverse_layer", "no_scale", "epsilon",       "minimal",   "with_tokenizer"};
+const char* const kModels[] = {
+    "base",   "odd_heads",     "untied",   "sharded", "no_prefix", "f16",
+    "bf16",   "n_inner",       "gelu_erf", "relu",    "silu",      "gelu_pytorch_tanh",
+    "upcast", "inverse_layer", "no_scale", "epsilon", "minimal",   "with_tokenizer"};
 
 struct Expected {
   std::vector<TokenId> ids;
@@ -37,16 +40,19 @@ TEST_P(ModelFixture, LogitsEqualTransformers) {
   const Model model = Model::load(folder, test::cpu_backend(isa), precision_from_name("float32"));
   const Expected want = expected(name);
   const std::vector<float> got = all_logits(model.program(), want.ids);
-  EXPECT_LE(test::largest_difference(got, want.logits), kTolerance * test::standard_deviation_of(want.logits));
+  EXPECT_LE(test::largest_difference(got, want.logits),
+            kTolerance * test::standard_deviation_of(want.logits));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ModelFixture, testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kAllIsas)),
+INSTANTIATE_TEST_SUITE_P(All, ModelFixture,
+                         testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kAllIsas)),
                          [](const auto& param) {
-                           return std::string(std::get<0>(param.param)) + "_" + std::string(name_of(std::get<1>(param.param)));
+                           return std::string(std::get<0>(param.param)) + "_" +
+                                  std::string(name_of(std::get<1>(param.param)));
                          });
 
-// Each ingredient, broken on purpose, must move the logits by at least five times the tolerance: else the fixtures
-// could not tell a right program from a wrong one.
+// Each ingredient, broken on purpose, must move the logits by at least five times the tolerance: else the
+// fixtures could not tell a right program from a wrong one.
 struct Break {
   const char* name;
   const char* model;
@@ -81,13 +87,15 @@ TEST_P(BrokenIngredient, IsSeen) {
             5 * kTolerance * test::standard_deviation_of(want.logits));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BrokenIngredient, testing::ValuesIn(kBreaks), [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, BrokenIngredient, testing::ValuesIn(kBreaks),
+                         [](const auto& param) { return std::string(param.param.name); });
 
 // A wrong position for every token, made by starting the sequence one token late.
 TEST(BrokenPosition, IsSeen) {
   const ModelFolder folder(fixture_model("base"));
   const auto backend = test::cpu_backend(best_usable_isa());
-  const auto program = prepare_program(spec_from_folder(folder), folder, *backend, precision_from_name("float32"));
+  const auto program =
+      prepare_program(spec_from_folder(folder), folder, *backend, precision_from_name("float32"));
   const Expected want = expected("base");
   const auto cache = program->make_cache();
   Batch batch;
@@ -99,7 +107,8 @@ TEST(BrokenPosition, IsSeen) {
   const auto vocab = static_cast<std::size_t>(program->plan().vocab);
   std::vector<float> logits(vocab);
   program->head(std::span(&last, 1), LogitsSink{logits});
-  const std::vector<float> row(want.logits.begin() + static_cast<std::ptrdiff_t>(15 * vocab), want.logits.begin() + static_cast<std::ptrdiff_t>(16 * vocab));
+  const std::vector<float> row(want.logits.begin() + static_cast<std::ptrdiff_t>(15 * vocab),
+                               want.logits.begin() + static_cast<std::ptrdiff_t>(16 * vocab));
   EXPECT_GE(test::largest_difference(logits, row), 5 * kTolerance * test::standard_deviation_of(want.logits));
 }
 
@@ -119,14 +128,17 @@ TEST(Bfloat16Weights, StayCloseToFloat32) {
 TEST(Bfloat16Weights, OfABfloat16FileAreExact) {
   const auto folder = std::make_shared<const ModelFolder>(fixture_model("bf16"));
   const Expected want = expected("bf16");
-  const Model model = Model::load(folder, test::cpu_backend(best_usable_isa()), precision_from_name("bfloat16"));
-  EXPECT_LE(test::largest_difference(all_logits(model.program(), want.ids), want.logits), kTolerance * test::standard_deviation_of(want.logits));
+  const Model model =
+      Model::load(folder, test::cpu_backend(best_usable_isa()), precision_from_name("bfloat16"));
+  EXPECT_LE(test::largest_difference(all_logits(model.program(), want.ids), want.logits),
+            kTolerance * test::standard_deviation_of(want.logits));
 }
 
 TEST(Footprint, CountsParametersAsTransformersDoes) {
   const auto folder = std::make_shared<const ModelFolder>(fixture_model("minimal"));
   const Model model = Model::load(folder, test::cpu_backend(Isa::scalar), precision_from_name("float32"));
-  // vocab 11 and 8 positions of width 8, one layer: 12 * 8 * 8 + 13 * 8, a final norm of 2 * 8; the head is tied.
+  // vocab 11 and 8 positions of width 8, one layer: 12 * 8 * 8 + 13 * 8, a final norm of 2 * 8; the head is
+  // tied.
   EXPECT_EQ(model.footprint().value, 4 * ((11 + 8) * 8 + 12 * 64 + 13 * 8 + 16));
 }
 

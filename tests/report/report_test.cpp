@@ -106,7 +106,8 @@ TEST(Metrics, AreDocumentedInWords) {
   const std::string document = read_text_file(test::source_folder() / "docs/METRICS.md");
   for (const Metric& m : metric_catalogue()) {
     EXPECT_NE(document.find("`" + std::string(m.tag) + "`"), std::string::npos) << m.tag;
-    EXPECT_NE(document.find(m.definition), std::string::npos) << m.tag << ": the document says something else";
+    EXPECT_NE(document.find(m.definition), std::string::npos)
+        << m.tag << ": the document says something else";
   }
 }
 

@@ -15,12 +15,21 @@
 
 namespace assay::test {
 
-inline std::filesystem::path source_folder() { return ASSAY_SOURCE_DIR; }
-inline std::filesystem::path fixture(const std::string& name) { return source_folder() / "tests/fixtures" / name; }
-inline std::filesystem::path fixture_model(const std::string& name) { return fixture("models") / name; }
-inline std::filesystem::path demo_model() { return source_folder() / "models/demo"; }
+inline std::filesystem::path source_folder() {
+  return ASSAY_SOURCE_DIR;
+}
+inline std::filesystem::path fixture(const std::string& name) {
+  return source_folder() / "tests/fixtures" / name;
+}
+inline std::filesystem::path fixture_model(const std::string& name) {
+  return fixture("models") / name;
+}
+inline std::filesystem::path demo_model() {
+  return source_folder() / "models/demo";
+}
 
-// The development corpora, which are not part of the project; tests that need them skip where they are absent.
+// The development corpora, which are not part of the project; tests that need them skip where they are
+// absent.
 inline std::filesystem::path dev_data(const std::string& name) {
   const char* folder = std::getenv("ASSAY_DEV_DATA");
   return (folder != nullptr ? std::filesystem::path(folder) : source_folder() / "../shared/data") / name;
@@ -61,7 +70,8 @@ inline std::vector<float> all_logits(Program& program, const std::vector<TokenId
     for (const StepPart& part : parts)
       for (std::int64_t i = 0; i < part.rows; ++i) {
         const std::int64_t row = part.first_row + i;
-        program.head(std::span(&row, 1), LogitsSink{std::span(logits).subspan(static_cast<std::size_t>(part.first + i) * vocab, vocab)});
+        program.head(std::span(&row, 1), LogitsSink{std::span(logits).subspan(
+                                             static_cast<std::size_t>(part.first + i) * vocab, vocab)});
       }
   });
   return logits;

@@ -18,7 +18,8 @@ struct WrittenTensor {
   std::string bytes;
 };
 
-// The bytes of a file with any header, true or not. `claimed_length` is written where the header's length belongs.
+// The bytes of a file with any header, true or not. `claimed_length` is written where the header's length
+// belongs.
 inline std::string safetensors_with_header(std::string_view header, std::string_view data,
                                            std::optional<std::uint64_t> claimed_length = {}) {
   std::uint64_t length = claimed_length.value_or(header.size());
@@ -35,8 +36,9 @@ inline nlohmann::ordered_json safetensors_header(const std::vector<WrittenTensor
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   std::uint64_t offset = 0;
   for (const WrittenTensor& tensor : tensors) {
-    header[tensor.name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    header[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
     offset += tensor.bytes.size();
   }
   return header;
@@ -63,7 +65,8 @@ inline WrittenTensor float_tensor(std::string name, std::vector<std::int64_t> sh
   std::size_t count = 1;
   for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
   std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = 0.01F * static_cast<float>((i * 37 + name.size()) % 41) - 0.2F;
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = 0.01F * static_cast<float>((i * 37 + name.size()) % 41) - 0.2F;
   return {std::move(name), "F32", std::move(shape), float_bytes(values)};
 }
 

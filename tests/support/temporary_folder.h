@@ -46,13 +46,13 @@ inline std::string read_file(const std::filesystem::path& path) {
 }
 
 // tests/fixtures/models/NAME
-inline std::string fixture(std::string_view name) {
+inline std::string model_fixture(std::string_view name) {
   return std::string(ASSAY_SOURCE_DIR "/tests/fixtures/models/") + std::string(name);
 }
 
 // A copy of a fixture that a test may spoil.
-inline void copy_fixture(std::string_view name, const std::filesystem::path& to) {
-  std::filesystem::copy(fixture(name), to, std::filesystem::copy_options::recursive);
+inline void copy_model_fixture(std::string_view name, const std::filesystem::path& to) {
+  std::filesystem::copy(model_fixture(name), to, std::filesystem::copy_options::recursive);
 }
 
 }  // namespace assay::test

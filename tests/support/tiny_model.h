@@ -17,8 +17,13 @@ struct TinyModel {
 
   explicit TinyModel(std::int64_t context = 16) {
     constexpr std::int64_t kVocab = 11, kHidden = 4, kMlp = 16;
-    config = {{"model_type", "gpt2"}, {"vocab_size", kVocab}, {"n_positions", context}, {"n_embd", kHidden},
-              {"n_layer", 1},         {"n_head", 2},          {"activation_function", "gelu_new"}};
+    config = {{"model_type", "gpt2"},
+              {"vocab_size", kVocab},
+              {"n_positions", context},
+              {"n_embd", kHidden},
+              {"n_layer", 1},
+              {"n_head", 2},
+              {"activation_function", "gelu_new"}};
     const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
       tensors.push_back(float_tensor("transformer." + name, std::move(shape)));
     };

@@ -1,4 +1,5 @@
-// What a device offers: it packs a model's weights, keeps the keys and values, runs the plan, and tells the time.
+// What a device offers: it packs a model's weights, keeps the keys and values, runs the plan, and tells the
+// time.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ Device device_from_name(std::string_view text);
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count, float* out) const = 0;
+  virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
+                         float* out) const = 0;
 };
 
 // The new tokens of one sequence within a batch.
@@ -45,7 +47,8 @@ struct Batch {
   std::vector<SequenceRows> sequences;
 };
 
-// Keys and values of past tokens, in blocks of kKvBlock positions per sequence that are taken as a sequence grows.
+// Keys and values of past tokens, in blocks of kKvBlock positions per sequence that are taken as a sequence
+// grows.
 inline constexpr std::int64_t kKvBlock = 64;
 class KvCache {
  public:
@@ -88,9 +91,9 @@ class Program {
   virtual ~Program() = default;
   virtual const Plan& plan() const = 0;
   virtual std::unique_ptr<KvCache> make_cache() = 0;
-  // Appends the batch's tokens to their sequences and computes their hidden states, which stay valid until the next
-  // call. Throws Error for ids outside the vocabulary, positions outside the context, and a batch larger than
-  // max_rows().
+  // Appends the batch's tokens to their sequences and computes their hidden states, which stay valid until
+  // the next call. Throws Error for ids outside the vocabulary, positions outside the context, and a batch
+  // larger than max_rows().
   virtual void run(const Batch& batch, KvCache& cache) = 0;
   // Sends the given rows of the last batch through the head.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
@@ -99,8 +102,8 @@ class Program {
 };
 
 struct BackendOptions {
-  int threads = 0;          // 0 = default_thread_count()
-  Isa isa = Isa::scalar;    // ignored unless is_isa_forced
+  int threads = 0;        // 0 = default_thread_count()
+  Isa isa = Isa::scalar;  // ignored unless is_isa_forced
   bool is_isa_forced = false;
 };
 

@@ -7,7 +7,8 @@ namespace assay {
 namespace {
 
 Bytes stored_bytes(const WeightSpec& weight) {
-  return {static_cast<std::int64_t>(static_cast<double>(weight.elements()) * info(weight.format).bits_per_weight / 8)};
+  return {static_cast<std::int64_t>(static_cast<double>(weight.elements()) *
+                                    info(weight.format).bits_per_weight / 8)};
 }
 
 struct CostVisitor {
@@ -18,11 +19,15 @@ struct CostVisitor {
   Cost operator()(const EmbedOp& op) const {
     const auto width = plan.weights[static_cast<std::size_t>(op.tokens)].columns;
     const std::int64_t tables = op.positions == kNone ? 1 : 2;
-    return {.weight_bytes = {rows * width * 4 * tables}, .kv_bytes = {}, .flops = {static_cast<double>(rows * width)}};
+    return {.weight_bytes = {rows * width * 4 * tables},
+            .kv_bytes = {},
+            .flops = {static_cast<double>(rows * width)}};
   }
   Cost operator()(const NormOp& op) const {
     const WeightSpec& gain = plan.weights[static_cast<std::size_t>(op.gain)];
-    return {.weight_bytes = {2 * gain.columns * 4}, .kv_bytes = {}, .flops = {8.0 * static_cast<double>(rows * gain.columns)}};
+    return {.weight_bytes = {2 * gain.columns * 4},
+            .kv_bytes = {},
+            .flops = {8.0 * static_cast<double>(rows * gain.columns)}};
   }
   Cost operator()(const LinearOp& op) const {
     const WeightSpec& weight = plan.weights[static_cast<std::size_t>(op.weight)];
@@ -32,7 +37,8 @@ struct CostVisitor {
   }
   Cost operator()(const AttentionOp& op) const {
     // Row i of the new ones sees past + i + 1 keys: a product with the keys and one with the values each.
-    const double keys = static_cast<double>(rows) * static_cast<double>(past) + 0.5 * static_cast<double>(rows) * static_cast<double>(rows + 1);
+    const double keys = static_cast<double>(rows) * static_cast<double>(past) +
+                        0.5 * static_cast<double>(rows) * static_cast<double>(rows + 1);
     const std::int64_t kv_width = 2LL * op.kv_heads * op.head_dim;
     return {.weight_bytes = {},
             .kv_bytes = {(past + rows) * kv_width * kv_element_bytes},
@@ -44,11 +50,16 @@ struct CostVisitor {
 
 std::string_view name_of(Phase phase) {
   switch (phase) {
-    case Phase::embed: return "embed";
-    case Phase::norm: return "norm";
-    case Phase::attention: return "attention";
-    case Phase::linear: return "linear";
-    case Phase::head: return "head";
+    case Phase::embed:
+      return "embed";
+    case Phase::norm:
+      return "norm";
+    case Phase::attention:
+      return "attention";
+    case Phase::linear:
+      return "linear";
+    case Phase::head:
+      return "head";
   }
   return "?";
 }
@@ -66,7 +77,8 @@ Cost& Cost::operator+=(const Cost& other) {
   return *this;
 }
 
-Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows, int kv_element_bytes) {
+Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows,
+             int kv_element_bytes) {
   Cost total;
   for (const Op& op : plan.ops) total += std::visit(CostVisitor{plan, rows, past, kv_element_bytes}, op.what);
   const CostVisitor head{plan, head_rows, past, kv_element_bytes};

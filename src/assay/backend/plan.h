@@ -1,5 +1,6 @@
-// The forward pass as data: a list of operations over named buffers, written once by the model (model/forward.cpp)
-// and run by any backend. What a step must read and compute is counted from the same list.
+// The forward pass as data: a list of operations over named buffers, written once by the model
+// (model/forward.cpp) and run by any backend. What a step must read and compute is counted from the same
+// list.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ struct BufferSpec {
 
 // A weight as the model means it, apart from how a file stores it and how a backend packs it.
 struct WeightSpec {
-  std::string name;       // as the file names it
-  std::int64_t rows = 0;  // outputs of a matrix, entries of a table; 1 for a vector
+  std::string name;          // as the file names it
+  std::int64_t rows = 0;     // outputs of a matrix, entries of a table; 1 for a vector
   std::int64_t columns = 0;  // inputs of a matrix, width of a table, length of a vector
   enum class Kind { vector, table, matrix } kind = Kind::vector;
   bool stored_transposed = false;  // the file holds [columns, rows] (GPT-2's Conv1D)
@@ -74,9 +75,9 @@ struct Op {
 struct Plan {
   std::vector<BufferSpec> buffers;
   std::vector<WeightSpec> weights;
-  std::vector<Op> ops;       // from ids to hidden states
-  Op head_norm, head;        // a NormOp and a LinearOp without output buffer: a stage of its own, with sinks
-  BufferId hidden = kNone;   // where `ops` leave the hidden states
+  std::vector<Op> ops;      // from ids to hidden states
+  Op head_norm, head;       // a NormOp and a LinearOp without output buffer: a stage of its own, with sinks
+  BufferId hidden = kNone;  // where `ops` leave the hidden states
   std::int64_t vocab = 0, context = 0;
   int layers = 0, kv_heads = 0, head_dim = 0;
 
@@ -89,8 +90,10 @@ struct Cost {
   Flops flops;
   Cost& operator+=(const Cost& other);
 };
-// Of the body and the head for `rows` new tokens, `head_rows` of which go through the head, of one sequence that
-// holds `past` tokens. A multiplication and an addition are two FLOPs; `kv_element_bytes` is that of the cache.
-Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows, int kv_element_bytes = 4);
+// Of the body and the head for `rows` new tokens, `head_rows` of which go through the head, of one sequence
+// that holds `past` tokens. A multiplication and an addition are two FLOPs; `kv_element_bytes` is that of the
+// cache.
+Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows,
+             int kv_element_bytes = 4);
 
 }  // namespace assay

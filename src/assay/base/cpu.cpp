@@ -37,7 +37,9 @@ std::uint64_t saved_states() {
 constexpr std::uint64_t kAvxState = 0x6;      // SSE and upper halves of ymm
 constexpr std::uint64_t kAvx512State = 0xe6;  // and mask registers, upper halves of zmm, zmm16..31
 
-bool bit(unsigned value, int index) { return ((value >> index) & 1u) != 0; }
+bool bit(unsigned value, int index) {
+  return ((value >> index) & 1u) != 0;
+}
 
 bool has_avx2() {
   const Registers one = cpuid(1), seven = cpuid(7);
@@ -47,8 +49,8 @@ bool has_avx2() {
 
 bool has_avx512() {
   const Registers seven = cpuid(7);
-  return has_avx2() && (saved_states() & kAvx512State) == kAvx512State && bit(seven.b, 16) && bit(seven.b, 17) &&
-         bit(seven.b, 30) && bit(seven.b, 31);  // F, DQ, BW, VL
+  return has_avx2() && (saved_states() & kAvx512State) == kAvx512State && bit(seven.b, 16) &&
+         bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);  // F, DQ, BW, VL
 }
 
 std::string brand() {
@@ -78,7 +80,8 @@ double cgroup_quota() {
   std::ifstream v2("/sys/fs/cgroup/cpu.max");
   std::string quota;
   double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0) return std::strtod(quota.c_str(), nullptr) / period;
+  if (v2 >> quota >> period && quota != "max" && period > 0)
+    return std::strtod(quota.c_str(), nullptr) / period;
   std::ifstream q1("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), p1("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   double microseconds = 0;
   if (q1 >> microseconds && p1 >> period && microseconds > 0 && period > 0) return microseconds / period;
@@ -89,9 +92,12 @@ double cgroup_quota() {
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
-    case Isa::scalar: return "scalar";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
+    case Isa::scalar:
+      return "scalar";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
   }
   return "?";
 }
@@ -104,9 +110,12 @@ Isa isa_from_name(std::string_view text) {
 
 bool is_usable(Isa isa) {
   switch (isa) {
-    case Isa::scalar: return true;
-    case Isa::avx2: return has_avx2();
-    case Isa::avx512: return has_avx512();
+    case Isa::scalar:
+      return true;
+    case Isa::avx2:
+      return has_avx2();
+    case Isa::avx512:
+      return has_avx512();
   }
   return false;
 }

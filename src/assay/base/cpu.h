@@ -21,11 +21,11 @@ bool is_usable(Isa isa);
 Isa best_usable_isa();
 
 struct CpuInfo {
-  std::string model;                 // as the processor names itself
-  int online = 0;                    // logical processors the system has online
-  int allowed = 0;                   // of those, the ones this process may run on
-  double quota = 0;                  // processors' worth of time the cgroup allows; 0 = no limit
-  std::vector<std::string> features; // the flags kernels care about
+  std::string model;                  // as the processor names itself
+  int online = 0;                     // logical processors the system has online
+  int allowed = 0;                    // of those, the ones this process may run on
+  double quota = 0;                   // processors' worth of time the cgroup allows; 0 = no limit
+  std::vector<std::string> features;  // the flags kernels care about
 };
 CpuInfo cpu_info();
 

@@ -18,7 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string last_error() { return std::strerror(errno); }
+std::string last_error() {
+  return std::strerror(errno);
+}
 
 // A temporary file that disappears unless it is kept.
 class TemporaryFile {
@@ -90,7 +92,8 @@ void ReadFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) cons
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error("cannot read {}: {}", path_.string(), last_error());
     if (n == 0)
-      throw Error("{} is truncated: expected {} bytes at offset {}, found {}", path_.string(), out.size(), offset, done);
+      throw Error("{} is truncated: expected {} bytes at offset {}, found {}", path_.string(), out.size(),
+                  offset, done);
     done += static_cast<std::size_t>(n);
   }
 }
@@ -105,7 +108,8 @@ std::string read_text_file(const fs::path& path, std::uint64_t limit) {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {
-  write_file_atomically(path, [&](const ByteSink& sink) { sink(std::as_bytes(std::span(content.data(), content.size()))); });
+  write_file_atomically(
+      path, [&](const ByteSink& sink) { sink(std::as_bytes(std::span(content.data(), content.size()))); });
 }
 
 void write_file_atomically(const fs::path& path, const std::function<void(const ByteSink&)>& produce) {
@@ -118,8 +122,10 @@ void ensure_writable_folder(const fs::path& folder) {
   std::error_code code;
   fs::create_directories(folder, code);
   if (code || !fs::is_directory(folder))
-    throw Error("cannot make the output folder {}: {}", folder.string(), code ? code.message() : "it is not a folder");
-  const TemporaryFile probe(folder / "probe");  // access() is not asked: it says yes to root on read-only mounts
+    throw Error("cannot make the output folder {}: {}", folder.string(),
+                code ? code.message() : "it is not a folder");
+  const TemporaryFile probe(folder /
+                            "probe");  // access() is not asked: it says yes to root on read-only mounts
 }
 
 }  // namespace assay

@@ -32,7 +32,8 @@ class ReadFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole file as a string. Throws Error when it is missing, not a regular file, or longer than `limit` bytes.
+// The whole file as a string. Throws Error when it is missing, not a regular file, or longer than `limit`
+// bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit = std::uint64_t{1} << 30);
 
 // Writes `content` beside `path` and renames it into place: a reader sees the old file or the whole new one.
@@ -41,7 +42,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 
 // The same for content written in pieces: `produce` receives a sink it may call many times.
 using ByteSink = std::function<void(std::span<const std::byte>)>;
-void write_file_atomically(const std::filesystem::path& path, const std::function<void(const ByteSink&)>& produce);
+void write_file_atomically(const std::filesystem::path& path,
+                           const std::function<void(const ByteSink&)>& produce);
 
 // Makes the folder (and its parents) and checks that a file can be written there. Throws Error.
 void ensure_writable_folder(const std::filesystem::path& folder);

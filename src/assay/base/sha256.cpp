@@ -17,8 +17,12 @@ Sha256::Sha256() : state_(std::make_unique<State>()) {
 }
 Sha256::~Sha256() = default;
 
-void Sha256::update(std::span<const std::byte> data) { EVP_DigestUpdate(state_->context, data.data(), data.size()); }
-void Sha256::update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
+void Sha256::update(std::span<const std::byte> data) {
+  EVP_DigestUpdate(state_->context, data.data(), data.size());
+}
+void Sha256::update(std::string_view text) {
+  update(std::as_bytes(std::span(text.data(), text.size())));
+}
 
 std::string Sha256::hex() {
   unsigned char digest[EVP_MAX_MD_SIZE];

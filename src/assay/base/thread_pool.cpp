@@ -80,8 +80,10 @@ void ThreadPool::run_erased(std::int64_t chunks, Call call, const void* task) {
     for (int spin = 0;; ++spin) {
       const int done = done_.load(std::memory_order_acquire);
       if (done == part) break;
-      if (spin < kSpins) _mm_pause();
-      else done_.wait(done, std::memory_order_acquire);
+      if (spin < kSpins)
+        _mm_pause();
+      else
+        done_.wait(done, std::memory_order_acquire);
     }
   }
 }

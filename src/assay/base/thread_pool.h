@@ -24,7 +24,8 @@ class ThreadPool {
   // `task` must not throw. One caller at a time.
   template <typename Task>
   void run(std::int64_t chunks, const Task& task) {
-    run_erased(chunks, [](const void* t, std::int64_t chunk) { (*static_cast<const Task*>(t))(chunk); }, &task);
+    run_erased(
+        chunks, [](const void* t, std::int64_t chunk) { (*static_cast<const Task*>(t))(chunk); }, &task);
   }
 
   static constexpr std::int64_t kMaxChunks = (std::int64_t{1} << 20) - 1;

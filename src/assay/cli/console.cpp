@@ -48,6 +48,8 @@ void watch_interrupts() {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, with a sentence
 }
-bool is_interrupted() { return g_interrupted != 0; }
+bool is_interrupted() {
+  return g_interrupted != 0;
+}
 
 }  // namespace assay::cli

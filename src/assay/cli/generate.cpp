@@ -84,14 +84,18 @@ int run(const Flags& flags) {
     const TimedGeneration timed = run_one(loaded, prompts[i], flags, i == 0);
     if (flags.output.is_json) all.push_back(to_json(loaded, timed));
     if (!flags.output.is_quiet)
-      note(fmt::format("{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms/token; first token {:.1f} ms, prefill {:.0f} tokens/s, decode {:.1f} tokens/s",
-                       timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s, timed.tokens_per_sec,
-                       timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s, timed.prefill_tokens_per_sec,
-                       timed.decode_tokens_per_sec));
+      note(
+          fmt::format("{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms/token; first token "
+                      "{:.1f} ms, prefill {:.0f} tokens/s, decode {:.1f} tokens/s",
+                      timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s,
+                      timed.tokens_per_sec, timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s,
+                      timed.prefill_tokens_per_sec, timed.decode_tokens_per_sec));
   }
   if (flags.output.is_json) {
-    if (prompts.size() == 1) answer_json(all.empty() ? nlohmann::ordered_json::object() : all[0]);
-    else answer_json({{"generations", all}});
+    if (prompts.size() == 1)
+      answer_json(all.empty() ? nlohmann::ordered_json::object() : all[0]);
+    else
+      answer_json({{"generations", all}});
   }
   return is_interrupted() ? kInterrupted : 0;
 }
@@ -100,7 +104,8 @@ int run(const Flags& flags) {
 
 void add_generate(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("generate", "Continue a prompt; text to standard output, figures to standard error");
+  CLI::App* command =
+      app.add_subcommand("generate", "Continue a prompt; text to standard output, figures to standard error");
   flags->model.add_to(*command);
   flags->prompt.add_to(*command);
   command->add_option("-n,--max-new-tokens", flags->max_new_tokens, "New tokens at most (default 50)");

@@ -18,10 +18,19 @@ struct Flags {
 };
 
 nlohmann::ordered_json spec_json(const ModelSpec& spec) {
-  return {{"family", spec.family},   {"vocab", spec.vocab},       {"context", spec.context},   {"hidden", spec.hidden},
-          {"layers", spec.layers},   {"heads", spec.heads},       {"kv_heads", spec.kv_heads}, {"head_dim", spec.head_dim},
-          {"mlp_hidden", spec.mlp_hidden}, {"epsilon", spec.epsilon}, {"tied_head", spec.is_head_tied},
-          {"scales_attention", spec.scales_attention}, {"scales_attention_by_layer", spec.scales_attention_by_layer},
+  return {{"family", spec.family},
+          {"vocab", spec.vocab},
+          {"context", spec.context},
+          {"hidden", spec.hidden},
+          {"layers", spec.layers},
+          {"heads", spec.heads},
+          {"kv_heads", spec.kv_heads},
+          {"head_dim", spec.head_dim},
+          {"mlp_hidden", spec.mlp_hidden},
+          {"epsilon", spec.epsilon},
+          {"tied_head", spec.is_head_tied},
+          {"scales_attention", spec.scales_attention},
+          {"scales_attention_by_layer", spec.scales_attention_by_layer},
           {"end_tokens", spec.end_tokens}};
 }
 
@@ -30,7 +39,8 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
   const Plan plan = plan_forward(spec, resolved.precision);
   std::int64_t weights = 0;
   for (const WeightSpec& w : plan.weights)
-    weights += w.elements() * (w.kind != WeightSpec::Kind::vector && w.format == WeightFormat::bfloat16 ? 2 : 4);
+    weights +=
+        w.elements() * (w.kind != WeightSpec::Kind::vector && w.format == WeightFormat::bfloat16 ? 2 : 4);
   const std::int64_t kv_per_token = 2LL * spec.layers * spec.kv_heads * spec.head_dim * 4;
   return {{"precision", name},
           {"runs_as", resolved.label},
@@ -47,29 +57,43 @@ int run(const Flags& flags) {
   check_weights(plan, folder);
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const ModelFolder::Location& at : folder.all()) {
-    const bool is_used = std::any_of(plan.weights.begin(), plan.weights.end(), [&](const WeightSpec& w) { return w.name == at.tensor->name; });
-    tensors.push_back({{"name", at.tensor->name}, {"dtype", info(at.tensor->dtype).safetensors}, {"shape", at.tensor->shape},
-                       {"bytes", at.tensor->bytes}, {"file", at.file->path().filename().string()}, {"used", is_used}});
+    const bool is_used = std::any_of(plan.weights.begin(), plan.weights.end(),
+                                     [&](const WeightSpec& w) { return w.name == at.tensor->name; });
+    tensors.push_back({{"name", at.tensor->name},
+                       {"dtype", info(at.tensor->dtype).safetensors},
+                       {"shape", at.tensor->shape},
+                       {"bytes", at.tensor->bytes},
+                       {"file", at.file->path().filename().string()},
+                       {"used", is_used}});
   }
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   for (const std::string& name : precision_names()) memory.push_back(memory_json(spec, name));
-  const nlohmann::ordered_json json{{"path", folder.path().string()}, {"spec", spec_json(spec)}, {"parameters", plan.parameters()},
-                                    {"weight_file_bytes", folder.weight_file_bytes()}, {"memory", memory}, {"tensors", tensors}};
+  const nlohmann::ordered_json json{{"path", folder.path().string()},
+                                    {"spec", spec_json(spec)},
+                                    {"parameters", plan.parameters()},
+                                    {"weight_file_bytes", folder.weight_file_bytes()},
+                                    {"memory", memory},
+                                    {"tensors", tensors}};
   if (flags.output.is_json) {
     answer_json(json);
     return 0;
   }
   std::string text = fmt::format("{}\n", folder.path().string());
-  for (const auto& [key, value] : json["spec"].items()) text += fmt::format("  {:<26}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
-  text += fmt::format("  {:<26}{}\n  {:<26}{}\n\nPredicted memory\n", "parameters", plan.parameters(), "weight files, bytes", folder.weight_file_bytes());
+  for (const auto& [key, value] : json["spec"].items())
+    text += fmt::format("  {:<26}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+  text += fmt::format("  {:<26}{}\n  {:<26}{}\n\nPredicted memory\n", "parameters", plan.parameters(),
+                      "weight files, bytes", folder.weight_file_bytes());
   for (const auto& m : memory)
-    text += fmt::format("  {:<10} runs as {:<24} footprint {:>9.1f} MB, weights {:>9.1f} MB, KV cache {:.1f} KB per token\n",
-                        m["precision"].get<std::string>(), m["runs_as"].get<std::string>(), m["footprint_bytes"].get<double>() / 1048576,
-                        m["weights_bytes"].get<double>() / 1048576, m["kv_bytes_per_token"].get<double>() / 1024);
+    text += fmt::format(
+        "  {:<10} runs as {:<24} footprint {:>9.1f} MB, weights {:>9.1f} MB, KV cache {:.1f} KB per token\n",
+        m["precision"].get<std::string>(), m["runs_as"].get<std::string>(),
+        m["footprint_bytes"].get<double>() / 1048576, m["weights_bytes"].get<double>() / 1048576,
+        m["kv_bytes_per_token"].get<double>() / 1024);
   text += "\nTensors\n";
   for (const auto& t : tensors)
-    text += fmt::format("  {:<40} {:<5} {:<16} {:>12} B{}\n", t["name"].get<std::string>(), t["dtype"].get<std::string>(), t["shape"].dump(),
-                        t["bytes"].get<std::uint64_t>(), t["used"].get<bool>() ? "" : "  (not used)");
+    text += fmt::format("  {:<40} {:<5} {:<16} {:>12} B{}\n", t["name"].get<std::string>(),
+                        t["dtype"].get<std::string>(), t["shape"].dump(), t["bytes"].get<std::uint64_t>(),
+                        t["used"].get<bool>() ? "" : "  (not used)");
   answer(text);
   return 0;
 }
@@ -78,7 +102,8 @@ int run(const Flags& flags) {
 
 void add_inspect(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("inspect", "What a model folder holds and would need, without loading it");
+  CLI::App* command =
+      app.add_subcommand("inspect", "What a model folder holds and would need, without loading it");
   command->add_option("MODEL", flags->model, "A folder, a Hugging Face cache entry or demo")->required();
   flags->output.add_to(*command);
   command->footer("Example: assay inspect demo --json");

@@ -20,27 +20,30 @@ struct Flags {
 int run_kernels(const Flags& flags) {
   const Isa isa = flags.isa.empty() ? best_usable_isa() : isa_from_name(flags.isa);
   const cpu::KernelTable table = cpu::select_kernels(isa);
-  const std::tuple<const char*, const char*, const char*> rows[] = {{"linear", "float32", table.linear_origin},
-                                                                    {"linear", "bfloat16", table.linear_origin},
-                                                                    {"norm", "float32", table.norm_origin},
-                                                                    {"attend", "float32", table.attend_origin},
-                                                                    {"argmax", "float32", table.argmax_origin},
-                                                                    {"log_sum_exp", "float32", table.log_sum_exp_origin}};
+  const std::tuple<const char*, const char*, const char*> rows[] = {
+      {"linear", "float32", table.linear_origin}, {"linear", "bfloat16", table.linear_origin},
+      {"norm", "float32", table.norm_origin},     {"attend", "float32", table.attend_origin},
+      {"argmax", "float32", table.argmax_origin}, {"log_sum_exp", "float32", table.log_sum_exp_origin}};
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   std::string text = fmt::format("{:<14}{:<12}{}\n", "op", "format", "kernel");
   for (const auto& [op, format, origin] : rows) {
     json.push_back({{"op", op}, {"format", format}, {"kernel", origin}});
     text += fmt::format("{:<14}{:<12}{}\n", op, format, origin);
   }
-  if (flags.output.is_json) answer_json({{"isa", name_of(isa)}, {"rows", json}});
-  else answer(text);
+  if (flags.output.is_json)
+    answer_json({{"isa", name_of(isa)}, {"rows", json}});
+  else
+    answer(text);
   return 0;
 }
 
 int run_help(const std::string& topic) {
-  if (topic != "metrics") throw UsageError("help: expected 'metrics', found '{}'; commands explain themselves: assay COMMAND --help", topic);
+  if (topic != "metrics")
+    throw UsageError(
+        "help: expected 'metrics', found '{}'; commands explain themselves: assay COMMAND --help", topic);
   for (const Metric& m : metric_catalogue())
-    answer(fmt::format("{}{}\n    {}\n", m.tag, m.unit.empty() ? "" : fmt::format(" [{}]", m.unit), m.definition));
+    answer(fmt::format("{}{}\n    {}\n", m.tag, m.unit.empty() ? "" : fmt::format(" [{}]", m.unit),
+                       m.definition));
   return 0;
 }
 

@@ -32,7 +32,8 @@ void write_logits(Program& program, const std::vector<TokenId>& ids, const ByteS
     const std::int64_t rows = parts.front().rows;
     for (std::int64_t first = 0; first < rows; first += kRows) {
       std::vector<std::int64_t> some;
-      for (std::int64_t row = first; row < std::min(rows, first + kRows); ++row) some.push_back(parts.front().first_row + row);
+      for (std::int64_t row = first; row < std::min(rows, first + kRows); ++row)
+        some.push_back(parts.front().first_row + row);
       const auto part = std::span(logits).first(some.size() * vocab);
       program.head(some, LogitsSink{part});
       sink(std::as_bytes(part));
@@ -42,15 +43,20 @@ void write_logits(Program& program, const std::vector<TokenId>& ids, const ByteS
 
 int run(const Flags& flags) {
   const std::vector<Prompt> prompts = flags.prompt.read();
-  if (prompts.size() != 1) throw UsageError("logits: expected one text or one list of ids, found {}", prompts.size());
+  if (prompts.size() != 1)
+    throw UsageError("logits: expected one text or one list of ids, found {}", prompts.size());
   const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());
   const std::vector<TokenId> ids = prompt_ids(loaded, prompts.front());
   const std::int64_t vocab = loaded.model->spec().vocab, context = loaded.model->spec().context;
   if (ids.empty()) throw Error("the prompt is empty: logits need at least one token");
-  if (static_cast<std::int64_t>(ids.size()) > context) throw Error("{} tokens exceed the model's context of {}", ids.size(), context);
-  write_file_atomically(flags.path, [&](const ByteSink& sink) { write_logits(loaded.model->program(), ids, sink); });
-  if (flags.output.is_json) answer_json({{"shape", {ids.size(), vocab}}, {"dtype", "float32"}, {"path", flags.path}, {"ids", ids}});
-  else answer(fmt::format("{}: float32 [{}, {}]\n", flags.path, ids.size(), vocab));
+  if (static_cast<std::int64_t>(ids.size()) > context)
+    throw Error("{} tokens exceed the model's context of {}", ids.size(), context);
+  write_file_atomically(flags.path,
+                        [&](const ByteSink& sink) { write_logits(loaded.model->program(), ids, sink); });
+  if (flags.output.is_json)
+    answer_json({{"shape", {ids.size(), vocab}}, {"dtype", "float32"}, {"path", flags.path}, {"ids", ids}});
+  else
+    answer(fmt::format("{}: float32 [{}, {}]\n", flags.path, ids.size(), vocab));
   return 0;
 }
 

@@ -18,11 +18,14 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   std::string command_line = "assay";
   for (int i = 1; i < argc; ++i) command_line += std::string(" ") + argv[i];
-  CLI::App app{"assay " ASSAY_VERSION ": what a language model costs, and what it loses when it is made smaller and faster"};
+  CLI::App app{"assay " ASSAY_VERSION
+               ": what a language model costs, and what it loses when it is made smaller and faster"};
   app.name("assay");
   app.require_subcommand(1);
   app.set_version_flag("--version", "assay " ASSAY_VERSION);
-  app.footer("Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 usage, 3 some cases failed, 130 interrupted");
+  app.footer(
+      "Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 usage, 3 some cases failed, 130 "
+      "interrupted");
   assay::cli::add_run(app, exit_code, command_line);
   assay::cli::add_generate(app, exit_code);
   assay::cli::add_perplexity(app, exit_code);

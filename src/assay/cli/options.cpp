@@ -14,11 +14,14 @@ namespace assay::cli {
 
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   CLI::Option* option = app.add_option("MODEL", model,
-                                       "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or demo; several, joined by commas, are tried in order");
+                                       "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or "
+                                       "demo; several, joined by commas, are tried in order");
   if (is_model_required) option->required();
-  app.add_option("--precision", precision, "float32 (the default), bfloat16, or float16 (which a CPU runs as float32, and says so)");
+  app.add_option("--precision", precision,
+                 "float32 (the default), bfloat16, or float16 (which a CPU runs as float32, and says so)");
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
-  app.add_option("-t,--threads", threads, "Threads (default: the processors this process may use)")->check(CLI::Range(1, 1024));
+  app.add_option("-t,--threads", threads, "Threads (default: the processors this process may use)")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2 or avx512");
 }
 
@@ -41,7 +44,8 @@ BackendOptions ModelFlags::backend() const {
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  return load_model_and_tokenizer(candidates(), precision, resolved_device(), {.backend = backend(), .needs_tokenizer = needs_tokenizer});
+  return load_model_and_tokenizer(candidates(), precision, resolved_device(),
+                                  {.backend = backend(), .needs_tokenizer = needs_tokenizer});
 }
 
 void PromptFlags::add_to(CLI::App& app) {
@@ -61,15 +65,19 @@ std::vector<Prompt> PromptFlags::read() const {
     if (all.size() == prompts.size()) throw Error("{}: holds no prompt", prompts_file);
   }
   if (!ids.empty()) all.emplace_back(ids_from_text(ids, "--ids"));
-  if (all.empty()) throw UsageError("no prompt: give one with --prompt TEXT, --prompts-file FILE or --ids 1,2,3");
+  if (all.empty())
+    throw UsageError("no prompt: give one with --prompt TEXT, --prompts-file FILE or --ids 1,2,3");
   return all;
 }
 
 void SamplingFlags::add_to(CLI::App& app) {
-  app.add_option("--temperature", options.temperature, "0 (the default) takes the most probable token; higher draws more freely");
+  app.add_option("--temperature", options.temperature,
+                 "0 (the default) takes the most probable token; higher draws more freely");
   app.add_option("--top-k", options.top_k, "Draw from the K most probable tokens; 0 = all");
-  app.add_option("--top-p", options.top_p, "Draw from the smallest set of tokens that reaches this probability");
-  app.add_option("--repetition-penalty", options.repetition_penalty, "Above 1: tokens already seen become less probable");
+  app.add_option("--top-p", options.top_p,
+                 "Draw from the smallest set of tokens that reaches this probability");
+  app.add_option("--repetition-penalty", options.repetition_penalty,
+                 "Above 1: tokens already seen become less probable");
   app.add_option("--seed", options.seed, "Same seed, same text, whatever the number of threads");
 }
 
@@ -79,13 +87,17 @@ void OutputFlags::add_to(CLI::App& app) {
   app.add_flag("--no-progress", has_no_progress, "No progress line");
 }
 
-bool OutputFlags::shows_progress() const { return !is_quiet && !has_no_progress && isatty(STDERR_FILENO) == 1; }
+bool OutputFlags::shows_progress() const {
+  return !is_quiet && !has_no_progress && isatty(STDERR_FILENO) == 1;
+}
 
 std::vector<TokenId> ids_from_text(const std::string& text, const std::string& where) {
   std::vector<TokenId> ids;
   const char* at = text.data();
   const char* end = at + text.size();
-  const auto is_separator = [](char c) { return c == ',' || c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '[' || c == ']'; };
+  const auto is_separator = [](char c) {
+    return c == ',' || c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '[' || c == ']';
+  };
   while (at != end) {
     if (is_separator(*at)) {
       ++at;

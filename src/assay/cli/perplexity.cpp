@@ -21,32 +21,47 @@ struct Flags {
 
 int run(const Flags& flags) {
   if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
-  if (flags.batch < 1) throw UsageError("--batch-size: expected a whole number from 1, found {}", flags.batch);
-  if (flags.context < 0 || flags.stride < 0) throw UsageError("--context and --stride: expected no negative number");
+  if (flags.batch < 1)
+    throw UsageError("--batch-size: expected a whole number from 1, found {}", flags.batch);
+  if (flags.context < 0 || flags.stride < 0)
+    throw UsageError("--context and --stride: expected no negative number");
   const LoadedModel loaded = flags.model.load(true);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
     for (const std::string& doubt : loaded.doubts) note("doubt: " + doubt);
   }
   Progress progress(flags.output.shows_progress());
-  const CorpusScore scored = score_file(loaded, flags.file,
-                                        {.context = flags.context,
-                                         .stride = flags.stride,
-                                         .batch = flags.batch,
-                                         .on_progress = [&](std::int64_t done, std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
-                                         .should_stop = is_interrupted});
+  const CorpusScore scored = score_file(
+      loaded, flags.file,
+      {.context = flags.context,
+       .stride = flags.stride,
+       .batch = flags.batch,
+       .on_progress = [&](std::int64_t done,
+                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
+       .should_stop = is_interrupted});
   progress.clear();
   const Score& s = scored.score;
   if (flags.output.is_json) {
-    answer_json({{"model", loaded.id}, {"dtype", loaded.dtype_label}, {"file", flags.file}, {"loss", s.loss}, {"perplexity", s.perplexity},
-                 {"tokens", s.tokens}, {"tokens_scored", s.tokens_scored}, {"windows", s.windows}, {"standard_error", nullptr},
-                 {"protocol", s.protocol}, {"corpus_sha256", scored.corpus_sha256}, {"seconds", scored.seconds}, {"doubts", loaded.doubts}});
+    answer_json({{"model", loaded.id},
+                 {"dtype", loaded.dtype_label},
+                 {"file", flags.file},
+                 {"loss", s.loss},
+                 {"perplexity", s.perplexity},
+                 {"tokens", s.tokens},
+                 {"tokens_scored", s.tokens_scored},
+                 {"windows", s.windows},
+                 {"standard_error", nullptr},
+                 {"protocol", s.protocol},
+                 {"corpus_sha256", scored.corpus_sha256},
+                 {"seconds", scored.seconds},
+                 {"doubts", loaded.doubts}});
     return 0;
   }
   answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
   if (!flags.output.is_quiet)
-    note(fmt::format("{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", s.protocol, s.tokens_scored, s.tokens,
-                     s.windows, scored.seconds, static_cast<double>(s.tokens_scored) / scored.seconds));
+    note(fmt::format("{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", s.protocol,
+                     s.tokens_scored, s.tokens, s.windows, scored.seconds,
+                     static_cast<double>(s.tokens_scored) / scored.seconds));
   return 0;
 }
 

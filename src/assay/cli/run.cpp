@@ -24,14 +24,18 @@ struct Flags {
 };
 
 BaselineOptions options_of(const Flags& flags) {
-  if (flags.max_new_tokens < 1) throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", flags.max_new_tokens);
-  if (flags.repeats < 1) throw UsageError("--repeats: expected a whole number from 1, found {}", flags.repeats);
-  if (flags.context < 0 || flags.stride < 0) throw UsageError("--context and --stride: expected no negative number");
+  if (flags.max_new_tokens < 1)
+    throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", flags.max_new_tokens);
+  if (flags.repeats < 1)
+    throw UsageError("--repeats: expected a whole number from 1, found {}", flags.repeats);
+  if (flags.context < 0 || flags.stride < 0)
+    throw UsageError("--context and --stride: expected no negative number");
   PromptFlags prompt = flags.prompt;
   if (prompt.is_empty()) prompt.prompts_file = shipped_file("texts/prompts.txt").string();
   BaselineOptions options;
   for (Prompt& p : prompt.read()) options.prompts.push_back(std::get<std::string>(std::move(p)));
-  options.corpus = flags.corpus.empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(flags.corpus);
+  options.corpus =
+      flags.corpus.empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(flags.corpus);
   options.max_new_tokens = flags.max_new_tokens;
   options.repeats = flags.repeats;
   options.uses_cache = !flags.has_no_cache;
@@ -57,7 +61,9 @@ int run(const Flags& flags, const std::string& command_line) {
   if (flags.output.is_json) {
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
     for (const auto& path : paths) files.push_back(path.string());
-    answer_json({{"results", (std::filesystem::path(flags.folder) / "results.json").string()}, {"status", results.status}, {"files", files}});
+    answer_json({{"results", (std::filesystem::path(flags.folder) / "results.json").string()},
+                 {"status", results.status},
+                 {"files", files}});
   } else {
     answer(summary_text(results));
     std::string names;
@@ -65,7 +71,8 @@ int run(const Flags& flags, const std::string& command_line) {
     if (!flags.output.is_quiet) note("written:" + names);
   }
   if (results.status == "interrupted") return kInterrupted;
-  const bool has_failures = std::any_of(results.rows.begin(), results.rows.end(), [](const Row& row) { return row.status != "ok"; });
+  const bool has_failures = std::any_of(results.rows.begin(), results.rows.end(),
+                                        [](const Row& row) { return row.status != "ok"; });
   return has_failures ? kSomeCasesFailed : 0;
 }
 
@@ -76,7 +83,11 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   flags->model.model = "demo";
   CLI::App* command = app.add_subcommand("run", "Load, generate, time, score, and write the report");
   flags->model.add_to(*command, false);
-  command->add_option("-p,--prompt", flags->prompt.prompts, "A prompt; again for more (default: the three that ship)")->expected(1)->take_all();
+  command
+      ->add_option("-p,--prompt", flags->prompt.prompts,
+                   "A prompt; again for more (default: the three that ship)")
+      ->expected(1)
+      ->take_all();
   command->add_option("--prompts-file", flags->prompt.prompts_file, "A file with a prompt on each line");
   command->add_option("-n,--max-new-tokens", flags->max_new_tokens, "New tokens per prompt (default 50)");
   command->add_option("-r,--repeats", flags->repeats, "Timed generations per prompt (default 3)");
@@ -93,7 +104,8 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
 void add_report(CLI::App& app, int& exit_code) {
   auto file = std::make_shared<std::string>();
   auto folder = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("report", "Write the reports of a results.json again, without a model");
+  CLI::App* command =
+      app.add_subcommand("report", "Write the reports of a results.json again, without a model");
   command->add_option("RESULTS", *file, "A results.json")->required();
   command->add_option("-o,--output", *folder, "The folder to write to (default: only print)");
   command->footer("Example: assay report assay-results/results.json -o copy");

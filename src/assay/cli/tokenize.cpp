@@ -19,18 +19,25 @@ struct Flags {
 int run(const Flags& flags, bool has_text) {
   const Tokenizer tokenizer = Tokenizer::load(locate_model(flags.model));
   if (flags.decodes || !flags.ids.empty()) {
-    const std::string where = !flags.ids.empty() ? "--ids" : flags.file == "-" ? "standard input" : flags.file;
-    const std::vector<TokenId> ids = ids_from_text(!flags.ids.empty() ? flags.ids : read_input(flags.file), where);
+    const std::string where = !flags.ids.empty()  ? "--ids"
+                              : flags.file == "-" ? "standard input"
+                                                  : flags.file;
+    const std::vector<TokenId> ids =
+        ids_from_text(!flags.ids.empty() ? flags.ids : read_input(flags.file), where);
     const std::string text = tokenizer.decode(ids);
-    if (flags.output.is_json) answer_json({{"ids", ids}, {"text", replace_malformed_utf8(text)}});
-    else answer(text);
+    if (flags.output.is_json)
+      answer_json({{"ids", ids}, {"text", replace_malformed_utf8(text)}});
+    else
+      answer(text);
     return 0;
   }
   const std::string text = has_text ? flags.text : read_input(flags.file);
   check_utf8(text, has_text ? "--text" : flags.file == "-" ? "standard input" : flags.file);
   const std::vector<TokenId> ids = tokenizer.encode(text);
-  if (flags.output.is_json) answer_json({{"ids", ids}, {"tokens", ids.size()}});
-  else answer(fmt::format("{}\n", fmt::join(ids, " ")));
+  if (flags.output.is_json)
+    answer_json({{"ids", ids}, {"tokens", ids.size()}});
+  else
+    answer(fmt::format("{}\n", fmt::join(ids, " ")));
   return 0;
 }
 
@@ -41,7 +48,8 @@ void add_tokenize(CLI::App& app, int& exit_code) {
   flags->file = "-";
   CLI::App* command = app.add_subcommand("tokenize", "Token ids of a text, or the text of token ids");
   command->add_option("MODEL", flags->model, "A folder, a Hugging Face cache entry or demo")->required();
-  command->add_option("FILE", flags->file, "The text, or the ids with --decode; - (the default) is standard input");
+  command->add_option("FILE", flags->file,
+                      "The text, or the ids with --decode; - (the default) is standard input");
   CLI::Option* text = command->add_option("-p,--prompt,--text", flags->text, "The text itself");
   command->add_option("--ids", flags->ids, "The ids themselves: 1,2,3 (implies --decode)");
   command->add_flag("--decode", flags->decodes, "From ids to text");

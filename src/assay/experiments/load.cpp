@@ -8,11 +8,12 @@ namespace assay {
 
 namespace {
 
-LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dtype, const std::shared_ptr<Backend>& backend,
-                           const LoadOptions& options) {
+LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dtype,
+                           const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
   auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
   LoadedModel loaded;
-  const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") || std::filesystem::exists(folder->path() / "vocab.json");
+  const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
+                             std::filesystem::exists(folder->path() / "vocab.json");
   if (options.needs_tokenizer || has_tokenizer)
     loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
   loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision));
@@ -20,13 +21,18 @@ LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dt
   loaded.dtype_label = dtype.label;
   loaded.doubts = dtype.doubts;
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
-    loaded.doubts.push_back(fmt::format("the tokenizer knows {} tokens, the model {}: some texts cannot be run",
-                                        loaded.tokenizer->vocab_size(), loaded.model->spec().vocab));
+    loaded.doubts.push_back(
+        fmt::format("the tokenizer knows {} tokens, the model {}: some texts cannot be run",
+                    loaded.tokenizer->vocab_size(), loaded.model->spec().vocab));
   const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
-  if (!ends.empty()) loaded.pad_token = ends.front();
-  else if (loaded.tokenizer != nullptr) loaded.pad_token = loaded.tokenizer->end_of_text().value_or(0);
+  if (!ends.empty())
+    loaded.pad_token = ends.front();
+  else if (loaded.tokenizer != nullptr)
+    loaded.pad_token = loaded.tokenizer->end_of_text().value_or(0);
   const JsonView config = folder->config();
-  if (config.has("pad_token_id")) loaded.pad_token = static_cast<TokenId>(config.integer("pad_token_id", -1, loaded.model->spec().vocab - 1));
+  if (config.has("pad_token_id"))
+    loaded.pad_token =
+        static_cast<TokenId>(config.integer("pad_token_id", -1, loaded.model->spec().vocab - 1));
   return loaded;
 }
 
@@ -41,7 +47,8 @@ ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
     resolved.precision = precision_from_name("float32");
     resolved.label = "float32 (forced on CPU)";
   } else if (resolved.precision.name == "bfloat16") {
-    resolved.doubts.emplace_back("bfloat16 on this CPU: weights are kept in bfloat16, the arithmetic is float32");
+    resolved.doubts.emplace_back(
+        "bfloat16 on this CPU: weights are kept in bfloat16, the arithmetic is float32");
   }
   return resolved;
 }
@@ -50,9 +57,10 @@ std::string LoadedModel::load_line() const {
   return fmt::format("Loaded: {} | device={} | dtype={}", id, model->backend().device().text(), dtype_label);
 }
 
-LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype, const Device& device,
-                                     const LoadOptions& options) {
-  if (candidates.empty()) throw UsageError("no model was named: expected a folder, a Hugging Face cache entry or 'demo'");
+LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
+                                     const Device& device, const LoadOptions& options) {
+  if (candidates.empty())
+    throw UsageError("no model was named: expected a folder, a Hugging Face cache entry or 'demo'");
   const ResolvedDtype resolved = resolve_dtype(dtype, device);
   const std::shared_ptr<Backend> backend = make_backend(device, options.backend);
   std::string reasons;
@@ -67,7 +75,9 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
   throw Error("none of the {} candidates could be loaded: {}", candidates.size(), reasons);
 }
 
-Bytes get_model_memory_footprint(const Model& model) { return model.footprint(); }
+Bytes get_model_memory_footprint(const Model& model) {
+  return model.footprint();
+}
 
 std::filesystem::path shipped_file(const std::string& name) {
   std::filesystem::path path = locate_model("demo") / name;

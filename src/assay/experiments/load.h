@@ -18,17 +18,18 @@ struct ResolvedDtype {
   std::string label;    // "float32", "float32 (forced on CPU)": what to print
   std::vector<std::string> doubts;
 };
-// float32, float16 or bfloat16, any case, or their short names; anything else is a UsageError that lists them.
-// float16 on a CPU becomes float32 and says so in the label; bfloat16 on a CPU works and carries a doubt.
+// float32, float16 or bfloat16, any case, or their short names; anything else is a UsageError that lists
+// them. float16 on a CPU becomes float32 and says so in the label; bfloat16 on a CPU works and carries a
+// doubt.
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
 
 struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer;  // null only where the folder has none and none was required
   std::shared_ptr<Model> model;
-  std::string id;           // the candidate that was used, as it was given
+  std::string id;  // the candidate that was used, as it was given
   std::string dtype_label;
   std::vector<std::string> doubts;
-  TokenId pad_token = 0;    // end-of-text where the folder names no other
+  TokenId pad_token = 0;  // end-of-text where the folder names no other
   // "Loaded: demo | device=cpu | dtype=float32"
   std::string load_line() const;
 };
@@ -38,15 +39,16 @@ struct LoadOptions {
   bool needs_tokenizer = true;  // false: a folder without one serves for token ids
 };
 
-// Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come from the
-// same folder. When all fail, one Error gives each candidate's reason.
-LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype, const Device& device,
-                                     const LoadOptions& options = {});
+// Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come
+// from the same folder. When all fail, one Error gives each candidate's reason.
+LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
+                                     const Device& device, const LoadOptions& options = {});
 
 // Bytes of parameters and buffers, as Transformers' get_memory_footprint() counts them.
 Bytes get_model_memory_footprint(const Model& model);
 
-// A file that ships with the program ("texts/evaluate.txt"), beside the demo model. Throws Error when it is absent.
+// A file that ships with the program ("texts/evaluate.txt"), beside the demo model. Throws Error when it is
+// absent.
 std::filesystem::path shipped_file(const std::string& name);
 
 }  // namespace assay

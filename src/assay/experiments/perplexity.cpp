@@ -6,9 +6,11 @@
 
 namespace assay {
 
-CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file, const ScoreOptions& options) {
+CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
+                       const ScoreOptions& options) {
   if (loaded.tokenizer == nullptr)
-    throw Error("{}: the folder has no tokenizer; a text cannot be scored", loaded.model->folder().path().string());
+    throw Error("{}: the folder has no tokenizer; a text cannot be scored",
+                loaded.model->folder().path().string());
   const std::string text = read_text_file(file);
   if (text.empty()) throw Error("{} is empty: a perplexity needs text", file.string());
   check_utf8(text, file.string());

@@ -15,8 +15,9 @@ struct CorpusScore {
   double seconds = 0;  // of the forward passes; reading and tokenizing excluded
 };
 
-// Tokenizes the whole text at once, without special tokens, and scores it. Throws Error for a missing or empty file
-// and for malformed UTF-8 (with its byte offset).
-CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file, const ScoreOptions& options = {});
+// Tokenizes the whole text at once, without special tokens, and scores it. Throws Error for a missing or
+// empty file and for malformed UTF-8 (with its byte offset).
+CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
+                       const ScoreOptions& options = {});
 
 }  // namespace assay

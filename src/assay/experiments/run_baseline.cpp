@@ -10,7 +10,8 @@ namespace assay {
 namespace {
 
 // One metric over the repeats: their mean, and every sample.
-void set_samples(Row& row, std::string_view tag, const std::vector<TimedGeneration>& runs, double TimedGeneration::*member) {
+void set_samples(Row& row, std::string_view tag, const std::vector<TimedGeneration>& runs,
+                 double TimedGeneration::*member) {
   Value value;
   for (const TimedGeneration& run : runs) value.samples.push_back(run.*member);
   value.value = mean(value.samples);
@@ -33,13 +34,15 @@ Row new_row(const LoadedModel& loaded, std::string label) {
 
 class BaselineRun {
  public:
-  BaselineRun(const LoadedModel& loaded, const BaselineOptions& options) : loaded_(loaded), options_(options) {}
+  BaselineRun(const LoadedModel& loaded, const BaselineOptions& options)
+      : loaded_(loaded), options_(options) {}
 
   ResultSet run() {
     describe();
     const auto cases = static_cast<std::int64_t>(options_.prompts.size()) + 1;
     for (std::size_t i = 0; i < options_.prompts.size() && !stopped(); ++i) {
-      if (options_.on_progress) options_.on_progress(fmt::format("prompt {}", i + 1), static_cast<std::int64_t>(i), cases);
+      if (options_.on_progress)
+        options_.on_progress(fmt::format("prompt {}", i + 1), static_cast<std::int64_t>(i), cases);
       add_prompt(i);
     }
     if (!stopped()) {
@@ -70,10 +73,13 @@ class BaselineRun {
                       {"resident_weights_bytes", std::to_string((memory.weights + memory.packing).value)},
                       {"workspace_bytes", std::to_string(memory.workspace.value)}};
     results_.caption = fmt::format(
-        "{} in {} on {}, {} kernels, {} thread(s). Each prompt: a warm-up, then {} timed generation(s) of exactly {} new tokens, "
-        "KV cache {}; means. Latency includes prefill, excludes tokenization. Memory counts parameters (MB = 1024 x 1024 bytes).",
-        loaded_.id, loaded_.dtype_label, results_.machine.cpu, model.backend().kernels(), model.backend().threads(), options_.repeats,
-        options_.max_new_tokens, options_.uses_cache ? "on" : "off");
+        "{} in {} on {}, {} kernels, {} thread(s). Each prompt: a warm-up, then {} timed generation(s) of "
+        "exactly {} new tokens, "
+        "KV cache {}; means. Latency includes prefill, excludes tokenization. Memory counts parameters (MB = "
+        "1024 x 1024 bytes).",
+        loaded_.id, loaded_.dtype_label, results_.machine.cpu, model.backend().kernels(),
+        model.backend().threads(), options_.repeats, options_.max_new_tokens,
+        options_.uses_cache ? "on" : "off");
   }
 
   void add_prompt(std::size_t i) {
@@ -118,8 +124,9 @@ class BaselineRun {
     Row row = new_row(loaded_, "perplexity");
     row.parameters.emplace_back("corpus", options_.corpus.filename().string());
     try {
-      const CorpusScore scored = score_file(loaded_, options_.corpus,
-                                            {.context = options_.context, .stride = options_.stride, .should_stop = options_.should_stop});
+      const CorpusScore scored = score_file(
+          loaded_, options_.corpus,
+          {.context = options_.context, .stride = options_.stride, .should_stop = options_.should_stop});
       row.parameters.emplace_back("corpus_sha256", scored.corpus_sha256);
       row.parameters.emplace_back("protocol", scored.score.protocol);
       row.set("loss", scored.score.loss);
@@ -141,7 +148,8 @@ class BaselineRun {
 }  // namespace
 
 ResultSet run_baseline(const LoadedModel& loaded, const BaselineOptions& options) {
-  if (options.repeats < 1) throw UsageError("--repeats: expected a whole number from 1, found {}", options.repeats);
+  if (options.repeats < 1)
+    throw UsageError("--repeats: expected a whole number from 1, found {}", options.repeats);
   return BaselineRun(loaded, options).run();
 }
 

@@ -23,8 +23,8 @@ struct BaselineOptions {
   std::function<bool()> should_stop;
 };
 
-// Rows: one per prompt, and one for the text. A prompt that fails is a row of status "error" with its reason. Where
-// should_stop says so, the rows finished so far come back with status "interrupted".
+// Rows: one per prompt, and one for the text. A prompt that fails is a row of status "error" with its reason.
+// Where should_stop says so, the rows finished so far come back with status "interrupted".
 ResultSet run_baseline(const LoadedModel& loaded, const BaselineOptions& options);
 
 }  // namespace assay

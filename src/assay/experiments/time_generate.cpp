@@ -29,7 +29,8 @@ double sum(const std::vector<Seconds>& times) {
   return total;
 }
 
-TimedGeneration figures(const LoadedModel& loaded, std::vector<TokenId> prompt, const GenerationTrace& trace) {
+TimedGeneration figures(const LoadedModel& loaded, std::vector<TokenId> prompt,
+                        const GenerationTrace& trace) {
   const SequenceTrace& sequence = trace.sequences.front();
   TimedGeneration timed;
   timed.total_latency_s = trace.total.value;
@@ -38,7 +39,8 @@ TimedGeneration figures(const LoadedModel& loaded, std::vector<TokenId> prompt, 
   timed.avg_latency_per_token_ms = 1e3 * timed.total_latency_s / static_cast<double>(timed.tokens_generated);
   timed.time_to_first_token_s = trace.step_end.front().value;
   timed.prefill_tokens_per_sec = static_cast<double>(prompt.size()) / trace.prefill.value;
-  if (!trace.decode.empty()) timed.decode_tokens_per_sec = static_cast<double>(trace.decode.size()) / sum(trace.decode);
+  if (!trace.decode.empty())
+    timed.decode_tokens_per_sec = static_cast<double>(trace.decode.size()) / sum(trace.decode);
   for (const Seconds t : trace.step_end) timed.token_times_s.push_back(t.value);
   timed.sampling_s = trace.sampling.value;
   timed.prompt_ids = std::move(prompt);
@@ -54,7 +56,8 @@ std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt)
   std::vector<TokenId> ids;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     if (loaded.tokenizer == nullptr)
-      throw Error("{}: the folder has no tokenizer; give the prompt as token ids (--ids)", loaded.model->folder().path().string());
+      throw Error("{}: the folder has no tokenizer; give the prompt as token ids (--ids)",
+                  loaded.model->folder().path().string());
     check_utf8(*text, "prompt");
     ids = loaded.tokenizer->encode(*text);
   } else {
@@ -78,13 +81,15 @@ TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, c
     warm_up.max_new_tokens = std::min(kWarmUpTokens, generation.max_new_tokens);
     generate(backend, program, {ids}, warm_up);
   }
-  const GenerationTrace trace = generate(backend, program, {ids}, generation, options.on_token, options.should_stop);
+  const GenerationTrace trace =
+      generate(backend, program, {ids}, generation, options.on_token, options.should_stop);
   TimedGeneration timed = figures(loaded, std::move(ids), trace);
   timed.tokenize_s = tokenizing.value;
   return timed;
 }
 
-TextAndTime generate_text_and_time(const LoadedModel& loaded, const Prompt& prompt, const TimeOptions& options) {
+TextAndTime generate_text_and_time(const LoadedModel& loaded, const Prompt& prompt,
+                                   const TimeOptions& options) {
   TimedGeneration timed = time_generate(loaded, prompt, options);
   return {std::move(timed.text), timed.total_latency_s};
 }

@@ -16,10 +16,10 @@ using Prompt = std::variant<std::string, std::vector<TokenId>>;
 struct TimeOptions {
   std::int64_t max_new_tokens = 50;
   bool uses_cache = true;
-  bool stops_at_end = false;    // timing wants exactly max_new_tokens, so that variants do equal work
-  bool has_warm_up = true;      // a short generation before the clock starts
+  bool stops_at_end = false;  // timing wants exactly max_new_tokens, so that variants do equal work
+  bool has_warm_up = true;    // a short generation before the clock starts
   SamplingOptions sampling;
-  OnToken on_token;             // for streaming; its time is inside the latency
+  OnToken on_token;  // for streaming; its time is inside the latency
   ShouldStop should_stop;
 };
 
@@ -31,26 +31,28 @@ struct TimedGeneration {
 
   double time_to_first_token_s = 0;
   double prefill_tokens_per_sec = 0;
-  double decode_tokens_per_sec = 0;         // 0 when a single token was generated
-  std::vector<double> token_times_s;        // when each new token was chosen, from the start
-  double tokenize_s = 0;                    // outside total_latency_s
+  double decode_tokens_per_sec = 0;   // 0 when a single token was generated
+  std::vector<double> token_times_s;  // when each new token was chosen, from the start
+  double tokenize_s = 0;              // outside total_latency_s
   double sampling_s = 0;
 
   std::vector<TokenId> prompt_ids, ids;
-  std::string text;                         // of the new tokens alone
+  std::string text;  // of the new tokens alone
   StopReason stop = StopReason::length;
 };
 
-// Ids of a prompt. Throws Error for malformed UTF-8, for text when there is no tokenizer, and for ids outside the
-// vocabulary.
+// Ids of a prompt. Throws Error for malformed UTF-8, for text when there is no tokenizer, and for ids outside
+// the vocabulary.
 std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt);
 
-TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, const TimeOptions& options = {});
+TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt,
+                              const TimeOptions& options = {});
 
 struct TextAndTime {
   std::string text;  // without the prompt
   double latency_s = 0;
 };
-TextAndTime generate_text_and_time(const LoadedModel& loaded, const Prompt& prompt, const TimeOptions& options = {});
+TextAndTime generate_text_and_time(const LoadedModel& loaded, const Prompt& prompt,
+                                   const TimeOptions& options = {});
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// Typed access to a JSON object whose errors name file and key. Light: the JSON library itself is not included.
+// Typed access to a JSON object whose errors name file and key. Light: the JSON library itself is not
+// included.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,11 @@ class JsonView {
   const Json& raw() const { return *object_; }
   const std::string& where() const { return where_; }
 
-  // Each throws Error when the key is missing, of another type or out of range. `or_` forms return the fallback
-  // when the key is missing or null.
+  // Each throws Error when the key is missing, of another type or out of range. `or_` forms return the
+  // fallback when the key is missing or null.
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max) const;
-  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min,
+                          std::int64_t max) const;
   double number(std::string_view key) const;
   double number_or(std::string_view key, double fallback) const;
   bool boolean_or(std::string_view key, bool fallback) const;

@@ -26,7 +26,8 @@ fs::path executable_folder() {
 
 fs::path locate_demo() {
   std::vector<fs::path> places;
-  if (const std::string models = environment("ASSAY_MODELS"); !models.empty()) places.push_back(fs::path(models) / "demo");
+  if (const std::string models = environment("ASSAY_MODELS"); !models.empty())
+    places.push_back(fs::path(models) / "demo");
   const fs::path here = executable_folder();
   for (const char* step : {"../share/assay/models/demo", "../../models/demo", "../../../models/demo"})
     places.push_back(here / step);
@@ -34,7 +35,9 @@ fs::path locate_demo() {
   places.push_back("models/demo");
   for (const fs::path& place : places)
     if (fs::exists(place / "config.json")) return fs::weakly_canonical(place);
-  throw Error("demo: the model that ships with the program was not found; set ASSAY_MODELS to the folder that holds demo/");
+  throw Error(
+      "demo: the model that ships with the program was not found; set ASSAY_MODELS to the folder that holds "
+      "demo/");
 }
 
 fs::path hub_cache() {
@@ -64,7 +67,8 @@ std::string cache_folder_name(const std::string& name) {
 
 std::string trimmed_line(const fs::path& file) {
   std::string text = read_text_file(file, 4096);
-  text.erase(std::remove_if(text.begin(), text.end(), [](unsigned char c) { return std::isspace(c) != 0; }), text.end());
+  text.erase(std::remove_if(text.begin(), text.end(), [](unsigned char c) { return std::isspace(c) != 0; }),
+             text.end());
   return text;
 }
 
@@ -74,7 +78,8 @@ fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
   const bool plain = revision.find('/') == std::string::npos && revision.find("..") == std::string::npos;
   if (!revision.empty()) {
     if (plain && fs::is_directory(snapshots / revision)) return snapshots / revision;
-    if (plain && fs::exists(entry / "refs" / revision)) return snapshots / trimmed_line(entry / "refs" / revision);
+    if (plain && fs::exists(entry / "refs" / revision))
+      return snapshots / trimmed_line(entry / "refs" / revision);
     throw Error("{}: no revision '{}' in the cache", entry.string(), revision);
   }
   if (fs::exists(entry / "refs/main")) {
@@ -84,7 +89,8 @@ fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
   fs::path newest;
   if (fs::is_directory(snapshots))
     for (const auto& snapshot : fs::directory_iterator(snapshots))
-      if (newest.empty() || snapshot.last_write_time() > fs::last_write_time(newest)) newest = snapshot.path();
+      if (newest.empty() || snapshot.last_write_time() > fs::last_write_time(newest))
+        newest = snapshot.path();
   if (newest.empty()) throw Error("{}: the cache entry holds no snapshot", entry.string());
   return newest;
 }
@@ -92,20 +98,24 @@ fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
 }  // namespace
 
 fs::path locate_model(const std::string& candidate) {
-  if (candidate.empty()) throw Error("the model's name is empty: expected a folder, a Hugging Face cache entry or 'demo'");
+  if (candidate.empty())
+    throw Error("the model's name is empty: expected a folder, a Hugging Face cache entry or 'demo'");
   if (fs::is_directory(candidate)) return candidate;
   if (candidate == "demo") return locate_demo();
   if (fs::exists(candidate)) throw Error("{}: expected a model folder, found a file", candidate);
   const auto at = candidate.rfind('@');
-  const std::string name = candidate.substr(0, at), revision = at == std::string::npos ? "" : candidate.substr(at + 1);
+  const std::string name = candidate.substr(0, at),
+                    revision = at == std::string::npos ? "" : candidate.substr(at + 1);
   const std::string folder = cache_folder_name(name);
   if (folder.empty()) throw Error("{}: no such folder", candidate);
   const fs::path cache = hub_cache();
   if (fs::is_directory(cache / folder)) return snapshot_of(cache / folder, revision);
   // The hub renamed its first models: `gpt2` is `openai-community/gpt2` today.
   const std::string renamed = "models--openai-community--" + name;
-  if (name.find('/') == std::string::npos && fs::is_directory(cache / renamed)) return snapshot_of(cache / renamed, revision);
-  throw Error("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate, cache.string());
+  if (name.find('/') == std::string::npos && fs::is_directory(cache / renamed))
+    return snapshot_of(cache / renamed, revision);
+  throw Error("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate,
+              cache.string());
 }
 
 }  // namespace assay

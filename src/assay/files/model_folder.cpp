@@ -17,14 +17,20 @@ ModelFolder::ModelFolder(const fs::path& folder) : path_(folder) {
   if (!fs::exists(folder / "config.json")) throw Error("{}: config.json is missing", folder.string());
   config_ = std::make_shared<const Json>(read_json_object(folder / "config.json"));
   const fs::path generation = folder / "generation_config.json";
-  generation_config_ = std::make_shared<const Json>(fs::exists(generation) ? read_json_object(generation) : Json::object());
+  generation_config_ =
+      std::make_shared<const Json>(fs::exists(generation) ? read_json_object(generation) : Json::object());
   const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
-  if (fs::exists(single)) files_.push_back(std::make_unique<SafetensorsFile>(single));
-  else if (fs::exists(index)) open_shards(index);
+  if (fs::exists(single))
+    files_.push_back(std::make_unique<SafetensorsFile>(single));
+  else if (fs::exists(index))
+    open_shards(index);
   else if (fs::exists(folder / "pytorch_model.bin"))
-    throw Error("{}: only pytorch_model.bin found; expected model.safetensors (save it again with safe_serialization=True)",
-                folder.string());
-  else throw Error("{}: neither model.safetensors nor model.safetensors.index.json found", folder.string());
+    throw Error(
+        "{}: only pytorch_model.bin found; expected model.safetensors (save it again with "
+        "safe_serialization=True)",
+        folder.string());
+  else
+    throw Error("{}: neither model.safetensors nor model.safetensors.index.json found", folder.string());
 }
 
 void ModelFolder::open_shards(const fs::path& index_path) {
@@ -36,7 +42,8 @@ void ModelFolder::open_shards(const fs::path& index_path) {
     const auto name = shard.get<std::string>();
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos)
-      throw Error("{}: the shard '{}' of tensor '{}' is not a file name inside the folder", map.where(), name, tensor);
+      throw Error("{}: the shard '{}' of tensor '{}' is not a file name inside the folder", map.where(), name,
+                  tensor);
     tensors_of[name].insert(tensor);
   }
   if (tensors_of.empty()) throw Error("{}: names no shard", map.where());

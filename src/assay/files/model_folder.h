@@ -13,13 +13,16 @@ namespace assay {
 
 class ModelFolder {
  public:
-  // Reads config.json, generation_config.json where there is one, and the headers of model.safetensors or of the
-  // shards that model.safetensors.index.json names. Throws Error naming the file and what is wrong with it.
+  // Reads config.json, generation_config.json where there is one, and the headers of model.safetensors or of
+  // the shards that model.safetensors.index.json names. Throws Error naming the file and what is wrong with
+  // it.
   explicit ModelFolder(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return path_; }
   JsonView config() const { return {*config_, (path_ / "config.json").string()}; }
-  JsonView generation_config() const { return {*generation_config_, (path_ / "generation_config.json").string()}; }
+  JsonView generation_config() const {
+    return {*generation_config_, (path_ / "generation_config.json").string()};
+  }
 
   struct Location {
     const SafetensorsFile* file = nullptr;
@@ -42,8 +45,9 @@ class ModelFolder {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
 };
 
-// The folder that a candidate names: an existing folder, `demo` (the model that ships with the program), or an entry
-// of the Hugging Face cache such as `gpt2`, `org/name` or `org/name@revision` (HF_HUB_CACHE, HF_HOME/hub,
+// The folder that a candidate names: an existing folder, `demo` (the model that ships with the program), or
+// an entry of the Hugging Face cache such as `gpt2`, `org/name` or `org/name@revision` (HF_HUB_CACHE,
+// HF_HOME/hub,
 // ~/.cache/huggingface/hub). Throws Error saying where it looked.
 std::filesystem::path locate_model(const std::string& candidate);
 

@@ -5,7 +5,8 @@
 namespace assay {
 
 std::string npy_header(std::int64_t rows, std::int64_t columns) {
-  std::string dictionary = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
+  std::string dictionary =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
   constexpr std::size_t kPreamble = 10, kAlignment = 64;  // the data begins at a multiple of 64
   dictionary.append(kAlignment - (kPreamble + dictionary.size() + 1) % kAlignment, ' ');
   dictionary += '\n';

@@ -19,15 +19,17 @@ constexpr std::uint64_t kMaxHeader = 100'000'000;  // the limit of the reference
 std::uint64_t read_header_length(const ReadFile& file) {
   const std::string where = file.path().string();
   if (file.size() < kLengthBytes)
-    throw Error("{} is not a safetensors file: {} bytes, at least {} expected", where, file.size(), kLengthBytes);
+    throw Error("{} is not a safetensors file: {} bytes, at least {} expected", where, file.size(),
+                kLengthBytes);
   std::uint64_t length = 0;
   file.read_exactly(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > kMaxHeader)
-    throw Error("{} is not a safetensors file: its header would have {} bytes, at most {} are allowed", where, length,
-                kMaxHeader);
+    throw Error("{} is not a safetensors file: its header would have {} bytes, at most {} are allowed", where,
+                length, kMaxHeader);
   if (length > file.size() - kLengthBytes)
-    throw Error("{}: the header of {} bytes reaches beyond the file of {} bytes (truncated, or not safetensors)", where,
-                length, file.size());
+    throw Error(
+        "{}: the header of {} bytes reaches beyond the file of {} bytes (truncated, or not safetensors)",
+        where, length, file.size());
   return length;
 }
 
@@ -38,9 +40,11 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
   std::vector<std::int64_t> shape;
   std::int64_t elements = 1;
   for (const Json& size : *it) {
-    if (!size.is_number_unsigned()) throw Error("{}: a size in 'shape' is not a whole number: {}", where, size.dump());
+    if (!size.is_number_unsigned())
+      throw Error("{}: a size in 'shape' is not a whole number: {}", where, size.dump());
     const auto value = size.get<std::uint64_t>();
-    if (value > (std::uint64_t{1} << 48) || __builtin_mul_overflow(elements, static_cast<std::int64_t>(value), &elements) ||
+    if (value > (std::uint64_t{1} << 48) ||
+        __builtin_mul_overflow(elements, static_cast<std::int64_t>(value), &elements) ||
         elements > (std::int64_t{1} << 48))
       throw Error("{}: the shape {} is absurdly large", where, it->dump());
     shape.push_back(static_cast<std::int64_t>(value));
@@ -48,8 +52,8 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
   return shape;
 }
 
-StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin, std::uint64_t data_size,
-                        const std::string& file) {
+StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin,
+                        std::uint64_t data_size, const std::string& file) {
   const std::string where = fmt::format("{}: tensor '{}'", file, name);
   if (!entry.is_object()) throw Error("{}: expected an object, found {}", where, entry.type_name());
   StoredTensor tensor;
@@ -60,20 +64,21 @@ StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_
     throw Error("{}: unsupported dtype {}; expected F32, F16 or BF16", where, dtype->get<std::string>());
   tensor.shape = read_shape(entry, where);
   const auto offsets = entry.find("data_offsets");
-  if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
-      !(*offsets)[1].is_number_unsigned())
+  if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 ||
+      !(*offsets)[0].is_number_unsigned() || !(*offsets)[1].is_number_unsigned())
     throw Error("{}: expected 'data_offsets' of two whole numbers", where);
   const auto begin = (*offsets)[0].get<std::uint64_t>(), end = (*offsets)[1].get<std::uint64_t>();
   if (begin > end) throw Error("{}: data_offsets [{}, {}] run backwards", where, begin, end);
   if (end > data_size)
-    throw Error("{}: data_offsets [{}, {}] reach beyond the {} bytes of data in the file (truncated?)", where, begin, end,
-                data_size);
+    throw Error("{}: data_offsets [{}, {}] reach beyond the {} bytes of data in the file (truncated?)", where,
+                begin, end, data_size);
   tensor.offset = data_begin + begin;
   tensor.bytes = end - begin;
-  const auto needed = static_cast<std::uint64_t>(tensor.elements()) * static_cast<std::uint64_t>(info(tensor.dtype).bytes);
+  const auto needed =
+      static_cast<std::uint64_t>(tensor.elements()) * static_cast<std::uint64_t>(info(tensor.dtype).bytes);
   if (needed != tensor.bytes)
-    throw Error("{}: shape {} of {} needs {} bytes, data_offsets give {}", where, tensor.shape_text(), name_of(tensor.dtype),
-                needed, tensor.bytes);
+    throw Error("{}: shape {} of {} needs {} bytes, data_offsets give {}", where, tensor.shape_text(),
+                name_of(tensor.dtype), needed, tensor.bytes);
   return tensor;
 }
 
@@ -136,9 +141,11 @@ void SafetensorsFile::read(const StoredTensor& tensor, std::int64_t first, std::
                      out.first(static_cast<std::size_t>(static_cast<std::uint64_t>(count) * size)));
 }
 
-void SafetensorsFile::read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count, float* out) const {
+void SafetensorsFile::read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
+                                  float* out) const {
   if (!info(tensor.dtype).is_weight)
-    throw Error("{}: tensor '{}' is {}; expected F32, F16 or BF16", path().string(), tensor.name, name_of(tensor.dtype));
+    throw Error("{}: tensor '{}' is {}; expected F32, F16 or BF16", path().string(), tensor.name,
+                name_of(tensor.dtype));
   if (tensor.dtype == DType::f32) {
     read(tensor, first, count, std::as_writable_bytes(std::span(out, static_cast<std::size_t>(count))));
     return;

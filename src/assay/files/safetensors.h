@@ -27,8 +27,8 @@ struct StoredTensor {
 
 class SafetensorsFile {
  public:
-  // Reads and checks the header: every offset lies in the file, tensors neither overlap nor leave holes, and each
-  // has the bytes its shape and type need. Throws Error naming the file and the tensor.
+  // Reads and checks the header: every offset lies in the file, tensors neither overlap nor leave holes, and
+  // each has the bytes its shape and type need. Throws Error naming the file and the tensor.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return file_.path(); }
@@ -37,7 +37,8 @@ class SafetensorsFile {
   std::uint64_t size() const { return file_.size(); }
 
   // The bytes of elements [first, first + count) of a tensor of this file.
-  void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
+  void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
+            std::span<std::byte> out) const;
   // The same, widened from F32, F16 or BF16 to float32.
   void read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count, float* out) const;
 

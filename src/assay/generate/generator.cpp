@@ -10,17 +10,20 @@ namespace assay {
 
 namespace {
 
-void check_request(const Program& program, const std::vector<std::vector<TokenId>>& prompts, const GenerationOptions& options) {
+void check_request(const Program& program, const std::vector<std::vector<TokenId>>& prompts,
+                   const GenerationOptions& options) {
   check(options.sampling);
   if (prompts.empty()) throw Error("no prompt was given");
   if (options.max_new_tokens < 1)
     throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", options.max_new_tokens);
   const std::int64_t context = program.plan().context;
   for (const auto& prompt : prompts) {
-    if (prompt.empty()) throw Error("the prompt is empty: a causal model needs at least one token to continue");
+    if (prompt.empty())
+      throw Error("the prompt is empty: a causal model needs at least one token to continue");
     const auto tokens = static_cast<std::int64_t>(prompt.size());
     if (options.max_new_tokens > context || tokens + options.max_new_tokens > context)
-      throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens, options.max_new_tokens, context);
+      throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens,
+                  options.max_new_tokens, context);
   }
 }
 
@@ -28,7 +31,12 @@ class Generation {
  public:
   Generation(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
              const GenerationOptions& options, const OnToken& on_token)
-      : backend_(backend), program_(program), options_(options), on_token_(on_token), cache_(program.make_cache()), texts_(prompts) {
+      : backend_(backend),
+        program_(program),
+        options_(options),
+        on_token_(on_token),
+        cache_(program.make_cache()),
+        texts_(prompts) {
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       numbers_.push_back(cache_->add_sequence());
       samplers_.emplace_back(options.sampling, i);
@@ -70,8 +78,10 @@ class Generation {
     run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(items, parts); });
     backend_.synchronize();
     const Seconds end = since_start(), computing = end - begin - sampling_;
-    if (is_prefill) trace_.prefill = computing;
-    else trace_.decode.push_back(computing);
+    if (is_prefill)
+      trace_.prefill = computing;
+    else
+      trace_.decode.push_back(computing);
     trace_.sampling = trace_.sampling + sampling_;
     trace_.step_end.push_back(end);
     append();
@@ -115,7 +125,8 @@ class Generation {
       trace_.sequences[i].ids.push_back(id);
       texts_[i].push_back(id);
       if (on_token_) on_token_(i, id);
-      const bool ends = std::find(options_.end_tokens.begin(), options_.end_tokens.end(), id) != options_.end_tokens.end();
+      const bool ends =
+          std::find(options_.end_tokens.begin(), options_.end_tokens.end(), id) != options_.end_tokens.end();
       if (ends) {
         trace_.sequences[i].stop = StopReason::end_token;
         cache_->remove_sequence(numbers_[i]);
@@ -146,9 +157,12 @@ class Generation {
 
 std::string_view name_of(StopReason reason) {
   switch (reason) {
-    case StopReason::length: return "length";
-    case StopReason::end_token: return "end_token";
-    case StopReason::interrupted: return "interrupted";
+    case StopReason::length:
+      return "length";
+    case StopReason::end_token:
+      return "end_token";
+    case StopReason::interrupted:
+      return "interrupted";
   }
   return "?";
 }
@@ -160,7 +174,8 @@ std::int64_t GenerationTrace::tokens_generated() const {
 }
 
 GenerationTrace generate(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
-                         const GenerationOptions& options, const OnToken& on_token, const ShouldStop& should_stop) {
+                         const GenerationOptions& options, const OnToken& on_token,
+                         const ShouldStop& should_stop) {
   check_request(program, prompts, options);
   return Generation(backend, program, prompts, options, on_token).run(should_stop);
 }

@@ -28,10 +28,10 @@ struct SequenceTrace {
 // What happened and when. Times are of the device's clock, from the moment the prompts' ids were handed over.
 struct GenerationTrace {
   std::vector<SequenceTrace> sequences;
-  Seconds prefill;                  // all prompts through the model and the head, first tokens not yet chosen
-  std::vector<Seconds> step_end;    // when the tokens of step i were chosen; step 0 is the prefill
-  std::vector<Seconds> decode;      // model and head in steps 1, 2, ...
-  Seconds sampling;                 // choosing tokens, in all
+  Seconds prefill;                // all prompts through the model and the head, first tokens not yet chosen
+  std::vector<Seconds> step_end;  // when the tokens of step i were chosen; step 0 is the prefill
+  std::vector<Seconds> decode;    // model and head in steps 1, 2, ...
+  Seconds sampling;               // choosing tokens, in all
   Seconds total;
   std::int64_t tokens_generated() const;
 };
@@ -39,10 +39,11 @@ struct GenerationTrace {
 using OnToken = std::function<void(std::size_t sequence, TokenId id)>;
 using ShouldStop = std::function<bool()>;
 
-// Prompts may have different lengths; each is computed without padding and leaves the batch when it ends. Equal
-// prompts give equal ids whatever else is in the batch. Throws Error for an empty prompt, for a prompt whose tokens and
-// new tokens exceed the context, and for max_new_tokens < 1.
+// Prompts may have different lengths; each is computed without padding and leaves the batch when it ends.
+// Equal prompts give equal ids whatever else is in the batch. Throws Error for an empty prompt, for a prompt
+// whose tokens and new tokens exceed the context, and for max_new_tokens < 1.
 GenerationTrace generate(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
-                         const GenerationOptions& options, const OnToken& on_token = {}, const ShouldStop& should_stop = {});
+                         const GenerationOptions& options, const OnToken& on_token = {},
+                         const ShouldStop& should_stop = {});
 
 }  // namespace assay

@@ -17,11 +17,13 @@ void check(const SamplingOptions& options) {
     throw UsageError("--repetition-penalty: expected a number above 0, found {}", options.repetition_penalty);
 }
 
-Sampler::Sampler(const SamplingOptions& options, std::uint64_t sequence) : options_(options), random_(options.seed, sequence) {}
+Sampler::Sampler(const SamplingOptions& options, std::uint64_t sequence)
+    : options_(options), random_(options.seed, sequence) {}
 
 TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen) {
   for (std::size_t i = 0; i < logits.size(); ++i)
-    if (std::isnan(logits[i])) throw Error("the model gives NaN for token {}: its weights or its arithmetic are broken", i);
+    if (std::isnan(logits[i]))
+      throw Error("the model gives NaN for token {}: its weights or its arithmetic are broken", i);
   if (options_.repetition_penalty != 1) {  // Keskar et al. 2019
     is_penalized_.assign(logits.size(), false);
     const auto penalty = static_cast<float>(options_.repetition_penalty);
@@ -32,10 +34,12 @@ TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen) {
       logits[i] = logits[i] < 0 ? logits[i] * penalty : logits[i] / penalty;
     }
   }
-  if (options_.temperature == 0) return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (options_.temperature == 0)
+    return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   candidates_.clear();
   const auto temperature = static_cast<float>(options_.temperature);
-  for (std::size_t i = 0; i < logits.size(); ++i) candidates_.push_back({logits[i] / temperature, static_cast<TokenId>(i)});
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    candidates_.push_back({logits[i] / temperature, static_cast<TokenId>(i)});
   keep_top_k();
   keep_top_p();
   return draw();
@@ -46,20 +50,24 @@ void Sampler::keep_top_k() {
   if (k == 0 || k >= candidates_.size()) return;
   std::vector<Candidate> ranked = candidates_;
   const auto kth = ranked.begin() + static_cast<std::ptrdiff_t>(k) - 1;
-  std::nth_element(ranked.begin(), kth, ranked.end(), [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+  std::nth_element(ranked.begin(), kth, ranked.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
   const float least = kth->logit;
   std::erase_if(candidates_, [least](const Candidate& c) { return c.logit < least; });
 }
 
 void Sampler::keep_top_p() {
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
-  // Relative to the best, so that the largest weight is 1 and none overflows; equal infinities count as equal.
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  });
+  // Relative to the best, so that the largest weight is 1 and none overflows; equal infinities count as
+  // equal.
   const float best = candidates_.front().logit;
   double total = 0;
   weights_.clear();
   for (const Candidate& c : candidates_) {
-    weights_.push_back(c.logit == best ? 1.0 : std::exp(static_cast<double>(c.logit) - static_cast<double>(best)));
+    weights_.push_back(c.logit == best ? 1.0
+                                       : std::exp(static_cast<double>(c.logit) - static_cast<double>(best)));
     total += weights_.back();
   }
   if (options_.top_p >= 1) return;

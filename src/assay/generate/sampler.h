@@ -1,5 +1,5 @@
-// From logits to the next token: greedy or drawn, as Transformers' generate() orders the steps: repetition penalty,
-// temperature, top-k, top-p.
+// From logits to the next token: greedy or drawn, as Transformers' generate() orders the steps: repetition
+// penalty, temperature, top-k, top-p.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@
 namespace assay {
 
 struct SamplingOptions {
-  double temperature = 0;         // 0 = greedy: the most probable token, the lowest id of equals
-  std::int64_t top_k = 0;         // keep the k most probable (and their equals); 0 = all
-  double top_p = 1;               // then the smallest set that reaches this probability
-  double repetition_penalty = 1;  // logits of tokens already seen are divided (multiplied where negative) by it
+  double temperature = 0;  // 0 = greedy: the most probable token, the lowest id of equals
+  std::int64_t top_k = 0;  // keep the k most probable (and their equals); 0 = all
+  double top_p = 1;        // then the smallest set that reaches this probability
+  double repetition_penalty =
+      1;  // logits of tokens already seen are divided (multiplied where negative) by it
   std::uint64_t seed = 0;
 
   bool is_plain_greedy() const { return temperature == 0 && repetition_penalty == 1; }
@@ -28,8 +29,8 @@ void check(const SamplingOptions& options);
 class Sampler {
  public:
   Sampler(const SamplingOptions& options, std::uint64_t sequence);
-  // `logits` [vocab] is changed in place; `seen` are the prompt's and the generated ids. Throws Error where a logit
-  // is NaN.
+  // `logits` [vocab] is changed in place; `seen` are the prompt's and the generated ids. Throws Error where a
+  // logit is NaN.
   TokenId next(std::span<float> logits, std::span<const TokenId> seen);
 
  private:

@@ -27,11 +27,13 @@ std::vector<Window> windows_of(std::int64_t tokens, std::int64_t context, std::i
 }
 
 // Log-probabilities of one batch of windows, appended in text order.
-void score_windows(Program& program, std::span<const TokenId> ids, std::span<const Window> windows, std::vector<double>& out) {
+void score_windows(Program& program, std::span<const TokenId> ids, std::span<const Window> windows,
+                   std::vector<double>& out) {
   const auto cache = program.make_cache();
   std::vector<StepItem> items;
   for (const Window& w : windows)
-    items.push_back({cache->add_sequence(), ids.subspan(static_cast<std::size_t>(w.begin), static_cast<std::size_t>(w.end - w.begin))});
+    items.push_back({cache->add_sequence(), ids.subspan(static_cast<std::size_t>(w.begin),
+                                                        static_cast<std::size_t>(w.end - w.begin))});
   std::vector<std::int64_t> rows;
   std::vector<TokenId> targets;
   run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {
@@ -72,16 +74,20 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   result.windows = static_cast<std::int64_t>(windows.size());
   const auto batch = static_cast<std::size_t>(std::max<std::int64_t>(1, options.batch));
   for (std::size_t first = 0; first < windows.size(); first += batch) {
-    if (options.should_stop && options.should_stop()) throw Error("interrupted after {} of {} windows", first, windows.size());
-    score_windows(program, ids, std::span(windows).subspan(first, std::min(batch, windows.size() - first)), result.log_probabilities);
-    if (options.on_progress) options.on_progress(static_cast<std::int64_t>(std::min(first + batch, windows.size())), result.windows);
+    if (options.should_stop && options.should_stop())
+      throw Error("interrupted after {} of {} windows", first, windows.size());
+    score_windows(program, ids, std::span(windows).subspan(first, std::min(batch, windows.size() - first)),
+                  result.log_probabilities);
+    if (options.on_progress)
+      options.on_progress(static_cast<std::int64_t>(std::min(first + batch, windows.size())), result.windows);
   }
   double sum = 0;
   for (const double value : result.log_probabilities) sum -= value;
   result.tokens_scored = static_cast<std::int64_t>(result.log_probabilities.size());
   result.loss = sum / static_cast<double>(result.tokens_scored);
   result.perplexity = std::exp(result.loss);
-  if (!std::isfinite(result.loss)) throw Error("the loss is not finite ({}): the model's weights or arithmetic are broken", result.loss);
+  if (!std::isfinite(result.loss))
+    throw Error("the loss is not finite ({}): the model's weights or arithmetic are broken", result.loss);
   result.protocol = fmt::format("hf context={} stride={}", result.context, result.stride);
   return result;
 }

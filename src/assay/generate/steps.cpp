@@ -24,10 +24,12 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
         flush();
         continue;
       }
-      const auto rows = std::min<std::int64_t>(program.max_rows() - held, static_cast<std::int64_t>(ids.size() - first));
+      const auto rows =
+          std::min<std::int64_t>(program.max_rows() - held, static_cast<std::int64_t>(ids.size() - first));
       const auto part = ids.subspan(first, static_cast<std::size_t>(rows));
       batch.ids.insert(batch.ids.end(), part.begin(), part.end());
-      for (std::int64_t i = 0; i < rows; ++i) batch.positions.push_back(static_cast<std::int32_t>(position++));
+      for (std::int64_t i = 0; i < rows; ++i)
+        batch.positions.push_back(static_cast<std::int32_t>(position++));
       batch.sequences.push_back({.sequence = items[item].sequence, .first_row = held, .rows = rows});
       parts.push_back({item, static_cast<std::int64_t>(first), held, rows});
       first += static_cast<std::size_t>(rows);

@@ -22,8 +22,8 @@ struct StepPart {
   std::int64_t first = 0, first_row = 0, rows = 0;
 };
 
-// Calls `after_step` with the parts of each step while its hidden states are valid. Results do not depend on how the
-// items are cut into steps.
+// Calls `after_step` with the parts of each step while its hidden states are valid. Results do not depend on
+// how the items are cut into steps.
 void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
                   const std::function<void(std::span<const StepPart>)>& after_step);
 

@@ -9,10 +9,13 @@ namespace {
 
 constexpr Metric kCatalogue[] = {
     {"total_latency_s", "Latency", "s", Better::lower,
-     "From handing the prompt's ids to the model to the last new token, device synchronised before both readings; prefill included, tokenization and loading excluded."},
-    {"tokens_generated", "New tokens", "tokens", Better::neither, "Ids generated, counted as ids and never by re-tokenizing text."},
+     "From handing the prompt's ids to the model to the last new token, device synchronised before both "
+     "readings; prefill included, tokenization and loading excluded."},
+    {"tokens_generated", "New tokens", "tokens", Better::neither,
+     "Ids generated, counted as ids and never by re-tokenizing text."},
     {"tokens_per_sec", "Tokens/s", "tokens/s", Better::higher, "tokens_generated / total_latency_s."},
-    {"avg_latency_per_token_ms", "ms/token", "ms", Better::lower, "1000 * total_latency_s / tokens_generated."},
+    {"avg_latency_per_token_ms", "ms/token", "ms", Better::lower,
+     "1000 * total_latency_s / tokens_generated."},
     {"time_to_first_token_s", "First token", "s", Better::lower,
      "From handing the prompt's ids to the model to the choice of the first new token."},
     {"prompt_tokens", "Prompt", "tokens", Better::neither, "Ids of the prompt."},
@@ -23,19 +26,26 @@ constexpr Metric kCatalogue[] = {
     {"tokenize_s", "Tokenize", "s", Better::lower, "Turning the prompt's text into ids; in no other figure."},
     {"load_s", "Load", "s", Better::lower, "Reading, converting and packing the weights."},
     {"memory_bytes", "Memory", "B", Better::lower,
-     "Parameters and buffers in the precision's width, tied weights once: what Transformers' get_memory_footprint() counts."},
-    {"resident_weights_bytes", "Resident weights", "B", Better::lower, "Bytes of the weights as they lie in memory, padding of the packed layout included."},
+     "Parameters and buffers in the precision's width, tied weights once: what Transformers' "
+     "get_memory_footprint() counts."},
+    {"resident_weights_bytes", "Resident weights", "B", Better::lower,
+     "Bytes of the weights as they lie in memory, padding of the packed layout included."},
     {"workspace_bytes", "Workspace", "B", Better::lower, "Bytes of activations and logits, allocated once."},
-    {"peak_rss_bytes", "Peak RSS", "B", Better::lower, "Largest resident set of the process so far, as the kernel counts it (VmHWM)."},
+    {"peak_rss_bytes", "Peak RSS", "B", Better::lower,
+     "Largest resident set of the process so far, as the kernel counts it (VmHWM)."},
     {"loss", "Loss", "nats/token", Better::lower,
      "Negative log-likelihood of the scored tokens, summed in double and divided by their number."},
-    {"perplexity", "Perplexity", "", Better::lower, "exp(loss) over the whole text, by the protocol named beside it."},
-    {"tokens_scored", "Scored", "tokens", Better::neither, "Tokens that the loss is the mean of; each is scored once."},
+    {"perplexity", "Perplexity", "", Better::lower,
+     "exp(loss) over the whole text, by the protocol named beside it."},
+    {"tokens_scored", "Scored", "tokens", Better::neither,
+     "Tokens that the loss is the mean of; each is scored once."},
 };
 
 }  // namespace
 
-std::span<const Metric> metric_catalogue() { return kCatalogue; }
+std::span<const Metric> metric_catalogue() {
+  return kCatalogue;
+}
 
 const Metric& metric(std::string_view tag) {
   for (const Metric& m : kCatalogue)

@@ -40,25 +40,36 @@ std::vector<std::pair<std::string, std::string>> pairs_from_json(const OrderedJs
 }
 
 OrderedJson to_json(const std::string& tag, const Value& value) {
-  OrderedJson json{{"value", value.value}, {"unit", metric(tag).unit}, {"n", value.samples.empty() ? 1 : value.samples.size()}};
+  OrderedJson json{{"value", value.value},
+                   {"unit", metric(tag).unit},
+                   {"n", value.samples.empty() ? 1 : value.samples.size()}};
   json["interval"] = nullptr;
-  if (value.interval) json["interval"] = {{"low", value.interval->low}, {"high", value.interval->high}, {"level", value.interval->level}};
+  if (value.interval)
+    json["interval"] = {
+        {"low", value.interval->low}, {"high", value.interval->high}, {"level", value.interval->level}};
   json["samples"] = value.samples;
   return json;
 }
 
 Value value_from_json(const OrderedJson& json) {
-  Value value{.value = json.at("value").get<double>(), .interval = {}, .samples = json.at("samples").get<std::vector<double>>()};
+  Value value{.value = json.at("value").get<double>(),
+              .interval = {},
+              .samples = json.at("samples").get<std::vector<double>>()};
   if (const OrderedJson& interval = json.at("interval"); !interval.is_null())
-    value.interval = Interval{interval.at("low").get<double>(), interval.at("high").get<double>(), interval.at("level").get<double>()};
+    value.interval = Interval{interval.at("low").get<double>(), interval.at("high").get<double>(),
+                              interval.at("level").get<double>()};
   return value;
 }
 
 OrderedJson to_json(const Row& row) {
   OrderedJson values = OrderedJson::object();
   for (const auto& [tag, value] : row.values) values[tag] = to_json(tag, value);
-  return {{"scenario", row.scenario}, {"label", row.label},   {"status", row.status},
-          {"reason", row.reason},     {"parameters", pairs_to_json(row.parameters)}, {"values", values},
+  return {{"scenario", row.scenario},
+          {"label", row.label},
+          {"status", row.status},
+          {"reason", row.reason},
+          {"parameters", pairs_to_json(row.parameters)},
+          {"values", values},
           {"doubts", row.doubts}};
 }
 
@@ -69,7 +80,8 @@ Row row_from_json(const OrderedJson& json) {
   row.status = json.at("status").get<std::string>();
   row.reason = json.at("reason").get<std::string>();
   row.parameters = pairs_from_json(json.at("parameters"));
-  for (const auto& [tag, value] : json.at("values").items()) row.values.emplace_back(tag, value_from_json(value));
+  for (const auto& [tag, value] : json.at("values").items())
+    row.values.emplace_back(tag, value_from_json(value));
   row.doubts = json.at("doubts").get<std::vector<std::string>>();
   return row;
 }
@@ -105,13 +117,15 @@ ResultSet read(const OrderedJson& json) {
   results.status = json.at("status").get<std::string>();
   const OrderedJson& environment = json.at("environment");
   const OrderedJson& build = environment.at("build");
-  results.build = {build.at("version").get<std::string>(), build.at("compiler").get<std::string>(), build.at("type").get<std::string>()};
+  results.build = {build.at("version").get<std::string>(), build.at("compiler").get<std::string>(),
+                   build.at("type").get<std::string>()};
   results.machine = machine_from_json(environment.at("machine"));
   results.model = pairs_from_json(json.at("model"));
   for (const OrderedJson& row : json.at("rows")) results.rows.push_back(row_from_json(row));
   for (const OrderedJson& text : json.at("texts"))
     results.texts.push_back({text.at("label").get<std::string>(), text.at("prompt").get<std::string>(),
-                             text.at("text").get<std::string>(), text.at("prompt_ids").get<std::vector<int>>(),
+                             text.at("text").get<std::string>(),
+                             text.at("prompt_ids").get<std::vector<int>>(),
                              text.at("ids").get<std::vector<int>>()});
   results.takeaways = json.at("takeaways").get<std::vector<std::string>>();
   results.caption = json.at("caption").get<std::string>();
@@ -126,8 +140,13 @@ OrderedJson to_json(const ResultSet& results) {
   OrderedJson rows = OrderedJson::array(), texts = OrderedJson::array();
   for (const Row& row : results.rows) rows.push_back(to_json(row));
   for (const GeneratedText& t : results.texts)
-    texts.push_back(OrderedJson{{"label", t.label}, {"prompt", t.prompt}, {"text", t.text}, {"prompt_ids", t.prompt_ids}, {"ids", t.ids}});
-  const OrderedJson build{{"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
+    texts.push_back(OrderedJson{{"label", t.label},
+                                {"prompt", t.prompt},
+                                {"text", t.text},
+                                {"prompt_ids", t.prompt_ids},
+                                {"ids", t.ids}});
+  const OrderedJson build{
+      {"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
   return {{"schema", "assay.results"},
           {"schema_version", ResultSet::kSchemaVersion},
           {"created", results.created},
@@ -146,7 +165,8 @@ ResultSet results_from_json(const OrderedJson& json, const std::string& where) {
     throw Error("{}: not a results file: expected \"schema\": \"assay.results\"", where);
   const int version = json.value("schema_version", 0);
   if (version != ResultSet::kSchemaVersion)
-    throw Error("{}: schema version {} was found; this program reads version {}", where, version, ResultSet::kSchemaVersion);
+    throw Error("{}: schema version {} was found; this program reads version {}", where, version,
+                ResultSet::kSchemaVersion);
   try {
     return read(json);
   } catch (const OrderedJson::exception& e) {

@@ -18,16 +18,17 @@ struct Interval {
 };
 
 struct Value {
-  double value = 0;                   // the mean of the samples where there are several
+  double value = 0;  // the mean of the samples where there are several
   std::optional<Interval> interval;
-  std::vector<double> samples;        // raw; empty for a figure that is counted, not sampled
+  std::vector<double> samples;  // raw; empty for a figure that is counted, not sampled
 };
 
 struct Row {
   std::string scenario;  // "baseline"
   std::string label;     // "prompt 1"
-  std::vector<std::pair<std::string, std::string>> parameters;  // precision, cache, kernels, ...: what was run
-  std::vector<std::pair<std::string, Value>> values;            // by metric tag
+  std::vector<std::pair<std::string, std::string>>
+      parameters;                                     // precision, cache, kernels, ...: what was run
+  std::vector<std::pair<std::string, Value>> values;  // by metric tag
   std::vector<std::string> doubts;
   std::string status = "ok";  // or "error"
   std::string reason;         // of an error

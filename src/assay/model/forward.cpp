@@ -27,25 +27,41 @@ class PlanWriter {
     return weight({.name = std::move(name), .rows = 1, .columns = size, .kind = WeightSpec::Kind::vector});
   }
   WeightId table(std::string name, std::int64_t rows, std::int64_t columns) {
-    return weight({.name = std::move(name), .rows = rows, .columns = columns, .kind = WeightSpec::Kind::table,
+    return weight({.name = std::move(name),
+                   .rows = rows,
+                   .columns = columns,
+                   .kind = WeightSpec::Kind::table,
                    .format = precision_.remainder});
   }
-  WeightId matrix(std::string name, std::int64_t outputs, std::int64_t inputs, bool is_transposed, WeightFormat format) {
-    return weight({.name = std::move(name), .rows = outputs, .columns = inputs, .kind = WeightSpec::Kind::matrix,
-                   .stored_transposed = is_transposed, .format = format});
+  WeightId matrix(std::string name, std::int64_t outputs, std::int64_t inputs, bool is_transposed,
+                  WeightFormat format) {
+    return weight({.name = std::move(name),
+                   .rows = outputs,
+                   .columns = inputs,
+                   .kind = WeightSpec::Kind::matrix,
+                   .stored_transposed = is_transposed,
+                   .format = format});
   }
 
   Op norm(const std::string& tensor, BufferId in, BufferId out) {
     return {tensor, Phase::norm,
-            NormOp{.kind = spec_.norm, .gain = vector(tensor + ".weight", spec_.hidden),
-                   .bias = vector(tensor + ".bias", spec_.hidden), .epsilon = spec_.epsilon, .in = in, .out = out}};
+            NormOp{.kind = spec_.norm,
+                   .gain = vector(tensor + ".weight", spec_.hidden),
+                   .bias = vector(tensor + ".bias", spec_.hidden),
+                   .epsilon = spec_.epsilon,
+                   .in = in,
+                   .out = out}};
   }
   Op linear(const std::string& tensor, BufferId in, BufferId out, Activation activation, bool adds) {
     const std::int64_t inputs = columns(in), outputs = columns(out);
     return {tensor, Phase::linear,
-            LinearOp{.weight = matrix(tensor + ".weight", outputs, inputs, spec_.names.linear_is_transposed, precision_.weights),
-                     .bias = vector(tensor + ".bias", outputs), .activation = activation, .adds_to_output = adds,
-                     .in = in, .out = out}};
+            LinearOp{.weight = matrix(tensor + ".weight", outputs, inputs, spec_.names.linear_is_transposed,
+                                      precision_.weights),
+                     .bias = vector(tensor + ".bias", outputs),
+                     .activation = activation,
+                     .adds_to_output = adds,
+                     .in = in,
+                     .out = out}};
   }
 
   void add(Op op) { plan_.ops.push_back(std::move(op)); }
@@ -63,7 +79,9 @@ class PlanWriter {
   Plan plan_;
 };
 
-std::string in_layer(const std::string& pattern, int layer) { return fmt::format(fmt::runtime(pattern), layer); }
+std::string in_layer(const std::string& pattern, int layer) {
+  return fmt::format(fmt::runtime(pattern), layer);
+}
 
 }  // namespace
 
@@ -82,27 +100,35 @@ Plan plan_forward(const ModelSpec& spec, const Precision& precision) {
   const BufferId f = write.buffer("mlp", spec.mlp_hidden);
 
   // A tied embedding is one matrix, read as a table here and multiplied with in the head.
-  const WeightId tokens = spec.is_head_tied ? write.matrix(names.tokens, spec.vocab, spec.hidden, false, precision.head)
-                                            : write.table(names.tokens, spec.vocab, spec.hidden);
+  const WeightId tokens = spec.is_head_tied
+                              ? write.matrix(names.tokens, spec.vocab, spec.hidden, false, precision.head)
+                              : write.table(names.tokens, spec.vocab, spec.hidden);
   const WeightId positions = write.table(names.positions, spec.context + spec.position_offset, spec.hidden);
   write.add({"embed", Phase::embed, EmbedOp{tokens, positions, spec.position_offset, x}});
   for (int layer = 0; layer < spec.layers; ++layer) {
     const auto named = [&](const std::string& pattern) { return in_layer(pattern, layer); };
-    write.add(write.norm(named(names.attention_norm), x, h));                            // h = norm(x)
-    write.add(write.linear(named(names.qkv), h, qkv, Activation::none, false));          // q, k, v = h Wqkv
-    write.add({fmt::format("attention.{}", layer), Phase::attention,                      // a = softmax(q k' s) v
-               AttentionOp{.layer = layer, .heads = spec.heads, .kv_heads = spec.kv_heads, .head_dim = spec.head_dim,
-                           .scale = spec.attention_scale(layer), .window = spec.attention_window, .qkv = qkv, .out = a}});
-    write.add(write.linear(named(names.attention_out), a, x, Activation::none, true));   // x += a Wo
-    write.add(write.norm(named(names.mlp_norm), x, h));                                  // h = norm(x)
-    write.add(write.linear(named(names.mlp_in), h, f, spec.activation, false));          // f = act(h Win)
-    write.add(write.linear(named(names.mlp_out), f, x, Activation::none, true));         // x += f Wout
+    write.add(write.norm(named(names.attention_norm), x, h));                    // h = norm(x)
+    write.add(write.linear(named(names.qkv), h, qkv, Activation::none, false));  // q, k, v = h Wqkv
+    write.add({fmt::format("attention.{}", layer), Phase::attention,             // a = softmax(q k' s) v
+               AttentionOp{.layer = layer,
+                           .heads = spec.heads,
+                           .kv_heads = spec.kv_heads,
+                           .head_dim = spec.head_dim,
+                           .scale = spec.attention_scale(layer),
+                           .window = spec.attention_window,
+                           .qkv = qkv,
+                           .out = a}});
+    write.add(write.linear(named(names.attention_out), a, x, Activation::none, true));  // x += a Wo
+    write.add(write.norm(named(names.mlp_norm), x, h));                                 // h = norm(x)
+    write.add(write.linear(named(names.mlp_in), h, f, spec.activation, false));         // f = act(h Win)
+    write.add(write.linear(named(names.mlp_out), f, x, Activation::none, true));        // x += f Wout
   }
   Plan& plan = write.plan();
   plan.hidden = x;
   plan.head_norm = write.norm(names.final_norm, x, kNone);
   plan.head_norm.phase = Phase::head;
-  const WeightId head = spec.is_head_tied ? tokens : write.matrix(names.head, spec.vocab, spec.hidden, false, precision.head);
+  const WeightId head =
+      spec.is_head_tied ? tokens : write.matrix(names.head, spec.vocab, spec.hidden, false, precision.head);
   plan.weights[static_cast<std::size_t>(head)].is_table_too = spec.is_head_tied;
   plan.head = {"head", Phase::head, LinearOp{.weight = head, .bias = kNone}};
   return plan;

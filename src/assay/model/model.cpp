@@ -17,7 +17,8 @@ std::vector<std::int64_t> stored_shape(const WeightSpec& weight) {
 class FolderSource : public WeightSource {
  public:
   explicit FolderSource(const ModelFolder& folder) : folder_(folder) {}
-  void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t count, float* out) const override {
+  void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t count,
+                 float* out) const override {
     const ModelFolder::Location at = folder_.find(weight.name);
     const std::int64_t width = stored_shape(weight).back();
     at.file->read_floats(*at.tensor, first * width, count * width, out);
@@ -36,11 +37,11 @@ void check_weights(const Plan& plan, const ModelFolder& folder) {
     StoredTensor expected;
     expected.shape = stored_shape(weight);
     if (at.tensor->shape != expected.shape)
-      throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file->path().string(), weight.name,
-                  expected.shape_text(), at.tensor->shape_text());
+      throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file->path().string(),
+                  weight.name, expected.shape_text(), at.tensor->shape_text());
     if (!info(at.tensor->dtype).is_weight)
-      throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(), weight.name,
-                  info(at.tensor->dtype).safetensors);
+      throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(),
+                  weight.name, info(at.tensor->dtype).safetensors);
   }
 }
 
@@ -51,7 +52,8 @@ std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolde
   return backend.prepare(plan, FolderSource(folder));
 }
 
-Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend, const Precision& precision) {
+Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
+                  const Precision& precision) {
   const TimePoint begin = Clock::now();
   Model model;
   model.spec_ = spec_from_folder(*folder);

@@ -13,9 +13,10 @@ namespace assay {
 
 class Model {
  public:
-  // Checks every tensor's presence and shape, then reads, converts and packs the weights. Throws Error naming the
-  // file and the tensor.
-  static Model load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend, const Precision& precision);
+  // Checks every tensor's presence and shape, then reads, converts and packs the weights. Throws Error naming
+  // the file and the tensor.
+  static Model load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
+                    const Precision& precision);
 
   const ModelSpec& spec() const { return spec_; }
   const Precision& precision() const { return precision_; }

@@ -1,5 +1,5 @@
-// A model family's architecture as data: sizes and choices. After a family file has filled it in, nothing asks which
-// family it was.
+// A model family's architecture as data: sizes and choices. After a family file has filled it in, nothing
+// asks which family it was.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ struct ModelSpec {
   std::int64_t position_offset = 0;
   Activation activation = Activation::gelu_tanh;
   bool is_head_tied = true;
-  bool scales_attention = true;           // by 1 / sqrt(head_dim)
-  bool scales_attention_by_layer = false; // and by 1 / (layer + 1)
-  std::int64_t attention_window = 0;      // 0 = all earlier tokens
-  std::vector<TokenId> end_tokens;        // generation stops at any of them
+  bool scales_attention = true;            // by 1 / sqrt(head_dim)
+  bool scales_attention_by_layer = false;  // and by 1 / (layer + 1)
+  std::int64_t attention_window = 0;       // 0 = all earlier tokens
+  std::vector<TokenId> end_tokens;         // generation stops at any of them
   TensorNames names;
 
   float attention_scale(int layer) const;

@@ -23,7 +23,8 @@ constexpr Preset kPresets[] = {
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return out;
 }
 
@@ -61,7 +62,8 @@ Precision precision_from_name(std::string_view text) {
   std::string_view nearest;
   std::size_t best = ~std::size_t{0};
   for (const Preset& preset : kPresets) {
-    if (wanted == preset.name || wanted == preset.aliases[0] || (!preset.aliases[1].empty() && wanted == preset.aliases[1])) {
+    if (wanted == preset.name || wanted == preset.aliases[0] ||
+        (!preset.aliases[1].empty() && wanted == preset.aliases[1])) {
       Precision precision;
       precision.name = preset.name;
       if (preset.name == "bfloat16") {

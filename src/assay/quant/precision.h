@@ -25,7 +25,7 @@ struct Precision {
   WeightFormat remainder = WeightFormat::float32;  // embeddings and positions; norms and biases stay float32
   std::string compute = "float32";                 // the arithmetic of products and activations
   std::string kv_cache = "float32";
-  std::int64_t bytes_per_parameter = 4;            // as Transformers counts a footprint
+  std::int64_t bytes_per_parameter = 4;  // as Transformers counts a footprint
 };
 
 // The preset of a canonical name or alias, any case; throws UsageError with the list and the nearest name.

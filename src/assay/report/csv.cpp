@@ -16,7 +16,9 @@ std::string field(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string number(double value) { return fmt::format("{}", value); }
+std::string number(double value) {
+  return fmt::format("{}", value);
+}
 
 template <typename Pairs>
 void add_keys(const Pairs& pairs, std::vector<std::string>& keys) {
@@ -44,7 +46,8 @@ std::string results_csv(const ResultSet& results) {
   for (const Row& row : results.rows) {
     line = {field(row.scenario), field(row.label), field(row.status), field(row.reason)};
     for (const std::string& key : parameters) {
-      const auto at = std::find_if(row.parameters.begin(), row.parameters.end(), [&](const auto& p) { return p.first == key; });
+      const auto at = std::find_if(row.parameters.begin(), row.parameters.end(),
+                                   [&](const auto& p) { return p.first == key; });
       line.push_back(at == row.parameters.end() ? "" : field(at->second));
     }
     for (const std::string& tag : tags) {
@@ -62,7 +65,8 @@ std::string samples_csv(const ResultSet& results) {
   for (const Row& row : results.rows)
     for (const auto& [tag, value] : row.values)
       for (std::size_t i = 0; i < value.samples.size(); ++i)
-        csv += fmt::format("{},{},{},{},{},{}\r\n", field(row.scenario), field(row.label), tag, metric(tag).unit, i, number(value.samples[i]));
+        csv += fmt::format("{},{},{},{},{},{}\r\n", field(row.scenario), field(row.label), tag,
+                           metric(tag).unit, i, number(value.samples[i]));
   return csv;
 }
 

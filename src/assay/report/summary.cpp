@@ -21,23 +21,27 @@ std::string fact(const ResultSet& results, const std::string& key) {
   return "";
 }
 
+// One line of a block; nothing where the row has no such figure.
+std::string line(const Row& row, const char* tag, const char* label, int decimals) {
+  const Value* value = row.find(tag);
+  return value == nullptr ? "" : fmt::format("  {:<25}: {:.{}f}\n", label, value->value, decimals);
+}
+
 std::string baseline_block(const ResultSet& results) {
   const Row* row = first_with(results, "total_latency_s");
   if (row == nullptr) return "";
-  const auto value = [&](const char* tag) { return row->find(tag)->value; };
-  const double megabytes = value("memory_bytes") / (1024.0 * 1024.0);
-  return fmt::format(
-      "Baseline ({}, {}, {} new tokens)\n"
-      "  total_latency_s          : {:.3f}\n"
-      "  tokens_generated         : {:.0f}\n"
-      "  tokens_per_sec           : {:.1f}\n"
-      "  avg_latency_per_token_ms : {:.2f}\n"
-      "  time_to_first_token_s    : {:.4f}\n"
-      "  prefill / decode         : {:.0f} / {:.1f} tokens/s\n"
-      "  memory footprint         : {:.2f} MB ({:.0f} bytes, {} parameters)\n",
-      fact(results, "dtype"), row->label, value("tokens_generated"), value("total_latency_s"), value("tokens_generated"),
-      value("tokens_per_sec"), value("avg_latency_per_token_ms"), value("time_to_first_token_s"), value("prefill_tokens_per_sec"),
-      value("decode_tokens_per_sec"), megabytes, value("memory_bytes"), fact(results, "parameters"));
+  std::string text = fmt::format("Baseline ({}, {})\n", fact(results, "dtype"), row->label);
+  text += line(*row, "total_latency_s", "total_latency_s", 3);
+  text += line(*row, "tokens_generated", "tokens_generated", 0);
+  text += line(*row, "tokens_per_sec", "tokens_per_sec", 1);
+  text += line(*row, "avg_latency_per_token_ms", "avg_latency_per_token_ms", 2);
+  text += line(*row, "time_to_first_token_s", "time_to_first_token_s", 4);
+  text += line(*row, "prefill_tokens_per_sec", "prefill tokens/s", 0);
+  text += line(*row, "decode_tokens_per_sec", "decode tokens/s", 1);
+  if (const Value* memory = row->find("memory_bytes"))
+    text += fmt::format("  {:<25}: {:.2f} MB ({:.0f} bytes, {} parameters)\n", "memory footprint",
+                        memory->value / (1024.0 * 1024.0), memory->value, fact(results, "parameters"));
+  return text;
 }
 
 std::string perplexity_lines(const ResultSet& results) {
@@ -48,10 +52,11 @@ std::string perplexity_lines(const ResultSet& results) {
     if (key == "corpus") corpus = value;
     if (key == "protocol") protocol = value;
   }
-  std::string text = fmt::format("Perplexity of {} ({}, {:.0f} tokens scored)\n  loss             : {:.6f}\n  Final perplexity: {:.2f}\n",
-                                 corpus, protocol, row->find("tokens_scored")->value, row->find("loss")->value, row->find("perplexity")->value);
+  std::string text = fmt::format("Perplexity of {} ({})\n", corpus, protocol);
+  text += line(*row, "tokens_scored", "tokens_scored", 0) + line(*row, "loss", "loss", 6);
+  text += fmt::format("Final perplexity: {:.2f}\n", row->find("perplexity")->value);
   if (const Row* timed = first_with(results, "total_latency_s"))
-    text += fmt::format("  Latency     : {:.3f} s ({})\n", timed->find("total_latency_s")->value, timed->label);
+    text += fmt::format("Latency     : {:.3f} s ({})\n", timed->find("total_latency_s")->value, timed->label);
   return text;
 }
 
@@ -79,10 +84,13 @@ std::string summary_text(const ResultSet& results) {
 }
 
 std::string summary_markdown(const ResultSet& results) {
-  std::string text = fmt::format("# Assay: {}\n\n{}\n{}\n\n", fact(results, "id"), to_markdown(results_table(results)), results.caption);
+  std::string text = fmt::format("# Assay: {}\n\n{}\n{}\n\n", fact(results, "id"),
+                                 to_markdown(results_table(results)), results.caption);
   text += "```\n" + baseline_block(results) + "\n" + perplexity_lines(results) + "```\n\n## Texts\n\n";
-  for (const GeneratedText& t : results.texts) text += fmt::format("- **{}** `{}` -> `{}`\n", t.label, one_line(t.prompt, 200), one_line(t.text, 1000));
-  if (const std::string doubts = doubts_of(results); !doubts.empty()) text += "\n## Doubts\n\n```\n" + doubts + "```\n";
+  for (const GeneratedText& t : results.texts)
+    text += fmt::format("- **{}** `{}` -> `{}`\n", t.label, one_line(t.prompt, 200), one_line(t.text, 1000));
+  if (const std::string doubts = doubts_of(results); !doubts.empty())
+    text += "\n## Doubts\n\n```\n" + doubts + "```\n";
   return text;
 }
 

@@ -66,11 +66,16 @@ std::string padded(const std::string& text, std::size_t width, bool is_number) {
 std::string one_line(const std::string& text, std::size_t limit) {
   std::string line;
   for (const char c : text) {
-    if (c == '\n') line += "\\n";
-    else if (c == '\r') line += "\\r";
-    else if (c == '\t') line += "\\t";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    else line += c;
+    if (c == '\n')
+      line += "\\n";
+    else if (c == '\r')
+      line += "\\r";
+    else if (c == '\t')
+      line += "\\t";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    else
+      line += c;
   }
   if (line.size() <= limit) return line;
   std::size_t cut = limit;
@@ -106,7 +111,8 @@ std::string to_text(const Table& table) {
   }
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
-    for (std::size_t j = 0; j < cells.size(); ++j) text += (j == 0 ? "" : "  ") + padded(cells[j], widths[j], table.is_number[j]);
+    for (std::size_t j = 0; j < cells.size(); ++j)
+      text += (j == 0 ? "" : "  ") + padded(cells[j], widths[j], table.is_number[j]);
     return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
   };
   std::string text = line(table.head), rule;
@@ -120,7 +126,8 @@ std::string to_markdown(const Table& table) {
   const auto line = [](const std::vector<std::string>& cells) {
     std::string text = "|";
     for (std::string cell : cells) {
-      for (std::size_t at = cell.find('|'); at != std::string::npos; at = cell.find('|', at + 2)) cell.insert(at, "\\");
+      for (std::size_t at = cell.find('|'); at != std::string::npos; at = cell.find('|', at + 2))
+        cell.insert(at, "\\");
       text += " " + cell + " |";
     }
     return text + "\n";

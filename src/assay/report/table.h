@@ -20,8 +20,8 @@ Table results_table(const ResultSet& results);
 std::string to_text(const Table& table);
 std::string to_markdown(const Table& table);
 
-// Printable form of untrusted text on one line: line breaks and control characters escaped, cut at `limit` bytes on a
-// character boundary.
+// Printable form of untrusted text on one line: line breaks and control characters escaped, cut at `limit`
+// bytes on a character boundary.
 std::string one_line(const std::string& text, std::size_t limit);
 
 }  // namespace assay

@@ -20,7 +20,9 @@ constexpr std::array<DTypeInfo, 10> kTable = {{
 }};
 }  // namespace
 
-const DTypeInfo& info(DType dtype) { return kTable[static_cast<std::size_t>(dtype)]; }
+const DTypeInfo& info(DType dtype) {
+  return kTable[static_cast<std::size_t>(dtype)];
+}
 
 bool dtype_from_safetensors(std::string_view text, DType& out) {
   for (std::size_t i = 0; i < kTable.size(); ++i) {

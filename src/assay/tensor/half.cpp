@@ -20,10 +20,17 @@ void widen_16(const std::byte* stored, std::size_t count, float* out) {
 
 void widen(DType dtype, const std::byte* stored, std::size_t count, float* out) {
   switch (dtype) {
-    case DType::f32: std::memcpy(out, stored, count * sizeof(float)); return;
-    case DType::f16: widen_16<f16_to_float>(stored, count, out); return;
-    case DType::bf16: widen_16<bf16_to_float>(stored, count, out); return;
-    default: assert(false && "only weight types widen");
+    case DType::f32:
+      std::memcpy(out, stored, count * sizeof(float));
+      return;
+    case DType::f16:
+      widen_16<f16_to_float>(stored, count, out);
+      return;
+    case DType::bf16:
+      widen_16<bf16_to_float>(stored, count, out);
+      return;
+    default:
+      assert(false && "only weight types widen");
   }
 }
 

@@ -14,14 +14,14 @@
 
 namespace assay {
 
-// Byte-level BPE as the Hugging Face `tokenizers` library does it (Sennrich et al. 2016; Radford et al. 2019).
-// Immutable after loading; safe to share between threads.
+// Byte-level BPE as the Hugging Face `tokenizers` library does it (Sennrich et al. 2016; Radford et al.
+// 2019). Immutable after loading; safe to share between threads.
 class Tokenizer {
  public:
   // Reads `tokenizer.json`, else `vocab.json` + `merges.txt`, from a model folder (special tokens also from
-  // tokenizer_config.json and special_tokens_map.json where they say more). Throws Error naming the file and what
-  // was found: no tokenizer, an unsupported model, pre-tokenizer or normalizer, ids that repeat or are absurd,
-  // merges of unknown tokens.
+  // tokenizer_config.json and special_tokens_map.json where they say more). Throws Error naming the file and
+  // what was found: no tokenizer, an unsupported model, pre-tokenizer or normalizer, ids that repeat or are
+  // absurd, merges of unknown tokens.
   static Tokenizer load(const std::filesystem::path& folder);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -33,8 +33,8 @@ class Tokenizer {
   // (n log n within one word).
   std::vector<TokenId> encode(std::string_view text) const;
 
-  // The bytes of the ids, joined. Special tokens are written out unless they are to be skipped. Throws Error for
-  // an id outside the vocabulary.
+  // The bytes of the ids, joined. Special tokens are written out unless they are to be skipped. Throws Error
+  // for an id outside the vocabulary.
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
 
   std::int64_t vocab_size() const;  // one more than the largest id
@@ -67,7 +67,8 @@ class StreamDecoder {
   std::string held_;
 };
 
-// Throws Error ("<where>: not valid UTF-8 at byte N") unless `text` is well-formed UTF-8 (Unicode 15, table 3-7).
+// Throws Error ("<where>: not valid UTF-8 at byte N") unless `text` is well-formed UTF-8 (Unicode 15, table
+// 3-7).
 void check_utf8(std::string_view text, std::string_view where);
 // The same text with each malformed sequence replaced by U+FFFD, as decoders do.
 std::string replace_malformed_utf8(std::string_view text);

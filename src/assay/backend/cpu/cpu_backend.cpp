@@ -10,9 +10,10 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr std::int64_t kMaxRows = 512;   // of one run: bounds the workspace, and weights are read once per 512 tokens
-constexpr std::int64_t kHeadRows = 32;   // logits held at once
-constexpr std::int64_t kNormRows = 8;    // rows a thread takes at a time
+constexpr std::int64_t kMaxRows =
+    512;  // of one run: bounds the workspace, and weights are read once per 512 tokens
+constexpr std::int64_t kHeadRows = 32;  // logits held at once
+constexpr std::int64_t kNormRows = 8;   // rows a thread takes at a time
 constexpr std::int64_t kAttendChunk = 48;
 
 struct AttendTask {
@@ -24,7 +25,8 @@ struct AttendTask {
 
 class CpuProgram : public Program {
  public:
-  CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table, std::shared_ptr<ThreadPool> pool);
+  CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
+             std::shared_ptr<ThreadPool> pool);
 
   const Plan& plan() const override { return plan_; }
   std::unique_ptr<KvCache> make_cache() override {
@@ -67,8 +69,10 @@ CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const Kerne
     : plan_(plan), table_(table), pool_(std::move(pool)) {
   for (const WeightSpec& spec : plan_.weights) weights_.push_back(pack_weight(spec, source, *pool_));
   for (const BufferSpec& spec : plan_.buffers)
-    buffers_.emplace_back(static_cast<std::size_t>(spec.columns * kMaxRows) * sizeof(float), spec.name.c_str());
-  head_normed_ = AlignedBuffer(static_cast<std::size_t>(width(plan_.hidden) * kHeadRows) * sizeof(float), "the head");
+    buffers_.emplace_back(static_cast<std::size_t>(spec.columns * kMaxRows) * sizeof(float),
+                          spec.name.c_str());
+  head_normed_ =
+      AlignedBuffer(static_cast<std::size_t>(width(plan_.hidden) * kHeadRows) * sizeof(float), "the head");
   logits_ = AlignedBuffer(static_cast<std::size_t>(plan_.vocab * kHeadRows) * sizeof(float), "the logits");
 }
 
@@ -88,13 +92,15 @@ void CpuProgram::check(const Batch& batch, const CpuKvCache& cache) const {
     throw Error("a batch of {} tokens was given; at most {} fit one step", batch.ids.size(), kMaxRows);
   assert(batch.positions.size() == batch.ids.size());
   for (const TokenId id : batch.ids)
-    if (id < 0 || id >= plan_.vocab) throw Error("token id {} is outside the model's vocabulary of {}", id, plan_.vocab);
+    if (id < 0 || id >= plan_.vocab)
+      throw Error("token id {} is outside the model's vocabulary of {}", id, plan_.vocab);
   for (const std::int32_t position : batch.positions)
     if (position < 0 || position >= plan_.context)
       throw Error("position {} is outside the model's context of {} tokens", position, plan_.context);
   for (const SequenceRows& rows : batch.sequences)
     if (cache.length(rows.sequence) + rows.rows > plan_.context)
-      throw Error("{} tokens exceed the model's context of {}", cache.length(rows.sequence) + rows.rows, plan_.context);
+      throw Error("{} tokens exceed the model's context of {}", cache.length(rows.sequence) + rows.rows,
+                  plan_.context);
 }
 
 void CpuProgram::run(const Batch& batch, KvCache& cache) {
@@ -130,15 +136,17 @@ void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
   const PackedWeight& tokens = weight(op.tokens);
   const std::int64_t columns = width(op.out);
   float* out = buffer(op.out);
-  pool_->run(static_cast<std::int64_t>((batch.ids.size() + kNormRows - 1) / kNormRows), [&](std::int64_t chunk) {
-    const auto end = std::min(static_cast<std::int64_t>(batch.ids.size()), (chunk + 1) * kNormRows);
-    for (std::int64_t row = chunk * kNormRows; row < end; ++row) {
-      float* x = out + row * columns;
-      tokens.copy_row(batch.ids[static_cast<std::size_t>(row)], x);
-      if (op.positions == kNone) continue;
-      weight(op.positions).add_row(batch.positions[static_cast<std::size_t>(row)] + op.position_offset, x);
-    }
-  });
+  pool_->run(
+      static_cast<std::int64_t>((batch.ids.size() + kNormRows - 1) / kNormRows), [&](std::int64_t chunk) {
+        const auto end = std::min(static_cast<std::int64_t>(batch.ids.size()), (chunk + 1) * kNormRows);
+        for (std::int64_t row = chunk * kNormRows; row < end; ++row) {
+          float* x = out + row * columns;
+          tokens.copy_row(batch.ids[static_cast<std::size_t>(row)], x);
+          if (op.positions == kNone) continue;
+          weight(op.positions)
+              .add_row(batch.positions[static_cast<std::size_t>(row)] + op.position_offset, x);
+        }
+      });
 }
 
 void CpuProgram::apply(const NormOp& op, std::int64_t rows) {
@@ -203,7 +211,8 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const Batch& batch
       float* block = cache.block(s.sequence, past + row);
       float* keys = block + cache.k_offset(op.layer, head) + (past + row) % kKvBlock;
       for (std::int64_t i = 0; i < dim; ++i) keys[i * kKvBlock] = k[i];
-      std::copy(v, v + dim, block + cache.v_offset(op.layer, head) + (past + row) % kKvBlock * cache.padded());
+      std::copy(v, v + dim,
+                block + cache.v_offset(op.layer, head) + (past + row) % kKvBlock * cache.padded());
     }
   });
 }
@@ -287,9 +296,11 @@ void CpuProgram::drain(std::span<const std::int64_t> rows, std::int64_t first, c
   pool_->run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
     const float* x = logits_.floats() + i * plan_.vocab;
     const auto at = static_cast<std::size_t>(first + i);
-    if (const auto* best = std::get_if<ArgmaxSink>(&sink)) best->ids[at] = static_cast<TokenId>(table_.argmax(x, plan_.vocab));
+    if (const auto* best = std::get_if<ArgmaxSink>(&sink))
+      best->ids[at] = static_cast<TokenId>(table_.argmax(x, plan_.vocab));
     if (const auto* score = std::get_if<LogProbabilitySink>(&sink))
-      score->log_probabilities[at] = static_cast<double>(x[score->targets[at]]) - table_.log_sum_exp(x, plan_.vocab);
+      score->log_probabilities[at] =
+          static_cast<double>(x[score->targets[at]]) - table_.log_sum_exp(x, plan_.vocab);
   });
 }
 

@@ -1,9 +1,9 @@
 // The table of CPU kernels. `scalar` fills it completely; each ISA replaces what it improves.
 //
-// The order of every sum depends on the operation, the format and the ISA alone, never on the number of rows, on
-// threads or on neighbours in the batch: one fused multiply-add chain along K for each output, lanes across outputs,
-// attention in blocks of 64 keys. Results are therefore equal bit for bit across batch sizes, thread counts and
-// cached or recomputed prefixes.
+// The order of every sum depends on the operation, the format and the ISA alone, never on the number of rows,
+// on threads or on neighbours in the batch: one fused multiply-add chain along K for each output, lanes
+// across outputs, attention in blocks of 64 keys. Results are therefore equal bit for bit across batch sizes,
+// thread counts and cached or recomputed prefixes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr int kGroup = 4;   // panels walked together: four streams from 
 struct LinearArgs {
   const float* x;  // [rows, k], rows x_stride apart
   std::int64_t x_stride, rows, k;
-  const void* w;   // [panels, k, 16] of float, or of bfloat16 as uint16
+  const void* w;  // [panels, k, 16] of float, or of bfloat16 as uint16
   bool is_bfloat16;
   const float* bias;  // [n] or null
   Activation activation;
@@ -40,8 +40,8 @@ struct NormArgs {
   std::int64_t y_stride, rows, n;
 };
 
-// Causal attention of some rows of one head of one sequence. A block of keys is [head_dim, 64] (position last), a
-// block of values [64, padded] with padded = head_dim rounded up to 16.
+// Causal attention of some rows of one head of one sequence. A block of keys is [head_dim, 64] (position
+// last), a block of values [64, padded] with padded = head_dim rounded up to 16.
 struct AttendArgs {
   const float* q;  // [rows, head_dim]
   std::int64_t q_stride, rows;
@@ -50,9 +50,9 @@ struct AttendArgs {
   std::int64_t window;          // 0 = none
   std::int64_t head_dim, padded;
   float scale;
-  const float* const* blocks;   // per 64 positions
+  const float* const* blocks;       // per 64 positions
   std::int64_t k_offset, v_offset;  // of this head and layer in a block, in floats
-  float* out;  // [rows, head_dim]
+  float* out;                       // [rows, head_dim]
   std::int64_t out_stride;
 };
 
@@ -74,8 +74,14 @@ inline constexpr std::int64_t kKvBlockPositions = 64;
 inline constexpr std::int64_t kAttendRows = 6;
 inline constexpr std::int64_t kMaxHeadDim = 512;
 
-namespace scalar { void fill(KernelTable& table); }
-namespace avx2 { void fill(KernelTable& table); }
-namespace avx512 { void fill(KernelTable& table); }
+namespace scalar {
+void fill(KernelTable& table);
+}
+namespace avx2 {
+void fill(KernelTable& table);
+}
+namespace avx512 {
+void fill(KernelTable& table);
+}
 
 }  // namespace assay::cpu

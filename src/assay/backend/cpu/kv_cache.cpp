@@ -24,7 +24,8 @@ const CpuKvCache::Sequence& CpuKvCache::at(int sequence) const {
 }
 
 int CpuKvCache::add_sequence() {
-  const auto unused = std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.is_used; });
+  const auto unused =
+      std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.is_used; });
   const auto index = static_cast<int>(unused - sequences_.begin());
   if (unused == sequences_.end()) sequences_.emplace_back();
   sequences_[static_cast<std::size_t>(index)].is_used = true;
@@ -53,7 +54,8 @@ void CpuKvCache::grow(int sequence, std::int64_t rows) {
   const auto needed = static_cast<std::size_t>((s.length + rows + kKvBlock - 1) / kKvBlock);
   while (s.blocks.size() < needed) {
     if (free_blocks_.empty()) {
-      s.blocks.emplace_back(static_cast<std::size_t>(layers_ * layer_floats_) * sizeof(float), "the KV cache");
+      s.blocks.emplace_back(static_cast<std::size_t>(layers_ * layer_floats_) * sizeof(float),
+                            "the KV cache");
     } else {
       s.blocks.push_back(std::move(free_blocks_.back()));
       free_blocks_.pop_back();
@@ -66,7 +68,8 @@ void CpuKvCache::grow(int sequence, std::int64_t rows) {
 Bytes CpuKvCache::bytes() const {
   std::size_t blocks = free_blocks_.size();
   for (const Sequence& s : sequences_) blocks += s.blocks.size();
-  return {static_cast<std::int64_t>(blocks * static_cast<std::size_t>(layers_ * layer_floats_) * sizeof(float))};
+  return {
+      static_cast<std::int64_t>(blocks * static_cast<std::size_t>(layers_ * layer_floats_) * sizeof(float))};
 }
 
 }  // namespace assay::cpu

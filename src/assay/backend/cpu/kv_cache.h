@@ -8,8 +8,8 @@
 
 namespace assay::cpu {
 
-// Within a block: per layer, per head, keys [head_dim][64] (position last, so that 16 scores are one vector), then per
-// head, values [64][padded], padded = head_dim rounded up to 16.
+// Within a block: per layer, per head, keys [head_dim][64] (position last, so that 16 scores are one vector),
+// then per head, values [64][padded], padded = head_dim rounded up to 16.
 class CpuKvCache : public KvCache {
  public:
   CpuKvCache(int layers, int heads, int head_dim);
@@ -24,8 +24,12 @@ class CpuKvCache : public KvCache {
   void grow(int sequence, std::int64_t rows);
   // Block pointers of a sequence, one per 64 positions.
   const float* const* blocks(int sequence) const { return at(sequence).pointers.data(); }
-  float* block(int sequence, std::int64_t position) { return at(sequence).blocks[static_cast<std::size_t>(position / kKvBlock)].floats(); }
-  std::int64_t k_offset(int layer, int head) const { return layer * layer_floats_ + head * head_dim_ * kKvBlock; }
+  float* block(int sequence, std::int64_t position) {
+    return at(sequence).blocks[static_cast<std::size_t>(position / kKvBlock)].floats();
+  }
+  std::int64_t k_offset(int layer, int head) const {
+    return layer * layer_floats_ + head * head_dim_ * kKvBlock;
+  }
   std::int64_t v_offset(int layer, int head) const {
     return layer * layer_floats_ + heads_ * head_dim_ * kKvBlock + head * padded_ * kKvBlock;
   }

@@ -14,25 +14,30 @@ constexpr std::int64_t kSlabFloats = std::int64_t{4} << 20;  // 16 MB
 
 template <typename Element>
 Element narrow(float value) {
-  if constexpr (sizeof(Element) == 2) return float_to_bf16(value);
-  else return value;
+  if constexpr (sizeof(Element) == 2)
+    return float_to_bf16(value);
+  else
+    return value;
 }
 
 // Stored rows are the weight's inputs: each holds 16 neighbours of every panel.
 template <typename Element>
-void pack_inputs(const float* slab, std::int64_t first, std::int64_t count, PackedWeight& w, ThreadPool& pool) {
+void pack_inputs(const float* slab, std::int64_t first, std::int64_t count, PackedWeight& w,
+                 ThreadPool& pool) {
   auto* data = reinterpret_cast<Element*>(w.data.data());
   pool.run(w.panels, [&](std::int64_t panel) {
     const std::int64_t begin = panel * kPanel, outputs = std::min<std::int64_t>(kPanel, w.spec.rows - begin);
     for (std::int64_t k = 0; k < count; ++k)
       for (std::int64_t j = 0; j < outputs; ++j)
-        data[(panel * w.spec.columns + first + k) * kPanel + j] = narrow<Element>(slab[k * w.spec.rows + begin + j]);
+        data[(panel * w.spec.columns + first + k) * kPanel + j] =
+            narrow<Element>(slab[k * w.spec.rows + begin + j]);
   });
 }
 
 // Stored rows are the weight's outputs, and a slab begins at a whole panel.
 template <typename Element>
-void pack_outputs(const float* slab, std::int64_t first, std::int64_t count, PackedWeight& w, ThreadPool& pool) {
+void pack_outputs(const float* slab, std::int64_t first, std::int64_t count, PackedWeight& w,
+                  ThreadPool& pool) {
   auto* data = reinterpret_cast<Element*>(w.data.data());
   pool.run((count + kPanel - 1) / kPanel, [&](std::int64_t chunk) {
     const std::int64_t begin = chunk * kPanel, outputs = std::min<std::int64_t>(kPanel, count - begin);
@@ -47,9 +52,11 @@ template <typename Element>
 void pack_elements(PackedWeight& w, const WeightSource& source, ThreadPool& pool) {
   const WeightSpec& spec = w.spec;
   const bool by_inputs = spec.stored_transposed;
-  const std::int64_t rows = by_inputs ? spec.columns : spec.rows, width = by_inputs ? spec.rows : spec.columns;
+  const std::int64_t rows = by_inputs ? spec.columns : spec.rows,
+                     width = by_inputs ? spec.rows : spec.columns;
   const std::int64_t per_slab = std::max<std::int64_t>(kPanel, kSlabFloats / width / kPanel * kPanel);
-  const auto slab = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(std::min(per_slab, rows) * width));
+  const auto slab =
+      std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(std::min(per_slab, rows) * width));
   for (std::int64_t first = 0; first < rows; first += per_slab) {
     const std::int64_t count = std::min(per_slab, rows - first);
     source.read_rows(spec, first, count, slab.get());
@@ -108,9 +115,12 @@ PackedWeight pack_weight(const WeightSpec& spec, const WeightSource& source, Thr
   const bool is_matrix = spec.kind == WeightSpec::Kind::matrix;
   const std::int64_t elements = is_matrix ? w.panels * kPanel * spec.columns : spec.elements();
   w.data = AlignedBuffer(static_cast<std::size_t>(elements * w.element_bytes()), spec.name.c_str());
-  if (spec.kind == WeightSpec::Kind::vector) source.read_rows(spec, 0, 1, w.data.floats());
-  else if (w.element_bytes() == 2) pack_elements<std::uint16_t>(w, source, pool);
-  else pack_elements<float>(w, source, pool);
+  if (spec.kind == WeightSpec::Kind::vector)
+    source.read_rows(spec, 0, 1, w.data.floats());
+  else if (w.element_bytes() == 2)
+    pack_elements<std::uint16_t>(w, source, pool);
+  else
+    pack_elements<float>(w, source, pool);
   return w;
 }
 

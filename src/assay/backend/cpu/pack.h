@@ -9,7 +9,8 @@ namespace assay::cpu {
 
 struct PackedWeight {
   WeightSpec spec;
-  // matrix: [panels][columns][16]; table: [rows][columns]; elements float or bfloat16. vector: [columns] float.
+  // matrix: [panels][columns][16]; table: [rows][columns]; elements float or bfloat16. vector: [columns]
+  // float.
   AlignedBuffer data;
   std::int64_t panels = 0;
 

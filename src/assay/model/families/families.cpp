@@ -27,11 +27,16 @@ ModelSpec spec_from_folder(const ModelFolder& folder) {
 
 Activation activation_from_name(const std::string& text, const std::string& where) {
   static constexpr std::pair<const char*, Activation> kNames[] = {
-      {"gelu_new", Activation::gelu_tanh},   {"gelu_pytorch_tanh", Activation::gelu_tanh},
-      {"gelu_fast", Activation::gelu_tanh},  {"gelu_python_tanh", Activation::gelu_tanh},
-      {"gelu", Activation::gelu_erf},        {"gelu_python", Activation::gelu_erf},
-      {"quick_gelu", Activation::gelu_quick}, {"relu", Activation::relu},
-      {"silu", Activation::silu},            {"swish", Activation::silu},
+      {"gelu_new", Activation::gelu_tanh},
+      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"gelu_fast", Activation::gelu_tanh},
+      {"gelu_python_tanh", Activation::gelu_tanh},
+      {"gelu", Activation::gelu_erf},
+      {"gelu_python", Activation::gelu_erf},
+      {"quick_gelu", Activation::gelu_quick},
+      {"relu", Activation::relu},
+      {"silu", Activation::silu},
+      {"swish", Activation::silu},
       {"tanh", Activation::tanh}};
   std::string known;
   for (const auto& [name, activation] : kNames) {

@@ -37,7 +37,8 @@ void read_end_tokens(JsonView view, ModelSpec& spec) {
   if (ids.is_array()) {
     for (const Json& id : ids) add(id);
   } else {
-    add(ids);  // GPT-2's default 50256 stands in configs of smaller vocabularies too: ids beyond it are no tokens
+    add(ids);  // GPT-2's default 50256 stands in configs of smaller vocabularies too: ids beyond it are no
+               // tokens
   }
 }
 
@@ -48,17 +49,21 @@ ModelSpec gpt2_spec(const ModelFolder& folder) {
   ModelSpec spec;
   spec.family = "gpt2";
   spec.vocab = config.integer("vocab_size", 1, kMaxVocab);
-  spec.context = config.has("n_positions") ? config.integer("n_positions", 1, kMaxContext) : config.integer("n_ctx", 1, kMaxContext);
+  spec.context = config.has("n_positions") ? config.integer("n_positions", 1, kMaxContext)
+                                           : config.integer("n_ctx", 1, kMaxContext);
   spec.hidden = config.integer("n_embd", 1, kMaxWidth);
   spec.layers = static_cast<int>(config.integer("n_layer", 1, kMaxLayers));
   spec.heads = spec.kv_heads = static_cast<int>(config.integer("n_head", 1, kMaxWidth));
   if (spec.hidden % spec.heads != 0)
     throw Error("{}: n_embd {} is not a multiple of n_head {}", config.where(), spec.hidden, spec.heads);
   spec.head_dim = static_cast<int>(spec.hidden / spec.heads);
-  if (spec.head_dim > 512) throw Error("{}: heads of {} numbers; at most 512 are supported", config.where(), spec.head_dim);
+  if (spec.head_dim > 512)
+    throw Error("{}: heads of {} numbers; at most 512 are supported", config.where(), spec.head_dim);
   spec.mlp_hidden = config.integer_or("n_inner", 4 * spec.hidden, 1, 4 * kMaxWidth);
   spec.epsilon = static_cast<float>(config.number_or("layer_norm_epsilon", 1e-5));
-  if (spec.epsilon < 0) throw Error("{}: layer_norm_epsilon: expected no negative number, found {}", config.where(), spec.epsilon);
+  if (spec.epsilon < 0)
+    throw Error("{}: layer_norm_epsilon: expected no negative number, found {}", config.where(),
+                spec.epsilon);
   spec.activation = activation_from_name(config.text_or("activation_function", "gelu_new"), config.where());
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
   spec.scales_attention = config.boolean_or("scale_attn_weights", true);

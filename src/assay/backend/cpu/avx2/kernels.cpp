@@ -20,7 +20,9 @@ struct Vec {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
   }
-  static __m256i mask(std::int64_t n) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n)); }
+  static __m256i mask(std::int64_t n) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n));
+  }
   static Vec load_n(const float* p, std::int64_t n) { return {_mm256_maskload_ps(p, mask(n))}; }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
   void store_n(float* p, std::int64_t n) const { _mm256_maskstore_ps(p, mask(n), v); }
@@ -35,16 +37,21 @@ struct Vec {
   static Vec round(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   // n lies in [-126, 127], so the power is a normal number built from its exponent bits.
   static Vec scale_by_power(Vec a, Vec n) {
-    const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23);
+    const __m256i bits =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23);
     return {_mm256_mul_ps(a.v, _mm256_castsi256_ps(bits))};
   }
   static Vec select_less(Vec a, Vec b, Vec x, Vec y) {
     return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
   }
-  static Vec nan_from(Vec a, Vec x) { return {_mm256_blendv_ps(x.v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))}; }
+  static Vec nan_from(Vec a, Vec x) {
+    return {_mm256_blendv_ps(x.v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))};
+  }
 };
 
-double log_of(double x) { return ::log(x); }
+double log_of(double x) {
+  return ::log(x);
+}
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
 

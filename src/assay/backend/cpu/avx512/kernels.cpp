@@ -30,15 +30,21 @@ struct Vec {
   static Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
   static Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
   static Vec sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
-  static Vec round(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  static Vec round(Vec a) {
+    return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+  }
   static Vec scale_by_power(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)}; }
   static Vec select_less(Vec a, Vec b, Vec x, Vec y) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
   }
-  static Vec nan_from(Vec a, Vec x) { return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), x.v, a.v)}; }
+  static Vec nan_from(Vec a, Vec x) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), x.v, a.v)};
+  }
 };
 
-double log_of(double x) { return ::log(x); }
+double log_of(double x) {
+  return ::log(x);
+}
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
 

@@ -1,5 +1,5 @@
-// The complete scalar kernels: the reference that every faster one is tested against. Sums are in double, nothing is
-// blocked beyond what the data layout asks for.
+// The complete scalar kernels: the reference that every faster one is tested against. Sums are in double,
+// nothing is blocked beyond what the data layout asks for.
 #include "assay/backend/cpu/kernels.h"
 
 #include <algorithm>
@@ -14,14 +14,21 @@ namespace {
 
 double activate(Activation activation, double x) {
   switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x > 0 ? x : 0;
-    case Activation::silu: return x / (1 + std::exp(-x));
-    case Activation::tanh: return std::tanh(x);
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x > 0 ? x : 0;
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
     // Hendrycks and Gimpel 2016; "gelu_new" of GPT-2 is the tanh form.
-    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::gelu_erf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::gelu_quick: return x / (1 + std::exp(-1.702 * x));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu_erf:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_quick:
+      return x / (1 + std::exp(-1.702 * x));
   }
   return x;
 }
@@ -57,7 +64,8 @@ void norm(const NormArgs& args) noexcept {
       for (std::int64_t i = 0; i < args.n; ++i) mean += static_cast<double>(x[i]);
       mean /= count;
     }
-    for (std::int64_t i = 0; i < args.n; ++i) squares += (static_cast<double>(x[i]) - mean) * (static_cast<double>(x[i]) - mean);
+    for (std::int64_t i = 0; i < args.n; ++i)
+      squares += (static_cast<double>(x[i]) - mean) * (static_cast<double>(x[i]) - mean);
     const double scale = 1 / std::sqrt(squares / count + static_cast<double>(args.epsilon));
     for (std::int64_t i = 0; i < args.n; ++i) {
       const double value = (static_cast<double>(x[i]) - mean) * scale * static_cast<double>(args.gain[i]);
@@ -67,15 +75,18 @@ void norm(const NormArgs& args) noexcept {
 }
 
 float key_at(const AttendArgs& args, std::int64_t position, std::int64_t i) {
-  return args.blocks[position / kKvBlockPositions][args.k_offset + i * kKvBlockPositions + position % kKvBlockPositions];
+  return args.blocks[position / kKvBlockPositions]
+                    [args.k_offset + i * kKvBlockPositions + position % kKvBlockPositions];
 }
 float value_at(const AttendArgs& args, std::int64_t position, std::int64_t i) {
-  return args.blocks[position / kKvBlockPositions][args.v_offset + position % kKvBlockPositions * args.padded + i];
+  return args
+      .blocks[position / kKvBlockPositions][args.v_offset + position % kKvBlockPositions * args.padded + i];
 }
 
 double score(const AttendArgs& args, const float* q, std::int64_t position) {
   double sum = 0;
-  for (std::int64_t i = 0; i < args.head_dim; ++i) sum += static_cast<double>(q[i]) * static_cast<double>(key_at(args, position, i));
+  for (std::int64_t i = 0; i < args.head_dim; ++i)
+    sum += static_cast<double>(q[i]) * static_cast<double>(key_at(args, position, i));
   return sum * static_cast<double>(args.scale);
 }
 
@@ -90,7 +101,8 @@ void attend(const AttendArgs& args) noexcept {
     for (std::int64_t key = first; key <= last; ++key) {
       const double weight = std::exp(score(args, q, key) - highest);
       total += weight;
-      for (std::int64_t i = 0; i < args.head_dim; ++i) sums[i] += weight * static_cast<double>(value_at(args, key, i));
+      for (std::int64_t i = 0; i < args.head_dim; ++i)
+        sums[i] += weight * static_cast<double>(value_at(args, key, i));
     }
     // A padding row sees no key; its output is zero and nobody reads it.
     for (std::int64_t i = 0; i < args.head_dim; ++i)
@@ -111,7 +123,8 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
   float highest = x[0];
   for (std::int64_t i = 1; i < n; ++i) highest = std::max(highest, x[i]);
   double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(x[i]) - static_cast<double>(highest));
+  for (std::int64_t i = 0; i < n; ++i)
+    sum += std::exp(static_cast<double>(x[i]) - static_cast<double>(highest));
   return static_cast<double>(highest) + std::log(sum);
 }
 

@@ -1,13 +1,15 @@
-// The float32 kernels, written once over a vector type `Vec` that the including ISA file defines in its own anonymous
-// namespace (as it does with everything here: two ISA files must never share a function). Not a header for others.
+// The float32 kernels, written once over a vector type `Vec` that the including ISA file defines in its own
+// anonymous namespace (as it does with everything here: two ISA files must never share a function). Not a
+// header for others.
 //
-// `Vec` has kWidth floats, kRegisters registers, and: load, store, load_n, store_n (the first n floats, zero beyond),
-// load_bf16, set, fma, add, sub, mul, div, max, round, scale_by_power (x * 2^n), select_less (a < b ? x : y).
+// `Vec` has kWidth floats, kRegisters registers, and: load, store, load_n, store_n (the first n floats, zero
+// beyond), load_bf16, set, fma, add, sub, mul, div, max, round, scale_by_power (x * 2^n), select_less (a < b
+// ? x : y).
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
-// C[Rows, 16 * Panels] = A[Rows, k] * B, B given as panels of [k, 16] at the given distances. One chain of fused
-// multiply-adds along k for each output.
+// C[Rows, 16 * Panels] = A[Rows, k] * B, B given as panels of [k, 16] at the given distances. One chain of
+// fused multiply-adds along k for each output.
 template <int Rows, int Panels, typename Weight>
 void multiply_block(const float* a, std::int64_t a_stride, const Weight* b, std::int64_t k_stride,
                     std::int64_t panel_stride, std::int64_t k_count, float* c, std::int64_t c_stride) {
@@ -18,7 +20,8 @@ void multiply_block(const float* a, std::int64_t a_stride, const Weight* b, std:
     Vec weights[Panels * kParts];
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part)
-        weights[panel * kParts + part] = Vec::load(b + panel * panel_stride + k * k_stride + part * Vec::kWidth);
+        weights[panel * kParts + part] =
+            Vec::load(b + panel * panel_stride + k * k_stride + part * Vec::kWidth);
     for (int row = 0; row < Rows; ++row) {
       const Vec x = Vec::set(a[row * a_stride + k]);
       for (int j = 0; j < Panels * kParts; ++j) sums[row][j] = Vec::fma(x, weights[j], sums[row][j]);
@@ -29,40 +32,51 @@ void multiply_block(const float* a, std::int64_t a_stride, const Weight* b, std:
 }
 
 template <int Panels, typename Weight>
-void multiply_rows(std::int64_t rows, const float* a, std::int64_t a_stride, const Weight* b, std::int64_t k_stride,
-                   std::int64_t panel_stride, std::int64_t k, float* c, std::int64_t c_stride) {
+void multiply_rows(std::int64_t rows, const float* a, std::int64_t a_stride, const Weight* b,
+                   std::int64_t k_stride, std::int64_t panel_stride, std::int64_t k, float* c,
+                   std::int64_t c_stride) {
   switch (rows) {
-    case 1: return multiply_block<1, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
-    case 2: return multiply_block<2, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
-    case 3: return multiply_block<3, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
-    case 4: return multiply_block<4, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
-    case 5: return multiply_block<5, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
-    default: return multiply_block<6, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+    case 1:
+      return multiply_block<1, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+    case 2:
+      return multiply_block<2, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+    case 3:
+      return multiply_block<3, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+    case 4:
+      return multiply_block<4, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+    case 5:
+      return multiply_block<5, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+    default:
+      return multiply_block<6, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
   }
 }
 
 // Panels that fit the registers beside `rows` rows of sums.
 constexpr int panels_at_once(std::int64_t rows) {
-  if (Vec::kRegisters == 32) return kGroup;  // 6 rows x 4 panels = 24 sums + 4 weights + 1
+  if (Vec::kRegisters == 32) return kGroup;       // 6 rows x 4 panels = 24 sums + 4 weights + 1
   return rows == 1 ? kGroup : rows == 2 ? 2 : 1;  // 6 rows x 2 vectors = 12 sums + 2 weights + 1, of 16
 }
 
 // The same for up to 6 rows and up to 4 panels.
 template <typename Weight>
 void multiply(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride, const Weight* b,
-              std::int64_t k_stride, std::int64_t panel_stride, std::int64_t k, float* c, std::int64_t c_stride) {
+              std::int64_t k_stride, std::int64_t panel_stride, std::int64_t k, float* c,
+              std::int64_t c_stride) {
   const int step = panels_at_once(rows);
   std::int64_t panel = 0;
   for (; step == kGroup && panel + kGroup <= panels; panel += kGroup)
-    multiply_rows<kGroup>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k, c + panel * kPanel, c_stride);
+    multiply_rows<kGroup>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k,
+                          c + panel * kPanel, c_stride);
   for (; step >= 2 && panel + 2 <= panels; panel += 2)
-    multiply_rows<2>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k, c + panel * kPanel, c_stride);
+    multiply_rows<2>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k,
+                     c + panel * kPanel, c_stride);
   for (; panel < panels; ++panel)
-    multiply_rows<1>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k, c + panel * kPanel, c_stride);
+    multiply_rows<1>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k,
+                     c + panel * kPanel, c_stride);
 }
 
-// exp(x) to about 1 unit in the last place: Cody and Waite's reduction and the polynomial of Cephes' expf (Moshier).
-// Below -87.3 the result is exactly zero, which masked scores rely on.
+// exp(x) to about 1 unit in the last place: Cody and Waite's reduction and the polynomial of Cephes' expf
+// (Moshier). Below -87.3 the result is exactly zero, which masked scores rely on.
 Vec exponential(Vec x) {
   const Vec clamped = Vec::max(Vec::min(x, Vec::set(88.37F)), Vec::set(-87.3F));
   const Vec n = Vec::round(Vec::mul(clamped, Vec::set(1.44269504088896341F)));
@@ -100,11 +114,16 @@ Vec error_function(Vec x) {
 
 Vec activate(Activation activation, Vec x) {
   switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return Vec::select_less(x, Vec::set(0.0F), Vec::set(0.0F), x);
-    case Activation::silu: return Vec::mul(x, sigmoid(x));
-    case Activation::tanh: return Vec::sub(Vec::mul(Vec::set(2.0F), sigmoid(Vec::mul(Vec::set(2.0F), x))), Vec::set(1.0F));
-    // 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): one exponential, no cancellation.
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return Vec::select_less(x, Vec::set(0.0F), Vec::set(0.0F), x);
+    case Activation::silu:
+      return Vec::mul(x, sigmoid(x));
+    case Activation::tanh:
+      return Vec::sub(Vec::mul(Vec::set(2.0F), sigmoid(Vec::mul(Vec::set(2.0F), x))), Vec::set(1.0F));
+    // 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): one exponential, no
+    // cancellation.
     case Activation::gelu_tanh: {
       const Vec inner = Vec::fma(Vec::mul(Vec::mul(x, x), x), Vec::set(0.044715F), x);
       return Vec::mul(x, sigmoid(Vec::mul(inner, Vec::set(1.5957691216057308F))));
@@ -113,7 +132,8 @@ Vec activate(Activation activation, Vec x) {
       const Vec half = Vec::mul(Vec::set(0.5F), x);
       return Vec::fma(half, error_function(Vec::mul(x, Vec::set(0.70710678118654752F))), half);
     }
-    case Activation::gelu_quick: return Vec::mul(x, sigmoid(Vec::mul(x, Vec::set(1.702F))));
+    case Activation::gelu_quick:
+      return Vec::mul(x, sigmoid(Vec::mul(x, Vec::set(1.702F))));
   }
   return x;
 }
@@ -144,19 +164,22 @@ void linear_of(const LinearArgs& args) {
   // A group of panels stays in the second-level cache while all rows pass over it: weights are read once.
   for (std::int64_t panel = args.first_panel; panel < last; panel += kGroup) {
     const std::int64_t panels = last - panel < kGroup ? last - panel : kGroup, first_output = panel * kPanel;
-    const std::int64_t columns = args.n - first_output < panels * kPanel ? args.n - first_output : panels * kPanel;
+    const std::int64_t columns =
+        args.n - first_output < panels * kPanel ? args.n - first_output : panels * kPanel;
     for (std::int64_t row = 0; row < args.rows; row += kRows) {
       const std::int64_t rows = args.rows - row < kRows ? args.rows - row : kRows;
-      multiply(rows, panels, args.x + row * args.x_stride, args.x_stride, w + panel * panel_stride, kPanel, panel_stride,
-               args.k, tile, kGroup * kPanel);
+      multiply(rows, panels, args.x + row * args.x_stride, args.x_stride, w + panel * panel_stride, kPanel,
+               panel_stride, args.k, tile, kGroup * kPanel);
       finish_tile(args, tile, kGroup * kPanel, row, rows, first_output, columns);
     }
   }
 }
 
 void linear(const LinearArgs& args) noexcept {
-  if (args.is_bfloat16) linear_of<std::uint16_t>(args);
-  else linear_of<float>(args);
+  if (args.is_bfloat16)
+    linear_of<std::uint16_t>(args);
+  else
+    linear_of<float>(args);
 }
 
 // Sums in a fixed order: lanes along the row, then lane by lane.
@@ -196,12 +219,14 @@ void norm(const NormArgs& args) noexcept {
     }
     float tail = 0;
     for (std::int64_t i = whole; i < args.n; ++i) tail += (x[i] - mean) * (x[i] - mean);
-    const Vec scale = Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set((sum_lanes(squares) + tail) / count + args.epsilon)));
+    const Vec scale =
+        Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set((sum_lanes(squares) + tail) / count + args.epsilon)));
     for (std::int64_t i = 0; i < args.n; i += Vec::kWidth) {
       const std::int64_t n = args.n - i < Vec::kWidth ? args.n - i : Vec::kWidth;
       const Vec unit = Vec::mul(Vec::sub(Vec::load_n(x + i, n), center), scale);
       const Vec gain = Vec::load_n(args.gain + i, n);
-      const Vec value = args.bias != nullptr ? Vec::fma(unit, gain, Vec::load_n(args.bias + i, n)) : Vec::mul(unit, gain);
+      const Vec value =
+          args.bias != nullptr ? Vec::fma(unit, gain, Vec::load_n(args.bias + i, n)) : Vec::mul(unit, gain);
       value.store_n(y + i, n);
     }
   }
@@ -213,8 +238,8 @@ struct Softmax {
   float total[kAttendRows];
 };
 
-// Masks a row of scores to the keys [first, last] of its block, scales it, and turns it into weights relative to the
-// running maximum. Returns what earlier sums must be multiplied with.
+// Masks a row of scores to the keys [first, last] of its block, scales it, and turns it into weights relative
+// to the running maximum. Returns what earlier sums must be multiplied with.
 float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scale, int row, Softmax& state) {
   constexpr float kMasked = -__builtin_huge_valf();
   for (std::int64_t j = 0; j < kKvBlockPositions; ++j)
@@ -225,7 +250,8 @@ float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scal
     scaled.store(scores + j);
     best = Vec::max(best, scaled);
   }
-  const float block_best = max_lanes(best), highest = block_best > state.highest[row] ? block_best : state.highest[row];
+  const float block_best = max_lanes(best),
+              highest = block_best > state.highest[row] ? block_best : state.highest[row];
   if (highest == kMasked) {  // no key yet: a padding row
     for (std::int64_t j = 0; j < kKvBlockPositions; ++j) scores[j] = 0;
     return 1;
@@ -259,32 +285,38 @@ void attend(const AttendArgs& args) noexcept {
   const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
   for (std::int64_t block = first_key / kBlock; block <= last_position / kBlock; ++block) {
     const float* base = args.blocks[block];
-    const std::int64_t begin = block * kBlock, keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
-    multiply(args.rows, kBlock / kPanel, args.q, args.q_stride, base + args.k_offset, kBlock, kPanel, args.head_dim, scores, kBlock);
+    const std::int64_t begin = block * kBlock,
+                       keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
+    multiply(args.rows, kBlock / kPanel, args.q, args.q_stride, base + args.k_offset, kBlock, kPanel,
+             args.head_dim, scores, kBlock);
     float factors[kAttendRows];
     for (std::int64_t row = 0; row < args.rows; ++row) {
       const std::int64_t last = args.first_position + row;
       const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
       const std::int64_t first = in_window > args.first_key ? in_window : args.first_key;
-      factors[row] = weigh_row(scores + row * kBlock, first - begin, last - begin, args.scale, static_cast<int>(row), state);
+      factors[row] = weigh_row(scores + row * kBlock, first - begin, last - begin, args.scale,
+                               static_cast<int>(row), state);
     }
     // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
     for (std::int64_t panel = 0; panel < args.padded / kPanel; panel += kGroup) {
-      const std::int64_t panels = args.padded / kPanel - panel < kGroup ? args.padded / kPanel - panel : kGroup;
-      multiply(args.rows, panels, scores, kBlock, base + args.v_offset + panel * kPanel, args.padded, kPanel, keys,
-               block_out + panel * kPanel, kMaxHeadDim);
+      const std::int64_t panels =
+          args.padded / kPanel - panel < kGroup ? args.padded / kPanel - panel : kGroup;
+      multiply(args.rows, panels, scores, kBlock, base + args.v_offset + panel * kPanel, args.padded, kPanel,
+               keys, block_out + panel * kPanel, kMaxHeadDim);
     }
     for (std::int64_t row = 0; row < args.rows; ++row)
       for (std::int64_t i = 0; i < args.padded; i += Vec::kWidth) {
         float* sum = out + row * kMaxHeadDim + i;
-        Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block_out + row * kMaxHeadDim + i)).store(sum);
+        Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block_out + row * kMaxHeadDim + i))
+            .store(sum);
       }
   }
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const Vec total = Vec::set(state.total[row] > 0 ? state.total[row] : 1.0F);
     for (std::int64_t i = 0; i < args.head_dim; i += Vec::kWidth) {
       const std::int64_t n = args.head_dim - i < Vec::kWidth ? args.head_dim - i : Vec::kWidth;
-      Vec::div(Vec::load(out + row * kMaxHeadDim + i), total).store_n(args.out + row * args.out_stride + i, n);
+      Vec::div(Vec::load(out + row * kMaxHeadDim + i), total)
+          .store_n(args.out + row * args.out_stride + i, n);
     }
   }
 }

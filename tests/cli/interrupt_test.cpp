@@ -1,0 +1,59 @@
+// Ctrl-C: exit code 130, and what was measured so far is kept.
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/tiny_model.h"
+
+namespace assay::test {
+namespace {
+
+const std::string kModel = model_fixture("with_tokenizer");
+const ProgramOptions kInterrupted{.interrupts = true, .timeout = std::chrono::seconds(20)};
+
+void expect_interrupted(const ProgramResult& result) {
+  EXPECT_FALSE(result.is_timed_out) << "the program did not stop";
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+}
+
+TEST(CliInterrupt, Generate) {
+  TemporaryFolder folder;
+  const std::string model = TinyModel(1 << 18).write(folder.path());
+  const std::vector<std::string> arguments{"generate", model, "--ids", "1", "-n", "200000", "--ignore-end"};
+  expect_interrupted(run_program(arguments, kInterrupted));
+  std::vector<std::string> as_json = arguments;
+  as_json.emplace_back("--json");
+  const ProgramResult result = run_program(as_json, kInterrupted);
+  expect_interrupted(result);
+  EXPECT_TRUE(result.out.empty() || nlohmann::json::accept(result.out)) << result.out.substr(0, 200);
+}
+
+TEST(CliInterrupt, Perplexity) {
+  TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 40'000; ++i) text += "one more line of text\n";
+  write_file(folder / "corpus.txt", text);
+  const ProgramResult result =
+      run_program({"perplexity", kModel, folder / "corpus.txt", "--stride", "1"}, kInterrupted);
+  expect_interrupted(result);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(lines_of(result.err).back().starts_with("error: ")) << result.err;
+}
+
+TEST(CliInterrupt, RunKeepsItsResults) {
+  TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const std::vector<std::string> arguments{"run", kModel,     "-p",       "one",
+                                           "-p",  "two",      "-n",       "50",
+                                           "-r",  "10000000", "--corpus", kModel + "/prompt.txt",
+                                           "-o",  out};
+  expect_interrupted(run_program(arguments, kInterrupted));
+  const auto json = nlohmann::json::parse(read_file(out + "/results.json"));
+  EXPECT_EQ(json["status"], "interrupted");
+  for (const auto& entry : std::filesystem::directory_iterator(out))
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+  expect_success(run_program({"report", out + "/results.json"}));
+}
+
+}  // namespace
+}  // namespace assay::test

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# All that .ci/run does, and: clang, clang-tidy, ThreadSanitizer, and the tests with each instruction set forced.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tools/packages.sh
+
+.ci/run
+need_packages clang clang-tidy
+echo "== clang"
+cmake --preset clang >/dev/null && cmake --build --preset clang && ctest --preset clang --parallel "$(nproc)"
+echo "== clang-tidy"
+git ls-files 'src/*.cpp' | xargs -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet
+echo "== ThreadSanitizer"
+cmake --preset tsan >/dev/null && cmake --build --preset tsan && ctest --preset tsan --parallel 1
+echo "== each instruction set forced"
+for isa in scalar avx2 avx512; do
+  build/release/assay kernels --isa $isa >/dev/null 2>&1 || { echo "$isa: not usable here, left out"; continue; }
+  build/release/assay perplexity demo models/demo/texts/evaluate.txt --isa $isa --context 128 --stride 128 --quiet
+done
