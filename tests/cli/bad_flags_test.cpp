@@ -119,8 +119,10 @@ TEST(CliBadFlags, Devices) {
 
 // Without a device, or built without support for it: a sentence, no crash. Where there is one, it works.
 TEST(CliBadFlags, DeviceThatIsNotThere) {
-  const ProgramResult result = run_program({"generate", kModel, "-p", "hi", "-n", "2", "--device", "cuda:9"});
-  expect_failure(result, 1, {"cuda:9"});
+  expect_failure(run_program({"generate", kModel, "-p", "hi", "-n", "2", "--device", "cuda:9"}), 1,
+                 {"cuda:9"});
+  const ProgramResult first = run_program({"generate", kModel, "-p", "hi", "-n", "2", "--device", "cuda"});
+  if (first.exit_code != 0) expect_failure(first, 1, {"cuda", "--device cpu"});
 }
 
 TEST(CliBadFlags, UnknownPrecision) {

@@ -105,7 +105,7 @@ TEST_F(CliRunReport, AFailedCaseIsARowWithItsReason) {
 
 TEST_F(CliRunReport, TextsThatAreHardToWrite) {
   const std::string prompt = "=1+1, \"quoted\"\n| pipe `tick` <b> \\ \t\xF0\x9F\x98\x80";
-  expect_success(run({"-p", prompt, "-n", "2"}));
+  expect_success(run({"-p", prompt}));
   EXPECT_EQ(results()["texts"][2]["prompt"], prompt);
 }
 

@@ -6,11 +6,14 @@
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
+#include "assay/report/table.h"
 
 namespace {
 
+// One line whatever a file's names contain.
 int fail(int code, const std::string& sentence) {
-  fmt::print(stderr, "error: {}\n", sentence);
+  constexpr std::size_t kLongestSentence = 2000;
+  fmt::print(stderr, "error: {}\n", assay::one_line(sentence, kLongestSentence));
   return code;
 }
 

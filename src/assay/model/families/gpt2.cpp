@@ -49,8 +49,9 @@ ModelSpec gpt2_spec(const ModelFolder& folder) {
   ModelSpec spec;
   spec.family = "gpt2";
   spec.vocab = config.integer("vocab_size", 1, kMaxVocab);
-  spec.context = config.has("n_positions") ? config.integer("n_positions", 1, kMaxContext)
-                                           : config.integer("n_ctx", 1, kMaxContext);
+  // Configurations of before Transformers 4 name the context n_ctx alone.
+  const bool is_old = !config.has("n_positions") && config.has("n_ctx");
+  spec.context = config.integer(is_old ? "n_ctx" : "n_positions", 1, kMaxContext);
   spec.hidden = config.integer("n_embd", 1, kMaxWidth);
   spec.layers = static_cast<int>(config.integer("n_layer", 1, kMaxLayers));
   spec.heads = spec.kv_heads = static_cast<int>(config.integer("n_head", 1, kMaxWidth));
