@@ -4,14 +4,13 @@
     python tools/train_demo.py --stage init     # tokenizer and a random model, seconds
     python tools/train_demo.py                  # everything: tokenizer, training, evaluation, card
 
-Needs torch >= 2.9 (for torch.optim.Muon), transformers, tokenizers, safetensors and numpy.
-The texts are read from --data (novels/*.txt to train on, heldout/novel.txt to measure on);
-nothing under heldout/ is ever trained on.
+Needs torch >= 2.9 (for torch.optim.Muon), transformers, tokenizers, safetensors and numpy. Reads --data:
+novels/*.txt to train on, and heldout/novel.txt to measure on, which is never trained on.
 """
-import argparse, json, math, os, pathlib, shutil, tempfile, time
+import argparse, copy, json, math, os, pathlib, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 
-# Parallelism comes from --workers threads that each take small batches as they get free, not from
+# Parallelism comes from worker threads that each take small batches as they get free, not from
 # inside the operators: on a shared machine a barrier would wait for the busier core every time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -23,36 +22,27 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 EOT = "<|endoftext|>"
 CONTEXT = 1024
+SHAPE = dict(vocab_size=4096, n_embd=256, n_layer=4, n_head=4)
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", default="../shared/data", help="folder with novels/ and heldout/")
-    p.add_argument("--out", default="models/demo", help="model folder to write")
-    p.add_argument("--work", default=os.path.join(tempfile.gettempdir(), "assay-demo"),
-                   help="folder for checkpoints and cached token ids")
+    for flag, default, text in [
+            ("data", "../shared/data", "folder with novels/ and heldout/"),
+            ("out", "models/demo", "model folder to write"),
+            ("work", os.path.join(tempfile.gettempdir(), "assay-demo"), "folder for checkpoints"),
+            ("passes", 6.0, "passes over the novels"),
+            ("deadline-minutes", math.inf, "wall-clock budget; the schedule hurries so that it ends in time"),
+            ("batch", 12, "windows of 1024 tokens per step"),
+            ("micro", 2, "windows a worker takes at a time"),
+            ("short", 0.6, "first share of the run with attention cut to blocks of 256 tokens, to save time"),
+            ("lr", 3e-3, "peak learning rate"),
+            ("decay", 0.6, "final share of the run over which the learning rate falls to 0"),
+            ("save-every", 300, "steps between saves within a pass")]:
+        p.add_argument("--" + flag, type=type(default), default=default, help=f"{text} (default: {default})")
     p.add_argument("--stage", choices=["init", "train", "finish", "all"], default="all",
                    help="init: tokenizer and random weights; train; finish: evaluate and write the card")
-    p.add_argument("--vocab", type=int, default=4096)
-    p.add_argument("--width", type=int, default=256)
-    p.add_argument("--layers", type=int, default=4)
-    p.add_argument("--heads", type=int, default=4)
-    p.add_argument("--passes", type=float, default=6, help="passes over the novels")
-    p.add_argument("--deadline-minutes", type=float, default=0,
-                   help="wall-clock budget; the schedule speeds up so that its decay still ends in time")
-    p.add_argument("--batch", type=int, default=12, help="windows of 1024 tokens per step")
-    p.add_argument("--micro", type=int, default=2, help="windows a worker takes at a time")
-    p.add_argument("--workers", type=int, default=os.cpu_count())
-    p.add_argument("--short", type=float, default=0.6,
-                   help="first share of the run in which attention is cut to blocks of 256 tokens, to save time")
-    p.add_argument("--optimizer", choices=["adamw", "muon"], default="muon")
-    p.add_argument("--lr", type=float, default=3e-3)
-    p.add_argument("--warmup", type=int, default=100, help="steps of linear warm-up")
-    p.add_argument("--decay", type=float, default=0.6, help="final share of the run over which lr falls to 0")
-    p.add_argument("--max-steps", type=int, default=0, help="stop early without saving (for trials)")
-    p.add_argument("--save-every", type=int, default=300, help="steps between saves within a pass")
     p.add_argument("--resume", action="store_true", help="continue from the checkpoint in --work")
-    p.add_argument("--seed", type=int, default=1)
     return p.parse_args()
 
 
@@ -62,41 +52,33 @@ def train_tokenizer(a):
     tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tok.decoder = decoders.ByteLevel()
     tok.post_processor = processors.ByteLevel(trim_offsets=False)
-    trainer = trainers.BpeTrainer(vocab_size=a.vocab, special_tokens=[EOT], show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tok.train([str(f) for f in sorted(pathlib.Path(a.data, "novels").glob("*.txt"))], trainer)
-    assert tok.get_vocab_size() == a.vocab
-    return tok
-
-
-def save_tokenizer(a, tok):
+    tok.train([str(f) for f in sorted(pathlib.Path(a.data, "novels").glob("*.txt"))], trainers.BpeTrainer(
+        vocab_size=SHAPE["vocab_size"], special_tokens=[EOT], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     os.makedirs(a.out, exist_ok=True)
     tok.save(os.path.join(a.out, "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": CONTEXT,
-              "add_prefix_space": False, "clean_up_tokenization_spaces": False,
-              "bos_token": EOT, "eos_token": EOT, "unk_token": EOT}
-    pathlib.Path(a.out, "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    pathlib.Path(a.out, "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": CONTEXT, "add_prefix_space": False,
+         "clean_up_tokenization_spaces": False, "bos_token": EOT, "eos_token": EOT, "unk_token": EOT},
+        indent=2) + "\n")
 
 
-def new_model(a, tok):
+def new_model(tok):
+    torch.manual_seed(1)
     eot = tok.token_to_id(EOT)
     return GPT2LMHeadModel(GPT2Config(
-        vocab_size=a.vocab, n_positions=CONTEXT, n_ctx=CONTEXT, n_embd=a.width, n_layer=a.layers,
-        n_head=a.heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=True,
+        **SHAPE, n_positions=CONTEXT, n_ctx=CONTEXT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
         bos_token_id=eot, eos_token_id=eot, attn_implementation="sdpa"))
 
 
 def save_model(a, model):
     """Writes float16 weights beside the old files and then renames, so a reader never sees half a file."""
-    half = GPT2LMHeadModel(model.config)
-    half.load_state_dict(model.state_dict())
     temp = tempfile.mkdtemp(dir=a.out, prefix=".save-")
-    half.half().save_pretrained(temp)
-    os.umask(mask := os.umask(0))
+    copy.deepcopy(model).half().save_pretrained(temp)
     for name in os.listdir(temp):
-        os.chmod(os.path.join(temp, name), 0o666 & ~mask)
+        os.chmod(os.path.join(temp, name), 0o644)
         os.replace(os.path.join(temp, name), os.path.join(a.out, name))
-    shutil.rmtree(temp)
+    os.rmdir(temp)
 
 
 def encode_file(tok, path):
@@ -105,47 +87,24 @@ def encode_file(tok, path):
 
 def load_novels(a, tok):
     """Each novel is one document, led by the end-of-text token."""
-    cache = pathlib.Path(a.work, "novels.npz")
-    if not cache.exists():
-        eot = [tok.token_to_id(EOT)]
-        docs = [np.concatenate([eot, encode_file(tok, f)]).astype(np.uint16)
-                for f in sorted(pathlib.Path(a.data, "novels").glob("*.txt"))]
-        np.savez(cache, *docs)
-    with np.load(cache) as z:
-        return [z[k] for k in z.files]
+    files = sorted(pathlib.Path(a.data, "novels").glob("*.txt"))
+    return [np.append(tok.token_to_id(EOT), encode_file(tok, f)) for f in files]
 
 
-def pass_windows(a, docs, number):
+def pass_windows(docs, number):
     """The windows of one pass: documents in a fresh order, cut at a fresh offset, then shuffled.
-    Depends on the seed and the pass number only, so that a resumed run sees the same order."""
-    rng = np.random.default_rng([a.seed, number])
+    Depends on the pass number only, so that a resumed run sees the same order."""
+    rng = np.random.default_rng([1, number])
     stream = np.concatenate([docs[i] for i in rng.permutation(len(docs))])
     starts = np.arange(rng.integers(CONTEXT), len(stream) - CONTEXT - 1, CONTEXT)
     return stream, rng.permutation(starts)
 
 
-def make_optimizers(a, model):
-    """Muon for the block matrices (its update is scaled to AdamW's size, so one lr serves both)."""
-    named = list(model.named_parameters())
-    matrices = [p for n, p in named if ".h." in n and p.ndim == 2]
-    tables = [p for n, p in named if ".h." not in n and p.ndim == 2]
-    vectors = [p for n, p in named if p.ndim != 2]
-    groups = [{"params": tables, "weight_decay": 0.0 if a.optimizer == "muon" else 0.1},
-              {"params": vectors, "weight_decay": 0.0}]
-    if a.optimizer == "adamw":
-        groups.append({"params": matrices, "weight_decay": 0.1})
-    opts = [torch.optim.AdamW(groups, lr=a.lr, betas=(0.9, 0.95), fused=True)]
-    if a.optimizer == "muon":
-        opts.append(torch.optim.Muon(matrices, lr=a.lr, weight_decay=0.1, momentum=0.95,
-                                     adjust_lr_fn="match_rms_adamw"))
-    return opts
-
-
 @torch.no_grad()
 def perplexity(model, ids, stride, windows=4):
-    """Sliding windows as in the Transformers guide: each token but the first is scored once."""
+    """Sliding windows as in the Transformers guide: each token is scored at most once, weighted alike.
+    The first token of the text is not scored, nor, without overlap, the first of each window."""
     ids, total, count, done, begin = torch.as_tensor(ids), 0.0, 0, 1, 0
-    model.eval()
     while done < len(ids):
         batch = []  # full windows run together; the short last one runs alone
         while done < len(ids) and len(batch) < windows:
@@ -154,24 +113,23 @@ def perplexity(model, ids, stride, windows=4):
                 break
             batch.append((ids[begin:end], max(1, done - begin)))
             done, begin = end, begin + stride
-        x = torch.stack([w for w, _ in batch])
-        logits = model(x, use_cache=False).logits
+        logits = model(torch.stack([w for w, _ in batch]), use_cache=False).logits
         for row, (w, first) in zip(logits, batch):
-            total += F.cross_entropy(row[first - 1:-1].float(), w[first:], reduction="sum").item()
+            total += F.cross_entropy(row[first - 1:-1], w[first:], reduction="sum").item()
             count += len(w) - first
-    model.train()
     return math.exp(total / count)
 
 
 def train(a, tok, docs, log):
-    torch.manual_seed(a.seed)
-    model = new_model(a, tok)
-    opts = make_optimizers(a, model)
+    model = new_model(tok)
+    # Muon for the block matrices; its update is scaled to AdamW's size, so one lr serves both.
+    blocks = [p for n, p in model.named_parameters() if ".h." in n and p.ndim == 2]
+    others = [p for n, p in model.named_parameters() if ".h." not in n or p.ndim != 2]
+    opts = [torch.optim.AdamW(others, lr=a.lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
+            torch.optim.Muon(blocks, lr=a.lr, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")]
     held = encode_file(tok, pathlib.Path(a.data, "heldout", "novel.txt"))
-    tokens = sum(map(len, docs))
-    steps_per_pass = tokens // CONTEXT // a.batch
-    total_steps = round(steps_per_pass * a.passes)
-    step, elapsed, table = 0, 0.0, []
+    steps_per_pass = (sum(map(len, docs)) // CONTEXT - 2) // a.batch
+    total_steps, step, elapsed, table = round(steps_per_pass * a.passes), 0, 0.0, []
     checkpoint = pathlib.Path(a.work, "checkpoint.pt")
     if a.resume:
         state = torch.load(checkpoint, weights_only=False)
@@ -179,11 +137,8 @@ def train(a, tok, docs, log):
         for o, s in zip(opts, state["opts"]):
             o.load_state_dict(s)
         step, elapsed, table = state["step"], state["elapsed"], state["table"]
-    log(f"{sum(p.numel() for p in model.parameters()):,} parameters, {tokens:,} tokens a pass, "
-        f"{steps_per_pass} steps a pass, {total_steps} steps")
-
-    params = list(model.parameters())
-    positions = torch.arange(CONTEXT)[None]
+    log(f"{model.num_parameters():,} parameters, {steps_per_pass} steps a pass")
+    params, positions = list(model.parameters()), torch.arange(CONTEXT)[None]
 
     @torch.compile(dynamic=False)
     def loss_of(x, y, where):
@@ -196,21 +151,19 @@ def train(a, tok, docs, log):
         loss = loss_of(x, y, positions.repeat(len(windows), 1).reshape(-1, length))
         return loss.detach(), torch.autograd.grad(loss, params)
 
-    pool, compiled = ThreadPoolExecutor(a.workers), set()
+    pool, compiled = ThreadPoolExecutor(os.cpu_count()), set()
     began, mean, progress, number, stream = time.time() - elapsed, None, 0.0, None, None
     while progress < 1.0:
         if number != step // steps_per_pass:
             number = step // steps_per_pass
-            stream, starts = pass_windows(a, docs, number)
+            stream, starts = pass_windows(docs, number)
         at = step % steps_per_pass * a.batch
-        x = torch.from_numpy(np.stack([stream[s:s + CONTEXT + 1] for s in starts[at:at + a.batch]]).astype(np.int64))
+        x = torch.from_numpy(np.stack([stream[s:s + CONTEXT + 1] for s in starts[at:at + a.batch]]))
         # Warm-up, stable, linear decay to zero; late runs skip ahead so the decay always completes.
-        late = (time.time() - began) / 60 / a.deadline_minutes if a.deadline_minutes else 0.0
-        progress = max(progress, step / total_steps, late)
-        lr = a.lr * min(1.0, (step + 1) / a.warmup, (1 - progress) / a.decay)
-        for o in opts:
-            for g in o.param_groups:
-                g["lr"] = max(lr, 0.0)
+        progress = max(progress, step / total_steps, (time.time() - began) / 60 / a.deadline_minutes)
+        lr = a.lr * min(1.0, (step + 1) / 100, (1 - progress) / a.decay)
+        for g in opts[0].param_groups + opts[1].param_groups:
+            g["lr"] = max(lr, 0.0)
         length = 256 if progress < a.short else CONTEXT
         parts = x.split(a.micro)
         if length not in compiled:  # compile in one thread
@@ -229,23 +182,20 @@ def train(a, tok, docs, log):
         progress = max(progress, step / total_steps)
         mean = loss if mean is None else 0.95 * mean + 0.05 * loss
         if step % 20 == 0:
-            s = time.time() - began
-            log(f"step {step} pass {step / steps_per_pass:.3f} progress {progress:.4f} loss {mean:.4f} "
-                f"lr {lr:.2e} {step * a.batch * CONTEXT / s:.0f} tokens/s {s / 60:.1f} min")
-        if a.max_steps and step >= a.max_steps:
-            return None
+            seconds = time.time() - began
+            log(f"step {step} pass {step / steps_per_pass:.3f} progress {progress:.4f} loss {mean:.4f} lr {lr:.2e} "
+                f"{step * a.batch * CONTEXT / seconds:.0f} tokens/s {seconds / 60:.1f} min")
         whole = step % steps_per_pass == 0 or progress >= 1.0
         if whole:
-            ppl, elapsed = perplexity(model, held[:100_000], CONTEXT), time.time() - began
+            ppl, elapsed = perplexity(model, held, CONTEXT), time.time() - began
             table.append({"pass": round(step / steps_per_pass, 2), "loss": mean, "ppl": ppl, "minutes": elapsed / 60})
             log(f"PASS {table[-1]}")
-            pathlib.Path(a.work, "table.json").write_text(json.dumps(
-                {"rows": table, "step": step, "tokens": tokens} | vars(a)))
+            pathlib.Path(a.work, "table.json").write_text(json.dumps({"rows": table, "step": step} | vars(a)))
         if whole or step % a.save_every == 0:
             save_model(a, model)
             torch.save({"model": model.state_dict(), "opts": [o.state_dict() for o in opts], "step": step,
-                        "elapsed": time.time() - began, "table": table}, checkpoint.with_suffix(".new"))
-            os.replace(checkpoint.with_suffix(".new"), checkpoint)
+                        "elapsed": time.time() - began, "table": table}, f"{checkpoint}.new")
+            os.replace(f"{checkpoint}.new", checkpoint)
 
 
 NF4 = [-1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, -0.0910500, 0.0,
@@ -255,82 +205,77 @@ NF4 = [-1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, -0.0910
 def rounded(model, levels, block=64):
     """A copy with every block matrix rounded to `levels` times the largest magnitude of each block
     of 64 weights that one output reads (Conv1D keeps inputs in rows, hence the transposes)."""
-    copy, levels = GPT2LMHeadModel(model.config), torch.tensor(levels)
-    copy.load_state_dict(model.state_dict())
-    for name, p in copy.named_parameters():
+    model, levels = copy.deepcopy(model), torch.tensor(levels)
+    for name, p in model.named_parameters():
         if ".h." in name and p.ndim == 2:
             w = p.data.t().reshape(-1, block)
             scale = w.abs().amax(1, keepdim=True).clamp_min(1e-12).half().float()
             q = levels[((w / scale).unsqueeze(-1) - levels).abs().argmin(-1)] * scale
             p.data.copy_(q.reshape(p.shape[1], p.shape[0]).t())
-    return copy
+    return model
 
 
 def finish(a, tok, log):
     """Measures the saved float16 weights (arithmetic in float32) and writes the model card."""
     model = GPT2LMHeadModel.from_pretrained(a.out, dtype=torch.float32)
-    held = encode_file(tok, pathlib.Path(a.data, "heldout", "novel.txt"))
-    texts = {"the held-out novel": held}
-    own = pathlib.Path(a.out, "texts", "evaluate.txt")
-    if own.exists():
-        texts["texts/evaluate.txt"] = encode_file(tok, own)
     variants = {"float16": model, "4 bits, NF4 levels": rounded(model, NF4),
                 "4 bits, absmax integers": rounded(model, [i / 7 for i in range(-7, 8)])}
-    rows = ["| text | tokens | weights | perplexity, stride 512 | perplexity, stride 1024 |",
-            "|---|---:|---|---:|---:|"]
-    for text, ids in texts.items():
+    rows = []
+    for text, path in [("the held-out novel", pathlib.Path(a.data, "heldout", "novel.txt")),
+                       ("texts/evaluate.txt", pathlib.Path(a.out, "texts", "evaluate.txt"))]:
+        ids = encode_file(tok, path)
         for name, m in variants.items():
             p512, p1024 = perplexity(m, ids, 512), perplexity(m, ids, CONTEXT)
             rows.append(f"| {text} | {len(ids):,} | {name} | {p512:.3f} | {p1024:.3f} |")
             log(rows[-1])
     run = json.loads(pathlib.Path(a.work, "table.json").read_text())
-    passes = ["| pass | training loss | held-out perplexity | minutes |", "|---:|---:|---:|---:|"]
-    passes += [f"| {r['pass']} | {r['loss']:.3f} | {r['ppl']:.2f} | {r['minutes']:.0f} |" for r in run["rows"]]
+    passes = [f"| {r['pass']} | {r['loss']:.3f} | {r['ppl']:.2f} | {r['minutes']:.0f} |" for r in run["rows"]]
     pathlib.Path(a.out, "README.md").write_text(CARD.format(
-        params=sum(p.numel() for p in model.parameters()), vocab=model.config.vocab_size,
-        layers=model.config.n_layer, width=model.config.n_embd, heads=model.config.n_head,
-        rows="\n".join(rows), passes="\n".join(passes), seen=run["step"] * run["batch"] * CONTEXT / 1e6,
-        optimizer={"muon": "Muon for the block matrices, AdamW for the rest", "adamw": "AdamW"}[run["optimizer"]],
-        lr=run["lr"], batch=run["batch"], done=run["rows"][-1]["pass"], decay=run["decay"], short=run["short"]))
+        params=model.num_parameters(), shape=model.config, rows="\n".join(rows), table="\n".join(passes),
+        seen=run["step"] * run["batch"] * CONTEXT / 1e6, done=run["rows"][-1]["pass"], run=run))
 
 
 CARD = """---
 license: apache-2.0
 language: en
-pipeline_tag: text-generation
 ---
 # The demonstration model
 
-A small GPT-2 language model that comes with Assay, so that every command can be tried at once and
-without a download. It is a sample to measure, not a model to rely on: it writes in the manner of
-19th-century novels and knows little else.
+A small GPT-2 language model that comes with Assay, so that every command can be tried without a download.
+It is a sample to measure, not to rely on: it writes in the manner of 19th-century novels and knows little else.
 
-* Architecture: GPT-2, {params:,} parameters ({layers} layers, width {width}, {heads} heads, context 1024,
+* Architecture: GPT-2, {params:,} parameters ({shape.n_layer} layers, width {shape.n_embd}, {shape.n_head} heads, context 1024,
   output head tied to the token table), stored in float16 in the Hugging Face layout.
-* Tokenizer: byte-level BPE of {vocab} tokens with GPT-2's pre-tokenizer, trained on the same novels;
+* Tokenizer: byte-level BPE of {shape.vocab_size} tokens with GPT-2's pre-tokenizer, trained on the same novels;
   `<|endoftext|>` is its only special token and every text round-trips.
-* Data: 37 public-domain English novels from Project Gutenberg (41 MB), each one document led by
-  `<|endoftext|>`; one further novel was kept out to measure on. The novels are not part of this project.
+* Data: 37 public-domain English novels from Project Gutenberg (41 MB), which are not part of this project,
+  each led by `<|endoftext|>`; one further novel was kept out to measure on.
 * Licence: the weights and the texts in `texts/` are the project's own, Apache-2.0.
 
 ## Training
 
 {done} passes over the novels ({seen:.1f} million tokens seen): documents in a fresh order each pass, cut into
-windows of 1024 tokens at a fresh offset. {optimizer}, peak learning rate {lr}, {batch} windows a step,
-linear warm-up and a linear decay to zero over the final {decay:.0%} of the run, all in
-float32. Attention saw blocks of 256 tokens in the first {short:.0%} of the run and the whole window after.
-Perplexity on the first 100,000 tokens of the held-out novel after each pass:
+windows of 1024 tokens at a fresh offset. Muon for the block matrices, AdamW for the rest, peak learning
+rate {run[lr]}, {run[batch]} windows a step, linear warm-up over 100 steps and a linear decay to zero over the final
+{run[decay]:.0%} of the run, all in float32. Attention saw blocks of 256 tokens in the first {run[short]:.0%} of the run
+and the whole window after. The time given to it set the end of training, not convergence. Perplexity on the
+held-out novel (stride 1024) after each pass, the last row with the learning rate at zero:
 
-{passes}
+| pass | training loss | held-out perplexity | minutes |
+|---:|---:|---:|---:|
+{table}
 
-`tools/train_demo.py` reproduces all of this.
+Trained by `tools/train_demo.py --passes {run[passes]:g} --deadline-minutes {run[deadline_minutes]:g}`.
 
 ## Perplexity
 
-Windows of 1024 tokens, each token scored once, no token put before the text; float32 arithmetic on the
-stored weights. The rows with 4 bits round every block matrix naively, in blocks of 64 weights that
-share one float16 scale (embeddings and biases stay as they are): rounding this far visibly costs something.
+Windows of 1024 tokens, each token scored at most once (the first of a window that overlaps no other is
+not), nothing put before the text; float32 arithmetic on the stored weights. The rows with 4 bits round
+every block matrix naively, in blocks of 64 weights that share one float16 scale (embeddings and biases
+stay as they are): rounding this far visibly costs something.
 
+| text | tokens | weights | perplexity, stride 512 | perplexity, stride 1024 |
+|---|---:|---|---:|---:|
 {rows}
 """
 
@@ -341,15 +286,13 @@ def main():
     log = lambda text: print(time.strftime("%H:%M:%S"), text, flush=True)
     path = pathlib.Path(a.out, "tokenizer.json")
     if a.stage == "init" or not path.exists():
-        save_tokenizer(a, train_tokenizer(a))
-        pathlib.Path(a.work, "novels.npz").unlink(missing_ok=True)
+        train_tokenizer(a)
     tok = Tokenizer.from_file(str(path))
     if a.stage == "init":
-        torch.manual_seed(a.seed)
-        save_model(a, new_model(a, tok))
+        save_model(a, new_model(tok))
     if a.stage in ("train", "all"):
         train(a, tok, load_novels(a, tok), log)
-    if a.stage in ("finish", "all") and not a.max_steps:
+    if a.stage in ("finish", "all"):
         finish(a, tok, log)
 
 

@@ -24,7 +24,9 @@ ResultSet sample_results() {
   r.command = "assay run";
   r.build = {"0.1.0", "g++", "Release"};
   r.machine.cpu = "a CPU";
-  r.model = {{"id", "demo"}, {"dtype", "float32"}, {"parameters", "1000"}};
+  r.model.id = "demo";
+  r.model.dtype = "float32";
+  r.model.parameters = 1000;
   Row row;
   row.scenario = "baseline";
   row.label = "prompt 1";

@@ -1,4 +1,5 @@
-// The one exception type: a sentence for the user that names what was expected and what was found.
+// The one exception type: a sentence for the user, on one line, that names what was expected and what was
+// found.
 #pragma once
 
 #include <stdexcept>
@@ -15,7 +16,7 @@ class Error : public std::runtime_error {
  public:
   template <typename... Args>
   explicit Error(fmt::format_string<Args...> text, Args&&... args)
-      : std::runtime_error(fmt::format(text, std::forward<Args>(args)...)) {}
+      : std::runtime_error(escape_controls(fmt::format(text, std::forward<Args>(args)...))) {}
 };
 
 // What the caller typed wrong: a flag, a value out of its range. Exit code 2.

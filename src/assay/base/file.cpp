@@ -113,7 +113,13 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 void write_file_atomically(const fs::path& path, const std::function<void(const ByteSink&)>& produce) {
-  TemporaryFile file(path);
+  // A link is followed, so that what it points to is replaced and not the link; a device or a pipe stays what
+  // it is.
+  std::error_code code;
+  const fs::path target = fs::is_symlink(path, code) ? fs::weakly_canonical(path, code) : path;
+  if (fs::exists(target, code) && !fs::is_regular_file(target, code))
+    throw Error("cannot write {}: expected a regular file or a new name", path.string());
+  TemporaryFile file(target);
   produce([&](std::span<const std::byte> data) { file.write(data); });
   file.keep();
 }

@@ -1,5 +1,7 @@
 #include "assay/cli/console.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 
@@ -15,12 +17,26 @@ volatile std::sig_atomic_t g_interrupted = 0;  // a signal handler can reach not
 extern "C" void on_interrupt(int) {
   g_interrupted = 1;
   std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
 }
 }  // namespace
 
 void answer(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     throw Error("cannot write to standard output");
+}
+
+void answer_text(std::string_view text) {
+  if (isatty(STDOUT_FILENO) != 1) return answer(text);
+  std::string shown;
+  for (const char c : text) {
+    const bool is_control = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+    if (is_control)
+      shown += "?";
+    else
+      shown += c;
+  }
+  answer(shown);
 }
 
 void answer_json(const nlohmann::ordered_json& json) {
@@ -45,7 +61,8 @@ void Progress::clear() {
 }
 
 void watch_interrupts() {
-  std::signal(SIGINT, on_interrupt);
+  for (const int signal : {SIGINT, SIGTERM})
+    if (std::signal(signal, on_interrupt) == SIG_IGN) std::signal(signal, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, with a sentence
 }
 bool is_interrupted() {

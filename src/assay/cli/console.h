@@ -10,6 +10,8 @@ namespace assay::cli {
 
 // Writes to standard output; throws Error when it cannot (a full disk, a closed pipe).
 void answer(std::string_view text);
+// Text that a model wrote: on a terminal its control characters are shown and not obeyed.
+void answer_text(std::string_view text);
 void answer_json(const nlohmann::ordered_json& json);
 void note(std::string_view line);
 
@@ -27,7 +29,8 @@ class Progress {
   bool is_shown_, is_dirty_ = false;
 };
 
-// Ctrl-C sets a flag that long work looks at; a second Ctrl-C ends the program at once.
+// Ctrl-C and SIGTERM set a flag that long work looks at; a second one ends the program at once. Signals that
+// the parent had ignored stay ignored.
 void watch_interrupts();
 bool is_interrupted();
 

@@ -50,14 +50,26 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
   return json;
 }
 
+std::string figures_line(const TimedGeneration& timed) {
+  std::string line = fmt::format(
+      "{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms/token; first token {:.1f} ms, "
+      "prefill {:.0f} tokens/s",
+      timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s, timed.tokens_per_sec,
+      timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s, timed.prefill_tokens_per_sec);
+  if (timed.tokens_generated > 1)
+    line += fmt::format(", decode {:.1f} tokens/s", timed.decode_tokens_per_sec);
+  return line;
+}
+
 TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const Flags& flags, bool is_first) {
-  TimeOptions options{.max_new_tokens = flags.max_new_tokens,
-                      .uses_cache = !flags.has_no_cache,
-                      .stops_at_end = !flags.ignores_end,
-                      .has_warm_up = is_first && !flags.has_no_warm_up,
-                      .sampling = flags.sampling.options,
-                      .on_token = {},
-                      .should_stop = is_interrupted};
+  TimeOptions options;
+  options.max_new_tokens = flags.max_new_tokens;
+  options.uses_cache = !flags.has_no_cache;
+  options.stops_at_end = !flags.ignores_end;
+  options.truncation = truncation_from_name(flags.prompt.truncate);
+  options.has_warm_up = is_first && !flags.has_no_warm_up;
+  options.sampling = flags.sampling.checked();
+  options.should_stop = is_interrupted;
   if (flags.output.is_json) return time_generate(loaded, prompt, options);
   if (loaded.tokenizer == nullptr) {
     options.on_token = [](std::size_t, TokenId id) { answer(fmt::format("{} ", id)); };
@@ -66,30 +78,28 @@ TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const F
     return timed;
   }
   StreamDecoder decoder(*loaded.tokenizer, true);
-  options.on_token = [&decoder](std::size_t, TokenId id) { answer(decoder.push(id)); };
+  options.on_token = [&decoder](std::size_t, TokenId id) { answer_text(decoder.push(id)); };
   TimedGeneration timed = time_generate(loaded, prompt, options);
-  answer(decoder.finish() + "\n");
+  answer_text(decoder.finish() + "\n");
   return timed;
 }
 
 int run(const Flags& flags) {
   const std::vector<Prompt> prompts = flags.prompt.read();
+  flags.sampling.checked();
+  truncation_from_name(flags.prompt.truncate);
   const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
     for (const std::string& doubt : loaded.doubts) note("doubt: " + doubt);
   }
+  for (const Prompt& prompt : prompts)
+    prompt_ids(loaded, prompt);  // a bad one is known before the first text is written
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < prompts.size() && !is_interrupted(); ++i) {
     const TimedGeneration timed = run_one(loaded, prompts[i], flags, i == 0);
     if (flags.output.is_json) all.push_back(to_json(loaded, timed));
-    if (!flags.output.is_quiet)
-      note(
-          fmt::format("{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms/token; first token "
-                      "{:.1f} ms, prefill {:.0f} tokens/s, decode {:.1f} tokens/s",
-                      timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s,
-                      timed.tokens_per_sec, timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s,
-                      timed.prefill_tokens_per_sec, timed.decode_tokens_per_sec));
+    if (!flags.output.is_quiet) note(figures_line(timed));
   }
   if (flags.output.is_json) {
     if (prompts.size() == 1)
@@ -108,7 +118,7 @@ void add_generate(CLI::App& app, int& exit_code) {
       app.add_subcommand("generate", "Continue a prompt; text to standard output, figures to standard error");
   flags->model.add_to(*command);
   flags->prompt.add_to(*command);
-  command->add_option("-n,--max-new-tokens", flags->max_new_tokens, "New tokens at most (default 50)");
+  add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens, "New tokens at most (default 50)", 1);
   command->add_flag("--no-cache", flags->has_no_cache, "Compute the whole sequence again for each token");
   command->add_flag("--ignore-end", flags->ignores_end, "Go on past end-of-text: exactly N new tokens");
   command->add_flag("--no-warm-up", flags->has_no_warm_up, "Time the first run too");

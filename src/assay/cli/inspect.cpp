@@ -51,7 +51,9 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
 }
 
 int run(const Flags& flags) {
-  const ModelFolder folder(locate_model(flags.model));
+  const ModelFolder folder = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
+    return ModelFolder(locate_model(candidate));
+  });
   const ModelSpec spec = spec_from_folder(folder);
   const Plan plan = plan_forward(spec, precision_from_name("float32"));
   check_weights(plan, folder);

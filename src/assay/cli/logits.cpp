@@ -42,6 +42,7 @@ void write_logits(Program& program, const std::vector<TokenId>& ids, const ByteS
 }
 
 int run(const Flags& flags) {
+  if (flags.path.empty()) throw UsageError("--output: expected a file, found an empty name");
   const std::vector<Prompt> prompts = flags.prompt.read();
   if (prompts.size() != 1)
     throw UsageError("logits: expected one text or one list of ids, found {}", prompts.size());

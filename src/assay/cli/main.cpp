@@ -1,6 +1,9 @@
 // assay: what a language model costs, and what it loses when it is made smaller and faster.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <iostream>
 #include <new>
 
 #include "assay/base/error.h"
@@ -17,10 +20,34 @@ int fail(int code, const std::string& sentence) {
   return code;
 }
 
+// The first word is a command or one of the program's own flags.
+void check_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const char* flag : {"-h", "--help", "--version"})
+    if (word == flag) return;
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  throw assay::UsageError("unknown {} '{}': expected one of {}; the nearest is {}",
+                          word.rfind('-', 0) == 0 ? "flag" : "command", word, fmt::join(names, ", "),
+                          assay::nearest_name(word, names));
+}
+
+// As a shell would read it back.
+std::string quoted(const std::string& word) {
+  const bool is_plain =
+      !word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-@") ==
+          std::string::npos;
+  if (is_plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 int run(int argc, char** argv) {
   int exit_code = 0;
   std::string command_line = "assay";
-  for (int i = 1; i < argc; ++i) command_line += std::string(" ") + argv[i];
+  for (int i = 1; i < argc; ++i) command_line += " " + quoted(argv[i]);
   CLI::App app{"assay " ASSAY_VERSION
                ": what a language model costs, and what it loses when it is made smaller and faster"};
   app.name("assay");
@@ -38,10 +65,12 @@ int run(int argc, char** argv) {
   assay::cli::add_kernels(app, exit_code);
   assay::cli::add_report(app, exit_code);
   assay::cli::add_help(app, exit_code);
+  if (argc > 1) check_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
-    return app.exit(e);
+    app.exit(e);
+    return std::cout.flush() ? 0 : fail(assay::cli::kFailed, "cannot write to standard output");
   } catch (const CLI::ParseError& e) {
     return fail(assay::cli::kUsage, std::string(e.what()) + " (assay --help shows what is expected)");
   }
@@ -59,6 +88,8 @@ int main(int argc, char** argv) try {
   return fail(assay::cli::is_interrupted() ? assay::cli::kInterrupted : assay::cli::kFailed, error.what());
 } catch (const std::bad_alloc&) {
   return fail(assay::cli::kFailed, "not enough memory");
+} catch (const std::filesystem::filesystem_error& error) {
+  return fail(assay::cli::kFailed, error.code().message() + ": " + error.path1().string());
 } catch (const std::exception& error) {
   return fail(assay::cli::kFailed, error.what());
 }

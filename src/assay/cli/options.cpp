@@ -3,14 +3,64 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cmath>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <sstream>
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 
 namespace assay::cli {
+
+namespace {
+
+// The name to show in messages: the long one of "-n,--max-new-tokens".
+std::string flag_name(const std::string& names) {
+  return names.substr(names.find("--"));
+}
+
+template <typename Number>
+bool parse(const std::string& text, Number& out) {
+  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return code == std::errc() && stop == text.data() + text.size();
+}
+
+}  // namespace
+
+CLI::Option* add_whole(CLI::App& app, const std::string& names, std::int64_t& target,
+                       const std::string& description, std::int64_t min, std::int64_t max) {
+  const auto read = [names, min, max, &target](const std::string& text) {
+    if (!parse(text, target) || target < min || target > max)
+      throw UsageError("{}: expected a whole number from {}{}, found '{}'", flag_name(names), min,
+                       max >= std::int64_t{1} << 40 ? "" : fmt::format(" to {}", max), text);
+  };
+  return app.add_option_function<std::string>(names, read, description);
+}
+
+CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
+                      const std::string& description) {
+  const auto read = [names, &target](const std::string& text) {
+    if (!parse(text, target) || !std::isfinite(target))
+      throw UsageError("{}: expected a finite number, found '{}'", flag_name(names), text);
+  };
+  return app.add_option_function<std::string>(names, read, description);
+}
+
+std::vector<std::string> candidates_of(const std::string& model) {
+  std::error_code code;
+  if (std::filesystem::is_directory(model, code)) return {model};
+  std::vector<std::string> parts;
+  std::stringstream stream(model);
+  for (std::string part; std::getline(stream, part, ',');) {
+    const auto first = part.find_first_not_of(' ');
+    if (first != std::string::npos)
+      parts.push_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
+  }
+  if (parts.empty()) parts.emplace_back();
+  return parts;
+}
 
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   CLI::Option* option = app.add_option("MODEL", model,
@@ -20,22 +70,12 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   app.add_option("--precision", precision,
                  "float32 (the default), bfloat16, or float16 (which a CPU runs as float32, and says so)");
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
-  app.add_option("-t,--threads", threads, "Threads (default: the processors this process may use)")
-      ->check(CLI::Range(1, 1024));
+  add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
   app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2 or avx512");
 }
 
-std::vector<std::string> ModelFlags::candidates() const {
-  if (std::filesystem::is_directory(model)) return {model};
-  std::vector<std::string> parts;
-  std::stringstream stream(model);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  if (parts.empty()) parts.emplace_back();
-  return parts;
-}
-
 BackendOptions ModelFlags::backend() const {
-  BackendOptions options{.threads = threads};
+  BackendOptions options{.threads = static_cast<int>(threads)};
   if (!isa.empty()) {
     options.isa = isa_from_name(isa);
     options.is_isa_forced = true;
@@ -44,14 +84,16 @@ BackendOptions ModelFlags::backend() const {
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  return load_model_and_tokenizer(candidates(), precision, resolved_device(),
+  return load_model_and_tokenizer(candidates_of(model), precision, resolved_device(),
                                   {.backend = backend(), .needs_tokenizer = needs_tokenizer});
 }
 
 void PromptFlags::add_to(CLI::App& app) {
-  app.add_option("-p,--prompt,--text", prompts, "A prompt; again for more")->expected(1)->take_all();
+  app.add_option("-p,--prompt,--text", prompts, "A prompt; again for more")->allow_extra_args(false);
   app.add_option("--prompts-file", prompts_file, "A file with a prompt on each line");
   app.add_option("--ids", ids, "A prompt as token ids: 1,2,3");
+  app.add_option("--truncate", truncate,
+                 "left or right: cut a prompt that does not fit the context there (else it is an error)");
 }
 
 std::vector<Prompt> PromptFlags::read() const {
@@ -71,14 +113,23 @@ std::vector<Prompt> PromptFlags::read() const {
 }
 
 void SamplingFlags::add_to(CLI::App& app) {
-  app.add_option("--temperature", options.temperature,
-                 "0 (the default) takes the most probable token; higher draws more freely");
-  app.add_option("--top-k", options.top_k, "Draw from the K most probable tokens; 0 = all");
-  app.add_option("--top-p", options.top_p,
-                 "Draw from the smallest set of tokens that reaches this probability");
-  app.add_option("--repetition-penalty", options.repetition_penalty,
-                 "Above 1: tokens already seen become less probable");
-  app.add_option("--seed", options.seed, "Same seed, same text, whatever the number of threads");
+  add_real(app, "--temperature", options.temperature,
+           "0 (the default) takes the most probable token; higher draws more freely");
+  add_whole(app, "--top-k", options.top_k,
+            "Draw from the K most probable tokens; 0 = all (with --temperature)");
+  add_real(app, "--top-p", options.top_p,
+           "Draw from the smallest set of tokens that reaches this probability (with --temperature)");
+  add_real(app, "--repetition-penalty", options.repetition_penalty,
+           "Above 1: tokens already seen become less probable");
+  add_whole(app, "--seed", seed, "Same seed, same text, whatever the number of threads", 0,
+            std::numeric_limits<std::int64_t>::max());
+}
+
+SamplingOptions SamplingFlags::checked() const {
+  SamplingOptions checked = options;
+  checked.seed = static_cast<std::uint64_t>(seed);
+  check(checked);
+  return checked;
 }
 
 void OutputFlags::add_to(CLI::App& app) {

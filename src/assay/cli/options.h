@@ -12,15 +12,25 @@
 
 namespace assay::cli {
 
+// Options of numbers, read strictly: decimal, whole where they are whole, in range; a UsageError names the
+// flag.
+CLI::Option* add_whole(CLI::App& app, const std::string& names, std::int64_t& target,
+                       const std::string& description, std::int64_t min = 0,
+                       std::int64_t max = std::int64_t{1} << 40);
+CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
+                      const std::string& description);
+
+// The parts of a comma list, without blanks around them; a folder whose name has a comma is itself.
+std::vector<std::string> candidates_of(const std::string& model);
+
 struct ModelFlags {
   std::string model;
   std::string precision = "float32";
   std::string device = "auto";
-  int threads = 0;
+  std::int64_t threads = 0;
   std::string isa;
 
   void add_to(CLI::App& app, bool is_model_required = true);
-  std::vector<std::string> candidates() const;
   Device resolved_device() const { return device_from_name(device); }
   BackendOptions backend() const;
   LoadedModel load(bool needs_tokenizer) const;
@@ -32,6 +42,8 @@ struct PromptFlags {
   std::string ids;
 
   void add_to(CLI::App& app);
+  std::string truncate;  // "", "left" or "right"
+
   bool is_empty() const { return prompts.empty() && prompts_file.empty() && ids.empty(); }
   bool is_ids_only() const { return !ids.empty() && prompts.empty() && prompts_file.empty(); }
   // In the order: -p, the file's lines, --ids. Throws UsageError when there is none.
@@ -40,7 +52,9 @@ struct PromptFlags {
 
 struct SamplingFlags {
   SamplingOptions options;
+  std::int64_t seed = 0;
   void add_to(CLI::App& app);
+  SamplingOptions checked() const;  // throws UsageError
 };
 
 struct OutputFlags {

@@ -17,28 +17,27 @@ struct Flags {
   OutputFlags output;
   std::string file, protocol = "hf";
   std::int64_t context = 0, stride = 0, batch = 4;
+  bool is_ids = false;
 };
 
 int run(const Flags& flags) {
   if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
-  if (flags.batch < 1)
-    throw UsageError("--batch-size: expected a whole number from 1, found {}", flags.batch);
-  if (flags.context < 0 || flags.stride < 0)
-    throw UsageError("--context and --stride: expected no negative number");
-  const LoadedModel loaded = flags.model.load(true);
+  const LoadedModel loaded = flags.model.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
     for (const std::string& doubt : loaded.doubts) note("doubt: " + doubt);
   }
   Progress progress(flags.output.shows_progress());
-  const CorpusScore scored = score_file(
-      loaded, flags.file,
-      {.context = flags.context,
-       .stride = flags.stride,
-       .batch = flags.batch,
-       .on_progress = [&](std::int64_t done,
-                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
-       .should_stop = is_interrupted});
+  const ScoreOptions options{
+      .context = flags.context,
+      .stride = flags.stride,
+      .batch = flags.batch,
+      .on_progress = [&](std::int64_t done,
+                         std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
+      .should_stop = is_interrupted};
+  const CorpusScore scored =
+      flags.is_ids ? score_ids(loaded, ids_from_text(read_input(flags.file), flags.file), options)
+                   : score_file(loaded, flags.file, options);
   progress.clear();
   const Score& s = scored.score;
   if (flags.output.is_json) {
@@ -72,10 +71,12 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("perplexity", "Perplexity of a text file");
   flags->model.add_to(*command);
   command->add_option("FILE", flags->file, "The text, UTF-8")->required();
-  command->add_option("--context", flags->context, "Tokens per window (default: the model's context)");
-  command->add_option("--stride", flags->stride, "Tokens from window to window (default: half the context)");
+  add_whole(*command, "--context", flags->context, "Tokens per window (0, the default: the model's context)");
+  add_whole(*command, "--stride", flags->stride,
+            "Tokens from window to window (0, the default: half the context)");
   command->add_option("--protocol", flags->protocol, "hf: the windows of the Transformers perplexity guide");
-  command->add_option("--batch-size", flags->batch, "Windows computed together (default 4)");
+  add_whole(*command, "--batch-size", flags->batch, "Windows computed together (default 4)", 1);
+  command->add_flag("--ids", flags->is_ids, "FILE holds token ids, not text");
   flags->output.add_to(*command);
   command->footer("Example: assay perplexity demo book.txt --stride 512");
   command->callback([flags, &exit_code] { exit_code = run(*flags); });

@@ -6,6 +6,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/experiments/perplexity.h"
 #include "assay/experiments/run_baseline.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
@@ -23,22 +24,23 @@ struct Flags {
   bool has_no_cache = false;
 };
 
+std::vector<std::string> names_of(const std::vector<std::filesystem::path>& paths) {
+  return {paths.begin(), paths.end()};
+}
+
 BaselineOptions options_of(const Flags& flags) {
-  if (flags.max_new_tokens < 1)
-    throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", flags.max_new_tokens);
-  if (flags.repeats < 1)
-    throw UsageError("--repeats: expected a whole number from 1, found {}", flags.repeats);
-  if (flags.context < 0 || flags.stride < 0)
-    throw UsageError("--context and --stride: expected no negative number");
+  if (flags.folder.empty()) throw UsageError("--output: expected a folder, found an empty name");
   PromptFlags prompt = flags.prompt;
   if (prompt.is_empty()) prompt.prompts_file = shipped_file("texts/prompts.txt").string();
   BaselineOptions options;
-  for (Prompt& p : prompt.read()) options.prompts.push_back(std::get<std::string>(std::move(p)));
+  options.prompts = prompt.read();
   options.corpus =
       flags.corpus.empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(flags.corpus);
+  read_corpus(options.corpus);  // what cannot be scored is known before the work
   options.max_new_tokens = flags.max_new_tokens;
   options.repeats = flags.repeats;
   options.uses_cache = !flags.has_no_cache;
+  options.truncation = truncation_from_name(flags.prompt.truncate);
   options.context = flags.context;
   options.stride = flags.stride;
   options.should_stop = is_interrupted;
@@ -47,8 +49,8 @@ BaselineOptions options_of(const Flags& flags) {
 
 int run(const Flags& flags, const std::string& command_line) {
   BaselineOptions options = options_of(flags);
-  ensure_writable_folder(flags.folder);  // before the work, not after it
   const LoadedModel loaded = flags.model.load(true);
+  ensure_writable_folder(flags.folder);  // before the work, not after it
   if (!flags.output.is_json) answer(loaded.load_line() + "\n");
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
@@ -59,11 +61,9 @@ int run(const Flags& flags, const std::string& command_line) {
   results.command = command_line;
   const auto paths = write_reports(results, flags.folder);
   if (flags.output.is_json) {
-    nlohmann::ordered_json files = nlohmann::ordered_json::array();
-    for (const auto& path : paths) files.push_back(path.string());
     answer_json({{"results", (std::filesystem::path(flags.folder) / "results.json").string()},
                  {"status", results.status},
-                 {"files", files}});
+                 {"files", names_of(paths)}});
   } else {
     answer(summary_text(results));
     std::string names;
@@ -86,14 +86,16 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   command
       ->add_option("-p,--prompt", flags->prompt.prompts,
                    "A prompt; again for more (default: the three that ship)")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   command->add_option("--prompts-file", flags->prompt.prompts_file, "A file with a prompt on each line");
-  command->add_option("-n,--max-new-tokens", flags->max_new_tokens, "New tokens per prompt (default 50)");
-  command->add_option("-r,--repeats", flags->repeats, "Timed generations per prompt (default 3)");
+  command->add_option("--ids", flags->prompt.ids, "A prompt as token ids: 1,2,3");
+  command->add_option("--truncate", flags->prompt.truncate,
+                      "left or right: cut a prompt that does not fit the context there");
+  add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens, "New tokens per prompt (default 50)", 1);
+  add_whole(*command, "-r,--repeats", flags->repeats, "Timed generations per prompt (default 3)", 1);
   command->add_option("--corpus", flags->corpus, "The text to score (default: the one that ships)");
-  command->add_option("--context", flags->context, "Tokens per window of the perplexity");
-  command->add_option("--stride", flags->stride, "Tokens from window to window");
+  add_whole(*command, "--context", flags->context, "Tokens per window of the perplexity");
+  add_whole(*command, "--stride", flags->stride, "Tokens from window to window");
   command->add_flag("--no-cache", flags->has_no_cache, "Generate without a KV cache");
   command->add_option("-o,--output", flags->folder, "The folder to write to (default assay-results)");
   flags->output.add_to(*command);
@@ -102,17 +104,25 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
 }
 
 void add_report(CLI::App& app, int& exit_code) {
-  auto file = std::make_shared<std::string>();
-  auto folder = std::make_shared<std::string>();
+  struct ReportFlags {
+    std::string file, folder;
+    bool is_json = false;
+  };
+  auto flags = std::make_shared<ReportFlags>();
   CLI::App* command =
       app.add_subcommand("report", "Write the reports of a results.json again, without a model");
-  command->add_option("RESULTS", *file, "A results.json")->required();
-  command->add_option("-o,--output", *folder, "The folder to write to (default: only print)");
+  command->add_option("RESULTS", flags->file, "A results.json")->required();
+  command->add_option("-o,--output", flags->folder, "The folder to write to (default: only print)");
+  command->add_flag("--json", flags->is_json, "The paths written, as JSON");
   command->footer("Example: assay report assay-results/results.json -o copy");
-  command->callback([file, folder, &exit_code] {
-    const ResultSet results = read_results(*file);
-    if (!folder->empty()) write_reports(results, *folder);
-    answer(summary_text(results));
+  command->callback([flags, &exit_code] {
+    const ResultSet results = read_results(flags->file);
+    std::vector<std::filesystem::path> paths;
+    if (!flags->folder.empty()) paths = write_reports(results, flags->folder);
+    if (flags->is_json)
+      answer_json({{"paths", names_of(paths)}});
+    else
+      answer(summary_text(results));
     exit_code = 0;
   });
 }

@@ -17,7 +17,9 @@ struct Flags {
 };
 
 int run(const Flags& flags, bool has_text) {
-  const Tokenizer tokenizer = Tokenizer::load(locate_model(flags.model));
+  const Tokenizer tokenizer = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
+    return Tokenizer::load(locate_model(candidate));
+  });
   if (flags.decodes || !flags.ids.empty()) {
     const std::string where = !flags.ids.empty()  ? "--ids"
                               : flags.file == "-" ? "standard input"

@@ -59,20 +59,11 @@ std::string LoadedModel::load_line() const {
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
                                      const Device& device, const LoadOptions& options) {
-  if (candidates.empty())
-    throw UsageError("no model was named: expected a folder, a Hugging Face cache entry or 'demo'");
   const ResolvedDtype resolved = resolve_dtype(dtype, device);
   const std::shared_ptr<Backend> backend = make_backend(device, options.backend);
-  std::string reasons;
-  for (const std::string& candidate : candidates) {
-    try {
-      return load_candidate(candidate, resolved, backend, options);
-    } catch (const Error& error) {
-      if (candidates.size() == 1) throw;
-      reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", error.what());
-    }
-  }
-  throw Error("none of the {} candidates could be loaded: {}", candidates.size(), reasons);
+  return first_candidate(candidates, [&](const std::string& candidate) {
+    return load_candidate(candidate, resolved, backend, options);
+  });
 }
 
 Bytes get_model_memory_footprint(const Model& model) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
+#include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/quant/precision.h"
 #include "assay/text/tokenizer.h"
@@ -38,6 +39,25 @@ struct LoadOptions {
   BackendOptions backend;
   bool needs_tokenizer = true;  // false: a folder without one serves for token ids
 };
+
+// What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
+// one's reason.
+template <typename Load>
+auto first_candidate(const std::vector<std::string>& candidates, const Load& load)
+    -> decltype(load(candidates.front())) {
+  if (candidates.empty())
+    throw UsageError("no model was named: expected a folder, a Hugging Face cache entry or 'demo'");
+  std::string reasons;
+  for (const std::string& candidate : candidates) {
+    try {
+      return load(candidate);
+    } catch (const Error& error) {
+      if (candidates.size() == 1) throw;
+      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+  throw Error("none of the {} candidates could be loaded: {}", candidates.size(), reasons);
+}
 
 // Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come
 // from the same folder. When all fail, one Error gives each candidate's reason.

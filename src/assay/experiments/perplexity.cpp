@@ -6,22 +6,40 @@
 
 namespace assay {
 
-CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
-                       const ScoreOptions& options) {
-  if (loaded.tokenizer == nullptr)
-    throw Error("{}: the folder has no tokenizer; a text cannot be scored",
-                loaded.model->folder().path().string());
-  const std::string text = read_text_file(file);
-  if (text.empty()) throw Error("{} is empty: a perplexity needs text", file.string());
-  check_utf8(text, file.string());
-  const std::vector<TokenId> ids = loaded.tokenizer->encode(text);
+namespace {
+
+CorpusScore score_hashed(const LoadedModel& loaded, const std::vector<TokenId>& ids, std::string sha256,
+                         const ScoreOptions& options) {
   CorpusScore result;
-  result.corpus_sha256 = sha256_hex(text);
+  result.corpus_sha256 = std::move(sha256);
   const TimePoint begin = Clock::now();
   result.score = score(loaded.model->program(), ids, options);
   loaded.model->backend().synchronize();
   result.seconds = elapsed(begin, Clock::now()).value;
   return result;
+}
+
+}  // namespace
+
+std::string read_corpus(const std::filesystem::path& file) {
+  std::string text = read_text_file(file);
+  if (text.empty()) throw Error("{} is empty: a perplexity needs text", file.string());
+  check_utf8(text, file.string());
+  return text;
+}
+
+CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
+                       const ScoreOptions& options) {
+  if (loaded.tokenizer == nullptr)
+    throw Error("{}: the folder has no tokenizer; a text cannot be scored",
+                loaded.model->folder().path().string());
+  const std::string text = read_corpus(file);
+  return score_hashed(loaded, loaded.tokenizer->encode(text), sha256_hex(text), options);
+}
+
+CorpusScore score_ids(const LoadedModel& loaded, const std::vector<TokenId>& ids,
+                      const ScoreOptions& options) {
+  return score_hashed(loaded, ids, sha256_hex(fmt::format("{}", fmt::join(ids, " "))), options);
 }
 
 }  // namespace assay

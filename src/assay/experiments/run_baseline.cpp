@@ -32,6 +32,12 @@ Row new_row(const LoadedModel& loaded, std::string label) {
   return row;
 }
 
+// A prompt as people read it.
+std::string shown(const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
+}
+
 class BaselineRun {
  public:
   BaselineRun(const LoadedModel& loaded, const BaselineOptions& options)
@@ -62,16 +68,16 @@ class BaselineRun {
     results_.created = utc_now();
     results_.build = build_facts();
     results_.machine = read_machine();
-    results_.model = {{"id", loaded_.id},
-                      {"path", model.folder().path().string()},
-                      {"family", model.spec().family},
-                      {"parameters", std::to_string(model.program().plan().parameters())},
-                      {"sha256", model.folder().content_hash()},
-                      {"dtype", loaded_.dtype_label},
-                      {"load_s", fmt::format("{:.6f}", model.load_time().value)},
-                      {"memory_bytes", std::to_string(get_model_memory_footprint(model).value)},
-                      {"resident_weights_bytes", std::to_string((memory.weights + memory.packing).value)},
-                      {"workspace_bytes", std::to_string(memory.workspace.value)}};
+    results_.model = {.id = loaded_.id,
+                      .path = model.folder().path().string(),
+                      .family = model.spec().family,
+                      .sha256 = model.folder().content_hash(),
+                      .dtype = loaded_.dtype_label,
+                      .parameters = model.program().plan().parameters(),
+                      .memory_bytes = get_model_memory_footprint(model).value,
+                      .resident_weights_bytes = (memory.weights + memory.packing).value,
+                      .workspace_bytes = memory.workspace.value,
+                      .load_s = model.load_time().value};
     results_.caption = fmt::format(
         "{} in {} on {}, {} kernels, {} thread(s). Each prompt: a warm-up, then {} timed generation(s) of "
         "exactly {} new tokens, "
@@ -84,7 +90,7 @@ class BaselineRun {
 
   void add_prompt(std::size_t i) {
     Row row = new_row(loaded_, fmt::format("prompt {}", i + 1));
-    row.parameters.emplace_back("prompt", options_.prompts[i]);
+    row.parameters.emplace_back("prompt", shown(options_.prompts[i]));
     row.parameters.emplace_back("max_new_tokens", std::to_string(options_.max_new_tokens));
     row.parameters.emplace_back("cache", options_.uses_cache ? "on" : "off");
     try {
@@ -101,6 +107,7 @@ class BaselineRun {
     TimeOptions time;
     time.max_new_tokens = options_.max_new_tokens;
     time.uses_cache = options_.uses_cache;
+    time.truncation = options_.truncation;
     for (std::int64_t r = 0; r < options_.repeats && !(r > 0 && stopped()); ++r) {
       time.has_warm_up = r == 0;
       runs.push_back(time_generate(loaded_, options_.prompts[i], time));
@@ -117,7 +124,8 @@ class BaselineRun {
     row.set("prompt_tokens", static_cast<double>(first.prompt_ids.size()));
     for (const TimedGeneration& run : runs)
       if (run.ids != first.ids) row.doubts.emplace_back("equal runs gave different ids");
-    results_.texts.push_back({row.label, options_.prompts[i], first.text, first.prompt_ids, first.ids});
+    results_.texts.push_back(
+        {row.label, shown(options_.prompts[i]), first.text, first.prompt_ids, first.ids});
   }
 
   void add_corpus() {

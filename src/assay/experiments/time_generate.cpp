@@ -50,7 +50,24 @@ TimedGeneration figures(const LoadedModel& loaded, std::vector<TokenId> prompt,
   return timed;
 }
 
+void truncate(std::vector<TokenId>& ids, const LoadedModel& loaded, const TimeOptions& options) {
+  const std::int64_t room = loaded.model->spec().context - options.max_new_tokens;
+  const auto surplus = static_cast<std::int64_t>(ids.size()) - room;
+  if (options.truncation == Truncation::none || surplus <= 0 || room < 1) return;
+  if (options.truncation == Truncation::left)
+    ids.erase(ids.begin(), ids.begin() + surplus);
+  else
+    ids.resize(static_cast<std::size_t>(room));
+}
+
 }  // namespace
+
+Truncation truncation_from_name(const std::string& text) {
+  if (text.empty()) return Truncation::none;
+  if (text == "left") return Truncation::left;
+  if (text == "right") return Truncation::right;
+  throw UsageError("--truncate: expected left or right, found '{}'", text);
+}
 
 std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt) {
   std::vector<TokenId> ids;
@@ -73,6 +90,7 @@ TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, c
   const TimePoint tokenize_begin = Clock::now();
   std::vector<TokenId> ids = prompt_ids(loaded, prompt);
   const Seconds tokenizing = elapsed(tokenize_begin, Clock::now());
+  truncate(ids, loaded, options);
   Backend& backend = loaded.model->backend();
   Program& program = loaded.model->program();
   const GenerationOptions generation = generation_options(loaded, options);

@@ -13,11 +13,19 @@ namespace assay {
 // A prompt is text, or token ids.
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
+// What happens to a prompt that does not fit the context together with its new tokens.
+enum class Truncation {
+  none,
+  left,
+  right
+};  // none: an Error; left: the first tokens go; right: the last ones
+
 struct TimeOptions {
   std::int64_t max_new_tokens = 50;
   bool uses_cache = true;
   bool stops_at_end = false;  // timing wants exactly max_new_tokens, so that variants do equal work
-  bool has_warm_up = true;    // a short generation before the clock starts
+  Truncation truncation = Truncation::none;
+  bool has_warm_up = true;  // a short generation before the clock starts
   SamplingOptions sampling;
   OnToken on_token;  // for streaming; its time is inside the latency
   ShouldStop should_stop;
@@ -40,6 +48,9 @@ struct TimedGeneration {
   std::string text;  // of the new tokens alone
   StopReason stop = StopReason::length;
 };
+
+// Throws UsageError for a name other than "", "left" and "right".
+Truncation truncation_from_name(const std::string& text);
 
 // Ids of a prompt. Throws Error for malformed UTF-8, for text when there is no tokenizer, and for ids outside
 // the vocabulary.

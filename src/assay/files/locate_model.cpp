@@ -72,18 +72,26 @@ std::string trimmed_line(const fs::path& file) {
   return text;
 }
 
+// The snapshot that a reference names: one component, never a path out of the cache.
+fs::path referenced(const fs::path& entry, const std::string& reference) {
+  const std::string commit = trimmed_line(entry / "refs" / reference);
+  if (commit.empty() || commit == "." || commit == ".." || commit.find('/') != std::string::npos)
+    throw Error("{}: expected the name of a snapshot, found '{}'", (entry / "refs" / reference).string(),
+                commit);
+  return entry / "snapshots" / commit;
+}
+
 // The snapshot of a revision (a branch, a tag or a commit); of the newest one where none is asked for.
 fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
   const fs::path snapshots = entry / "snapshots";
   const bool plain = revision.find('/') == std::string::npos && revision.find("..") == std::string::npos;
   if (!revision.empty()) {
     if (plain && fs::is_directory(snapshots / revision)) return snapshots / revision;
-    if (plain && fs::exists(entry / "refs" / revision))
-      return snapshots / trimmed_line(entry / "refs" / revision);
+    if (plain && fs::exists(entry / "refs" / revision)) return referenced(entry, revision);
     throw Error("{}: no revision '{}' in the cache", entry.string(), revision);
   }
   if (fs::exists(entry / "refs/main")) {
-    const fs::path main = snapshots / trimmed_line(entry / "refs/main");
+    const fs::path main = referenced(entry, "main");
     if (fs::is_directory(main)) return main;
   }
   fs::path newest;

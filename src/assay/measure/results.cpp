@@ -110,6 +110,34 @@ Machine machine_from_json(const OrderedJson& json) {
   return m;
 }
 
+OrderedJson to_json(const ModelFacts& m) {
+  return {{"id", m.id},
+          {"path", m.path},
+          {"family", m.family},
+          {"sha256", m.sha256},
+          {"dtype", m.dtype},
+          {"parameters", m.parameters},
+          {"memory_bytes", m.memory_bytes},
+          {"resident_weights_bytes", m.resident_weights_bytes},
+          {"workspace_bytes", m.workspace_bytes},
+          {"load_s", m.load_s}};
+}
+
+ModelFacts model_from_json(const OrderedJson& json) {
+  ModelFacts m;
+  m.id = json.at("id").get<std::string>();
+  m.path = json.at("path").get<std::string>();
+  m.family = json.at("family").get<std::string>();
+  m.sha256 = json.at("sha256").get<std::string>();
+  m.dtype = json.at("dtype").get<std::string>();
+  m.parameters = json.at("parameters").get<std::int64_t>();
+  m.memory_bytes = json.at("memory_bytes").get<std::int64_t>();
+  m.resident_weights_bytes = json.at("resident_weights_bytes").get<std::int64_t>();
+  m.workspace_bytes = json.at("workspace_bytes").get<std::int64_t>();
+  m.load_s = json.at("load_s").get<double>();
+  return m;
+}
+
 ResultSet read(const OrderedJson& json) {
   ResultSet results;
   results.created = json.at("created").get<std::string>();
@@ -120,7 +148,7 @@ ResultSet read(const OrderedJson& json) {
   results.build = {build.at("version").get<std::string>(), build.at("compiler").get<std::string>(),
                    build.at("type").get<std::string>()};
   results.machine = machine_from_json(environment.at("machine"));
-  results.model = pairs_from_json(json.at("model"));
+  results.model = model_from_json(json.at("model"));
   for (const OrderedJson& row : json.at("rows")) results.rows.push_back(row_from_json(row));
   for (const OrderedJson& text : json.at("texts"))
     results.texts.push_back({text.at("label").get<std::string>(), text.at("prompt").get<std::string>(),
@@ -153,7 +181,7 @@ OrderedJson to_json(const ResultSet& results) {
           {"command", results.command},
           {"status", results.status},
           {"environment", {{"build", build}, {"machine", to_json(results.machine)}}},
-          {"model", pairs_to_json(results.model)},
+          {"model", to_json(results.model)},
           {"caption", results.caption},
           {"rows", rows},
           {"texts", texts},
@@ -161,12 +189,15 @@ OrderedJson to_json(const ResultSet& results) {
 }
 
 ResultSet results_from_json(const OrderedJson& json, const std::string& where) {
-  if (!json.is_object() || json.value("schema", "") != "assay.results")
+  const auto at = [&](const char* key) {
+    return json.is_object() && json.contains(key) ? json[key] : OrderedJson();
+  };
+  if (at("schema") != "assay.results")
     throw Error("{}: not a results file: expected \"schema\": \"assay.results\"", where);
-  const int version = json.value("schema_version", 0);
-  if (version != ResultSet::kSchemaVersion)
-    throw Error("{}: schema version {} was found; this program reads version {}", where, version,
-                ResultSet::kSchemaVersion);
+  const OrderedJson version = at("schema_version");
+  if (!version.is_number_integer() || version != ResultSet::kSchemaVersion)
+    throw Error("{}: schema_version: this program reads {}, found {}", where, ResultSet::kSchemaVersion,
+                version.dump().substr(0, 80));
   try {
     return read(json);
   } catch (const OrderedJson::exception& e) {

@@ -44,12 +44,20 @@ struct GeneratedText {
   std::vector<int> prompt_ids, ids;
 };
 
+// The model that was measured.
+struct ModelFacts {
+  std::string id, path, family, sha256;
+  std::string dtype;  // the label of what really ran
+  std::int64_t parameters = 0, memory_bytes = 0, resident_weights_bytes = 0, workspace_bytes = 0;
+  double load_s = 0;
+};
+
 struct ResultSet {
   static constexpr int kSchemaVersion = 1;
   std::string created, command, status = "complete";  // or "interrupted"
   Build build;
   Machine machine;
-  std::vector<std::pair<std::string, std::string>> model;  // id, path, sha256, dtype label, ...
+  ModelFacts model;
   std::vector<Row> rows;
   std::vector<GeneratedText> texts;
   std::vector<std::string> takeaways;

@@ -15,12 +15,6 @@ const Row* first_with(const ResultSet& results, const char* tag) {
   return nullptr;
 }
 
-std::string fact(const ResultSet& results, const std::string& key) {
-  for (const auto& [name, value] : results.model)
-    if (name == key) return value;
-  return "";
-}
-
 // One line of a block; nothing where the row has no such figure.
 std::string line(const Row& row, const char* tag, const char* label, int decimals) {
   const Value* value = row.find(tag);
@@ -30,7 +24,7 @@ std::string line(const Row& row, const char* tag, const char* label, int decimal
 std::string baseline_block(const ResultSet& results) {
   const Row* row = first_with(results, "total_latency_s");
   if (row == nullptr) return "";
-  std::string text = fmt::format("Baseline ({}, {})\n", fact(results, "dtype"), row->label);
+  std::string text = fmt::format("Baseline ({}, {})\n", results.model.dtype, row->label);
   text += line(*row, "total_latency_s", "total_latency_s", 3);
   text += line(*row, "tokens_generated", "tokens_generated", 0);
   text += line(*row, "tokens_per_sec", "tokens_per_sec", 1);
@@ -40,7 +34,7 @@ std::string baseline_block(const ResultSet& results) {
   text += line(*row, "decode_tokens_per_sec", "decode tokens/s", 1);
   if (const Value* memory = row->find("memory_bytes"))
     text += fmt::format("  {:<25}: {:.2f} MB ({:.0f} bytes, {} parameters)\n", "memory footprint",
-                        memory->value / (1024.0 * 1024.0), memory->value, fact(results, "parameters"));
+                        memory->value / (1024.0 * 1024.0), memory->value, results.model.parameters);
   return text;
 }
 
@@ -84,7 +78,7 @@ std::string summary_text(const ResultSet& results) {
 }
 
 std::string summary_markdown(const ResultSet& results) {
-  std::string text = fmt::format("# Assay: {}\n\n{}\n{}\n\n", fact(results, "id"),
+  std::string text = fmt::format("# Assay: {}\n\n{}\n{}\n\n", results.model.id,
                                  to_markdown(results_table(results)), results.caption);
   text += "```\n" + baseline_block(results) + "\n" + perplexity_lines(results) + "```\n\n## Texts\n\n";
   for (const GeneratedText& t : results.texts)

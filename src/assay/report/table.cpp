@@ -64,19 +64,7 @@ std::string padded(const std::string& text, std::size_t width, bool is_number) {
 }  // namespace
 
 std::string one_line(const std::string& text, std::size_t limit) {
-  std::string line;
-  for (const char c : text) {
-    if (c == '\n')
-      line += "\\n";
-    else if (c == '\r')
-      line += "\\r";
-    else if (c == '\t')
-      line += "\\t";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    else
-      line += c;
-  }
+  std::string line = escape_controls(text);
   if (line.size() <= limit) return line;
   std::size_t cut = limit;
   while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xc0U) == 0x80U) --cut;
