@@ -259,7 +259,7 @@ windows of 1024 tokens at a fresh offset. Muon for the block matrices, AdamW for
 rate {run[lr]}, {run[batch]} windows a step, linear warm-up over 100 steps and a linear decay to zero over the final
 {run[decay]:.0%} of the run, all in float32. Attention saw blocks of 256 tokens in the first {run[short]:.0%} of the run
 and the whole window after. The time given to it set the end of training, not convergence. Perplexity on the
-held-out novel (stride 1024) after each pass, the last row with the learning rate at zero:
+held-out novel after each pass, always in whole windows (stride 1024), new to it while attention saw blocks:
 
 | pass | training loss | held-out perplexity | minutes |
 |---:|---:|---:|---:|

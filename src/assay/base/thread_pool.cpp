@@ -15,7 +15,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kSpins = 2000;  // about 40 us of pauses: longer than a phase, shorter than a time slice
 constexpr std::uint64_t kFieldMask = (1u << 20) - 1;
 
-std::uint64_t pack(int epoch, std::int64_t chunks) {
+std::uint64_t pack(std::uint32_t epoch, std::int64_t chunks) {
   return (static_cast<std::uint64_t>(epoch & 0xffffff) << 40) | (static_cast<std::uint64_t>(chunks) << 20);
 }
 
@@ -72,7 +72,7 @@ void ThreadPool::run_erased(std::int64_t chunks, Call call, const void* task) {
     };
     task_ = &shifted;
     done_.store(0, std::memory_order_relaxed);
-    const int epoch = epoch_.load(std::memory_order_relaxed) + 1;
+    const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
     ticket_.store(pack(epoch, part), std::memory_order_release);
     epoch_.store(epoch, std::memory_order_release);
     epoch_.notify_all();
@@ -103,7 +103,7 @@ void ThreadPool::work() {
 }
 
 void ThreadPool::worker_loop() {
-  int seen = 0;
+  std::uint32_t seen = 0;
   for (;;) {
     for (int spin = 0; spin < kSpins && epoch_.load(std::memory_order_acquire) == seen; ++spin) _mm_pause();
     epoch_.wait(seen, std::memory_order_acquire);

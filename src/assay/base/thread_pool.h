@@ -40,7 +40,7 @@ class ThreadPool {
   // never claim a chunk of a phase it has not seen.
   alignas(128) std::atomic<std::uint64_t> ticket_{0};
   alignas(128) std::atomic<int> done_{0};
-  alignas(128) std::atomic<int> epoch_{0};
+  alignas(128) std::atomic<std::uint32_t> epoch_{0};  // counts phases; wraps around
   std::atomic<bool> stop_{false};
   Call call_ = nullptr;
   const void* task_ = nullptr;
