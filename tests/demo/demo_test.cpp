@@ -57,8 +57,9 @@ TEST_F(DemoModel, LogitsEqualTransformers) {
 }
 
 TEST_F(DemoModel, GreedyTextsEqualTransformers) {
+  const nlohmann::json cases = read("demo_greedy.json")["cases"];
   for (const bool uses_cache : {true, false})
-    for (const auto& entry : read("demo_greedy.json")["cases"]) {
+    for (const auto& entry : cases) {
       TimeOptions options;
       options.max_new_tokens = 64;
       options.uses_cache = uses_cache;
