@@ -34,9 +34,10 @@ class CliBadOutput : public testing::Test {
 };
 
 TEST_F(CliBadOutput, FoldersThatCannotBe) {
-  for (const std::string& folder : {file_, file_ + "/below", file_ + "/below/deep",
-                                    std::string("/proc/none/out"), std::string("/sys/out")})
+  for (const std::string& folder : {file_, file_ + "/below", file_ + "/below/deep"})
     expect_failure(run_program(run_into(folder)), 1, {folder});
+  if (fs::exists("/proc/self"))
+    expect_failure(run_program(run_into("/proc/none/out")), 1, {"/proc/none/out"});
   expect_failure(run_program(run_into(folder_ / std::string(300, 'a'))), 1, {"too long"});
   expect_untouched();
 }
@@ -49,8 +50,7 @@ TEST_F(CliBadOutput, NoFolderWhenTheModelIsMissing) {
 
 TEST_F(CliBadOutput, FilesThatCannotBe) {
   fs::create_directory(folder_ / "there");
-  for (const std::string& file :
-       {file_ + "/x.npy", folder_ / "absent/x.npy", std::string("/proc/x.npy"), folder_ / "there"})
+  for (const std::string& file : {file_ + "/x.npy", folder_ / "absent/x.npy", folder_ / "there"})
     expect_failure(run_program(logits_into(file)), 1, {file});
   expect_failure(run_program(logits_into("")), 2, {"--output"});
   EXPECT_TRUE(fs::is_empty(folder_ / "there"));

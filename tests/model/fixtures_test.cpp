@@ -59,6 +59,10 @@ struct Break {
   void (*apply)(ModelSpec&);
 };
 
+void PrintTo(const Break& broken, std::ostream* out) {
+  *out << broken.name;
+}
+
 const Break kBreaks[] = {
     {"tanh_for_erf", "gelu_erf", [](ModelSpec& s) { s.activation = Activation::gelu_tanh; }},
     {"erf_for_tanh", "base", [](ModelSpec& s) { s.activation = Activation::gelu_erf; }},

@@ -1,4 +1,5 @@
 // Finds the folder that a user's name for a model means.
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +22,10 @@ std::string environment(const char* key) {
 fs::path executable_folder() {
   std::error_code code;
   const fs::path self = fs::read_symlink("/proc/self/exe", code);
-  return code ? fs::path() : self.parent_path();
+  if (!code) return self.parent_path();
+  // Without /proc: the name the program was started by.
+  const auto* name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  return name != nullptr ? fs::absolute(name, code).parent_path() : fs::path();
 }
 
 fs::path locate_demo() {
