@@ -42,6 +42,8 @@ def arguments():
         p.add_argument("--" + flag, type=type(default), default=default, help=f"{text} (default: {default})")
     p.add_argument("--stage", choices=["init", "train", "finish", "all"], default="all",
                    help="init: tokenizer and random weights; train; finish: evaluate and write the card")
+    p.add_argument("--bfloat16", action="store_true",
+                   help="products in bfloat16 by autocast (several times faster where the processor has AMX)")
     p.add_argument("--resume", action="store_true", help="continue from the checkpoint in --work")
     return p.parse_args()
 
@@ -148,7 +150,8 @@ def train(a, tok, docs, log):
     def gradients(windows, length):
         # Blocks keep the positions of their window, so every row of the position table is trained.
         x, y = (w.reshape(-1, length) for w in (windows[:, :-1], windows[:, 1:]))
-        loss = loss_of(x, y, positions.repeat(len(windows), 1).reshape(-1, length))
+        with torch.autocast("cpu", torch.bfloat16, enabled=a.bfloat16):
+            loss = loss_of(x, y, positions.repeat(len(windows), 1).reshape(-1, length))
         return loss.detach(), torch.autograd.grad(loss, params)
 
     pool, compiled = ThreadPoolExecutor(os.cpu_count()), set()

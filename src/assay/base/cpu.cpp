@@ -2,15 +2,18 @@
 
 #include <cpuid.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 
 namespace assay {
 
@@ -51,6 +54,25 @@ bool has_avx512() {
   const Registers seven = cpuid(7);
   return has_avx2() && (saved_states() & kAvx512State) == kAvx512State && bit(seven.b, 16) &&
          bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);  // F, DQ, BW, VL
+}
+
+constexpr std::uint64_t kTileState = 0x60000;  // tile configuration and data
+
+// AMX as the kernels use it: tiles, bfloat16 and int8 products, and everything of AVX-512 that they combine
+// them with.
+bool has_amx() {
+  const Registers seven = cpuid(7), seven_one = cpuid(7, 1);
+  return has_avx512() && bit(seven.c, 1) && bit(seven.c, 11) && bit(seven_one.a, 5) && bit(seven.d, 22) &&
+         bit(seven.d, 24) && bit(seven.d, 25);  // VBMI, VNNI, AVX512_BF16, AMX-BF16, AMX-TILE, AMX-INT8
+}
+
+// Linux grants tile registers to a process that asks, before its first use of them. 0, or errno.
+int ask_for_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const int refusal = [] {
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? 0 : errno;
+  }();
+  return refusal;
 }
 
 std::string brand() {
@@ -98,6 +120,8 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::amx:
+      return "amx";
   }
   return "?";
 }
@@ -105,24 +129,36 @@ std::string_view name_of(Isa isa) {
 Isa isa_from_name(std::string_view text) {
   for (const Isa isa : kAllIsas)
     if (text == name_of(isa)) return isa;
-  throw UsageError("--isa: expected scalar, avx2 or avx512, found '{}'", text);
+  throw UsageError("--isa: expected scalar, avx2, avx512 or amx, found '{}'", text);
+}
+
+std::string why_not_usable(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return {};
+    case Isa::avx2:
+      return has_avx2() ? "" : "the processor or the system offers no AVX2, FMA and F16C";
+    case Isa::avx512:
+      return has_avx512() ? "" : "the processor or the system offers no AVX-512 (F, BW, DQ, VL)";
+    case Isa::amx:
+      if (!has_amx())
+        return "the processor offers no AMX (tiles, bfloat16, int8) with AVX-512 VNNI, BF16 and VBMI";
+      if ((saved_states() & kTileState) != kTileState) return "the system does not save AMX tiles";
+      if (const int refusal = ask_for_tiles(); refusal != 0)
+        return fmt::format("the kernel refuses AMX tiles to this process (errno {})", refusal);
+      return {};
+  }
+  return "unknown";
 }
 
 bool is_usable(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return true;
-    case Isa::avx2:
-      return has_avx2();
-    case Isa::avx512:
-      return has_avx512();
-  }
-  return false;
+  return why_not_usable(isa).empty();
 }
 
 Isa best_usable_isa() {
-  if (is_usable(Isa::avx512)) return Isa::avx512;
-  return is_usable(Isa::avx2) ? Isa::avx2 : Isa::scalar;
+  for (const Isa isa : {Isa::amx, Isa::avx512, Isa::avx2})
+    if (is_usable(isa)) return isa;
+  return Isa::scalar;
 }
 
 CpuInfo cpu_info() {

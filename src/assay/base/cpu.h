@@ -8,16 +8,20 @@
 namespace assay {
 
 // Instruction-set tiers, each including the ones before it.
-enum class Isa { scalar, avx2, avx512 };
+enum class Isa { scalar, avx2, avx512, amx };
 
-inline constexpr Isa kAllIsas[] = {Isa::scalar, Isa::avx2, Isa::avx512};
+inline constexpr Isa kAllIsas[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::amx};
 
 std::string_view name_of(Isa isa);
 // Throws UsageError listing the names when there is no such tier.
 Isa isa_from_name(std::string_view text);
 
 // True where the processor has every instruction of the tier AND the operating system saves its registers.
+// Tiles (AMX) need the kernel's permission as well, which is asked for once per process.
 bool is_usable(Isa isa);
+// Why a tier is not usable: "the processor has no AVX2", "the kernel refuses AMX tiles (errno 95)"; empty
+// where it is.
+std::string why_not_usable(Isa isa);
 Isa best_usable_isa();
 
 struct CpuInfo {

@@ -71,7 +71,7 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
                  "float32 (the default), bfloat16, or float16 (which a CPU runs as float32, and says so)");
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
   add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
-  app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2 or avx512");
+  app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2, avx512 or amx");
 }
 
 BackendOptions ModelFlags::backend() const {

@@ -6,8 +6,8 @@ namespace assay::cpu {
 
 KernelTable select_kernels(Isa isa) {
   if (!is_usable(isa))
-    throw UsageError("--isa {}: this machine cannot run it; the best it can is {}", name_of(isa),
-                     name_of(best_usable_isa()));
+    throw UsageError("--isa {}: this machine cannot run it: {}; the best it can is {}", name_of(isa),
+                     why_not_usable(isa), name_of(best_usable_isa()));
   KernelTable table{};
   scalar::fill(table);
   if (isa >= Isa::avx2) avx2::fill(table);

@@ -1,0 +1,64 @@
+// What this machine can do at most: how fast it reads memory, multiplies, and wakes a thread. Probes are
+// plain loops whose hot part holds no spill; they run on the caller's pool, so on the same processors as
+// what they are compared with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/base/cpu.h"
+#include "assay/base/thread_pool.h"
+#include "assay/base/units.h"
+
+namespace assay {
+
+// Reads a buffer of its own again and again, each thread its own contiguous share. The buffer stays
+// allocated (huge pages where the system grants them), so that a probe can be run in turns with the case it
+// bounds.
+class ReadProbe {
+ public:
+  // Throws Error when the memory cannot be had.
+  ReadProbe(Bytes working_set, ThreadPool& pool);
+  ~ReadProbe();
+  ReadProbe(const ReadProbe&) = delete;
+  ReadProbe& operator=(const ReadProbe&) = delete;
+
+  // Bytes per second of as many whole passes as `at_least` takes (one at least), each thread reading
+  // `streams` (1, 2, 4 or 8) sequential streams side by side.
+  double bytes_per_second(int streams, Seconds at_least);
+  Bytes working_set() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The kinds of product a processor multiplies with.
+enum class ProductKind {
+  avx2_float32,
+  avx512_float32,
+  avx2_int8,        // vpmaddubsw, vpmaddwd
+  avx512_vnni,      // vpdpbusd
+  avx512_bfloat16,  // vdpbf16ps
+  amx_bfloat16,
+  amx_int8,
+};
+inline constexpr ProductKind kAllProducts[] = {ProductKind::avx2_float32,    ProductKind::avx512_float32,
+                                               ProductKind::avx2_int8,       ProductKind::avx512_vnni,
+                                               ProductKind::avx512_bfloat16, ProductKind::amx_bfloat16,
+                                               ProductKind::amx_int8};
+std::string_view name_of(ProductKind kind);  // "avx512 float32 FMA"
+// Empty where this machine can run it, else why not.
+std::string why_not_usable(ProductKind kind);
+
+// Operations per second of all threads of the pool together; a multiplication and an addition are two. Only
+// registers and the nearest cache are touched. 0 where it is not usable.
+double operations_per_second(ProductKind kind, ThreadPool& pool, Seconds at_least);
+
+// Median time of one phase of the pool that does nothing, one chunk per thread.
+Seconds phase_round_trip(ThreadPool& pool);
+
+}  // namespace assay
