@@ -1,9 +1,12 @@
 // GFLOP/s and GB/s of the linear kernels at GPT-2's shapes, for every instruction set this machine can run.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "assay/backend/cpu/select.h"
+#include "assay/base/aligned.h"
 
 namespace {
 
@@ -13,30 +16,48 @@ using assay::cpu::kPanel;
 // Enough copies of the weights that one pass over them does not fit the nearest caches.
 constexpr std::int64_t kWorkingSet = std::int64_t{256} << 20;
 
-void linear(benchmark::State& state, Isa isa, bool is_bfloat16) {
+enum class Weights { float32, bfloat16, split };
+
+void linear(benchmark::State& state, Isa isa, Weights kind) {
   const std::int64_t rows = state.range(0), k = state.range(1), n = state.range(2);
   const assay::cpu::KernelTable table = assay::cpu::select_kernels(isa);
-  const std::int64_t panels = (n + kPanel - 1) / kPanel, bytes = panels * kPanel * k * (is_bfloat16 ? 2 : 4);
+  const int planes = kind == Weights::split ? 2 : 1;
+  const bool is_float32 = kind == Weights::float32;
+  const std::int64_t panels = (n + kPanel - 1) / kPanel,
+                     bytes = panels * kPanel * k * (is_float32 ? 4 : 2 * planes);
   const std::int64_t copies = rows == 1 ? std::max<std::int64_t>(1, kWorkingSet / bytes) : 1;
-  const std::vector<float> x(static_cast<std::size_t>(rows * k), 0.5F);
-  const std::vector<std::byte> w(static_cast<std::size_t>(bytes * copies));
-  std::vector<float> y(static_cast<std::size_t>(rows * n));
+  const std::int64_t tile_rows = assay::cpu::round_up(rows, assay::cpu::kTileRows);
+  // Buffers large enough for huge pages, as the backend's are.
+  constexpr std::size_t kAtLeast = std::size_t{4} << 20;
+  assay::AlignedBuffer x(static_cast<std::size_t>(rows * k * 4) + kAtLeast, "x");
+  assay::AlignedBuffer tile_buffer(static_cast<std::size_t>(planes * tile_rows * k * 2) + kAtLeast, "tiles");
+  assay::AlignedBuffer y(static_cast<std::size_t>(rows * n * 4) + kAtLeast, "y");
+  const assay::AlignedBuffer w(static_cast<std::size_t>(bytes * copies), "weights");
+  auto* tiles = reinterpret_cast<std::uint16_t*>(tile_buffer.data());
+  std::fill_n(x.floats(), rows * k, 0.5F);
+  std::fill_n(tiles, planes * tile_rows * k, std::uint16_t{0x3f00});
+  std::memset(const_cast<std::byte*>(w.data()), 0, w.size());
+  const bool uses_tiles = table.uses_tiles && !is_float32;
   std::int64_t copy = 0;
   for (auto _ : state) {
-    table.linear({.x = x.data(),
-                  .x_stride = k,
-                  .rows = rows,
-                  .k = k,
-                  .w = w.data() + copy * bytes,
-                  .is_bfloat16 = is_bfloat16,
-                  .bias = nullptr,
-                  .activation = assay::Activation::none,
-                  .adds = false,
-                  .y = y.data(),
-                  .y_stride = n,
-                  .n = n,
-                  .first_panel = 0,
-                  .panels = panels});
+    (uses_tiles ? table.linear_tiles : table.linear)(
+        {.x = uses_tiles ? nullptr : x.floats(),
+         .x_stride = k,
+         .x_tiles = {uses_tiles ? tiles : nullptr, k, tile_rows * k, planes},
+         .rows = rows,
+         .k = k,
+         .w = w.data() + copy * bytes,
+         .packing = is_float32 ? assay::cpu::Packing::float32 : assay::cpu::Packing::bfloat16,
+         .planes = planes,
+         .bias = nullptr,
+         .activation = assay::Activation::none,
+         .adds = false,
+         .y = y.floats(),
+         .y_stride = n,
+         .y_tiles = {nullptr, 0, 0, 0},
+         .n = n,
+         .first_panel = 0,
+         .panels = panels});
     copy = (copy + 1) % copies;
     benchmark::ClobberMemory();
   }
@@ -48,20 +69,21 @@ void linear(benchmark::State& state, Isa isa, bool is_bfloat16) {
 }
 
 void register_all() {
-  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
-    if (!assay::is_usable(isa)) continue;
-    for (const bool is_bfloat16 : {false, true})
-      benchmark::RegisterBenchmark(
-          (std::string("linear/") + std::string(name_of(isa)) + (is_bfloat16 ? "/bfloat16" : "/float32"))
-              .c_str(),
-          linear, isa, is_bfloat16)
+  constexpr std::pair<Weights, const char*> kKinds[] = {
+      {Weights::float32, "float32"}, {Weights::bfloat16, "bfloat16"}, {Weights::split, "bf16x3"}};
+  for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::amx})
+    for (const auto& [kind, name] : kKinds) {
+      if (!assay::is_usable(isa) || (kind == Weights::split && isa != Isa::amx)) continue;
+      benchmark::RegisterBenchmark(("linear/" + std::string(name_of(isa)) + "/" + name).c_str(), linear, isa,
+                                   kind)
           ->ArgNames({"rows", "k", "n"})
           ->Args({1, 768, 2304})
           ->Args({1, 3072, 768})
           ->Args({8, 768, 3072})
+          ->Args({32, 768, 3072})
           ->Args({512, 768, 3072})
           ->Args({512, 3072, 768});
-  }
+    }
 }
 
 }  // namespace

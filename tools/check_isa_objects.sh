@@ -4,7 +4,7 @@
 # usage: tools/check_isa_objects.sh BUILD_FOLDER
 set -euo pipefail
 found=0
-for object in "$1"/src/CMakeFiles/assay_backend.dir/assay/backend/cpu/avx*/*.o; do
+for object in "$1"/src/CMakeFiles/assay_backend.dir/assay/backend/cpu/{avx,amx}*/*.o; do
   found=1
   if weak=$(nm -C "$object" | grep -E ' [WVu] '); then
     echo "error: $object has weak symbols: $weak" >&2

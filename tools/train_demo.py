@@ -35,7 +35,8 @@ def arguments():
             ("deadline-minutes", math.inf, "wall-clock budget; the schedule hurries so that it ends in time"),
             ("batch", 12, "windows of 1024 tokens per step"),
             ("micro", 2, "windows a worker takes at a time"),
-            ("short", 0.6, "first share of the run with attention cut to blocks of 256 tokens, to save time"),
+            ("short", 0.6, "first share of the run with attention cut to blocks, to save time"),
+            ("block", 128, "tokens of such a block"),
             ("lr", 3e-3, "peak learning rate"),
             ("decay", 0.6, "final share of the run over which the learning rate falls to 0"),
             ("save-every", 300, "steps between saves within a pass")]:
@@ -167,7 +168,7 @@ def train(a, tok, docs, log):
         lr = a.lr * min(1.0, (step + 1) / 100, (1 - progress) / a.decay)
         for g in opts[0].param_groups + opts[1].param_groups:
             g["lr"] = max(lr, 0.0)
-        length = 256 if progress < a.short else CONTEXT
+        length = a.block if progress < a.short else CONTEXT
         parts = x.split(a.micro)
         if length not in compiled:  # compile in one thread
             compiled.add(length)
@@ -260,7 +261,7 @@ It is a sample to measure, not to rely on: it writes in the manner of 19th-centu
 {done} passes over the novels ({seen:.1f} million tokens seen): documents in a fresh order each pass, cut into
 windows of 1024 tokens at a fresh offset. Muon for the block matrices, AdamW for the rest, peak learning
 rate {run[lr]}, {run[batch]} windows a step, linear warm-up over 100 steps and a linear decay to zero over the final
-{run[decay]:.0%} of the run, all in float32. Attention saw blocks of 256 tokens in the first {run[short]:.0%} of the run
+{run[decay]:.0%} of the run, all in float32. Attention saw blocks of {run[block]} tokens in the first {run[short]:.0%} of the run
 and the whole window after. The time given to it set the end of training, not convergence. Perplexity on the
 held-out novel after each pass, always in whole windows (stride 1024), new to it while attention saw blocks:
 

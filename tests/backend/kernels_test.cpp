@@ -30,38 +30,95 @@ class KernelTest : public testing::TestWithParam<Isa> {
   KernelTable table_{}, reference_{};
 };
 
-INSTANTIATE_TEST_SUITE_P(Isas, KernelTest, testing::Values(Isa::avx2, Isa::avx512),
+INSTANTIATE_TEST_SUITE_P(Isas, KernelTest, testing::Values(Isa::avx2, Isa::avx512, Isa::amx),
                          [](const auto& p) { return std::string(name_of(p.param)); });
+
+constexpr Tiles kNoTiles{nullptr, 0, 0, 0};
 
 struct LinearCase {
   std::int64_t rows, k, n;
   Activation activation;
   bool has_bias, adds, is_bfloat16;
+  int planes = 0;  // 0: float32 activations; 1 to 3: tiles
 };
 
+// The parts of a float in bfloat16, and where they go.
+template <typename At>
+void put_planes(float value, int planes, const At& at) {
+  for (int plane = 0; plane < planes; ++plane) {
+    at(plane) = float_to_bf16(value);
+    value -= bf16_to_float(at(plane));
+  }
+}
+
+// y, and what y_tiles hold, of `rows` of the case's rows.
 std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std::int64_t rows) {
   const std::int64_t panels = (c.n + kPanel - 1) / kPanel, x_stride = c.k + 3, y_stride = c.n + 5;
+  const std::int64_t padded = round_up(c.k, kTileColumns), tile_rows = round_up(c.rows, kTileRows);
+  const int planes = std::max(c.planes, 1);
   const auto x = random_floats(static_cast<std::size_t>(c.rows * x_stride + 1), 1);
   const auto w = random_floats(static_cast<std::size_t>(panels * kPanel * c.k), 2);
-  std::vector<std::uint16_t> w16(w.size());
-  for (std::size_t i = 0; i < w.size(); ++i) w16[i] = float_to_bf16(w[i]);
+  std::vector<std::uint16_t> w16(static_cast<std::size_t>(panels * planes * kPanel * padded));
+  std::vector<std::uint16_t> x16(static_cast<std::size_t>(planes * tile_rows * padded));
+  for (std::int64_t output = 0; output < c.n; ++output)
+    for (std::int64_t k = 0; k < c.k; ++k)
+      put_planes(w[static_cast<std::size_t>((output / kPanel * c.k + k) * kPanel + output % kPanel)], planes,
+                 [&](int plane) -> std::uint16_t& {
+                   return w16[static_cast<std::size_t>(
+                       ((output / kPanel * planes + plane) * padded + k / 2 * 2) * kPanel +
+                       output % kPanel * 2 + k % 2)];
+                 });
+  for (std::int64_t row = 0; row < c.rows; ++row)
+    for (std::int64_t k = 0; k < c.k; ++k)
+      put_planes(
+          x[static_cast<std::size_t>(1 + row * x_stride + k)], planes, [&](int plane) -> std::uint16_t& {
+            return x16[static_cast<std::size_t>(plane * tile_rows * padded + tile_offset(row, k, padded))];
+          });
   const auto bias = random_floats(static_cast<std::size_t>(c.n), 3);
   auto y = random_floats(static_cast<std::size_t>(rows * y_stride), 4);
-  table.linear({.x = x.data() + 1,
-                .x_stride = x_stride,
-                .rows = rows,
-                .k = c.k,
-                .w = c.is_bfloat16 ? static_cast<const void*>(w16.data()) : w.data(),
-                .is_bfloat16 = c.is_bfloat16,
-                .bias = c.has_bias ? bias.data() : nullptr,
-                .activation = c.activation,
-                .adds = c.adds,
-                .y = y.data(),
-                .y_stride = y_stride,
-                .n = c.n,
-                .first_panel = 0,
-                .panels = panels});
+  (c.planes > 0 ? table.linear_tiles : table.linear)(
+      {.x = c.planes > 0 ? nullptr : x.data() + 1,
+       .x_stride = x_stride,
+       .x_tiles = {c.planes > 0 ? x16.data() : nullptr, padded, tile_rows * padded, planes},
+       .rows = rows,
+       .k = c.k,
+       .w = c.is_bfloat16 ? static_cast<const void*>(w16.data()) : w.data(),
+       .packing = c.is_bfloat16 ? Packing::bfloat16 : Packing::float32,
+       .planes = planes,
+       .bias = c.has_bias ? bias.data() : nullptr,
+       .activation = c.activation,
+       .adds = c.adds,
+       .y = y.data(),
+       .y_stride = y_stride,
+       .y_tiles = kNoTiles,
+       .n = c.n,
+       .first_panel = 0,
+       .panels = panels});
   return y;
+}
+
+// One input times one output of weight 1.
+float run_activation(const KernelTable& table, Activation activation, float input) {
+  const std::vector<float> w(kPanel, 1.0F);
+  float y[kPanel] = {};
+  table.linear({.x = &input,
+                .x_stride = 1,
+                .x_tiles = kNoTiles,
+                .rows = 1,
+                .k = 1,
+                .w = w.data(),
+                .packing = Packing::float32,
+                .planes = 1,
+                .bias = nullptr,
+                .activation = activation,
+                .adds = false,
+                .y = y,
+                .y_stride = kPanel,
+                .y_tiles = kNoTiles,
+                .n = kPanel,
+                .first_panel = 0,
+                .panels = 1});
+  return y[0];
 }
 
 TEST_P(KernelTest, LinearEqualsReference) {
@@ -75,66 +132,56 @@ TEST_P(KernelTest, LinearEqualsReference) {
       }
 }
 
+// Products of bfloat16 are exact in float32, so the same inputs give the sums of the reference to rounding;
+// parts that are left out cost 2^-16 (three products) or less.
+TEST_P(KernelTest, LinearOnTilesEqualsReference) {
+  for (const int planes : {1, 2, 3})
+    for (const std::int64_t rows : {1, 2, 15, 16, 17, 31, 32, 33, 65})
+      for (const std::int64_t k : {1, 31, 32, 36, 129})
+        for (const std::int64_t n : {1, 16, 17, 50, 64, 101}) {
+          const LinearCase c{rows, k, n, Activation::none, n % 2 == 1, rows % 2 == 1, true, planes};
+          const auto got = run_linear(table_, c, rows), want = run_linear(reference_, c, rows);
+          EXPECT_LE(test::largest_difference(got, want), 1e-6 * std::sqrt(static_cast<double>(k)) * 4)
+              << rows << "x" << k << "x" << n << " planes " << planes;
+        }
+}
+
+// More parts come nearer to float32.
+TEST_P(KernelTest, PartsOfBfloat16ApproachFloat32) {
+  const auto error = [&](int planes) {
+    const LinearCase exact{5, 129, 64, Activation::none, false, false, false, 0};
+    const LinearCase split{5, 129, 64, Activation::none, false, false, true, planes};
+    return test::largest_difference(run_linear(table_, split, 5), run_linear(reference_, exact, 5));
+  };
+  EXPECT_GT(error(1), 1e-3);
+  EXPECT_LT(error(2), 2e-4);
+  EXPECT_GT(error(2), 1e-6);
+  EXPECT_LT(error(3), 4e-6);
+}
+
 TEST_P(KernelTest, ActivationsEqualReference) {
   for (const Activation a : {Activation::relu, Activation::silu, Activation::tanh, Activation::gelu_tanh,
                              Activation::gelu_erf, Activation::gelu_quick})
     for (const float input : {-1e30F, -100.0F, -20.0F, -3.0F, -1.0F, -1e-3F, 0.0F, 1e-6F, 0.1F, 0.7F, 2.0F,
                               5.0F, 30.0F, 100.0F, 1e30F}) {
-      const std::vector<float> w(kPanel, 1.0F);
-      const auto apply = [&](const KernelTable& table) {
-        float y[kPanel] = {};
-        table.linear({.x = &input,
-                      .x_stride = 1,
-                      .rows = 1,
-                      .k = 1,
-                      .w = w.data(),
-                      .is_bfloat16 = false,
-                      .bias = nullptr,
-                      .activation = a,
-                      .adds = false,
-                      .y = y,
-                      .y_stride = kPanel,
-                      .n = kPanel,
-                      .first_panel = 0,
-                      .panels = 1});
-        return y[0];
-      };
-      const float want = apply(reference_), got = apply(table_);
+      const float want = run_activation(reference_, a, input), got = run_activation(table_, a, input);
       EXPECT_NEAR(got, want, 4e-7 * (1 + std::fabs(static_cast<double>(want))))
           << static_cast<int>(a) << " of " << input;
     }
 }
 
-TEST_P(KernelTest, LinearKeepsNaNAndInfinity) {
-  const std::vector<float> w(kPanel, 1.0F);
-  for (const Activation a :
-       {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu}) {
-    const float input = std::numeric_limits<float>::quiet_NaN();
-    float y[kPanel] = {};
-    table_.linear({.x = &input,
-                   .x_stride = 1,
-                   .rows = 1,
-                   .k = 1,
-                   .w = w.data(),
-                   .is_bfloat16 = false,
-                   .bias = nullptr,
-                   .activation = a,
-                   .adds = false,
-                   .y = y,
-                   .y_stride = kPanel,
-                   .n = kPanel,
-                   .first_panel = 0,
-                   .panels = 1});
-    EXPECT_TRUE(std::isnan(y[0])) << static_cast<int>(a);
-  }
+TEST_P(KernelTest, LinearKeepsNaN) {
+  for (const Activation a : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu})
+    EXPECT_TRUE(std::isnan(run_activation(table_, a, std::numeric_limits<float>::quiet_NaN())))
+        << static_cast<int>(a);
 }
 
 // A row's result is the same bits whatever rows are computed with it.
 TEST_P(KernelTest, LinearDoesNotDependOnTheNumberOfRows) {
-  for (const bool is_bfloat16 : {false, true}) {
-    const LinearCase c{13, 129, 101, Activation::gelu_tanh, true, false, is_bfloat16};
-    const auto all = run_linear(table_, c, 13);
-    for (const std::int64_t rows : {1, 2, 4, 5, 7, 12}) {
+  for (const auto& [is_bfloat16, planes] : {std::pair{false, 0}, {true, 0}, {true, 1}, {true, 2}}) {
+    const LinearCase c{49, 129, 101, Activation::gelu_tanh, true, false, is_bfloat16, planes};
+    const auto all = run_linear(table_, c, 49);
+    for (const std::int64_t rows : {1, 2, 4, 5, 7, 12, 16, 17, 32, 40}) {
       const auto some = run_linear(table_, c, rows);
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t j = 0; j < c.n; ++j)
@@ -162,6 +209,8 @@ TEST_P(KernelTest, NormEqualsReference) {
                       .subtracts_mean = subtracts,
                       .y = y.data(),
                       .y_stride = n,
+                      .y_tiles = kNoTiles,
+                      .first_tile_row = 0,
                       .rows = 3 - 1,
                       .n = n});
           return y;
@@ -171,72 +220,160 @@ TEST_P(KernelTest, NormEqualsReference) {
       }
 }
 
-// Keys and values of `length` positions in blocks, as the cache lays them out.
+// Keys and values of `length` positions in blocks, as the cache lays them out. Positions beyond are zero.
 struct Keys {
-  std::vector<std::vector<float>> blocks;
-  std::vector<const float*> pointers;
+  KvShape shape;
+  bool is_bfloat16;
   std::int64_t v_offset;
-  Keys(std::int64_t length, std::int64_t dim, std::int64_t padded) : v_offset(dim * kKvBlockPositions) {
+  std::vector<std::vector<float>> blocks;  // as bytes; floats for their alignment
+  std::vector<void*> pointers;
+
+  Keys(const KernelTable& table, std::int64_t length, std::int64_t dim, bool bfloat16)
+      : shape{dim},
+        is_bfloat16(bfloat16),
+        v_offset((bfloat16 ? shape.dim_padded() : dim) * kKvBlockPositions) {
+    const std::int64_t elements = v_offset + shape.padded() * kKvBlockPositions;
     for (std::int64_t b = 0; b <= (length - 1) / kKvBlockPositions; ++b)
-      blocks.push_back(random_floats(static_cast<std::size_t>((dim + padded) * kKvBlockPositions),
-                                     10 + static_cast<std::uint64_t>(b)));
-    for (const auto& block : blocks) pointers.push_back(block.data());
+      blocks.emplace_back(static_cast<std::size_t>(elements));
+    for (auto& block : blocks) pointers.push_back(block.data());
+    const auto k = random_floats(static_cast<std::size_t>(length * dim), 10),
+               v = random_floats(static_cast<std::size_t>(length * dim), 11);
+    if (is_bfloat16) {  // in two calls, so that a pair of positions comes in parts
+      const std::int64_t first = std::min<std::int64_t>(length, 7);
+      for (const auto& [begin, count] : {std::pair{std::int64_t{0}, first}, {first, length - first}})
+        table.store_bfloat16({.k = k.data() + begin * dim,
+                              .v = v.data() + begin * dim,
+                              .stride = dim,
+                              .rows = count,
+                              .first_position = begin,
+                              .shape = shape,
+                              .blocks = pointers.data(),
+                              .k_offset = 0,
+                              .v_offset = v_offset});
+      return;
+    }
+    for (std::int64_t p = 0; p < length; ++p)
+      for (std::int64_t i = 0; i < dim; ++i) {
+        auto& block = blocks[static_cast<std::size_t>(p / kKvBlockPositions)];
+        const std::int64_t at = p % kKvBlockPositions;
+        block[static_cast<std::size_t>(i * kKvBlockPositions + at)] =
+            k[static_cast<std::size_t>(p * dim + i)];
+        block[static_cast<std::size_t>(v_offset + at * shape.padded() + i)] =
+            v[static_cast<std::size_t>(p * dim + i)];
+      }
   }
 };
 
-std::vector<float> run_attend(const KernelTable& table, std::int64_t rows, std::int64_t past,
-                              std::int64_t dim, std::int64_t window, std::int64_t first_key,
-                              std::int64_t skip = 0) {
-  const std::int64_t padded = (dim + kPanel - 1) / kPanel * kPanel;
-  const Keys keys(past + rows, dim, padded);
-  const auto q = random_floats(static_cast<std::size_t>(rows * (dim + 1)), 20, 4);
-  std::vector<float> out(static_cast<std::size_t>(rows * dim), 9.0F);
-  for (std::int64_t row = skip; row < rows; row += kAttendRows)
-    table.attend({.q = q.data() + row * (dim + 1),
-                  .q_stride = dim + 1,
-                  .rows = std::min(kAttendRows, rows - row),
-                  .first_position = past + row,
-                  .first_key = first_key,
-                  .window = window,
-                  .head_dim = dim,
-                  .padded = padded,
-                  .scale = 0.3F,
-                  .blocks = keys.pointers.data(),
-                  .k_offset = 0,
-                  .v_offset = keys.v_offset,
-                  .out = out.data() + row * dim,
-                  .out_stride = dim});
+struct AttendCase {
+  std::int64_t rows, past, dim, window, first_key;
+  bool is_bfloat16 = false;
+};
+
+// The rows from `skip` on, at most `at_once` in a call.
+std::vector<float> run_attend(const KernelTable& table, const AttendCase& c, std::int64_t skip = 0,
+                              std::int64_t at_once = kAttendRows) {
+  const Keys keys(table, c.past + c.rows, c.dim, c.is_bfloat16);
+  const auto q = random_floats(static_cast<std::size_t>(c.rows * (c.dim + 1)), 20, 4);
+  std::vector<float> out(static_cast<std::size_t>(c.rows * c.dim), 9.0F);
+  for (std::int64_t row = skip; row < c.rows; row += at_once)
+    (c.is_bfloat16 ? table.attend_bfloat16 : table.attend)({.q = q.data() + row * (c.dim + 1),
+                                                            .q_stride = c.dim + 1,
+                                                            .rows = std::min(at_once, c.rows - row),
+                                                            .first_position = c.past + row,
+                                                            .first_key = c.first_key,
+                                                            .window = c.window,
+                                                            .shape = keys.shape,
+                                                            .scale = 0.3F,
+                                                            .blocks = keys.pointers.data(),
+                                                            .k_offset = 0,
+                                                            .v_offset = keys.v_offset,
+                                                            .out = out.data() + row * c.dim,
+                                                            .out_stride = c.dim,
+                                                            .out_tiles = kNoTiles,
+                                                            .first_tile_row = 0,
+                                                            .first_tile_column = 0});
   return out;
 }
 
+TEST_P(KernelTest, StoredKeysAndValuesEqualReference) {
+  for (const std::int64_t dim : {1, 7, 16, 17, 64, 80, 129})
+    for (const std::int64_t length : {1, 2, 7, 8, 64, 65, 131})
+      EXPECT_EQ(Keys(table_, length, dim, true).blocks, Keys(reference_, length, dim, true).blocks)
+          << dim << " " << length;
+}
+
 TEST_P(KernelTest, AttentionEqualsReference) {
-  for (const std::int64_t dim : {1, 7, 12, 15, 16, 64, 80, 129})
-    for (const std::int64_t rows : {1, 5, 9})
-      for (const std::int64_t past : {0, 60, 63, 64, 130})
-        for (const std::int64_t window : {0, 5, 70})
-          for (const std::int64_t first_key : {0, 3}) {
-            if (first_key > past) continue;
-            EXPECT_LE(test::largest_difference(run_attend(table_, rows, past, dim, window, first_key),
-                                               run_attend(reference_, rows, past, dim, window, first_key)),
-                      3e-6)
-                << dim << " " << rows << " " << past << " " << window << " " << first_key;
-          }
+  for (const bool is_bfloat16 : {false, true})
+    for (const std::int64_t dim : {1, 7, 12, 15, 16, 64, 80, 129})
+      for (const std::int64_t rows : {1, 5, 9, 33})
+        for (const std::int64_t past : {0, 60, 63, 64, 130})
+          for (const std::int64_t window : {0, 5, 70})
+            for (const std::int64_t first_key : {0, 3}) {
+              if (first_key > past) continue;
+              const AttendCase c{rows, past, dim, window, first_key, is_bfloat16};
+              // On tiles queries and weights are rounded to bfloat16 as well: 2^-9 of values up to 1, scores
+              // up to 0.3 * 4 * sqrt(dim).
+              const double tolerance = is_bfloat16 && table_.uses_tiles ? 3e-2 : 5e-6;
+              EXPECT_LE(test::largest_difference(run_attend(table_, c), run_attend(reference_, c)), tolerance)
+                  << dim << " " << rows << " " << past << " " << window << " " << first_key << " "
+                  << is_bfloat16;
+            }
 }
 
 // Rows attended together or one by one give the same bits.
 TEST_P(KernelTest, AttentionDoesNotDependOnItsNeighbours) {
-  const auto together = run_attend(table_, 9, 60, 15, 0, 0);
-  for (std::int64_t skip = 1; skip < 6; ++skip) {
-    const auto shifted = run_attend(table_, 9, 60, 15, 0, 0, skip);
-    for (std::size_t i = static_cast<std::size_t>(skip * 15); i < shifted.size(); ++i)
-      ASSERT_EQ(shifted[i], together[i]) << skip;
+  for (const bool is_bfloat16 : {false, true}) {
+    const AttendCase c{37, 60, 15, 0, 0, is_bfloat16};
+    const auto together = run_attend(table_, c);
+    EXPECT_EQ(run_attend(table_, c, 0, 1), together);
+    for (std::int64_t skip = 1; skip < 6; ++skip) {
+      const auto shifted = run_attend(table_, c, skip, 17);
+      for (std::size_t i = static_cast<std::size_t>(skip * 15); i < shifted.size(); ++i)
+        ASSERT_EQ(shifted[i], together[i]) << skip;
+    }
   }
 }
 
 TEST_P(KernelTest, RowsThatSeeNoKeyAreZero) {
-  const auto out = run_attend(table_, 4, 0, 12, 0, 2);
-  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(out[i], 0.0F);
-  EXPECT_NE(out[24], 0.0F);
+  for (const bool is_bfloat16 : {false, true}) {
+    const auto out = run_attend(table_, {4, 0, 12, 0, 2, is_bfloat16});
+    for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(out[i], 0.0F);
+    EXPECT_NE(out[24], 0.0F);
+  }
+}
+
+// What one kernel leaves in tiles is its float32 result in parts, wherever the row and the columns lie.
+TEST_P(KernelTest, TilesHoldTheResultInParts) {
+  if (!table_.uses_tiles) GTEST_SKIP() << "no tiles in this tier";
+  const std::int64_t rows = 21, n = 45, padded = 64, plane = 32 * padded;
+  const auto x = random_floats(static_cast<std::size_t>(rows * n), 5);
+  const std::vector<float> gain(static_cast<std::size_t>(n), 1.5F);
+  for (const int planes : {1, 2, 3}) {
+    std::vector<float> y(static_cast<std::size_t>(rows * n));
+    std::vector<std::uint16_t> tiles(static_cast<std::size_t>(3 * plane));
+    table_.norm({.x = x.data(),
+                 .x_stride = n,
+                 .gain = gain.data(),
+                 .bias = nullptr,
+                 .epsilon = 1e-5F,
+                 .subtracts_mean = true,
+                 .y = y.data(),
+                 .y_stride = n,
+                 .y_tiles = {tiles.data(), padded, plane, planes},
+                 .first_tile_row = 3,
+                 .rows = rows,
+                 .n = n});
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t j = 0; j < n; ++j) {
+        float value = y[static_cast<std::size_t>(row * n + j)];
+        for (int p = 0; p < planes; ++p) {
+          const std::uint16_t bits =
+              tiles[static_cast<std::size_t>(p * plane + tile_offset(row + 3, j, padded))];
+          ASSERT_EQ(bits, float_to_bf16(value)) << row << " " << j << " plane " << p;
+          value -= bf16_to_float(bits);
+        }
+      }
+  }
 }
 
 TEST_P(KernelTest, ArgmaxTakesTheLowestOfEquals) {

@@ -128,14 +128,41 @@ TEST(Bfloat16Weights, StayCloseToFloat32) {
   }
 }
 
-// Weights that are bfloat16 in the file lose nothing.
+// Weights that are bfloat16 in the file lose nothing where the arithmetic is float32.
 TEST(Bfloat16Weights, OfABfloat16FileAreExact) {
   const auto folder = std::make_shared<const ModelFolder>(fixture_model("bf16"));
   const Expected want = expected("bf16");
-  const Model model =
-      Model::load(folder, test::cpu_backend(best_usable_isa()), precision_from_name("bfloat16"));
-  EXPECT_LE(test::largest_difference(all_logits(model.program(), want.ids), want.logits),
-            kTolerance * test::standard_deviation_of(want.logits));
+  Precision precision = precision_from_name("bfloat16");
+  precision.kv_cache = KvFormat::float32;
+  for (const Isa isa : test::usable_isas()) {
+    if (isa == Isa::amx) continue;  // rounds the activations as well
+    const Model model = Model::load(folder, test::cpu_backend(isa), precision);
+    EXPECT_LE(test::largest_difference(all_logits(model.program(), want.ids), want.logits),
+              kTolerance * test::standard_deviation_of(want.logits))
+        << name_of(isa);
+  }
+}
+
+// float32 products made of bfloat16 parts: three are worse than float32, six nearly as good.
+TEST(SplitProducts, ErrorsAreAsTheirPartsPromise) {
+  if (!is_usable(Isa::amx)) GTEST_SKIP() << "this machine has no amx";
+  const auto folder = std::make_shared<const ModelFolder>(fixture_model("base"));
+  const Expected want = expected("base");
+  const auto error = [&](const char* products) {
+    Precision precision = precision_from_name("float32");
+    set_float32_matmul(precision, products);
+    const Model model = Model::load(folder, test::cpu_backend(Isa::amx), precision);
+    return test::largest_difference(all_logits(model.program(), want.ids), want.logits) /
+           test::standard_deviation_of(want.logits);
+  };
+  EXPECT_LE(error("bf16x6"), 4 * kTolerance);
+  EXPECT_LE(error("bf16x3"), 1e-3);
+  EXPECT_GT(error("bf16x3"), 2 * error("bf16x6"));
+  Precision brain = precision_from_name("bfloat16");
+  EXPECT_THROW(set_float32_matmul(brain, "bf16x3"), UsageError);
+  Precision split = precision_from_name("float32");
+  set_float32_matmul(split, "bf16x3");
+  EXPECT_THROW(Model::load(folder, test::cpu_backend(Isa::scalar), split), UsageError);
 }
 
 TEST(Footprint, CountsParametersAsTransformersDoes) {

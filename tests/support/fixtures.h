@@ -36,7 +36,11 @@ inline std::filesystem::path dev_data(const std::string& name) {
 }
 
 inline std::shared_ptr<Backend> cpu_backend(Isa isa, int threads = 2) {
-  return make_backend(Device{}, {.threads = threads, .isa = isa, .is_isa_forced = true});
+  BackendOptions options;
+  options.threads = threads;
+  options.isa = isa;
+  options.is_isa_forced = true;
+  return make_backend(Device{}, options);
 }
 
 inline std::vector<Isa> usable_isas() {

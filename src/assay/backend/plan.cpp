@@ -14,7 +14,6 @@ Bytes stored_bytes(const WeightSpec& weight) {
 struct CostVisitor {
   const Plan& plan;
   std::int64_t rows, past;
-  int kv_element_bytes;
 
   Cost operator()(const EmbedOp& op) const {
     const auto width = plan.weights[static_cast<std::size_t>(op.tokens)].columns;
@@ -41,7 +40,7 @@ struct CostVisitor {
                         0.5 * static_cast<double>(rows) * static_cast<double>(rows + 1);
     const std::int64_t kv_width = 2LL * op.kv_heads * op.head_dim;
     return {.weight_bytes = {},
-            .kv_bytes = {(past + rows) * kv_width * kv_element_bytes},
+            .kv_bytes = {(past + rows) * kv_width * bytes_of(plan.kv_format)},
             .flops = {4.0 * keys * op.heads * op.head_dim}};
   }
 };
@@ -77,11 +76,10 @@ Cost& Cost::operator+=(const Cost& other) {
   return *this;
 }
 
-Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows,
-             int kv_element_bytes) {
+Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows) {
   Cost total;
-  for (const Op& op : plan.ops) total += std::visit(CostVisitor{plan, rows, past, kv_element_bytes}, op.what);
-  const CostVisitor head{plan, head_rows, past, kv_element_bytes};
+  for (const Op& op : plan.ops) total += std::visit(CostVisitor{plan, rows, past}, op.what);
+  const CostVisitor head{plan, head_rows, past};
   total += std::visit(head, plan.head_norm.what);
   total += std::visit(head, plan.head.what);
   return total;

@@ -80,6 +80,7 @@ struct Plan {
   BufferId hidden = kNone;  // where `ops` leave the hidden states
   std::int64_t vocab = 0, context = 0;
   int layers = 0, kv_heads = 0, head_dim = 0;
+  KvFormat kv_format = KvFormat::float32;
 
   std::int64_t parameters() const;  // elements of all weights; tied ones once
 };
@@ -91,9 +92,7 @@ struct Cost {
   Cost& operator+=(const Cost& other);
 };
 // Of the body and the head for `rows` new tokens, `head_rows` of which go through the head, of one sequence
-// that holds `past` tokens. A multiplication and an addition are two FLOPs; `kv_element_bytes` is that of the
-// cache.
-Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows,
-             int kv_element_bytes = 4);
+// that holds `past` tokens. A multiplication and an addition are two FLOPs.
+Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows);
 
 }  // namespace assay

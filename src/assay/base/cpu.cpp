@@ -91,13 +91,6 @@ std::string brand() {
   return first == std::string::npos ? "unknown" : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-int allowed_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 double cgroup_quota() {
   std::ifstream v2("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -165,7 +158,7 @@ CpuInfo cpu_info() {
   CpuInfo info;
   info.model = brand();
   info.online = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  info.allowed = allowed_processors();
+  info.allowed = static_cast<int>(allowed_processors().size());
   info.quota = cgroup_quota();
   const Registers seven = cpuid(7), seven_one = cpuid(7, 1);
   const auto add = [&](bool has, const char* feature) {
@@ -182,8 +175,41 @@ CpuInfo cpu_info() {
   return info;
 }
 
+const std::vector<int>& allowed_processors() {
+  static const std::vector<int> processors = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    std::vector<int> allowed;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+      for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        if (CPU_ISSET(cpu, &set)) allowed.push_back(cpu);
+    return allowed.empty() ? std::vector<int>{0} : allowed;
+  }();
+  return processors;
+}
+
+std::vector<int> processors_of_mask(std::string_view mask) {
+  std::string_view digits = mask;
+  if (digits.starts_with("0x") || digits.starts_with("0X")) digits.remove_prefix(2);
+  if (digits.empty() || digits.size() > CPU_SETSIZE / 4 ||
+      digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
+    throw UsageError("--cpu-mask: expected a mask in hexadecimal such as 0x3, found '{}'", mask);
+  std::vector<int> processors;
+  for (const int cpu : allowed_processors()) {
+    const auto digit = static_cast<std::size_t>(cpu) / 4;
+    if (digit >= digits.size()) continue;
+    const char c = digits[digits.size() - 1 - digit];
+    const int value = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+    if (((value >> (cpu % 4)) & 1) != 0) processors.push_back(cpu);
+  }
+  if (processors.empty())
+    throw UsageError("--cpu-mask {}: it selects none of the processors this process may use ({})", mask,
+                     fmt::join(allowed_processors(), ", "));
+  return processors;
+}
+
 int default_thread_count() {
-  const int allowed = allowed_processors();
+  const auto allowed = static_cast<int>(allowed_processors().size());
   const double quota = cgroup_quota();
   return quota > 0 ? std::clamp(static_cast<int>(std::floor(quota)), 1, allowed) : allowed;
 }

@@ -33,6 +33,13 @@ struct CpuInfo {
 };
 CpuInfo cpu_info();
 
+// The processors this process may run on, as they were when first asked: pinning a thread later does not
+// change the answer.
+const std::vector<int>& allowed_processors();
+// Those of a mask in hexadecimal ("0x3", "f0"), lowest bit processor 0. Throws UsageError where it is no such
+// mask, or has no processor that is allowed.
+std::vector<int> processors_of_mask(std::string_view mask);
+
 // Threads used when nobody says: the allowed processors, no more than the cgroup's quota pays for.
 int default_thread_count();
 

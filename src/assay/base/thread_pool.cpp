@@ -19,31 +19,27 @@ std::uint64_t pack(std::uint32_t epoch, std::int64_t chunks) {
   return (static_cast<std::uint64_t>(epoch & 0xffffff) << 40) | (static_cast<std::uint64_t>(chunks) << 20);
 }
 
-// Two spinning threads on one processor stop each other for whole time slices, so workers get processors of
-// their own where there are enough. The calling thread belongs to the caller and is left alone.
-void pin(std::thread& thread, int index, int threads) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < threads) return;
-  for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || seen++ != index) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    pthread_setaffinity_np(thread.native_handle(), sizeof(one), &one);
-    return;
-  }
+// Two spinning threads on one processor stop each other for whole time slices, so each gets its own.
+void pin(pthread_t thread, const std::vector<int>& processors) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : processors) CPU_SET(static_cast<std::size_t>(cpu), &set);
+  pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_caller) {
   if (threads < 1 || threads > kMaxThreads)
     throw UsageError("--threads: expected 1 to {}, found {}", kMaxThreads, threads);
+  if (processors.empty()) processors = allowed_processors();
+  const bool is_pinned = static_cast<std::size_t>(threads) <= processors.size();
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this] { worker_loop(); });
-    pin(workers_.back(), i, threads);
+    pin(workers_.back().native_handle(),
+        is_pinned ? std::vector<int>{processors[static_cast<std::size_t>(i)]} : processors);
   }
+  if (pins_caller) pin(pthread_self(), is_pinned ? std::vector<int>{processors[0]} : processors);
 }
 
 ThreadPool::~ThreadPool() {

@@ -13,7 +13,9 @@ namespace assay {
 // sleeps in a futex. The calling thread is worker 0.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // throws UsageError when threads < 1 or absurdly many
+  // Workers get a processor each of the given ones (empty: all this process may use) where there are enough,
+  // the calling thread the first where `pins_caller`. Throws UsageError when threads < 1 or absurdly many.
+  explicit ThreadPool(int threads, std::vector<int> processors = {}, bool pins_caller = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

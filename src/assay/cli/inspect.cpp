@@ -41,7 +41,8 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
   for (const WeightSpec& w : plan.weights)
     weights +=
         w.elements() * (w.kind != WeightSpec::Kind::vector && w.format == WeightFormat::bfloat16 ? 2 : 4);
-  const std::int64_t kv_per_token = 2LL * spec.layers * spec.kv_heads * spec.head_dim * 4;
+  const std::int64_t kv_per_token =
+      2LL * spec.layers * spec.kv_heads * spec.head_dim * bytes_of(plan.kv_format);
   return {{"precision", name},
           {"runs_as", resolved.label},
           {"footprint_bytes", plan.parameters() * resolved.precision.bytes_per_parameter},

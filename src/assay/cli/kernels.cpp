@@ -20,15 +20,22 @@ struct Flags {
 int run_kernels(const Flags& flags) {
   const Isa isa = flags.isa.empty() ? best_usable_isa() : isa_from_name(flags.isa);
   const cpu::KernelTable table = cpu::select_kernels(isa);
-  const std::tuple<const char*, const char*, const char*> rows[] = {
-      {"linear", "float32", table.linear_origin}, {"linear", "bfloat16", table.linear_origin},
-      {"norm", "float32", table.norm_origin},     {"attend", "float32", table.attend_origin},
-      {"argmax", "float32", table.argmax_origin}, {"log_sum_exp", "float32", table.log_sum_exp_origin}};
+  const char* tiles = table.uses_tiles ? table.linear_tiles_origin : table.linear_origin;
+  std::vector<std::tuple<const char*, const char*, const char*>> rows = {
+      {"linear", "float32", table.linear_origin},
+      {"linear", "bfloat16", tiles},
+      {"norm", "float32", table.norm_origin},
+      {"attend", "float32 cache", table.attend_origin},
+      {"attend", "bfloat16 cache", table.attend_bfloat16_origin},
+      {"store", "bfloat16 cache", table.store_origin},
+      {"argmax", "float32", table.argmax_origin},
+      {"log_sum_exp", "float32", table.log_sum_exp_origin}};
+  if (table.uses_tiles) rows.insert(rows.begin() + 2, {"linear", "bf16x3, bf16x6", tiles});
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  std::string text = fmt::format("{:<14}{:<12}{}\n", "op", "format", "kernel");
+  std::string text = fmt::format("{:<14}{:<16}{}\n", "op", "format", "kernel");
   for (const auto& [op, format, origin] : rows) {
     json.push_back({{"op", op}, {"format", format}, {"kernel", origin}});
-    text += fmt::format("{:<14}{:<12}{}\n", op, format, origin);
+    text += fmt::format("{:<14}{:<16}{}\n", op, format, origin);
   }
   if (flags.output.is_json)
     answer_json({{"isa", name_of(isa)}, {"rows", json}});

@@ -72,10 +72,20 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
   add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
   app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2, avx512 or amx");
+  app.add_option("--cpu-mask", cpu_mask, "Processors to run on, in hexadecimal: 0x3 is the first two");
+  app.add_option("--kv-cache", kv_cache,
+                 "float32 or bfloat16: how keys and values are kept (default: as the precision computes)");
+  app.add_option(
+      "--float32-matmul", float32_matmul,
+      "bf16x3 or bf16x6: multiply float32 weights as sums of 3 or 6 bfloat16 products (AMX); faster, "
+      "less exact, and named in the result");
 }
 
 BackendOptions ModelFlags::backend() const {
-  BackendOptions options{.threads = static_cast<int>(threads)};
+  BackendOptions options;
+  options.threads = static_cast<int>(threads);
+  options.pins_caller = true;
+  if (!cpu_mask.empty()) options.processors = processors_of_mask(cpu_mask);
   if (!isa.empty()) {
     options.isa = isa_from_name(isa);
     options.is_isa_forced = true;
@@ -85,7 +95,10 @@ BackendOptions ModelFlags::backend() const {
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
   return load_model_and_tokenizer(candidates_of(model), precision, resolved_device(),
-                                  {.backend = backend(), .needs_tokenizer = needs_tokenizer});
+                                  {.backend = backend(),
+                                   .kv_cache = kv_cache,
+                                   .float32_matmul = float32_matmul,
+                                   .needs_tokenizer = needs_tokenizer});
 }
 
 void PromptFlags::add_to(CLI::App& app) {

@@ -20,6 +20,12 @@ LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dt
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.doubts = dtype.doubts;
+  if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
+    loaded.doubts.emplace_back(
+        "bfloat16 without AMX: weights, keys and values are kept in bfloat16, the arithmetic is float32");
+  if (const auto allowed = static_cast<int>(allowed_processors().size()); backend->threads() > allowed)
+    loaded.doubts.push_back(
+        fmt::format("{} threads on {} processors: they wait for each other", backend->threads(), allowed));
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
     loaded.doubts.push_back(
         fmt::format("the tokenizer knows {} tokens, the model {}: some texts cannot be run",
@@ -46,9 +52,6 @@ ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
   if (resolved.precision.name == "float16") {
     resolved.precision = precision_from_name("float32");
     resolved.label = "float32 (forced on CPU)";
-  } else if (resolved.precision.name == "bfloat16") {
-    resolved.doubts.emplace_back(
-        "bfloat16 on this CPU: weights are kept in bfloat16, the arithmetic is float32");
   }
   return resolved;
 }
@@ -59,7 +62,13 @@ std::string LoadedModel::load_line() const {
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
                                      const Device& device, const LoadOptions& options) {
-  const ResolvedDtype resolved = resolve_dtype(dtype, device);
+  ResolvedDtype resolved = resolve_dtype(dtype, device);
+  if (!options.kv_cache.empty()) set_kv_cache(resolved.precision, options.kv_cache);
+  if (!options.float32_matmul.empty()) {
+    set_float32_matmul(resolved.precision, options.float32_matmul);
+    if (options.float32_matmul != "float32")
+      resolved.label += " (products as " + options.float32_matmul + ")";
+  }
   const std::shared_ptr<Backend> backend = make_backend(device, options.backend);
   return first_candidate(candidates, [&](const std::string& candidate) {
     return load_candidate(candidate, resolved, backend, options);

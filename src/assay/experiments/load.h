@@ -20,8 +20,8 @@ struct ResolvedDtype {
   std::vector<std::string> doubts;
 };
 // float32, float16 or bfloat16, any case, or their short names; anything else is a UsageError that lists
-// them. float16 on a CPU becomes float32 and says so in the label; bfloat16 on a CPU works and carries a
-// doubt.
+// them. float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model
+// carries a doubt where the products are not).
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
 
 struct LoadedModel {
@@ -37,6 +37,8 @@ struct LoadedModel {
 
 struct LoadOptions {
   BackendOptions backend;
+  std::string kv_cache;         // float32 or bfloat16; empty: as the precision has it
+  std::string float32_matmul;   // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
   bool needs_tokenizer = true;  // false: a folder without one serves for token ids
 };
 

@@ -17,6 +17,7 @@ class PlanWriter {
     plan_.layers = spec.layers;
     plan_.kv_heads = spec.kv_heads;
     plan_.head_dim = spec.head_dim;
+    plan_.kv_format = precision.kv_cache;
   }
 
   BufferId buffer(std::string name, std::int64_t columns) {

@@ -10,17 +10,50 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr std::int64_t kMaxRows =
-    512;  // of one run: bounds the workspace, and weights are read once per 512 tokens
+// Of one run: bounds the workspace, and weights are read once per 512 tokens.
+constexpr std::int64_t kMaxRows = 512;
 constexpr std::int64_t kHeadRows = 32;  // logits held at once
 constexpr std::int64_t kNormRows = 8;   // rows a thread takes at a time
-constexpr std::int64_t kAttendChunk = 48;
+// Rows of a head that a thread attends at a time: they share the keys while these are in the nearest cache.
+constexpr std::int64_t kAttendChunk = kAttendRows;
+// Panels a thread takes at a time: of few rows as many as it reads side by side, so that all threads end
+// together; of many rows twice as many, which share the rows while these are near.
+constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup, kManyRowsPanels = 2 * kGroup;
+// Rows that pass over the panels together stay in the second-level cache.
+constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
 
 struct AttendTask {
   const SequenceRows* rows;
   std::int64_t past;
   int head;
   std::int64_t first, count;  // within the sequence's new rows
+};
+
+// Activations, a row per token of the batch, in the forms their readers want.
+struct Buffer {
+  std::int64_t columns = 0;
+  float* floats = nullptr;        // [rows][columns]; null where only tile products read it
+  Tiles tiles{nullptr, 0, 0, 0};  // none where no tile products do
+};
+
+// One allocation for all activations: huge pages serve them, where each alone would be too small for one.
+class Arena {
+ public:
+  // Counts first, gives after reserve().
+  std::byte* take(std::int64_t bytes) {
+    std::byte* p = memory_.size() == 0 ? nullptr : memory_.data() + used_;
+    used_ += round_up(bytes, 64);
+    return p;
+  }
+  void reserve() {
+    memory_ = AlignedBuffer(static_cast<std::size_t>(used_), "the activations");
+    used_ = 0;
+  }
+  std::int64_t size() const { return static_cast<std::int64_t>(memory_.size()); }
+
+ private:
+  AlignedBuffer memory_;
+  std::int64_t used_ = 0;
 };
 
 class CpuProgram : public Program {
@@ -30,7 +63,7 @@ class CpuProgram : public Program {
 
   const Plan& plan() const override { return plan_; }
   std::unique_ptr<KvCache> make_cache() override {
-    return std::make_unique<CpuKvCache>(plan_.layers, plan_.kv_heads, plan_.head_dim);
+    return std::make_unique<CpuKvCache>(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format);
   }
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
@@ -44,22 +77,28 @@ class CpuProgram : public Program {
   void apply(const NormOp& op, std::int64_t rows);
   void apply(const LinearOp& op, std::int64_t rows);
   void apply(const AttentionOp& op, const Batch& batch, CpuKvCache& cache);
-  void store_keys_and_values(const AttentionOp& op, const Batch& batch, CpuKvCache& cache);
-  void head_logits(std::span<const std::int64_t> rows, float* logits);
+  void store_keys_and_values(const AttentionOp& op, const SequenceRows& s, int head, CpuKvCache& cache);
+  void head_logits(std::span<const std::int64_t> rows);
   void drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink);
 
   const PackedWeight& weight(WeightId id) const { return weights_[static_cast<std::size_t>(id)]; }
   const float* vector(WeightId id) const { return id == kNone ? nullptr : weight(id).data.floats(); }
-  float* buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)].floats(); }
+  Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
   std::int64_t width(BufferId id) const { return plan_.buffers[static_cast<std::size_t>(id)].columns; }
-  void run_linear(LinearArgs args, std::int64_t panels);
+  void make_buffers();
+  Buffer make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes);
+  bool multiplies_tiles(const PackedWeight& w) const {
+    return table_.uses_tiles && w.packing() == Packing::bfloat16;
+  }
+  void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
 
   Plan plan_;
   KernelTable table_;
   std::shared_ptr<ThreadPool> pool_;
   std::vector<PackedWeight> weights_;
-  std::vector<AlignedBuffer> buffers_;
-  AlignedBuffer head_normed_, logits_;
+  Arena arena_;
+  std::vector<Buffer> buffers_;
+  Buffer head_normed_, logits_;
   std::int64_t hidden_rows_ = 0;
   std::vector<AttendTask> attend_tasks_;
 };
@@ -67,23 +106,57 @@ class CpuProgram : public Program {
 CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
                        std::shared_ptr<ThreadPool> pool)
     : plan_(plan), table_(table), pool_(std::move(pool)) {
-  for (const WeightSpec& spec : plan_.weights) weights_.push_back(pack_weight(spec, source, *pool_));
-  for (const BufferSpec& spec : plan_.buffers)
-    buffers_.emplace_back(static_cast<std::size_t>(spec.columns * kMaxRows) * sizeof(float),
-                          spec.name.c_str());
-  head_normed_ =
-      AlignedBuffer(static_cast<std::size_t>(width(plan_.hidden) * kHeadRows) * sizeof(float), "the head");
-  logits_ = AlignedBuffer(static_cast<std::size_t>(plan_.vocab * kHeadRows) * sizeof(float), "the logits");
+  weights_ = pack_weights(plan_.weights, source, *pool_);
+  make_buffers();
+  arena_.reserve();
+  make_buffers();
+}
+
+void CpuProgram::make_buffers() {
+  // What only tile products read is kept in tiles alone.
+  std::vector<int> planes(plan_.buffers.size());
+  std::vector<bool> has_floats(plan_.buffers.size());
+  has_floats[static_cast<std::size_t>(plan_.hidden)] = true;
+  for (const Op& op : plan_.ops) {
+    if (const auto* norm = std::get_if<NormOp>(&op.what))
+      has_floats[static_cast<std::size_t>(norm->in)] = true;
+    if (const auto* attention = std::get_if<AttentionOp>(&op.what))
+      has_floats[static_cast<std::size_t>(attention->qkv)] = true;
+    if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
+      const auto in = static_cast<std::size_t>(linear->in);
+      if (multiplies_tiles(weight(linear->weight)))
+        planes[in] = std::max(planes[in], weight(linear->weight).planes());
+      else
+        has_floats[in] = true;
+    }
+  }
+  buffers_.clear();
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i)
+    buffers_.push_back(make_buffer(plan_.buffers[i].columns, kMaxRows, has_floats[i], planes[i]));
+  const PackedWeight& head = weight(std::get<LinearOp>(plan_.head.what).weight);
+  const int head_planes = multiplies_tiles(head) ? head.planes() : 0;
+  head_normed_ = make_buffer(width(plan_.hidden), kHeadRows, head_planes == 0, head_planes);
+  logits_ = make_buffer(plan_.vocab, kHeadRows, true, 0);
+}
+
+Buffer CpuProgram::make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes) {
+  Buffer buffer;
+  buffer.columns = columns;
+  if (has_floats) buffer.floats = reinterpret_cast<float*>(arena_.take(columns * rows * 4));
+  if (planes > 0) {
+    const std::int64_t padded = round_up(columns, kTileColumns), plane = padded * round_up(rows, kTileRows);
+    buffer.tiles = {reinterpret_cast<std::uint16_t*>(arena_.take(plane * planes * 2)), padded, plane, planes};
+  }
+  return buffer;
 }
 
 MemoryReport CpuProgram::memory() const {
   MemoryReport report;
   for (const PackedWeight& w : weights_) {
     report.packing = report.packing + w.slack();
-    report.weights.value += static_cast<std::int64_t>(w.data.size()) - w.slack().value;
+    report.weights = report.weights + w.weight_bytes();
   }
-  for (const AlignedBuffer& b : buffers_) report.workspace.value += static_cast<std::int64_t>(b.size());
-  report.workspace.value += static_cast<std::int64_t>(head_normed_.size() + logits_.size());
+  report.workspace = {arena_.size()};
   return report;
 }
 
@@ -135,7 +208,7 @@ void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int
 void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
   const PackedWeight& tokens = weight(op.tokens);
   const std::int64_t columns = width(op.out);
-  float* out = buffer(op.out);
+  float* out = buffer(op.out).floats;
   pool_->run(
       static_cast<std::int64_t>((batch.ids.size() + kNormRows - 1) / kNormRows), [&](std::int64_t chunk) {
         const auto end = std::min(static_cast<std::int64_t>(batch.ids.size()), (chunk + 1) * kNormRows);
@@ -149,144 +222,169 @@ void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
       });
 }
 
+NormArgs norm_args(const NormOp& op, const float* gain, const float* bias, const Buffer& in, Buffer& out) {
+  return {.x = in.floats,
+          .x_stride = in.columns,
+          .gain = gain,
+          .bias = bias,
+          .epsilon = op.epsilon,
+          .subtracts_mean = op.kind == Norm::layer,
+          .y = out.floats,
+          .y_stride = out.columns,
+          .y_tiles = out.tiles,
+          .first_tile_row = 0,
+          .rows = 0,
+          .n = in.columns};
+}
+
 void CpuProgram::apply(const NormOp& op, std::int64_t rows) {
-  const std::int64_t columns = width(op.in);
-  const NormArgs whole{.x = buffer(op.in),
-                       .x_stride = columns,
-                       .gain = vector(op.gain),
-                       .bias = vector(op.bias),
-                       .epsilon = op.epsilon,
-                       .subtracts_mean = op.kind == Norm::layer,
-                       .y = buffer(op.out),
-                       .y_stride = columns,
-                       .rows = rows,
-                       .n = columns};
+  const NormArgs whole = norm_args(op, vector(op.gain), vector(op.bias), buffer(op.in), buffer(op.out));
   pool_->run((rows + kNormRows - 1) / kNormRows, [&](std::int64_t chunk) {
     NormArgs part = whole;
-    part.x += chunk * kNormRows * columns;
-    part.y += chunk * kNormRows * columns;
-    part.rows = std::min(kNormRows, rows - chunk * kNormRows);
+    part.first_tile_row = chunk * kNormRows;
+    part.x += part.first_tile_row * part.x_stride;
+    if (part.y != nullptr) part.y += part.first_tile_row * part.y_stride;
+    part.rows = std::min(kNormRows, rows - part.first_tile_row);
     table_.norm(part);
   });
 }
 
-void CpuProgram::run_linear(LinearArgs args, std::int64_t panels) {
-  pool_->run((panels + kGroup - 1) / kGroup, [&](std::int64_t group) {
-    LinearArgs part = args;
-    part.first_panel = group * kGroup;
-    part.panels = std::min<std::int64_t>(kGroup, panels - part.first_panel);
-    table_.linear(part);
+constexpr std::int64_t kBlockUnit = 2 * kTileRows;
+
+// The same tiles from a row on, a multiple of 16.
+Tiles tiles_from(Tiles tiles, std::int64_t row) {
+  if (tiles.data != nullptr) tiles.data += row * tiles.columns;
+  return tiles;
+}
+
+void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out) {
+  const PackedWeight& w = weight(op.weight);
+  const bool has_tiles = multiplies_tiles(w);
+  const LinearArgs whole{.x = has_tiles ? nullptr : in.floats,
+                         .x_stride = in.columns,
+                         .x_tiles = has_tiles ? in.tiles : Tiles{nullptr, 0, 0, 0},
+                         .rows = rows,
+                         .k = w.spec.columns,
+                         .w = w.data.data(),
+                         .packing = w.packing(),
+                         .planes = w.planes(),
+                         .bias = vector(op.bias),
+                         .activation = op.activation,
+                         .adds = op.adds_to_output,
+                         .y = out.floats,
+                         .y_stride = out.columns,
+                         .y_tiles = out.tiles,
+                         .n = w.spec.rows,
+                         .first_panel = 0,
+                         .panels = 0};
+  const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
+  const std::int64_t row_bytes = w.spec.columns * (has_tiles ? 2 * w.planes() : 4);
+  const std::int64_t block =
+      std::clamp(kNearBytes / row_bytes / kBlockUnit * kBlockUnit, kBlockUnit, kMaxRows);
+  const std::int64_t panels = rows <= kFewRows ? kFewRowsPanels : kManyRowsPanels;
+  const std::int64_t groups = (w.panels + panels - 1) / panels;
+  pool_->run((rows + block - 1) / block * groups, [&](std::int64_t chunk) {
+    LinearArgs part = whole;
+    const std::int64_t first_row = chunk / groups * block;
+    part.rows = std::min(block, rows - first_row);
+    if (part.x != nullptr) part.x += first_row * part.x_stride;
+    part.x_tiles = tiles_from(part.x_tiles, first_row);
+    if (part.y != nullptr) part.y += first_row * part.y_stride;
+    part.y_tiles = tiles_from(part.y_tiles, first_row);
+    part.first_panel = chunk % groups * panels;
+    part.panels = std::min(panels, w.panels - part.first_panel);
+    kernel(part);
   });
 }
 
 void CpuProgram::apply(const LinearOp& op, std::int64_t rows) {
-  const PackedWeight& w = weight(op.weight);
-  run_linear({.x = buffer(op.in),
-              .x_stride = width(op.in),
-              .rows = rows,
-              .k = w.spec.columns,
-              .w = w.data.data(),
-              .is_bfloat16 = w.element_bytes() == 2,
-              .bias = vector(op.bias),
-              .activation = op.activation,
-              .adds = op.adds_to_output,
-              .y = buffer(op.out),
-              .y_stride = width(op.out),
-              .n = w.spec.rows,
-              .first_panel = 0,
-              .panels = 0},
-             w.panels);
+  run_linear(op, buffer(op.in), rows, buffer(op.out));
 }
 
-void CpuProgram::store_keys_and_values(const AttentionOp& op, const Batch& batch, CpuKvCache& cache) {
-  const std::int64_t columns = width(op.qkv), dim = op.head_dim;
-  const auto tasks = static_cast<std::int64_t>(batch.sequences.size()) * op.kv_heads;
-  pool_->run(tasks, [&](std::int64_t task) {
-    const SequenceRows& s = batch.sequences[static_cast<std::size_t>(task / op.kv_heads)];
-    const auto head = static_cast<int>(task % op.kv_heads);
-    const std::int64_t past = cache.length(s.sequence) - s.rows;
-    for (std::int64_t row = 0; row < s.rows; ++row) {
-      const float* k = buffer(op.qkv) + (s.first_row + row) * columns + (op.heads + head) * dim;
-      const float* v = k + op.kv_heads * dim;
-      float* block = cache.block(s.sequence, past + row);
-      float* keys = block + cache.k_offset(op.layer, head) + (past + row) % kKvBlock;
-      for (std::int64_t i = 0; i < dim; ++i) keys[i * kKvBlock] = k[i];
-      std::copy(v, v + dim,
-                block + cache.v_offset(op.layer, head) + (past + row) % kKvBlock * cache.padded());
-    }
-  });
+// Keys and values of one head of one sequence's new rows.
+void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows& s, int head,
+                                       CpuKvCache& cache) {
+  const Buffer& qkv = buffer(op.qkv);
+  const std::int64_t dim = op.head_dim, past = cache.length(s.sequence) - s.rows;
+  const float* k = qkv.floats + s.first_row * qkv.columns + (op.heads + head) * dim;
+  const float* v = k + op.kv_heads * dim;
+  const std::int64_t k_offset = cache.k_offset(op.layer, head), v_offset = cache.v_offset(op.layer, head);
+  if (cache.is_bfloat16()) {
+    table_.store_bfloat16({.k = k,
+                           .v = v,
+                           .stride = qkv.columns,
+                           .rows = s.rows,
+                           .first_position = past,
+                           .shape = cache.shape(),
+                           .blocks = cache.blocks(s.sequence),
+                           .k_offset = k_offset,
+                           .v_offset = v_offset});
+    return;
+  }
+  for (std::int64_t row = 0; row < s.rows; ++row, k += qkv.columns, v += qkv.columns) {
+    const std::int64_t at = (past + row) % kKvBlock;
+    auto* block = static_cast<float*>(cache.blocks(s.sequence)[(past + row) / kKvBlock]);
+    for (std::int64_t i = 0; i < dim; ++i) block[k_offset + i * kKvBlock + at] = k[i];
+    std::copy(v, v + dim, block + v_offset + at * cache.shape().padded());
+  }
 }
 
 void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& cache) {
-  store_keys_and_values(op, batch, cache);
-  const std::int64_t columns = width(op.qkv), out_columns = width(op.out);
+  const auto sequences = static_cast<std::int64_t>(batch.sequences.size());
+  pool_->run(sequences * op.kv_heads, [&](std::int64_t task) {
+    store_keys_and_values(op, batch.sequences[static_cast<std::size_t>(task / op.kv_heads)],
+                          static_cast<int>(task % op.kv_heads), cache);
+  });
+  const Buffer& qkv = buffer(op.qkv);
+  Buffer& out = buffer(op.out);
+  const auto kernel = cache.is_bfloat16() ? table_.attend_bfloat16 : table_.attend;
   pool_->run(static_cast<std::int64_t>(attend_tasks_.size()), [&](std::int64_t index) {
     const AttendTask& task = attend_tasks_[static_cast<std::size_t>(index)];
     const int kv_head = task.head / (op.heads / op.kv_heads);
-    for (std::int64_t first = task.first; first < task.first + task.count; first += kAttendRows) {
-      const std::int64_t row = task.rows->first_row + first;
-      table_.attend({.q = buffer(op.qkv) + row * columns + task.head * op.head_dim,
-                     .q_stride = columns,
-                     .rows = std::min(kAttendRows, task.first + task.count - first),
-                     .first_position = task.past + first,
-                     .first_key = task.rows->first_key,
-                     .window = op.window,
-                     .head_dim = op.head_dim,
-                     .padded = cache.padded(),
-                     .scale = op.scale,
-                     .blocks = cache.blocks(task.rows->sequence),
-                     .k_offset = cache.k_offset(op.layer, kv_head),
-                     .v_offset = cache.v_offset(op.layer, kv_head),
-                     .out = buffer(op.out) + row * out_columns + task.head * op.head_dim,
-                     .out_stride = out_columns});
-    }
+    const std::int64_t row = task.rows->first_row + task.first,
+                       column = std::int64_t{task.head} * op.head_dim;
+    float* floats = out.floats;
+    kernel({.q = qkv.floats + row * qkv.columns + column,
+            .q_stride = qkv.columns,
+            .rows = task.count,
+            .first_position = task.past + task.first,
+            .first_key = task.rows->first_key,
+            .window = op.window,
+            .shape = cache.shape(),
+            .scale = op.scale,
+            .blocks = cache.blocks(task.rows->sequence),
+            .k_offset = cache.k_offset(op.layer, kv_head),
+            .v_offset = cache.v_offset(op.layer, kv_head),
+            .out = floats == nullptr ? nullptr : floats + row * out.columns + column,
+            .out_stride = out.columns,
+            .out_tiles = out.tiles,
+            .first_tile_row = row,
+            .first_tile_column = column});
   });
 }
 
-void CpuProgram::head_logits(std::span<const std::int64_t> rows, float* logits) {
+// The logits of at most kHeadRows rows into logits_.
+void CpuProgram::head_logits(std::span<const std::int64_t> rows) {
   const auto& norm = std::get<NormOp>(plan_.head_norm.what);
-  const auto& linear = std::get<LinearOp>(plan_.head.what);
-  const PackedWeight& w = weight(linear.weight);
-  const std::int64_t columns = width(plan_.hidden);
-  const auto count = static_cast<std::int64_t>(rows.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    assert(rows[static_cast<std::size_t>(i)] < hidden_rows_);
-    table_.norm({.x = buffer(plan_.hidden) + rows[static_cast<std::size_t>(i)] * columns,
-                 .x_stride = columns,
-                 .gain = vector(norm.gain),
-                 .bias = vector(norm.bias),
-                 .epsilon = norm.epsilon,
-                 .subtracts_mean = norm.kind == Norm::layer,
-                 .y = head_normed_.floats() + i * columns,
-                 .y_stride = columns,
-                 .rows = 1,
-                 .n = columns});
+  const NormArgs whole =
+      norm_args(norm, vector(norm.gain), vector(norm.bias), buffer(plan_.hidden), head_normed_);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    assert(rows[i] < hidden_rows_);
+    NormArgs one = whole;
+    one.rows = 1;
+    one.x += rows[i] * one.x_stride;
+    one.first_tile_row = static_cast<std::int64_t>(i);
+    if (one.y != nullptr) one.y += one.first_tile_row * one.y_stride;
+    table_.norm(one);
   }
-  run_linear({.x = head_normed_.floats(),
-              .x_stride = columns,
-              .rows = count,
-              .k = columns,
-              .w = w.data.data(),
-              .is_bfloat16 = w.element_bytes() == 2,
-              .bias = vector(linear.bias),
-              .activation = Activation::none,
-              .adds = false,
-              .y = logits,
-              .y_stride = plan_.vocab,
-              .n = plan_.vocab,
-              .first_panel = 0,
-              .panels = 0},
-             w.panels);
+  run_linear(std::get<LinearOp>(plan_.head.what), head_normed_, static_cast<std::int64_t>(rows.size()),
+             logits_);
 }
 
 void CpuProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
   for (std::size_t first = 0; first < rows.size(); first += kHeadRows) {
     const auto part = rows.subspan(first, std::min<std::size_t>(kHeadRows, rows.size() - first));
-    if (const auto* full = std::get_if<LogitsSink>(&sink)) {
-      head_logits(part, full->logits.data() + static_cast<std::int64_t>(first) * plan_.vocab);
-      continue;
-    }
-    head_logits(part, logits_.floats());
+    head_logits(part);
     drain(part, static_cast<std::int64_t>(first), sink);
   }
 }
@@ -294,8 +392,10 @@ void CpuProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink) 
 // Reduces the held logits, a row per chunk of work: the result does not depend on the number of threads.
 void CpuProgram::drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink) {
   pool_->run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
-    const float* x = logits_.floats() + i * plan_.vocab;
+    const float* x = logits_.floats + i * plan_.vocab;
     const auto at = static_cast<std::size_t>(first + i);
+    if (const auto* full = std::get_if<LogitsSink>(&sink))
+      std::copy_n(x, plan_.vocab, full->logits.data() + static_cast<std::int64_t>(at) * plan_.vocab);
     if (const auto* best = std::get_if<ArgmaxSink>(&sink))
       best->ids[at] = static_cast<TokenId>(table_.argmax(x, plan_.vocab));
     if (const auto* score = std::get_if<LogProbabilitySink>(&sink))
@@ -304,15 +404,28 @@ void CpuProgram::drain(std::span<const std::int64_t> rows, std::int64_t first, c
   });
 }
 
+int threads_of(const BackendOptions& options) {
+  if (options.threads != 0) return options.threads;
+  const int threads = default_thread_count();
+  const auto masked = static_cast<int>(options.processors.size());
+  return masked == 0 ? threads : std::min(threads, masked);
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(const BackendOptions& options)
     : isa_(options.is_isa_forced ? options.isa : best_usable_isa()),
       table_(select_kernels(isa_)),
-      pool_(std::make_shared<ThreadPool>(options.threads == 0 ? default_thread_count() : options.threads)) {}
+      pool_(std::make_shared<ThreadPool>(threads_of(options), options.processors, options.pins_caller)) {}
 
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
   assert(plan.head_dim <= kMaxHeadDim);
+  for (const WeightSpec& w : plan.weights)
+    if (planes_of(w.format) > 1 && !table_.uses_tiles)
+      throw UsageError(
+          "--float32-matmul: products of bfloat16 parts need AMX, which --isa {} on this machine does not "
+          "use",
+          name_of(isa_));
   return std::make_unique<CpuProgram>(plan, source, table_, pool_);
 }
 

@@ -15,17 +15,48 @@ namespace assay::cpu {
 inline constexpr int kPanel = 16;  // outputs per panel of a packed matrix
 inline constexpr int kGroup = 4;   // panels walked together: four streams from memory
 
-// out[rows, n] = activation(x * w^T + bias), or += . w is packed: panel p holds, for each k, its 16 outputs.
+// Activations as the tile products (AMX) read them: bfloat16 in blocks of 16 rows by 32 columns, 1 KB each,
+// [rows / 16][columns / 32][16][32]. A float32 value may be held as a sum of up to three such planes, the
+// leading part first. Columns beyond the real ones stay zero; rows beyond the real ones are read and ignored.
+inline constexpr std::int64_t kTileRows = 16, kTileColumns = 32, kTileElements = kTileRows * kTileColumns;
+inline constexpr int kMaxPlanes = 3;
+struct Tiles {
+  std::uint16_t* data;        // null where there are none
+  std::int64_t columns;       // a multiple of 32
+  std::int64_t plane_stride;  // elements from one plane to the next
+  int planes;                 // 1 for bfloat16
+};
+constexpr std::int64_t tile_offset(std::int64_t row, std::int64_t column, std::int64_t columns) {
+  return (row / kTileRows * (columns / kTileColumns) + column / kTileColumns) * kTileElements +
+         row % kTileRows * kTileColumns + column % kTileColumns;
+}
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+// How a packed matrix holds its panels of 16 outputs.
+//   float32:  [panels][k][16]
+//   bfloat16: [panels][planes][k_padded / 2][16][2], k_padded = k rounded up to 32, zeros beyond k: the order
+//             of the pair products, and 1 KB per 32 inputs for the tile products. planes > 1 hold a float32
+//             matrix as a sum of bfloat16 parts.
+enum class Packing { float32, bfloat16 };
+
+// out[rows, n] = activation(x * w^T + bias), or += .
 struct LinearArgs {
-  const float* x;  // [rows, k], rows x_stride apart
-  std::int64_t x_stride, rows, k;
-  const void* w;  // [panels, k, 16] of float, or of bfloat16 as uint16
-  bool is_bfloat16;
+  const float* x;  // [rows, k], rows x_stride apart; null where x_tiles are given
+  std::int64_t x_stride;
+  Tiles x_tiles;  // of linear_tiles alone
+  std::int64_t rows, k;
+  const void* w;
+  Packing packing;
+  int planes;         // of w; with n > 1 linear_tiles sums the products i, j of planes with i + j < n
   const float* bias;  // [n] or null
   Activation activation;
   bool adds;
-  float* y;  // [rows, n], rows y_stride apart
-  std::int64_t y_stride, n;
+  float* y;  // [rows, n], rows y_stride apart; null where only y_tiles are wanted
+  std::int64_t y_stride;
+  Tiles y_tiles;  // written by the tables that use tiles
+  std::int64_t n;
   std::int64_t first_panel, panels;  // the part of the outputs to compute
 };
 
@@ -36,42 +67,74 @@ struct NormArgs {
   const float* bias;  // [n] or null
   float epsilon;
   bool subtracts_mean;
-  float* y;
-  std::int64_t y_stride, rows, n;
+  float* y;  // null where only y_tiles are wanted
+  std::int64_t y_stride;
+  Tiles y_tiles;  // as above; row 0 of them is first_tile_row
+  std::int64_t first_tile_row;
+  std::int64_t rows, n;
 };
 
-// Causal attention of some rows of one head of one sequence. A block of keys is [head_dim, 64] (position
-// last), a block of values [64, padded] with padded = head_dim rounded up to 16.
+// Keys and values of one head in a block of 64 positions.
+//   float32:  keys [head_dim][64] (position last), values [64][padded], padded = head_dim rounded up to 16
+//   bfloat16: keys 4 panels of 16 positions, each [dim_padded / 2][16][2], dim_padded = head_dim rounded up
+//   to
+//             32; values padded / 16 panels of 16 dimensions, each [32][16][2], pairs of positions; all that
+//             is not held is zero. Both are in the order of the packed weights.
+struct KvShape {
+  std::int64_t head_dim;
+  std::int64_t padded() const { return round_up(head_dim, kPanel); }
+  std::int64_t dim_padded() const { return round_up(head_dim, kTileColumns); }
+};
+
+// Causal attention of some rows of one head of one sequence.
 struct AttendArgs {
   const float* q;  // [rows, head_dim]
   std::int64_t q_stride, rows;
   std::int64_t first_position;  // of row 0: it sees keys up to this one
   std::int64_t first_key;       // keys before it are not seen
   std::int64_t window;          // 0 = none
-  std::int64_t head_dim, padded;
+  KvShape shape;
   float scale;
-  const float* const* blocks;       // per 64 positions
-  std::int64_t k_offset, v_offset;  // of this head and layer in a block, in floats
-  float* out;                       // [rows, head_dim]
+  const void* const* blocks;        // per 64 positions
+  std::int64_t k_offset, v_offset;  // of this head and layer in a block, in elements
+  float* out;                       // [rows, head_dim]; null where only tiles are wanted
   std::int64_t out_stride;
+  Tiles out_tiles;  // row 0 goes to first_tile_row, first_tile_column
+  std::int64_t first_tile_row, first_tile_column;
+};
+
+// Puts the keys and values of consecutive positions of one head into a bfloat16 cache.
+struct StoreArgs {
+  const float *k, *v;  // [rows, head_dim], stride apart
+  std::int64_t stride, rows;
+  std::int64_t first_position;
+  KvShape shape;
+  void* const* blocks;
+  std::int64_t k_offset, v_offset;
 };
 
 struct KernelTable {
-  void (*linear)(const LinearArgs&) noexcept;
+  void (*linear)(const LinearArgs&) noexcept;        // x in float32
+  void (*linear_tiles)(const LinearArgs&) noexcept;  // x in tiles, w in bfloat16
   void (*norm)(const NormArgs&) noexcept;
-  void (*attend)(const AttendArgs&) noexcept;
+  void (*attend)(const AttendArgs&) noexcept;           // float32 cache
+  void (*attend_bfloat16)(const AttendArgs&) noexcept;  // bfloat16 cache
+  void (*store_bfloat16)(const StoreArgs&) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double.
   double (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
   // Where each comes from, for listings.
-  const char *linear_origin, *norm_origin, *attend_origin, *argmax_origin, *log_sum_exp_origin;
+  const char *linear_origin, *linear_tiles_origin, *norm_origin, *attend_origin, *attend_bfloat16_origin,
+      *store_origin, *argmax_origin, *log_sum_exp_origin;
+  // Products of bfloat16 weights run on tiles, and the norm, linear and attention kernels write them.
+  bool uses_tiles;
 };
 
 // Positions in one block of the cache (backend.h: kKvBlock).
 inline constexpr std::int64_t kKvBlockPositions = 64;
 // Rows of one attend call at most: they share each block of keys while it is in the nearest cache.
-inline constexpr std::int64_t kAttendRows = 6;
+inline constexpr std::int64_t kAttendRows = 48;
 inline constexpr std::int64_t kMaxHeadDim = 512;
 
 namespace scalar {
@@ -81,6 +144,9 @@ namespace avx2 {
 void fill(KernelTable& table);
 }
 namespace avx512 {
+void fill(KernelTable& table);
+}
+namespace amx {
 void fill(KernelTable& table);
 }
 

@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <cassert>
-
-#include "assay/backend/cpu/kernels.h"
+#include <cstring>
 
 namespace assay::cpu {
 
-CpuKvCache::CpuKvCache(int layers, int heads, int head_dim)
-    : layers_(layers),
+CpuKvCache::CpuKvCache(int layers, int heads, int head_dim, KvFormat format)
+    : format_(format),
+      layers_(layers),
       heads_(heads),
-      head_dim_(head_dim),
-      padded_((head_dim + kPanel - 1) / kPanel * kPanel),
-      layer_floats_(heads_ * (head_dim_ + padded_) * kKvBlock) {}
+      shape_{head_dim},
+      key_size_((is_bfloat16() ? shape_.dim_padded() : head_dim) * kKvBlock),
+      value_size_(shape_.padded() * kKvBlock),
+      layer_size_(heads_ * (key_size_ + value_size_)) {}
+
+std::size_t CpuKvCache::block_bytes() const {
+  return static_cast<std::size_t>(layers_ * layer_size_ * (is_bfloat16() ? 2 : 4));
+}
 
 CpuKvCache::Sequence& CpuKvCache::at(int sequence) {
   assert(sequence >= 0 && static_cast<std::size_t>(sequence) < sequences_.size());
@@ -54,13 +59,14 @@ void CpuKvCache::grow(int sequence, std::int64_t rows) {
   const auto needed = static_cast<std::size_t>((s.length + rows + kKvBlock - 1) / kKvBlock);
   while (s.blocks.size() < needed) {
     if (free_blocks_.empty()) {
-      s.blocks.emplace_back(static_cast<std::size_t>(layers_ * layer_floats_) * sizeof(float),
-                            "the KV cache");
+      s.blocks.emplace_back(block_bytes(), "the KV cache");
     } else {
       s.blocks.push_back(std::move(free_blocks_.back()));
       free_blocks_.pop_back();
+      // Tile products read whole blocks: what an earlier sequence left must not be an infinity.
+      std::memset(s.blocks.back().data(), 0, block_bytes());
     }
-    s.pointers.push_back(s.blocks.back().floats());
+    s.pointers.push_back(s.blocks.back().data());
   }
   s.length += rows;
 }
@@ -68,8 +74,7 @@ void CpuKvCache::grow(int sequence, std::int64_t rows) {
 Bytes CpuKvCache::bytes() const {
   std::size_t blocks = free_blocks_.size();
   for (const Sequence& s : sequences_) blocks += s.blocks.size();
-  return {
-      static_cast<std::int64_t>(blocks * static_cast<std::size_t>(layers_ * layer_floats_) * sizeof(float))};
+  return {static_cast<std::int64_t>(blocks * block_bytes())};
 }
 
 }  // namespace assay::cpu

@@ -1,18 +1,18 @@
-// Keys and values on the CPU, float32: blocks of 64 positions that hold all layers.
+// Keys and values on the CPU, in float32 or bfloat16: blocks of 64 positions that hold all layers.
 #pragma once
 
 #include <vector>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/cpu/kernels.h"
 #include "assay/base/aligned.h"
 
 namespace assay::cpu {
 
-// Within a block: per layer, per head, keys [head_dim][64] (position last, so that 16 scores are one vector),
-// then per head, values [64][padded], padded = head_dim rounded up to 16.
+// Within a block: per layer, the keys of each head, then the values of each head, as kernels.h lays them out.
 class CpuKvCache : public KvCache {
  public:
-  CpuKvCache(int layers, int heads, int head_dim);
+  CpuKvCache(int layers, int heads, int head_dim, KvFormat format);
 
   int add_sequence() override;
   void remove_sequence(int sequence) override;
@@ -23,30 +23,31 @@ class CpuKvCache : public KvCache {
   // Takes blocks until `rows` more positions fit, and counts them as held.
   void grow(int sequence, std::int64_t rows);
   // Block pointers of a sequence, one per 64 positions.
-  const float* const* blocks(int sequence) const { return at(sequence).pointers.data(); }
-  float* block(int sequence, std::int64_t position) {
-    return at(sequence).blocks[static_cast<std::size_t>(position / kKvBlock)].floats();
-  }
-  std::int64_t k_offset(int layer, int head) const {
-    return layer * layer_floats_ + head * head_dim_ * kKvBlock;
-  }
+  void* const* blocks(int sequence) const { return at(sequence).pointers.data(); }
+  // In elements, from the beginning of a block.
+  std::int64_t k_offset(int layer, int head) const { return layer * layer_size_ + head * key_size_; }
   std::int64_t v_offset(int layer, int head) const {
-    return layer * layer_floats_ + heads_ * head_dim_ * kKvBlock + head * padded_ * kKvBlock;
+    return layer * layer_size_ + heads_ * key_size_ + head * value_size_;
   }
-  std::int64_t padded() const { return padded_; }
+  KvShape shape() const { return shape_; }
+  bool is_bfloat16() const { return format_ == KvFormat::bfloat16; }
 
  private:
   struct Sequence {
     bool is_used = false;
     std::int64_t length = 0;
     std::vector<AlignedBuffer> blocks;
-    std::vector<const float*> pointers;
+    std::vector<void*> pointers;
   };
   Sequence& at(int sequence);
   const Sequence& at(int sequence) const;
+  std::size_t block_bytes() const;
 
+  KvFormat format_;
   int layers_;
-  std::int64_t heads_, head_dim_, padded_, layer_floats_;
+  std::int64_t heads_;
+  KvShape shape_;
+  std::int64_t key_size_, value_size_, layer_size_;  // elements per block
   std::vector<Sequence> sequences_;
   std::vector<AlignedBuffer> free_blocks_;  // returned by sequences that ended
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "assay/backend/backend.h"
+#include "assay/backend/cpu/kernels.h"
 #include "assay/base/aligned.h"
 #include "assay/base/thread_pool.h"
 
@@ -9,20 +10,26 @@ namespace assay::cpu {
 
 struct PackedWeight {
   WeightSpec spec;
-  // matrix: [panels][columns][16]; table: [rows][columns]; elements float or bfloat16. vector: [columns]
-  // float.
+  // A matrix is packed as kernels.h says. A table holds rows [rows][columns] of float or bfloat16, a vector
+  // [columns] of float.
   AlignedBuffer data;
   std::int64_t panels = 0;
 
-  std::int64_t element_bytes() const;
-  Bytes slack() const;  // padding beyond the weight's own elements
+  Packing packing() const {
+    return spec.format == WeightFormat::float32 ? Packing::float32 : Packing::bfloat16;
+  }
+  int planes() const { return planes_of(spec.format); }
+  Bytes weight_bytes() const;  // of the weight's own elements
+  Bytes slack() const;         // padding beyond them
   // Row `row` of a table, or of a matrix that serves as one, widened to float: out[columns].
   void copy_row(std::int64_t row, float* out) const;
   // The same, added to out.
   void add_row(std::int64_t row, float* out) const;
 };
 
-// Reads the weight in slabs of at most 16 MB and packs each on the pool's threads.
-PackedWeight pack_weight(const WeightSpec& spec, const WeightSource& source, ThreadPool& pool);
+// Reads, converts and packs all weights: slabs of at most 1 MB, each by one thread of the pool from file to
+// packed panel. Throws what the source throws.
+std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
+                                       ThreadPool& pool);
 
 }  // namespace assay::cpu

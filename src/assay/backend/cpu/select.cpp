@@ -12,6 +12,7 @@ KernelTable select_kernels(Isa isa) {
   scalar::fill(table);
   if (isa >= Isa::avx2) avx2::fill(table);
   if (isa >= Isa::avx512) avx512::fill(table);
+  if (isa >= Isa::amx) amx::fill(table);
   return table;
 }
 

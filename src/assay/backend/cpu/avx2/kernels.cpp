@@ -16,9 +16,13 @@ struct Vec {
   __m256 v;
   static Vec set(float x) { return {_mm256_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
-  static Vec load(const std::uint16_t* p) {  // bfloat16
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
+  // Keeps a value that serves several products in a register: compilers would load it for each of them.
+  void keep() { __asm__("" : "+x"(v)); }
+  // Eight pairs of bfloat16: a bfloat16 is the upper half of a float.
+  static void load_pairs(const std::uint16_t* p, Vec& even, Vec& odd) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    even = {_mm256_castsi256_ps(_mm256_slli_epi32(bits, 16))};
+    odd = {_mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0xffff0000u))))};
   }
   static __m256i mask(std::int64_t n) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n));
@@ -49,6 +53,9 @@ struct Vec {
   }
 };
 
+// This tier has no products on tiles, so nobody asks for them.
+void store_tiles(const Tiles&, std::int64_t, std::int64_t, Vec, std::int64_t) {}
+
 double log_of(double x) {
   return ::log(x);
 }
@@ -58,7 +65,14 @@ double log_of(double x) {
 }  // namespace
 
 void fill(KernelTable& table) {
-  table = {linear, norm, attend, argmax, log_sum_exp, "avx2", "avx2", "avx2", "avx2", "avx2"};
+  table.linear = linear;
+  table.norm = norm;
+  table.attend = attend;
+  table.attend_bfloat16 = attend_bfloat16;
+  table.argmax = argmax;
+  table.log_sum_exp = log_sum_exp;
+  table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
+      table.argmax_origin = table.log_sum_exp_origin = "avx2";
 }
 
 }  // namespace assay::cpu::avx2

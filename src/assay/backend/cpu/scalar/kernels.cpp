@@ -33,23 +33,56 @@ double activate(Activation activation, double x) {
   return x;
 }
 
-double weight_at(const LinearArgs& args, std::int64_t output, std::int64_t k) {
-  const std::int64_t at = (output / kPanel * args.k + k) * kPanel + output % kPanel;
-  return args.is_bfloat16 ? static_cast<double>(bf16_to_float(static_cast<const std::uint16_t*>(args.w)[at]))
-                          : static_cast<double>(static_cast<const float*>(args.w)[at]);
+// The value that all planes of a packed bfloat16 weight, or of tiles, add up to.
+double weight_at(const LinearArgs& args, std::int64_t output, std::int64_t k, int plane) {
+  if (args.packing == Packing::float32)
+    return static_cast<double>(
+        static_cast<const float*>(args.w)[(output / kPanel * args.k + k) * kPanel + output % kPanel]);
+  const std::int64_t padded = round_up(args.k, kTileColumns);
+  const std::int64_t at =
+      ((output / kPanel * args.planes + plane) * padded + k / 2 * 2) * kPanel + output % kPanel * 2 + k % 2;
+  return static_cast<double>(bf16_to_float(static_cast<const std::uint16_t*>(args.w)[at]));
+}
+
+double tile_at(const Tiles& tiles, std::int64_t row, std::int64_t column, int plane) {
+  return static_cast<double>(
+      bf16_to_float(tiles.data[plane * tiles.plane_stride + tile_offset(row, column, tiles.columns)]));
+}
+
+double product(const LinearArgs& args, std::int64_t row, std::int64_t output) {
+  double sum = 0;
+  if (args.x_tiles.data == nullptr) {
+    const float* x = args.x + row * args.x_stride;
+    for (std::int64_t k = 0; k < args.k; ++k)
+      sum += static_cast<double>(x[k]) * weight_at(args, output, k, 0);
+    return sum;
+  }
+  for (int i = 0; i < args.planes; ++i)
+    for (int j = 0; i + j < args.planes; ++j)
+      for (std::int64_t k = 0; k < args.k; ++k)
+        sum += tile_at(args.x_tiles, row, k, i) * weight_at(args, output, k, j);
+  return sum;
+}
+
+void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, float value) {
+  for (int plane = 0; plane < tiles.planes; ++plane) {
+    const std::uint16_t bits = float_to_bf16(value);
+    tiles.data[plane * tiles.plane_stride + tile_offset(row, column, tiles.columns)] = bits;
+    value -= bf16_to_float(bits);
+  }
 }
 
 void linear(const LinearArgs& args) noexcept {
   const std::int64_t end = std::min(args.n, (args.first_panel + args.panels) * kPanel);
   for (std::int64_t row = 0; row < args.rows; ++row) {
-    const float* x = args.x + row * args.x_stride;
-    float* y = args.y + row * args.y_stride;
+    float* y = args.y == nullptr ? nullptr : args.y + row * args.y_stride;
     for (std::int64_t output = args.first_panel * kPanel; output < end; ++output) {
-      double sum = 0;
-      for (std::int64_t k = 0; k < args.k; ++k) sum += static_cast<double>(x[k]) * weight_at(args, output, k);
+      double sum = product(args, row, output);
       if (args.bias != nullptr) sum += static_cast<double>(args.bias[output]);
-      const double value = activate(args.activation, sum);
-      y[output] = static_cast<float>(args.adds ? static_cast<double>(y[output]) + value : value);
+      double value = activate(args.activation, sum);
+      if (args.adds) value += static_cast<double>(y[output]);
+      if (y != nullptr) y[output] = static_cast<float>(value);
+      if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, row, output, static_cast<float>(value));
     }
   }
 }
@@ -58,7 +91,6 @@ void norm(const NormArgs& args) noexcept {
   const auto count = static_cast<double>(args.n);
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
-    float* y = args.y + row * args.y_stride;
     double mean = 0, squares = 0;
     if (args.subtracts_mean) {
       for (std::int64_t i = 0; i < args.n; ++i) mean += static_cast<double>(x[i]);
@@ -69,44 +101,95 @@ void norm(const NormArgs& args) noexcept {
     const double scale = 1 / std::sqrt(squares / count + static_cast<double>(args.epsilon));
     for (std::int64_t i = 0; i < args.n; ++i) {
       const double value = (static_cast<double>(x[i]) - mean) * scale * static_cast<double>(args.gain[i]);
-      y[i] = static_cast<float>(args.bias != nullptr ? value + static_cast<double>(args.bias[i]) : value);
+      const auto y =
+          static_cast<float>(args.bias != nullptr ? value + static_cast<double>(args.bias[i]) : value);
+      if (args.y != nullptr) args.y[row * args.y_stride + i] = y;
+      if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, args.first_tile_row + row, i, y);
     }
   }
 }
 
-float key_at(const AttendArgs& args, std::int64_t position, std::int64_t i) {
-  return args.blocks[position / kKvBlockPositions]
-                    [args.k_offset + i * kKvBlockPositions + position % kKvBlockPositions];
+struct FloatCache {
+  static float key(const AttendArgs& args, std::int64_t position, std::int64_t i) {
+    const auto* block = static_cast<const float*>(args.blocks[position / kKvBlockPositions]);
+    return block[args.k_offset + i * kKvBlockPositions + position % kKvBlockPositions];
+  }
+  static float value(const AttendArgs& args, std::int64_t position, std::int64_t i) {
+    const auto* block = static_cast<const float*>(args.blocks[position / kKvBlockPositions]);
+    return block[args.v_offset + position % kKvBlockPositions * args.shape.padded() + i];
+  }
+};
+
+std::int64_t bfloat16_key_at(const KvShape& shape, std::int64_t position, std::int64_t i) {
+  const std::int64_t at = position % kKvBlockPositions;
+  return (at / kPanel * shape.dim_padded() + i / 2 * 2) * kPanel + at % kPanel * 2 + i % 2;
 }
-float value_at(const AttendArgs& args, std::int64_t position, std::int64_t i) {
-  return args
-      .blocks[position / kKvBlockPositions][args.v_offset + position % kKvBlockPositions * args.padded + i];
+std::int64_t bfloat16_value_at(std::int64_t position, std::int64_t i) {
+  const std::int64_t at = position % kKvBlockPositions;
+  return (i / kPanel * kKvBlockPositions + at / 2 * 2) * kPanel + i % kPanel * 2 + at % 2;
 }
 
+struct Bfloat16Cache {
+  static float key(const AttendArgs& args, std::int64_t position, std::int64_t i) {
+    const auto* block = static_cast<const std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
+    return bf16_to_float(block[args.k_offset + bfloat16_key_at(args.shape, position, i)]);
+  }
+  static float value(const AttendArgs& args, std::int64_t position, std::int64_t i) {
+    const auto* block = static_cast<const std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
+    return bf16_to_float(block[args.v_offset + bfloat16_value_at(position, i)]);
+  }
+};
+
+template <typename Cache>
 double score(const AttendArgs& args, const float* q, std::int64_t position) {
   double sum = 0;
-  for (std::int64_t i = 0; i < args.head_dim; ++i)
-    sum += static_cast<double>(q[i]) * static_cast<double>(key_at(args, position, i));
+  for (std::int64_t i = 0; i < args.shape.head_dim; ++i)
+    sum += static_cast<double>(q[i]) * static_cast<double>(Cache::key(args, position, i));
   return sum * static_cast<double>(args.scale);
 }
 
-void attend(const AttendArgs& args) noexcept {
+template <typename Cache>
+void attend_of(const AttendArgs& args) {
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const float* q = args.q + row * args.q_stride;
     const std::int64_t last = args.first_position + row;
     const std::int64_t first = std::max(args.first_key, args.window > 0 ? last - args.window + 1 : 0);
     double highest = -std::numeric_limits<double>::infinity(), total = 0;
-    for (std::int64_t key = first; key <= last; ++key) highest = std::max(highest, score(args, q, key));
+    for (std::int64_t key = first; key <= last; ++key)
+      highest = std::max(highest, score<Cache>(args, q, key));
     double sums[kMaxHeadDim] = {};
     for (std::int64_t key = first; key <= last; ++key) {
-      const double weight = std::exp(score(args, q, key) - highest);
+      const double weight = std::exp(score<Cache>(args, q, key) - highest);
       total += weight;
-      for (std::int64_t i = 0; i < args.head_dim; ++i)
-        sums[i] += weight * static_cast<double>(value_at(args, key, i));
+      for (std::int64_t i = 0; i < args.shape.head_dim; ++i)
+        sums[i] += weight * static_cast<double>(Cache::value(args, key, i));
     }
     // A padding row sees no key; its output is zero and nobody reads it.
-    for (std::int64_t i = 0; i < args.head_dim; ++i)
-      args.out[row * args.out_stride + i] = total > 0 ? static_cast<float>(sums[i] / total) : 0.0F;
+    for (std::int64_t i = 0; i < args.shape.head_dim; ++i) {
+      const float value = total > 0 ? static_cast<float>(sums[i] / total) : 0.0F;
+      if (args.out != nullptr) args.out[row * args.out_stride + i] = value;
+      if (args.out_tiles.data != nullptr)
+        store_tiles(args.out_tiles, args.first_tile_row + row, args.first_tile_column + i, value);
+    }
+  }
+}
+
+void attend(const AttendArgs& args) noexcept {
+  attend_of<FloatCache>(args);
+}
+void attend_bfloat16(const AttendArgs& args) noexcept {
+  attend_of<Bfloat16Cache>(args);
+}
+
+void store_bfloat16(const StoreArgs& args) noexcept {
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const std::int64_t position = args.first_position + row;
+    auto* block = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
+    for (std::int64_t i = 0; i < args.shape.head_dim; ++i) {
+      block[args.k_offset + bfloat16_key_at(args.shape, position, i)] =
+          float_to_bf16(args.k[row * args.stride + i]);
+      block[args.v_offset + bfloat16_value_at(position, i)] = float_to_bf16(args.v[row * args.stride + i]);
+    }
   }
 }
 
@@ -131,7 +214,9 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
 }  // namespace
 
 void fill(KernelTable& table) {
-  table = {linear, norm, attend, argmax, log_sum_exp, "scalar", "scalar", "scalar", "scalar", "scalar"};
+  constexpr const char* kHere = "scalar";
+  table = {linear, linear, norm,  attend, attend_bfloat16, store_bfloat16, argmax, log_sum_exp, kHere,
+           kHere,  kHere,  kHere, kHere,  kHere,           kHere,          kHere,  false};
 }
 
 }  // namespace assay::cpu::scalar

@@ -2,54 +2,103 @@
 // anonymous namespace (as it does with everything here: two ISA files must never share a function). Not a
 // header for others.
 //
-// `Vec` has kWidth floats, kRegisters registers, and: load, store, load_n, store_n (the first n floats, zero
-// beyond), load_bf16, set, fma, add, sub, mul, div, max, round, scale_by_power (x * 2^n), select_less (a < b
-// ? x : y).
+// `Vec` has kWidth floats, kRegisters registers, and:
+// load, keep, store, load_n, store_n (the first n floats, zero beyond), load_pairs, set, fma, add, sub, mul,
+// div, max, round, scale_by_power (x * 2^n), select_less (a < b ? x : y).
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
-// C[Rows, 16 * Panels] = A[Rows, k] * B, B given as panels of [k, 16] at the given distances. One chain of
-// fused multiply-adds along k for each output.
-template <int Rows, int Panels, typename Weight>
-void multiply_block(const float* a, std::int64_t a_stride, const Weight* b, std::int64_t k_stride,
-                    std::int64_t panel_stride, std::int64_t k_count, float* c, std::int64_t c_stride) {
-  Vec sums[Rows][Panels * kParts];
+template <int Rows, int Columns>
+void clear(Vec (&sums)[Rows][Columns]) {
+  for (auto& row : sums)
+    for (Vec& sum : row) sum = Vec::set(0.0F);
+}
+template <int Rows, int Columns>
+void store_sums(const Vec (&sums)[Rows][Columns], float* c, std::int64_t c_stride) {
   for (int row = 0; row < Rows; ++row)
-    for (int j = 0; j < Panels * kParts; ++j) sums[row][j] = Vec::set(0.0F);
+    for (int j = 0; j < Columns; ++j) sums[row][j].store(c + row * c_stride + j * Vec::kWidth);
+}
+template <int Rows, int Columns>
+void add_products(const float* a, std::int64_t a_stride, const Vec (&weights)[Columns],
+                  Vec (&sums)[Rows][Columns]) {
+  for (int row = 0; row < Rows; ++row) {
+    Vec x = Vec::set(a[row * a_stride]);
+    if (Rows > 1) x.keep();
+    for (int j = 0; j < Columns; ++j) sums[row][j] = Vec::fma(x, weights[j], sums[row][j]);
+  }
+}
+
+// Where a block of panels lies: floats [k][..16..] at k_stride, or pairs of bfloat16 [k / 2][16][2].
+struct Floats {
+  const float* data;
+  std::int64_t k_stride, panel_stride;
+  Floats panel(std::int64_t i) const { return {data + i * panel_stride, k_stride, panel_stride}; }
+};
+struct Pairs {
+  const std::uint16_t* data;
+  std::int64_t panel_stride;
+  Pairs panel(std::int64_t i) const { return {data + i * panel_stride, panel_stride}; }
+};
+
+// C[Rows, 16 * Panels] = A[Rows, k] * B. One chain of fused multiply-adds along k for each output.
+template <int Rows, int Panels>
+void multiply_block(const float* a, std::int64_t a_stride, const Floats& b, std::int64_t k_count, float* c,
+                    std::int64_t c_stride) {
+  Vec sums[Rows][Panels * kParts];
+  clear(sums);
   for (std::int64_t k = 0; k < k_count; ++k) {
     Vec weights[Panels * kParts];
     for (int panel = 0; panel < Panels; ++panel)
-      for (int part = 0; part < kParts; ++part)
-        weights[panel * kParts + part] =
-            Vec::load(b + panel * panel_stride + k * k_stride + part * Vec::kWidth);
-    for (int row = 0; row < Rows; ++row) {
-      const Vec x = Vec::set(a[row * a_stride + k]);
-      for (int j = 0; j < Panels * kParts; ++j) sums[row][j] = Vec::fma(x, weights[j], sums[row][j]);
-    }
+      for (int part = 0; part < kParts; ++part) {
+        const float* from = b.data + panel * b.panel_stride + k * b.k_stride + part * Vec::kWidth;
+        Vec& w = weights[panel * kParts + part];
+        w = Vec::load(from);
+        if (Rows > 1) w.keep();
+      }
+    add_products(a + k, a_stride, weights, sums);
   }
-  for (int row = 0; row < Rows; ++row)
-    for (int j = 0; j < Panels * kParts; ++j) sums[row][j].store(c + row * c_stride + j * Vec::kWidth);
+  store_sums(sums, c, c_stride);
 }
 
-template <int Panels, typename Weight>
-void multiply_rows(std::int64_t rows, const float* a, std::int64_t a_stride, const Weight* b,
-                   std::int64_t k_stride, std::int64_t panel_stride, std::int64_t k, float* c,
-                   std::int64_t c_stride) {
+template <int Rows, int Panels>
+void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::int64_t k_count, float* c,
+                    std::int64_t c_stride) {
+  Vec sums[Rows][Panels * kParts];
+  clear(sums);
+  for (std::int64_t k = 0; k < k_count; k += 2) {
+    Vec even[Panels * kParts], odd[Panels * kParts];
+    for (int panel = 0; panel < Panels; ++panel)
+      for (int part = 0; part < kParts; ++part) {
+        const int j = panel * kParts + part;
+        Vec::load_pairs(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2, even[j],
+                        odd[j]);
+      }
+    add_products(a + k, a_stride, even, sums);
+    if (k + 1 < k_count) add_products(a + k + 1, a_stride, odd, sums);
+  }
+  store_sums(sums, c, c_stride);
+}
+
+template <int Panels, typename Weights>
+void multiply_rows(std::int64_t rows, const float* a, std::int64_t a_stride, const Weights& b, std::int64_t k,
+                   float* c, std::int64_t c_stride) {
   switch (rows) {
     case 1:
-      return multiply_block<1, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+      return multiply_block<1, Panels>(a, a_stride, b, k, c, c_stride);
     case 2:
-      return multiply_block<2, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+      return multiply_block<2, Panels>(a, a_stride, b, k, c, c_stride);
     case 3:
-      return multiply_block<3, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+      return multiply_block<3, Panels>(a, a_stride, b, k, c, c_stride);
     case 4:
-      return multiply_block<4, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+      return multiply_block<4, Panels>(a, a_stride, b, k, c, c_stride);
     case 5:
-      return multiply_block<5, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+      return multiply_block<5, Panels>(a, a_stride, b, k, c, c_stride);
     default:
-      return multiply_block<6, Panels>(a, a_stride, b, k_stride, panel_stride, k, c, c_stride);
+      return multiply_block<6, Panels>(a, a_stride, b, k, c, c_stride);
   }
 }
+
+constexpr std::int64_t kRowsAtOnce = 6;
 
 // Panels that fit the registers beside `rows` rows of sums.
 constexpr int panels_at_once(std::int64_t rows) {
@@ -57,22 +106,18 @@ constexpr int panels_at_once(std::int64_t rows) {
   return rows == 1 ? kGroup : rows == 2 ? 2 : 1;  // 6 rows x 2 vectors = 12 sums + 2 weights + 1, of 16
 }
 
-// The same for up to 6 rows and up to 4 panels.
-template <typename Weight>
-void multiply(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride, const Weight* b,
-              std::int64_t k_stride, std::int64_t panel_stride, std::int64_t k, float* c,
-              std::int64_t c_stride) {
+// The same for up to 6 rows and any number of panels.
+template <typename Weights>
+void multiply(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride, const Weights& b,
+              std::int64_t k, float* c, std::int64_t c_stride) {
   const int step = panels_at_once(rows);
   std::int64_t panel = 0;
   for (; step == kGroup && panel + kGroup <= panels; panel += kGroup)
-    multiply_rows<kGroup>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k,
-                          c + panel * kPanel, c_stride);
+    multiply_rows<kGroup>(rows, a, a_stride, b.panel(panel), k, c + panel * kPanel, c_stride);
   for (; step >= 2 && panel + 2 <= panels; panel += 2)
-    multiply_rows<2>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k,
-                     c + panel * kPanel, c_stride);
+    multiply_rows<2>(rows, a, a_stride, b.panel(panel), k, c + panel * kPanel, c_stride);
   for (; panel < panels; ++panel)
-    multiply_rows<1>(rows, a, a_stride, b + panel * panel_stride, k_stride, panel_stride, k,
-                     c + panel * kPanel, c_stride);
+    multiply_rows<1>(rows, a, a_stride, b.panel(panel), k, c + panel * kPanel, c_stride);
 }
 
 // exp(x) to about 1 unit in the last place: Cody and Waite's reduction and the polynomial of Cephes' expf
@@ -138,48 +183,54 @@ Vec activate(Activation activation, Vec x) {
   return x;
 }
 
-// y[rows, columns] = activation(tile + bias), or +=; the last vector of a row may be partial.
-void finish_tile(const LinearArgs& args, const float* tile, std::int64_t tile_stride, std::int64_t first_row,
-                 std::int64_t rows, std::int64_t first_output, std::int64_t columns) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    float* y = args.y + (first_row + row) * args.y_stride + first_output;
-    const float* sums = tile + row * tile_stride;
-    for (std::int64_t j = 0; j < columns; j += Vec::kWidth) {
-      const std::int64_t count = columns - j < Vec::kWidth ? columns - j : Vec::kWidth;
-      Vec value = Vec::load(sums + j);
-      if (args.bias != nullptr) value = Vec::add(value, Vec::load_n(args.bias + first_output + j, count));
-      value = activate(args.activation, value);
-      if (args.adds) value = Vec::add(Vec::load_n(y + j, count), value);
-      value.store_n(y + j, count);
-    }
+// One vector of outputs: sums to activation(sums + bias), or +=, at a row and a column; `count` may be less
+// than a vector.
+void finish_vector(const LinearArgs& args, Vec value, std::int64_t row, std::int64_t column,
+                   std::int64_t count) {
+  if (args.bias != nullptr) value = Vec::add(value, Vec::load_n(args.bias + column, count));
+  value = activate(args.activation, value);
+  if (args.y != nullptr) {
+    float* y = args.y + row * args.y_stride + column;
+    if (args.adds) value = Vec::add(Vec::load_n(y, count), value);
+    value.store_n(y, count);
   }
+  if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, row, column, value, count);
 }
 
-template <typename Weight>
-void linear_of(const LinearArgs& args) {
-  constexpr std::int64_t kRows = 6;
-  alignas(64) float tile[kRows * kGroup * kPanel];
-  const std::int64_t panel_stride = args.k * kPanel, last = args.first_panel + args.panels;
-  const Weight* w = static_cast<const Weight*>(args.w);
+// y[rows, columns] from sums [rows][block_stride].
+void finish_block(const LinearArgs& args, const float* block, std::int64_t block_stride,
+                  std::int64_t first_row, std::int64_t rows, std::int64_t first_output,
+                  std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t j = 0; j < columns; j += Vec::kWidth)
+      finish_vector(args, Vec::load(block + row * block_stride + j), first_row + row, first_output + j,
+                    columns - j < Vec::kWidth ? columns - j : Vec::kWidth);
+}
+
+template <typename Weights>
+void linear_of(const LinearArgs& args, const Weights& w) {
+  alignas(64) float block[kRowsAtOnce * kGroup * kPanel];
+  const std::int64_t last = args.first_panel + args.panels;
   // A group of panels stays in the second-level cache while all rows pass over it: weights are read once.
   for (std::int64_t panel = args.first_panel; panel < last; panel += kGroup) {
     const std::int64_t panels = last - panel < kGroup ? last - panel : kGroup, first_output = panel * kPanel;
     const std::int64_t columns =
         args.n - first_output < panels * kPanel ? args.n - first_output : panels * kPanel;
-    for (std::int64_t row = 0; row < args.rows; row += kRows) {
-      const std::int64_t rows = args.rows - row < kRows ? args.rows - row : kRows;
-      multiply(rows, panels, args.x + row * args.x_stride, args.x_stride, w + panel * panel_stride, kPanel,
-               panel_stride, args.k, tile, kGroup * kPanel);
-      finish_tile(args, tile, kGroup * kPanel, row, rows, first_output, columns);
+    for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce) {
+      const std::int64_t rows = args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce;
+      multiply(rows, panels, args.x + row * args.x_stride, args.x_stride, w.panel(panel), args.k, block,
+               kGroup * kPanel);
+      finish_block(args, block, kGroup * kPanel, row, rows, first_output, columns);
     }
   }
 }
 
 void linear(const LinearArgs& args) noexcept {
-  if (args.is_bfloat16)
-    linear_of<std::uint16_t>(args);
+  if (args.packing == Packing::bfloat16)
+    linear_of(args, Pairs{static_cast<const std::uint16_t*>(args.w),
+                          args.planes * round_up(args.k, kTileColumns) * kPanel});
   else
-    linear_of<float>(args);
+    linear_of(args, Floats{static_cast<const float*>(args.w), kPanel, args.k * kPanel});
 }
 
 // Sums in a fixed order: lanes along the row, then lane by lane.
@@ -203,7 +254,7 @@ void norm(const NormArgs& args) noexcept {
   const std::int64_t whole = args.n / Vec::kWidth * Vec::kWidth, rest = args.n - whole;
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
-    float* y = args.y + row * args.y_stride;
+    float* y = args.y == nullptr ? nullptr : args.y + row * args.y_stride;
     float mean = 0;
     if (args.subtracts_mean) {
       Vec sum = Vec::set(0.0F);
@@ -227,15 +278,16 @@ void norm(const NormArgs& args) noexcept {
       const Vec gain = Vec::load_n(args.gain + i, n);
       const Vec value =
           args.bias != nullptr ? Vec::fma(unit, gain, Vec::load_n(args.bias + i, n)) : Vec::mul(unit, gain);
-      value.store_n(y + i, n);
+      if (y != nullptr) value.store_n(y + i, n);
+      if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, args.first_tile_row + row, i, value, n);
     }
   }
 }
 
 // Running softmax of one attend call (Milakov and Gimelshein 2018; Dao et al. 2022).
 struct Softmax {
-  float highest[kAttendRows];
-  float total[kAttendRows];
+  float highest[kRowsAtOnce];
+  float total[kRowsAtOnce];
 };
 
 // Masks a row of scores to the keys [first, last] of its block, scales it, and turns it into weights relative
@@ -269,56 +321,85 @@ float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scal
   return factor[0];
 }
 
-void attend(const AttendArgs& args) noexcept {
+Floats keys_of(const AttendArgs& args, const float* block) {
+  return {block + args.k_offset, kKvBlockPositions, kPanel};
+}
+Floats values_of(const AttendArgs& args, const float* block) {
+  return {block + args.v_offset, args.shape.padded(), kPanel};
+}
+Pairs keys_of(const AttendArgs& args, const std::uint16_t* block) {
+  return {block + args.k_offset, args.shape.dim_padded() * kPanel};
+}
+Pairs values_of(const AttendArgs& args, const std::uint16_t* block) {
+  return {block + args.v_offset, kKvBlockPositions * kPanel};
+}
+
+void store_attended(const AttendArgs& args, std::int64_t row, const float* out, float total) {
+  const Vec divisor = Vec::set(total > 0 ? total : 1.0F);
+  for (std::int64_t i = 0; i < args.shape.head_dim; i += Vec::kWidth) {
+    const std::int64_t n = args.shape.head_dim - i < Vec::kWidth ? args.shape.head_dim - i : Vec::kWidth;
+    const Vec value = Vec::div(Vec::load(out + i), divisor);
+    if (args.out != nullptr) value.store_n(args.out + row * args.out_stride + i, n);
+    if (args.out_tiles.data != nullptr)
+      store_tiles(args.out_tiles, args.first_tile_row + row, args.first_tile_column + i, value, n);
+  }
+}
+
+// Rows [first_row, first_row + rows), at most 6.
+template <typename Element>
+void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t rows) {
   constexpr std::int64_t kBlock = kKvBlockPositions;
-  alignas(64) float scores[kAttendRows * kBlock];
-  alignas(64) float block_out[kAttendRows * kMaxHeadDim];
-  alignas(64) float out[kAttendRows * kMaxHeadDim];
+  alignas(64) float scores[kRowsAtOnce * kBlock];
+  alignas(64) float block_out[kRowsAtOnce * kMaxHeadDim];
+  alignas(64) float out[kRowsAtOnce * kMaxHeadDim];
+  const std::int64_t padded = args.shape.padded(), first_position = args.first_position + first_row;
   Softmax state;
-  for (std::int64_t row = 0; row < args.rows; ++row) {
+  for (std::int64_t row = 0; row < rows; ++row) {
     state.highest[row] = -__builtin_huge_valf();
     state.total[row] = 0;
-    for (std::int64_t i = 0; i < args.padded; ++i) out[row * kMaxHeadDim + i] = 0;
+    for (std::int64_t i = 0; i < padded; ++i) out[row * kMaxHeadDim + i] = 0;
   }
-  const std::int64_t last_position = args.first_position + args.rows - 1;
-  const std::int64_t oldest = args.window > 0 ? args.first_position - args.window + 1 : 0;
+  const std::int64_t last_position = first_position + rows - 1;
+  const std::int64_t oldest = args.window > 0 ? first_position - args.window + 1 : 0;
   const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
   for (std::int64_t block = first_key / kBlock; block <= last_position / kBlock; ++block) {
-    const float* base = args.blocks[block];
+    const auto* base = static_cast<const Element*>(args.blocks[block]);
     const std::int64_t begin = block * kBlock,
                        keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
-    multiply(args.rows, kBlock / kPanel, args.q, args.q_stride, base + args.k_offset, kBlock, kPanel,
-             args.head_dim, scores, kBlock);
-    float factors[kAttendRows];
-    for (std::int64_t row = 0; row < args.rows; ++row) {
-      const std::int64_t last = args.first_position + row;
+    multiply(rows, kBlock / kPanel, args.q + first_row * args.q_stride, args.q_stride, keys_of(args, base),
+             args.shape.head_dim, scores, kBlock);
+    float factors[kRowsAtOnce];
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t last = first_position + row;
       const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
       const std::int64_t first = in_window > args.first_key ? in_window : args.first_key;
       factors[row] = weigh_row(scores + row * kBlock, first - begin, last - begin, args.scale,
                                static_cast<int>(row), state);
     }
     // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
-    for (std::int64_t panel = 0; panel < args.padded / kPanel; panel += kGroup) {
-      const std::int64_t panels =
-          args.padded / kPanel - panel < kGroup ? args.padded / kPanel - panel : kGroup;
-      multiply(args.rows, panels, scores, kBlock, base + args.v_offset + panel * kPanel, args.padded, kPanel,
-               keys, block_out + panel * kPanel, kMaxHeadDim);
-    }
-    for (std::int64_t row = 0; row < args.rows; ++row)
-      for (std::int64_t i = 0; i < args.padded; i += Vec::kWidth) {
+    multiply(rows, padded / kPanel, scores, kBlock, values_of(args, base), keys, block_out, kMaxHeadDim);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
         float* sum = out + row * kMaxHeadDim + i;
         Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block_out + row * kMaxHeadDim + i))
             .store(sum);
       }
   }
-  for (std::int64_t row = 0; row < args.rows; ++row) {
-    const Vec total = Vec::set(state.total[row] > 0 ? state.total[row] : 1.0F);
-    for (std::int64_t i = 0; i < args.head_dim; i += Vec::kWidth) {
-      const std::int64_t n = args.head_dim - i < Vec::kWidth ? args.head_dim - i : Vec::kWidth;
-      Vec::div(Vec::load(out + row * kMaxHeadDim + i), total)
-          .store_n(args.out + row * args.out_stride + i, n);
-    }
-  }
+  for (std::int64_t row = 0; row < rows; ++row)
+    store_attended(args, first_row + row, out + row * kMaxHeadDim, state.total[row]);
+}
+
+template <typename Element>
+void attend_of(const AttendArgs& args) {
+  for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce)
+    attend_rows<Element>(args, row, args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce);
+}
+
+void attend(const AttendArgs& args) noexcept {
+  attend_of<float>(args);
+}
+[[maybe_unused]] void attend_bfloat16(const AttendArgs& args) noexcept {
+  attend_of<std::uint16_t>(args);
 }
 
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {

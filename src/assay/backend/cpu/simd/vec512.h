@@ -1,0 +1,90 @@
+// Sixteen floats in a register of AVX-512, for the ISA files that include it inside their own anonymous
+// namespace. Not a header for others.
+
+struct Vec {
+  static constexpr int kWidth = 16, kRegisters = 32;
+  __m512 v;
+  static Vec set(float x) { return {_mm512_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  // Keeps a value that serves several products in a register: compilers would load it for each of them.
+  void keep() { __asm__("" : "+v"(v)); }
+  // Sixteen pairs of bfloat16: a bfloat16 is the upper half of a float.
+  static void load_pairs(const std::uint16_t* p, Vec& even, Vec& odd) {
+    const __m512i bits = _mm512_loadu_si512(p);
+    even = {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
+    odd = {_mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
+  }
+  static __mmask16 mask(std::int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+  static Vec load_n(const float* p, std::int64_t n) { return {_mm512_maskz_loadu_ps(mask(n), p)}; }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  void store_n(float* p, std::int64_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
+  // Rounded to bfloat16, ties to even.
+  __m256i narrow() const {
+#if defined(__AVX512BF16__)
+    return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+#else
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded =
+        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(
+        _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), rounded, quiet));
+#endif
+  }
+  static Vec widen(__m256i bits) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+  }
+  static Vec fma(Vec a, Vec b, Vec c) {
+    return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+  }
+  static Vec add(Vec a, Vec b) {
+    return {_mm512_add_ps(a.v, b.v)};
+  }
+  static Vec sub(Vec a, Vec b) {
+    return {_mm512_sub_ps(a.v, b.v)};
+  }
+  static Vec mul(Vec a, Vec b) {
+    return {_mm512_mul_ps(a.v, b.v)};
+  }
+  static Vec div(Vec a, Vec b) {
+    return {_mm512_div_ps(a.v, b.v)};
+  }
+  static Vec max(Vec a, Vec b) {
+    return {_mm512_max_ps(a.v, b.v)};
+  }
+  static Vec min(Vec a, Vec b) {
+    return {_mm512_min_ps(a.v, b.v)};
+  }
+  static Vec sqrt(Vec a) {
+    return {_mm512_sqrt_ps(a.v)};
+  }
+  static Vec round(Vec a) {
+    return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+  }
+  static Vec scale_by_power(Vec a, Vec n) {
+    return {_mm512_scalef_ps(a.v, n.v)};
+  }
+  static Vec select_less(Vec a, Vec b, Vec x, Vec y) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
+  }
+  static Vec nan_from(Vec a, Vec x) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), x.v, a.v)};
+  }
+};
+
+// The first `count` (at most 16) values to tiles, as one bfloat16 or as the sum of several.
+void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, Vec value, std::int64_t count) {
+  for (int plane = 0; plane < tiles.planes; ++plane) {
+    const __m256i bits = value.narrow();
+    std::uint16_t* out = tiles.data + plane * tiles.plane_stride;
+    if (column % kPanel == 0) {
+      _mm256_mask_storeu_epi16(out + tile_offset(row, column, tiles.columns), Vec::mask(count), bits);
+    } else {  // heads whose width is no multiple of 16
+      alignas(32) std::uint16_t lanes[kPanel];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), bits);
+      for (std::int64_t i = 0; i < count; ++i) out[tile_offset(row, column + i, tiles.columns)] = lanes[i];
+    }
+    value = Vec::sub(value, Vec::widen(bits));
+  }
+}
