@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/base/units.h"
+
 namespace assay {
 
 // Instruction-set tiers, each including the ones before it.
@@ -32,6 +34,9 @@ struct CpuInfo {
   std::vector<std::string> features;  // the flags kernels care about
 };
 CpuInfo cpu_info();
+
+// The least memory that a control group of this process allows it; zero where none limits it.
+Bytes cgroup_memory_limit();
 
 // Threads used when nobody says: the allowed processors, no more than the cgroup's quota pays for.
 int default_thread_count();
