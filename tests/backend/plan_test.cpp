@@ -26,6 +26,7 @@ TEST(CostOf, GrowsWithRowsAndPastAsItShould) {
   EXPECT_EQ(two.weight_bytes.value - one.weight_bytes.value, 2 * 8 * 4);
   // The head and its norm, for one row.
   EXPECT_DOUBLE_EQ(two.flops.value - cost_of(plan, 2, 0, 0).flops.value, 2.0 * 11 * 8 + 8.0 * 8);
+  EXPECT_EQ(two.weight_bytes.value - cost_of(plan, 2, 0, 0).weight_bytes.value, (11 * 8 + 2 * 8) * 4);
 }
 
 }  // namespace

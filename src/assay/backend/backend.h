@@ -16,6 +16,8 @@
 
 namespace assay {
 
+class ThreadPool;
+
 struct Device {
   enum class Kind { cpu, cuda } kind = Kind::cpu;
   int index = 0;
@@ -115,6 +117,8 @@ class Backend {
   virtual Device device() const = 0;
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
   virtual int threads() const = 0;
+  // The threads that its kernels run on, for what is measured beside them; null for other devices.
+  virtual ThreadPool* pool() { return nullptr; }
   // Packs the plan's weights as the source gives them. Throws Error.
   virtual std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) = 0;
   virtual void synchronize() = 0;

@@ -23,12 +23,14 @@ struct CostVisitor {
             .flops = {static_cast<double>(rows * width)}};
   }
   Cost operator()(const NormOp& op) const {
+    if (rows == 0) return {};
     const WeightSpec& gain = plan.weights[static_cast<std::size_t>(op.gain)];
     return {.weight_bytes = {2 * gain.columns * 4},
             .kv_bytes = {},
             .flops = {8.0 * static_cast<double>(rows * gain.columns)}};
   }
   Cost operator()(const LinearOp& op) const {
+    if (rows == 0) return {};  // a head that is not asked reads no weights
     const WeightSpec& weight = plan.weights[static_cast<std::size_t>(op.weight)];
     return {.weight_bytes = stored_bytes(weight),
             .kv_bytes = {},

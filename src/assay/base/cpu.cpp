@@ -91,16 +91,46 @@ std::string brand() {
   return first == std::string::npos ? "unknown" : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
+// The folders of the process's control group and of its parents: a limit holds for all below it. `controller`
+// is empty for version 2, which has one tree for all. Inside a container the folders below the root may be
+// out of sight.
+std::vector<std::string> cgroup_folders(const std::string& controller) {
+  const std::string root = "/sys/fs/cgroup" + (controller.empty() ? "" : "/" + controller);
+  std::string path;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "4:cpu,cpuacct:/path", "0::/path"
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (names.find("," + controller + ",") != std::string::npos) path = line.substr(second + 1);
+  }
+  std::vector<std::string> folders;
+  for (; path.size() > 1; path.resize(path.rfind('/'))) folders.push_back(root + path);
+  folders.push_back(root);
+  return folders;
+}
+
+// The smaller of two limits, where 0 is none.
+double tighter(double a, double b) {
+  return a > 0 && b > 0 ? std::min(a, b) : std::max(a, b);
+}
+
 double cgroup_quota() {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0)
-    return std::strtod(quota.c_str(), nullptr) / period;
-  std::ifstream q1("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), p1("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  double microseconds = 0;
-  if (q1 >> microseconds && p1 >> period && microseconds > 0 && period > 0) return microseconds / period;
-  return 0;
+  double least = 0;
+  for (const std::string& folder : cgroup_folders("")) {
+    std::ifstream file(folder + "/cpu.max");
+    std::string quota;
+    double period = 0;
+    if (file >> quota >> period && quota != "max" && period > 0)
+      least = tighter(least, std::strtod(quota.c_str(), nullptr) / period);
+  }
+  for (const std::string& folder : cgroup_folders("cpu")) {
+    std::ifstream quota(folder + "/cpu.cfs_quota_us"), period(folder + "/cpu.cfs_period_us");
+    double microseconds = 0, of = 0;
+    if (quota >> microseconds && period >> of && microseconds > 0 && of > 0)
+      least = tighter(least, microseconds / of);
+  }
+  return least;
 }
 
 }  // namespace
@@ -206,6 +236,19 @@ std::vector<int> processors_of_mask(std::string_view mask) {
     throw UsageError("--cpu-mask {}: it selects none of the processors this process may use ({})", mask,
                      fmt::join(allowed_processors(), ", "));
   return processors;
+}
+
+Bytes cgroup_memory_limit() {
+  constexpr double kNoLimit = 0x1p60;  // version 1 says none with the largest number it has
+  double least = 0;
+  const auto take = [&](const std::string& path) {
+    std::ifstream file(path);
+    double bytes = 0;
+    if (file >> bytes && bytes < kNoLimit) least = tighter(least, bytes);
+  };
+  for (const std::string& folder : cgroup_folders("")) take(folder + "/memory.max");
+  for (const std::string& folder : cgroup_folders("memory")) take(folder + "/memory.limit_in_bytes");
+  return {static_cast<std::int64_t>(least)};
 }
 
 int default_thread_count() {

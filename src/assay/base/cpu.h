@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/base/units.h"
+
 namespace assay {
 
 // Instruction-set tiers, each including the ones before it.
@@ -39,6 +41,8 @@ const std::vector<int>& allowed_processors();
 // Those of a mask in hexadecimal ("0x3", "f0"), lowest bit processor 0. Throws UsageError where it is no such
 // mask, or has no processor that is allowed.
 std::vector<int> processors_of_mask(std::string_view mask);
+// The least memory that a control group of this process allows it; zero where none limits it.
+Bytes cgroup_memory_limit();
 
 // Threads used when nobody says: the allowed processors, no more than the cgroup's quota pays for.
 int default_thread_count();

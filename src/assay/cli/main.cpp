@@ -59,10 +59,12 @@ int run(int argc, char** argv) {
   assay::cli::add_run(app, exit_code, command_line);
   assay::cli::add_generate(app, exit_code);
   assay::cli::add_perplexity(app, exit_code);
+  assay::cli::add_bench(app, exit_code);
   assay::cli::add_tokenize(app, exit_code);
   assay::cli::add_logits(app, exit_code);
   assay::cli::add_inspect(app, exit_code);
   assay::cli::add_kernels(app, exit_code);
+  assay::cli::add_machine(app, exit_code);
   assay::cli::add_report(app, exit_code);
   assay::cli::add_help(app, exit_code);
   if (argc > 1) check_command(app, argv[1]);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iostream>
@@ -27,14 +28,33 @@ bool parse(const std::string& text, Number& out) {
   return code == std::errc() && stop == text.data() + text.size();
 }
 
+std::int64_t whole(const std::string& names, const std::string& text, std::int64_t min, std::int64_t max) {
+  std::int64_t number = 0;
+  if (!parse(text, number) || number < min || number > max)
+    throw UsageError("{}: expected a whole number from {}{}, found '{}'", flag_name(names), min,
+                     max >= std::int64_t{1} << 40 ? "" : fmt::format(" to {}", max), text);
+  return number;
+}
+
 }  // namespace
 
 CLI::Option* add_whole(CLI::App& app, const std::string& names, std::int64_t& target,
                        const std::string& description, std::int64_t min, std::int64_t max) {
   const auto read = [names, min, max, &target](const std::string& text) {
-    if (!parse(text, target) || target < min || target > max)
-      throw UsageError("{}: expected a whole number from {}{}, found '{}'", flag_name(names), min,
-                       max >= std::int64_t{1} << 40 ? "" : fmt::format(" to {}", max), text);
+    target = whole(names, text, min, max);
+  };
+  return app.add_option_function<std::string>(names, read, description);
+}
+
+CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector<std::int64_t>& target,
+                            const std::string& description, std::int64_t min, std::int64_t max) {
+  const auto read = [names, min, max, &target](const std::string& text) {
+    target.clear();
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t comma = std::min(text.find(',', at), text.size());
+      target.push_back(whole(names, text.substr(at, comma - at), min, max));
+      at = comma + 1;
+    }
   };
   return app.add_option_function<std::string>(names, read, description);
 }

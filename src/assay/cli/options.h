@@ -17,6 +17,10 @@ namespace assay::cli {
 CLI::Option* add_whole(CLI::App& app, const std::string& names, std::int64_t& target,
                        const std::string& description, std::int64_t min = 0,
                        std::int64_t max = std::int64_t{1} << 40);
+// A comma list of them.
+CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector<std::int64_t>& target,
+                            const std::string& description, std::int64_t min = 0,
+                            std::int64_t max = std::int64_t{1} << 40);
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
                       const std::string& description);
 

@@ -4,10 +4,25 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "assay/base/units.h"
 
 namespace assay {
 
+struct InstructionSet {
+  std::string name;
+  std::string why_not;  // it cannot be used; empty where it can
+};
+
+struct CpuCache {
+  int level = 0;
+  std::string kind;  // "Data", "Instruction", "Unified"
+  Bytes size;
+  std::string processors;  // that share it: "0-1"
+};
+
+// Facts that the system does not tell are "unknown", empty or zero; to ask is never an error.
 struct Machine {
   std::string cpu;
   int processors_online = 0, processors_allowed = 0;
@@ -16,8 +31,19 @@ struct Machine {
   Bytes memory;
   std::string system;    // kernel name and release
   double load_1min = 0;  // load average when it was read
+  std::vector<InstructionSet> instruction_sets;
+  std::vector<CpuCache> caches;  // of the first processor
+  int numa_nodes = 0;
+  std::string transparent_huge_pages = "unknown";  // "madvise"
+  std::string frequency_governor = "unknown";      // of the first processor
+  Bytes memory_available;
+  Bytes cgroup_memory_limit;  // 0 = none
 };
 Machine read_machine();
+
+nlohmann::ordered_json to_json(const Machine& machine);
+// Reads what to_json() wrote, or an earlier version of it with fewer facts.
+Machine machine_from_json(const nlohmann::ordered_json& json);
 
 struct ProcessMemory {
   Bytes resident, peak;  // VmRSS, VmHWM; zero where /proc is not there

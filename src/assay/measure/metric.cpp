@@ -13,7 +13,9 @@ constexpr Metric kCatalogue[] = {
      "readings; prefill included, tokenization and loading excluded."},
     {"tokens_generated", "New tokens", "tokens", Better::neither,
      "Ids generated, counted as ids and never by re-tokenizing text."},
-    {"tokens_per_sec", "Tokens/s", "tokens/s", Better::higher, "tokens_generated / total_latency_s."},
+    {"tokens_per_sec", "Tokens/s", "tokens/s", Better::higher,
+     "tokens_generated / total_latency_s; of a test of assay bench: tokens of all its sequences / its median "
+     "time."},
     {"avg_latency_per_token_ms", "ms/token", "ms", Better::lower,
      "1000 * total_latency_s / tokens_generated."},
     {"time_to_first_token_s", "First token", "s", Better::lower,
@@ -39,6 +41,23 @@ constexpr Metric kCatalogue[] = {
      "exp(loss) over the whole text, by the protocol named beside it."},
     {"tokens_scored", "Scored", "tokens", Better::neither,
      "Tokens that the loss is the mean of; each is scored once."},
+    {"bytes_per_token", "Bytes/token", "B", Better::lower,
+     "Weights, keys and values that a test must read at least, each once per step, counted from the plan / "
+     "tokens of all sequences."},
+    {"flops_per_token", "FLOP/token", "FLOP", Better::neither,
+     "Multiplications and additions that a test must do at least, counted from the plan / tokens of all "
+     "sequences."},
+    {"achieved_gb_s", "GB/s", "GB/s", Better::higher, "Bytes of a test / its median time; GB = 1e9 bytes."},
+    {"achieved_gflops", "GFLOPS", "GFLOP/s", Better::higher, "FLOPs of a test / its median time."},
+    {"roof_gb_s", "Roof GB/s", "GB/s", Better::neither,
+     "Median of what a plain read loop reaches on the same threads between the repeats of the test, over as "
+     "many bytes as a step reads, 1 GiB at most."},
+    {"roof_gflops", "Roof GFLOPS", "GFLOP/s", Better::neither,
+     "Median of what a loop of the kernels' multiply instruction reaches on the same threads between the "
+     "repeats of the test."},
+    {"percent_of_roof", "Of roof", "%", Better::higher,
+     "100 * the longer of the two times that the roofs allow, for the bytes and for the FLOPs / median time "
+     "of the test."},
 };
 
 }  // namespace

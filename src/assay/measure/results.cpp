@@ -86,30 +86,6 @@ Row row_from_json(const OrderedJson& json) {
   return row;
 }
 
-OrderedJson to_json(const Machine& m) {
-  return {{"cpu", m.cpu},
-          {"processors_online", m.processors_online},
-          {"processors_allowed", m.processors_allowed},
-          {"cgroup_cpu_quota", m.cgroup_cpu_quota},
-          {"cpu_features", m.cpu_features},
-          {"memory_bytes", m.memory.value},
-          {"system", m.system},
-          {"load_1min", m.load_1min}};
-}
-
-Machine machine_from_json(const OrderedJson& json) {
-  Machine m;
-  m.cpu = json.at("cpu").get<std::string>();
-  m.processors_online = json.at("processors_online").get<int>();
-  m.processors_allowed = json.at("processors_allowed").get<int>();
-  m.cgroup_cpu_quota = json.at("cgroup_cpu_quota").get<double>();
-  m.cpu_features = json.at("cpu_features").get<std::vector<std::string>>();
-  m.memory = {json.at("memory_bytes").get<std::int64_t>()};
-  m.system = json.at("system").get<std::string>();
-  m.load_1min = json.at("load_1min").get<double>();
-  return m;
-}
-
 OrderedJson to_json(const ModelFacts& m) {
   return {{"id", m.id},
           {"path", m.path},

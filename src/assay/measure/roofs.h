@@ -29,7 +29,7 @@ class ReadProbe {
   // Bytes per second of as many whole passes as `at_least` takes (one at least), each thread reading
   // `streams` (1, 2, 4 or 8) sequential streams side by side.
   double bytes_per_second(int streams, Seconds at_least);
-  Bytes working_set() const;
+  Bytes working_set() const;  // what was asked for, rounded up to whole steps of each thread
 
  private:
   struct State;

@@ -13,11 +13,35 @@ double mean(std::span<const double> samples) {
 }
 
 double median(std::span<const double> samples) {
+  return quantile(samples, 0.5);
+}
+
+double quantile(std::span<const double> samples, double p) {
   if (samples.empty()) return 0;
   std::vector<double> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());
-  const std::size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : 0.5 * (sorted[half - 1] + sorted[half]);
+  const double at = p * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const double next = sorted[std::min(below + 1, sorted.size() - 1)];
+  return sorted[below] + (at - static_cast<double>(below)) * (next - sorted[below]);
+}
+
+std::pair<double, double> median_interval(std::span<const double> samples) {
+  if (samples.empty()) return {0, 0};
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  // How many samples lie below the median is binomial with 1/2: leave out as many at each end as 2.5 % allow.
+  const auto n = static_cast<double>(sorted.size());
+  std::size_t left_out = 0;
+  if (n > 1000)  // where the binomial's terms leave the range of a double, and the normal one is as good
+    left_out = static_cast<std::size_t>((n - 1.96 * std::sqrt(n)) / 2);
+  for (double tail = 0, choose = 1, k = 0; k < n && n <= 1000; ++k) {
+    tail += choose * std::exp2(-n);
+    if (tail > 0.025) break;
+    left_out = static_cast<std::size_t>(k);
+    choose *= (n - k) / (k + 1);
+  }
+  return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
 }
 
 std::optional<double> standard_deviation(std::span<const double> samples) {

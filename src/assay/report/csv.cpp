@@ -9,13 +9,6 @@ namespace assay {
 
 namespace {
 
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string number(double value) {
   return fmt::format("{}", value);
 }
@@ -32,6 +25,13 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
 
 }  // namespace
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
 std::string results_csv(const ResultSet& results) {
   std::vector<std::string> parameters, tags;
   for (const Row& row : results.rows) {
@@ -44,17 +44,17 @@ std::string results_csv(const ResultSet& results) {
   line.emplace_back("doubts");
   std::string csv = join(line, ",") + "\r\n";
   for (const Row& row : results.rows) {
-    line = {field(row.scenario), field(row.label), field(row.status), field(row.reason)};
+    line = {csv_field(row.scenario), csv_field(row.label), csv_field(row.status), csv_field(row.reason)};
     for (const std::string& key : parameters) {
       const auto at = std::find_if(row.parameters.begin(), row.parameters.end(),
                                    [&](const auto& p) { return p.first == key; });
-      line.push_back(at == row.parameters.end() ? "" : field(at->second));
+      line.push_back(at == row.parameters.end() ? "" : csv_field(at->second));
     }
     for (const std::string& tag : tags) {
       const Value* value = row.find(tag);
       line.push_back(value == nullptr ? "" : number(value->value));
     }
-    line.push_back(field(join(row.doubts, "; ")));
+    line.push_back(csv_field(join(row.doubts, "; ")));
     csv += join(line, ",") + "\r\n";
   }
   return csv;
@@ -65,7 +65,7 @@ std::string samples_csv(const ResultSet& results) {
   for (const Row& row : results.rows)
     for (const auto& [tag, value] : row.values)
       for (std::size_t i = 0; i < value.samples.size(); ++i)
-        csv += fmt::format("{},{},{},{},{},{}\r\n", field(row.scenario), field(row.label), tag,
+        csv += fmt::format("{},{},{},{},{},{}\r\n", csv_field(row.scenario), csv_field(row.label), tag,
                            metric(tag).unit, i, number(value.samples[i]));
   return csv;
 }

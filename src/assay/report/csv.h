@@ -7,6 +7,8 @@
 
 namespace assay {
 
+// A field, in quotes where it needs them.
+std::string csv_field(const std::string& text);
 // A line per row: scenario, label, status, reason, every parameter, every metric, doubts joined by "; ".
 std::string results_csv(const ResultSet& results);
 // A line per raw sample: scenario, label, metric, unit, index, value.

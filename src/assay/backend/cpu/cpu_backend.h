@@ -15,6 +15,7 @@ class CpuBackend : public Backend {
   Device device() const override { return {}; }
   std::string kernels() const override { return std::string(name_of(isa_)); }
   int threads() const override { return pool_->size(); }
+  ThreadPool* pool() override { return pool_.get(); }
   std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) override;
   void synchronize() override {}  // work is done when a call returns
   Event record() override { return {0, Clock::now()}; }

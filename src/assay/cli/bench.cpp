@@ -1,0 +1,234 @@
+// assay bench: speed alone, beside what the machine could reach.
+#include "assay/experiments/bench.h"
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+#include "assay/measure/machine.h"
+#include "assay/measure/statistics.h"
+#include "assay/report/csv.h"
+#include "assay/report/table.h"
+
+namespace assay::cli {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+struct Flags {
+  ModelFlags model;
+  OutputFlags output;
+  BenchOptions options;
+  std::string precisions = "float32", format = "md";
+};
+
+// A figure that is not known is null.
+OrderedJson known(double value) {
+  return value > 0 ? OrderedJson(value) : OrderedJson();
+}
+
+OrderedJson json_of(const BenchRow& row) {
+  return {{"test", row.test},
+          {"status", row.status},
+          {"reason", row.reason},
+          {"model", row.model},
+          {"parameters", row.parameters},
+          {"weight_bytes", row.weight_bytes},
+          {"precision", row.precision},
+          {"device", row.device},
+          {"kernels", row.kernels},
+          {"isa", row.isa},
+          {"threads", row.threads},
+          {"batch", row.what.batch},
+          {"prompt_tokens", row.what.prompt_tokens},
+          {"new_tokens", row.what.new_tokens},
+          {"depth", row.what.depth},
+          {"samples_s", row.samples_s},
+          {"median_s", known(row.median_s)},
+          {"spread", row.spread ? OrderedJson(*row.spread) : OrderedJson()},
+          {"tokens_per_sec", known(row.tokens_per_sec)},
+          {"bytes_per_token", known(row.bytes_per_token)},
+          {"flops_per_token", known(row.flops_per_token)},
+          {"achieved_gb_s", known(row.achieved_gb_s)},
+          {"achieved_gflops", known(row.achieved_gflops)},
+          {"roof_gb_s", known(row.roof_gb_s)},
+          {"roof_gflops", known(row.roof_gflops)},
+          {"percent_of_roof", known(row.percent_of_roof)},
+          {"bound", row.bound},
+          {"doubts", row.doubts}};
+}
+
+OrderedJson json_of(const std::vector<BenchRow>& rows, bool is_complete) {
+  const Build build = build_facts();
+  OrderedJson json{
+      {"status", is_complete ? "complete" : "interrupted"},
+      {"build", {{"version", build.version}, {"compiler", build.compiler}, {"type", build.type}}},
+      {"machine", to_json(read_machine())},
+      {"rows", OrderedJson::array()}};
+  for (const BenchRow& row : rows) json["rows"].push_back(json_of(row));
+  return json;
+}
+
+std::string jsonl_of(const std::vector<BenchRow>& rows) {
+  std::string text;
+  for (const BenchRow& row : rows)
+    text += json_of(row).dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return text;
+}
+
+// A line per row with the keys of the JSON; lists are joined by "; ".
+std::string csv_of(const std::vector<BenchRow>& rows) {
+  const auto cell = [](const OrderedJson& value) {
+    if (value.is_null()) return std::string();
+    if (value.is_string()) return csv_field(value.get<std::string>());
+    if (!value.is_array()) return value.dump();
+    std::vector<std::string> parts;
+    for (const OrderedJson& part : value)
+      parts.push_back(part.is_string() ? part.get<std::string>() : part.dump());
+    return csv_field(fmt::format("{}", fmt::join(parts, "; ")));
+  };
+  const auto line = [](const std::vector<std::string>& cells) {
+    return fmt::format("{}\r\n", fmt::join(cells, ","));
+  };
+  std::vector<std::string> keys;
+  const OrderedJson head = json_of(BenchRow{});
+  for (const auto& [key, value] : head.items()) keys.push_back(key);
+  std::string text = line(keys);
+  for (const BenchRow& row : rows) {
+    const OrderedJson json = json_of(row);
+    std::vector<std::string> cells;
+    for (const std::string& key : keys) cells.push_back(cell(json[key]));
+    text += line(cells);
+  }
+  return text;
+}
+
+std::string shown(const BenchRow& row, double value, int decimals) {
+  return row.status == "ok" && value > 0 ? fmt::format("{:.{}f}", value, decimals) : "-";
+}
+
+std::string markdown_of(const std::vector<BenchRow>& rows) {
+  Table table{{"Test", "Precision", "Kernels", "Threads", "Median (ms)", "Spread (%)", "Tokens/s", "GB/s",
+               "GFLOPS", "Bound", "Of roof (%)"},
+              {false, false, false, true, true, true, true, true, true, false, true},
+              {}};
+  for (const BenchRow& row : rows)
+    table.rows.push_back({row.status == "ok" ? row.test : row.test + ": error: " + one_line(row.reason, 120),
+                          row.precision, row.kernels, std::to_string(row.threads),
+                          shown(row, row.median_s * 1e3, 2),
+                          row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-",
+                          shown(row, row.tokens_per_sec, 1), shown(row, row.achieved_gb_s, 1),
+                          shown(row, row.achieved_gflops, 1), row.bound, shown(row, row.percent_of_roof, 1)});
+  return to_markdown(table);
+}
+
+std::string scaled(double value, double unit, const char* larger, const char* smaller) {
+  return value >= unit ? fmt::format("{:.2f} {}", value / unit, larger)
+                       : fmt::format("{:.2f} {}", value / (unit == 1e9 ? 1e6 : 1 << 20), smaller);
+}
+
+// The columns of llama-bench: mean and sample standard deviation of the repeats' rates.
+std::string llama_bench_of(const std::vector<BenchRow>& rows) {
+  Table table{{"model", "size", "params", "backend", "threads", "test", "t/s"},
+              {false, true, true, false, true, true, true},
+              {}};
+  for (const BenchRow& row : rows) {
+    std::vector<double> rates;
+    for (const double s : row.samples_s) rates.push_back(static_cast<double>(row.what.tokens()) / s);
+    table.rows.push_back({row.model + " " + row.precision,
+                          scaled(static_cast<double>(row.weight_bytes), 1 << 30, "GiB", "MiB"),
+                          scaled(static_cast<double>(row.parameters), 1e9, "B", "M"), "CPU",
+                          std::to_string(row.threads), row.test,
+                          row.status == "ok" ? fmt::format("{:.2f} ± {:.2f}", mean(rates),
+                                                           standard_deviation(rates).value_or(0))
+                                             : "error: " + one_line(row.reason, 120)});
+  }
+  return to_markdown(table);
+}
+
+// The words of a comma list.
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    words.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return words;
+}
+
+int run(const Flags& flags) {
+  const std::vector<std::string> formats{"md", "csv", "json", "jsonl", "llama-bench"};
+  if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
+    throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
+  BenchOptions options = flags.options;
+  options.precisions = words_of(flags.precisions);
+  for (const std::string& precision : options.precisions)
+    precision_from_name(precision);  // before any loading
+  Progress progress(flags.output.shows_progress());
+  options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
+    progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
+  };
+  options.should_stop = is_interrupted;
+  const auto load = [&](const std::string& precision, int threads) {
+    ModelFlags model = flags.model;
+    model.precision = precision;
+    model.threads = threads;
+    progress.clear();
+    LoadedModel loaded = model.load(false);
+    if (!flags.output.is_quiet) note(loaded.load_line());
+    return loaded;
+  };
+  const std::vector<BenchRow> rows = run_bench(load, options);
+  progress.clear();
+  const std::string format = flags.output.is_json ? "json" : flags.format;
+  if (format == "json")
+    answer_json(json_of(rows, !is_interrupted()));
+  else
+    answer(format == "jsonl" ? jsonl_of(rows)
+           : format == "csv" ? csv_of(rows)
+           : format == "md"  ? markdown_of(rows)
+                             : llama_bench_of(rows));
+  if (!flags.output.is_quiet)
+    for (const BenchRow& row : rows)
+      for (const std::string& doubt : row.doubts) note(fmt::format("doubt: {}: {}", row.test, doubt));
+  if (is_interrupted()) return kInterrupted;
+  return std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.status != "ok"; })
+             ? kSomeCasesFailed
+             : 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("bench", "Speed alone, as llama-bench, beside the machine's roofs");
+  command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
+      ->required();
+  BenchOptions& options = flags->options;
+  add_whole_list(*command, "-p,--n-prompt", options.prompt_tokens,
+                 "Prompt lengths to read, joined by commas (default 512; 0 = none)");
+  add_whole_list(*command, "-n,--n-gen", options.new_tokens,
+                 "Numbers of tokens to write one by one (default 128; 0 = none)");
+  add_whole_list(*command, "-d,--n-depth", options.depths, "Tokens that the cache holds before (default 0)");
+  add_whole_list(*command, "-b,--batch-size", options.batches, "Sequences computed together (default 1)", 1,
+                 4096);
+  add_whole(*command, "-r,--repeats", options.repeats, "Timed repeats of each test (default 5)", 1);
+  add_real(*command, "--max-time", options.max_time_s,
+           "Seconds after which no repeat of a test begins (0, the default: no limit)");
+  add_whole_list(*command, "-t,--threads", options.threads,
+                 "Numbers of threads (default: the processors this process may use)", 1, 1024);
+  command->add_option("--precision", flags->precisions, "Precisions, joined by commas (default float32)");
+  command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");
+  command->add_option("--isa", flags->model.isa,
+                      "Force the kernels of one tier: scalar, avx2, avx512 or amx");
+  command->add_option("--format", flags->format, "md (the default), csv, json, jsonl or llama-bench");
+  flags->output.add_to(*command);
+  command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");
+  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,168 @@
+// assay bench: the product of its lists, its keys and formats, and what it refuses.
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "support/fixtures.h"
+#include "support/program.h"
+
+namespace assay::test {
+namespace {
+
+using Json = nlohmann::json;
+
+ProgramResult bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"bench", demo_model().string()});
+  if (std::find(arguments.begin(), arguments.end(), "-t") == arguments.end())
+    arguments.insert(arguments.end(), {"-t", "2"});
+  return run_program(arguments);
+}
+
+Json bench_json(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  const ProgramResult result = bench(std::move(arguments));
+  expect_success(result);
+  return Json::parse(result.out);
+}
+
+std::vector<std::string> tests_of(const Json& json) {
+  std::vector<std::string> names;
+  for (const Json& row : json["rows"]) names.push_back(row["test"]);
+  return names;
+}
+
+TEST(CliBench, JsonKeys) {
+  const Json json = bench_json({"-p", "8", "-n", "4", "-r", "3"});
+  EXPECT_EQ(json["status"], "complete");
+  EXPECT_EQ(tests_of(json), (std::vector<std::string>{"pp8", "tg4"}));
+  for (const Json& row : json["rows"]) {
+    for (const char* key : {"test",
+                            "precision",
+                            "threads",
+                            "batch",
+                            "prompt_tokens",
+                            "new_tokens",
+                            "depth",
+                            "samples_s",
+                            "median_s",
+                            "spread",
+                            "tokens_per_sec",
+                            "bytes_per_token",
+                            "flops_per_token",
+                            "achieved_gb_s",
+                            "achieved_gflops",
+                            "roof_gb_s",
+                            "roof_gflops",
+                            "percent_of_roof",
+                            "bound",
+                            "kernels",
+                            "isa",
+                            "doubts",
+                            "status",
+                            "reason"})
+      EXPECT_TRUE(row.contains(key)) << key;
+    EXPECT_EQ(row["samples_s"].size(), 3U);
+    const double median = row["median_s"];
+    auto samples = row["samples_s"].get<std::vector<double>>();
+    std::sort(samples.begin(), samples.end());
+    EXPECT_EQ(median, samples[1]);
+    const double tokens = row["test"] == "pp8" ? 8 : 4;
+    EXPECT_NEAR(row["tokens_per_sec"].get<double>() * median, tokens, 1e-9);
+    EXPECT_NEAR(row["achieved_gb_s"].get<double>() * median * 1e9,
+                row["bytes_per_token"].get<double>() * tokens, 1.0);
+    EXPECT_EQ(row["threads"], 2);
+    EXPECT_EQ(row["status"], "ok");
+    EXPECT_TRUE(row["bound"] == "memory" || row["bound"] == "compute");
+    EXPECT_GT(row["percent_of_roof"], 0);
+  }
+}
+
+TEST(CliBench, ListsMakeTheProduct) {
+  const Json json = bench_json({"-p", "4,0", "-n", "2", "-d", "0,3", "-b", "1,2", "-r", "1"});
+  EXPECT_EQ(tests_of(json), (std::vector<std::string>{"pp4", "tg2", "pp4 b2", "tg2 b2", "pp4 @ d3",
+                                                      "tg2 @ d3", "pp4 @ d3 b2", "tg2 @ d3 b2"}));
+  for (const Json& row : json["rows"]) EXPECT_TRUE(row["spread"].is_null()) << "of one sample";
+  const Json two = bench_json({"-p", "4", "-n", "0", "-r", "1", "-t", "1,2", "--precision", "float32,bf16"});
+  ASSERT_EQ(two["rows"].size(), 4U);
+  EXPECT_EQ(two["rows"][1]["threads"], 2);
+  EXPECT_EQ(two["rows"][2]["precision"], "bfloat16");
+}
+
+// Weights are read once for a whole batch, keys and values for each sequence.
+TEST(CliBench, BytesAndFlopsAreThoseOfTheWork) {
+  const Json json = bench_json({"-p", "0", "-n", "2", "-d", "0,64", "-b", "1,4", "-r", "1"});
+  const auto& rows = json["rows"];
+  const auto figure = [&](std::size_t row, const char* key) { return rows[row][key].get<double>(); };
+  EXPECT_LT(figure(1, "bytes_per_token"), 0.26 * figure(0, "bytes_per_token"));
+  EXPECT_NEAR(figure(1, "flops_per_token"), figure(0, "flops_per_token"), 1);
+  EXPECT_GT(figure(2, "bytes_per_token"), figure(0, "bytes_per_token"));
+  EXPECT_GT(figure(2, "flops_per_token"), figure(0, "flops_per_token"));
+}
+
+TEST(CliBench, APromptLongerThanAStepReadsTheWeightsAgain) {
+  const Json json = bench_json({"-p", "512,513", "-n", "0", "-r", "1", "--precision", "bfloat16"});
+  const double one = json["rows"][0]["bytes_per_token"].get<double>() * 512,
+               two = json["rows"][1]["bytes_per_token"].get<double>() * 513;
+  EXPECT_GT(two, 1.2 * one);
+}
+
+TEST(CliBench, Formats) {
+  const auto run = [](const std::string& format) {
+    const ProgramResult result = bench({"-p", "4", "-n", "2", "-r", "2", "--format", format});
+    expect_success(result);
+    return lines_of(result.out);
+  };
+  EXPECT_EQ(run("md").size(), 4U);
+  const auto csv = run("csv");
+  ASSERT_EQ(csv.size(), 3U);
+  EXPECT_TRUE(csv[0].starts_with("test,status,")) << csv[0];
+  EXPECT_EQ(std::count(csv[0].begin(), csv[0].end(), ','), std::count(csv[1].begin(), csv[1].end(), ','));
+  const auto jsonl = run("jsonl");
+  ASSERT_EQ(jsonl.size(), 2U);
+  EXPECT_EQ(Json::parse(jsonl[1])["test"], "tg2");
+  const auto llama = run("llama-bench");
+  ASSERT_EQ(llama.size(), 4U);
+  EXPECT_EQ(llama[0], "| model | size | params | backend | threads | test | t/s |");
+  EXPECT_NE(llama[2].find("| pp4 | "), std::string::npos) << llama[2];
+  EXPECT_NE(llama[2].find(" ± "), std::string::npos) << llama[2];
+}
+
+TEST(CliBench, BadFlags) {
+  expect_failure(bench({"-r", "0"}), 2, {"--repeats", "0"});
+  expect_failure(bench({"-t", "0"}), 2, {"--threads", "0"});
+  expect_failure(bench({"-p", "0", "-n", "0"}), 2, {"--n-prompt", "--n-gen"});
+  for (const char* value : {"", "1,,2", "1,", "-1", "4.5", "many"}) {
+    expect_failure(bench({"-p", value}), 2, {"--n-prompt"});
+    expect_failure(bench({"-d", value}), 2, {"--n-depth"});
+  }
+  expect_failure(bench({"-b", "0"}), 2, {"--batch-size", "0"});
+  expect_failure(bench({"--max-time", "-1"}), 2, {"--max-time", "-1"});
+  expect_failure(bench({"--format", "xml"}), 2, {"--format", "xml", "llama-bench"});
+  expect_failure(bench({"--precision", "float32,fp8"}), 2, {"fp8", "nearest"});
+  expect_failure(run_program({"bench", "no-such-model"}), 1, {"no-such-model"});
+}
+
+TEST(CliBench, LengthsBeyondTheContextAreRefusedFirst) {
+  expect_failure(bench({"-p", "4,100000", "-n", "0"}), 1, {"pp100000", "context"});
+  expect_failure(bench({"-p", "0", "-n", "2", "-d", "0,100000"}), 1, {"tg2 @ d100000", "context"});
+}
+
+TEST(CliBench, TimeLimitEndsTheRepeats) {
+  const Json json = bench_json({"-p", "4", "-n", "0", "-r", "100000", "--max-time", "0.2"});
+  EXPECT_GE(json["rows"][0]["samples_s"].size(), 1U);
+  EXPECT_LT(json["rows"][0]["samples_s"].size(), 100000U);
+}
+
+TEST(CliBench, InterruptKeepsTheFinishedRows) {
+  const ProgramResult result =
+      run_program({"bench", demo_model().string(), "-p", "4", "-n", "4", "-r", "100000000", "--json"},
+                  {.interrupts = true, .timeout = std::chrono::seconds(20)});
+  EXPECT_FALSE(result.is_timed_out);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["status"], "interrupted");
+  EXPECT_TRUE(json["rows"].empty());
+}
+
+}  // namespace
+}  // namespace assay::test
