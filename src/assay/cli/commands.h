@@ -15,6 +15,7 @@ void add_tokenize(CLI::App& app, int& exit_code);
 void add_logits(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_kernels(CLI::App& app, int& exit_code);
+void add_worker(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_help(CLI::App& app, int& exit_code);
 
