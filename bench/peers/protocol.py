@@ -41,7 +41,9 @@ def arguments(description):
     parser.add_argument("--cpus", help="processors to run on: 0,1")
     parser.add_argument("--isa", choices=sorted(ISA_VARIABLES))
     parser.add_argument("--mode", choices=("eager", "compile"), default="eager", help="torch alone")
-    parser.add_argument("--convert", nargs=2, metavar=("MODEL", "OUT"), help="convert a model instead of serving")
+    parser.add_argument(
+        "--convert", nargs=2, metavar=("MODEL", "OUT"), help="convert a model instead of serving"
+    )
     a = parser.parse_args()
     if a.cpus:
         os.sched_setaffinity(0, {int(cpu) for cpu in a.cpus.split(",")})
@@ -70,7 +72,12 @@ def reply(request, state, load):
         peer = load(request["model"], request.get("precision", "float32"), request.get("threads", 1))
         seconds = time.perf_counter() - begin
         state["peer"] = peer
-        return {"label": peer.label, "kernels": getattr(peer, "kernels", ""), "threads": peer.threads, "load_s": seconds}
+        return {
+            "label": peer.label,
+            "kernels": getattr(peer, "kernels", ""),
+            "threads": peer.threads,
+            "load_s": seconds,
+        }
     if op not in ("prefill", "decode", "logits", "quit"):
         raise ValueError(f"unknown op {op!r}")
     if op == "quit":
@@ -94,7 +101,7 @@ def reply(request, state, load):
 
 def serve(load):
     """Answers until `quit` or the end of the input. Between lines it sleeps in read."""
-    # The libraries print where they like: what they say goes to standard error, the answers alone to standard output.
+    # The libraries print where they like: what they say goes to standard error, away from the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     state = {"peer": None}

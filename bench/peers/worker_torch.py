@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Transformers on torch as a worker: --mode eager, or --mode compile (static shapes; StaticCache for decode)."""
+"""Transformers on torch as a worker: --mode eager, or --mode compile (static shapes and cache)."""
 
 import protocol
 
@@ -19,15 +19,15 @@ class Torch:
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, precision)).eval()
         self.kernels = torch.backends.cpu.get_cpu_capability()
         self.label = f"torch {torch.__version__} {a.mode}, Transformers {transformers.__version__}"
-        self.forward = self.model
+        self.forward = self.forward_step = self.model
         self.context = self.model.config.max_position_embeddings
         if a.mode == "compile":
             if a.isa == "avx2":
                 torch._inductor.config.cpp.simdlen = 256
             torch._dynamo.config.recompile_limit = 64
-            # The weights do not change: they may be packed once.
-            torch._inductor.config.freezing = True
-            self.forward = torch.compile(self.model, dynamic=False)
+            # Frozen weights are packed once. Not for the steps: the cache would be frozen with them.
+            self.forward = torch.compile(self.model, dynamic=False, options={"freezing": True})
+            self.forward_step = torch.compile(self.model, dynamic=False)
 
     def prefill(self, ids):
         if a.mode == "compile":
@@ -43,7 +43,7 @@ class Torch:
 
     def step(self, last):
         ids = torch.tensor(last).unsqueeze(1)
-        out = self.forward(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+        out = self.forward_step(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         return out.logits[:, -1].argmax(-1).tolist()
 
     def decode(self, ids, new_tokens):
@@ -51,7 +51,12 @@ class Torch:
         return protocol.timed_decode(Decoding(self, length), ids, new_tokens)
 
     def logits(self, ids):
-        return self.forward(torch.tensor([ids]), use_cache=False, logits_to_keep=1).logits[0, -1].float().tolist()
+        return (
+            self.forward(torch.tensor([ids]), use_cache=False, logits_to_keep=1)
+            .logits[0, -1]
+            .float()
+            .tolist()
+        )
 
 
 class Decoding:
