@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Assay beside its peers: same ids, same processors, in turns, all processes resident and asleep in between.
 
-Writes compare.json (every sample) and compare.md into --output. On a quiet machine; bench/peers/setup.sh makes the
-environments, bench/check.py judges the result.
+Writes compare.json (every sample) and compare.md into --output. bench/peers/setup.sh makes the environments,
+bench/check.py judges the result. For a quiet machine.
 """
 
 import argparse

@@ -19,21 +19,23 @@ class Torch:
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, precision)).eval()
         self.kernels = torch.backends.cpu.get_cpu_capability()
         self.label = f"torch {torch.__version__} {a.mode}, Transformers {transformers.__version__}"
-        self.forward = self.forward_step = self.model
+        self.forward = self.model
         self.context = self.model.config.max_position_embeddings
         if a.mode == "compile":
             if a.isa == "avx2":
                 torch._inductor.config.cpp.simdlen = 256
             torch._dynamo.config.recompile_limit = 64
-            # Frozen weights are packed once. Not for the steps: the cache would be frozen with them.
-            self.forward = torch.compile(self.model, dynamic=False, options={"freezing": True})
-            self.forward_step = torch.compile(self.model, dynamic=False)
+            self.forward = torch.compile(self.model, dynamic=False)
 
     def prefill(self, ids):
         if a.mode == "compile":
-            out = self.forward(torch.tensor(ids), use_cache=False, logits_to_keep=1)
-            return out.logits[:, -1].argmax(-1).tolist()
+            return self.last_logits(ids).argmax(-1).tolist()
         return self.start(ids, DynamicCache(config=self.model.config))
+
+    def last_logits(self, ids):
+        # Frozen weights are packed once. Not for the steps: they would find the cache frozen too.
+        with torch._inductor.config.patch(freezing=True):
+            return self.forward(torch.tensor(ids), use_cache=False, logits_to_keep=1).logits[:, -1]
 
     def start(self, ids, cache):
         """Fills the cache, without compilation."""
@@ -43,7 +45,7 @@ class Torch:
 
     def step(self, last):
         ids = torch.tensor(last).unsqueeze(1)
-        out = self.forward_step(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+        out = self.forward(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         return out.logits[:, -1].argmax(-1).tolist()
 
     def decode(self, ids, new_tokens):
@@ -51,12 +53,7 @@ class Torch:
         return protocol.timed_decode(Decoding(self, length), ids, new_tokens)
 
     def logits(self, ids):
-        return (
-            self.forward(torch.tensor([ids]), use_cache=False, logits_to_keep=1)
-            .logits[0, -1]
-            .float()
-            .tolist()
-        )
+        return self.last_logits([ids])[0].float().tolist()
 
 
 class Decoding:
