@@ -33,7 +33,8 @@ class Llama:
             preexec_fn=lambda: os.sched_setaffinity(0, self.cpus),
         )
         if done.returncode != 0:
-            raise WorkerError(f"{program} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+            last_words = " ".join(done.stderr.split())[-300:]
+            raise WorkerError(f"{program} ended with {done.returncode}: {last_words}")
         return done.stdout
 
     def tokens_per_s(self, case):

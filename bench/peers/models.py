@@ -28,12 +28,12 @@ def byte_alphabet():
 
 
 def write_vocabulary(folder):
-    """A vocabulary of GPT-2's size without merges: converters want one, and nobody reads the text."""
-    words = byte_alphabet()
+    """A vocabulary of GPT-2's size with one merge: converters want both, and nobody reads the text."""
+    words = byte_alphabet() + ["er"]
     words += [f"filler{i}" for i in range(len(words), VOCAB - 1)] + ["<|endoftext|>"]
     text = json.dumps({word: i for i, word in enumerate(words)}, ensure_ascii=False)
     (folder / "vocab.json").write_text(text, encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\ne r\n", encoding="utf-8")
     config = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
@@ -68,6 +68,9 @@ def hugging_face(peers_dir, size):
         command = [python_of(peers_dir, "torch"), tool, "--size", size, "--out", out, "--tokenizer", "none"]
         run_logged(command, log_of(peers_dir))
         write_vocabulary(out)
+        config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+        config["n_ctx"] = config["n_positions"]  # llama.cpp's converter asks for it
+        (out / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
 
     return make_once(peers_dir / "models" / size, make)
 
