@@ -34,7 +34,8 @@ TEST(CliBadFlags, UnknownCommand) {
 TEST(CliBadFlags, UnknownFlag) {
   for (const std::string command : {"generate", "tokenize", "logits", "inspect", "run"})
     expect_failure(run_program({command, kModel, "--no-such-flag"}), 2, {"--no-such-flag"});
-  expect_failure(run_program({"kernels", "--no-such-flag"}), 2, {"--no-such-flag"});
+  for (const std::string command : {"kernels", "worker"})
+    expect_failure(run_program({command, "--no-such-flag"}), 2, {"--no-such-flag"});
   expect_failure(run_program({"generate", kModel, "-p", "hi", "-z"}), 2, {"-z"});
   expect_failure(run_program({"generate", kModel, "surplus", "-p", "hi"}), 2, {"surplus"});
 }
@@ -151,7 +152,7 @@ TEST(CliBadFlags, HelpOfEveryCommandHasAnExample) {
   const ProgramResult top = run_program({"--help"});
   expect_success(top);
   for (const std::string command :
-       {"run", "generate", "perplexity", "tokenize", "logits", "inspect", "kernels", "report"}) {
+       {"run", "generate", "perplexity", "tokenize", "logits", "inspect", "kernels", "worker", "report"}) {
     EXPECT_NE(top.out.find(command), std::string::npos) << command;
     const ProgramResult help = run_program({command, "--help"});
     expect_success(help);

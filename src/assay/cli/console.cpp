@@ -69,4 +69,13 @@ bool is_interrupted() {
   return g_interrupted != 0;
 }
 
+void let_interrupts_end_reads() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    action.sa_flags &= ~SA_RESTART;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 }  // namespace assay::cli

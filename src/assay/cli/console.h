@@ -33,5 +33,7 @@ class Progress {
 // the parent had ignored stay ignored.
 void watch_interrupts();
 bool is_interrupted();
+// A wait for input ends at the first signal too: it would begin again otherwise.
+void let_interrupts_end_reads();
 
 }  // namespace assay::cli

@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
   assay::cli::add_inspect(app, exit_code);
   assay::cli::add_kernels(app, exit_code);
   assay::cli::add_machine(app, exit_code);
+  assay::cli::add_worker(app, exit_code);
   assay::cli::add_report(app, exit_code);
   assay::cli::add_help(app, exit_code);
   if (argc > 1) check_command(app, argv[1]);

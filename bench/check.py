@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Holds Assay to its targets against the peers and the machine's roofs: each as a ratio, passed or failed.
+
+usage: bench/check.py COMPARE.json...      judges what bench/peers/compare.py wrote; several files are joined
+       bench/check.py --output DIR [...]   measures what the targets need first (an hour; a quiet machine)
+Exit code 1 when a target is missed or cannot be judged.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+import compare  # noqa: E402  (its folder is put on the path above)
+import models  # noqa: E402
+from tables import best_peer  # noqa: E402
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Of Assay's row with the medians of GPT-2 124M; what is None is not asked for."""
+
+    case: str
+    precision: str
+    isa: str = "native"
+    of_best_peer: float = None  # at least this ratio to the fastest peer of the same precision
+    of_roof: float = None  # at least this share of the case's roof
+    or_of_roof: float = None  # this share of the roof satisfies of_best_peer too
+    of_precision: tuple = None  # (precision, ratio): at least this ratio to Assay's own row in that precision
+    of_pread: float = None  # at most this multiple of the time of reading the file
+    is_planned: bool = False  # not built yet: its absence is reported, and is no failure
+
+
+THREADS, MODEL = 2, "124m"
+HIGHEST_SHARE = 1.03  # above it the roof is wrong, not the row good
+
+TARGETS = (
+    Target("decode-0", "float32", of_best_peer=1.05, or_of_roof=0.90),
+    Target("decode-0", "bfloat16", of_best_peer=1.4, or_of_roof=0.90),
+    Target("decode-0", "float32", of_roof=0.90),
+    Target("decode-0", "bfloat16", of_roof=0.90),
+    Target("decode-900", "float32", of_roof=0.85),
+    Target("decode-900", "bfloat16", of_roof=0.85),
+    Target("prefill-512", "float32", of_best_peer=1.15),
+    Target("prefill-512", "float32", of_roof=0.75),
+    Target("prefill-512", "bfloat16", of_best_peer=2.5),
+    Target("prefill-512", "bfloat16", of_roof=0.35),
+    Target("prefill-512", "bf16x3", of_precision=("float32", 2.0), is_planned=True),
+    Target("batch-32", "float32", of_best_peer=1.5),
+    Target("batch-32", "bfloat16", of_best_peer=1.6),
+    Target("load", "float32", of_pread=3.0),
+    *(
+        Target(case, precision, isa, of_roof=share)
+        for isa in ("avx2", "avx512")
+        for case, precision, share in (
+            ("decode-0", "float32", 0.80),
+            ("decode-0", "bfloat16", 0.80),
+            ("prefill-512", "float32", 0.70),
+        )
+    ),
+)
+
+
+def needed_runs(output):
+    """Arguments of compare.py for what the targets need."""
+    for isa in dict.fromkeys(t.isa for t in TARGETS):
+        targets = [t for t in TARGETS if t.isa == isa]
+        has_peers = any(t.of_best_peer for t in targets)
+        yield [
+            *("--model", MODEL, "--threads", str(THREADS), "--isa", isa, "--output", str(output / isa)),
+            *("--cases", ",".join(dict.fromkeys(t.case for t in targets))),
+            *("--precisions", ",".join(dict.fromkeys(t.precision for t in targets))),
+            *([] if has_peers else ["--peers", "assay"]),
+        ]
+
+
+def judge(target, rows):
+    """(what was found, whether it passed; None where it cannot be told)."""
+    setting = {"threads": THREADS, "model": MODEL, "isa": target.isa}
+    here = [r for r in rows if all(r[key] == value for key, value in setting.items())]
+    same = [r for r in here if r["precision"] == target.precision]
+
+    def mine(precision):
+        wanted = ("assay", target.case, precision)
+        found = [r for r in here if (r["peer"], r["case"], r["precision"]) == wanted]
+        return found[-1] if found else {}
+
+    row = mine(target.precision)
+    if target.of_pread is not None:
+        ratio = row.get("ratio_to_pread")
+        text = f"{ratio:.2f}x the time of pread" if ratio else "not measured"
+        return f"{text}, at most {target.of_pread:g}", ratio and ratio <= target.of_pread
+    if "median" not in row:
+        return f"missing: {row.get('failure') or 'not measured'}", None
+    share = row.get("share_of_roof")
+    if target.of_roof is not None:
+        text = f"{100 * share:.0f} % of its roof" if share else "roof not known"
+        return f"{text}, at least {100 * target.of_roof:.0f} %", share and share >= target.of_roof
+    if target.of_precision is not None:
+        precision, least = target.of_precision
+        base = mine(precision).get("median")
+        text = f"{row['median'] / base:.2f}x" if base else "no row"
+        return f"{text} of Assay's {precision}, at least {least:g}", base and row["median"] >= least * base
+    best = best_peer(same, target.case)
+    if best is None:
+        return "no peer was measured", None
+    ratio = row["median"] / best["median"]
+    text = f"{ratio:.2f}x the best peer ({': '.join([best['peer'], *best['marks']])}), "
+    text += f"at least {target.of_best_peer:g}"
+    has_passed = ratio >= target.of_best_peer
+    if target.or_of_roof is not None:
+        text += f", or {100 * target.or_of_roof:.0f} % of its roof"
+        text += f" ({100 * share:.0f} %)" if share else " (not known)"
+        has_passed = has_passed or bool(share and share >= target.or_of_roof)
+    return text, has_passed
+
+
+def report(rows):
+    """Prints each target; gives how many failed or could not be judged."""
+    bad = 0
+    for target in TARGETS:
+        text, has_passed = judge(target, rows)
+        if has_passed is None:
+            word = "planned" if target.is_planned else "MISSING"
+        else:
+            word = "pass" if has_passed else "FAIL"
+        bad += word in ("FAIL", "MISSING")
+        print(f"{word:<8}{target.case:<12} {target.precision:<9} {target.isa:<7} {text}")
+    for row in rows:
+        if (row.get("share_of_roof") or 0) > HIGHEST_SHARE:
+            bad += 1
+            text = (
+                f"{row['peer']}, {row['threads']} thread(s): {100 * row['share_of_roof']:.0f} % of its roof"
+            )
+            print(f"FAIL    {row['case']:<12} {row['precision']:<9} {row['isa']:<7} {text}: wrong roof")
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="COMPARE.json")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="measure first, into this folder")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dir", type=Path, default=models.default_dir(), help="where setup.sh put the peers")
+    parser.add_argument("--assay", type=Path, default=models.ROOT / "build" / "release" / "assay")
+    a = parser.parse_args()
+    if bool(a.files) == bool(a.output):
+        parser.error("give files to judge, or --output DIR to measure first")
+    rows = []
+    for path in a.files:
+        rows += json.loads(path.read_text(encoding="utf-8"))["rows"]
+    if a.output:
+        common = ["--rounds", str(a.rounds), "--dir", str(a.dir), "--assay", str(a.assay)]
+        for arguments in needed_runs(a.output):
+            rows += compare.compare(compare.read_options([*arguments, *common]))["rows"]
+    return 1 if report(rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Random GPT-2 models of real shapes, and what each peer makes of them, kept under DIR/models."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+VOCAB = 50257
+
+
+def default_dir():
+    return Path(os.environ.get("ASSAY_PEERS") or Path.home() / ".cache" / "assay-peers")
+
+
+def python_of(peers_dir, environment):
+    return peers_dir / environment / "bin" / "python"
+
+
+def byte_alphabet():
+    """GPT-2's printable character for each byte, in the order of its ids 0 to 255."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(others))]
+
+
+def write_vocabulary(folder):
+    """A vocabulary of GPT-2's size with one merge: converters want both, and nobody reads the text."""
+    words = byte_alphabet() + ["er"]
+    words += [f"filler{i}" for i in range(len(words), VOCAB - 1)] + ["<|endoftext|>"]
+    text = json.dumps({word: i for i, word in enumerate(words)}, ensure_ascii=False)
+    (folder / "vocab.json").write_text(text, encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\ne r\n", encoding="utf-8")
+    config = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def make_once(path, make):
+    """`make(temporary path)` unless `path` is there; what is half made never has its name."""
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.parent / f"half-{path.name}"
+    shutil.rmtree(half, ignore_errors=True)
+    half.unlink(missing_ok=True)
+    print(f"making {path}", file=sys.stderr)
+    make(half)
+    half.rename(path)
+    return path
+
+
+def run_logged(command, log):
+    with open(log, "a", encoding="utf-8") as out:
+        code = subprocess.run([str(word) for word in command], stdout=out, stderr=out, check=False).returncode
+    if code != 0:
+        raise RuntimeError(f"{Path(str(command[1])).name} ended with {code}: see {log}")
+
+
+def hugging_face(peers_dir, size):
+    """The folder that Assay and torch load."""
+
+    def make(out):
+        tool = ROOT / "tools" / "make_random_gpt2.py"
+        # No tokenizer is copied: the same vocabulary on every machine.
+        command = [python_of(peers_dir, "torch"), tool, "--size", size, "--out", out, "--tokenizer", "none"]
+        run_logged(command, log_of(peers_dir))
+        write_vocabulary(out)
+        config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+        config["n_ctx"] = config["n_positions"]  # llama.cpp's converter asks for it
+        (out / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+    return make_once(peers_dir / "models" / size, make)
+
+
+def log_of(peers_dir):
+    (peers_dir / "logs").mkdir(parents=True, exist_ok=True)
+    return peers_dir / "logs" / "models.log"
+
+
+def converted(peers_dir, size, environment):
+    """The model in a peer's own format, by the converter in its worker."""
+    source = hugging_face(peers_dir, size)
+
+    def make(out):
+        worker = HERE / f"worker_{environment}.py"
+        run_logged([python_of(peers_dir, environment), worker, "--convert", source, out], log_of(peers_dir))
+
+    return make_once(peers_dir / "models" / f"{size}-{environment}", make)
+
+
+def gguf(peers_dir, size, precision):
+    """llama.cpp's file; its converter runs in the torch environment."""
+    source, kind = hugging_face(peers_dir, size), {"float32": "f32", "bfloat16": "bf16"}[precision]
+    checkout = peers_dir / "llama.cpp" / "source"
+
+    def make(out):
+        command = [python_of(peers_dir, "torch"), HERE / "convert_gguf.py", checkout, source, out, kind]
+        run_logged(command, log_of(peers_dir))
+
+    return make_once(peers_dir / "models" / f"{size}-{kind}.gguf", make)

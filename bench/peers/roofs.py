@@ -1,0 +1,125 @@
+"""What a case must read and compute at least, and how fast the machine could do it."""
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+
+SHAPES = {"124m": (768, 12), "355m": (1024, 24)}  # width, layers
+VOCAB, CONTEXT = 50257, 1024
+WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "bf16x3": 4}
+KV_BYTES = 4  # of an element of Assay's cache
+
+AVX2, AVX512 = "avx2 float32 FMA", "avx512 float32 FMA"
+# Names of Assay's probes, best first, for what a precision multiplies with under a tier.
+PRODUCTS = {
+    ("float32", "native"): (AVX512, AVX2),
+    ("float32", "avx512"): (AVX512,),
+    ("float32", "avx2"): (AVX2,),
+    ("bfloat16", "native"): ("amx bfloat16", "avx512 bfloat16", AVX512, AVX2),
+    ("bfloat16", "avx512"): ("avx512 bfloat16", AVX512),
+    ("bfloat16", "avx2"): (AVX2,),
+}
+PRODUCTS["bf16x3", "native"] = PRODUCTS["bfloat16", "native"]
+
+
+@dataclasses.dataclass
+class Roofs:
+    read: dict  # bytes of a working set -> bytes per second
+    products: dict  # name -> operations per second
+
+    def bytes_per_s(self, working_set):
+        """Between the measured working sets, on logarithmic axes; beyond them, the nearest."""
+        points = sorted(self.read.items())
+        if not points:
+            return None
+        for (x0, y0), (x1, y1) in zip(points, points[1:]):
+            if x0 <= working_set <= x1:
+                share = math.log(working_set / x0) / math.log(x1 / x0)
+                return y0 * (y1 / y0) ** share
+        return points[0][1] if working_set < points[0][0] else points[-1][1]
+
+    def operations_per_s(self, precision, isa):
+        for name in PRODUCTS.get((precision, isa), ()):
+            if self.products.get(name):
+                return self.products[name]
+        return None
+
+
+def roofs(assay, threads, cpus):
+    """Measured now by `assay machine`, whose keys are known here alone; None where this build lacks it."""
+    command = [str(assay), "machine", "--json", "-t", str(threads)]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+        )
+        facts = json.loads(done.stdout) if done.returncode == 0 else {}
+        known = Roofs({}, {})
+        for row in facts.get("read_bandwidth", []):
+            if row["threads"] == threads:
+                size = row["working_set_bytes"]
+                known.read[size] = max(known.read.get(size, 0), 1e9 * row["gb_per_s"])
+        for row in facts.get("products", []):
+            if row["threads"] == threads and row["gflops"]:
+                known.products[row["kind"]] = 1e9 * row["gflops"]
+    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
+        return None
+    return known if known.read or known.products else None
+
+
+def highest(some):
+    """Of several measurements: a roof is what was reached at best."""
+    some = [each for each in some if each is not None]
+    if not some:
+        return None
+    best = Roofs({}, {})
+    for each in some:
+        for mine, theirs in ((best.read, each.read), (best.products, each.products)):
+            for key, value in theirs.items():
+                mine[key] = max(mine.get(key, 0), value)
+    return best
+
+
+@dataclasses.dataclass
+class Need:
+    """Of one forward pass of a case: all sequences of a decode step, or the whole prefill."""
+
+    bytes: float
+    operations: float
+    tokens: int
+
+
+def need(size, case, precision):
+    width, layers = SHAPES[size]
+    body = layers * (12 * width * width + 13 * width) + 2 * width
+    read = WEIGHT_BYTES[precision] * (body + VOCAB * width)
+    if case.kind == "prefill":
+        n = case.context
+        operations = 2 * body * n + 2 * VOCAB * width + layers * 4 * width * n * (n + 1) / 2
+        return Need(read, operations, n)
+    past = case.context + (case.new_tokens + 1) / 2
+    read += case.batch * KV_BYTES * 2 * layers * width * past
+    operations = case.batch * (2 * body + 2 * VOCAB * width + layers * 4 * width * past)
+    return Need(read, operations, case.batch)
+
+
+def roof_tokens_per_s(known, size, case, precision, isa="native"):
+    """None where the roofs are not known."""
+    if known is None:
+        return None
+    per_pass = need(size, case, precision)
+    bytes_per_s, operations_per_s = known.bytes_per_s(per_pass.bytes), known.operations_per_s(precision, isa)
+    if case.kind == "prefill":
+        return operations_per_s and per_pass.tokens * operations_per_s / per_pass.operations
+    if not bytes_per_s:
+        return None
+    seconds = per_pass.bytes / bytes_per_s
+    if operations_per_s:
+        seconds = max(seconds, per_pass.operations / operations_per_s)
+    return per_pass.tokens / seconds

@@ -1,0 +1,84 @@
+"""A compare.py document as Markdown tables."""
+
+
+def best_peer(rows, case):
+    """The fastest row not Assay's, or None. A marked one counts: it can only make Assay look worse."""
+    found = [r for r in rows if r["case"] == case and r["peer"] != "assay" and "median" in r]
+    return max(found, key=lambda r: r["median"], default=None)
+
+
+def groups(rows):
+    """Rows of the same setting, in the order of their first."""
+    found = {}
+    for row in rows:
+        found.setdefault((row["isa"], row["threads"], row["precision"], row["model"]), []).append(row)
+    return found
+
+
+def cell(row):
+    if row is None:
+        return ""
+    if "median" not in row:
+        return "failed"
+    digits = 0 if row["median"] >= 200 else 1
+    return f"{row['median']:.{digits}f} ({100 * row['spread']:.0f} %)" + ("*" if row["marks"] else "")
+
+
+def line(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(rows):
+    cases = list(dict.fromkeys(r["case"] for r in rows))
+    peers = list(dict.fromkeys(r["peer"] for r in rows))
+    at = {(r["peer"], r["case"]): r for r in rows}
+    labels = {r["peer"]: r["label"] for r in rows}
+    out = [line(["", *cases]), line(["---"] + ["---:"] * len(cases))]
+    for peer in peers:
+        out.append(line([f"{peer}: {labels[peer]}", *(cell(at.get((peer, case))) for case in cases)]))
+    ratios, shares = [], []
+    for case in cases:
+        mine, best = at.get(("assay", case)), best_peer(rows, case)
+        has_both = mine and best and "median" in mine
+        ratios.append(f"{mine['median'] / best['median']:.2f} ({best['peer']})" if has_both else "")
+        share = mine.get("share_of_roof") if mine else None
+        shares.append(f"{100 * share:.0f} %" if share else "")
+    out.append(line(["Assay / best peer", *ratios]))
+    out.append(line(["Assay, of its roof", *shares]))
+    return out
+
+
+def notes(rows):
+    out = []
+    for row in rows:
+        for mark in row["marks"]:
+            out.append(f"- {row['peer']}, {row['case']}: {mark}")
+        if row.get("failure"):
+            out.append(f"- {row['peer']}, {row['case']}: {row['failure']}")
+    return list(dict.fromkeys(out))
+
+
+def markdown(document):
+    machine = document["machine"]
+    load = machine["load_average"][0]
+    out = [
+        "# Assay beside its peers",
+        "",
+        f"{machine['cpu']}, processors {machine['cpus']}, load average {load:.1f} at the start; "
+        f"{machine['assay']}. Tokens/s, medians of {document['rounds']} rounds in turns (interquartile "
+        "range / median); * see below.",
+    ]
+    for (isa, threads, precision, model), rows in groups(document["rows"]).items():
+        out += ["", f"## {precision}, {threads} thread(s), {isa}, GPT-2 {model}"]
+        timed = [row for row in rows if row["case"] != "load"]
+        if timed:
+            out += ["", *table(timed)]
+        for row in rows:
+            if row["case"] == "load" and "ratio_to_pread" in row:
+                out += [
+                    "",
+                    f"Loading takes {row['ratio_to_pread']:.2f} times as long as reading the file by pread.",
+                ]
+        if notes(rows):
+            out += ["", *notes(rows)]
+    return "\n".join(out) + "\n"

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""ONNX Runtime as a worker, on the graph that optimum exports (it computes the logits of all positions).
+
+The session is driven directly, outputs bound to memory: no copy and no framework stands in the measured time.
+"""
+
+import json
+from pathlib import Path
+
+import protocol
+
+a = protocol.arguments(__doc__)
+import numpy as np  # noqa: E402  (after the settings it reads)
+
+
+def convert(model, out):
+    from optimum.onnxruntime import ORTModelForCausalLM
+
+    ORTModelForCausalLM.from_pretrained(model, export=True).save_pretrained(out)
+
+
+class OnnxRuntime:
+    def __init__(self, folder, precision, threads):
+        import onnxruntime as ort
+
+        if precision != "float32":
+            raise ValueError(f"{precision}: ONNX Runtime runs float32 here")
+        if a.isa:
+            raise ValueError("ONNX Runtime cannot be limited to an instruction set")
+        self.ort = ort
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        self.session = ort.InferenceSession(
+            str(Path(folder) / "model.onnx"), options, ["CPUExecutionProvider"]
+        )
+        config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+        self.heads, self.head_dim = config["n_head"], config["n_embd"] // config["n_head"]
+        self.vocab = config["vocab_size"]
+        self.inputs = {i.name for i in self.session.get_inputs()}
+        self.past = sorted(name for name in self.inputs if name.startswith("past_key_values"))
+        self.threads = threads
+        self.label = f"ONNX Runtime {ort.__version__} (all logits)"
+        self.kept = {}  # logits buffers by shape
+
+    def run(self, ids, past, length):
+        """One forward pass over new ids [batch, rows] after `length` cached ones: [batch, rows, vocab]."""
+        batch, rows = ids.shape
+        binding = self.session.io_binding()
+        feeds = {
+            "input_ids": ids,
+            "attention_mask": np.ones((batch, length + rows), np.int64),
+            "position_ids": np.tile(np.arange(length, length + rows, dtype=np.int64), (batch, 1)),
+        }
+        for name, value in feeds.items():
+            if name in self.inputs:
+                binding.bind_cpu_input(name, np.ascontiguousarray(value))
+        for name in self.past:
+            binding.bind_ortvalue_input(name, past[name])
+        shape = (batch, rows, self.vocab)
+        logits = self.kept.setdefault(shape, np.empty(shape, np.float32))
+        binding.bind_output("logits", "cpu", 0, np.float32, shape, logits.ctypes.data)
+        for name in self.past:
+            binding.bind_output(name.replace("past_key_values", "present"), "cpu")
+        self.session.run_with_iobinding(binding)
+        present = binding.get_outputs()[1:]
+        return logits, dict(zip(self.past, present))
+
+    def prefill(self, ids):
+        empty = np.zeros((len(ids), self.heads, 0, self.head_dim), np.float32)
+        past = {name: self.ort.OrtValue.ortvalue_from_numpy(empty) for name in self.past}
+        self.length = len(ids[0])
+        logits, self.state = self.run(np.array(ids, np.int64), past, 0)
+        return logits[:, -1].argmax(-1).tolist()
+
+    def step(self, last):
+        logits, self.state = self.run(np.array(last, np.int64)[:, None], self.state, self.length)
+        self.length += 1
+        return logits[:, -1].argmax(-1).tolist()
+
+    def logits(self, ids):
+        self.prefill([ids])
+        return self.kept[1, len(ids), self.vocab][0, -1]
+
+
+if __name__ == "__main__":
+    convert(*a.convert) if a.convert else protocol.serve(OnnxRuntime)

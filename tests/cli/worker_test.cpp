@@ -1,0 +1,241 @@
+// assay worker: a line for a line, the same ids and logits as the other commands, and no request that ends
+// it.
+#include <cstring>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/tiny_model.h"
+
+namespace assay::test {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json kLoadDemo{{"op", "load"}, {"model", "demo"}, {"threads", 1}};
+
+ProgramResult run_worker(const std::vector<std::string>& lines, ProgramOptions options = {}) {
+  for (const std::string& line : lines) options.input += line + "\n";
+  return run_program({"worker"}, options);
+}
+
+// The answers to the lines, one each.
+std::vector<Json> answers_to(const std::vector<std::string>& lines) {
+  const ProgramResult result = run_worker(lines);
+  expect_success(result);
+  EXPECT_EQ(result.err, "");
+  std::vector<Json> answers;
+  for (const std::string& line : lines_of(result.out)) answers.push_back(Json::parse(line));
+  EXPECT_EQ(answers.size(), lines.size());
+  answers.resize(lines.size());
+  return answers;
+}
+
+std::vector<Json> answers_to(const std::vector<Json>& requests) {
+  std::vector<std::string> lines;
+  for (const Json& request : requests) lines.push_back(request.dump());
+  return answers_to(lines);
+}
+
+// Each is refused with all of its words, and the worker still works afterwards.
+void expect_refused(const std::vector<std::pair<std::string, std::vector<std::string>>>& cases,
+                    const std::vector<Json>& before = {}) {
+  std::vector<std::string> lines;
+  for (const Json& request : before) lines.push_back(request.dump());
+  for (const auto& [line, words] : cases) lines.push_back(line);
+  lines.push_back(kLoadDemo.dump());
+  const std::vector<Json> answers = answers_to(lines);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Json& answer = answers[before.size() + i];
+    SCOPED_TRACE(cases[i].first.substr(0, 200) + " -> " + answer.dump());
+    EXPECT_EQ(answer.value("ok", Json()), Json(false));
+    const std::string error = answer.value("error", "");
+    EXPECT_FALSE(error.empty());
+    EXPECT_LT(error.size(), 2000U);
+    for (const std::string& word : cases[i].second) EXPECT_NE(error.find(word), std::string::npos) << word;
+  }
+  EXPECT_EQ(answers.back()["ok"], true);
+}
+
+Json generated_ids(const std::string& ids, int new_tokens) {
+  const ProgramResult result =
+      run_program({"generate", "demo", "--ids", ids, "-n", std::to_string(new_tokens), "--ignore-end",
+                   "--no-warm-up", "--json"});
+  expect_success(result);
+  return Json::parse(result.out)["ids"];
+}
+
+std::vector<int> some_ids(int count) {
+  std::vector<int> ids(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) ids[static_cast<std::size_t>(i)] = (i * 37 + 11) % 4000;
+  return ids;
+}
+
+TEST(CliWorker, LoadSaysWhatItHolds) {
+  const Json answer =
+      answers_to(std::vector<Json>{{{"op", "load"}, {"model", "demo"}, {"threads", 2}, {"isa", "scalar"}},
+                                   {{"op", "quit"}}})
+          .front();
+  EXPECT_EQ(answer["ok"], true);
+  EXPECT_EQ(answer["label"], "float32");
+  EXPECT_EQ(answer["kernels"], "scalar");
+  EXPECT_EQ(answer["threads"], 2);
+  EXPECT_EQ(answer["context"], 1024);
+  EXPECT_GT(answer["weight_bytes"], 1 << 20);
+  EXPECT_GT(answer["load_s"], 0.0);
+  const Json narrow =
+      answers_to(std::vector<Json>{{{"op", "load"}, {"model", "demo"}, {"precision", "bf16"}}}).front();
+  EXPECT_EQ(narrow["label"], "bfloat16");
+  EXPECT_LT(narrow["weight_bytes"], answer["weight_bytes"]);
+}
+
+TEST(CliWorker, PrefillAndDecodeGiveTheIdsOfGenerate) {
+  const Json prompts = Json::parse("[[40,494,79],[199,40,494,79,351,12,7]]");
+  const std::vector<Json> answers = answers_to(std::vector<Json>{
+      kLoadDemo,
+      {{"op", "prefill"}, {"ids", prompts}},
+      {{"op", "decode"}, {"ids", prompts}, {"new_tokens", 5}},
+      {{"op", "decode"}, {"ids", {prompts[1]}}, {"new_tokens", 5}},
+  });
+  const Json first = generated_ids("40,494,79", 6), second = generated_ids("199,40,494,79,351,12,7", 6);
+  EXPECT_EQ(answers[1]["next"], Json({first[0], second[0]}));
+  EXPECT_GT(answers[1]["seconds"], 0.0);
+  EXPECT_EQ(answers[2]["ids"], Json({first, second}));
+  EXPECT_EQ(answers[3]["ids"], Json::array({second}));
+  const auto step_s = answers[2]["step_s"].get<std::vector<double>>();
+  ASSERT_EQ(step_s.size(), 5U);
+  const double seconds = answers[2]["seconds"];
+  EXPECT_NEAR(std::accumulate(step_s.begin(), step_s.end(), 0.0), seconds, 1e-9);
+  for (const double step : step_s) EXPECT_GT(step, 0);
+}
+
+// Longer than one step of the program: the last row is in the last part.
+TEST(CliWorker, LongPrompts) {
+  const std::vector<int> ids = some_ids(1000);
+  const std::vector<Json> answers = answers_to(std::vector<Json>{
+      kLoadDemo,
+      {{"op", "logits"}, {"ids", ids}},
+      {{"op", "prefill"}, {"ids", {ids, {40, 494, 79}, ids}}},
+  });
+  const auto logits = answers[1]["logits"].get<std::vector<float>>();
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  EXPECT_EQ(answers[2]["next"], Json({best, generated_ids("40,494,79", 1)[0], best}));
+}
+
+TEST(CliWorker, LogitsAreThoseOfTheLastPosition) {
+  TemporaryFolder folder;
+  const std::string path = folder / "x.npy";
+  expect_success(run_program({"logits", "demo", "--ids", "40,494,79", "-o", path}));
+  const std::string file = read_file(path);
+  const auto logits = answers_to(std::vector<Json>{kLoadDemo, {{"op", "logits"}, {"ids", {40, 494, 79}}}})
+                          .back()["logits"]
+                          .get<std::vector<float>>();
+  const std::size_t bytes = logits.size() * sizeof(float);
+  ASSERT_GT(file.size(), 3 * bytes);
+  EXPECT_EQ(std::memcmp(file.data() + file.size() - bytes, logits.data(), bytes), 0);
+}
+
+TEST(CliWorker, EndsAtQuitAndAtTheEndOfItsInput) {
+  const ProgramResult quit = run_worker({R"({"op":"quit"})", R"({"op":"quit"})"});
+  expect_success(quit);
+  EXPECT_EQ(quit.out, "{\"ok\":true}\n");
+  const ProgramResult silence = run_worker({});
+  expect_success(silence);
+  EXPECT_EQ(silence.out + silence.err, "");
+}
+
+TEST(CliWorker, MalformedLines) {
+  expect_refused({{"", {"JSON"}},
+                  {"hello", {"JSON"}},
+                  {"{", {"JSON"}},
+                  {R"({"op":"quit"} {"op":"quit"})", {"JSON"}},
+                  {R"({"op":"quit","op":"quit"})", {"'op'", "twice"}},
+                  {"[1]", {"object", "array"}},
+                  {"null", {"object"}},
+                  {"{}", {"'op'"}},
+                  {R"({"op":7})", {"op", "7"}},
+                  {R"({"op":null})", {"'op'"}},
+                  {R"({"op":"lod","model":"demo"})", {"'lod'", "load", "quit"}},
+                  {R"({"op":"quit","now":true})", {"'now'"}},
+                  {"{\"op\":\"\xff\xfe\"}", {"JSON"}},
+                  {"{\"op\":\"lo\\u0000\\u001b\"}", {"unknown op"}},
+                  {std::string(100'000, '['), {"deep"}},
+                  {std::string(100'000, 'x'), {"JSON"}}});
+}
+
+TEST(CliWorker, NothingIsLoadedYet) {
+  expect_refused({{R"({"op":"decode","ids":[[1]],"new_tokens":1})", {"load"}},
+                  {R"({"op":"prefill","ids":[[1]]})", {"load"}},
+                  {R"({"op":"logits","ids":[1]})", {"load"}}});
+}
+
+TEST(CliWorker, BadLoads) {
+  expect_refused({{R"({"op":"load"})", {"'model'"}},
+                  {R"({"op":"load","model":"no-such-model"})", {"no-such-model"}},
+                  {R"({"op":"load","model":""})", {}},
+                  {R"({"op":"load","model":["demo"]})", {"model"}},
+                  {R"({"op":"load","model":"demo","precision":"fp8"})", {"fp8", "bfloat16"}},
+                  {R"({"op":"load","model":"demo","isa":"avx3"})", {"avx3", "avx512"}},
+                  {R"({"op":"load","model":"demo","threads":0})", {"threads", "0"}},
+                  {R"({"op":"load","model":"demo","threads":1.5})", {"threads"}},
+                  {R"({"op":"load","model":"demo","threads":1e99})", {"threads"}},
+                  {R"({"op":"load","model":"demo","treads":2})", {"'treads'", "threads"}}});
+}
+
+// What was held before is gone, not quietly used.
+TEST(CliWorker, AFailedLoadLeavesNoModel) {
+  expect_refused({{R"({"op":"load","model":"no-such-model"})", {"no-such-model"}},
+                  {R"({"op":"logits","ids":[1]})", {"load"}}},
+                 {kLoadDemo});
+}
+
+TEST(CliWorker, BadIds) {
+  const std::string too_many = Json(some_ids(1025)).dump();
+  expect_refused({{R"({"op":"prefill"})", {"'ids'"}},
+                  {R"({"op":"prefill","ids":[]})", {"prompt"}},
+                  {R"({"op":"prefill","ids":[[]]})", {"empty"}},
+                  {R"({"op":"prefill","ids":[1,2]})", {"ids"}},
+                  {R"({"op":"prefill","ids":{"a":1}})", {"ids"}},
+                  {R"({"op":"prefill","ids":[["1"]]})", {"ids", "\"1\""}},
+                  {R"({"op":"prefill","ids":[[1.5]]})", {"1.5"}},
+                  {R"({"op":"prefill","ids":[[true]]})", {"true"}},
+                  {R"({"op":"prefill","ids":[[-1]]})", {"-1"}},
+                  {R"({"op":"prefill","ids":[[99999999999]]})", {"99999999999"}},
+                  {R"({"op":"prefill","ids":[[1],[1000000]]})", {"1000000", "vocabulary"}},
+                  {R"({"op":"prefill","ids":[)" + too_many + "]}", {"1025", "1024"}},
+                  {R"({"op":"logits","ids":[]})", {"empty"}},
+                  {R"({"op":"logits","ids":[[1]]})", {"ids"}},
+                  {R"({"op":"logits","ids":[4096000]})", {"4096000"}},
+                  {R"({"op":"logits","ids":)" + too_many + "}", {"1025", "1024"}},
+                  {R"({"op":"decode","ids":[[1]]})", {"new_tokens"}},
+                  {R"({"op":"decode","ids":[[1]],"new_tokens":0})", {"new_tokens", "0"}},
+                  {R"({"op":"decode","ids":[[1]],"new_tokens":"3"})", {"new_tokens"}},
+                  {R"({"op":"decode","ids":[[1]],"new_tokens":1024})", {"1024"}},
+                  {R"({"op":"decode","ids":[[1]],"new_tokens":99999999999999999999})", {"new_tokens"}}},
+                 {kLoadDemo});
+}
+
+TEST(CliWorker, CannotWrite) {
+  const ProgramResult result = run_worker({R"({"op":"quit"})"}, {.stdout_path = "/dev/full"});
+  expect_failure(result, 1, {"standard output"});
+}
+
+TEST(CliWorker, Interrupted) {
+  TemporaryFolder folder;
+  const std::string model = TinyModel(1 << 18).write(folder.path());
+  const ProgramResult result =
+      run_worker({Json{{"op", "load"}, {"model", model}}.dump(),
+                  R"({"op":"decode","ids":[[1]],"new_tokens":200000})", R"({"op":"quit"})"},
+                 {.interrupts = true, .timeout = std::chrono::seconds(20)});
+  EXPECT_FALSE(result.is_timed_out);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_FALSE(lines.empty());  // the signal came in the decoding, or just before it
+  if (lines.size() > 1) {
+    EXPECT_EQ(Json::parse(lines[1])["error"], "interrupted");
+  }
+}
+
+}  // namespace
+}  // namespace assay::test
