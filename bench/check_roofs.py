@@ -34,5 +34,5 @@ reads = max(p["gb_per_s"] for r in runs for p in r["read_bandwidth"]
             if str(p["threads"]) == threads and p["working_set_bytes"] == x.nbytes)
 for name, found, roof in (("float32 product, GFLOPS", gflops, fma), ("reading 256 MB, GB/s", gb_per_s, reads)):
     print(f"{name:<26} numpy {found:8.1f}   roof {roof:8.1f}   {100 * found / roof:5.1f} % of it, {threads} thread(s)")
-if gflops > 1.03 * fma or gb_per_s > 1.03 * reads:
+if gflops > 1.1 * fma or gb_per_s > 1.1 * reads:  # the rest is what other programs took of one and not of the other
     sys.exit("error: numpy is faster than a roof")
