@@ -109,6 +109,8 @@ def judge(target, rows):
     ratio = row["median"] / best["median"]
     text = f"{ratio:.2f}x the best peer ({': '.join([best['peer'], *best['marks']])}), "
     text += f"at least {target.of_best_peer:g}"
+    absent = [r["peer"] for r in same if r["case"] == target.case and "median" not in r]
+    text += f" (no figure of {', '.join(absent)})" if absent else ""
     has_passed = ratio >= target.of_best_peer
     if target.or_of_roof is not None:
         text += f", or {100 * target.or_of_roof:.0f} % of its roof"
