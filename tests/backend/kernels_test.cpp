@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "assay/backend/cpu/select.h"
@@ -233,8 +234,13 @@ struct Keys {
         is_bfloat16(bfloat16),
         v_offset((bfloat16 ? shape.dim_padded() : dim) * kKvBlockPositions) {
     const std::int64_t elements = v_offset + shape.padded() * kKvBlockPositions;
-    for (std::int64_t b = 0; b <= (length - 1) / kKvBlockPositions; ++b)
+    // What earlier use may have left in the values of a block must not matter: all bits set are NaN.
+    for (std::int64_t b = 0; b <= (length - 1) / kKvBlockPositions; ++b) {
       blocks.emplace_back(static_cast<std::size_t>(elements));
+      if (bfloat16)
+        std::memset(reinterpret_cast<std::uint16_t*>(blocks.back().data()) + v_offset, 0xff,
+                    static_cast<std::size_t>(shape.padded() * kKvBlockPositions) * 2);
+    }
     for (auto& block : blocks) pointers.push_back(block.data());
     const auto k = random_floats(static_cast<std::size_t>(length * dim), 10),
                v = random_floats(static_cast<std::size_t>(length * dim), 11);

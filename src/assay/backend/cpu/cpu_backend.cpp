@@ -63,7 +63,8 @@ class CpuProgram : public Program {
 
   const Plan& plan() const override { return plan_; }
   std::unique_ptr<KvCache> make_cache() override {
-    return std::make_unique<CpuKvCache>(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format);
+    return std::make_unique<CpuKvCache>(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format,
+                                        kv_blocks_);
   }
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
@@ -96,6 +97,7 @@ class CpuProgram : public Program {
   KernelTable table_;
   std::shared_ptr<ThreadPool> pool_;
   std::vector<PackedWeight> weights_;
+  std::shared_ptr<KvBlockPool> kv_blocks_ = std::make_shared<KvBlockPool>();
   Arena arena_;
   std::vector<Buffer> buffers_;
   Buffer head_normed_, logits_;

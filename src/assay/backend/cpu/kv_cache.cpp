@@ -2,18 +2,24 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 
 namespace assay::cpu {
 
-CpuKvCache::CpuKvCache(int layers, int heads, int head_dim, KvFormat format)
+CpuKvCache::CpuKvCache(int layers, int heads, int head_dim, KvFormat format,
+                       std::shared_ptr<KvBlockPool> pool)
     : format_(format),
       layers_(layers),
       heads_(heads),
       shape_{head_dim},
       key_size_((is_bfloat16() ? shape_.dim_padded() : head_dim) * kKvBlock),
       value_size_(shape_.padded() * kKvBlock),
-      layer_size_(heads_ * (key_size_ + value_size_)) {}
+      layer_size_(heads_ * (key_size_ + value_size_)),
+      free_blocks_(std::move(pool)) {}
+
+CpuKvCache::~CpuKvCache() {
+  for (Sequence& s : sequences_)
+    for (AlignedBuffer& block : s.blocks) free_blocks_->push_back(std::move(block));
+}
 
 std::size_t CpuKvCache::block_bytes() const {
   return static_cast<std::size_t>(layers_ * layer_size_ * (is_bfloat16() ? 2 : 4));
@@ -48,7 +54,7 @@ void CpuKvCache::truncate(int sequence, std::int64_t length) {
   s.length = length;
   const auto kept = static_cast<std::size_t>((length + kKvBlock - 1) / kKvBlock);
   while (s.blocks.size() > kept) {
-    free_blocks_.push_back(std::move(s.blocks.back()));
+    free_blocks_->push_back(std::move(s.blocks.back()));
     s.blocks.pop_back();
     s.pointers.pop_back();
   }
@@ -58,13 +64,11 @@ void CpuKvCache::grow(int sequence, std::int64_t rows) {
   Sequence& s = at(sequence);
   const auto needed = static_cast<std::size_t>((s.length + rows + kKvBlock - 1) / kKvBlock);
   while (s.blocks.size() < needed) {
-    if (free_blocks_.empty()) {
+    if (free_blocks_->empty()) {
       s.blocks.emplace_back(block_bytes(), "the KV cache");
     } else {
-      s.blocks.push_back(std::move(free_blocks_.back()));
-      free_blocks_.pop_back();
-      // Tile products read whole blocks: what an earlier sequence left must not be an infinity.
-      std::memset(s.blocks.back().data(), 0, block_bytes());
+      s.blocks.push_back(std::move(free_blocks_->back()));
+      free_blocks_->pop_back();
     }
     s.pointers.push_back(s.blocks.back().data());
   }
@@ -72,7 +76,7 @@ void CpuKvCache::grow(int sequence, std::int64_t rows) {
 }
 
 Bytes CpuKvCache::bytes() const {
-  std::size_t blocks = free_blocks_.size();
+  std::size_t blocks = 0;
   for (const Sequence& s : sequences_) blocks += s.blocks.size();
   return {static_cast<std::int64_t>(blocks * block_bytes())};
 }

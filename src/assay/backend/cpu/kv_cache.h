@@ -1,6 +1,7 @@
 // Keys and values on the CPU, in float32 or bfloat16: blocks of 64 positions that hold all layers.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "assay/backend/backend.h"
@@ -9,10 +10,17 @@
 
 namespace assay::cpu {
 
+// Blocks that sequences gave back, for those that come later: fresh pages cost as much as filling them. One
+// user at a time.
+using KvBlockPool = std::vector<AlignedBuffer>;
+
 // Within a block: per layer, the keys of each head, then the values of each head, as kernels.h lays them out.
 class CpuKvCache : public KvCache {
  public:
-  CpuKvCache(int layers, int heads, int head_dim, KvFormat format);
+  CpuKvCache(int layers, int heads, int head_dim, KvFormat format, std::shared_ptr<KvBlockPool> pool);
+  ~CpuKvCache() override;
+  CpuKvCache(const CpuKvCache&) = delete;
+  CpuKvCache& operator=(const CpuKvCache&) = delete;
 
   int add_sequence() override;
   void remove_sequence(int sequence) override;
@@ -49,7 +57,7 @@ class CpuKvCache : public KvCache {
   KvShape shape_;
   std::int64_t key_size_, value_size_, layer_size_;  // elements per block
   std::vector<Sequence> sequences_;
-  std::vector<AlignedBuffer> free_blocks_;  // returned by sequences that ended
+  std::shared_ptr<KvBlockPool> free_blocks_;
 };
 
 }  // namespace assay::cpu

@@ -6,6 +6,9 @@
 
 extern "C" double log(double) noexcept;
 
+// What is called per vector: a call costs as much as the work.
+#define ASSAY_INLINE [[gnu::always_inline]] inline
+
 namespace assay::cpu::amx {
 
 namespace {
@@ -77,21 +80,29 @@ Steps row_steps(const LinearArgs& args, std::int64_t row, int plane) {
   return {args.x_tiles.data + plane * args.x_tiles.plane_stride + row / kTileRows * per_block, per_block};
 }
 
+// The loops over the steps are assembler as a whole: between two statements of it compilers put moves and
+// spills that cost as much as the products.
+
 // Up to 16 rows times 4 panels: four streams of weights.
 void add_one_by_four(const Steps& x, const Steps& w, std::int64_t steps) {
-  const std::uint16_t* a = x.data;
-  const std::uint16_t* b = w.data;
-  for (std::int64_t step = 0; step < steps; ++step, a += kTileElements, b += kTileElements) {
-    ASSAY_TILE_LOAD(4, a, kTileBytes);
-    ASSAY_TILE_LOAD(5, b, kTileBytes);
-    ASSAY_TILE_LOAD(6, b + w.next, kTileBytes);
-    ASSAY_TILE_PRODUCT(0, 4, 5);
-    ASSAY_TILE_LOAD(7, b + 2 * w.next, kTileBytes);
-    ASSAY_TILE_PRODUCT(1, 4, 6);
-    ASSAY_TILE_LOAD(5, b + 3 * w.next, kTileBytes);
-    ASSAY_TILE_PRODUCT(2, 4, 7);
-    ASSAY_TILE_PRODUCT(3, 4, 5);
-  }
+  const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next, *b2 = b1 + w.next, *b3 = b2 + w.next;
+  __asm__ volatile(
+      "1:\n\t"
+      "tileloadd (%[a],%[row],1), %%tmm4\n\t"
+      "tileloadd (%[b0],%[row],1), %%tmm5\n\t"
+      "tileloadd (%[b1],%[row],1), %%tmm6\n\t"
+      "tdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
+      "tileloadd (%[b2],%[row],1), %%tmm7\n\t"
+      "tdpbf16ps %%tmm6, %%tmm4, %%tmm1\n\t"
+      "tileloadd (%[b3],%[row],1), %%tmm5\n\t"
+      "tdpbf16ps %%tmm7, %%tmm4, %%tmm2\n\t"
+      "tdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"
+      "add $1024, %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\tadd $1024, %[b2]\n\tadd $1024, %[b3]\n\t"
+      "dec %[steps]\n\t"
+      "jnz 1b"
+      : [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [b2] "+r"(b2), [b3] "+r"(b3), [steps] "+r"(steps)
+      : [row] "r"(kTileBytes)
+      : "cc", "memory");
 }
 // Up to 16 rows times 1 panel: what is left of a group.
 void add_one_by_one(const Steps& x, const Steps& w, std::int64_t steps) {
@@ -101,23 +112,28 @@ void add_one_by_one(const Steps& x, const Steps& w, std::int64_t steps) {
     ASSAY_TILE_PRODUCT(0, 4, 5);
   }
 }
-// 17 to 32 rows times 2 panels: each tile loaded serves two products. `ahead` is fetched into the
-// second-level cache meanwhile, 128 bytes a step.
+// 32 rows times 2 panels: each tile loaded serves two products. `ahead` is fetched into the second-level
+// cache meanwhile, 128 bytes a step.
 void add_two_by_two(const Steps& x, const Steps& w, std::int64_t steps, const std::uint16_t* ahead) {
-  const std::uint16_t* a = x.data;
-  const std::uint16_t* b = w.data;
-  for (std::int64_t step = 0; step < steps; ++step, a += kTileElements, b += kTileElements) {
-    ASSAY_TILE_LOAD(4, a, kTileBytes);
-    ASSAY_TILE_LOAD(6, b, kTileBytes);
-    ASSAY_TILE_LOAD(7, b + w.next, kTileBytes);
-    ASSAY_TILE_PRODUCT(0, 4, 6);
-    ASSAY_TILE_LOAD(5, a + x.next, kTileBytes);
-    ASSAY_TILE_PRODUCT(1, 4, 7);
-    __builtin_prefetch(ahead + step * 64, 0, 2);
-    __builtin_prefetch(ahead + step * 64 + 32, 0, 2);
-    ASSAY_TILE_PRODUCT(2, 5, 6);
-    ASSAY_TILE_PRODUCT(3, 5, 7);
-  }
+  const std::uint16_t *a0 = x.data, *a1 = a0 + x.next, *b0 = w.data, *b1 = b0 + w.next;
+  __asm__ volatile(
+      "1:\n\t"
+      "tileloadd (%[a0],%[row],1), %%tmm4\n\t"
+      "tileloadd (%[b0],%[row],1), %%tmm6\n\t"
+      "tileloadd (%[b1],%[row],1), %%tmm7\n\t"
+      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
+      "tileloadd (%[a1],%[row],1), %%tmm5\n\t"
+      "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+      "prefetcht1 (%[ahead])\n\tprefetcht1 64(%[ahead])\n\t"
+      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
+      "tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n\t"
+      "add $1024, %[a0]\n\tadd $1024, %[a1]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
+      "add $128, %[ahead]\n\t"
+      "dec %[steps]\n\t"
+      "jnz 1b"
+      : [a0] "+r"(a0), [a1] "+r"(a1), [b0] "+r"(b0), [b1] "+r"(b1), [ahead] "+r"(ahead), [steps] "+r"(steps)
+      : [row] "r"(kTileBytes)
+      : "cc", "memory");
 }
 void add_two_by_one(const Steps& x, const Steps& w, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -250,8 +266,10 @@ void run_segment(const LinearArgs& args, const Segment& segment, std::int64_t fi
   for (std::int64_t i = 0; i < panels; i += 2) {
     Steps w = weight_steps(args, first_panel + i, segment.w_plane);
     w.data += segment.first_step * kTileElements;
-    // The two panels that come next, a share of them with each block of rows.
-    const std::uint16_t* ahead = w.data + (i + 2 < panels ? 2 * w.next : segment.steps * kTileElements);
+    // The two panels that come next, a share of them with each block of rows; after the last the first two
+    // again, for the inputs that follow.
+    const std::uint16_t* ahead =
+        i + 2 < panels ? w.data + 2 * w.next : w.data - i * w.next + segment.steps * kTileElements;
     for (std::int64_t row = 0; row < rows; row += 2 * kTileRows) {
       Steps x = row_steps(args, first_row + row, segment.x_plane);
       x.data += segment.first_step * kTileElements;

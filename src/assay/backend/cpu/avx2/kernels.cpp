@@ -5,6 +5,9 @@
 
 extern "C" double log(double) noexcept;
 
+// What is called per vector: a call costs as much as the work.
+#define ASSAY_INLINE [[gnu::always_inline]] inline
+
 namespace assay::cpu::avx2 {
 
 namespace {

@@ -185,6 +185,8 @@ void store_bfloat16(const StoreArgs& args) noexcept {
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const std::int64_t position = args.first_position + row;
     auto* block = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
+    if (position % kKvBlockPositions == 0)
+      std::fill_n(block + args.v_offset, args.shape.padded() * kKvBlockPositions, std::uint16_t{0});
     for (std::int64_t i = 0; i < args.shape.head_dim; ++i) {
       block[args.k_offset + bfloat16_key_at(args.shape, position, i)] =
           float_to_bf16(args.k[row * args.stride + i]);

@@ -122,7 +122,7 @@ void multiply(std::int64_t rows, std::int64_t panels, const float* a, std::int64
 
 // exp(x) to about 1 unit in the last place: Cody and Waite's reduction and the polynomial of Cephes' expf
 // (Moshier). Below -87.3 the result is exactly zero, which masked scores rely on.
-Vec exponential(Vec x) {
+ASSAY_INLINE Vec exponential(Vec x) {
   const Vec clamped = Vec::max(Vec::min(x, Vec::set(88.37F)), Vec::set(-87.3F));
   const Vec n = Vec::round(Vec::mul(clamped, Vec::set(1.44269504088896341F)));
   Vec r = Vec::fma(n, Vec::set(-0.693359375F), clamped);
@@ -138,7 +138,7 @@ Vec exponential(Vec x) {
   return Vec::select_less(x, Vec::set(-87.3F), Vec::set(0.0F), Vec::nan_from(x, Vec::scale_by_power(p, n)));
 }
 
-Vec sigmoid(Vec x) {
+ASSAY_INLINE Vec sigmoid(Vec x) {
   const Vec one = Vec::set(1.0F);
   return Vec::div(one, Vec::add(one, exponential(Vec::sub(Vec::set(0.0F), x))));
 }
@@ -157,7 +157,7 @@ Vec error_function(Vec x) {
   return Vec::select_less(x, Vec::set(0.0F), Vec::sub(Vec::set(0.0F), positive), positive);
 }
 
-Vec activate(Activation activation, Vec x) {
+ASSAY_INLINE Vec activate(Activation activation, Vec x) {
   switch (activation) {
     case Activation::none:
       return x;
@@ -185,8 +185,8 @@ Vec activate(Activation activation, Vec x) {
 
 // One vector of outputs: sums to activation(sums + bias), or +=, at a row and a column; `count` may be less
 // than a vector.
-void finish_vector(const LinearArgs& args, Vec value, std::int64_t row, std::int64_t column,
-                   std::int64_t count) {
+ASSAY_INLINE void finish_vector(const LinearArgs& args, Vec value, std::int64_t row, std::int64_t column,
+                                std::int64_t count) {
   if (args.bias != nullptr) value = Vec::add(value, Vec::load_n(args.bias + column, count));
   value = activate(args.activation, value);
   if (args.y != nullptr) {

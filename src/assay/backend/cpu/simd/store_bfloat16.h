@@ -32,6 +32,13 @@ void store_values(const float* v, const float* next, const KvShape& shape, std::
   }
 }
 
+// The values of a block from a pair of positions on.
+void clear_values(std::uint16_t* values, const KvShape& shape, std::int64_t first_pair) {
+  for (std::int64_t i = 0; i < shape.padded(); i += kPanel)
+    for (std::int64_t pair = first_pair; pair < kKvBlockPositions / 2; ++pair)
+      _mm512_storeu_si512(values + i * kKvBlockPositions + pair * 2 * kPanel, _mm512_setzero_si512());
+}
+
 void store_bfloat16(const StoreArgs& args) noexcept {
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
@@ -43,8 +50,9 @@ void store_bfloat16(const StoreArgs& args) noexcept {
     const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
     const bool has_next = at % 2 == 0 && row + 1 < args.rows;
     const float* v = args.v + row * args.stride;
-    store_values(v, has_next ? v + args.stride : nullptr, args.shape,
-                 static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]) + args.v_offset, at);
+    auto* values = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]) + args.v_offset;
+    if (at == 0) clear_values(values, args.shape, (args.rows - row + 1) / 2);
+    store_values(v, has_next ? v + args.stride : nullptr, args.shape, values, at);
     row += has_next ? 2 : 1;
   }
 }

@@ -74,7 +74,13 @@ struct Vec {
 };
 
 // The first `count` (at most 16) values to tiles, as one bfloat16 or as the sum of several.
-void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, Vec value, std::int64_t count) {
+ASSAY_INLINE void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, Vec value,
+                              std::int64_t count) {
+  if (tiles.planes == 1 && column % kPanel == 0) {
+    _mm256_mask_storeu_epi16(tiles.data + tile_offset(row, column, tiles.columns), Vec::mask(count),
+                             value.narrow());
+    return;
+  }
   for (int plane = 0; plane < tiles.planes; ++plane) {
     const __m256i bits = value.narrow();
     std::uint16_t* out = tiles.data + plane * tiles.plane_stride;
