@@ -1,13 +1,18 @@
 // Files that are whole or absent, seeded numbers that stay, threads that lose no chunk.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/memory.h"
 #include "assay/base/random.h"
 #include "assay/base/sha256.h"
 #include "assay/base/thread_pool.h"
@@ -125,6 +130,55 @@ TEST(ThreadPool, SplitsVeryManyChunks) {
   const std::int64_t chunks = ThreadPool::kMaxChunks + 10;
   pool.run(chunks, [&](std::int64_t i) { sum.fetch_add(i, std::memory_order_relaxed); });
   EXPECT_EQ(sum.load(), chunks * (chunks - 1) / 2);
+}
+
+// A neighbour that never sleeps takes turns on every processor: a phase waits for it, and ends.
+TEST(ThreadPool, OutlivesABusyNeighbour) {
+  std::vector<pid_t> neighbours;
+  for (const int cpu : allowed_processors()) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(static_cast<std::size_t>(cpu), &one);
+      sched_setaffinity(0, sizeof(one), &one);
+      for (volatile std::uint64_t spins = 0;;) spins = spins + 1;
+    }
+    neighbours.push_back(child);
+  }
+  ThreadPool pool(static_cast<int>(neighbours.size()));
+  std::atomic<std::int64_t> done{0};
+  for (int phase = 0; phase < 300; ++phase)
+    pool.run(8, [&](std::int64_t) { done.fetch_add(1, std::memory_order_relaxed); });
+  for (const pid_t child : neighbours) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+  EXPECT_EQ(done.load(), 300 * 8);
+}
+
+TEST(Memory, WhatCannotBeHadIsRefused) {
+  require_memory({1}, "a byte");
+  if (available_memory().value == 0) GTEST_SKIP() << "nobody says how much memory there is";
+  try {
+    require_memory({std::int64_t{1} << 60}, "a wish");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("not enough memory for a wish: "), std::string::npos);
+  }
+}
+
+TEST(CpuMask, IsReadFromTheLowestBit) {
+  const int first = allowed_processors().front();
+  const std::string digits(static_cast<std::size_t>(first / 4), '0');
+  EXPECT_EQ(processors_of_mask("0x" + std::string(1, "1248"[first % 4]) + digits), std::vector<int>{first});
+  EXPECT_EQ(processors_of_mask(std::string(256, 'F')), allowed_processors());
+  EXPECT_THROW(processors_of_mask("0"), UsageError);
+  EXPECT_THROW(processors_of_mask(""), UsageError);
+  EXPECT_THROW(processors_of_mask("0x"), UsageError);
+  EXPECT_THROW(processors_of_mask("3-4"), UsageError);
+  EXPECT_THROW(processors_of_mask(std::string(257, 'f')), UsageError);
 }
 
 TEST(ThreadPool, RefusesAbsurdSizes) {

@@ -31,6 +31,28 @@ TEST(CliBadFlags, UnknownCommand) {
   expect_failure(run_program({"--bogus"}), 2, {"--bogus"});
 }
 
+TEST(CliBadFlags, Mask) {
+  for (const char* mask : {"0x", "g", "1,2", "-1", "0x1ffffffffffffffffz"})
+    expect_flag_refused(kGenerate, "--cpu-mask", mask, {"--cpu-mask", "hexadecimal"});
+  expect_flag_refused(kGenerate, "--cpu-mask", "0", {"--cpu-mask", "none of the processors"});
+}
+
+TEST(CliBadFlags, KvCacheAndMatmul) {
+  expect_flag_refused(kGenerate, "--kv-cache", "float16", {"--kv-cache", "float16", "bfloat16"});
+  expect_flag_refused(kGenerate, "--float32-matmul", "bf16x2", {"--float32-matmul", "bf16x3"});
+  expect_flag_refused({"generate", kModel, "-p", "hi", "--precision", "bfloat16"}, "--float32-matmul",
+                      "bf16x3", {"--float32-matmul", "bfloat16"});
+  expect_flag_refused({"generate", kModel, "-p", "hi", "--isa", "avx2"}, "--float32-matmul", "bf16x3",
+                      {"AMX"});
+}
+
+// More threads than processors are allowed, with a word of warning.
+TEST(CliBadFlags, ManyThreadsAreAllowed) {
+  const ProgramResult result = run_program({"generate", kModel, "-p", "hi", "-n", "2", "-t", "300"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("300 threads on"), std::string::npos) << result.err;
+}
+
 TEST(CliBadFlags, UnknownFlag) {
   for (const std::string command : {"generate", "tokenize", "logits", "inspect", "run"})
     expect_failure(run_program({command, kModel, "--no-such-flag"}), 2, {"--no-such-flag"});

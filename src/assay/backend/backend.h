@@ -100,6 +100,8 @@ class Program {
   // Sends the given rows of the last batch through the head.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
   virtual std::int64_t max_rows() const = 0;
+  // What the cache takes for a sequence of this many tokens.
+  virtual Bytes cache_bytes(std::int64_t length) const = 0;
   virtual MemoryReport memory() const = 0;
 };
 

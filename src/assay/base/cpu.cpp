@@ -155,6 +155,13 @@ Isa isa_from_name(std::string_view text) {
   throw UsageError("--isa: expected scalar, avx2, avx512 or amx, found '{}'", text);
 }
 
+std::string why_tiles_are_refused() {
+  if (!has_amx()) return {};
+  if ((saved_states() & kTileState) != kTileState) return "the system does not save AMX tiles";
+  const int refusal = ask_for_tiles();
+  return refusal == 0 ? "" : fmt::format("the kernel refuses AMX tiles to this process (errno {})", refusal);
+}
+
 std::string why_not_usable(Isa isa) {
   switch (isa) {
     case Isa::scalar:
@@ -166,10 +173,7 @@ std::string why_not_usable(Isa isa) {
     case Isa::amx:
       if (!has_amx())
         return "the processor offers no AMX (tiles, bfloat16, int8) with AVX-512 VNNI, BF16 and VBMI";
-      if ((saved_states() & kTileState) != kTileState) return "the system does not save AMX tiles";
-      if (const int refusal = ask_for_tiles(); refusal != 0)
-        return fmt::format("the kernel refuses AMX tiles to this process (errno {})", refusal);
-      return {};
+      return why_tiles_are_refused();
   }
   return "unknown";
 }

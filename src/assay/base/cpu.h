@@ -24,6 +24,9 @@ bool is_usable(Isa isa);
 // Why a tier is not usable: "the processor has no AVX2", "the kernel refuses AMX tiles (errno 95)"; empty
 // where it is.
 std::string why_not_usable(Isa isa);
+// Why the tiles that the processor has are not used: the system does not save or the kernel does not grant
+// them. Empty where they are, and where there are none.
+std::string why_tiles_are_refused();
 Isa best_usable_isa();
 
 struct CpuInfo {

@@ -128,12 +128,20 @@ class TestRun {
   std::int64_t steps_ = 0;
 };
 
+struct Product {
+  ProductKind kind;
+  int each;  // of them for one of the model's
+};
+
 // The product that the kernels of a tier are made of, where there is a probe for it. What a tier without one
 // could reach at least is the next one's.
-std::optional<ProductKind> product_of(const Precision& precision, Isa isa) {
-  if (isa == Isa::amx && precision.weights == WeightFormat::bfloat16) return ProductKind::amx_bfloat16;
+std::optional<Product> product_of(const Precision& precision, Isa isa) {
+  // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
+  const int parts = planes_of(precision.weights);
+  if (isa == Isa::amx && precision.weights != WeightFormat::float32)
+    return Product{ProductKind::amx_bfloat16, parts * (parts + 1) / 2};
   const ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
-  return why_not_usable(kind).empty() ? std::optional(kind) : std::nullopt;
+  return why_not_usable(kind).empty() ? std::optional(Product{kind, 1}) : std::nullopt;
 }
 
 // What the same threads reach at most, measured between the repeats of a test so that both meet the same
@@ -155,7 +163,8 @@ class Roofs {
     constexpr int kStreams = 4;  // as the kernels walk the weights
     constexpr Seconds kTime{0.02};
     bytes_.push_back(reader_->bytes_per_second(kStreams, kTime));
-    if (product_) operations_.push_back(operations_per_second(*product_, *pool_, kTime));
+    if (product_)
+      operations_.push_back(operations_per_second(product_->kind, *pool_, kTime) / product_->each);
   }
 
   double bytes_per_second() const { return median(bytes_); }
@@ -163,7 +172,7 @@ class Roofs {
 
  private:
   ThreadPool* pool_;
-  std::optional<ProductKind> product_;
+  std::optional<Product> product_;
   std::optional<ReadProbe> reader_;
   std::vector<double> bytes_, operations_;
 };

@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
+#include "assay/base/memory.h"
 #include "assay/generate/steps.h"
 
 namespace assay {
@@ -17,6 +19,7 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
   if (options.max_new_tokens < 1)
     throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", options.max_new_tokens);
   const std::int64_t context = program.plan().context;
+  Bytes cache;
   for (const auto& prompt : prompts) {
     if (prompt.empty())
       throw Error("the prompt is empty: a causal model needs at least one token to continue");
@@ -24,7 +27,9 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
     if (options.max_new_tokens > context || tokens + options.max_new_tokens > context)
       throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens,
                   options.max_new_tokens, context);
+    cache = cache + program.cache_bytes(tokens + options.max_new_tokens);
   }
+  require_memory(cache, fmt::format("the keys and values of {} sequences", prompts.size()));
 }
 
 class Generation {

@@ -5,6 +5,7 @@
 
 #include "assay/backend/cpu/select.h"
 #include "assay/base/error.h"
+#include "assay/base/memory.h"
 
 namespace assay::cpu {
 
@@ -46,6 +47,7 @@ class Arena {
     return p;
   }
   void reserve() {
+    require_memory({used_}, "the activations");
     memory_ = AlignedBuffer(static_cast<std::size_t>(used_), "the activations");
     used_ = 0;
   }
@@ -69,6 +71,10 @@ class CpuProgram : public Program {
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
   std::int64_t max_rows() const override { return kMaxRows; }
+  Bytes cache_bytes(std::int64_t length) const override {
+    return CpuKvCache(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format, kv_blocks_)
+        .bytes_of(length);
+  }
   MemoryReport memory() const override;
 
  private:

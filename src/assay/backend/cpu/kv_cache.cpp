@@ -75,6 +75,10 @@ void CpuKvCache::grow(int sequence, std::int64_t rows) {
   s.length += rows;
 }
 
+Bytes CpuKvCache::bytes_of(std::int64_t length) const {
+  return {(length + kKvBlock - 1) / kKvBlock * static_cast<std::int64_t>(block_bytes())};
+}
+
 Bytes CpuKvCache::bytes() const {
   std::size_t blocks = 0;
   for (const Sequence& s : sequences_) blocks += s.blocks.size();

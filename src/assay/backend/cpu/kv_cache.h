@@ -27,6 +27,7 @@ class CpuKvCache : public KvCache {
   void truncate(int sequence, std::int64_t length) override;
   std::int64_t length(int sequence) const override { return at(sequence).length; }
   Bytes bytes() const override;
+  Bytes bytes_of(std::int64_t length) const;  // of a sequence
 
   // Takes blocks until `rows` more positions fit, and counts them as held.
   void grow(int sequence, std::int64_t rows);

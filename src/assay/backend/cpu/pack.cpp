@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "assay/base/memory.h"
 #include "assay/tensor/half.h"
 
 namespace assay::cpu {
@@ -162,7 +163,9 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
                                        ThreadPool& pool) {
   std::vector<PackedWeight> weights(specs.size());
   std::vector<Part> parts;
-  std::int64_t slab_floats = 0;
+  std::int64_t slab_floats = 0, all_bytes = 0;
+  for (const WeightSpec& spec : specs) all_bytes += packed_bytes(spec);
+  require_memory({all_bytes}, "the weights");
   for (std::size_t i = 0; i < specs.size(); ++i) {
     PackedWeight& w = weights[i];
     w.spec = specs[i];
