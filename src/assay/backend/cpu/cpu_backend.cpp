@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t kMaxRows = 512;
 constexpr std::int64_t kHeadRows = 32;  // logits held at once
 constexpr std::int64_t kNormRows = 8;   // rows a thread takes at a time
+constexpr std::int64_t kNoKey = std::int64_t{1} << 40;
 // Rows of a head that a thread attends at a time: they share the keys while these are in the nearest cache.
 constexpr std::int64_t kAttendChunk = kAttendRows;
 // Panels a thread takes at a time: of few rows as many as it reads side by side, so that all threads end
@@ -25,10 +26,17 @@ constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
 
 struct AttendTask {
   const SequenceRows* rows;
-  std::int64_t past;
+  std::int64_t first_position;  // among the keys that are kept
   int head;
   std::int64_t first, count;  // within the sequence's new rows
+  bool is_padding;            // rows that see no key
 };
+
+// How many of the new rows are padding. Keys of padding are not kept, so that the others lie in blocks of 64
+// as if there were none: a padded sequence gives the bits of an unpadded one.
+std::int64_t padding_of(const SequenceRows& s, std::int64_t past) {
+  return std::clamp<std::int64_t>(s.first_key - past, 0, s.rows);
+}
 
 // Activations, a row per token of the batch, in the forms their readers want.
 struct Buffer {
@@ -206,10 +214,14 @@ void CpuProgram::run(const Batch& batch, KvCache& cache) {
 void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int heads) {
   attend_tasks_.clear();
   for (const SequenceRows& s : batch.sequences) {
-    const std::int64_t past = cache.length(s.sequence) - s.rows;
-    for (std::int64_t first = (s.rows - 1) / kAttendChunk * kAttendChunk; first >= 0; first -= kAttendChunk)
+    const std::int64_t past = cache.length(s.sequence) - s.rows, padding = padding_of(s, past);
+    for (std::int64_t end = s.rows; end > 0;) {
+      const bool is_padding = end <= padding;
+      const std::int64_t first = std::max(end - kAttendChunk, is_padding ? 0 : padding);
       for (int head = 0; head < heads; ++head)
-        attend_tasks_.push_back({&s, past, head, first, std::min(kAttendChunk, s.rows - first)});
+        attend_tasks_.push_back({&s, past + first - s.first_key, head, first, end - first, is_padding});
+      end = first;
+    }
   }
 }
 
@@ -314,24 +326,26 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
                                        CpuKvCache& cache) {
   const Buffer& qkv = buffer(op.qkv);
   const std::int64_t dim = op.head_dim, past = cache.length(s.sequence) - s.rows;
-  const float* k = qkv.floats + s.first_row * qkv.columns + (op.heads + head) * dim;
+  const std::int64_t padding = padding_of(s, past), rows = s.rows - padding;
+  const std::int64_t first_position = past + padding - s.first_key;
+  const float* k = qkv.floats + (s.first_row + padding) * qkv.columns + (op.heads + head) * dim;
   const float* v = k + op.kv_heads * dim;
   const std::int64_t k_offset = cache.k_offset(op.layer, head), v_offset = cache.v_offset(op.layer, head);
   if (cache.is_bfloat16()) {
     table_.store_bfloat16({.k = k,
                            .v = v,
                            .stride = qkv.columns,
-                           .rows = s.rows,
-                           .first_position = past,
+                           .rows = rows,
+                           .first_position = first_position,
                            .shape = cache.shape(),
                            .blocks = cache.blocks(s.sequence),
                            .k_offset = k_offset,
                            .v_offset = v_offset});
     return;
   }
-  for (std::int64_t row = 0; row < s.rows; ++row, k += qkv.columns, v += qkv.columns) {
-    const std::int64_t at = (past + row) % kKvBlock;
-    auto* block = static_cast<float*>(cache.blocks(s.sequence)[(past + row) / kKvBlock]);
+  for (std::int64_t row = 0; row < rows; ++row, k += qkv.columns, v += qkv.columns) {
+    const std::int64_t at = (first_position + row) % kKvBlock;
+    auto* block = static_cast<float*>(cache.blocks(s.sequence)[(first_position + row) / kKvBlock]);
     for (std::int64_t i = 0; i < dim; ++i) block[k_offset + i * kKvBlock + at] = k[i];
     std::copy(v, v + dim, block + v_offset + at * cache.shape().padded());
   }
@@ -355,8 +369,8 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
     kernel({.q = qkv.floats + row * qkv.columns + column,
             .q_stride = qkv.columns,
             .rows = task.count,
-            .first_position = task.past + task.first,
-            .first_key = task.rows->first_key,
+            .first_position = task.is_padding ? 0 : task.first_position,
+            .first_key = task.is_padding ? kNoKey : 0,
             .window = op.window,
             .shape = cache.shape(),
             .scale = op.scale,
