@@ -233,6 +233,8 @@ def run_case(case, participants, options, differences, is_resident):
             row["marks"].append(f"logits differ by {row['logit_difference']:.2g} deviations")
         if p.name not in ("assay", *differences) and p.failure is None:
             row["marks"].append("logits not checked")
+        if setting.isa != "native" and p.kind.isa_limit == "part":
+            row["marks"].append(f"held to {setting.isa} only in part")
         if p.name != "assay" and case.batch == 1 and ids.get("assay") and ids[p.name]:
             row["id_agreement"] = agreement(ids["assay"], ids[p.name])
         if known is not None and p.name == "assay":

@@ -27,7 +27,7 @@ class Kind:
     environment: str  # of setup.sh
     precisions: tuple = ("float32", "bfloat16")
     mode: str = ""  # of worker_torch.py
-    can_limit_isa: bool = True
+    isa_limit: str = "whole"  # how far it can be held to an instruction set: whole, part or none
     is_ragged: bool = False
 
 
@@ -35,10 +35,10 @@ KINDS = {
     "assay": Kind("", ("float32", "bfloat16", "bf16x3"), is_ragged=True),
     "torch": Kind("torch", mode="eager"),
     "torch-compile": Kind("torch", mode="compile"),
-    "onnxruntime": Kind("onnxruntime", ("float32",), can_limit_isa=False),
-    "openvino": Kind("openvino"),
+    "onnxruntime": Kind("onnxruntime", ("float32",), isa_limit="none"),
+    "openvino": Kind("openvino", isa_limit="part"),  # oneDNN obeys, its other kernels do not
     "ctranslate2": Kind("ctranslate2", ("float32",)),
-    "llama.cpp": Kind("llama.cpp", can_limit_isa=False),  # built for the machine at hand
+    "llama.cpp": Kind("llama.cpp", isa_limit="none"),  # built for the machine at hand
 }
 
 
@@ -53,7 +53,7 @@ class Participant:
         """Why it has no row in this setting; empty where it has one."""
         if self.setting.precision not in self.kind.precisions:
             return f"offers no {self.setting.precision}"
-        if self.setting.isa != "native" and not self.kind.can_limit_isa:
+        if self.setting.isa != "native" and self.kind.isa_limit == "none":
             return "cannot be limited to an instruction set"
         return ""
 
