@@ -236,6 +236,7 @@ def finish(a, tok, log):
     passes = [f"| {r['pass']} | {r['loss']:.3f} | {r['ppl']:.2f} | {r['minutes']:.0f} |" for r in run["rows"]]
     pathlib.Path(a.out, "README.md").write_text(CARD.format(
         params=model.num_parameters(), shape=model.config, rows="\n".join(rows), table="\n".join(passes),
+        arithmetic=", with products in bfloat16" if run["bfloat16"] else ", all in float32",
         seen=run["step"] * run["batch"] * CONTEXT / 1e6, done=run["rows"][-1]["pass"], run=run))
 
 
@@ -258,18 +259,18 @@ It is a sample to measure, not to rely on: it writes in the manner of 19th-centu
 
 ## Training
 
-{done} passes over the novels ({seen:.1f} million tokens seen): documents in a fresh order each pass, cut into
+{done:g} passes over the novels ({seen:.1f} million tokens seen): documents in a fresh order each pass, cut into
 windows of 1024 tokens at a fresh offset. Muon for the block matrices, AdamW for the rest, peak learning
 rate {run[lr]}, {run[batch]} windows a step, linear warm-up over 100 steps and a linear decay to zero over the final
-{run[decay]:.0%} of the run, all in float32. Attention saw blocks of {run[block]} tokens in the first {run[short]:.0%} of the run
-and the whole window after. The time given to it set the end of training, not convergence. Perplexity on the
-held-out novel after each pass, always in whole windows (stride 1024), new to it while attention saw blocks:
+{run[decay]:.0%} of the run{arithmetic}. Attention saw blocks of {run[block]} tokens in the first {run[short]:.0%} of the run
+(twice that in the first pass) and the whole window after. Perplexity on the held-out novel after each pass, always in
+whole windows (stride 1024), which are new to it while attention sees blocks:
 
 | pass | training loss | held-out perplexity | minutes |
 |---:|---:|---:|---:|
 {table}
 
-Trained by `tools/train_demo.py --passes {run[passes]:g} --deadline-minutes {run[deadline_minutes]:g}`.
+Trained by `tools/train_demo.py --passes {run[passes]:g} --bfloat16` on two cores, stopped and resumed a few times.
 
 ## Perplexity
 
