@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/base/memory.h"
 #include "assay/base/random.h"
 #include "assay/generate/steps.h"
-#include "assay/measure/machine.h"
 #include "assay/measure/roofs.h"
 #include "assay/measure/statistics.h"
 
@@ -153,7 +153,7 @@ class Roofs {
     product_ = product_of(model.precision(), isa_from_name(model.backend().kernels()));
     // A working set far beyond every cache reads as fast as a larger one.
     constexpr std::int64_t kLargest = std::int64_t{1} << 30;
-    const std::int64_t available = read_machine().memory_available.value;
+    const std::int64_t available = available_memory().value;
     const std::int64_t room = available > 0 ? std::min(kLargest, available / 4) : kLargest;
     reader_.emplace(Bytes{std::min(read_per_step.value, room)}, *pool_);
   }

@@ -18,7 +18,7 @@ CpuKvCache::CpuKvCache(int layers, int heads, int head_dim, KvFormat format,
 
 CpuKvCache::~CpuKvCache() {
   for (Sequence& s : sequences_)
-    for (AlignedBuffer& block : s.blocks) free_blocks_->push_back(std::move(block));
+    for (AlignedBuffer& block : s.blocks) give_back(std::move(block));
 }
 
 std::size_t CpuKvCache::block_bytes() const {
@@ -32,6 +32,12 @@ CpuKvCache::Sequence& CpuKvCache::at(int sequence) {
 const CpuKvCache::Sequence& CpuKvCache::at(int sequence) const {
   assert(sequence >= 0 && static_cast<std::size_t>(sequence) < sequences_.size());
   return sequences_[static_cast<std::size_t>(sequence)];
+}
+
+// What is kept counts as taken when the next batch is predicted, so a large batch goes back to the system.
+void CpuKvCache::give_back(AlignedBuffer block) {
+  constexpr std::size_t kKeptBytes = std::size_t{256} << 20;
+  if ((free_blocks_->size() + 1) * block_bytes() <= kKeptBytes) free_blocks_->push_back(std::move(block));
 }
 
 int CpuKvCache::add_sequence() {
@@ -54,7 +60,7 @@ void CpuKvCache::truncate(int sequence, std::int64_t length) {
   s.length = length;
   const auto kept = static_cast<std::size_t>((length + kKvBlock - 1) / kKvBlock);
   while (s.blocks.size() > kept) {
-    free_blocks_->push_back(std::move(s.blocks.back()));
+    give_back(std::move(s.blocks.back()));
     s.blocks.pop_back();
     s.pointers.pop_back();
   }

@@ -51,6 +51,7 @@ class CpuKvCache : public KvCache {
   Sequence& at(int sequence);
   const Sequence& at(int sequence) const;
   std::size_t block_bytes() const;
+  void give_back(AlignedBuffer block);
 
   KvFormat format_;
   int layers_;

@@ -41,18 +41,14 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Sums in tiles 0 to 3, activations in 4 and 5, weights in 6 and 7 (where one block of rows is taken: 5 to
-// 7).
-void configure(std::int64_t first_rows, std::int64_t second_rows, int row_tiles) {
+// Sums in tiles 0 to 3, activations in 4, of `rows` rows each; weights in 5 to 7. Of 32 rows, both halves in
+// full tiles, 5 holds the activations of the second.
+void configure(std::int64_t rows) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
     config.row_bytes[tile] = 64;
-    config.rows[tile] = 16;
+    config.rows[tile] = tile < 5 ? static_cast<std::uint8_t>(rows) : std::uint8_t{16};
   }
-  const auto first = static_cast<std::uint8_t>(first_rows), second = static_cast<std::uint8_t>(second_rows);
-  config.rows[0] = config.rows[1] = config.rows[4] = first;
-  config.rows[2] = config.rows[3] = row_tiles == 2 ? second : first;
-  if (row_tiles == 2) config.rows[5] = second;
   __asm__ volatile("ldtilecfg %0" ::"m"(config) : "memory");
 }
 void release() {
@@ -165,7 +161,7 @@ void add_planes(const LinearArgs& args, std::int64_t row, std::int64_t panel, Ad
 void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_t rows) {
   alignas(64) float block[kTileRows * kGroup * kPanel];
   constexpr std::int64_t kStride = kGroup * kPanel, kStrideBytes = kStride * sizeof(float);
-  configure(rows, rows, 1);
+  configure(rows);
   const std::int64_t last = args.first_panel + args.panels;
   for (std::int64_t panel = args.first_panel; panel < last;) {
     const std::int64_t panels = last - panel >= kGroup ? kGroup : 1, first_output = panel * kPanel;
@@ -228,17 +224,16 @@ void add_segment(const Segment& segment, const Steps& x, const Steps& w, bool ha
   ASSAY_TILE_STORE(3, sums + 3 * kSums, kTileBytes);
 }
 
-// Row by row over all panels of the pass: neighbours in memory are written together.
-template <Activation kActivation>
-void finish_rows_of(const LinearArgs& args, float* sums, std::int64_t first_row, std::int64_t rows,
-                    std::int64_t first_panel, std::int64_t panels) {
-  LinearArgs known = args;
-  known.activation = kActivation;  // a constant to the compiler in the calls below
+// Row by row over all panels of the pass: neighbours in memory are written together. Inlined with an
+// activation that the compiler knows.
+ASSAY_INLINE void finish_rows_as(Activation activation, LinearArgs args, float* sums, std::int64_t first_row,
+                                 std::int64_t rows, std::int64_t first_panel, std::int64_t panels) {
+  args.activation = activation;
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t i = 0; i < panels; ++i) {
       const std::int64_t first_output = (first_panel + i) * kPanel, left = args.n - first_output;
       const float* tile = sums_at(sums, row, i / 2) + (row / kTileRows % 2 * 2 + i % 2) * kSums;
-      finish_vector(known, Vec::load(tile + row % kTileRows * kPanel), first_row + row, first_output,
+      finish_vector(args, Vec::load(tile + row % kTileRows * kPanel), first_row + row, first_output,
                     left < kPanel ? left : kPanel);
     }
 }
@@ -247,17 +242,11 @@ void finish_rows(const LinearArgs& args, float* sums, std::int64_t first_row, st
                  std::int64_t first_panel, std::int64_t panels) {
   switch (args.activation) {
     case Activation::none:
-      return finish_rows_of<Activation::none>(args, sums, first_row, rows, first_panel, panels);
+      return finish_rows_as(Activation::none, args, sums, first_row, rows, first_panel, panels);
     case Activation::gelu_tanh:
-      return finish_rows_of<Activation::gelu_tanh>(args, sums, first_row, rows, first_panel, panels);
+      return finish_rows_as(Activation::gelu_tanh, args, sums, first_row, rows, first_panel, panels);
     default:
-      for (std::int64_t row = 0; row < rows; ++row)
-        for (std::int64_t i = 0; i < panels; ++i) {
-          const std::int64_t first_output = (first_panel + i) * kPanel, left = args.n - first_output;
-          const float* tile = sums_at(sums, row, i / 2) + (row / kTileRows % 2 * 2 + i % 2) * kSums;
-          finish_vector(args, Vec::load(tile + row % kTileRows * kPanel), first_row + row, first_output,
-                        left < kPanel ? left : kPanel);
-        }
+      return finish_rows_as(args.activation, args, sums, first_row, rows, first_panel, panels);
   }
 }
 
@@ -286,7 +275,7 @@ void linear_many_rows(const LinearArgs& args, std::int64_t first_row, std::int64
                       std::int64_t first_panel, std::int64_t panels) {
   alignas(64) float sums[kPassRows * kPassPanels * kPanel];
   const std::int64_t steps = steps_of(args);
-  configure(kTileRows, kTileRows, 2);
+  configure(kTileRows);
   for (int order = args.planes - 1; order >= 0; --order)
     for (int i = 0; i <= order; ++i)
       for (std::int64_t step = 0; step < steps; step += kChunkSteps)
@@ -425,7 +414,7 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
   const std::int64_t last_position = first_position + rows - 1;
   const std::int64_t oldest = args.window > 0 ? first_position - args.window + 1 : 0;
   const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
-  configure(rows, rows, 1);
+  configure(rows);
   for (std::int64_t block = first_key / kBlock; block <= last_position / kBlock; ++block) {
     const auto* base = static_cast<const std::uint16_t*>(args.blocks[block]);
     score_block(queries, base + args.k_offset, args.shape, scores);
