@@ -26,15 +26,16 @@ void linear(benchmark::State& state, Isa isa, Weights kind) {
   const std::int64_t panels = (n + kPanel - 1) / kPanel,
                      bytes = panels * kPanel * k * (is_float32 ? 4 : 2 * planes);
   const std::int64_t copies = rows == 1 ? std::max<std::int64_t>(1, kWorkingSet / bytes) : 1;
+  const std::int64_t stride = k % 1024 == 0 ? k + 16 : k;  // as the backend has it
   const std::int64_t tile_rows = assay::cpu::round_up(rows, assay::cpu::kTileRows);
   // Buffers large enough for huge pages, as the backend's are.
   constexpr std::size_t kAtLeast = std::size_t{4} << 20;
-  assay::AlignedBuffer x(static_cast<std::size_t>(rows * k * 4) + kAtLeast, "x");
+  assay::AlignedBuffer x(static_cast<std::size_t>(rows * stride * 4) + kAtLeast, "x");
   assay::AlignedBuffer tile_buffer(static_cast<std::size_t>(planes * tile_rows * k * 2) + kAtLeast, "tiles");
   assay::AlignedBuffer y(static_cast<std::size_t>(rows * n * 4) + kAtLeast, "y");
   const assay::AlignedBuffer w(static_cast<std::size_t>(bytes * copies), "weights");
   auto* tiles = reinterpret_cast<std::uint16_t*>(tile_buffer.data());
-  std::fill_n(x.floats(), rows * k, 0.5F);
+  std::fill_n(x.floats(), rows * stride, 0.5F);
   std::fill_n(tiles, planes * tile_rows * k, std::uint16_t{0x3f00});
   std::memset(const_cast<std::byte*>(w.data()), 0, w.size());
   const bool uses_tiles = table.uses_tiles && !is_float32;
@@ -42,7 +43,7 @@ void linear(benchmark::State& state, Isa isa, Weights kind) {
   for (auto _ : state) {
     (uses_tiles ? table.linear_tiles : table.linear)(
         {.x = uses_tiles ? nullptr : x.floats(),
-         .x_stride = k,
+         .x_stride = stride,
          .x_tiles = {uses_tiles ? tiles : nullptr, k, tile_rows * k, planes},
          .rows = rows,
          .k = k,

@@ -41,9 +41,18 @@ std::int64_t padding_of(const SequenceRows& s, std::int64_t past) {
 // Activations, a row per token of the batch, in the forms their readers want.
 struct Buffer {
   std::int64_t columns = 0;
-  float* floats = nullptr;        // [rows][columns]; null where only tile products read it
+  std::int64_t stride = 0;
+  float* floats = nullptr;        // [rows][stride]; null where only tile products read it
   Tiles tiles{nullptr, 0, 0, 0};  // none where no tile products do
 };
+
+// Floats from a row to the next: whole cache lines, and no multiple of 4 KB, at which all rows would share a
+// few sets of the nearest cache.
+std::int64_t row_stride(std::int64_t columns) {
+  constexpr std::int64_t kLine = 16, kAlias = 1024;
+  const std::int64_t whole = round_up(columns, kLine);
+  return whole % kAlias == 0 ? whole + kLine : whole;
+}
 
 // One allocation for all activations: huge pages serve them, where each alone would be too small for one.
 class Arena {
@@ -158,7 +167,8 @@ void CpuProgram::make_buffers() {
 Buffer CpuProgram::make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes) {
   Buffer buffer;
   buffer.columns = columns;
-  if (has_floats) buffer.floats = reinterpret_cast<float*>(arena_.take(columns * rows * 4));
+  buffer.stride = row_stride(columns);
+  if (has_floats) buffer.floats = reinterpret_cast<float*>(arena_.take(buffer.stride * rows * 4));
   if (planes > 0) {
     const std::int64_t padded = round_up(columns, kTileColumns), plane = padded * round_up(rows, kTileRows);
     buffer.tiles = {reinterpret_cast<std::uint16_t*>(arena_.take(plane * planes * 2)), padded, plane, planes};
@@ -227,13 +237,12 @@ void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int
 
 void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
   const PackedWeight& tokens = weight(op.tokens);
-  const std::int64_t columns = width(op.out);
-  float* out = buffer(op.out).floats;
+  const Buffer& out = buffer(op.out);
   pool_->run(
       static_cast<std::int64_t>((batch.ids.size() + kNormRows - 1) / kNormRows), [&](std::int64_t chunk) {
         const auto end = std::min(static_cast<std::int64_t>(batch.ids.size()), (chunk + 1) * kNormRows);
         for (std::int64_t row = chunk * kNormRows; row < end; ++row) {
-          float* x = out + row * columns;
+          float* x = out.floats + row * out.stride;
           tokens.copy_row(batch.ids[static_cast<std::size_t>(row)], x);
           if (op.positions == kNone) continue;
           weight(op.positions)
@@ -244,13 +253,13 @@ void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
 
 NormArgs norm_args(const NormOp& op, const float* gain, const float* bias, const Buffer& in, Buffer& out) {
   return {.x = in.floats,
-          .x_stride = in.columns,
+          .x_stride = in.stride,
           .gain = gain,
           .bias = bias,
           .epsilon = op.epsilon,
           .subtracts_mean = op.kind == Norm::layer,
           .y = out.floats,
-          .y_stride = out.columns,
+          .y_stride = out.stride,
           .y_tiles = out.tiles,
           .first_tile_row = 0,
           .rows = 0,
@@ -281,7 +290,7 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
   const PackedWeight& w = weight(op.weight);
   const bool has_tiles = multiplies_tiles(w);
   const LinearArgs whole{.x = has_tiles ? nullptr : in.floats,
-                         .x_stride = in.columns,
+                         .x_stride = in.stride,
                          .x_tiles = has_tiles ? in.tiles : Tiles{nullptr, 0, 0, 0},
                          .rows = rows,
                          .k = w.spec.columns,
@@ -292,15 +301,17 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
                          .activation = op.activation,
                          .adds = op.adds_to_output,
                          .y = out.floats,
-                         .y_stride = out.columns,
+                         .y_stride = out.stride,
                          .y_tiles = out.tiles,
                          .n = w.spec.rows,
                          .first_panel = 0,
                          .panels = 0};
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
-  const std::int64_t row_bytes = w.spec.columns * (has_tiles ? 2 * w.planes() : 4);
+  const std::int64_t row_bytes = w.spec.columns * 4;
+  const bool is_chunked = has_tiles || (table_.chunks_inputs && w.packing() == Packing::float32);
   const std::int64_t block =
-      std::clamp(kNearBytes / row_bytes / kBlockUnit * kBlockUnit, kBlockUnit, kMaxRows);
+      is_chunked ? kMaxRows
+                 : std::clamp(kNearBytes / row_bytes / kBlockUnit * kBlockUnit, kBlockUnit, kMaxRows);
   const std::int64_t panels = rows <= kFewRows ? kFewRowsPanels : kManyRowsPanels;
   const std::int64_t groups = (w.panels + panels - 1) / panels;
   pool_->run((rows + block - 1) / block * groups, [&](std::int64_t chunk) {
@@ -328,13 +339,13 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
   const std::int64_t dim = op.head_dim, past = cache.length(s.sequence) - s.rows;
   const std::int64_t padding = padding_of(s, past), rows = s.rows - padding;
   const std::int64_t first_position = past + padding - s.first_key;
-  const float* k = qkv.floats + (s.first_row + padding) * qkv.columns + (op.heads + head) * dim;
+  const float* k = qkv.floats + (s.first_row + padding) * qkv.stride + (op.heads + head) * dim;
   const float* v = k + op.kv_heads * dim;
   const std::int64_t k_offset = cache.k_offset(op.layer, head), v_offset = cache.v_offset(op.layer, head);
   if (cache.is_bfloat16()) {
     table_.store_bfloat16({.k = k,
                            .v = v,
-                           .stride = qkv.columns,
+                           .stride = qkv.stride,
                            .rows = rows,
                            .first_position = first_position,
                            .shape = cache.shape(),
@@ -343,7 +354,7 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
                            .v_offset = v_offset});
     return;
   }
-  for (std::int64_t row = 0; row < rows; ++row, k += qkv.columns, v += qkv.columns) {
+  for (std::int64_t row = 0; row < rows; ++row, k += qkv.stride, v += qkv.stride) {
     const std::int64_t at = (first_position + row) % kKvBlock;
     auto* block = static_cast<float*>(cache.blocks(s.sequence)[(first_position + row) / kKvBlock]);
     for (std::int64_t i = 0; i < dim; ++i) block[k_offset + i * kKvBlock + at] = k[i];
@@ -366,8 +377,8 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
     const std::int64_t row = task.rows->first_row + task.first,
                        column = std::int64_t{task.head} * op.head_dim;
     float* floats = out.floats;
-    kernel({.q = qkv.floats + row * qkv.columns + column,
-            .q_stride = qkv.columns,
+    kernel({.q = qkv.floats + row * qkv.stride + column,
+            .q_stride = qkv.stride,
             .rows = task.count,
             .first_position = task.is_padding ? 0 : task.first_position,
             .first_key = task.is_padding ? kNoKey : 0,
@@ -377,8 +388,8 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
             .blocks = cache.blocks(task.rows->sequence),
             .k_offset = cache.k_offset(op.layer, kv_head),
             .v_offset = cache.v_offset(op.layer, kv_head),
-            .out = floats == nullptr ? nullptr : floats + row * out.columns + column,
-            .out_stride = out.columns,
+            .out = floats == nullptr ? nullptr : floats + row * out.stride + column,
+            .out_stride = out.stride,
             .out_tiles = out.tiles,
             .first_tile_row = row,
             .first_tile_column = column});
@@ -414,7 +425,7 @@ void CpuProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink) 
 // Reduces the held logits, a row per chunk of work: the result does not depend on the number of threads.
 void CpuProgram::drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink) {
   pool_->run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
-    const float* x = logits_.floats + i * plan_.vocab;
+    const float* x = logits_.floats + i * logits_.stride;
     const auto at = static_cast<std::size_t>(first + i);
     if (const auto* full = std::get_if<LogitsSink>(&sink))
       std::copy_n(x, plan_.vocab, full->logits.data() + static_cast<std::int64_t>(at) * plan_.vocab);

@@ -19,6 +19,8 @@ double log_of(double x) {
   return ::log(x);
 }
 
+#include "assay/backend/cpu/simd/float32_chunk512.h"
+
 #include "assay/backend/cpu/simd/float32_kernels.h"
 #include "assay/backend/cpu/simd/store_bfloat16.h"
 
@@ -187,8 +189,6 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
 // A pair of panels times this many steps of 32 inputs is 24 KB: half of the nearest cache, so that it stays
 // there while all rows pass over it, and the rows alone stream from the next one.
 constexpr std::int64_t kChunkSteps = 12;
-constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
-constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
 constexpr std::int64_t kSums = kTileRows * kPanel;
 
 // Some panels and some inputs of one product of planes: what all rows go through before the next.
@@ -445,7 +445,7 @@ void fill(KernelTable& table) {
   table = {linear,         linear_tiles, norm,        attend,   attend_bfloat16_tiles,
            store_bfloat16, argmax,       log_sum_exp, kVectors, kHere,
            kVectors,       kVectors,     kHere,       kVectors, kVectors,
-           kVectors,       true};
+           kVectors,       true,         true};
 }
 
 }  // namespace assay::cpu::amx

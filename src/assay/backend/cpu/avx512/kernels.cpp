@@ -18,6 +18,8 @@ double log_of(double x) {
   return ::log(x);
 }
 
+#include "assay/backend/cpu/simd/float32_chunk512.h"
+
 #include "assay/backend/cpu/simd/float32_kernels.h"
 #include "assay/backend/cpu/simd/store_bfloat16.h"
 
@@ -25,6 +27,7 @@ double log_of(double x) {
 
 void fill(KernelTable& table) {
   table.linear = linear;
+  table.chunks_inputs = true;
   table.norm = norm;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;

@@ -218,7 +218,7 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
 void fill(KernelTable& table) {
   constexpr const char* kHere = "scalar";
   table = {linear, linear, norm,  attend, attend_bfloat16, store_bfloat16, argmax, log_sum_exp, kHere,
-           kHere,  kHere,  kHere, kHere,  kHere,           kHere,          kHere,  false};
+           kHere,  kHere,  kHere, kHere,  kHere,           kHere,          kHere,  false,       false};
 }
 
 }  // namespace assay::cpu::scalar

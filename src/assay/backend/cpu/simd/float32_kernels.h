@@ -208,10 +208,9 @@ void finish_block(const LinearArgs& args, const float* block, std::int64_t block
 }
 
 template <typename Weights>
-void linear_of(const LinearArgs& args, const Weights& w) {
+void linear_few_rows(const LinearArgs& args, const Weights& w) {
   alignas(64) float block[kRowsAtOnce * kGroup * kPanel];
   const std::int64_t last = args.first_panel + args.panels;
-  // A group of panels stays in the second-level cache while all rows pass over it: weights are read once.
   for (std::int64_t panel = args.first_panel; panel < last; panel += kGroup) {
     const std::int64_t panels = last - panel < kGroup ? last - panel : kGroup, first_output = panel * kPanel;
     const std::int64_t columns =
@@ -224,6 +223,85 @@ void linear_of(const LinearArgs& args, const Weights& w) {
     }
   }
 }
+
+#if defined(ASSAY_HAS_CHUNKS)
+// Inputs of a chunk: two panels of them are 32 KB, which stay in the nearest cache while all rows pass.
+constexpr std::int64_t kChunkInputs = 256;
+constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
+constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
+constexpr std::int64_t kChunkColumns = 2 * kPanel;
+
+// Outputs that are written soon: two lines of each row.
+void fetch_outputs(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t column) {
+  if (args.y == nullptr) return;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* y = args.y + (first_row + row) * args.y_stride + column;
+    __builtin_prefetch(y, 1);
+    __builtin_prefetch(y + kPanel, 1);
+  }
+}
+
+// Rows [first_row, first_row + rows), at most kPassRows, times at most kPassPanels panels. Between chunks the
+// sums wait in memory: one chain along k still.
+void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
+                 std::int64_t first_panel, std::int64_t panels) {
+  alignas(64) float sums[kPassPanels / 2 * kPassRows * kChunkColumns];
+  const std::int64_t blocks = (rows + kChunkRows - 1) / kChunkRows;
+  for (std::int64_t k = 0; k < args.k; k += kChunkInputs) {
+    const std::int64_t count = args.k - k < kChunkInputs ? args.k - k : kChunkInputs;
+    for (std::int64_t i = 0; i < panels; i += 2) {
+      const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
+      const float* b = w.panel(panel).data + k * kPanel;
+      // After the last panels of the pass come the first ones again, for the inputs that follow.
+      const float* next = i + 2 < panels ? b + 2 * w.panel_stride : b - i * w.panel_stride + count * kPanel;
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
+        float* c = sums + (i / 2 * kPassRows + row) * kChunkColumns;
+        const bool is_last = k + count == args.k;
+        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel);
+        add_chunk(end - row, {.a = args.x + (first_row + row) * args.x_stride + k,
+                              .a_stride = args.x_stride,
+                              .b = b,
+                              .b_second = b + w.panel_stride,
+                              .inputs = count,
+                              .is_first = k == 0,
+                              .c = c,
+                              .ahead = blocks == 1 || block > 1 ? b : next + block * w.panel_stride});
+        if (is_last)
+          finish_block(args, c, kChunkColumns, first_row + row, end - row, panel * kPanel,
+                       columns < kChunkColumns ? columns : kChunkColumns);
+      }
+    }
+  }
+}
+
+void linear_many_rows(const LinearArgs& args, const Floats& w) {
+  const std::int64_t last = args.first_panel + args.panels / 2 * 2;
+  const std::int64_t passes = (args.rows + kPassRows - 1) / kPassRows;
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    const std::int64_t row = args.rows * pass / passes, end = args.rows * (pass + 1) / passes;
+    for (std::int64_t panel = args.first_panel; panel < last; panel += kPassPanels)
+      linear_pass(args, w, row, end - row, panel, last - panel < kPassPanels ? last - panel : kPassPanels);
+  }
+  LinearArgs rest = args;
+  rest.first_panel = last;
+  rest.panels = args.panels % 2;
+  linear_few_rows(rest, w);
+}
+#endif
+
+template <typename Weights>
+void linear_of(const LinearArgs& args, const Weights& w) {
+  linear_few_rows(args, w);
+}
+#if defined(ASSAY_HAS_CHUNKS)
+void linear_of(const LinearArgs& args, const Floats& w) {
+  if (args.rows < kFewestChunkRows)
+    linear_few_rows(args, w);
+  else
+    linear_many_rows(args, w);
+}
+#endif
 
 void linear(const LinearArgs& args) noexcept {
   if (args.packing == Packing::bfloat16)

@@ -1,0 +1,117 @@
+// The inner loop of float32 products with many rows in AVX-512, for the ISA files that include it inside
+// their own anonymous namespace, after vec512.h. Not a header for others.
+//
+// 7 to 14 rows times two panels: up to 28 sums, 2 vectors of weights and 2 broadcast inputs fill the 32
+// registers. Assembler, because a load more per row that a compiler puts into the loop costs a quarter: the
+// loads are then as many as the products.
+#define ASSAY_HAS_CHUNKS
+
+constexpr std::int64_t kChunkRows = 14, kFewestChunkRows = 7;
+
+struct Chunk {
+  const float* a;  // [rows, inputs]
+  std::int64_t a_stride;
+  const float *b, *b_second;  // two panels, [inputs][16] each
+  std::int64_t inputs;
+  bool is_first;       // else sums are added to
+  float* c;            // [rows][32]
+  const float* ahead;  // fetched into the second-level cache meanwhile, 64 bytes per input
+};
+
+// X(lower sum, upper sum, where its pair starts in c, address of its input, register of the input)
+// clang-format off
+#define ASSAY_ROWS_7(X) \
+  X("0", "1", "0", "(%[p0])", "30") X("2", "3", "128", "(%[p0],%[s])", "31") \
+  X("4", "5", "256", "(%[p0],%[s],2)", "30") X("6", "7", "384", "(%[p0],%[s3])", "31") \
+  X("8", "9", "512", "(%[p0],%[s],4)", "30") X("10", "11", "640", "(%[p1])", "31") \
+  X("12", "13", "768", "(%[p1],%[s])", "30")
+#define ASSAY_ROWS_8(X) ASSAY_ROWS_7(X) X("14", "15", "896", "(%[p1],%[s],2)", "31")
+#define ASSAY_ROWS_9(X) ASSAY_ROWS_8(X) X("16", "17", "1024", "(%[p1],%[s3])", "30")
+#define ASSAY_ROWS_10(X) ASSAY_ROWS_9(X) X("18", "19", "1152", "(%[p1],%[s],4)", "31")
+#define ASSAY_ROWS_11(X) ASSAY_ROWS_10(X) X("20", "21", "1280", "(%[p2])", "30")
+#define ASSAY_ROWS_12(X) ASSAY_ROWS_11(X) X("22", "23", "1408", "(%[p2],%[s])", "31")
+#define ASSAY_ROWS_13(X) ASSAY_ROWS_12(X) X("24", "25", "1536", "(%[p2],%[s],2)", "30")
+#define ASSAY_ROWS_14(X) ASSAY_ROWS_13(X) X("26", "27", "1664", "(%[p2],%[s3])", "31")
+
+#define ASSAY_CLEAR(low, high, at, from, x) \
+  "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\t" \
+  "vpxord %%zmm" high ", %%zmm" high ", %%zmm" high "\n\t"
+#define ASSAY_LOAD(low, high, at, from, x) \
+  "vmovups " at "(%[c]), %%zmm" low "\n\tvmovups 64+" at "(%[c]), %%zmm" high "\n\t"
+#define ASSAY_STORE(low, high, at, from, x) \
+  "vmovups %%zmm" low ", " at "(%[c])\n\tvmovups %%zmm" high ", 64+" at "(%[c])\n\t"
+#define ASSAY_MULTIPLY(offset, low, high, from, x) \
+  "vbroadcastss " offset from ", %%zmm" x "\n\t" \
+  "vfmadd231ps %%zmm28, %%zmm" x ", %%zmm" low "\n\t" \
+  "vfmadd231ps %%zmm29, %%zmm" x ", %%zmm" high "\n\t"
+#define ASSAY_MULTIPLY_0(low, high, at, from, x) ASSAY_MULTIPLY("0", low, high, from, x)
+#define ASSAY_MULTIPLY_1(low, high, at, from, x) ASSAY_MULTIPLY("4", low, high, from, x)
+#define ASSAY_MULTIPLY_2(low, high, at, from, x) ASSAY_MULTIPLY("8", low, high, from, x)
+#define ASSAY_MULTIPLY_3(low, high, at, from, x) ASSAY_MULTIPLY("12", low, high, from, x)
+#define ASSAY_MULTIPLY_4(low, high, at, from, x) ASSAY_MULTIPLY("16", low, high, from, x)
+#define ASSAY_MULTIPLY_5(low, high, at, from, x) ASSAY_MULTIPLY("20", low, high, from, x)
+#define ASSAY_MULTIPLY_6(low, high, at, from, x) ASSAY_MULTIPLY("24", low, high, from, x)
+#define ASSAY_MULTIPLY_7(low, high, at, from, x) ASSAY_MULTIPLY("28", low, high, from, x)
+#define ASSAY_WEIGHTS(offset) "vmovups " offset "(%[b0]), %%zmm28\n\tvmovups " offset "(%[b1]), %%zmm29\n\t"
+#define ASSAY_FETCH(offset) "prefetcht1 " offset "(%[ahead])\n\t"
+// clang-format on
+
+#define ASSAY_ADD_CHUNK(n)                                                                                  \
+  void add_chunk_##n(const Chunk& chunk) {                                                                  \
+    const std::int64_t s = chunk.a_stride * 4;                                                              \
+    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *p2 = p0 + 10 * s;           \
+    const float *b0 = chunk.b, *b1 = chunk.b_second, *ahead = chunk.ahead;                                  \
+    std::int64_t eights = chunk.inputs / 8, rest = chunk.inputs % 8;                                        \
+    const std::int64_t is_first = chunk.is_first ? 1 : 0;                                                   \
+    __asm__ volatile(                                                                                     \
+        "test %[is_first], %[is_first]\n\t"                                                               \
+        "jnz 1f\n\t" ASSAY_ROWS_##n(ASSAY_LOAD) "jmp 2f\n"                                                \
+        "1:\n\t" ASSAY_ROWS_##n(ASSAY_CLEAR)                                                              \
+        "2:\n\t"                                                                                          \
+        "test %[eights], %[eights]\n\t"                                                                   \
+        "jz 4f\n\t"                                                                                       \
+        ".p2align 6\n"                                                                                    \
+        "3:\n\t"                                                                                          \
+        ASSAY_WEIGHTS("0") ASSAY_FETCH("0") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                              \
+        ASSAY_WEIGHTS("64") ASSAY_FETCH("64") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1)                            \
+        ASSAY_WEIGHTS("128") ASSAY_FETCH("128") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2)                          \
+        ASSAY_WEIGHTS("192") ASSAY_FETCH("192") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3)                          \
+        ASSAY_WEIGHTS("256") ASSAY_FETCH("256") ASSAY_ROWS_##n(ASSAY_MULTIPLY_4)                          \
+        ASSAY_WEIGHTS("320") ASSAY_FETCH("320") ASSAY_ROWS_##n(ASSAY_MULTIPLY_5)                          \
+        ASSAY_WEIGHTS("384") ASSAY_FETCH("384") ASSAY_ROWS_##n(ASSAY_MULTIPLY_6)                          \
+        ASSAY_WEIGHTS("448") ASSAY_FETCH("448") ASSAY_ROWS_##n(ASSAY_MULTIPLY_7)                          \
+        "add $32, %[p0]\n\tadd $32, %[p1]\n\tadd $32, %[p2]\n\t"                                          \
+        "add $512, %[b0]\n\tadd $512, %[b1]\n\tadd $512, %[ahead]\n\t"                                    \
+        "dec %[eights]\n\t"                                                                               \
+        "jnz 3b\n"                                                                                        \
+        "4:\n\t"                                                                                          \
+        "test %[rest], %[rest]\n\t"                                                                       \
+        "jz 6f\n"                                                                                         \
+        "5:\n\t" ASSAY_WEIGHTS("0") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                                      \
+        "add $4, %[p0]\n\tadd $4, %[p1]\n\tadd $4, %[p2]\n\t"                                             \
+        "add $64, %[b0]\n\tadd $64, %[b1]\n\t"                                                            \
+        "dec %[rest]\n\t"                                                                                 \
+        "jnz 5b\n"                                                                                        \
+        "6:\n\t" ASSAY_ROWS_##n(ASSAY_STORE)                                                              \
+        : [p0] "+r"(p0), [p1] "+r"(p1), [p2] "+r"(p2), [b0] "+r"(b0), [b1] "+r"(b1), [ahead] "+r"(ahead), \
+          [eights] "+r"(eights), [rest] "+r"(rest)                                                        \
+        : [s] "r"(s), [s3] "r"(3 * s), [c] "r"(chunk.c), [is_first] "r"(is_first)                         \
+        : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", \
+          "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",       \
+          "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",       \
+          "xmm30", "xmm31"); \
+  }
+ASSAY_ADD_CHUNK(7)
+ASSAY_ADD_CHUNK(8)
+ASSAY_ADD_CHUNK(9)
+ASSAY_ADD_CHUNK(10)
+ASSAY_ADD_CHUNK(11)
+ASSAY_ADD_CHUNK(12)
+ASSAY_ADD_CHUNK(13)
+ASSAY_ADD_CHUNK(14)
+
+void add_chunk(std::int64_t rows, const Chunk& chunk) {
+  constexpr void (*kOf[])(const Chunk&) = {add_chunk_7,  add_chunk_8,  add_chunk_9,  add_chunk_10,
+                                           add_chunk_11, add_chunk_12, add_chunk_13, add_chunk_14};
+  kOf[rows - kFewestChunkRows](chunk);
+}
