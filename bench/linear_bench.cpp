@@ -27,7 +27,7 @@ void linear(benchmark::State& state, Isa isa, Weights kind) {
                      bytes = panels * kPanel * k * (is_float32 ? 4 : 2 * planes);
   const std::int64_t copies = rows == 1 ? std::max<std::int64_t>(1, kWorkingSet / bytes) : 1;
   const std::int64_t stride = k % 1024 == 0 ? k + 16 : k;  // as the backend has it
-  const std::int64_t tile_rows = assay::cpu::round_up(rows, assay::cpu::kTileRows);
+  const std::int64_t tile_rows = assay::cpu::round_up(rows, assay::cpu::kTileRows) + assay::cpu::kTileRows;
   // Buffers large enough for huge pages, as the backend's are.
   constexpr std::size_t kAtLeast = std::size_t{4} << 20;
   assay::AlignedBuffer x(static_cast<std::size_t>(rows * stride * 4) + kAtLeast, "x");
@@ -44,7 +44,7 @@ void linear(benchmark::State& state, Isa isa, Weights kind) {
     (uses_tiles ? table.linear_tiles : table.linear)(
         {.x = uses_tiles ? nullptr : x.floats(),
          .x_stride = stride,
-         .x_tiles = {uses_tiles ? tiles : nullptr, k, tile_rows * k, planes},
+         .x_tiles = uses_tiles ? assay::cpu::Tiles{tiles, tile_rows, k, planes} : assay::cpu::kNoTiles,
          .rows = rows,
          .k = k,
          .w = w.data() + copy * bytes,
@@ -55,7 +55,7 @@ void linear(benchmark::State& state, Isa isa, Weights kind) {
          .adds = false,
          .y = y.floats(),
          .y_stride = n,
-         .y_tiles = {nullptr, 0, 0, 0},
+         .y_tiles = assay::cpu::kNoTiles,
          .n = n,
          .first_panel = 0,
          .panels = panels});

@@ -34,8 +34,6 @@ class KernelTest : public testing::TestWithParam<Isa> {
 INSTANTIATE_TEST_SUITE_P(Isas, KernelTest, testing::Values(Isa::avx2, Isa::avx512, Isa::amx),
                          [](const auto& p) { return std::string(name_of(p.param)); });
 
-constexpr Tiles kNoTiles{nullptr, 0, 0, 0};
-
 struct LinearCase {
   std::int64_t rows, k, n;
   Activation activation;
@@ -61,6 +59,7 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
   const auto w = random_floats(static_cast<std::size_t>(panels * kPanel * c.k), 2);
   std::vector<std::uint16_t> w16(static_cast<std::size_t>(panels * planes * kPanel * padded));
   std::vector<std::uint16_t> x16(static_cast<std::size_t>(planes * tile_rows * padded));
+  const Tiles tiles{x16.data(), tile_rows, padded, planes};
   for (std::int64_t output = 0; output < c.n; ++output)
     for (std::int64_t k = 0; k < c.k; ++k)
       put_planes(w[static_cast<std::size_t>((output / kPanel * c.k + k) * kPanel + output % kPanel)], planes,
@@ -71,30 +70,28 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
                  });
   for (std::int64_t row = 0; row < c.rows; ++row)
     for (std::int64_t k = 0; k < c.k; ++k)
-      put_planes(
-          x[static_cast<std::size_t>(1 + row * x_stride + k)], planes, [&](int plane) -> std::uint16_t& {
-            return x16[static_cast<std::size_t>(plane * tile_rows * padded + tile_offset(row, k, padded))];
-          });
+      put_planes(x[static_cast<std::size_t>(1 + row * x_stride + k)], planes,
+                 [&](int plane) -> std::uint16_t& { return tiles.plane(plane)[tiles.offset(row, k)]; });
   const auto bias = random_floats(static_cast<std::size_t>(c.n), 3);
   auto y = random_floats(static_cast<std::size_t>(rows * y_stride), 4);
-  (c.planes > 0 ? table.linear_tiles : table.linear)(
-      {.x = c.planes > 0 ? nullptr : x.data() + 1,
-       .x_stride = x_stride,
-       .x_tiles = {c.planes > 0 ? x16.data() : nullptr, padded, tile_rows * padded, planes},
-       .rows = rows,
-       .k = c.k,
-       .w = c.is_bfloat16 ? static_cast<const void*>(w16.data()) : w.data(),
-       .packing = c.is_bfloat16 ? Packing::bfloat16 : Packing::float32,
-       .planes = planes,
-       .bias = c.has_bias ? bias.data() : nullptr,
-       .activation = c.activation,
-       .adds = c.adds,
-       .y = y.data(),
-       .y_stride = y_stride,
-       .y_tiles = kNoTiles,
-       .n = c.n,
-       .first_panel = 0,
-       .panels = panels});
+  (c.planes > 0 ? table.linear_tiles
+                : table.linear)({.x = c.planes > 0 ? nullptr : x.data() + 1,
+                                 .x_stride = x_stride,
+                                 .x_tiles = c.planes > 0 ? tiles : kNoTiles,
+                                 .rows = rows,
+                                 .k = c.k,
+                                 .w = c.is_bfloat16 ? static_cast<const void*>(w16.data()) : w.data(),
+                                 .packing = c.is_bfloat16 ? Packing::bfloat16 : Packing::float32,
+                                 .planes = planes,
+                                 .bias = c.has_bias ? bias.data() : nullptr,
+                                 .activation = c.activation,
+                                 .adds = c.adds,
+                                 .y = y.data(),
+                                 .y_stride = y_stride,
+                                 .y_tiles = kNoTiles,
+                                 .n = c.n,
+                                 .first_panel = 0,
+                                 .panels = panels});
   return y;
 }
 
@@ -221,6 +218,24 @@ TEST_P(KernelTest, NormEqualsReference) {
       }
 }
 
+// Rows of `columns` floats in tiles from row 3 and column 32 on.
+struct InTiles {
+  static constexpr std::int64_t kRow = 3, kColumn = 32;
+  std::vector<std::uint16_t> data;
+  Tiles tiles;
+
+  InTiles(const std::vector<float>& x, std::int64_t columns) : tiles(kNoTiles) {
+    const auto rows = static_cast<std::int64_t>(x.size()) / columns;
+    tiles = {nullptr, round_up(rows + kRow, kTileRows) + kTileRows, kColumn + round_up(columns, kTileColumns), 1};
+    data.resize(static_cast<std::size_t>(tiles.rows * tiles.columns));
+    tiles.data = data.data();
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t i = 0; i < columns; ++i)
+        tiles.data[tiles.offset(kRow + row, kColumn + i)] =
+            float_to_bf16(x[static_cast<std::size_t>(row * columns + i)]);
+  }
+};
+
 // Keys and values of `length` positions in blocks, as the cache lays them out. Positions beyond are zero.
 struct Keys {
   KvShape shape;
@@ -229,7 +244,7 @@ struct Keys {
   std::vector<std::vector<float>> blocks;  // as bytes; floats for their alignment
   std::vector<void*> pointers;
 
-  Keys(const KernelTable& table, std::int64_t length, std::int64_t dim, bool bfloat16)
+  Keys(const KernelTable& table, std::int64_t length, std::int64_t dim, bool bfloat16, bool has_tiles = false)
       : shape{dim},
         is_bfloat16(bfloat16),
         v_offset((bfloat16 ? shape.dim_padded() : dim) * kKvBlockPositions) {
@@ -246,10 +261,19 @@ struct Keys {
                v = random_floats(static_cast<std::size_t>(length * dim), 11);
     if (is_bfloat16) {  // in two calls, so that a pair of positions comes in parts
       const std::int64_t first = std::min<std::int64_t>(length, 7);
+      std::vector<float> both;
+      for (std::int64_t p = 0; p < length; ++p)
+        for (const auto* from : {&k, &v})
+          both.insert(both.end(), from->begin() + p * dim, from->begin() + (p + 1) * dim);
+      const InTiles held(both, 2 * dim);
       for (const auto& [begin, count] : {std::pair{std::int64_t{0}, first}, {first, length - first}})
-        table.store_bfloat16({.k = k.data() + begin * dim,
-                              .v = v.data() + begin * dim,
+        table.store_bfloat16({.k = has_tiles ? nullptr : k.data() + begin * dim,
+                              .v = has_tiles ? nullptr : v.data() + begin * dim,
                               .stride = dim,
+                              .tiles = has_tiles ? held.tiles : kNoTiles,
+                              .first_tile_row = InTiles::kRow + begin,
+                              .k_column = InTiles::kColumn,
+                              .v_column = InTiles::kColumn + dim,
                               .rows = count,
                               .first_position = begin,
                               .shape = shape,
@@ -272,32 +296,37 @@ struct Keys {
 
 struct AttendCase {
   std::int64_t rows, past, dim, window, first_key;
-  bool is_bfloat16 = false;
+  bool is_bfloat16 = false, has_tiles = false;
 };
 
 // The rows from `skip` on, at most `at_once` in a call.
 std::vector<float> run_attend(const KernelTable& table, const AttendCase& c, std::int64_t skip = 0,
                               std::int64_t at_once = kAttendRows) {
   const Keys keys(table, c.past + c.rows, c.dim, c.is_bfloat16);
-  const auto q = random_floats(static_cast<std::size_t>(c.rows * (c.dim + 1)), 20, 4);
+  const std::int64_t stride = c.has_tiles ? c.dim : c.dim + 1;
+  const auto q = random_floats(static_cast<std::size_t>(c.rows * stride), 20, 4);
+  const InTiles held(q, stride);
   std::vector<float> out(static_cast<std::size_t>(c.rows * c.dim), 9.0F);
   for (std::int64_t row = skip; row < c.rows; row += at_once)
-    (c.is_bfloat16 ? table.attend_bfloat16 : table.attend)({.q = q.data() + row * (c.dim + 1),
-                                                            .q_stride = c.dim + 1,
-                                                            .rows = std::min(at_once, c.rows - row),
-                                                            .first_position = c.past + row,
-                                                            .first_key = c.first_key,
-                                                            .window = c.window,
-                                                            .shape = keys.shape,
-                                                            .scale = 0.3F,
-                                                            .blocks = keys.pointers.data(),
-                                                            .k_offset = 0,
-                                                            .v_offset = keys.v_offset,
-                                                            .out = out.data() + row * c.dim,
-                                                            .out_stride = c.dim,
-                                                            .out_tiles = kNoTiles,
-                                                            .first_tile_row = 0,
-                                                            .first_tile_column = 0});
+    (c.is_bfloat16 ? table.attend_bfloat16
+                   : table.attend)({.q = c.has_tiles ? nullptr : q.data() + row * stride,
+                                    .q_stride = stride,
+                                    .q_tiles = c.has_tiles ? held.tiles : kNoTiles,
+                                    .q_first_column = InTiles::kColumn,
+                                    .rows = std::min(at_once, c.rows - row),
+                                    .first_position = c.past + row,
+                                    .first_key = c.first_key,
+                                    .window = c.window,
+                                    .shape = keys.shape,
+                                    .scale = 0.3F,
+                                    .blocks = keys.pointers.data(),
+                                    .k_offset = 0,
+                                    .v_offset = keys.v_offset,
+                                    .out = out.data() + row * c.dim,
+                                    .out_stride = c.dim,
+                                    .out_tiles = kNoTiles,
+                                    .first_tile_row = InTiles::kRow + row,
+                                    .first_tile_column = 0});
   return out;
 }
 
@@ -306,6 +335,28 @@ TEST_P(KernelTest, StoredKeysAndValuesEqualReference) {
     for (const std::int64_t length : {1, 2, 7, 8, 64, 65, 131})
       EXPECT_EQ(Keys(table_, length, dim, true).blocks, Keys(reference_, length, dim, true).blocks)
           << dim << " " << length;
+}
+
+TEST_P(KernelTest, KeysAndValuesOfTilesAreThoseOfFloats) {
+  if (!table_.uses_tiles) GTEST_SKIP() << "no tiles in this tier";
+  for (const std::int64_t dim : {32, 64, 96})
+    for (const std::int64_t length : {1, 2, 7, 8, 9, 23, 24, 64, 65, 131}) {
+      const auto want = Keys(reference_, length, dim, true).blocks;
+      EXPECT_EQ(Keys(table_, length, dim, true, true).blocks, want) << dim << " " << length;
+      EXPECT_EQ(Keys(reference_, length, dim, true, true).blocks, want) << dim << " " << length;
+    }
+}
+
+TEST_P(KernelTest, AttentionOfTilesEqualsReference) {
+  if (!table_.uses_tiles) GTEST_SKIP() << "no tiles in this tier";
+  for (const std::int64_t dim : {32, 64, 96})
+    for (const std::int64_t rows : {1, 5, 33})
+      for (const std::int64_t past : {0, 60, 130, 500, 1023})
+        for (const std::int64_t window : {0, 5, 70, 600}) {
+          const AttendCase c{rows, past, dim, window, past == 130 ? 3 : 0, true, true};
+          EXPECT_LE(test::largest_difference(run_attend(table_, c), run_attend(reference_, c)), 2e-2)
+              << dim << " " << rows << " " << past << " " << window;
+        }
 }
 
 TEST_P(KernelTest, AttentionEqualsReference) {
@@ -328,8 +379,8 @@ TEST_P(KernelTest, AttentionEqualsReference) {
 
 // Rows attended together or one by one give the same bits.
 TEST_P(KernelTest, AttentionDoesNotDependOnItsNeighbours) {
-  for (const bool is_bfloat16 : {false, true}) {
-    const AttendCase c{37, 60, 15, 0, 0, is_bfloat16};
+  for (const auto& [is_bfloat16, past] : {std::pair{false, 60}, {true, 60}, {true, 500}}) {
+    const AttendCase c{37, past, 15, 0, 0, is_bfloat16};
     const auto together = run_attend(table_, c);
     EXPECT_EQ(run_attend(table_, c, 0, 1), together);
     for (std::int64_t skip = 1; skip < 6; ++skip) {
@@ -351,12 +402,13 @@ TEST_P(KernelTest, RowsThatSeeNoKeyAreZero) {
 // What one kernel leaves in tiles is its float32 result in parts, wherever the row and the columns lie.
 TEST_P(KernelTest, TilesHoldTheResultInParts) {
   if (!table_.uses_tiles) GTEST_SKIP() << "no tiles in this tier";
-  const std::int64_t rows = 21, n = 45, padded = 64, plane = 32 * padded;
+  const std::int64_t rows = 21, n = 45, padded = 64;
   const auto x = random_floats(static_cast<std::size_t>(rows * n), 5);
   const std::vector<float> gain(static_cast<std::size_t>(n), 1.5F);
   for (const int planes : {1, 2, 3}) {
     std::vector<float> y(static_cast<std::size_t>(rows * n));
-    std::vector<std::uint16_t> tiles(static_cast<std::size_t>(3 * plane));
+    std::vector<std::uint16_t> tiles(static_cast<std::size_t>(3 * 32 * padded));
+    const Tiles held{tiles.data(), 32, padded, planes};
     table_.norm({.x = x.data(),
                  .x_stride = n,
                  .gain = gain.data(),
@@ -365,7 +417,7 @@ TEST_P(KernelTest, TilesHoldTheResultInParts) {
                  .subtracts_mean = true,
                  .y = y.data(),
                  .y_stride = n,
-                 .y_tiles = {tiles.data(), padded, plane, planes},
+                 .y_tiles = held,
                  .first_tile_row = 3,
                  .rows = rows,
                  .n = n});
@@ -373,8 +425,7 @@ TEST_P(KernelTest, TilesHoldTheResultInParts) {
       for (std::int64_t j = 0; j < n; ++j) {
         float value = y[static_cast<std::size_t>(row * n + j)];
         for (int p = 0; p < planes; ++p) {
-          const std::uint16_t bits =
-              tiles[static_cast<std::size_t>(p * plane + tile_offset(row + 3, j, padded))];
+          const std::uint16_t bits = held.plane(p)[held.offset(row + 3, j)];
           ASSERT_EQ(bits, float_to_bf16(value)) << row << " " << j << " plane " << p;
           value -= bf16_to_float(bits);
         }

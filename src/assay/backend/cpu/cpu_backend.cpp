@@ -20,7 +20,7 @@ constexpr std::int64_t kNoKey = std::int64_t{1} << 40;
 constexpr std::int64_t kAttendChunk = kAttendRows;
 // Panels a thread takes at a time: of few rows as many as it reads side by side, so that all threads end
 // together; of many rows twice as many, which share the rows while these are near.
-constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup, kManyRowsPanels = 2 * kGroup;
+constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup, kManyRowsPanels = 4 * kGroup;
 // Rows that pass over the panels together stay in the second-level cache.
 constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
 
@@ -42,8 +42,8 @@ std::int64_t padding_of(const SequenceRows& s, std::int64_t past) {
 struct Buffer {
   std::int64_t columns = 0;
   std::int64_t stride = 0;
-  float* floats = nullptr;        // [rows][stride]; null where only tile products read it
-  Tiles tiles{nullptr, 0, 0, 0};  // none where no tile products do
+  float* floats = nullptr;  // [rows][stride]; null where only tile products read it
+  Tiles tiles = kNoTiles;   // none where no tile products do
 };
 
 // Floats from a row to the next: whole cache lines, and no multiple of 4 KB, at which all rows would share a
@@ -145,8 +145,15 @@ void CpuProgram::make_buffers() {
   for (const Op& op : plan_.ops) {
     if (const auto* norm = std::get_if<NormOp>(&op.what))
       has_floats[static_cast<std::size_t>(norm->in)] = true;
-    if (const auto* attention = std::get_if<AttentionOp>(&op.what))
-      has_floats[static_cast<std::size_t>(attention->qkv)] = true;
+    if (const auto* attention = std::get_if<AttentionOp>(&op.what)) {
+      // Queries, keys and values go to tile products as they come out of one.
+      const auto qkv = static_cast<std::size_t>(attention->qkv);
+      if (table_.uses_tiles && plan_.kv_format == KvFormat::bfloat16 &&
+          attention->head_dim % kTileColumns == 0)
+        planes[qkv] = 1;
+      else
+        has_floats[qkv] = true;
+    }
     if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
       const auto in = static_cast<std::size_t>(linear->in);
       if (multiplies_tiles(weight(linear->weight)))
@@ -170,8 +177,11 @@ Buffer CpuProgram::make_buffer(std::int64_t columns, std::int64_t rows, bool has
   buffer.stride = row_stride(columns);
   if (has_floats) buffer.floats = reinterpret_cast<float*>(arena_.take(buffer.stride * rows * 4));
   if (planes > 0) {
-    const std::int64_t padded = round_up(columns, kTileColumns), plane = padded * round_up(rows, kTileRows);
-    buffer.tiles = {reinterpret_cast<std::uint16_t*>(arena_.take(plane * planes * 2)), padded, plane, planes};
+    // 16 rows more: tiles may begin at any row, and strips must not lie 4 KB apart.
+    const std::int64_t padded = round_up(columns, kTileColumns),
+                       capacity = round_up(rows, kTileRows) + kTileRows;
+    auto* data = reinterpret_cast<std::uint16_t*>(arena_.take(capacity * padded * planes * 2));
+    buffer.tiles = {data, capacity, padded, planes};
   }
   return buffer;
 }
@@ -280,9 +290,9 @@ void CpuProgram::apply(const NormOp& op, std::int64_t rows) {
 
 constexpr std::int64_t kBlockUnit = 2 * kTileRows;
 
-// The same tiles from a row on, a multiple of 16.
+// The same tiles from a row on.
 Tiles tiles_from(Tiles tiles, std::int64_t row) {
-  if (tiles.data != nullptr) tiles.data += row * tiles.columns;
+  if (tiles.data != nullptr) tiles.data += tiles.offset(row, 0);
   return tiles;
 }
 
@@ -291,7 +301,7 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
   const bool has_tiles = multiplies_tiles(w);
   const LinearArgs whole{.x = has_tiles ? nullptr : in.floats,
                          .x_stride = in.stride,
-                         .x_tiles = has_tiles ? in.tiles : Tiles{nullptr, 0, 0, 0},
+                         .x_tiles = has_tiles ? in.tiles : kNoTiles,
                          .rows = rows,
                          .k = w.spec.columns,
                          .w = w.data.data(),
@@ -339,13 +349,18 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
   const std::int64_t dim = op.head_dim, past = cache.length(s.sequence) - s.rows;
   const std::int64_t padding = padding_of(s, past), rows = s.rows - padding;
   const std::int64_t first_position = past + padding - s.first_key;
-  const float* k = qkv.floats + (s.first_row + padding) * qkv.stride + (op.heads + head) * dim;
-  const float* v = k + op.kv_heads * dim;
+  const std::int64_t k_column = (op.heads + head) * dim, v_column = k_column + op.kv_heads * dim;
+  const bool has_tiles = qkv.floats == nullptr;
+  const float* row_floats = has_tiles ? nullptr : qkv.floats + (s.first_row + padding) * qkv.stride;
   const std::int64_t k_offset = cache.k_offset(op.layer, head), v_offset = cache.v_offset(op.layer, head);
   if (cache.is_bfloat16()) {
-    table_.store_bfloat16({.k = k,
-                           .v = v,
+    table_.store_bfloat16({.k = has_tiles ? nullptr : row_floats + k_column,
+                           .v = has_tiles ? nullptr : row_floats + v_column,
                            .stride = qkv.stride,
+                           .tiles = has_tiles ? qkv.tiles : kNoTiles,
+                           .first_tile_row = s.first_row + padding,
+                           .k_column = k_column,
+                           .v_column = v_column,
                            .rows = rows,
                            .first_position = first_position,
                            .shape = cache.shape(),
@@ -354,6 +369,7 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
                            .v_offset = v_offset});
     return;
   }
+  const float *k = row_floats + k_column, *v = row_floats + v_column;
   for (std::int64_t row = 0; row < rows; ++row, k += qkv.stride, v += qkv.stride) {
     const std::int64_t at = (first_position + row) % kKvBlock;
     auto* block = static_cast<float*>(cache.blocks(s.sequence)[(first_position + row) / kKvBlock]);
@@ -377,8 +393,10 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
     const std::int64_t row = task.rows->first_row + task.first,
                        column = std::int64_t{task.head} * op.head_dim;
     float* floats = out.floats;
-    kernel({.q = qkv.floats + row * qkv.stride + column,
+    kernel({.q = qkv.floats == nullptr ? nullptr : qkv.floats + row * qkv.stride + column,
             .q_stride = qkv.stride,
+            .q_tiles = qkv.floats == nullptr ? qkv.tiles : kNoTiles,
+            .q_first_column = column,
             .rows = task.count,
             .first_position = task.is_padding ? 0 : task.first_position,
             .first_key = task.is_padding ? kNoKey : 0,

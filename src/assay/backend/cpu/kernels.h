@@ -15,21 +15,25 @@ namespace assay::cpu {
 inline constexpr int kPanel = 16;  // outputs per panel of a packed matrix
 inline constexpr int kGroup = 4;   // panels walked together: four streams from memory
 
-// Activations as the tile products (AMX) read them: bfloat16 in blocks of 16 rows by 32 columns, 1 KB each,
-// [rows / 16][columns / 32][16][32]. A float32 value may be held as a sum of up to three such planes, the
-// leading part first. Columns beyond the real ones stay zero; rows beyond the real ones are read and ignored.
+// Activations as the tile products (AMX) read them: bfloat16 in strips of 32 columns, [columns /
+// 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of up to
+// three such planes, the leading part first. Columns beyond the real ones stay zero; up to 15 rows beyond the
+// last are read and ignored.
 inline constexpr std::int64_t kTileRows = 16, kTileColumns = 32, kTileElements = kTileRows * kTileColumns;
 inline constexpr int kMaxPlanes = 3;
 struct Tiles {
-  std::uint16_t* data;        // null where there are none
-  std::int64_t columns;       // a multiple of 32
-  std::int64_t plane_stride;  // elements from one plane to the next
-  int planes;                 // 1 for bfloat16
+  std::uint16_t* data;   // null where there are none
+  std::int64_t rows;     // of a strip: the capacity
+  std::int64_t columns;  // a multiple of 32
+  int planes;            // 1 for bfloat16
+
+  std::int64_t strip() const { return rows * kTileColumns; }  // elements from one strip to the next
+  std::uint16_t* plane(int i) const { return data + i * rows * columns; }
+  std::int64_t offset(std::int64_t row, std::int64_t column) const {
+    return column / kTileColumns * strip() + row * kTileColumns + column % kTileColumns;
+  }
 };
-constexpr std::int64_t tile_offset(std::int64_t row, std::int64_t column, std::int64_t columns) {
-  return (row / kTileRows * (columns / kTileColumns) + column / kTileColumns) * kTileElements +
-         row % kTileRows * kTileColumns + column % kTileColumns;
-}
+inline constexpr Tiles kNoTiles{nullptr, 0, 0, 0};
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
@@ -88,8 +92,11 @@ struct KvShape {
 
 // Causal attention of some rows of one head of one sequence.
 struct AttendArgs {
-  const float* q;  // [rows, head_dim]
-  std::int64_t q_stride, rows;
+  const float* q;  // [rows, head_dim]; null where q_tiles are given (tables that use tiles, a bfloat16 cache)
+  std::int64_t q_stride;
+  Tiles q_tiles;                // row 0 is first_tile_row, as of the output
+  std::int64_t q_first_column;  // a multiple of 32, and so is head_dim
+  std::int64_t rows;
   std::int64_t first_position;  // of row 0: it sees keys up to this one
   std::int64_t first_key;       // keys before it are not seen
   std::int64_t window;          // 0 = none
@@ -105,8 +112,11 @@ struct AttendArgs {
 
 // Puts the keys and values of consecutive positions of one head into a bfloat16 cache.
 struct StoreArgs {
-  const float *k, *v;  // [rows, head_dim], stride apart
-  std::int64_t stride, rows;
+  const float *k, *v;  // [rows, head_dim], stride apart; null where tiles are given (tables that use them)
+  std::int64_t stride;
+  Tiles tiles;  // keys and values from first_tile_row on, at columns that are multiples of 32, as is head_dim
+  std::int64_t first_tile_row, k_column, v_column;
+  std::int64_t rows;
   std::int64_t first_position;
   KvShape shape;
   void* const* blocks;

@@ -60,29 +60,35 @@ void release() {
 constexpr std::int64_t kTileBytes = 64;  // from one row of a tile to the next
 constexpr std::int64_t kLane = 16;       // floats of a row of sums
 
-// The part of a packed matrix or of tiles that one plane holds, in steps of 32 inputs (1 KB).
-struct Steps {
+// Weights of a plane of a panel: 1 KB per step of 32 inputs; `next` elements to the next panel.
+struct WeightSteps {
   const std::uint16_t* data;
-  std::int64_t next;  // elements to the next panel, or to the next 16 rows
+  std::int64_t next;
+  WeightSteps from(std::int64_t step) const { return {data + step * kTileElements, next}; }
+};
+// 16 rows of a plane of tiles, the next 16 right behind; `strip` elements to the next step.
+struct RowSteps {
+  const std::uint16_t* data;
+  std::int64_t strip;
+  RowSteps from(std::int64_t step) const { return {data + step * strip, strip}; }
 };
 std::int64_t steps_of(const LinearArgs& args) {
   return round_up(args.k, kTileColumns) / kTileColumns;
 }
-Steps weight_steps(const LinearArgs& args, std::int64_t panel, int plane) {
+WeightSteps weight_steps(const LinearArgs& args, std::int64_t panel, int plane) {
   const std::int64_t per_plane = steps_of(args) * kTileElements;
   return {static_cast<const std::uint16_t*>(args.w) + (panel * args.planes + plane) * per_plane,
           args.planes * per_plane};
 }
-Steps row_steps(const LinearArgs& args, std::int64_t row, int plane) {
-  const std::int64_t per_block = steps_of(args) * kTileElements;
-  return {args.x_tiles.data + plane * args.x_tiles.plane_stride + row / kTileRows * per_block, per_block};
+RowSteps row_steps(const LinearArgs& args, std::int64_t row, int plane) {
+  return {args.x_tiles.plane(plane) + row * kTileColumns, args.x_tiles.strip()};
 }
 
 // The loops over the steps are assembler as a whole: between two statements of it compilers put moves and
 // spills that cost as much as the products.
 
 // Up to 16 rows times 4 panels: four streams of weights.
-void add_one_by_four(const Steps& x, const Steps& w, std::int64_t steps) {
+void add_one_by_four(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
   const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next, *b2 = b1 + w.next, *b3 = b2 + w.next;
   __asm__ volatile(
       "1:\n\t"
@@ -95,48 +101,83 @@ void add_one_by_four(const Steps& x, const Steps& w, std::int64_t steps) {
       "tileloadd (%[b3],%[row],1), %%tmm5\n\t"
       "tdpbf16ps %%tmm7, %%tmm4, %%tmm2\n\t"
       "tdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"
-      "add $1024, %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\tadd $1024, %[b2]\n\tadd $1024, %[b3]\n\t"
+      "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\tadd $1024, %[b2]\n\tadd $1024, %[b3]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
       : [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [b2] "+r"(b2), [b3] "+r"(b3), [steps] "+r"(steps)
-      : [row] "r"(kTileBytes)
+      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip)
       : "cc", "memory");
 }
 // Up to 16 rows times 1 panel: what is left of a group.
-void add_one_by_one(const Steps& x, const Steps& w, std::int64_t steps) {
+void add_one_by_one(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
-    ASSAY_TILE_LOAD(4, x.data + step * kTileElements, kTileBytes);
+    ASSAY_TILE_LOAD(4, x.data + step * x.strip, kTileBytes);
     ASSAY_TILE_LOAD(5, w.data + step * kTileElements, kTileBytes);
     ASSAY_TILE_PRODUCT(0, 4, 5);
   }
 }
-// 32 rows times 2 panels: each tile loaded serves two products. `ahead` is fetched into the second-level
-// cache meanwhile, 128 bytes a step.
-void add_two_by_two(const Steps& x, const Steps& w, std::int64_t steps, const std::uint16_t* ahead) {
-  const std::uint16_t *a0 = x.data, *a1 = a0 + x.next, *b0 = w.data, *b1 = b0 + w.next;
+// 32 rows times 2 panels: each tile loaded serves two products. The rows pass the nearest cache by
+// (tileloaddt1), where the panels are to stay for the rows that follow. Meanwhile 128 bytes a step of the
+// panels, and 256 of a strip of the rows, that come next are fetched into the second-level cache.
+struct Ahead {
+  const std::uint16_t *panels, *rows;
+  Ahead from(std::int64_t step, std::int64_t strip) const {
+    return {panels + step * 64, rows + step * strip};
+  }
+};
+void add_two_by_two(const RowSteps& x, const WeightSteps& w, std::int64_t steps, const Ahead& ahead) {
+  const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next;
+  const std::uint16_t *panels = ahead.panels, *rows = ahead.rows;
   __asm__ volatile(
       "1:\n\t"
-      "tileloadd (%[a0],%[row],1), %%tmm4\n\t"
+      "tileloaddt1 (%[a],%[row],1), %%tmm4\n\t"
       "tileloadd (%[b0],%[row],1), %%tmm6\n\t"
       "tileloadd (%[b1],%[row],1), %%tmm7\n\t"
       "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
-      "tileloadd (%[a1],%[row],1), %%tmm5\n\t"
+      "tileloaddt1 1024(%[a],%[row],1), %%tmm5\n\t"
       "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-      "prefetcht1 (%[ahead])\n\tprefetcht1 64(%[ahead])\n\t"
+      "prefetcht1 (%[panels])\n\tprefetcht1 64(%[panels])\n\t"
+      "prefetcht1 (%[rows])\n\tprefetcht1 64(%[rows])\n\t"
+      "prefetcht1 128(%[rows])\n\tprefetcht1 192(%[rows])\n\t"
       "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
       "tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n\t"
-      "add $1024, %[a0]\n\tadd $1024, %[a1]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
-      "add $128, %[ahead]\n\t"
+      "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
+      "add $128, %[panels]\n\tadd %[strip], %[rows]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
-      : [a0] "+r"(a0), [a1] "+r"(a1), [b0] "+r"(b0), [b1] "+r"(b1), [ahead] "+r"(ahead), [steps] "+r"(steps)
-      : [row] "r"(kTileBytes)
+      :
+      [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [panels] "+r"(panels), [rows] "+r"(rows), [steps] "+r"(steps)
+      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip)
       : "cc", "memory");
 }
-void add_two_by_one(const Steps& x, const Steps& w, std::int64_t steps) {
+// The same where no rows follow: the panels come from memory, fetched 2 KB ahead.
+void add_two_by_two_streaming(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
+  const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next;
+  __asm__ volatile(
+      "1:\n\t"
+      "tileloadd (%[a],%[row],1), %%tmm4\n\t"
+      "tileloadd (%[b0],%[row],1), %%tmm6\n\t"
+      "tileloadd (%[b1],%[row],1), %%tmm7\n\t"
+      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
+      "tileloadd 1024(%[a],%[row],1), %%tmm5\n\t"
+      "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+      "prefetcht0 2048(%[b0])\n\tprefetcht0 2304(%[b0])\n\t"
+      "prefetcht0 2560(%[b0])\n\tprefetcht0 2816(%[b0])\n\t"
+      "prefetcht0 2048(%[b1])\n\tprefetcht0 2304(%[b1])\n\t"
+      "prefetcht0 2560(%[b1])\n\tprefetcht0 2816(%[b1])\n\t"
+      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
+      "tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n\t"
+      "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
+      "dec %[steps]\n\t"
+      "jnz 1b"
+      : [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [steps] "+r"(steps)
+      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip)
+      : "cc", "memory");
+}
+void add_two_by_one(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
-    ASSAY_TILE_LOAD(4, x.data + step * kTileElements, kTileBytes);
-    ASSAY_TILE_LOAD(5, x.data + x.next + step * kTileElements, kTileBytes);
+    ASSAY_TILE_LOAD(4, x.data + step * x.strip, kTileBytes);
+    ASSAY_TILE_LOAD(5, x.data + step * x.strip + kTileElements, kTileBytes);
     ASSAY_TILE_LOAD(6, w.data + step * kTileElements, kTileBytes);
     ASSAY_TILE_PRODUCT(0, 4, 6);
     ASSAY_TILE_PRODUCT(2, 5, 6);
@@ -149,7 +190,7 @@ void clear_sums() {
   ASSAY_TILE_ZERO(3);
 }
 
-using AddProducts = void (*)(const Steps& x, const Steps& w, std::int64_t steps);
+using AddProducts = void (*)(const RowSteps& x, const WeightSteps& w, std::int64_t steps);
 
 // All products of planes that count, the smallest first: their sum is added to the largest last.
 void add_planes(const LinearArgs& args, std::int64_t row, std::int64_t panel, AddProducts add) {
@@ -186,114 +227,209 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
   release();
 }
 
-// A pair of panels times this many steps of 32 inputs is 24 KB: half of the nearest cache, so that it stays
-// there while all rows pass over it, and the rows alone stream from the next one.
-constexpr std::int64_t kChunkSteps = 12;
-constexpr std::int64_t kSums = kTileRows * kPanel;
+// Inputs go through in chunks: a pair of panels stays in the nearest cache while all rows pass over it. As
+// many steps of 32 inputs as fill that cache (48 KB) need no sums to be kept; longer inputs go in chunks of
+// half of it, and sums are loaded and stored between them.
+constexpr std::int64_t kWholeSteps = 24, kChunkSteps = 12;
+constexpr std::int64_t kTilePassPanels = 16;  // panels that the rows of a chunk serve while they are near
+constexpr std::int64_t kBlockRows = 2 * kTileRows, kSums = kTileRows * kPanel, kBlockSums = 4 * kSums;
 
-// Some panels and some inputs of one product of planes: what all rows go through before the next.
+// Some inputs of one product of planes.
 struct Segment {
   int x_plane, w_plane;
   std::int64_t first_step, steps;
-  bool is_first;
+  bool is_first, is_last;
 };
 
-// Sums of 32 rows and two panels, as four tiles.
-float* sums_at(float* sums, std::int64_t row, std::int64_t pair) {
-  return sums + (row / (2 * kTileRows) * (kPassPanels / 2) + pair) * 4 * kSums;
-}
+// Sums of 32 rows and two panels, [row / 16][panel][16][16], on their way to the outputs.
+struct Finished {
+  const float* sums;  // null for none
+  std::int64_t row, panel;
+};
 
-// The segment for 32 rows and one or two panels: sums are loaded (unless it is the first), added to, stored.
-void add_segment(const Segment& segment, const Steps& x, const Steps& w, bool has_two, float* sums,
-                 const std::uint16_t* ahead) {
-  if (segment.is_first) {
-    clear_sums();
-  } else {
-    ASSAY_TILE_LOAD(0, sums, kTileBytes);
-    ASSAY_TILE_LOAD(1, sums + kSums, kTileBytes);
-    ASSAY_TILE_LOAD(2, sums + 2 * kSums, kTileBytes);
-    ASSAY_TILE_LOAD(3, sums + 3 * kSums, kTileBytes);
-  }
-  if (has_two)
-    add_two_by_two(x, w, segment.steps, ahead);
-  else
-    add_two_by_one(x, w, segment.steps);
+void load_sums(const float* sums) {
+  ASSAY_TILE_LOAD(0, sums, kTileBytes);
+  ASSAY_TILE_LOAD(1, sums + kSums, kTileBytes);
+  ASSAY_TILE_LOAD(2, sums + 2 * kSums, kTileBytes);
+  ASSAY_TILE_LOAD(3, sums + 3 * kSums, kTileBytes);
+}
+void store_sums(float* sums) {
   ASSAY_TILE_STORE(0, sums, kTileBytes);
   ASSAY_TILE_STORE(1, sums + kSums, kTileBytes);
   ASSAY_TILE_STORE(2, sums + 2 * kSums, kTileBytes);
   ASSAY_TILE_STORE(3, sums + 3 * kSums, kTileBytes);
 }
 
-// Row by row over all panels of the pass: neighbours in memory are written together. Inlined with an
-// activation that the compiler knows.
-ASSAY_INLINE void finish_rows_as(Activation activation, LinearArgs args, float* sums, std::int64_t first_row,
-                                 std::int64_t rows, std::int64_t first_panel, std::int64_t panels) {
-  args.activation = activation;
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t i = 0; i < panels; ++i) {
-      const std::int64_t first_output = (first_panel + i) * kPanel, left = args.n - first_output;
-      const float* tile = sums_at(sums, row, i / 2) + (row / kTileRows % 2 * 2 + i % 2) * kSums;
-      finish_vector(args, Vec::load(tile + row % kTileRows * kPanel), first_row + row, first_output,
-                    left < kPanel ? left : kPanel);
+// Outputs of `count` rows of a block from `first` on.
+ASSAY_INLINE void finish_some(const LinearArgs& args, const Finished& block, std::int64_t first,
+                              std::int64_t count) {
+  const std::int64_t column = block.panel * kPanel, left = args.n - column;
+  const __mmask16 low = left < kPanel ? Vec::mask(left) : __mmask16{0xffff};
+  const __mmask16 high = left >= 2 * kPanel ? __mmask16{0xffff}
+                         : left <= kPanel   ? __mmask16{0}
+                                            : Vec::mask(left - kPanel);
+  Vec bias[2] = {Vec::set(0.0F), Vec::set(0.0F)};
+  if (args.bias != nullptr) {
+    bias[0].v = _mm512_maskz_loadu_ps(low, args.bias + column);
+    bias[1].v = _mm512_maskz_loadu_ps(high, args.bias + column + kPanel);
+  }
+  for (std::int64_t row = first; row < first + count; ++row) {
+    const float* sums = block.sums + row / kTileRows * 2 * kSums + row % kTileRows * kPanel;
+    Vec value[2] = {Vec::load(sums), Vec::load(sums + kSums)};
+    if (args.bias != nullptr)
+      for (int i = 0; i < 2; ++i) value[i] = Vec::add(value[i], bias[i]);
+    for (Vec& v : value) v = activate(args.activation, v);
+    if (args.y != nullptr) {
+      float* y = args.y + (block.row + row) * args.y_stride + column;
+      if (args.adds) {
+        value[0] = Vec::add(Vec{_mm512_maskz_loadu_ps(low, y)}, value[0]);
+        value[1] = Vec::add(Vec{_mm512_maskz_loadu_ps(high, y + kPanel)}, value[1]);
+      }
+      _mm512_mask_storeu_ps(y, low, value[0].v);
+      _mm512_mask_storeu_ps(y + kPanel, high, value[1].v);
     }
+    if (args.y_tiles.data == nullptr) continue;
+    if (args.y_tiles.planes == 1 && left >= 2 * kPanel) {  // the pair is one row of a tile: panels are even
+      _mm512_storeu_si512(args.y_tiles.data + args.y_tiles.offset(block.row + row, column),
+                          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(value[1].v, value[0].v)));
+      continue;
+    }
+    store_tiles(args.y_tiles, block.row + row, column, value[0], left < kPanel ? left : kPanel);
+    if (left > kPanel)
+      store_tiles(args.y_tiles, block.row + row, column + kPanel, value[1],
+                  left < 2 * kPanel ? left - kPanel : kPanel);
+  }
 }
 
-void finish_rows(const LinearArgs& args, float* sums, std::int64_t first_row, std::int64_t rows,
-                 std::int64_t first_panel, std::int64_t panels) {
-  switch (args.activation) {
+// Rows of output that are written soon.
+void fetch_outputs(const LinearArgs& args, const Finished& block) {
+  const std::int64_t column = block.panel * kPanel;
+  for (std::int64_t row = 0; row < kBlockRows; ++row) {
+    if (args.y != nullptr) {
+      const float* y = args.y + (block.row + row) * args.y_stride + column;
+      __builtin_prefetch(y, 1);
+      __builtin_prefetch(y + kPanel, 1);
+    }
+    if (args.y_tiles.data != nullptr)
+      __builtin_prefetch(args.y_tiles.data + args.y_tiles.offset(block.row + row, column), 1);
+  }
+}
+
+// One pass: rows [first_row, first_row + rows), a multiple of 32, at most kPassRows, by some panels, the
+// first of an even number. Inlined with an activation that the compiler knows.
+class TilePass {
+ public:
+  TilePass(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t first_panel,
+           std::int64_t panels)
+      : args_(args), first_row_(first_row), rows_(rows), first_panel_(first_panel), panels_(panels) {}
+
+  ASSAY_INLINE void run(Activation activation, const Segment& segment, float* sums) {
+    args_.activation = activation;
+    for (std::int64_t i = 0; i < panels_; i += 2)
+      for (std::int64_t row = 0; row < rows_; row += kBlockRows)
+        add_block(segment, i, row, sums + (i / 2 * (kPassRows / kBlockRows) + row / kBlockRows) * kBlockSums);
+    finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
+    last_.sums = nullptr;
+  }
+
+ private:
+  // What comes next: of the panels a share with each block of rows, of the rows a share with each panel.
+  Ahead ahead_of(const Segment& segment, const RowSteps& x, const WeightSteps& w, std::int64_t i,
+                 std::int64_t row) const {
+    const std::int64_t all = segment.steps * kTileElements;
+    const std::uint16_t* panels = i + 2 < panels_ ? w.data + 2 * w.next : w.data - i * w.next + all;
+    const std::int64_t at = row / kBlockRows * segment.steps * 64 % (2 * all);
+    return {panels + (at < all ? at : w.next + at - all),
+            segment.is_last ? x.data : x.from(segment.steps).data + i / 2 * 128 % (2 * kTileElements)};
+  }
+
+  ASSAY_INLINE void add_block(const Segment& segment, std::int64_t i, std::int64_t row, float* sums) {
+    const WeightSteps w = weight_steps(args_, first_panel_ + i, segment.w_plane).from(segment.first_step);
+    const RowSteps x = row_steps(args_, first_row_ + row, segment.x_plane).from(segment.first_step);
+    if (segment.is_first)
+      clear_sums();
+    else
+      load_sums(sums);
+    const bool has_two = i + 1 < panels_;
+    if (!segment.is_last) {
+      if (has_two)
+        add_two_by_two(x, w, segment.steps, ahead_of(segment, x, w, i, row));
+      else
+        add_two_by_one(x, w, segment.steps);
+      store_sums(sums);
+      return;
+    }
+    const Finished next{scratch_[is_odd_ ? 1 : 0], first_row_ + row, first_panel_ + i};
+    fetch_outputs(args_, next);
+    if (!has_two) {
+      add_two_by_one(x, w, segment.steps);
+      finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
+    } else if (rows_ == kBlockRows) {
+      add_two_by_two_streaming(x, w, segment.steps);
+      finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
+    } else {
+      // The vector units finish the block before while the tiles of this one are summed.
+      const Ahead ahead = ahead_of(segment, x, w, i, row);
+      for (std::int64_t slice = 0; slice < kSlices; ++slice) {
+        const std::int64_t begin = segment.steps * slice / kSlices,
+                           end = segment.steps * (slice + 1) / kSlices;
+        if (end > begin)
+          add_two_by_two(x.from(begin), w.from(begin), end - begin, ahead.from(begin, x.strip));
+        if (last_.sums != nullptr)
+          finish_some(args_, last_, slice * (kBlockRows / kSlices), kBlockRows / kSlices);
+      }
+    }
+    store_sums(scratch_[is_odd_ ? 1 : 0]);
+    last_ = next;
+    is_odd_ = !is_odd_;
+  }
+
+  static constexpr std::int64_t kSlices = 8;
+  LinearArgs args_;
+  std::int64_t first_row_, rows_, first_panel_, panels_;
+  alignas(64) float scratch_[2][kBlockSums];
+  Finished last_{nullptr, 0, 0};
+  bool is_odd_ = false;
+};
+
+void run_segment(TilePass& pass, Activation activation, const Segment& segment, float* sums) {
+  switch (activation) {
     case Activation::none:
-      return finish_rows_as(Activation::none, args, sums, first_row, rows, first_panel, panels);
+      return pass.run(Activation::none, segment, sums);
     case Activation::gelu_tanh:
-      return finish_rows_as(Activation::gelu_tanh, args, sums, first_row, rows, first_panel, panels);
+      return pass.run(Activation::gelu_tanh, segment, sums);
     default:
-      return finish_rows_as(args.activation, args, sums, first_row, rows, first_panel, panels);
+      return pass.run(activation, segment, sums);
   }
 }
 
-void run_segment(const LinearArgs& args, const Segment& segment, std::int64_t first_row, std::int64_t rows,
-                 std::int64_t first_panel, std::int64_t panels, float* sums) {
-  for (std::int64_t i = 0; i < panels; i += 2) {
-    Steps w = weight_steps(args, first_panel + i, segment.w_plane);
-    w.data += segment.first_step * kTileElements;
-    // The two panels that come next, a share of them with each block of rows; after the last the first two
-    // again, for the inputs that follow.
-    const std::uint16_t* ahead =
-        i + 2 < panels ? w.data + 2 * w.next : w.data - i * w.next + segment.steps * kTileElements;
-    for (std::int64_t row = 0; row < rows; row += 2 * kTileRows) {
-      Steps x = row_steps(args, first_row + row, segment.x_plane);
-      x.data += segment.first_step * kTileElements;
-      const std::int64_t part = row / (2 * kTileRows) * segment.steps * 64;
-      const std::int64_t half = segment.steps * kTileElements;
-      add_segment(segment, x, w, i + 1 < panels, sums_at(sums, row, i / 2),
-                  part < half ? ahead + part : ahead + w.next + (part - half) % half);
-    }
-  }
-}
-
-// Rows [first_row, first_row + rows), a multiple of 32, at most kPassRows; at most kPassPanels panels.
 void linear_many_rows(const LinearArgs& args, std::int64_t first_row, std::int64_t rows,
                       std::int64_t first_panel, std::int64_t panels) {
-  alignas(64) float sums[kPassRows * kPassPanels * kPanel];
   const std::int64_t steps = steps_of(args);
-  configure(kTileRows);
+  const bool is_whole = args.planes == 1 && (steps <= kWholeSteps || rows == kBlockRows);
+  TilePass pass(args, first_row, rows, first_panel, panels);
+  if (is_whole) return run_segment(pass, args.activation, {0, 0, 0, steps, true, true}, nullptr);
+  alignas(64) float sums[kPassRows * kTilePassPanels * kPanel];
   for (int order = args.planes - 1; order >= 0; --order)
     for (int i = 0; i <= order; ++i)
-      for (std::int64_t step = 0; step < steps; step += kChunkSteps)
-        run_segment(args,
-                    {i, order - i, step, steps - step < kChunkSteps ? steps - step : kChunkSteps,
-                     order == args.planes - 1 && i == 0 && step == 0},
-                    first_row, rows, first_panel, panels, sums);
-  release();
-  finish_rows(args, sums, first_row, rows, first_panel, panels);
+      for (std::int64_t step = 0; step < steps; step += kChunkSteps) {
+        const bool is_end = step + kChunkSteps >= steps;
+        run_segment(pass, args.activation,
+                    {i, order - i, step, is_end ? steps - step : kChunkSteps,
+                     order == args.planes - 1 && i == 0 && step == 0, order == 0 && is_end},
+                    sums);
+      }
 }
 
 void linear_tiles(const LinearArgs& args) noexcept {
-  const std::int64_t whole = args.rows / (2 * kTileRows) * (2 * kTileRows);
+  const std::int64_t whole = args.rows / kBlockRows * kBlockRows;
   const std::int64_t last = args.first_panel + args.panels;
+  if (whole > 0) configure(kTileRows);
   for (std::int64_t row = 0; row < whole; row += kPassRows)
-    for (std::int64_t panel = args.first_panel; panel < last; panel += kPassPanels)
+    for (std::int64_t panel = args.first_panel; panel < last; panel += kTilePassPanels)
       linear_many_rows(args, row, whole - row < kPassRows ? whole - row : kPassRows, panel,
-                       last - panel < kPassPanels ? last - panel : kPassPanels);
+                       last - panel < kTilePassPanels ? last - panel : kTilePassPanels);
+  if (whole > 0) release();
   for (std::int64_t row = whole; row < args.rows; row += kTileRows)
     linear_few_rows(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows);
 }
@@ -314,127 +450,270 @@ Vec power_of_two(Vec x) {
 
 constexpr float kMasked = -__builtin_huge_valf();
 
-// Queries of up to 16 rows, scaled, in tiles: [dim_padded / 32][16][32].
+// Keys that a row's scores are held for at a time; between spans the sums are rescaled (the online softmax of
+// Milakov and Gimelshein 2018).
+constexpr std::int64_t kSpanBlocks = 8, kSpan = kSpanBlocks * kKvBlockPositions;
+constexpr std::int64_t kBlockSteps = kKvBlockPositions / kTileColumns;
+
+// What the rows of one call share while they go through the spans.
+struct AttendState {
+  alignas(64) float scores[kSpanBlocks][kTileRows][kKvBlockPositions];
+  alignas(64) std::uint16_t weights[kSpanBlocks][kBlockSteps][kTileElements];
+  alignas(64) std::uint16_t queries[kTileRows * kMaxHeadDim];  // where they do not come as tiles
+  alignas(64) float out[kTileRows * kMaxHeadDim];
+  float highest[kTileRows], total[kTileRows], factors[kTileRows];
+};
+
+// Queries of up to 16 rows as tiles, [dim_padded / 32][16][32].
 void stage_queries(const AttendArgs& args, std::int64_t first_row, std::int64_t rows,
                    std::uint16_t* queries) {
-  const Vec scale = Vec::set(args.scale * 1.44269504088896341F);  // scores are then exponents of two
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t i = 0; i < args.shape.dim_padded(); i += kPanel) {
       const std::int64_t left = args.shape.head_dim - i, n = left < 0 ? 0 : left < kPanel ? left : kPanel;
-      const Vec q = Vec::mul(Vec::load_n(args.q + (first_row + row) * args.q_stride + i, n), scale);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(queries + tile_offset(row, i, args.shape.dim_padded())),
-                          q.narrow());
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(queries + i / kTileColumns * kTileElements +
+                                                     row * kTileColumns + i % kTileColumns),
+                          Vec::load_n(args.q + (first_row + row) * args.q_stride + i, n).narrow());
     }
 }
 
-// scores[rows, 64] = queries * keys of one block.
-void score_block(const std::uint16_t* queries, const std::uint16_t* keys, const KvShape& shape,
-                 float* scores) {
+// scores[16, 64] = queries * keys of one block.
+void score_block(const RowSteps& queries, const std::uint16_t* keys, const KvShape& shape, float* scores) {
   const std::int64_t panel = shape.dim_padded() * kPanel, steps = shape.dim_padded() / kTileColumns;
   clear_sums();
-  add_one_by_four({queries, 0}, {keys, panel}, steps);
+  add_one_by_four(queries, {keys, panel}, steps);
   ASSAY_TILE_STORE(0, scores, 256);
   ASSAY_TILE_STORE(1, scores + kLane, 256);
   ASSAY_TILE_STORE(2, scores + 2 * kLane, 256);
   ASSAY_TILE_STORE(3, scores + 3 * kLane, 256);
 }
 
-// One row of scores to weights in bfloat16; returns what earlier sums are multiplied with.
-float weigh_scores(const float* scores, std::int64_t first, std::int64_t last, std::uint16_t* weights,
-                   float& highest, float& total) {
-  Vec s[4];
-  for (int i = 0; i < 4; ++i) s[i] = Vec::load(scores + i * kLane);
-  if (first > 0 || last < kKvBlockPositions - 1) {
-    const __m512i index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const auto low = static_cast<int>(first < 0 ? 0 : first), high = static_cast<int>(last);
-    for (int i = 0; i < 4; ++i) {
-      const __m512i at = _mm512_add_epi32(index, _mm512_set1_epi32(i * 16));
-      const __mmask16 seen = _mm512_cmpge_epi32_mask(at, _mm512_set1_epi32(low)) &
-                             _mm512_cmple_epi32_mask(at, _mm512_set1_epi32(high));
-      s[i].v = _mm512_mask_blend_ps(seen, _mm512_set1_ps(kMasked), s[i].v);
-    }
-  }
-  const float best = _mm512_reduce_max_ps(Vec::max(Vec::max(s[0], s[1]), Vec::max(s[2], s[3])).v);
-  const float top = best > highest ? best : highest;
-  if (top == kMasked) {
-    for (int i = 0; i < 2; ++i) _mm512_storeu_si512(weights + i * kTileElements, _mm512_setzero_si512());
-    return 1;
-  }
-  for (Vec& x : s) x = power_of_two(Vec::sub(x, Vec::set(top)));
-  const float factor = _mm512_cvtss_f32(power_of_two(Vec::set(highest - top)).v);
-  total = total * factor + _mm512_reduce_add_ps(Vec::add(Vec::add(s[0], s[1]), Vec::add(s[2], s[3])).v);
-  highest = top;
-  for (int i = 0; i < 2; ++i)
-    _mm512_storeu_si512(weights + i * kTileElements,
-                        reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(s[2 * i + 1].v, s[2 * i].v)));
-  return factor;
+// The lanes of 16 keys from `begin` on that lie in [first, last].
+__mmask16 seen_of(std::int64_t begin, std::int64_t first, std::int64_t last) {
+  const std::int64_t low = first - begin, high = last - begin;
+  if (high < 0 || low > 15) return 0;
+  const unsigned upto = high >= 15 ? 0xffffu : (2u << high) - 1u;
+  return static_cast<__mmask16>(upto & (low <= 0 ? 0xffffu : 0xffffu << low));
 }
 
-// out[rows, padded] = out * factor + weights[rows, 64] * values of one block.
-void add_values(const std::uint16_t* weights, const std::uint16_t* values, std::int64_t padded,
-                const float* factors, std::int64_t rows, float* out) {
-  alignas(64) float block[kTileRows * kGroup * kPanel];
-  constexpr std::int64_t kStride = kGroup * kPanel, kPanelElements = kKvBlockPositions * kPanel;
+// Scores of one row, for the keys [first, last] of blocks [0, blocks) of the span, to weights in bfloat16.
+void weigh_row(AttendState& state, std::int64_t row, std::int64_t first, std::int64_t last,
+               std::int64_t blocks, float scale) {
+  const std::int64_t low = first < 0 ? 0 : first, high = last < kSpan ? last : kSpan - 1;
+  const auto scores_at = [&](std::int64_t key) {
+    return &state.scores[key / kKvBlockPositions][row][key % kKvBlockPositions];
+  };
+  const auto weights_at = [&](std::int64_t key) {
+    return &state.weights[key / kKvBlockPositions][key / kTileColumns % kBlockSteps]
+                         [row * kTileColumns + key % kTileColumns];
+  };
+  const std::int64_t begin = low / kTileColumns * kTileColumns, end = high / kTileColumns * kTileColumns;
+  Vec best[2] = {Vec::set(kMasked), Vec::set(kMasked)};
+  for (std::int64_t key = begin; key <= high; key += kTileColumns)
+    for (int i = 0; i < 2; ++i) {
+      Vec s = Vec::load(scores_at(key) + i * kLane);
+      if (key == begin || key == end)
+        s.v = _mm512_mask_blend_ps(seen_of(key + i * kLane, low, high), Vec::set(kMasked).v, s.v);
+      best[i] = Vec::max(best[i], s);
+    }
+  const float here = _mm512_reduce_max_ps(Vec::max(best[0], best[1]).v) * scale;
+  const float top = here > state.highest[row] ? here : state.highest[row];
+  const auto clear = [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t key = from; key < to; key += kTileColumns)
+      _mm512_storeu_si512(weights_at(key), _mm512_setzero_si512());
+  };
+  if (low > high || top == kMasked) {  // no key yet
+    clear(0, blocks * kKvBlockPositions);
+    state.factors[row] = 1;
+    return;
+  }
+  const Vec unit = Vec::set(scale), minus_top = Vec::set(-top);
+  Vec sum[2] = {Vec::set(0.0F), Vec::set(0.0F)};
+  for (std::int64_t key = begin; key <= high; key += kTileColumns) {
+    Vec w[2];
+    for (int i = 0; i < 2; ++i) {
+      w[i] = power_of_two(Vec::fma(Vec::load(scores_at(key) + i * kLane), unit, minus_top));
+      if (key == begin || key == end)
+        w[i].v = _mm512_maskz_mov_ps(seen_of(key + i * kLane, low, high), w[i].v);
+      sum[i] = Vec::add(sum[i], w[i]);
+    }
+    _mm512_storeu_si512(weights_at(key), reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w[1].v, w[0].v)));
+  }
+  clear(0, begin);
+  clear(end + kTileColumns, blocks * kKvBlockPositions);
+  const float factor = _mm512_cvtss_f32(power_of_two(Vec::set(state.highest[row] - top)).v);
+  state.factors[row] = factor;
+  state.total[row] = state.total[row] * factor + _mm512_reduce_add_ps(Vec::add(sum[0], sum[1]).v);
+  state.highest[row] = top;
+}
+
+// out[rows, padded] = weights * values over the blocks [unseen, blocks) of a span, added to out * factor
+// unless it is the first.
+void add_values(AttendState& state, const AttendArgs& args, std::int64_t first_block, std::int64_t unseen,
+                std::int64_t blocks, std::int64_t rows, bool is_first) {
+  const std::int64_t padded = args.shape.padded();
+  constexpr std::int64_t kPanelElements = kKvBlockPositions * kPanel, kStride = kGroup * kPanel;
+  alignas(64) float sums[kTileRows * kStride];
   for (std::int64_t panel = 0; panel < padded / kPanel;) {
     const std::int64_t panels = padded / kPanel - panel >= kGroup ? kGroup : 1;
     clear_sums();
-    if (panels == kGroup) {
-      add_one_by_four({weights, 0}, {values + panel * kPanelElements, kPanelElements}, 2);
-      ASSAY_TILE_STORE(1, block + kLane, 256);
-      ASSAY_TILE_STORE(2, block + 2 * kLane, 256);
-      ASSAY_TILE_STORE(3, block + 3 * kLane, 256);
-    } else {
-      add_one_by_one({weights, 0}, {values + panel * kPanelElements, 0}, 2);
+    for (std::int64_t block = unseen; block < blocks; ++block) {
+      const auto* values = static_cast<const std::uint16_t*>(args.blocks[first_block + block]) +
+                           args.v_offset + panel * kPanelElements;
+      const RowSteps weights{state.weights[block][0], kTileElements};
+      if (panels == kGroup)
+        add_one_by_four(weights, {values, kPanelElements}, kBlockSteps);
+      else
+        add_one_by_one(weights, {values, 0}, kBlockSteps);
     }
-    ASSAY_TILE_STORE(0, block, 256);
+    ASSAY_TILE_STORE(0, sums, 256);
+    if (panels == kGroup) {
+      ASSAY_TILE_STORE(1, sums + kLane, 256);
+      ASSAY_TILE_STORE(2, sums + 2 * kLane, 256);
+      ASSAY_TILE_STORE(3, sums + 3 * kLane, 256);
+    }
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t i = 0; i < panels * kPanel; i += kLane) {
-        float* sum = out + row * padded + panel * kPanel + i;
-        Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block + row * kStride + i)).store(sum);
+        float* out = state.out + row * padded + panel * kPanel + i;
+        const Vec sum = Vec::load(sums + row * kStride + i);
+        (is_first ? sum : Vec::fma(Vec::load(out), Vec::set(state.factors[row]), sum)).store(out);
       }
     panel += panels;
   }
 }
 
-// Softmax over blocks of 64 keys, as float32_kernels.h does it, with both products on tiles.
-void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t rows) {
-  constexpr std::int64_t kBlock = kKvBlockPositions;
-  alignas(64) std::uint16_t queries[kTileRows * kMaxHeadDim];
-  alignas(64) std::uint16_t weights[2 * kTileElements];
-  alignas(64) float scores[kTileRows * kBlock];
-  alignas(64) float out[kTileRows * kMaxHeadDim];
-  const std::int64_t padded = args.shape.padded(), first_position = args.first_position + first_row;
-  float highest[kTileRows], total[kTileRows], factors[kTileRows];
+// Up to 16 rows: all scores of a span by tile products, softmax, weights times values by tile products.
+void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t rows, AttendState& state) {
+  const std::int64_t first_position = args.first_position + first_row;
   for (std::int64_t row = 0; row < rows; ++row) {
-    highest[row] = kMasked;
-    total[row] = 0;
-    for (std::int64_t i = 0; i < padded; i += kLane) Vec::set(0.0F).store(out + row * padded + i);
+    state.highest[row] = kMasked;
+    state.total[row] = 0;
   }
-  stage_queries(args, first_row, rows, queries);
+  RowSteps queries{state.queries, kTileElements};
+  if (args.q == nullptr)
+    queries = {args.q_tiles.data + args.q_tiles.offset(args.first_tile_row + first_row, args.q_first_column),
+               args.q_tiles.strip()};
+  else
+    stage_queries(args, first_row, rows, state.queries);
+  const float scale = args.scale * 1.44269504088896341F;  // weights are then powers of two
   const std::int64_t last_position = first_position + rows - 1;
   const std::int64_t oldest = args.window > 0 ? first_position - args.window + 1 : 0;
   const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
-  configure(rows);
-  for (std::int64_t block = first_key / kBlock; block <= last_position / kBlock; ++block) {
-    const auto* base = static_cast<const std::uint16_t*>(args.blocks[block]);
-    score_block(queries, base + args.k_offset, args.shape, scores);
+  const std::int64_t last_block = last_position / kKvBlockPositions;
+  bool is_first = true;
+  // Spans begin at multiples of 512 keys: which keys share one does not depend on the rows of this call.
+  for (std::int64_t span = first_key / kSpan; span * kSpanBlocks <= last_block; ++span) {
+    const std::int64_t begin = span * kSpan, first_block = span * kSpanBlocks;
+    const std::int64_t blocks =
+        last_block - first_block + 1 < kSpanBlocks ? last_block - first_block + 1 : kSpanBlocks;
+    const std::int64_t unseen = first_key > begin ? (first_key - begin) / kKvBlockPositions : 0;
+    configure(rows);
+    for (std::int64_t block = unseen; block < blocks; ++block) {
+      const auto* base = static_cast<const std::uint16_t*>(args.blocks[first_block + block]);
+      score_block(queries, base + args.k_offset, args.shape, state.scores[block][0]);
+    }
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t last = first_position + row;
       const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
       const std::int64_t first = in_window > args.first_key ? in_window : args.first_key;
-      factors[row] = weigh_scores(scores + row * kBlock, first - block * kBlock, last - block * kBlock,
-                                  weights + row * kTileColumns, highest[row], total[row]);
+      weigh_row(state, row, first - begin, last - begin, blocks, scale);
     }
-    add_values(weights, base + args.v_offset, padded, factors, rows, out);
+    add_values(state, args, first_block, unseen, blocks, rows, is_first);
+    release();
+    is_first = false;
   }
-  release();
+  if (is_first)  // rows that see no key
+    for (std::int64_t i = 0; i < rows * args.shape.padded(); i += kLane) Vec::set(0.0F).store(state.out + i);
   for (std::int64_t row = 0; row < rows; ++row)
-    store_attended(args, first_row + row, out + row * padded, total[row]);
+    store_attended(args, first_row + row, state.out + row * args.shape.padded(), state.total[row]);
 }
 
 void attend_bfloat16_tiles(const AttendArgs& args) noexcept {
+  AttendState state;
   for (std::int64_t row = 0; row < args.rows; row += kTileRows)
-    attend_tiles(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows);
+    attend_tiles(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows, state);
+}
+
+// 16 rows of 16 elements of 32 bits each, transposed.
+void transpose(__m512i (&r)[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+// Keys of up to 16 positions of one panel: pairs of dimensions change places with positions.
+void store_key_tiles(const Tiles& tiles, std::int64_t row, std::int64_t rows, std::int64_t k_column,
+                     const KvShape& shape, std::uint16_t* panel, std::int64_t column) {
+  const auto lanes = static_cast<__mmask16>(Vec::mask(rows) << column);
+  for (std::int64_t i = 0; i < shape.dim_padded(); i += kTileColumns) {
+    const std::uint16_t* strip = tiles.data + tiles.offset(row, k_column + i);
+    __m512i r[16];
+    for (int j = 0; j < 16; ++j)
+      r[j] = j < column || j >= column + rows ? _mm512_setzero_si512()
+                                              : _mm512_loadu_si512(strip + (j - column) * kTileColumns);
+    transpose(r);
+    for (int pair = 0; pair < 16; ++pair)
+      _mm512_mask_storeu_epi32(panel + (i / 2 + pair) * 2 * kPanel, lanes, r[pair]);
+  }
+}
+
+// Values of one position, or of an even position and the next: pairs of positions side by side.
+void store_value_tiles(const Tiles& tiles, std::int64_t row, bool has_next, std::int64_t v_column,
+                       const KvShape& shape, std::uint16_t* values, std::int64_t at) {
+  for (std::int64_t i = 0; i < shape.padded(); i += kPanel) {
+    const std::uint16_t* v = tiles.data + tiles.offset(row, v_column + i);
+    std::uint16_t* pairs = values + i * kKvBlockPositions + at / 2 * 2 * kPanel;
+    const auto load = [](const std::uint16_t* from) {
+      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    };
+    __m512i bits = load(v);
+    if (at % 2 == 1)
+      bits = _mm512_or_si512(_mm512_slli_epi32(bits, 16),
+                             _mm512_and_si512(_mm512_loadu_si512(pairs), _mm512_set1_epi32(0xffff)));
+    else if (has_next)
+      bits = _mm512_or_si512(bits, _mm512_slli_epi32(load(v + kTileColumns), 16));
+    _mm512_storeu_si512(pairs, bits);
+  }
+}
+
+void store_bfloat16_tiles(const StoreArgs& args) noexcept {
+  if (args.k != nullptr) return store_bfloat16(args);
+  for (std::int64_t row = 0; row < args.rows;) {
+    const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
+    const std::int64_t in_panel = kPanel - at % kPanel, left = args.rows - row;
+    const std::int64_t rows = left < in_panel ? left : in_panel;
+    auto* block = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
+    store_key_tiles(args.tiles, args.first_tile_row + row, rows, args.k_column, args.shape,
+                    block + args.k_offset + at / kPanel * args.shape.dim_padded() * kPanel, at % kPanel);
+    row += rows;
+  }
+  for (std::int64_t row = 0; row < args.rows;) {
+    const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
+    const bool has_next = at % 2 == 0 && row + 1 < args.rows;
+    auto* values = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]) + args.v_offset;
+    if (at == 0) clear_values(values, args.shape, (args.rows - row + 1) / 2);
+    store_value_tiles(args.tiles, args.first_tile_row + row, has_next, args.v_column, args.shape, values, at);
+    row += has_next ? 2 : 1;
+  }
 }
 
 }  // namespace
@@ -442,10 +721,24 @@ void attend_bfloat16_tiles(const AttendArgs& args) noexcept {
 void fill(KernelTable& table) {
   constexpr const char* kHere = "amx";
   constexpr const char* kVectors = "avx512";
-  table = {linear,         linear_tiles, norm,        attend,   attend_bfloat16_tiles,
-           store_bfloat16, argmax,       log_sum_exp, kVectors, kHere,
-           kVectors,       kVectors,     kHere,       kVectors, kVectors,
-           kVectors,       true,         true};
+  table = {linear,
+           linear_tiles,
+           norm,
+           attend,
+           attend_bfloat16_tiles,
+           store_bfloat16_tiles,
+           argmax,
+           log_sum_exp,
+           kVectors,
+           kHere,
+           kVectors,
+           kVectors,
+           kHere,
+           kVectors,
+           kVectors,
+           kVectors,
+           true,
+           true};
 }
 
 }  // namespace assay::cpu::amx

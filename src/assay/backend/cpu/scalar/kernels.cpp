@@ -45,8 +45,7 @@ double weight_at(const LinearArgs& args, std::int64_t output, std::int64_t k, in
 }
 
 double tile_at(const Tiles& tiles, std::int64_t row, std::int64_t column, int plane) {
-  return static_cast<double>(
-      bf16_to_float(tiles.data[plane * tiles.plane_stride + tile_offset(row, column, tiles.columns)]));
+  return static_cast<double>(bf16_to_float(tiles.plane(plane)[tiles.offset(row, column)]));
 }
 
 double product(const LinearArgs& args, std::int64_t row, std::int64_t output) {
@@ -67,7 +66,7 @@ double product(const LinearArgs& args, std::int64_t row, std::int64_t output) {
 void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, float value) {
   for (int plane = 0; plane < tiles.planes; ++plane) {
     const std::uint16_t bits = float_to_bf16(value);
-    tiles.data[plane * tiles.plane_stride + tile_offset(row, column, tiles.columns)] = bits;
+    tiles.plane(plane)[tiles.offset(row, column)] = bits;
     value -= bf16_to_float(bits);
   }
 }
@@ -151,7 +150,11 @@ double score(const AttendArgs& args, const float* q, std::int64_t position) {
 template <typename Cache>
 void attend_of(const AttendArgs& args) {
   for (std::int64_t row = 0; row < args.rows; ++row) {
-    const float* q = args.q + row * args.q_stride;
+    float q[kMaxHeadDim];
+    for (std::int64_t i = 0; i < args.shape.head_dim; ++i)
+      q[i] = args.q != nullptr ? args.q[row * args.q_stride + i]
+                               : static_cast<float>(tile_at(args.q_tiles, args.first_tile_row + row,
+                                                            args.q_first_column + i, 0));
     const std::int64_t last = args.first_position + row;
     const std::int64_t first = std::max(args.first_key, args.window > 0 ? last - args.window + 1 : 0);
     double highest = -std::numeric_limits<double>::infinity(), total = 0;
@@ -187,10 +190,13 @@ void store_bfloat16(const StoreArgs& args) noexcept {
     auto* block = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
     if (position % kKvBlockPositions == 0)
       std::fill_n(block + args.v_offset, args.shape.padded() * kKvBlockPositions, std::uint16_t{0});
+    const auto element = [&](const float* from, std::int64_t column, std::int64_t i) {
+      return from != nullptr ? float_to_bf16(from[row * args.stride + i])
+                             : args.tiles.data[args.tiles.offset(args.first_tile_row + row, column + i)];
+    };
     for (std::int64_t i = 0; i < args.shape.head_dim; ++i) {
-      block[args.k_offset + bfloat16_key_at(args.shape, position, i)] =
-          float_to_bf16(args.k[row * args.stride + i]);
-      block[args.v_offset + bfloat16_value_at(position, i)] = float_to_bf16(args.v[row * args.stride + i]);
+      block[args.k_offset + bfloat16_key_at(args.shape, position, i)] = element(args.k, args.k_column, i);
+      block[args.v_offset + bfloat16_value_at(position, i)] = element(args.v, args.v_column, i);
     }
   }
 }

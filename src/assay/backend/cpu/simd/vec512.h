@@ -77,19 +77,19 @@ struct Vec {
 ASSAY_INLINE void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, Vec value,
                               std::int64_t count) {
   if (tiles.planes == 1 && column % kPanel == 0) {
-    _mm256_mask_storeu_epi16(tiles.data + tile_offset(row, column, tiles.columns), Vec::mask(count),
+    _mm256_mask_storeu_epi16(tiles.data + tiles.offset(row, column), Vec::mask(count),
                              value.narrow());
     return;
   }
   for (int plane = 0; plane < tiles.planes; ++plane) {
     const __m256i bits = value.narrow();
-    std::uint16_t* out = tiles.data + plane * tiles.plane_stride;
+    std::uint16_t* out = tiles.plane(plane);
     if (column % kPanel == 0) {
-      _mm256_mask_storeu_epi16(out + tile_offset(row, column, tiles.columns), Vec::mask(count), bits);
+      _mm256_mask_storeu_epi16(out + tiles.offset(row, column), Vec::mask(count), bits);
     } else {  // heads whose width is no multiple of 16
       alignas(32) std::uint16_t lanes[kPanel];
       _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), bits);
-      for (std::int64_t i = 0; i < count; ++i) out[tile_offset(row, column + i, tiles.columns)] = lanes[i];
+      for (std::int64_t i = 0; i < count; ++i) out[tiles.offset(row, column + i)] = lanes[i];
     }
     value = Vec::sub(value, Vec::widen(bits));
   }
