@@ -19,8 +19,9 @@ constexpr std::int64_t kNoKey = std::int64_t{1} << 40;
 // Rows of a head that a thread attends at a time: they share the keys while these are in the nearest cache.
 constexpr std::int64_t kAttendChunk = kAttendRows;
 // Panels a thread takes at a time: of few rows as many as it reads side by side, so that all threads end
-// together; of many rows twice as many, which share the rows while these are near.
-constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup, kManyRowsPanels = 4 * kGroup;
+// together; of many rows more, which share the rows while these are near.
+constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup;
+constexpr std::int64_t kManyRowsPanels = 4 * kGroup, kFewestManyRowsPanels = 2 * kGroup;
 // Rows that pass over the panels together stay in the second-level cache.
 constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
 
@@ -290,6 +291,19 @@ void CpuProgram::apply(const NormOp& op, std::int64_t rows) {
 
 constexpr std::int64_t kBlockUnit = 2 * kTileRows;
 
+// Panels of a task of many rows: the most with which the threads end together, or nearly so.
+std::int64_t panels_of_task(std::int64_t panels, int threads) {
+  std::int64_t best = 0, best_time = 0;
+  for (std::int64_t size = kManyRowsPanels; size >= kFewestManyRowsPanels; size -= 2) {
+    const std::int64_t tasks = (panels + size - 1) / size, time = (tasks + threads - 1) / threads * size;
+    if (best == 0 || time < best_time) {
+      best = size;
+      best_time = time;
+    }
+  }
+  return best;
+}
+
 // The same tiles from a row on.
 Tiles tiles_from(Tiles tiles, std::int64_t row) {
   if (tiles.data != nullptr) tiles.data += tiles.offset(row, 0);
@@ -322,7 +336,7 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
   const std::int64_t block =
       is_chunked ? kMaxRows
                  : std::clamp(kNearBytes / row_bytes / kBlockUnit * kBlockUnit, kBlockUnit, kMaxRows);
-  const std::int64_t panels = rows <= kFewRows ? kFewRowsPanels : kManyRowsPanels;
+  const std::int64_t panels = rows <= kFewRows ? kFewRowsPanels : panels_of_task(w.panels, pool_->size());
   const std::int64_t groups = (w.panels + panels - 1) / panels;
   pool_->run((rows + block - 1) / block * groups, [&](std::int64_t chunk) {
     LinearArgs part = whole;

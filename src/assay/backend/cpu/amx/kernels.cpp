@@ -301,20 +301,6 @@ ASSAY_INLINE void finish_some(const LinearArgs& args, const Finished& block, std
   }
 }
 
-// Rows of output that are written soon.
-void fetch_outputs(const LinearArgs& args, const Finished& block) {
-  const std::int64_t column = block.panel * kPanel;
-  for (std::int64_t row = 0; row < kBlockRows; ++row) {
-    if (args.y != nullptr) {
-      const float* y = args.y + (block.row + row) * args.y_stride + column;
-      __builtin_prefetch(y, 1);
-      __builtin_prefetch(y + kPanel, 1);
-    }
-    if (args.y_tiles.data != nullptr)
-      __builtin_prefetch(args.y_tiles.data + args.y_tiles.offset(block.row + row, column), 1);
-  }
-}
-
 // One pass: rows [first_row, first_row + rows), a multiple of 32, at most kPassRows, by some panels, the
 // first of an even number. Inlined with an activation that the compiler knows.
 class TilePass {
@@ -360,7 +346,6 @@ class TilePass {
       return;
     }
     const Finished next{scratch_[is_odd_ ? 1 : 0], first_row_ + row, first_panel_ + i};
-    fetch_outputs(args_, next);
     if (!has_two) {
       add_two_by_one(x, w, segment.steps);
       finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
