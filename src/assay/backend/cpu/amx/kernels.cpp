@@ -369,7 +369,7 @@ class TilePass {
     is_odd_ = !is_odd_;
   }
 
-  static constexpr std::int64_t kSlices = 8;
+  static constexpr std::int64_t kSlices = 16;
   LinearArgs args_;
   std::int64_t first_row_, rows_, first_panel_, panels_;
   alignas(64) float scratch_[2][kBlockSums];
