@@ -349,16 +349,16 @@ class TilePass {
     if (!has_two) {
       add_two_by_one(x, w, segment.steps);
       finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
-    } else if (rows_ == kBlockRows) {
-      add_two_by_two_streaming(x, w, segment.steps);
-      finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
     } else {
       // The vector units finish the block before while the tiles of this one are summed.
       const Ahead ahead = ahead_of(segment, x, w, i, row);
+      const bool streams = rows_ == kBlockRows;
       for (std::int64_t slice = 0; slice < kSlices; ++slice) {
         const std::int64_t begin = segment.steps * slice / kSlices,
                            end = segment.steps * (slice + 1) / kSlices;
-        if (end > begin)
+        if (end > begin && streams)
+          add_two_by_two_streaming(x.from(begin), w.from(begin), end - begin);
+        else if (end > begin)
           add_two_by_two(x.from(begin), w.from(begin), end - begin, ahead.from(begin, x.strip));
         if (last_.sums != nullptr)
           finish_some(args_, last_, slice * (kBlockRows / kSlices), kBlockRows / kSlices);
