@@ -71,6 +71,14 @@ std::int64_t Plan::parameters() const {
   return sum;
 }
 
+Bytes Plan::footprint(std::int64_t bytes) const {
+  std::int64_t sum = 0;
+  for (const WeightSpec& weight : weights)
+    sum += is_four_bit(weight.format) ? (weight.elements() + 1) / 2
+                                      : weight.elements() * (is_int8(weight.format) ? 1 : bytes);
+  return {sum};
+}
+
 Cost& Cost::operator+=(const Cost& other) {
   weight_bytes = weight_bytes + other.weight_bytes;
   kv_bytes = kv_bytes + other.kv_bytes;

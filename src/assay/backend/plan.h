@@ -38,6 +38,8 @@ struct WeightSpec {
   bool stored_transposed = false;  // the file holds [columns, rows] (GPT-2's Conv1D)
   bool is_table_too = false;       // a matrix whose rows are also looked up (tied embedding)
   WeightFormat format = WeightFormat::float32;
+  // What 4-bit weights become in a product: float32 or bfloat16.
+  WeightFormat expanded = WeightFormat::float32;
   std::int64_t elements() const { return rows * columns; }
 };
 
@@ -56,6 +58,7 @@ struct LinearOp {  // out = activation(in * weight^T + bias), or out += where it
   WeightId weight = kNone, bias = kNone;
   Activation activation = Activation::none;
   bool adds_to_output = false;
+  float outlier_threshold = 0;  // of llm_int8 weights: columns of inputs that reach it are apart; 0 = none
   BufferId in = kNone, out = kNone;
 };
 struct AttentionOp {  // causal attention of the rows in `qkv` over their sequences' cached keys and values
@@ -83,6 +86,9 @@ struct Plan {
   KvFormat kv_format = KvFormat::float32;
 
   std::int64_t parameters() const;  // elements of all weights; tied ones once
+  // As Transformers counts a footprint: codes of quantized matrices, `bytes` for every other element, no
+  // scales.
+  Bytes footprint(std::int64_t bytes) const;
 };
 
 // What an operation, or a step, must read and compute at least.

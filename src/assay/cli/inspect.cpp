@@ -37,16 +37,16 @@ nlohmann::ordered_json spec_json(const ModelSpec& spec) {
 nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& name) {
   const ResolvedDtype resolved = resolve_dtype(name, Device{});
   const Plan plan = plan_forward(spec, resolved.precision);
-  std::int64_t weights = 0;
+  double weights = 0;  // vectors stay float32
   for (const WeightSpec& w : plan.weights)
-    weights +=
-        w.elements() * (w.kind != WeightSpec::Kind::vector && w.format == WeightFormat::bfloat16 ? 2 : 4);
+    weights += static_cast<double>(w.elements()) *
+               (w.kind == WeightSpec::Kind::vector ? 32 : info(w.format).bits_per_weight) / 8;
   const std::int64_t kv_per_token =
       2LL * spec.layers * spec.kv_heads * spec.head_dim * bytes_of(plan.kv_format);
   return {{"precision", name},
           {"runs_as", resolved.label},
-          {"footprint_bytes", plan.parameters() * resolved.precision.bytes_per_parameter},
-          {"weights_bytes", weights},
+          {"footprint_bytes", plan.footprint(resolved.precision.bytes_per_parameter).value},
+          {"weights_bytes", static_cast<std::int64_t>(weights)},
           {"kv_bytes_per_token", kv_per_token},
           {"kv_bytes_full_context", kv_per_token * spec.context}};
 }

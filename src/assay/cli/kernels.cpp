@@ -24,6 +24,8 @@ int run_kernels(const Flags& flags) {
   std::vector<std::tuple<const char*, const char*, const char*>> rows = {
       {"linear", "float32", table.linear_origin},
       {"linear", "bfloat16", tiles},
+      {"linear", "int8", table.int8_origin},
+      {"expand", "nf4, fp4", table.expand_origin},
       {"norm", "float32", table.norm_origin},
       {"attend", "float32 cache", table.attend_origin},
       {"attend", "bfloat16 cache", table.attend_bfloat16_origin},

@@ -87,8 +87,16 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
                                        "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or "
                                        "demo; several, joined by commas, are tried in order");
   if (is_model_required) option->required();
-  app.add_option("--precision", precision,
-                 "float32 (the default), bfloat16, or float16 (which a CPU runs as float32, and says so)");
+  app.add_option(
+      "--precision", precision,
+      "float32 (the default), bfloat16, float16 (which a CPU runs as float32, and says so), or quantized: "
+      "int8-dynamic, llm-int8, nf4, fp4, nf4-dq, fp4-dq");
+  app.add_option("--remainder", remainder,
+                 "float32 (the default) or bfloat16: what a quantized precision keeps everything else in");
+  app.add_option("--quantize-head", quantized_head,
+                 "int8, nf4 or fp4: quantize the output head too, which Transformers leaves alone");
+  add_real(app, "--llm-int8-threshold", outlier_threshold,
+           "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
   add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
   app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2, avx512 or amx");
@@ -118,6 +126,9 @@ LoadedModel ModelFlags::load(bool needs_tokenizer) const {
                                   {.backend = backend(),
                                    .kv_cache = kv_cache,
                                    .float32_matmul = float32_matmul,
+                                   .remainder = remainder,
+                                   .quantized_head = quantized_head,
+                                   .outlier_threshold = outlier_threshold,
                                    .needs_tokenizer = needs_tokenizer});
 }
 

@@ -32,7 +32,8 @@ struct ModelFlags {
   std::string precision = "float32";
   std::string device = "auto";
   std::int64_t threads = 0;
-  std::string isa, cpu_mask, kv_cache, float32_matmul;
+  std::string isa, cpu_mask, kv_cache, float32_matmul, remainder, quantized_head;
+  double outlier_threshold = -1;
 
   void add_to(CLI::App& app, bool is_model_required = true);
   Device resolved_device() const { return device_from_name(device); }

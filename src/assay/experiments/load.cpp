@@ -65,6 +65,10 @@ std::string LoadedModel::load_line() const {
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
                                      const Device& device, const LoadOptions& options) {
   ResolvedDtype resolved = resolve_dtype(dtype, device);
+  if (!options.remainder.empty()) set_remainder(resolved.precision, options.remainder);
+  if (!options.quantized_head.empty()) set_quantized_head(resolved.precision, options.quantized_head);
+  if (options.outlier_threshold >= 0) set_outlier_threshold(resolved.precision, options.outlier_threshold);
+  if (resolved.precision.is_quantized()) resolved.label = resolved.precision.name;
   if (!options.kv_cache.empty()) set_kv_cache(resolved.precision, options.kv_cache);
   if (!options.float32_matmul.empty()) {
     set_float32_matmul(resolved.precision, options.float32_matmul);

@@ -19,9 +19,9 @@ struct ResolvedDtype {
   std::string label;    // "float32", "float32 (forced on CPU)": what to print
   std::vector<std::string> doubts;
 };
-// float32, float16 or bfloat16, any case, or their short names; anything else is a UsageError that lists
-// them. float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model
-// carries a doubt where the products are not).
+// A preset of quant/precision.h, any case, or its short name; anything else is a UsageError that lists them.
+// float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
+// doubt where the products are not).
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
 
 struct LoadedModel {
@@ -37,9 +37,12 @@ struct LoadedModel {
 
 struct LoadOptions {
   BackendOptions backend;
-  std::string kv_cache;         // float32 or bfloat16; empty: as the precision has it
-  std::string float32_matmul;   // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
-  bool needs_tokenizer = true;  // false: a folder without one serves for token ids
+  std::string kv_cache;           // float32 or bfloat16; empty: as the precision has it
+  std::string float32_matmul;     // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
+  std::string remainder;          // float32 or bfloat16, of a quantized precision: everything else
+  std::string quantized_head;     // int8, nf4 or fp4, of a quantized precision
+  double outlier_threshold = -1;  // of llm-int8; negative: 6
+  bool needs_tokenizer = true;    // false: a folder without one serves for token ids
 };
 
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each

@@ -41,7 +41,8 @@ class PlanWriter {
                    .columns = inputs,
                    .kind = WeightSpec::Kind::matrix,
                    .stored_transposed = is_transposed,
-                   .format = format});
+                   .format = format,
+                   .expanded = precision_.remainder});
   }
 
   Op norm(const std::string& tensor, BufferId in, BufferId out) {
@@ -61,6 +62,8 @@ class PlanWriter {
                      .bias = vector(tensor + ".bias", outputs),
                      .activation = activation,
                      .adds_to_output = adds,
+                     .outlier_threshold =
+                         precision_.weights == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
                      .in = in,
                      .out = out}};
   }

@@ -25,9 +25,8 @@ class Model {
   Program& program() const { return *program_; }
   Seconds load_time() const { return load_time_; }
 
-  // Bytes of parameters as Transformers' get_memory_footprint() counts them: elements times the width of the
-  // precision, tied weights once.
-  Bytes footprint() const { return {program_->plan().parameters() * precision_.bytes_per_parameter}; }
+  // Bytes of parameters as Transformers' get_memory_footprint() counts them: tied weights once, no scales.
+  Bytes footprint() const { return program_->plan().footprint(precision_.bytes_per_parameter); }
 
  private:
   ModelSpec spec_;

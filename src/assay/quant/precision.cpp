@@ -19,6 +19,22 @@ constexpr Preset kPresets[] = {
     {"float32", {"fp32", "f32"}},
     {"float16", {"fp16", "f16"}},
     {"bfloat16", {"bf16", ""}},
+    {"int8-dynamic", {"int8", ""}},
+    {"llm-int8", {"llm.int8", ""}},
+    {"nf4", {"", ""}},
+    {"fp4", {"", ""}},
+    {"nf4-dq", {"", ""}},
+    {"fp4-dq", {"", ""}},
+};
+
+struct Quantized {
+  std::string_view name;
+  WeightFormat format;
+};
+constexpr Quantized kQuantized[] = {
+    {"int8-dynamic", WeightFormat::int8}, {"llm-int8", WeightFormat::llm_int8},
+    {"nf4", WeightFormat::nf4},           {"fp4", WeightFormat::fp4},
+    {"nf4-dq", WeightFormat::nf4_dq},     {"fp4-dq", WeightFormat::fp4_dq},
 };
 
 std::string lower(std::string_view text) {
@@ -32,7 +48,8 @@ std::string lower(std::string_view text) {
 
 const WeightFormatInfo& info(WeightFormat format) {
   static constexpr WeightFormatInfo kInfos[] = {
-      {"float32", 32}, {"bfloat16", 16}, {"2 x bfloat16", 32}, {"3 x bfloat16", 48}};
+      {"float32", 32}, {"bfloat16", 16}, {"2 x bfloat16", 32}, {"3 x bfloat16", 48}, {"int8", 8},
+      {"int8", 8},     {"nf4", 4.5},     {"fp4", 4.5},         {"nf4-dq", 4.5},      {"fp4-dq", 4.5}};
   return kInfos[static_cast<std::size_t>(format)];
 }
 
@@ -46,8 +63,8 @@ Precision precision_from_name(std::string_view text) {
   const std::string wanted = lower(text).substr(0, 64);
   std::vector<std::string> all;
   for (const Preset& preset : kPresets) {
-    if (wanted == preset.name || wanted == preset.aliases[0] ||
-        (!preset.aliases[1].empty() && wanted == preset.aliases[1])) {
+    const auto is_alias = [&](std::string_view alias) { return !alias.empty() && wanted == alias; };
+    if (wanted == preset.name || is_alias(preset.aliases[0]) || is_alias(preset.aliases[1])) {
       Precision precision;
       precision.name = preset.name;
       if (preset.name == "bfloat16") {
@@ -56,6 +73,8 @@ Precision precision_from_name(std::string_view text) {
         precision.kv_cache = KvFormat::bfloat16;
       }
       if (preset.name == "float16") precision.bytes_per_parameter = 2;
+      for (const Quantized& quantized : kQuantized)
+        if (quantized.name == preset.name) precision.weights = quantized.format;
       return precision;
     }
     all.emplace_back(preset.name);
@@ -76,6 +95,50 @@ void set_kv_cache(Precision& precision, std::string_view name) {
     precision.kv_cache = KvFormat::bfloat16;
   else
     throw UsageError("--kv-cache: expected float32 or bfloat16, found '{}'", wanted);
+}
+
+namespace {
+
+void require_quantized(const Precision& precision, std::string_view flag) {
+  if (!precision.is_quantized())
+    throw UsageError("{}: it goes with a quantized precision, and {} is none", flag, precision.name);
+}
+
+}  // namespace
+
+void set_remainder(Precision& precision, std::string_view name) {
+  require_quantized(precision, "--remainder");
+  const std::string wanted = lower(name).substr(0, 64);
+  if (wanted == "float32" || wanted == "float16") return;  // a CPU runs float16 as float32
+  if (wanted != "bfloat16")
+    throw UsageError("--remainder: expected float32, bfloat16 or float16, found '{}'", wanted);
+  precision.remainder = WeightFormat::bfloat16;
+  if (!is_quantized(precision.head)) precision.head = WeightFormat::bfloat16;
+  precision.kv_cache = KvFormat::bfloat16;
+  precision.bytes_per_parameter = 2;
+  precision.name += " (remainder bfloat16)";
+}
+
+void set_quantized_head(Precision& precision, std::string_view name) {
+  require_quantized(precision, "--quantize-head");
+  const std::string wanted = lower(name).substr(0, 64);
+  if (wanted == "int8")
+    precision.head = WeightFormat::int8;
+  else if (wanted == "nf4")
+    precision.head = WeightFormat::nf4;
+  else if (wanted == "fp4")
+    precision.head = WeightFormat::fp4;
+  else
+    throw UsageError("--quantize-head: expected int8, nf4 or fp4, found '{}'", wanted);
+  precision.name += " (head " + wanted + ")";
+}
+
+void set_outlier_threshold(Precision& precision, double threshold) {
+  if (precision.weights != WeightFormat::llm_int8)
+    throw UsageError("--llm-int8-threshold: it goes with llm-int8, not with {}", precision.name);
+  if (!(threshold >= 0 && threshold <= 1e6))
+    throw UsageError("--llm-int8-threshold: expected 0 (none) or more, found {}", threshold);
+  precision.outlier_threshold = static_cast<float>(threshold);
 }
 
 void set_float32_matmul(Precision& precision, std::string_view name) {

@@ -9,9 +9,33 @@
 
 namespace assay {
 
-// How the elements of a weight matrix are stored in memory. The last two hold a float32 as a sum of two or
-// three bfloat16 parts, for float32 products on bfloat16 hardware (Henry, Tang and Heinecke 2019).
-enum class WeightFormat { float32, bfloat16, bfloat16_x2, bfloat16_x3 };
+// How the elements of a weight matrix are stored in memory.
+//   bfloat16_x2, _x3  a float32 as a sum of two or three bfloat16 parts, for float32 products on bfloat16
+//                     hardware (Henry, Tang and Heinecke 2019)
+//   int8              a scale per output; the inputs of its products are int8 too, with a scale per token
+//   llm_int8          the same of weights in float16, with columns of outliers apart (Dettmers et al. 2022)
+//   nf4, fp4, _dq     4-bit codes and a scale per 64 weights; _dq: scales of 8 bits (Dettmers et al. 2023)
+enum class WeightFormat {
+  float32,
+  bfloat16,
+  bfloat16_x2,
+  bfloat16_x3,
+  int8,
+  llm_int8,
+  nf4,
+  fp4,
+  nf4_dq,
+  fp4_dq
+};
+constexpr bool is_int8(WeightFormat f) {
+  return f == WeightFormat::int8 || f == WeightFormat::llm_int8;
+}
+constexpr bool is_four_bit(WeightFormat f) {
+  return f >= WeightFormat::nf4;
+}
+constexpr bool is_quantized(WeightFormat f) {
+  return is_int8(f) || is_four_bit(f);
+}
 
 // Parts per element of the bfloat16 formats; 1 for float32.
 constexpr int planes_of(WeightFormat format) {
@@ -27,7 +51,8 @@ constexpr int bytes_of(KvFormat format) {
 
 struct WeightFormatInfo {
   std::string_view name;
-  double bits_per_weight;  // scales included
+  double
+      bits_per_weight;  // with the scales of 4-bit blocks, as they are held; those per output are not counted
 };
 const WeightFormatInfo& info(WeightFormat format);
 
@@ -37,16 +62,25 @@ struct Precision {
   WeightFormat head = WeightFormat::float32;       // output head; the embedding too where they are tied
   WeightFormat remainder = WeightFormat::float32;  // embeddings and positions; norms and biases stay float32
   KvFormat kv_cache = KvFormat::float32;
-  std::int64_t bytes_per_parameter = 4;  // as Transformers counts a footprint
+  // As Transformers counts a footprint: of what is not quantized.
+  std::int64_t bytes_per_parameter = 4;
+  float outlier_threshold = 6;  // of llm_int8; 0 = no column is apart
+
+  bool is_quantized() const { return assay::is_quantized(weights); }
 };
 
 // The preset of a canonical name or alias, any case; throws UsageError with the list and the nearest name.
 Precision precision_from_name(std::string_view text);
 std::vector<std::string> precision_names();
 
-// Changes of a preset, by their flags: --kv-cache and --float32-matmul. They throw UsageError for a name that
+// Changes of a preset, by their flags. They throw UsageError for a name that
 // is none, or that does not go with the precision.
 void set_kv_cache(Precision& precision, std::string_view name);
+// --remainder float32|bfloat16: what a quantized precision keeps everything else in, and computes with;
+// --quantize-head int8|nf4|fp4: the output head too (Transformers leaves it alone); --llm-int8-threshold.
+void set_remainder(Precision& precision, std::string_view name);
+void set_quantized_head(Precision& precision, std::string_view name);
+void set_outlier_threshold(Precision& precision, double threshold);
 void set_float32_matmul(Precision& precision, std::string_view name);
 
 }  // namespace assay

@@ -1,11 +1,15 @@
 #include "assay/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <cmath>
+#include <limits>
 
 #include "assay/backend/cpu/select.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
+#include "assay/tensor/half.h"
 
 namespace assay::cpu {
 
@@ -22,6 +26,8 @@ constexpr std::int64_t kAttendChunk = kAttendRows;
 // together; of many rows more, which share the rows while these are near.
 constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup;
 constexpr std::int64_t kManyRowsPanels = 4 * kGroup, kFewestManyRowsPanels = 2 * kGroup;
+// Panels that 4-bit codes become at a time: even, so that pairs of columns stay whole.
+constexpr std::int64_t kExpandedPanels = kGroup;
 // Rows that pass over the panels together stay in the second-level cache.
 constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
 
@@ -76,6 +82,11 @@ class Arena {
   std::int64_t used_ = 0;
 };
 
+// Of the inputs and the weights of a tile product.
+int planes_for(const PackedWeight& w) {
+  return w.packing() == Packing::bfloat16 ? w.planes() : 1;
+}
+
 class CpuProgram : public Program {
  public:
   CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
@@ -111,11 +122,17 @@ class CpuProgram : public Program {
   Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
   std::int64_t width(BufferId id) const { return plan_.buffers[static_cast<std::size_t>(id)].columns; }
   void make_buffers();
+  void make_quantized_buffers();
   Buffer make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes);
+  // By tile products: bfloat16, or 4-bit codes that become bfloat16.
   bool multiplies_tiles(const PackedWeight& w) const {
-    return table_.uses_tiles && w.packing() == Packing::bfloat16;
+    return table_.uses_tiles &&
+           (w.packing() == Packing::bfloat16 ||
+            (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
   }
   void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
+  void run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in);
+  void run_four_bit(const PackedWeight& w, LinearArgs whole);
 
   Plan plan_;
   KernelTable table_;
@@ -125,13 +142,24 @@ class CpuProgram : public Program {
   Arena arena_;
   std::vector<Buffer> buffers_;
   Buffer head_normed_, logits_;
+  // Inputs of int8 products, and panels that 4-bit codes become: one at a time for each thread.
+  Tiles codes_ = kNoTiles;
+  float* absmax_ = nullptr;
+  std::vector<std::uint8_t> is_outlier_;
+  std::vector<std::int32_t> outliers_;
+  std::int64_t expanded_bytes_ = 0;
+  std::byte* expanded_ = nullptr;
+  std::vector<std::atomic<bool>> expanded_in_use_;
   std::int64_t hidden_rows_ = 0;
   std::vector<AttendTask> attend_tasks_;
 };
 
 CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
                        std::shared_ptr<ThreadPool> pool)
-    : plan_(plan), table_(table), pool_(std::move(pool)) {
+    : plan_(plan),
+      table_(table),
+      pool_(std::move(pool)),
+      expanded_in_use_(static_cast<std::size_t>(pool_->size())) {
   weights_ = pack_weights(plan_.weights, source, *pool_);
   make_buffers();
   arena_.reserve();
@@ -158,7 +186,7 @@ void CpuProgram::make_buffers() {
     if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
       const auto in = static_cast<std::size_t>(linear->in);
       if (multiplies_tiles(weight(linear->weight)))
-        planes[in] = std::max(planes[in], weight(linear->weight).planes());
+        planes[in] = std::max(planes[in], planes_for(weight(linear->weight)));
       else
         has_floats[in] = true;
     }
@@ -167,9 +195,29 @@ void CpuProgram::make_buffers() {
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i)
     buffers_.push_back(make_buffer(plan_.buffers[i].columns, kMaxRows, has_floats[i], planes[i]));
   const PackedWeight& head = weight(std::get<LinearOp>(plan_.head.what).weight);
-  const int head_planes = multiplies_tiles(head) ? head.planes() : 0;
+  const int head_planes = multiplies_tiles(head) ? planes_for(head) : 0;
   head_normed_ = make_buffer(width(plan_.hidden), kHeadRows, head_planes == 0, head_planes);
   logits_ = make_buffer(plan_.vocab, kHeadRows, true, 0);
+  make_quantized_buffers();
+}
+
+void CpuProgram::make_quantized_buffers() {
+  std::int64_t widest_int8 = 0;
+  expanded_bytes_ = 0;
+  for (const PackedWeight& w : weights_) {
+    if (w.packing() == Packing::int8) widest_int8 = std::max(widest_int8, w.k_padded());
+    if (w.packing() == Packing::four_bit)
+      expanded_bytes_ =
+          std::max(expanded_bytes_, kExpandedPanels * w.k_padded() * kPanel * (multiplies_tiles(w) ? 2 : 4));
+  }
+  if (widest_int8 > 0) {
+    const std::int64_t capacity = kMaxRows + kTileRows;
+    codes_ = {reinterpret_cast<std::uint16_t*>(arena_.take(capacity * widest_int8)), capacity,
+              widest_int8 / 2, 1};
+    absmax_ = reinterpret_cast<float*>(arena_.take(capacity * 4));
+    is_outlier_.resize(static_cast<std::size_t>(widest_int8));
+  }
+  if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * pool_->size());
 }
 
 Buffer CpuProgram::make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes) {
@@ -320,7 +368,7 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
                          .k = w.spec.columns,
                          .w = w.data.data(),
                          .packing = w.packing(),
-                         .planes = w.planes(),
+                         .planes = has_tiles ? planes_for(w) : w.planes(),
                          .bias = vector(op.bias),
                          .activation = op.activation,
                          .adds = op.adds_to_output,
@@ -330,6 +378,8 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
                          .n = w.spec.rows,
                          .first_panel = 0,
                          .panels = 0};
+  if (w.packing() == Packing::int8) return run_int8(op, whole, in);
+  if (w.packing() == Packing::four_bit) return run_four_bit(w, whole);
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
   const std::int64_t row_bytes = w.spec.columns * 4;
   const bool is_chunked = has_tiles || (table_.chunks_inputs && w.packing() == Packing::float32);
@@ -349,6 +399,95 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
     part.first_panel = chunk % groups * panels;
     part.panels = std::min(panels, w.panels - part.first_panel);
     kernel(part);
+  });
+}
+
+// The part of an operation that computes panels [first, first + count) of all rows.
+LinearArgs panels_of(LinearArgs whole, std::int64_t first, std::int64_t count) {
+  whole.first_panel = first;
+  whole.panels = count;
+  return whole;
+}
+
+void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in) {
+  const PackedWeight& w = weight(op.weight);
+  const bool has_outliers = w.spec.format == WeightFormat::llm_int8 && op.outlier_threshold > 0;
+  const std::int64_t chunks = (whole.rows + kNormRows - 1) / kNormRows;
+  outliers_.clear();
+  if (has_outliers) {
+    // A column is apart for all rows of the call when one of them has an outlier there.
+    std::fill(is_outlier_.begin(), is_outlier_.end(), std::uint8_t{0});
+    pool_->run(chunks, [&](std::int64_t chunk) {
+      const std::int64_t end = std::min(whole.rows, (chunk + 1) * kNormRows);
+      for (std::int64_t row = chunk * kNormRows; row < end; ++row)
+        for (std::int64_t k = 0; k < whole.k; ++k)
+          if (std::fabs(f16_to_float(float_to_f16(whole.x[row * whole.x_stride + k]))) >=
+              op.outlier_threshold)
+            std::atomic_ref(is_outlier_[static_cast<std::size_t>(k)]).store(1, std::memory_order_relaxed);
+    });
+    for (std::int64_t k = 0; k < whole.k; ++k)
+      if (is_outlier_[static_cast<std::size_t>(k)] != 0) outliers_.push_back(static_cast<std::int32_t>(k));
+  }
+  Tiles codes = codes_;
+  codes.columns = w.k_padded() / 2;
+  const float threshold =
+      w.spec.format == WeightFormat::llm_int8
+          ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
+          : 0.0F;
+  pool_->run(chunks, [&](std::int64_t chunk) {
+    table_.quantize({.x = in.floats,
+                     .x_stride = in.stride,
+                     .codes = codes,
+                     .first_row = chunk * kNormRows,
+                     .rows = std::min(kNormRows, whole.rows - chunk * kNormRows),
+                     .k = whole.k,
+                     .absmax = absmax_,
+                     .threshold = threshold,
+                     .is_outlier = outliers_.empty() ? nullptr : is_outlier_.data()});
+  });
+  whole.x_tiles = codes;
+  const std::int64_t panels =
+      whole.rows <= kFewRows ? kFewRowsPanels : panels_of_task(w.panels, pool_->size());
+  pool_->run((w.panels + panels - 1) / panels, [&](std::int64_t task) {
+    table_.linear_int8({.to = panels_of(whole, task * panels, std::min(panels, w.panels - task * panels)),
+                        .x_absmax = absmax_,
+                        .w_absmax = w.scales(),
+                        .w_sums = w.sums(),
+                        .outliers = outliers_.data(),
+                        .outlier_count = static_cast<std::int64_t>(outliers_.size())});
+  });
+}
+
+// Codes become panels in the second-level cache, a few at a time, which are then multiplied like any other.
+void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
+  const bool has_tiles = multiplies_tiles(w);
+  const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
+  whole.packing = has_tiles ? Packing::bfloat16 : Packing::float32;
+  const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
+  pool_->run((w.panels + kExpandedPanels - 1) / kExpandedPanels, [&](std::int64_t task) {
+    std::size_t mine = 0;  // there is one for each thread
+    while (expanded_in_use_[mine].exchange(true, std::memory_order_acquire))
+      mine = (mine + 1) % expanded_in_use_.size();
+    const std::int64_t first = task * kExpandedPanels, count = std::min(kExpandedPanels, w.panels - first);
+    std::byte* out = expanded_ + static_cast<std::int64_t>(mine) * expanded_bytes_;
+    table_.expand({.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()) + first * w.panel_bytes(),
+                   .scales = w.scales() + first * groups * kPanel,
+                   .book = w.book().data(),
+                   .k = whole.k,
+                   .k_padded = w.k_padded(),
+                   .group = w.group,
+                   .panels = count,
+                   .packing = whole.packing,
+                   .out = out});
+    LinearArgs part = panels_of(whole, 0, count);
+    const std::int64_t column = first * kPanel;
+    part.w = out;
+    part.n = std::min(count * kPanel, whole.n - column);
+    if (part.bias != nullptr) part.bias += column;
+    if (part.y != nullptr) part.y += column;
+    if (part.y_tiles.data != nullptr) part.y_tiles.data += part.y_tiles.offset(0, column);
+    kernel(part);
+    expanded_in_use_[mine].store(false, std::memory_order_release);
   });
 }
 

@@ -43,7 +43,13 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 //   bfloat16: [panels][planes][k_padded / 2][16][2], k_padded = k rounded up to 32, zeros beyond k: the order
 //             of the pair products, and 1 KB per 32 inputs for the tile products. planes > 1 hold a float32
 //             matrix as a sum of bfloat16 parts.
-enum class Packing { float32, bfloat16 };
+//   int8:     [panels][k_padded / 4][16][4], k_padded = k rounded up to 64
+//   four_bit: [panels][k_padded / 2][16], k_padded = k rounded up to 32: a byte holds the codes of an even
+//   input,
+//             low, and of the next
+enum class Packing { float32, bfloat16, int8, four_bit };
+inline constexpr std::int64_t kInt8Columns = 64;        // bytes of a row of a strip
+inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // what a product of codes is worth, times both absmax
 
 // out[rows, n] = activation(x * w^T + bias), or += .
 struct LinearArgs {
@@ -62,6 +68,41 @@ struct LinearArgs {
   Tiles y_tiles;  // written by the tables that use tiles
   std::int64_t n;
   std::int64_t first_panel, panels;  // the part of the outputs to compute
+};
+
+// Rows of float32 to int8, each with its own scale: codes = rint(x * (127 / absmax)).
+struct QuantizeArgs {
+  const float* x;
+  std::int64_t x_stride;
+  Tiles codes;  // as bytes: strips of 64 columns, [k_padded / 64][rows][64]; zeros beyond k
+  std::int64_t first_row, rows, k;
+  float* absmax;  // [first_row + rows]
+  // Of llm_int8: inputs are rounded to float16, an element of threshold or more counts for nothing, and
+  // columns that are marked become zero.
+  float threshold;                 // 0 = off
+  const std::uint8_t* is_outlier;  // [k], or null
+};
+
+// out[rows, n] from int8 inputs and weights: (sum * (absmax of the row * absmax of the output)) / 127^2, and
+// what columns of outliers add: x[row, c] * code * absmax of the output / 127. Bias, activation and residual
+// as in `to`, whose x holds the inputs as floats for those columns.
+struct Int8Args {
+  LinearArgs to;  // x_tiles: codes as QuantizeArgs has them; w: Packing::int8
+  const float* x_absmax;
+  const float* w_absmax;         // [panels * 16]
+  const std::int32_t* w_sums;    // [panels * 16]: 128 times the sum of an output's codes
+  const std::int32_t* outliers;  // columns, ascending
+  std::int64_t outlier_count;
+};
+
+// 4-bit codes of some panels to weights in float32 or bfloat16, packed: book[code] * scale.
+struct ExpandArgs {
+  const std::uint8_t* codes;  // of the first panel
+  const float* scales;        // of the first panel: [k_padded / group][16]
+  const float* book;          // [16]
+  std::int64_t k, k_padded, group, panels;
+  Packing packing;  // float32 [panels][k][16] or bfloat16
+  void* out;
 };
 
 struct NormArgs {
@@ -130,13 +171,16 @@ struct KernelTable {
   void (*attend)(const AttendArgs&) noexcept;           // float32 cache
   void (*attend_bfloat16)(const AttendArgs&) noexcept;  // bfloat16 cache
   void (*store_bfloat16)(const StoreArgs&) noexcept;
+  void (*quantize)(const QuantizeArgs&) noexcept;
+  void (*linear_int8)(const Int8Args&) noexcept;
+  void (*expand)(const ExpandArgs&) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double.
   double (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
   // Where each comes from, for listings.
   const char *linear_origin, *linear_tiles_origin, *norm_origin, *attend_origin, *attend_bfloat16_origin,
-      *store_origin, *argmax_origin, *log_sum_exp_origin;
+      *store_origin, *argmax_origin, *log_sum_exp_origin, *int8_origin, *expand_origin;
   // Products of bfloat16 weights run on tiles, and the norm, linear and attention kernels write them.
   bool uses_tiles;
   // `linear` goes through the inputs in chunks: any number of rows is served near the processor.

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <numeric>
 
+#include "assay/base/error.h"
 #include "assay/base/memory.h"
+#include "assay/quant/four_bit.h"
+#include "assay/quant/int8.h"
 #include "assay/tensor/half.h"
 
 namespace assay::cpu {
@@ -22,16 +27,28 @@ bool is_vector(const WeightSpec& spec) {
 bool is_matrix(const WeightSpec& spec) {
   return spec.kind == WeightSpec::Kind::matrix;
 }
+// Of what is no matrix: a quantized format is one of matrices alone.
 bool is_float32(const WeightSpec& spec) {
   return is_vector(spec) || spec.format == WeightFormat::float32;
 }
 
-std::int64_t packed_bytes(const WeightSpec& spec) {
-  const std::int64_t panels = (spec.rows + kPanel - 1) / kPanel;
+FourBit four_bit_of(WeightFormat format) {
+  return format == WeightFormat::nf4 || format == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
+}
+
+// Sets where everything lies; returns the bytes of it all.
+std::int64_t lay_out(PackedWeight& w) {
+  const WeightSpec& spec = w.spec;
+  w.panels = (spec.rows + kPanel - 1) / kPanel;
   if (is_vector(spec)) return spec.columns * 4;
-  if (spec.kind == WeightSpec::Kind::table) return spec.elements() * (is_float32(spec) ? 4 : 2);
-  if (is_float32(spec)) return panels * kPanel * spec.columns * 4;
-  return panels * planes_of(spec.format) * kPanel * round_up(spec.columns, kTileColumns) * 2;
+  if (!is_matrix(spec)) return spec.elements() * (is_float32(spec) ? 4 : 2);
+  const std::int64_t elements = w.panels * w.panel_bytes();
+  w.scales_at = round_up(elements, 64);
+  if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
+  if (!is_four_bit(spec.format)) return elements;
+  // Blocks run over rows of any width: all outputs share their limits only at multiples of this.
+  w.group = std::gcd(spec.columns, kFourBitBlock);
+  return w.scales_at + w.panels * ((w.k_padded() + w.group - 1) / w.group) * kPanel * 4;
 }
 
 // Where element k of output j of a panel begins, within the panel's plane (Packing::bfloat16).
@@ -54,7 +71,63 @@ void split(float value, int planes, const Take& take) {
 struct Part {
   PackedWeight* weight;
   std::int64_t first, count;
+  float* block_scales;  // of 4-bit blocks, of the whole weight
 };
+
+// Rows [first, first + count) of the outputs, [count][columns], to codes. A multiple of 64 comes first, so
+// that blocks of 4-bit codes do not cross parts.
+void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, float* rows) {
+  PackedWeight& w = *part.weight;
+  const std::int64_t k_count = w.spec.columns;
+  if (!std::all_of(rows, rows + count * k_count, [](float x) { return std::isfinite(x); }))
+    throw Error("tensor '{}': expected finite numbers to quantize, found NaN or infinity", w.spec.name);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(w.data.data()));
+  const auto panel_of = [&](std::int64_t output) { return bytes + output / kPanel * w.panel_bytes(); };
+  const auto size = static_cast<std::size_t>(k_count);
+  if (is_int8(w.spec.format)) {
+    std::vector<std::int8_t> codes(size);
+    auto* absmax = const_cast<float*>(w.scales());
+    auto* sums = const_cast<std::int32_t*>(w.sums());
+    for (std::int64_t i = 0; i < count; ++i, rows += k_count) {
+      if (w.spec.format == WeightFormat::llm_int8)
+        std::transform(rows, rows + k_count, rows, [](float x) { return f16_to_float(float_to_f16(x)); });
+      const std::int64_t output = first + i, j = output % kPanel;
+      absmax[output] = quantize_int8({rows, size}, codes.data());
+      std::int32_t sum = 0;
+      std::uint8_t* panel = panel_of(output);
+      for (std::int64_t k = 0; k < k_count; ++k) {
+        const std::int8_t code = codes[static_cast<std::size_t>(k)];
+        panel[k / 4 * 4 * kPanel + j * 4 + k % 4] = static_cast<std::uint8_t>(code);
+        sum += code;
+      }
+      sums[output] = sum * 128;
+    }
+    return;
+  }
+  std::vector<std::uint8_t> codes(size * static_cast<std::size_t>(count));
+  quantize_four_bit(four_bit_of(w.spec.format), {rows, codes.size()}, kFourBitBlock, codes.data(),
+                    part.block_scales + first * k_count / kFourBitBlock);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint8_t* panel = panel_of(first + i);
+    const std::uint8_t* row = codes.data() + i * k_count;
+    for (std::int64_t k = 0; k < k_count; ++k) {
+      std::uint8_t& byte = panel[k / 2 * kPanel + (first + i) % kPanel];
+      byte = static_cast<std::uint8_t>(byte | row[k] << (k % 2 * 4));
+    }
+  }
+}
+
+// The scales of all blocks, when they are known: quantized themselves or not, and laid out for the panels.
+void place_block_scales(PackedWeight& w, std::vector<float>& scales) {
+  if (w.spec.format == WeightFormat::nf4_dq || w.spec.format == WeightFormat::fp4_dq)
+    unnest_scales(nest_scales(scales), scales.data());
+  const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
+  auto* out = const_cast<float*>(w.scales());
+  for (std::int64_t output = 0; output < w.spec.rows; ++output)
+    for (std::int64_t k = 0; k < w.spec.columns; k += w.group)
+      out[(output / kPanel * groups + k / w.group) * kPanel + output % kPanel] =
+          scales[static_cast<std::size_t>((output * w.spec.columns + k) / kFourBitBlock)];
+}
 
 void pack_panel(const PackedWeight& w, std::int64_t panel, std::int64_t first_k, std::int64_t count_k,
                 const float* values, std::int64_t k_stride, std::int64_t output_stride) {
@@ -94,6 +167,18 @@ void pack_part(const Part& part, const WeightSource& source, float* slab) {
     else
       std::transform(slab, slab + count, reinterpret_cast<std::uint16_t*>(w.data.data()) + first,
                      [](float x) { return float_to_bf16(x); });
+  } else if (is_quantized(spec.format) && spec.stored_transposed) {
+    constexpr std::int64_t kOutputs = 64;
+    std::vector<float> rows(static_cast<std::size_t>(kOutputs * spec.columns));
+    for (std::int64_t first = 0; first < spec.rows; first += kOutputs) {
+      const std::int64_t count = std::min(kOutputs, spec.rows - first);
+      for (std::int64_t k = 0; k < spec.columns; ++k)
+        for (std::int64_t i = 0; i < count; ++i)
+          rows[static_cast<std::size_t>(i * spec.columns + k)] = slab[k * spec.rows + first + i];
+      quantize_outputs(part, first, count, rows.data());
+    }
+  } else if (is_quantized(spec.format)) {
+    quantize_outputs(part, part.first, part.count, slab);
   } else if (spec.stored_transposed) {
     for (std::int64_t panel = 0; panel < w.panels; ++panel)
       pack_panel(w, panel, part.first, part.count, slab + panel * kPanel, spec.rows, 1);
@@ -109,13 +194,48 @@ std::pair<std::int64_t, std::int64_t> stored_size(const WeightSpec& spec) {
 }
 
 std::int64_t rows_per_part(const WeightSpec& spec) {
-  const std::int64_t unit = kTileColumns;  // also a whole number of panels
+  // A scale belongs to inputs of all stored rows of a transposed matrix.
+  if (is_quantized(spec.format) && spec.stored_transposed) return spec.columns;
+  const std::int64_t unit = kFourBitBlock;  // also a whole number of panels and of steps
   return std::max(unit, kSlabFloats / stored_size(spec).second / unit * unit);
 }
 
 }  // namespace
 
+Packing PackedWeight::packing() const {
+  if (is_int8(spec.format)) return Packing::int8;
+  if (is_four_bit(spec.format)) return Packing::four_bit;
+  return spec.format == WeightFormat::float32 ? Packing::float32 : Packing::bfloat16;
+}
+
+std::int64_t PackedWeight::k_padded() const {
+  if (packing() == Packing::float32) return spec.columns;
+  return round_up(spec.columns, packing() == Packing::int8 ? kInt8Columns : kTileColumns);
+}
+
+std::int64_t PackedWeight::panel_bytes() const {
+  const std::int64_t elements = k_padded() * kPanel;
+  switch (packing()) {
+    case Packing::float32:
+      return elements * 4;
+    case Packing::bfloat16:
+      return elements * 2 * planes();
+    case Packing::int8:
+      return elements;
+    case Packing::four_bit:
+      return elements / 2;
+  }
+  return 0;
+}
+
+const std::array<float, 16>& PackedWeight::book() const {
+  return code_book(four_bit_of(spec.format));
+}
+
 Bytes PackedWeight::weight_bytes() const {
+  if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
+  if (packing() == Packing::four_bit)
+    return {(spec.elements() + 1) / 2 + (spec.elements() + kFourBitBlock - 1) / kFourBitBlock * 4};
   return {spec.elements() * (is_float32(spec) ? 4 : 2 * (is_matrix(spec) ? planes() : 1))};
 }
 
@@ -134,6 +254,19 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
     for (std::int64_t i = 0; i < columns; ++i)
       take(i,
            is_float32(w.spec) ? w.data.floats()[row * columns + i] : bf16_to_float(pairs[row * columns + i]));
+  } else if (w.packing() == Packing::int8) {
+    const auto* panel = reinterpret_cast<const std::int8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
+    const float unit = w.scales()[row] * (1.0F / 127.0F);
+    for (std::int64_t i = 0; i < columns; ++i)
+      take(i, static_cast<float>(panel[i / 4 * 4 * kPanel + row % kPanel * 4 + i % 4]) * unit);
+  } else if (w.packing() == Packing::four_bit) {
+    const auto* panel = reinterpret_cast<const std::uint8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
+    const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
+    const float* scales = w.scales() + row / kPanel * groups * kPanel + row % kPanel;
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const int code = panel[i / 2 * kPanel + row % kPanel] >> (i % 2 * 4) & 15;
+      take(i, w.book()[static_cast<std::size_t>(code)] * scales[i / w.group * kPanel]);
+    }
   } else if (is_float32(w.spec)) {
     const float* panel = w.data.floats() + row / kPanel * columns * kPanel + row % kPanel;
     for (std::int64_t i = 0; i < columns; ++i) take(i, panel[i * kPanel]);
@@ -163,18 +296,24 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
                                        ThreadPool& pool) {
   std::vector<PackedWeight> weights(specs.size());
   std::vector<Part> parts;
-  std::int64_t slab_floats = 0, all_bytes = 0;
-  for (const WeightSpec& spec : specs) all_bytes += packed_bytes(spec);
-  require_memory({all_bytes}, "the weights");
+  std::vector<std::vector<float>> block_scales(specs.size());
+  std::vector<std::int64_t> bytes(specs.size());
+  std::int64_t slab_floats = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    weights[i].spec = specs[i];
+    bytes[i] = lay_out(weights[i]);
+  }
+  require_memory({std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0})}, "the weights");
   for (std::size_t i = 0; i < specs.size(); ++i) {
     PackedWeight& w = weights[i];
-    w.spec = specs[i];
-    w.panels = (w.spec.rows + kPanel - 1) / kPanel;
-    w.data = AlignedBuffer(static_cast<std::size_t>(packed_bytes(w.spec)), w.spec.name.c_str());
+    w.data = AlignedBuffer(static_cast<std::size_t>(bytes[i]), w.spec.name.c_str());
+    if (is_matrix(w.spec) && is_four_bit(w.spec.format))
+      block_scales[i].resize(
+          static_cast<std::size_t>((w.spec.elements() + kFourBitBlock - 1) / kFourBitBlock));
     const auto [rows, width] = stored_size(w.spec);
     const std::int64_t per_part = rows_per_part(w.spec);
     for (std::int64_t first = 0; first < rows; first += per_part)
-      parts.push_back({&w, first, std::min(per_part, rows - first)});
+      parts.push_back({&w, first, std::min(per_part, rows - first), block_scales[i].data()});
     slab_floats = std::max(slab_floats, std::min(per_part, rows) * width);
   }
   std::atomic<std::size_t> next{0};
@@ -192,6 +331,10 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
     }
   });
   if (failure != nullptr) std::rethrow_exception(failure);
+  pool.run(static_cast<std::int64_t>(weights.size()), [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (!block_scales[at].empty()) place_block_scales(weights[at], block_scales[at]);
+  });
   return weights;
 }
 

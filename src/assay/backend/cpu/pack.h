@@ -1,6 +1,8 @@
 // Weights as the CPU kernels read them: matrices in panels of 16 outputs, tables and vectors in rows.
 #pragma once
 
+#include <array>
+
 #include "assay/backend/backend.h"
 #include "assay/backend/cpu/kernels.h"
 #include "assay/base/aligned.h"
@@ -14,10 +16,21 @@ struct PackedWeight {
   // [columns] of float.
   AlignedBuffer data;
   std::int64_t panels = 0;
+  // Of quantized formats: behind the codes in `data`.
+  //   int8:  absmax [panels][16], then 128 times the sum of each output's codes, as int32
+  //   4-bit: scales [panels][k_padded / group][16]
+  std::int64_t scales_at = 0;  // bytes
+  std::int64_t group = 0;      // inputs that share a scale of every output
 
-  Packing packing() const {
-    return spec.format == WeightFormat::float32 ? Packing::float32 : Packing::bfloat16;
+  Packing packing() const;
+  bool is_float() const { return packing() == Packing::float32 || packing() == Packing::bfloat16; }
+  std::int64_t k_padded() const;
+  std::int64_t panel_bytes() const;  // of codes or elements
+  const float* scales() const { return reinterpret_cast<const float*>(data.data() + scales_at); }
+  const std::int32_t* sums() const {
+    return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
+  const std::array<float, 16>& book() const;  // of 4-bit codes
   int planes() const { return planes_of(spec.format); }
   Bytes weight_bytes() const;  // of the weight's own elements
   Bytes slack() const;         // padding beyond them

@@ -22,6 +22,7 @@ double log_of(double x) {
 #include "assay/backend/cpu/simd/float32_chunk512.h"
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
+#include "assay/backend/cpu/simd/quantized_kernels.h"
 #include "assay/backend/cpu/simd/store_bfloat16.h"
 
 // Own assembly: g++ 12 declares the operand of its _tile_loadconfig as 8 bytes and drops the stores to the
@@ -704,26 +705,19 @@ void store_bfloat16_tiles(const StoreArgs& args) noexcept {
 }  // namespace
 
 void fill(KernelTable& table) {
-  constexpr const char* kHere = "amx";
-  constexpr const char* kVectors = "avx512";
-  table = {linear,
-           linear_tiles,
-           norm,
-           attend,
-           attend_bfloat16_tiles,
-           store_bfloat16_tiles,
-           argmax,
-           log_sum_exp,
-           kVectors,
-           kHere,
-           kVectors,
-           kVectors,
-           kHere,
-           kVectors,
-           kVectors,
-           kVectors,
-           true,
-           true};
+  table.linear = linear;
+  table.linear_tiles = linear_tiles;
+  table.norm = norm;
+  table.attend = attend;
+  table.attend_bfloat16 = attend_bfloat16_tiles;
+  table.store_bfloat16 = store_bfloat16_tiles;
+  table.quantize = quantize;
+  table.linear_int8 = linear_int8;
+  table.expand = expand;
+  table.argmax = argmax;
+  table.log_sum_exp = log_sum_exp;
+  table.linear_tiles_origin = table.attend_bfloat16_origin = "amx";
+  table.uses_tiles = true;
 }
 
 }  // namespace assay::cpu::amx

@@ -33,6 +33,36 @@ struct Vec {
   static Vec load_n(const float* p, std::int64_t n) { return {_mm256_maskload_ps(p, mask(n))}; }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
   void store_n(float* p, std::int64_t n) const { _mm256_maskstore_ps(p, mask(n), v); }
+  void store_bytes(std::int8_t* p) const {
+    const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v), _mm256_setzero_si256());
+    const __m256i bytes = _mm256_packs_epi16(words, words);
+    const std::int32_t low = _mm256_extract_epi32(bytes, 0), high = _mm256_extract_epi32(bytes, 4);
+    __builtin_memcpy(p, &low, 4);
+    __builtin_memcpy(p + 4, &high, 4);
+  }
+  Vec to_float16() const { return {_mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))}; }
+  // Sixteen values, and those of 8 codes, which lie `shift` bits up in a byte each.
+  struct Book {
+    __m256 low, high;
+  };
+  static Book book(const float* values) { return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)}; }
+  static Vec look_up(const Book& book, const std::uint8_t* codes, int shift) {
+    const __m256i bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+    const __m256i index = _mm256_srl_epi32(bytes, _mm_cvtsi32_si128(shift));
+    const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));  // bit 3 is then the sign
+    return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(book.low, index),
+                             _mm256_permutevar8x32_ps(book.high, index), upper)};
+  }
+  // Pairs of bfloat16, the even one first.
+  static __m256i narrow(Vec x) {
+    const __m256i bits = _mm256_castps_si256(x.v);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  }
+  static void store_pairs(Vec even, Vec odd, std::uint16_t* p) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm256_or_si256(narrow(even), _mm256_slli_epi32(narrow(odd), 16)));
+  }
   static Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
   static Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
   static Vec sub(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
@@ -56,6 +86,33 @@ struct Vec {
   }
 };
 
+// Sums of products of four bytes each, in 8 lanes.
+struct Dot {
+  static constexpr bool kHasOffset = false;
+  // As 16 bits: products of bytes summed in 16 bits could saturate.
+  struct Weights {
+    __m256i even, odd;
+  };
+  using Inputs = Weights;
+  __m256i v;
+  static Weights widened(__m256i bytes) {
+    return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), _mm256_srai_epi16(bytes, 8)};
+  }
+  static Weights weights(const std::int8_t* p) {
+    return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static Inputs inputs(std::int32_t four) { return widened(_mm256_set1_epi32(four)); }
+  void add(const Inputs& x, const Weights& w) {
+    v = _mm256_add_epi32(
+        v, _mm256_add_epi32(_mm256_madd_epi16(x.even, w.even), _mm256_madd_epi16(x.odd, w.odd)));
+  }
+  static Dot zero() { return {_mm256_setzero_si256()}; }
+  void store(std::int32_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+  static Vec to_float(const std::int32_t* p) {
+    return {_mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+};
+
 // This tier has no products on tiles, so nobody asks for them.
 void store_tiles(const Tiles&, std::int64_t, std::int64_t, Vec, std::int64_t) {}
 
@@ -64,6 +121,7 @@ double log_of(double x) {
 }
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
+#include "assay/backend/cpu/simd/quantized_kernels.h"
 
 }  // namespace
 
@@ -72,10 +130,13 @@ void fill(KernelTable& table) {
   table.norm = norm;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
+  table.quantize = quantize;
+  table.linear_int8 = linear_int8;
+  table.expand = expand;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
-      table.argmax_origin = table.log_sum_exp_origin = "avx2";
+      table.argmax_origin = table.log_sum_exp_origin = table.int8_origin = table.expand_origin = "avx2";
 }
 
 }  // namespace assay::cpu::avx2

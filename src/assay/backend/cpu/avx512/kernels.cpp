@@ -21,6 +21,7 @@ double log_of(double x) {
 #include "assay/backend/cpu/simd/float32_chunk512.h"
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
+#include "assay/backend/cpu/simd/quantized_kernels.h"
 #include "assay/backend/cpu/simd/store_bfloat16.h"
 
 }  // namespace
@@ -32,10 +33,14 @@ void fill(KernelTable& table) {
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
   table.store_bfloat16 = store_bfloat16;
+  table.quantize = quantize;
+  table.linear_int8 = linear_int8;
+  table.expand = expand;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
-      table.store_origin = table.argmax_origin = table.log_sum_exp_origin = "avx512";
+      table.store_origin = table.argmax_origin = table.log_sum_exp_origin = table.int8_origin =
+          table.expand_origin = "avx512";
 }
 
 }  // namespace assay::cpu::avx512

@@ -201,6 +201,84 @@ void store_bfloat16(const StoreArgs& args) noexcept {
   }
 }
 
+void quantize(const QuantizeArgs& args) noexcept {
+  const std::int64_t padded = round_up(args.k, kInt8Columns);
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    const float* x = args.x + row * args.x_stride;
+    const auto value = [&](std::int64_t i) {
+      return args.threshold > 0 ? f16_to_float(float_to_f16(x[i])) : x[i];
+    };
+    const auto counts = [&](std::int64_t i) {
+      return args.threshold == 0 || std::fabs(value(i)) < args.threshold;
+    };
+    float largest = 0;
+    for (std::int64_t i = 0; i < args.k; ++i)
+      if (counts(i)) largest = std::max(largest, std::fabs(value(i)));
+    args.absmax[row] = largest;
+    const float scale = largest > 0 ? 127.0F / largest : 0.0F;
+    auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
+    for (std::int64_t i = 0; i < padded; ++i) {
+      const bool is_zero =
+          i >= args.k || !counts(i) || (args.is_outlier != nullptr && args.is_outlier[i] != 0);
+      codes[i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns] =
+          is_zero ? std::int8_t{0} : static_cast<std::int8_t>(std::nearbyint(value(i) * scale));
+    }
+  }
+}
+
+void linear_int8(const Int8Args& args) noexcept {
+  const LinearArgs& to = args.to;
+  const std::int64_t padded = round_up(to.k, kInt8Columns);
+  const auto* w = static_cast<const std::int8_t*>(to.w);
+  const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
+  const std::int64_t end = std::min(to.n, (to.first_panel + to.panels) * kPanel);
+  for (std::int64_t row = 0; row < to.rows; ++row)
+    for (std::int64_t output = to.first_panel * kPanel; output < end; ++output) {
+      const auto weight = [&](std::int64_t k) {
+        return std::int32_t{
+            w[output / kPanel * padded * kPanel + k / 4 * 4 * kPanel + output % kPanel * 4 + k % 4]};
+      };
+      std::int32_t sum = 0;
+      for (std::int64_t k = 0; k < to.k; ++k)
+        sum += codes[k / kInt8Columns * to.x_tiles.strip() * 2 + row * kInt8Columns + k % kInt8Columns] *
+               weight(k);
+      float value = static_cast<float>(sum) * (args.x_absmax[row] * args.w_absmax[output]) * kInt8Unit;
+      const float unit = args.w_absmax[output] * (1.0F / 127.0F);
+      for (std::int64_t i = 0; i < args.outlier_count; ++i) {
+        const std::int64_t k = args.outliers[i];
+        value += to.x[row * to.x_stride + k] * (static_cast<float>(weight(k)) * unit);
+      }
+      double y = static_cast<double>(value);
+      if (to.bias != nullptr) y += static_cast<double>(to.bias[output]);
+      y = activate(to.activation, y);
+      if (to.y != nullptr) {
+        float& out = to.y[row * to.y_stride + output];
+        if (to.adds) y += static_cast<double>(out);
+        out = static_cast<float>(y);
+      }
+      if (to.y_tiles.data != nullptr) store_tiles(to.y_tiles, row, output, static_cast<float>(y));
+    }
+}
+
+void expand(const ExpandArgs& args) noexcept {
+  const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  for (std::int64_t panel = 0; panel < args.panels; ++panel) {
+    const std::uint8_t* codes = args.codes + panel * args.k_padded / 2 * kPanel;
+    const float* scales = args.scales + panel * groups * kPanel;
+    const bool is_float32 = args.packing == Packing::float32;
+    for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); ++k)
+      for (std::int64_t j = 0; j < kPanel; ++j) {
+        const int code = codes[k / 2 * kPanel + j] >> (k % 2 * 4) & 15;
+        const float value = args.book[code] * scales[k / args.group * kPanel + j];
+        if (is_float32)
+          static_cast<float*>(args.out)[(panel * args.k + k) * kPanel + j] = value;
+        else
+          static_cast<std::uint16_t*>(
+              args.out)[(panel * args.k_padded + k / 2 * 2) * kPanel + j * 2 + k % 2] = float_to_bf16(value);
+      }
+  }
+}
+
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
   std::int64_t best = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -223,8 +301,9 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
 
 void fill(KernelTable& table) {
   constexpr const char* kHere = "scalar";
-  table = {linear, linear, norm,  attend, attend_bfloat16, store_bfloat16, argmax, log_sum_exp, kHere,
-           kHere,  kHere,  kHere, kHere,  kHere,           kHere,          kHere,  false,       false};
+  table = {linear, linear, norm,        attend, attend_bfloat16, store_bfloat16, quantize, linear_int8,
+           expand, argmax, log_sum_exp, kHere,  kHere,           kHere,          kHere,    kHere,
+           kHere,  kHere,  kHere,       kHere,  kHere,           false,          false};
 }
 
 }  // namespace assay::cpu::scalar

@@ -35,6 +35,26 @@ struct Vec {
   static Vec widen(__m256i bits) {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
   }
+  void store_bytes(std::int8_t* p) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+  }
+  Vec to_float16() const {
+    return {_mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))};
+  }
+  // Sixteen values, and those of 16 codes, which lie `shift` bits up in a byte each.
+  using Book = __m512;
+  static Book book(const float* values) {
+    return _mm512_loadu_ps(values);
+  }
+  static Vec look_up(Book book, const std::uint8_t* codes, int shift) {
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    return {_mm512_permutexvar_ps(_mm512_srl_epi32(bytes, _mm_cvtsi32_si128(shift)), book)};
+  }
+  // Pairs of bfloat16, the even one first.
+  static void store_pairs(Vec even, Vec odd, std::uint16_t* p) {
+    const __m512i low = _mm512_cvtepu16_epi32(even.narrow()), high = _mm512_cvtepu16_epi32(odd.narrow());
+    _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  }
   static Vec fma(Vec a, Vec b, Vec c) {
     return {_mm512_fmadd_ps(a.v, b.v, c.v)};
   }
@@ -73,12 +93,59 @@ struct Vec {
   }
 };
 
+// Sums of products of four bytes each, in 16 lanes.
+struct Dot {
+#if defined(__AVX512VNNI__)
+  static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
+  using Weights = __m512i;
+  using Inputs = __m512i;
+  static Weights weights(const std::int8_t* p) {
+    return _mm512_loadu_si512(p);
+  }
+  static Inputs inputs(std::int32_t four) {
+    return _mm512_set1_epi32(static_cast<std::int32_t>(static_cast<std::uint32_t>(four) ^ 0x80808080u));
+  }
+  void add(Inputs x, Weights w) {
+    v = _mm512_dpbusd_epi32(v, x, w);
+  }
+#else
+  static constexpr bool kHasOffset = false;
+  struct Weights {
+    __m512i even, odd;
+  };
+  using Inputs = Weights;
+  // As 16 bits: products of bytes summed in 16 bits could saturate.
+  static Weights widened(__m512i bytes) {
+    return {_mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8), _mm512_srai_epi16(bytes, 8)};
+  }
+  static Weights weights(const std::int8_t* p) {
+    return widened(_mm512_loadu_si512(p));
+  }
+  static Inputs inputs(std::int32_t four) {
+    return widened(_mm512_set1_epi32(four));
+  }
+  void add(const Inputs& x, const Weights& w) {
+    v = _mm512_add_epi32(
+        v, _mm512_add_epi32(_mm512_madd_epi16(x.even, w.even), _mm512_madd_epi16(x.odd, w.odd)));
+  }
+#endif
+  __m512i v;
+  static Dot zero() {
+    return {_mm512_setzero_si512()};
+  }
+  void store(std::int32_t* p) const {
+    _mm512_storeu_si512(p, v);
+  }
+  static Vec to_float(const std::int32_t* p) {
+    return {_mm512_cvtepi32_ps(_mm512_loadu_si512(p))};
+  }
+};
+
 // The first `count` (at most 16) values to tiles, as one bfloat16 or as the sum of several.
 ASSAY_INLINE void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, Vec value,
                               std::int64_t count) {
   if (tiles.planes == 1 && column % kPanel == 0) {
-    _mm256_mask_storeu_epi16(tiles.data + tiles.offset(row, column), Vec::mask(count),
-                             value.narrow());
+    _mm256_mask_storeu_epi16(tiles.data + tiles.offset(row, column), Vec::mask(count), value.narrow());
     return;
   }
   for (int plane = 0; plane < tiles.planes; ++plane) {

@@ -1,0 +1,172 @@
+// Products of quantized weights over a `Vec`, for the ISA files that include it inside their own anonymous
+// namespace, after float32_kernels.h. Not a header for others.
+//
+// `Vec` has also: store_bytes (kWidth rounded values as int8), look_up (16 values by 4-bit codes), codes
+// (kWidth bytes widened), to_float16 (rounded there and back). `Dot` sums products of groups of four bytes in
+// kWidth 32-bit lanes.
+
+void quantize(const QuantizeArgs& args) noexcept {
+  const std::int64_t padded = round_up(args.k, kInt8Columns);
+  auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
+  const bool has_threshold = args.threshold > 0;
+  const Vec threshold = Vec::set(has_threshold ? args.threshold : __builtin_huge_valf()),
+            zero = Vec::set(0.0F);
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    const float* x = args.x + row * args.x_stride;
+    // What counts: its value, or zero where it is an outlier.
+    const auto value = [&](std::int64_t i, Vec& magnitude) {
+      const std::int64_t left = args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
+      Vec v = Vec::load_n(x + i, n);
+      if (has_threshold) v = v.to_float16();
+      magnitude = Vec::max(v, Vec::sub(zero, v));
+      if (!has_threshold) return v;
+      v = Vec::select_less(magnitude, threshold, v, zero);
+      magnitude = Vec::select_less(magnitude, threshold, magnitude, zero);
+      return v;
+    };
+    Vec largest = zero, magnitude = zero;
+    for (std::int64_t i = 0; i < args.k; i += Vec::kWidth) {
+      value(i, magnitude);
+      largest = Vec::max(magnitude, largest);
+    }
+    const float absmax = max_lanes(largest);
+    args.absmax[row] = absmax;
+    const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
+    for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
+      std::int8_t* out =
+          codes + i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns;
+      if (i < args.k)
+        Vec::round(Vec::mul(value(i, magnitude), scale)).store_bytes(out);
+      else
+        zero.store_bytes(out);
+      if (args.is_outlier == nullptr) continue;
+      for (std::int64_t j = 0; j < Vec::kWidth && i + j < args.k; ++j)
+        if (args.is_outlier[i + j] != 0) out[j] = 0;
+    }
+  }
+}
+
+// Sums of up to kRowsAtOnce rows times some panels: [row][panel * 16], exact.
+template <int Rows, int Panels>
+void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
+                   std::int32_t* sums) {
+  Dot dots[Rows][Panels * kParts];
+  for (auto& row : dots)
+    for (Dot& dot : row) dot = Dot::zero();
+  for (std::int64_t k = 0; k < padded; k += 4) {
+    Dot::Weights weights[Panels * kParts];
+    for (int j = 0; j < Panels * kParts; ++j)
+      weights[j] = Dot::weights(w + j / kParts * padded * kPanel + k * kPanel + j % kParts * Vec::kWidth * 4);
+    for (int row = 0; row < Rows; ++row) {
+      std::int32_t four = 0;
+      __builtin_memcpy(&four, x + k / kInt8Columns * strip + row * kInt8Columns + k % kInt8Columns, 4);
+      const Dot::Inputs inputs = Dot::inputs(four);
+      for (int j = 0; j < Panels * kParts; ++j) dots[row][j].add(inputs, weights[j]);
+    }
+  }
+  for (int row = 0; row < Rows; ++row)
+    for (int j = 0; j < Panels * kParts; ++j)
+      dots[row][j].store(sums + (row * Panels * kParts + j) * Vec::kWidth);
+}
+
+template <int Panels>
+void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t strip, const std::int8_t* w,
+                        std::int64_t padded, std::int32_t* sums) {
+  switch (rows) {
+    case 1:
+      return multiply_int8<1, Panels>(x, strip, w, padded, sums);
+    case 2:
+      return multiply_int8<2, Panels>(x, strip, w, padded, sums);
+    case 3:
+      return multiply_int8<3, Panels>(x, strip, w, padded, sums);
+    default:
+      return multiply_int8<4, Panels>(x, strip, w, padded, sums);
+  }
+}
+
+// What the columns of outliers add to the outputs of a vector.
+ASSAY_INLINE Vec outlier_part(const Int8Args& args, std::int64_t row, std::int64_t output) {
+  const LinearArgs& to = args.to;
+  const std::int64_t padded = round_up(to.k, kInt8Columns);
+  const auto* w = static_cast<const std::int8_t*>(to.w) + output / kPanel * padded * kPanel;
+  Vec sum = Vec::set(0.0F);
+  const Vec unit = Vec::mul(Vec::load(args.w_absmax + output), Vec::set(1.0F / 127.0F));
+  for (std::int64_t i = 0; i < args.outlier_count; ++i) {
+    const std::int64_t k = args.outliers[i];
+    alignas(64) float codes[Vec::kWidth];
+    for (int j = 0; j < Vec::kWidth; ++j)
+      codes[j] = static_cast<float>(w[k / 4 * 4 * kPanel + (output % kPanel + j) * 4 + k % 4]);
+    sum = Vec::add(sum, Vec::mul(Vec::set(to.x[row * to.x_stride + k]), Vec::mul(Vec::load(codes), unit)));
+  }
+  return sum;
+}
+
+// Exact sums of a vector of outputs of a row to y.
+ASSAY_INLINE void finish_int8(const Int8Args& args, const std::int32_t* sums, std::int64_t row,
+                              std::int64_t output) {
+  Vec value = Dot::to_float(sums);
+  const Vec scale = Vec::mul(Vec::set(args.x_absmax[row]), Vec::load(args.w_absmax + output));
+  value = Vec::mul(Vec::mul(value, scale), Vec::set(kInt8Unit));
+  if (args.outlier_count > 0) value = Vec::add(value, outlier_part(args, row, output));
+  const std::int64_t left = args.to.n - output;
+  finish_vector(args.to, value, row, output, left < Vec::kWidth ? left : Vec::kWidth);
+}
+
+constexpr std::int64_t kInt8Rows = 4;
+// Panels side by side: their sums fit the registers beside 4 rows.
+constexpr std::int64_t kInt8Panels = Vec::kRegisters == 32 ? kGroup : 1;
+
+void linear_int8(const Int8Args& args) noexcept {
+  const LinearArgs& to = args.to;
+  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
+  const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
+  const std::int64_t last = to.first_panel + to.panels;
+  for (std::int64_t panel = to.first_panel; panel < last;) {
+    const std::int64_t panels = last - panel >= kInt8Panels ? kInt8Panels : 1;
+    const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
+    for (std::int64_t row = 0; row < to.rows; row += kInt8Rows) {
+      alignas(64) std::int32_t sums[kInt8Rows * kInt8Panels * kPanel];
+      const std::int64_t rows = to.rows - row < kInt8Rows ? to.rows - row : kInt8Rows;
+      const std::int8_t* x = codes + row * kInt8Columns;
+      if (panels == kInt8Panels)
+        multiply_int8_rows<kInt8Panels>(rows, x, strip, w, padded, sums);
+      else
+        multiply_int8_rows<1>(rows, x, strip, w, padded, sums);
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < panels * kPanel && panel * kPanel + j < to.n; j += Vec::kWidth) {
+          alignas(64) std::int32_t exact[Vec::kWidth];
+          for (int lane = 0; lane < Vec::kWidth; ++lane)
+            exact[lane] = sums[i * panels * kPanel + j + lane] -
+                          (Dot::kHasOffset ? args.w_sums[panel * kPanel + j + lane] : 0);
+          finish_int8(args, exact, row + i, panel * kPanel + j);
+        }
+    }
+    panel += panels;
+  }
+}
+
+void expand(const ExpandArgs& args) noexcept {
+  const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  const Vec::Book book = Vec::book(args.book);
+  for (std::int64_t panel = 0; panel < args.panels; ++panel) {
+    const std::uint8_t* codes = args.codes + panel * args.k_padded / 2 * kPanel;
+    const float* scales = args.scales + panel * groups * kPanel;
+    for (std::int64_t part = 0; part < kParts; ++part)
+      for (std::int64_t k = 0; k < args.k_padded; k += 2) {
+        const std::uint8_t* pair = codes + k / 2 * kPanel + part * Vec::kWidth;
+        const Vec even = Vec::mul(Vec::look_up(book, pair, 0),
+                                  Vec::load(scales + k / args.group * kPanel + part * Vec::kWidth));
+        const Vec odd = Vec::mul(Vec::look_up(book, pair, 4),
+                                 Vec::load(scales + (k + 1) / args.group * kPanel + part * Vec::kWidth));
+        if (args.packing == Packing::float32) {
+          float* out = static_cast<float*>(args.out) + (panel * args.k + k) * kPanel + part * Vec::kWidth;
+          if (k < args.k) even.store(out);
+          if (k + 1 < args.k) odd.store(out + kPanel);
+        } else {
+          Vec::store_pairs(even, odd,
+                           static_cast<std::uint16_t*>(args.out) + (panel * args.k_padded + k) * kPanel +
+                               part * Vec::kWidth * 2);
+        }
+      }
+  }
+}

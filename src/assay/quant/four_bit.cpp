@@ -1,0 +1,144 @@
+#include "assay/quant/four_bit.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace assay {
+
+namespace {
+
+constexpr std::array<float, 16> kNf4 = {
+    -1.0F,
+    -0.6961928009986877F,
+    -0.5250730514526367F,
+    -0.39491748809814453F,
+    -0.28444138169288635F,
+    -0.18477343022823334F,
+    -0.09105003625154495F,
+    0.0F,
+    0.07958029955625534F,
+    0.16093020141124725F,
+    0.24611230194568634F,
+    0.33791524171829224F,
+    0.44070982933044434F,
+    0.5626170039176941F,
+    0.7229568362236023F,
+    1.0F,
+};
+constexpr std::array<float, 16> kFp4 = {
+    0.0F, 0x1.555556p-8F,  0x1.555556p-1F,  1.0F,  0x1.555556p-2F,  0.5F,  0x1.555556p-3F,  0.25F,
+    0.0F, -0x1.555556p-8F, -0x1.555556p-1F, -1.0F, -0x1.555556p-2F, -0.5F, -0x1.555556p-3F, -0.25F,
+};
+
+// The codes by ascending value, and the values half-way between neighbours.
+struct Order {
+  std::array<std::uint8_t, 16> codes;
+  std::array<float, 15> bounds;
+};
+constexpr Order order_of(const std::array<float, 16>& book, const std::array<std::uint8_t, 16>& codes) {
+  Order order{codes, {}};
+  for (std::size_t i = 0; i < 15; ++i) order.bounds[i] = (book[codes[i]] + book[codes[i + 1]]) / 2;
+  return order;
+}
+constexpr Order kNf4Order = order_of(kNf4, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
+constexpr Order kFp4Order = order_of(kFp4, {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3});
+
+float largest_magnitude(std::span<const float> x) {
+  float largest = 0;
+  for (const float value : x) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+// Midpoints of 2^i equal parts of [0.1, 1], times 10^(i - 6), for i from 0 to 6, with both signs, and 0 and
+// 1: as PyTorch computes them in float32 (create_dynamic_map of bitsandbytes).
+std::array<float, 256> make_dynamic_map() {
+  std::array<float, 256> map{};
+  std::size_t count = 0;
+  for (int i = 0; i < 7; ++i) {
+    const int parts = 1 << i;
+    const float step = (1.0F - 0.1F) / static_cast<float>(parts);
+    const auto boundary = [&](int j) {  // torch.linspace goes from both ends
+      return j < (parts + 1) / 2 ? std::fma(step, static_cast<float>(j), 0.1F)
+                                 : std::fma(-step, static_cast<float>(parts - j), 1.0F);
+    };
+    const auto scale = static_cast<float>(std::pow(10.0, i - 6));
+    for (int j = 0; j < parts; ++j) {
+      const float mean = (boundary(j) + boundary(j + 1)) / 2.0F, value = scale * mean;
+      map[count++] = value;
+      map[count++] = -value;
+    }
+  }
+  map[count++] = 0;
+  map[count++] = 1;
+  std::sort(map.begin(), map.end());
+  return map;
+}
+
+// The nearest value's index, the lower of two that are equally near.
+std::uint8_t nearest_of_map(float x) {
+  const auto& map = dynamic_map();
+  const auto above = std::lower_bound(map.begin(), map.end(), x);
+  if (above == map.begin()) return 0;
+  if (above == map.end()) return 255;
+  const auto at = above - map.begin();
+  return static_cast<std::uint8_t>(*above - x < x - *(above - 1) ? at : at - 1);
+}
+
+}  // namespace
+
+const std::array<float, 16>& code_book(FourBit type) {
+  return type == FourBit::nf4 ? kNf4 : kFp4;
+}
+
+void quantize_four_bit(FourBit type, std::span<const float> x, std::int64_t block, std::uint8_t* codes,
+                       float* absmax) {
+  const Order& order = type == FourBit::nf4 ? kNf4Order : kFp4Order;
+  constexpr float kSmallest = 1e-38F;
+  const auto size = static_cast<std::size_t>(block);
+  for (std::size_t first = 0; first < x.size(); first += size) {
+    const auto part = x.subspan(first, std::min(size, x.size() - first));
+    float largest = largest_magnitude(part);
+    const bool is_whole = part.size() == size;
+    if (!is_whole) largest = std::max(largest, kSmallest);
+    absmax[first / size] = largest;
+    const float inverse = 1.0F / std::max(largest, kSmallest);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const float scaled = std::clamp(is_whole ? part[i] * inverse : part[i] / largest, -1.0F, 1.0F);
+      std::size_t rank = 0;  // no branch: how many bounds lie below
+      for (const float bound : order.bounds) rank += scaled > bound ? 1 : 0;
+      codes[first + i] = order.codes[rank];
+    }
+  }
+}
+
+const std::array<float, 256>& dynamic_map() {
+  static const std::array<float, 256> map = make_dynamic_map();
+  return map;
+}
+
+NestedScales nest_scales(std::span<const float> scales) {
+  NestedScales nested;
+  double sum = 0;
+  for (const float scale : scales) sum += static_cast<double>(scale);
+  nested.offset = static_cast<float>(sum / static_cast<double>(std::max<std::size_t>(1, scales.size())));
+  nested.codes.resize(scales.size());
+  std::vector<float> rest(scales.begin(), scales.end());
+  for (float& r : rest) r -= nested.offset;
+  constexpr auto kBlock = static_cast<std::size_t>(kNestedBlock);
+  for (std::size_t first = 0; first < rest.size(); first += kBlock) {
+    const auto part = std::span(rest).subspan(first, std::min(kBlock, rest.size() - first));
+    const float largest = largest_magnitude(part);
+    nested.absmax.push_back(largest);
+    for (std::size_t i = 0; i < part.size(); ++i)
+      nested.codes[first + i] = nearest_of_map(largest > 0 ? part[i] / largest : 0.0F);
+  }
+  return nested;
+}
+
+void unnest_scales(const NestedScales& nested, float* scales) {
+  for (std::size_t i = 0; i < nested.codes.size(); ++i)
+    scales[i] = dynamic_map()[nested.codes[i]] * nested.absmax[i / static_cast<std::size_t>(kNestedBlock)] +
+                nested.offset;
+}
+
+}  // namespace assay

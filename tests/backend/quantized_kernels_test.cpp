@@ -1,0 +1,203 @@
+// Kernels of quantized weights on every instruction set: against the scalar ones, to the bit where sums are
+// exact, and against bitsandbytes (tools/make_quant_fixtures.py).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "assay/backend/cpu/select.h"
+#include "assay/base/random.h"
+#include "assay/quant/four_bit.h"
+#include "assay/quant/int8.h"
+#include "support/fixtures.h"
+
+namespace assay::cpu {
+namespace {
+
+std::vector<float> random_floats(std::size_t count, std::uint64_t seed, float scale) {
+  Random random(seed);
+  std::vector<float> values(count);
+  for (float& v : values) v = scale * static_cast<float>(random.uniform() * 2 - 1);
+  return values;
+}
+
+// Weights [n, k] as int8 panels.
+struct Int8Weights {
+  std::int64_t panels, padded;
+  std::vector<std::int8_t> codes;
+  std::vector<float> absmax;
+  std::vector<std::int32_t> sums;
+
+  Int8Weights(const std::vector<float>& w, std::int64_t n, std::int64_t k)
+      : panels((n + kPanel - 1) / kPanel),
+        padded(round_up(k, kInt8Columns)),
+        codes(static_cast<std::size_t>(panels * kPanel * padded)),
+        absmax(static_cast<std::size_t>(panels * kPanel)),
+        sums(absmax.size()) {
+    std::vector<std::int8_t> row(static_cast<std::size_t>(k));
+    for (std::int64_t output = 0; output < n; ++output) {
+      const auto at = static_cast<std::size_t>(output);
+      absmax[at] = quantize_int8({w.data() + output * k, row.size()}, row.data());
+      for (std::int64_t i = 0; i < k; ++i) {
+        const std::int8_t code = row[static_cast<std::size_t>(i)];
+        codes[static_cast<std::size_t>(output / kPanel * padded * kPanel + i / 4 * 4 * kPanel +
+                                       output % kPanel * 4 + i % 4)] = code;
+        sums[at] += 128 * code;
+      }
+    }
+  }
+};
+
+struct Quantized {
+  std::vector<std::uint16_t> data;
+  Tiles tiles;
+  std::vector<float> absmax;
+  std::vector<std::int32_t> outliers;
+
+  Quantized(const KernelTable& table, const std::vector<float>& x, std::int64_t rows, std::int64_t k,
+            float threshold)
+      : tiles(kNoTiles), absmax(static_cast<std::size_t>(rows)) {
+    const std::int64_t padded = round_up(k, kInt8Columns);
+    tiles = {nullptr, rows + kTileRows, padded / 2, 1};
+    data.assign(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
+    tiles.data = data.data();
+    std::vector<std::uint8_t> is_outlier(static_cast<std::size_t>(k));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (threshold > 0 && std::fabs(x[i]) >= threshold) is_outlier[i % static_cast<std::size_t>(k)] = 1;
+    for (std::int64_t i = 0; i < k; ++i)
+      if (is_outlier[static_cast<std::size_t>(i)] != 0) outliers.push_back(static_cast<std::int32_t>(i));
+    table.quantize({.x = x.data(),
+                    .x_stride = k,
+                    .codes = tiles,
+                    .first_row = 0,
+                    .rows = rows,
+                    .k = k,
+                    .absmax = absmax.data(),
+                    .threshold = threshold,
+                    .is_outlier = outliers.empty() ? nullptr : is_outlier.data()});
+  }
+};
+
+std::vector<float> run_int8(const KernelTable& table, const std::vector<float>& x, std::int64_t rows,
+                            std::int64_t k, std::int64_t n, const Int8Weights& w,
+                            const std::vector<float>& bias, float threshold) {
+  const Quantized in(table, x, rows, k, threshold);
+  std::vector<float> y(static_cast<std::size_t>(rows * n), 7.0F);
+  table.linear_int8({.to = {.x = x.data(),
+                            .x_stride = k,
+                            .x_tiles = in.tiles,
+                            .rows = rows,
+                            .k = k,
+                            .w = w.codes.data(),
+                            .packing = Packing::int8,
+                            .planes = 1,
+                            .bias = bias.data(),
+                            .activation = Activation::none,
+                            .adds = false,
+                            .y = y.data(),
+                            .y_stride = n,
+                            .y_tiles = kNoTiles,
+                            .n = n,
+                            .first_panel = 0,
+                            .panels = w.panels},
+                     .x_absmax = in.absmax.data(),
+                     .w_absmax = w.absmax.data(),
+                     .w_sums = w.sums.data(),
+                     .outliers = in.outliers.data(),
+                     .outlier_count = static_cast<std::int64_t>(in.outliers.size())});
+  return y;
+}
+
+class QuantizedKernelTest : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!is_usable(GetParam())) GTEST_SKIP() << "this machine cannot run it";
+    table_ = select_kernels(GetParam());
+  }
+  const KernelTable reference_ = select_kernels(Isa::scalar);
+  KernelTable table_{};
+};
+
+TEST_P(QuantizedKernelTest, CodesOfInputsEqualReference) {
+  for (const std::int64_t k : {1, 7, 16, 63, 64, 65, 200})
+    for (const float threshold : {0.0F, 6.0F, std::numeric_limits<float>::infinity()}) {
+      const std::int64_t rows = 5;
+      auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
+      for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(2 * k + i)] = 0;  // a row of zeros
+      const Quantized got(table_, x, rows, k, threshold), want(reference_, x, rows, k, threshold);
+      EXPECT_EQ(got.absmax, want.absmax) << k;
+      EXPECT_EQ(got.data, want.data) << k << " " << threshold;
+    }
+}
+
+TEST_P(QuantizedKernelTest, Int8ProductsAreExact) {
+  for (const std::int64_t rows : {1, 2, 3, 4, 5, 9, 17, 33, 64, 70})
+    for (const std::int64_t k : {1, 31, 64, 100, 200})
+      for (const std::int64_t n : {1, 15, 16, 17, 64, 83}) {
+        const auto x = random_floats(static_cast<std::size_t>(rows * k), 1, 9);
+        const Int8Weights w(random_floats(static_cast<std::size_t>(n * k), 2, 1), n, k);
+        const auto bias = random_floats(static_cast<std::size_t>(n), 3, 1);
+        for (const float threshold : {0.0F, 8.9F})
+          ASSERT_LE(test::largest_difference(run_int8(table_, x, rows, k, n, w, bias, threshold),
+                                             run_int8(reference_, x, rows, k, n, w, bias, threshold)),
+                    threshold > 0 ? 1e-4 : 2e-5)
+              << rows << "x" << k << "x" << n << " threshold " << threshold;
+      }
+}
+
+// Codes of -127 and 127 throughout: what saturates where sums of pairs are kept in 16 bits.
+TEST_P(QuantizedKernelTest, Int8ProductsDoNotSaturate) {
+  const std::int64_t rows = 33, k = 128, n = 32;
+  std::vector<float> x(static_cast<std::size_t>(rows * k), -1.0F), w(static_cast<std::size_t>(n * k), 1.0F);
+  const std::vector<float> bias(static_cast<std::size_t>(n));
+  for (const float y : run_int8(table_, x, rows, k, n, Int8Weights(w, n, k), bias, 0))
+    ASSERT_NEAR(y, -static_cast<float>(k), 1e-4);
+}
+
+TEST_P(QuantizedKernelTest, LlmInt8IsThatOfBitsandbytes) {
+  const SafetensorsFile file(test::fixture("quant.safetensors"));
+  const auto x = test::read_floats(file, "int8.x"), bias = test::read_floats(file, "int8.bias");
+  const auto w = test::read_floats(file, "int8.w");
+  const std::int64_t n = 24, k = 80, rows = 9;
+  for (const auto& [name, threshold] :
+       {std::pair{"int8.y0", std::numeric_limits<float>::infinity()}, std::pair{"int8.y6", 6.0F}}) {
+    const auto want = test::read_floats(file, name);
+    auto got = run_int8(table_, x, rows, k, n, Int8Weights(w, n, k), bias, threshold);
+    // Its kernel for a CPU has 6.200124e-05 for 1 / 127^2.
+    EXPECT_LE(test::largest_difference(got, want), 2e-5 * 20) << name;
+  }
+}
+
+TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
+  for (const FourBit type : {FourBit::nf4, FourBit::fp4})
+    for (const std::int64_t k : {1, 31, 32, 60, 64, 130})
+      for (const std::int64_t group : {1, 2, 4, 32, 64})
+        for (const Packing packing : {Packing::float32, Packing::bfloat16}) {
+          const std::int64_t padded = round_up(k, kTileColumns), panels = 3,
+                             groups = (padded + group - 1) / group;
+          Random random(5);
+          std::vector<std::uint8_t> codes(static_cast<std::size_t>(panels * padded / 2 * kPanel));
+          for (auto& c : codes) c = static_cast<std::uint8_t>(random.uniform() * 256);
+          const auto scales = random_floats(static_cast<std::size_t>(panels * groups * kPanel), 6, 3);
+          const auto run = [&](const KernelTable& table) {
+            std::vector<float> out(static_cast<std::size_t>(panels * padded * kPanel + 1), -5.0F);
+            table.expand({.codes = codes.data(),
+                          .scales = scales.data(),
+                          .book = code_book(type).data(),
+                          .k = k,
+                          .k_padded = padded,
+                          .group = group,
+                          .panels = panels,
+                          .packing = packing,
+                          .out = out.data()});
+            return out;
+          };
+          ASSERT_EQ(run(table_), run(reference_)) << k << " " << group;
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, QuantizedKernelTest, testing::Values(Isa::avx2, Isa::avx512, Isa::amx),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace assay::cpu

@@ -1,0 +1,146 @@
+// Codes, scales and values of bitsandbytes on a CPU (tools/make_quant_fixtures.py), and logits of its models.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "assay/model/model.h"
+#include "assay/quant/four_bit.h"
+#include "assay/quant/int8.h"
+#include "assay/tensor/half.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+const SafetensorsFile& fixtures() {
+  static const SafetensorsFile file(test::fixture("quant.safetensors"));
+  return file;
+}
+std::vector<float> floats(const std::string& name) {
+  return test::read_floats(fixtures(), name);
+}
+template <typename T>
+std::vector<T> bytes(const std::string& name) {
+  const StoredTensor& tensor = *fixtures().find(name);
+  std::vector<T> out(static_cast<std::size_t>(tensor.elements()));
+  fixtures().read(tensor, 0, tensor.elements(), std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+class FourBitTest : public testing::TestWithParam<FourBit> {
+ protected:
+  const FourBit type = GetParam();
+  const std::string name = type == FourBit::nf4 ? "nf4" : "fp4";
+};
+
+TEST_P(FourBitTest, CodesScalesAndValuesAreThoseOfBitsandbytes) {
+  const auto x = floats("x");
+  std::vector<std::uint8_t> codes(x.size());
+  std::vector<float> absmax((x.size() + 63) / 64);
+  quantize_four_bit(type, x, kFourBitBlock, codes.data(), absmax.data());
+  EXPECT_EQ(absmax, floats(name + ".absmax"));
+  const auto packed = bytes<std::uint8_t>(name + ".packed");
+  const auto values = floats(name + ".values");
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(codes[i], packed[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15) << i << ": " << x[i];
+    ASSERT_EQ(code_book(type)[codes[i]] * absmax[i / 64], values[i]) << i;
+  }
+}
+
+TEST_P(FourBitTest, ScalesOfScalesAreThoseOfBitsandbytes) {
+  const auto absmax = floats(name + ".absmax");
+  const NestedScales nested = nest_scales(absmax);
+  const auto want = bytes<std::uint8_t>(name + ".nested_codes");
+  ASSERT_EQ(nested.codes.size(), want.size());
+  // The mean is summed in another order: its last bit may move a code.
+  EXPECT_NEAR(nested.offset, floats(name + ".nested_offset")[0], 1e-8);
+  std::size_t different = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) different += nested.codes[i] != want[i] ? 1 : 0;
+  EXPECT_LE(different, want.size() / 1000);
+  // What bitsandbytes wrote is read to the bit.
+  const NestedScales theirs{want, floats(name + ".nested_absmax"), floats(name + ".nested_offset")[0]};
+  std::vector<float> scales(want.size());
+  unnest_scales(theirs, scales.data());
+  EXPECT_EQ(scales, floats(name + ".nested_scales"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, FourBitTest, testing::Values(FourBit::nf4, FourBit::fp4),
+                         [](const auto& info) { return info.param == FourBit::nf4 ? "nf4" : "fp4"; });
+
+TEST(Formats, DynamicMapIsThatOfBitsandbytes) {
+  const auto want = floats("dynamic_map");
+  EXPECT_EQ(std::vector<float>(dynamic_map().begin(), dynamic_map().end()), want);
+}
+
+TEST(Formats, Int8CodesAreThoseOfBitsandbytes) {
+  const auto w = floats("int8.w"), absmax = floats("int8.absmax");
+  const auto want = bytes<std::int8_t>("int8.codes");
+  const std::size_t rows = absmax.size(), k = w.size() / rows;
+  std::vector<std::int8_t> codes(w.size());
+  for (std::size_t row = 0; row < rows; ++row)
+    EXPECT_EQ(quantize_int8({w.data() + row * k, k}, codes.data() + row * k), absmax[row]);
+  EXPECT_EQ(codes, want);
+}
+
+TEST(Formats, Float16RoundsToEvenAndBack) {
+  EXPECT_EQ(float_to_f16(1.0F), 0x3c00);
+  EXPECT_EQ(float_to_f16(65504.0F), 0x7bff);
+  EXPECT_EQ(float_to_f16(65519.0F), 0x7bff);
+  EXPECT_EQ(float_to_f16(65520.0F), 0x7c00);
+  EXPECT_EQ(float_to_f16(0x1p-25F), 0x0000);  // half-way to the smallest: to even
+  EXPECT_EQ(float_to_f16(0x1.8p-25F), 0x0001);
+  EXPECT_EQ(float_to_f16(-2.0F), 0xc000);
+  for (std::uint32_t bits = 0; bits < 0x7c00; ++bits)
+    ASSERT_EQ(float_to_f16(f16_to_float(static_cast<std::uint16_t>(bits))), bits);
+  EXPECT_TRUE(std::isnan(f16_to_float(float_to_f16(std::nanf("")))));
+}
+
+double rms_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double squares = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    squares += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+  return std::sqrt(squares / static_cast<double>(a.size()));
+}
+
+// The whole model: every format, on every instruction set. Where inputs are quantized as well, a last bit of
+// one may move its code, by 1 / 127 of the row: that is what is allowed there.
+struct LogitsCase {
+  const char *model, *precision;
+  double tolerance;  // root mean square, of the deviation of the logits
+};
+class QuantizedLogits : public testing::TestWithParam<LogitsCase> {};
+
+TEST_P(QuantizedLogits, EqualThoseWithBitsandbytes) {
+  const auto& [name, precision, tolerance] = GetParam();
+  const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
+  const SafetensorsFile expected(test::fixture_model(name) / "expected.safetensors");
+  const auto want = floats(std::string(name) + "." + precision);
+  const auto plain = test::read_floats(expected, "logits");
+  const std::vector<float> plain_end(plain.end() - static_cast<std::ptrdiff_t>(want.size()), plain.end());
+  const double deviation = test::standard_deviation_of(want);
+  // Quantizing moves the logits by far more than what is allowed here.
+  ASSERT_GT(rms_difference(plain_end, want), 1.5 * tolerance * deviation);
+  for (const Isa isa : test::usable_isas()) {
+    const Model model = Model::load(folder, test::cpu_backend(isa), precision_from_name(precision));
+    const auto logits = test::all_logits(model.program(), test::read_ids(expected, "input_ids"));
+    const std::vector<float> end(logits.end() - static_cast<std::ptrdiff_t>(want.size()), logits.end());
+    EXPECT_LE(rms_difference(end, want), tolerance * deviation) << name_of(isa);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, QuantizedLogits,
+    testing::Values(LogitsCase{"base", "nf4", 1e-5}, LogitsCase{"base", "fp4", 1e-5},
+                    LogitsCase{"base", "nf4-dq", 2e-4}, LogitsCase{"base", "fp4-dq", 2e-4},
+                    LogitsCase{"odd_heads", "nf4", 1e-5}, LogitsCase{"odd_heads", "fp4", 1e-5},
+                    LogitsCase{"odd_heads", "nf4-dq", 2e-4}, LogitsCase{"odd_heads", "fp4-dq", 2e-4},
+                    LogitsCase{"base", "llm-int8", 1.6e-2}, LogitsCase{"odd_heads", "llm-int8", 1.6e-2}),
+    [](const auto& info) {
+      std::string text = std::string(info.param.model) + "_" + info.param.precision;
+      for (char& c : text) c = c == '-' ? '_' : c;
+      return text;
+    });
+
+}  // namespace
+}  // namespace assay
