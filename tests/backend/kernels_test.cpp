@@ -226,7 +226,8 @@ struct InTiles {
 
   InTiles(const std::vector<float>& x, std::int64_t columns) : tiles(kNoTiles) {
     const auto rows = static_cast<std::int64_t>(x.size()) / columns;
-    tiles = {nullptr, round_up(rows + kRow, kTileRows) + kTileRows, kColumn + round_up(columns, kTileColumns), 1};
+    tiles = {nullptr, round_up(rows + kRow, kTileRows) + kTileRows, kColumn + round_up(columns, kTileColumns),
+             1};
     data.resize(static_cast<std::size_t>(tiles.rows * tiles.columns));
     tiles.data = data.data();
     for (std::int64_t row = 0; row < rows; ++row)

@@ -196,6 +196,58 @@ TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
         }
 }
 
+// Codes as they are give the bits of expanded ones.
+TEST_P(QuantizedKernelTest, FourBitProductsEqualThoseOfExpandedCodes) {
+  for (const std::int64_t k : {1, 31, 60, 64, 130})
+    for (const std::int64_t n : {1, 16, 33, 70})
+      for (const std::int64_t rows : {1, 2}) {
+        const std::int64_t padded = round_up(k, kTileColumns), panels = (n + kPanel - 1) / kPanel, group = 4,
+                           groups = (padded + group - 1) / group;
+        Random random(5);
+        std::vector<std::uint8_t> codes(static_cast<std::size_t>(panels * padded / 2 * kPanel));
+        for (auto& c : codes) c = static_cast<std::uint8_t>(random.uniform() * 256);
+        const auto scales = random_floats(static_cast<std::size_t>(panels * groups * kPanel), 6, 3);
+        const auto x = random_floats(static_cast<std::size_t>(rows * k), 7, 1);
+        const auto bias = random_floats(static_cast<std::size_t>(n), 8, 1);
+        std::vector<float> expanded(static_cast<std::size_t>(panels * padded * kPanel));
+        const ExpandArgs weights{.codes = codes.data(),
+                                 .scales = scales.data(),
+                                 .book = code_book(FourBit::nf4).data(),
+                                 .k = k,
+                                 .k_padded = padded,
+                                 .group = group,
+                                 .panels = panels,
+                                 .packing = Packing::float32,
+                                 .out = expanded.data()};
+        table_.expand(weights);
+        const auto run = [&](const auto& multiply) {
+          std::vector<float> y(static_cast<std::size_t>(rows * n), 3.0F);
+          multiply(LinearArgs{.x = x.data(),
+                              .x_stride = k,
+                              .x_tiles = kNoTiles,
+                              .rows = rows,
+                              .k = k,
+                              .w = expanded.data(),
+                              .packing = Packing::float32,
+                              .planes = 1,
+                              .bias = bias.data(),
+                              .activation = Activation::none,
+                              .adds = true,
+                              .y = y.data(),
+                              .y_stride = n,
+                              .y_tiles = kNoTiles,
+                              .n = n,
+                              .first_panel = 0,
+                              .panels = panels});
+          return y;
+        };
+        const auto got = run([&](const LinearArgs& to) { table_.linear_four_bit({to, weights}); });
+        ASSERT_EQ(got, run(table_.linear)) << rows << "x" << k << "x" << n;
+        const auto want = run([&](const LinearArgs& to) { reference_.linear_four_bit({to, weights}); });
+        ASSERT_LE(test::largest_difference(got, want), 1e-4);
+      }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, QuantizedKernelTest, testing::Values(Isa::avx2, Isa::avx512, Isa::amx),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 

@@ -462,7 +462,24 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
 void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
   const bool has_tiles = multiplies_tiles(w);
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
-  whole.packing = has_tiles ? Packing::bfloat16 : Packing::float32;
+  ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
+                    .scales = w.scales(),
+                    .book = w.book().data(),
+                    .k = whole.k,
+                    .k_padded = w.k_padded(),
+                    .group = w.group,
+                    .panels = w.panels,
+                    .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
+                    .out = nullptr};
+  if (!has_tiles && whole.rows <= kFourBitRows) {
+    pool_->run((w.panels + kFewRowsPanels - 1) / kFewRowsPanels, [&](std::int64_t task) {
+      const std::int64_t first = task * kFewRowsPanels;
+      table_.linear_four_bit(
+          {.to = panels_of(whole, first, std::min(kFewRowsPanels, w.panels - first)), .weights = expand});
+    });
+    return;
+  }
+  whole.packing = expand.packing;
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
   pool_->run((w.panels + kExpandedPanels - 1) / kExpandedPanels, [&](std::int64_t task) {
     std::size_t mine = 0;  // there is one for each thread
@@ -470,15 +487,12 @@ void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
       mine = (mine + 1) % expanded_in_use_.size();
     const std::int64_t first = task * kExpandedPanels, count = std::min(kExpandedPanels, w.panels - first);
     std::byte* out = expanded_ + static_cast<std::int64_t>(mine) * expanded_bytes_;
-    table_.expand({.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()) + first * w.panel_bytes(),
-                   .scales = w.scales() + first * groups * kPanel,
-                   .book = w.book().data(),
-                   .k = whole.k,
-                   .k_padded = w.k_padded(),
-                   .group = w.group,
-                   .panels = count,
-                   .packing = whole.packing,
-                   .out = out});
+    ExpandArgs some = expand;
+    some.codes += first * w.panel_bytes();
+    some.scales += first * groups * kPanel;
+    some.panels = count;
+    some.out = out;
+    table_.expand(some);
     LinearArgs part = panels_of(whole, 0, count);
     const std::int64_t column = first * kPanel;
     part.w = out;

@@ -96,6 +96,7 @@ struct Int8Args {
 };
 
 // 4-bit codes of some panels to weights in float32 or bfloat16, packed: book[code] * scale.
+// `group` is a power of two.
 struct ExpandArgs {
   const std::uint8_t* codes;  // of the first panel
   const float* scales;        // of the first panel: [k_padded / group][16]
@@ -104,6 +105,14 @@ struct ExpandArgs {
   Packing packing;  // float32 [panels][k][16] or bfloat16
   void* out;
 };
+
+// Few rows times 4-bit codes as they are, without a copy in between: the bits of float32 panels from `expand`
+// and `linear`.
+struct FourBitArgs {
+  LinearArgs to;       // rows at most kFourBitRows; x in floats; w is not read
+  ExpandArgs weights;  // of all panels; packing and out are not read
+};
+inline constexpr std::int64_t kFourBitRows = 2;
 
 struct NormArgs {
   const float* x;
@@ -174,6 +183,7 @@ struct KernelTable {
   void (*quantize)(const QuantizeArgs&) noexcept;
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
+  void (*linear_four_bit)(const FourBitArgs&) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double.

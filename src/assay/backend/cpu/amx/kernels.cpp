@@ -714,6 +714,7 @@ void fill(KernelTable& table) {
   table.quantize = quantize;
   table.linear_int8 = linear_int8;
   table.expand = expand;
+  table.linear_four_bit = linear_four_bit;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_tiles_origin = table.attend_bfloat16_origin = "amx";

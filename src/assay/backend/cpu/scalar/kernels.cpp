@@ -279,6 +279,33 @@ void expand(const ExpandArgs& args) noexcept {
   }
 }
 
+void linear_four_bit(const FourBitArgs& args) noexcept {
+  const LinearArgs& to = args.to;
+  const ExpandArgs& weights = args.weights;
+  const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
+  const std::int64_t end = std::min(to.n, (to.first_panel + to.panels) * kPanel);
+  for (std::int64_t row = 0; row < to.rows; ++row)
+    for (std::int64_t output = to.first_panel * kPanel; output < end; ++output) {
+      const std::int64_t panel = output / kPanel, j = output % kPanel;
+      const std::uint8_t* codes = weights.codes + panel * weights.k_padded / 2 * kPanel;
+      const float* scales = weights.scales + panel * groups * kPanel;
+      double sum = 0;
+      for (std::int64_t k = 0; k < weights.k; ++k) {
+        const int code = codes[k / 2 * kPanel + j] >> (k % 2 * 4) & 15;
+        const float weight = weights.book[code] * scales[k / weights.group * kPanel + j];
+        sum += static_cast<double>(to.x[row * to.x_stride + k]) * static_cast<double>(weight);
+      }
+      if (to.bias != nullptr) sum += static_cast<double>(to.bias[output]);
+      double value = activate(to.activation, sum);
+      if (to.y != nullptr) {
+        float& y = to.y[row * to.y_stride + output];
+        if (to.adds) value += static_cast<double>(y);
+        y = static_cast<float>(value);
+      }
+      if (to.y_tiles.data != nullptr) store_tiles(to.y_tiles, row, output, static_cast<float>(value));
+    }
+}
+
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
   std::int64_t best = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -300,10 +327,23 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
 }  // namespace
 
 void fill(KernelTable& table) {
-  constexpr const char* kHere = "scalar";
-  table = {linear, linear, norm,        attend, attend_bfloat16, store_bfloat16, quantize, linear_int8,
-           expand, argmax, log_sum_exp, kHere,  kHere,           kHere,          kHere,    kHere,
-           kHere,  kHere,  kHere,       kHere,  kHere,           false,          false};
+  table.linear = table.linear_tiles = linear;
+  table.norm = norm;
+  table.attend = attend;
+  table.attend_bfloat16 = attend_bfloat16;
+  table.store_bfloat16 = store_bfloat16;
+  table.quantize = quantize;
+  table.linear_int8 = linear_int8;
+  table.expand = expand;
+  table.linear_four_bit = linear_four_bit;
+  table.argmax = argmax;
+  table.log_sum_exp = log_sum_exp;
+  for (const char** origin :
+       {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin, &table.attend_origin,
+        &table.attend_bfloat16_origin, &table.store_origin, &table.argmax_origin, &table.log_sum_exp_origin,
+        &table.int8_origin, &table.expand_origin})
+    *origin = "scalar";
+  table.uses_tiles = table.chunks_inputs = false;
 }
 
 }  // namespace assay::cpu::scalar

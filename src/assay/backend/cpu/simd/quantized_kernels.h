@@ -145,28 +145,96 @@ void linear_int8(const Int8Args& args) noexcept {
   }
 }
 
-void expand(const ExpandArgs& args) noexcept {
+// Where the codes and the scales of a part of a panel begin.
+struct CodePanel {
+  const std::uint8_t* codes;
+  const float* scales;
+};
+CodePanel code_panel(const ExpandArgs& args, std::int64_t panel, std::int64_t part) {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  return {args.codes + panel * args.k_padded / 2 * kPanel + part * Vec::kWidth,
+          args.scales + panel * groups * kPanel + part * Vec::kWidth};
+}
+// Weights of an even input and the next.
+ASSAY_INLINE void weights_of(const Vec::Book& book, const CodePanel& panel, std::int64_t k, int group_bits,
+                             Vec& even, Vec& odd) {
+  const std::uint8_t* pair = panel.codes + k / 2 * kPanel;
+  const float* scale = panel.scales + (k >> group_bits) * kPanel;
+  even = Vec::mul(Vec::look_up(book, pair, 0), Vec::load(scale));
+  odd = Vec::mul(Vec::look_up(book, pair, 4), Vec::load(group_bits == 0 ? scale + kPanel : scale));
+}
+
+void expand(const ExpandArgs& args) noexcept {
   const Vec::Book book = Vec::book(args.book);
-  for (std::int64_t panel = 0; panel < args.panels; ++panel) {
-    const std::uint8_t* codes = args.codes + panel * args.k_padded / 2 * kPanel;
-    const float* scales = args.scales + panel * groups * kPanel;
-    for (std::int64_t part = 0; part < kParts; ++part)
-      for (std::int64_t k = 0; k < args.k_padded; k += 2) {
-        const std::uint8_t* pair = codes + k / 2 * kPanel + part * Vec::kWidth;
-        const Vec even = Vec::mul(Vec::look_up(book, pair, 0),
-                                  Vec::load(scales + k / args.group * kPanel + part * Vec::kWidth));
-        const Vec odd = Vec::mul(Vec::look_up(book, pair, 4),
-                                 Vec::load(scales + (k + 1) / args.group * kPanel + part * Vec::kWidth));
-        if (args.packing == Packing::float32) {
-          float* out = static_cast<float*>(args.out) + (panel * args.k + k) * kPanel + part * Vec::kWidth;
-          if (k < args.k) even.store(out);
-          if (k + 1 < args.k) odd.store(out + kPanel);
-        } else {
-          Vec::store_pairs(even, odd,
-                           static_cast<std::uint16_t*>(args.out) + (panel * args.k_padded + k) * kPanel +
-                               part * Vec::kWidth * 2);
+  const int group_bits = __builtin_ctzll(static_cast<unsigned long long>(args.group));
+  for (std::int64_t panel = 0; panel < args.panels; ++panel)
+    for (std::int64_t part = 0; part < kParts; ++part) {
+      const CodePanel from = code_panel(args, panel, part);
+      Vec even, odd;
+      if (args.packing == Packing::float32) {
+        float* out = static_cast<float*>(args.out) + panel * args.k * kPanel + part * Vec::kWidth;
+        for (std::int64_t k = 0; k < args.k; k += 2) {
+          weights_of(book, from, k, group_bits, even, odd);
+          even.store(out + k * kPanel);
+          if (k + 1 < args.k) odd.store(out + (k + 1) * kPanel);
+        }
+      } else {
+        auto* out =
+            static_cast<std::uint16_t*>(args.out) + panel * args.k_padded * kPanel + part * Vec::kWidth * 2;
+        for (std::int64_t k = 0; k < args.k_padded; k += 2) {
+          weights_of(book, from, k, group_bits, even, odd);
+          Vec::store_pairs(even, odd, out + k * kPanel);
         }
       }
+    }
+}
+
+// Rows times some panels: one chain of multiply-adds along k for each output, as linear has it.
+template <int Rows, int Panels>
+void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int64_t first_row,
+                       std::int64_t panel) {
+  constexpr int kColumns = Panels * kParts;
+  const ExpandArgs& weights = args.weights;
+  const int group_bits = __builtin_ctzll(static_cast<unsigned long long>(weights.group));
+  CodePanel from[kColumns];
+  for (int j = 0; j < kColumns; ++j) from[j] = code_panel(weights, panel + j / kParts, j % kParts);
+  Vec sums[Rows][kColumns];
+  clear(sums);
+  const float* x = args.to.x + first_row * args.to.x_stride;
+  for (std::int64_t k = 0; k < weights.k; k += 2)
+    for (int j = 0; j < kColumns; ++j) {
+      Vec even, odd;
+      weights_of(book, from[j], k, group_bits, even, odd);
+      for (int row = 0; row < Rows; ++row) {
+        const float* inputs = x + row * args.to.x_stride + k;
+        sums[row][j] = Vec::fma(Vec::set(inputs[0]), even, sums[row][j]);
+        if (k + 1 < weights.k) sums[row][j] = Vec::fma(Vec::set(inputs[1]), odd, sums[row][j]);
+      }
+    }
+  const std::int64_t column = panel * kPanel;
+  for (int row = 0; row < Rows; ++row)
+    for (int j = 0; j < kColumns; ++j) {
+      const std::int64_t output = column + j * Vec::kWidth, left = args.to.n - output;
+      if (left > 0)
+        finish_vector(args.to, sums[row][j], first_row + row, output,
+                      left < Vec::kWidth ? left : Vec::kWidth);
+    }
+}
+
+void linear_four_bit(const FourBitArgs& args) noexcept {
+  constexpr int kPanels = Vec::kRegisters == 32 ? kGroup : 2;
+  const Vec::Book book = Vec::book(args.weights.book);
+  const std::int64_t last = args.to.first_panel + args.to.panels;
+  for (std::int64_t panel = args.to.first_panel; panel < last;) {
+    const bool is_group = last - panel >= kPanels;
+    if (args.to.rows == 1 && is_group)
+      multiply_four_bit<1, kPanels>(args, book, 0, panel);
+    else if (args.to.rows == 1)
+      multiply_four_bit<1, 1>(args, book, 0, panel);
+    else if (is_group)
+      multiply_four_bit<2, kPanels>(args, book, 0, panel);
+    else
+      multiply_four_bit<2, 1>(args, book, 0, panel);
+    panel += is_group ? kPanels : 1;
   }
 }
