@@ -420,10 +420,12 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
     pool_->run(chunks, [&](std::int64_t chunk) {
       const std::int64_t end = std::min(whole.rows, (chunk + 1) * kNormRows);
       for (std::int64_t row = chunk * kNormRows; row < end; ++row)
-        for (std::int64_t k = 0; k < whole.k; ++k)
-          if (std::fabs(f16_to_float(float_to_f16(whole.x[row * whole.x_stride + k]))) >=
-              op.outlier_threshold)
+        for (std::int64_t k = 0; k < whole.k; ++k) {
+          const float x = std::fabs(whole.x[row * whole.x_stride + k]);
+          // As float16, which is looked at where it can matter.
+          if (x >= op.outlier_threshold * 0.999F && f16_to_float(float_to_f16(x)) >= op.outlier_threshold)
             std::atomic_ref(is_outlier_[static_cast<std::size_t>(k)]).store(1, std::memory_order_relaxed);
+        }
     });
     for (std::int64_t k = 0; k < whole.k; ++k)
       if (is_outlier_[static_cast<std::size_t>(k)] != 0) outliers_.push_back(static_cast<std::int32_t>(k));

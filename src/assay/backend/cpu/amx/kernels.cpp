@@ -33,9 +33,12 @@ double log_of(double x) {
   __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(address), "r"(std::int64_t{stride}) \
                    : "memory")
 #define ASSAY_TILE_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
-// sums += rows * pairs, each in bfloat16.
-#define ASSAY_TILE_PRODUCT(sums, rows, pairs) \
-  __asm__ volatile("tdpbf16ps %%tmm" #pairs ", %%tmm" #rows ", %%tmm" #sums ::)
+// Within assembler with a constant operand is_int8: sums += rows * weights, of bfloat16 or of signed bytes.
+#define ASSAY_PRODUCT(sums, rows, weights)                                    \
+  ".if %c[is_int8]\n\ttdpbssd %%tmm" #weights ", %%tmm" #rows ", %%tmm" #sums \
+  "\n\t.else\n\ttdpbf16ps %%tmm" #weights ", %%tmm" #rows ", %%tmm" #sums "\n\t.endif\n\t"
+#define ASSAY_TILE_PRODUCT(sums, rows, weights) \
+  __asm__ volatile(ASSAY_PRODUCT(sums, rows, weights)::[is_int8] "i"(kIsInt8))
 
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -61,7 +64,8 @@ void release() {
 constexpr std::int64_t kTileBytes = 64;  // from one row of a tile to the next
 constexpr std::int64_t kLane = 16;       // floats of a row of sums
 
-// Weights of a plane of a panel: 1 KB per step of 32 inputs; `next` elements to the next panel.
+// Weights of a plane of a panel: 1 KB per step of 32 inputs, or of 64 in int8; `next` elements to the next
+// panel.
 struct WeightSteps {
   const std::uint16_t* data;
   std::int64_t next;
@@ -74,7 +78,8 @@ struct RowSteps {
   RowSteps from(std::int64_t step) const { return {data + step * strip, strip}; }
 };
 std::int64_t steps_of(const LinearArgs& args) {
-  return round_up(args.k, kTileColumns) / kTileColumns;
+  const std::int64_t columns = args.packing == Packing::int8 ? kInt8Columns : kTileColumns;
+  return (args.k + columns - 1) / columns;
 }
 WeightSteps weight_steps(const LinearArgs& args, std::int64_t panel, int plane) {
   const std::int64_t per_plane = steps_of(args) * kTileElements;
@@ -89,6 +94,7 @@ RowSteps row_steps(const LinearArgs& args, std::int64_t row, int plane) {
 // spills that cost as much as the products.
 
 // Up to 16 rows times 4 panels: four streams of weights.
+template <bool kIsInt8 = false>
 void add_one_by_four(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
   const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next, *b2 = b1 + w.next, *b3 = b2 + w.next;
   __asm__ volatile(
@@ -96,20 +102,21 @@ void add_one_by_four(const RowSteps& x, const WeightSteps& w, std::int64_t steps
       "tileloadd (%[a],%[row],1), %%tmm4\n\t"
       "tileloadd (%[b0],%[row],1), %%tmm5\n\t"
       "tileloadd (%[b1],%[row],1), %%tmm6\n\t"
-      "tdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
+      ASSAY_PRODUCT(0, 4, 5)
       "tileloadd (%[b2],%[row],1), %%tmm7\n\t"
-      "tdpbf16ps %%tmm6, %%tmm4, %%tmm1\n\t"
+      ASSAY_PRODUCT(1, 4, 6)
       "tileloadd (%[b3],%[row],1), %%tmm5\n\t"
-      "tdpbf16ps %%tmm7, %%tmm4, %%tmm2\n\t"
-      "tdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"
+      ASSAY_PRODUCT(2, 4, 7)
+      ASSAY_PRODUCT(3, 4, 5)
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\tadd $1024, %[b2]\n\tadd $1024, %[b3]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
       : [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [b2] "+r"(b2), [b3] "+r"(b3), [steps] "+r"(steps)
-      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip)
+      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip), [is_int8] "i"(kIsInt8)
       : "cc", "memory");
 }
 // Up to 16 rows times 1 panel: what is left of a group.
+template <bool kIsInt8 = false>
 void add_one_by_one(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     ASSAY_TILE_LOAD(4, x.data + step * x.strip, kTileBytes);
@@ -126,6 +133,7 @@ struct Ahead {
     return {panels + step * 64, rows + step * strip};
   }
 };
+template <bool kIsInt8 = false>
 void add_two_by_two(const RowSteps& x, const WeightSteps& w, std::int64_t steps, const Ahead& ahead) {
   const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next;
   const std::uint16_t *panels = ahead.panels, *rows = ahead.rows;
@@ -134,24 +142,25 @@ void add_two_by_two(const RowSteps& x, const WeightSteps& w, std::int64_t steps,
       "tileloaddt1 (%[a],%[row],1), %%tmm4\n\t"
       "tileloadd (%[b0],%[row],1), %%tmm6\n\t"
       "tileloadd (%[b1],%[row],1), %%tmm7\n\t"
-      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
+      ASSAY_PRODUCT(0, 4, 6)
       "tileloaddt1 1024(%[a],%[row],1), %%tmm5\n\t"
-      "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+      ASSAY_PRODUCT(1, 4, 7)
       "prefetcht1 (%[panels])\n\tprefetcht1 64(%[panels])\n\t"
       "prefetcht1 (%[rows])\n\tprefetcht1 64(%[rows])\n\t"
       "prefetcht1 128(%[rows])\n\tprefetcht1 192(%[rows])\n\t"
-      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
-      "tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n\t"
+      ASSAY_PRODUCT(2, 5, 6)
+      ASSAY_PRODUCT(3, 5, 7)
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
       "add $128, %[panels]\n\tadd %[strip], %[rows]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
       :
       [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [panels] "+r"(panels), [rows] "+r"(rows), [steps] "+r"(steps)
-      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip)
+      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip), [is_int8] "i"(kIsInt8)
       : "cc", "memory");
 }
 // The same where no rows follow: the panels come from memory, fetched 2 KB ahead.
+template <bool kIsInt8 = false>
 void add_two_by_two_streaming(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
   const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next;
   __asm__ volatile(
@@ -159,22 +168,23 @@ void add_two_by_two_streaming(const RowSteps& x, const WeightSteps& w, std::int6
       "tileloadd (%[a],%[row],1), %%tmm4\n\t"
       "tileloadd (%[b0],%[row],1), %%tmm6\n\t"
       "tileloadd (%[b1],%[row],1), %%tmm7\n\t"
-      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
+      ASSAY_PRODUCT(0, 4, 6)
       "tileloadd 1024(%[a],%[row],1), %%tmm5\n\t"
-      "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+      ASSAY_PRODUCT(1, 4, 7)
       "prefetcht0 2048(%[b0])\n\tprefetcht0 2304(%[b0])\n\t"
       "prefetcht0 2560(%[b0])\n\tprefetcht0 2816(%[b0])\n\t"
       "prefetcht0 2048(%[b1])\n\tprefetcht0 2304(%[b1])\n\t"
       "prefetcht0 2560(%[b1])\n\tprefetcht0 2816(%[b1])\n\t"
-      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
-      "tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n\t"
+      ASSAY_PRODUCT(2, 5, 6)
+      ASSAY_PRODUCT(3, 5, 7)
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
       : [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [steps] "+r"(steps)
-      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip)
+      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip), [is_int8] "i"(kIsInt8)
       : "cc", "memory");
 }
+template <bool kIsInt8 = false>
 void add_two_by_one(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     ASSAY_TILE_LOAD(4, x.data + step * x.strip, kTileBytes);
@@ -262,8 +272,8 @@ void store_sums(float* sums) {
 }
 
 // Outputs of `count` rows of a block from `first` on.
-ASSAY_INLINE void finish_some(const LinearArgs& args, const Finished& block, std::int64_t first,
-                              std::int64_t count) {
+ASSAY_INLINE void finish_some(const LinearArgs& args, const Int8Args* int8, const Finished& block,
+                              std::int64_t first, std::int64_t count) {
   const std::int64_t column = block.panel * kPanel, left = args.n - column;
   const __mmask16 low = left < kPanel ? Vec::mask(left) : __mmask16{0xffff};
   const __mmask16 high = left >= 2 * kPanel ? __mmask16{0xffff}
@@ -277,6 +287,11 @@ ASSAY_INLINE void finish_some(const LinearArgs& args, const Finished& block, std
   for (std::int64_t row = first; row < first + count; ++row) {
     const float* sums = block.sums + row / kTileRows * 2 * kSums + row % kTileRows * kPanel;
     Vec value[2] = {Vec::load(sums), Vec::load(sums + kSums)};
+    if (int8 != nullptr)
+      for (int i = 0; i < 2; ++i)
+        if (i == 0 || left > kPanel)
+          value[i] = int8_value(*int8, Vec{_mm512_cvtepi32_ps(_mm512_castps_si512(value[i].v))},
+                                block.row + row, column + i * kPanel);
     if (args.bias != nullptr)
       for (int i = 0; i < 2; ++i) value[i] = Vec::add(value[i], bias[i]);
     for (Vec& v : value) v = activate(args.activation, v);
@@ -304,18 +319,24 @@ ASSAY_INLINE void finish_some(const LinearArgs& args, const Finished& block, std
 
 // One pass: rows [first_row, first_row + rows), a multiple of 32, at most kPassRows, by some panels, the
 // first of an even number. Inlined with an activation that the compiler knows.
+template <bool kIsInt8>
 class TilePass {
  public:
-  TilePass(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t first_panel,
-           std::int64_t panels)
-      : args_(args), first_row_(first_row), rows_(rows), first_panel_(first_panel), panels_(panels) {}
+  TilePass(const LinearArgs& args, const Int8Args* int8, std::int64_t first_row, std::int64_t rows,
+           std::int64_t first_panel, std::int64_t panels)
+      : args_(args),
+        int8_(int8),
+        first_row_(first_row),
+        rows_(rows),
+        first_panel_(first_panel),
+        panels_(panels) {}
 
   ASSAY_INLINE void run(Activation activation, const Segment& segment, float* sums) {
     args_.activation = activation;
     for (std::int64_t i = 0; i < panels_; i += 2)
       for (std::int64_t row = 0; row < rows_; row += kBlockRows)
         add_block(segment, i, row, sums + (i / 2 * (kPassRows / kBlockRows) + row / kBlockRows) * kBlockSums);
-    finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
+    finish_some(args_, kIsInt8 ? int8_ : nullptr, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
     last_.sums = nullptr;
   }
 
@@ -340,16 +361,16 @@ class TilePass {
     const bool has_two = i + 1 < panels_;
     if (!segment.is_last) {
       if (has_two)
-        add_two_by_two(x, w, segment.steps, ahead_of(segment, x, w, i, row));
+        add_two_by_two<kIsInt8>(x, w, segment.steps, ahead_of(segment, x, w, i, row));
       else
-        add_two_by_one(x, w, segment.steps);
+        add_two_by_one<kIsInt8>(x, w, segment.steps);
       store_sums(sums);
       return;
     }
     const Finished next{scratch_[is_odd_ ? 1 : 0], first_row_ + row, first_panel_ + i};
     if (!has_two) {
-      add_two_by_one(x, w, segment.steps);
-      finish_some(args_, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
+      add_two_by_one<kIsInt8>(x, w, segment.steps);
+      finish_some(args_, kIsInt8 ? int8_ : nullptr, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
     } else {
       // The vector units finish the block before while the tiles of this one are summed.
       const Ahead ahead = ahead_of(segment, x, w, i, row);
@@ -358,11 +379,12 @@ class TilePass {
         const std::int64_t begin = segment.steps * slice / kSlices,
                            end = segment.steps * (slice + 1) / kSlices;
         if (end > begin && streams)
-          add_two_by_two_streaming(x.from(begin), w.from(begin), end - begin);
+          add_two_by_two_streaming<kIsInt8>(x.from(begin), w.from(begin), end - begin);
         else if (end > begin)
-          add_two_by_two(x.from(begin), w.from(begin), end - begin, ahead.from(begin, x.strip));
+          add_two_by_two<kIsInt8>(x.from(begin), w.from(begin), end - begin, ahead.from(begin, x.strip));
         if (last_.sums != nullptr)
-          finish_some(args_, last_, slice * (kBlockRows / kSlices), kBlockRows / kSlices);
+          finish_some(args_, kIsInt8 ? int8_ : nullptr, last_, slice * (kBlockRows / kSlices),
+                      kBlockRows / kSlices);
       }
     }
     store_sums(scratch_[is_odd_ ? 1 : 0]);
@@ -372,13 +394,15 @@ class TilePass {
 
   static constexpr std::int64_t kSlices = 16;
   LinearArgs args_;
+  const Int8Args* int8_;
   std::int64_t first_row_, rows_, first_panel_, panels_;
   alignas(64) float scratch_[2][kBlockSums];
   Finished last_{nullptr, 0, 0};
   bool is_odd_ = false;
 };
 
-void run_segment(TilePass& pass, Activation activation, const Segment& segment, float* sums) {
+template <bool kIsInt8>
+void run_segment(TilePass<kIsInt8>& pass, Activation activation, const Segment& segment, float* sums) {
   switch (activation) {
     case Activation::none:
       return pass.run(Activation::none, segment, sums);
@@ -389,11 +413,12 @@ void run_segment(TilePass& pass, Activation activation, const Segment& segment, 
   }
 }
 
-void linear_many_rows(const LinearArgs& args, std::int64_t first_row, std::int64_t rows,
-                      std::int64_t first_panel, std::int64_t panels) {
+template <bool kIsInt8>
+void multiply_tiles(const LinearArgs& args, const Int8Args* int8, std::int64_t first_row, std::int64_t rows,
+                    std::int64_t first_panel, std::int64_t panels) {
   const std::int64_t steps = steps_of(args);
   const bool is_whole = args.planes == 1 && (steps <= kWholeSteps || rows == kBlockRows);
-  TilePass pass(args, first_row, rows, first_panel, panels);
+  TilePass<kIsInt8> pass(args, int8, first_row, rows, first_panel, panels);
   if (is_whole) return run_segment(pass, args.activation, {0, 0, 0, steps, true, true}, nullptr);
   alignas(64) float sums[kPassRows * kTilePassPanels * kPanel];
   for (int order = args.planes - 1; order >= 0; --order)
@@ -407,17 +432,37 @@ void linear_many_rows(const LinearArgs& args, std::int64_t first_row, std::int64
       }
 }
 
-void linear_tiles(const LinearArgs& args) noexcept {
-  const std::int64_t whole = args.rows / kBlockRows * kBlockRows;
-  const std::int64_t last = args.first_panel + args.panels;
-  if (whole > 0) configure(kTileRows);
+// The rows that come in whole blocks; returns how many those are.
+template <bool kIsInt8>
+std::int64_t multiply_blocks(const LinearArgs& args, const Int8Args* int8) {
+  const std::int64_t whole = args.rows / kBlockRows * kBlockRows, last = args.first_panel + args.panels;
+  if (whole == 0) return 0;
+  configure(kTileRows);
   for (std::int64_t row = 0; row < whole; row += kPassRows)
     for (std::int64_t panel = args.first_panel; panel < last; panel += kTilePassPanels)
-      linear_many_rows(args, row, whole - row < kPassRows ? whole - row : kPassRows, panel,
-                       last - panel < kTilePassPanels ? last - panel : kTilePassPanels);
-  if (whole > 0) release();
-  for (std::int64_t row = whole; row < args.rows; row += kTileRows)
+      multiply_tiles<kIsInt8>(args, int8, row, whole - row < kPassRows ? whole - row : kPassRows, panel,
+                              last - panel < kTilePassPanels ? last - panel : kTilePassPanels);
+  release();
+  return whole;
+}
+
+void linear_tiles(const LinearArgs& args) noexcept {
+  for (std::int64_t row = multiply_blocks<false>(args, nullptr); row < args.rows; row += kTileRows)
     linear_few_rows(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows);
+}
+
+// Whole blocks of rows on tiles, what is left by VNNI: the same exact sums.
+void linear_int8_tiles(const Int8Args& args) noexcept {
+  const std::int64_t done = multiply_blocks<true>(args.to, &args);
+  if (done == args.to.rows) return;
+  Int8Args rest = args;
+  rest.to.rows -= done;
+  rest.x_absmax += done;
+  rest.to.x += done * rest.to.x_stride;
+  rest.to.x_tiles.data += rest.to.x_tiles.offset(done, 0);
+  if (rest.to.y != nullptr) rest.to.y += done * rest.to.y_stride;
+  if (rest.to.y_tiles.data != nullptr) rest.to.y_tiles.data += rest.to.y_tiles.offset(done, 0);
+  linear_int8(rest);
 }
 
 // 2^x to about 3e-7, by rounding and the Taylor series of degree 6 over [-1/2, 1/2]; 0 for -infinity.
@@ -712,12 +757,12 @@ void fill(KernelTable& table) {
   table.attend_bfloat16 = attend_bfloat16_tiles;
   table.store_bfloat16 = store_bfloat16_tiles;
   table.quantize = quantize;
-  table.linear_int8 = linear_int8;
+  table.linear_int8 = linear_int8_tiles;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
-  table.linear_tiles_origin = table.attend_bfloat16_origin = "amx";
+  table.linear_tiles_origin = table.attend_bfloat16_origin = table.store_origin = table.int8_origin = "amx";
   table.uses_tiles = true;
 }
 

@@ -101,13 +101,17 @@ ASSAY_INLINE Vec outlier_part(const Int8Args& args, std::int64_t row, std::int64
   return sum;
 }
 
+// What sums of codes are worth.
+ASSAY_INLINE Vec int8_value(const Int8Args& args, Vec sums, std::int64_t row, std::int64_t output) {
+  const Vec scale = Vec::mul(Vec::set(args.x_absmax[row]), Vec::load(args.w_absmax + output));
+  const Vec value = Vec::mul(Vec::mul(sums, scale), Vec::set(kInt8Unit));
+  return args.outlier_count > 0 ? Vec::add(value, outlier_part(args, row, output)) : value;
+}
+
 // Exact sums of a vector of outputs of a row to y.
 ASSAY_INLINE void finish_int8(const Int8Args& args, const std::int32_t* sums, std::int64_t row,
                               std::int64_t output) {
-  Vec value = Dot::to_float(sums);
-  const Vec scale = Vec::mul(Vec::set(args.x_absmax[row]), Vec::load(args.w_absmax + output));
-  value = Vec::mul(Vec::mul(value, scale), Vec::set(kInt8Unit));
-  if (args.outlier_count > 0) value = Vec::add(value, outlier_part(args, row, output));
+  const Vec value = int8_value(args, Dot::to_float(sums), row, output);
   const std::int64_t left = args.to.n - output;
   finish_vector(args.to, value, row, output, left < Vec::kWidth ? left : Vec::kWidth);
 }
