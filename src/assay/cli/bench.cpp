@@ -177,6 +177,10 @@ int run(const Flags& flags) {
     ModelFlags model = flags.model;
     model.precision = precision;
     model.threads = threads;
+    if (!precision_from_name(precision).is_quantized()) {  // the list may mix them
+      model.remainder.clear();
+      model.quantized_head.clear();
+    }
     progress.clear();
     LoadedModel loaded = model.load(false);
     if (!flags.output.is_quiet) note(loaded.load_line());
@@ -222,6 +226,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_whole_list(*command, "-t,--threads", options.threads,
                  "Numbers of threads (default: the processors this process may use)", 1, 1024);
   command->add_option("--precision", flags->precisions, "Precisions, joined by commas (default float32)");
+  command->add_option("--remainder", flags->model.remainder,
+                      "float32 (the default) or bfloat16: what quantized precisions keep everything else in");
+  command->add_option("--quantize-head", flags->model.quantized_head,
+                      "int8, nf4 or fp4: quantized precisions quantize the output head too");
   command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");
   command->add_option("--isa", flags->model.isa,
                       "Force the kernels of one tier: scalar, avx2, avx512 or amx");

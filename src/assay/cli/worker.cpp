@@ -84,12 +84,14 @@ class Worker {
   }
 
   Answer load(const JsonView& request) {
-    check_keys(request, {"model", "precision", "threads", "isa"});
+    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head"});
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
     flags.threads = request.integer_or("threads", 0, 1, 1024);
     flags.isa = request.text_or("isa", "");
+    flags.remainder = request.text_or("remainder", "");
+    flags.quantized_head = request.text_or("quantize_head", "");
     loaded_.reset();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
     const Program& program = model().program();

@@ -138,9 +138,15 @@ struct Product {
 std::optional<Product> product_of(const Precision& precision, Isa isa) {
   // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
   const int parts = planes_of(precision.weights);
-  if (isa == Isa::amx && precision.weights != WeightFormat::float32)
+  // 4-bit codes are multiplied as what everything else is kept in.
+  const WeightFormat format = is_four_bit(precision.weights) ? precision.remainder : precision.weights;
+  ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
+  if (is_int8(format))
+    kind = isa == Isa::amx      ? ProductKind::amx_int8
+           : isa >= Isa::avx512 ? ProductKind::avx512_vnni
+                                : ProductKind::avx2_int8;
+  else if (isa == Isa::amx && format != WeightFormat::float32)
     return Product{ProductKind::amx_bfloat16, parts * (parts + 1) / 2};
-  const ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
   return why_not_usable(kind).empty() ? std::optional(Product{kind, 1}) : std::nullopt;
 }
 

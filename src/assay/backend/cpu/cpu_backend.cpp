@@ -147,6 +147,7 @@ class CpuProgram : public Program {
   float* absmax_ = nullptr;
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
+  float* few_rows_ = nullptr;  // of inputs that come as tiles
   std::int64_t expanded_bytes_ = 0;
   std::byte* expanded_ = nullptr;
   std::vector<std::atomic<bool>> expanded_in_use_;
@@ -202,10 +203,11 @@ void CpuProgram::make_buffers() {
 }
 
 void CpuProgram::make_quantized_buffers() {
-  std::int64_t widest_int8 = 0;
+  std::int64_t widest_int8 = 0, widest_four_bit = 0;
   expanded_bytes_ = 0;
   for (const PackedWeight& w : weights_) {
     if (w.packing() == Packing::int8) widest_int8 = std::max(widest_int8, w.k_padded());
+    if (w.packing() == Packing::four_bit) widest_four_bit = std::max(widest_four_bit, w.k_padded());
     if (w.packing() == Packing::four_bit)
       expanded_bytes_ =
           std::max(expanded_bytes_, kExpandedPanels * w.k_padded() * kPanel * (multiplies_tiles(w) ? 2 : 4));
@@ -218,6 +220,8 @@ void CpuProgram::make_quantized_buffers() {
     is_outlier_.resize(static_cast<std::size_t>(widest_int8));
   }
   if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * pool_->size());
+  if (widest_four_bit > 0)
+    few_rows_ = reinterpret_cast<float*>(arena_.take(widest_four_bit * kFourBitRows * 4));
 }
 
 Buffer CpuProgram::make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes) {
@@ -473,7 +477,15 @@ void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
                     .panels = w.panels,
                     .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
                     .out = nullptr};
-  if (!has_tiles && whole.rows <= kFourBitRows) {
+  if (whole.rows <= kFourBitRows) {
+    // In float32 whatever the rest: the bits of few rows cost less than expanding the codes.
+    for (std::int64_t row = 0; has_tiles && row < whole.rows; ++row)
+      for (std::int64_t k = 0; k < whole.k; ++k)
+        few_rows_[row * w.k_padded() + k] = bf16_to_float(whole.x_tiles.data[whole.x_tiles.offset(row, k)]);
+    if (has_tiles) {
+      whole.x = few_rows_;
+      whole.x_stride = w.k_padded();
+    }
     pool_->run((w.panels + kFewRowsPanels - 1) / kFewRowsPanels, [&](std::int64_t task) {
       const std::int64_t first = task * kFewRowsPanels;
       table_.linear_four_bit(
