@@ -22,9 +22,10 @@ TEST(ResolveDtype, LabelsAreHonest) {
     resolve_dtype("flot16", cpu);
     FAIL();
   } catch (const UsageError& e) {
-    EXPECT_STREQ(
-        e.what(),
-        "unknown precision 'flot16': expected one of float32, float16, bfloat16; the nearest is float16");
+    EXPECT_STREQ(e.what(),
+                 "unknown precision 'flot16': expected one of float32, float16, bfloat16, int8-dynamic, "
+                 "llm-int8, nf4, "
+                 "fp4, nf4-dq, fp4-dq; the nearest is float16");
   }
 }
 

@@ -39,7 +39,7 @@ class GeneratorTest : public testing::TestWithParam<Case> {
 };
 INSTANTIATE_TEST_SUITE_P(Isas, GeneratorTest,
                          testing::Combine(testing::ValuesIn(kAllIsas),
-                                          testing::Values("float32", "bfloat16")),
+                                          testing::Values("float32", "bfloat16", "int8", "nf4")),
                          [](const auto& p) {
                            return std::string(name_of(std::get<Isa>(p.param))) + "_" + std::get<1>(p.param);
                          });
