@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/quant/magnitude.h"
+
 namespace assay {
 
 namespace {
@@ -42,12 +44,6 @@ constexpr Order order_of(const std::array<float, 16>& book, const std::array<std
 }
 constexpr Order kNf4Order = order_of(kNf4, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
 constexpr Order kFp4Order = order_of(kFp4, {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3});
-
-float largest_magnitude(std::span<const float> x) {
-  float largest = 0;
-  for (const float value : x) largest = std::max(largest, std::fabs(value));
-  return largest;
-}
 
 // Midpoints of 2^i equal parts of [0.1, 1], times 10^(i - 6), for i from 0 to 6, with both signs, and 0 and
 // 1: as PyTorch computes them in float32 (create_dynamic_map of bitsandbytes).
@@ -102,11 +98,18 @@ void quantize_four_bit(FourBit type, std::span<const float> x, std::int64_t bloc
     if (!is_whole) largest = std::max(largest, kSmallest);
     absmax[first / size] = largest;
     const float inverse = 1.0F / std::max(largest, kSmallest);
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      const float scaled = std::clamp(is_whole ? part[i] * inverse : part[i] / largest, -1.0F, 1.0F);
-      std::size_t rank = 0;  // no branch: how many bounds lie below
-      for (const float bound : order.bounds) rank += scaled > bound ? 1 : 0;
-      codes[first + i] = order.codes[rank];
+    // How many bounds lie below each: loops over the block, of which compilers make vectors.
+    constexpr std::size_t kAtOnce = 64;
+    for (std::size_t begin = 0; begin < part.size(); begin += kAtOnce) {
+      const std::size_t count = std::min(kAtOnce, part.size() - begin);
+      float scaled[kAtOnce] = {};
+      std::int32_t rank[kAtOnce] = {};
+      for (std::size_t i = 0; i < count; ++i)
+        scaled[i] = std::clamp(is_whole ? part[begin + i] * inverse : part[begin + i] / largest, -1.0F, 1.0F);
+      for (const float bound : order.bounds)
+        for (std::size_t i = 0; i < kAtOnce; ++i) rank[i] += scaled[i] > bound ? 1 : 0;
+      for (std::size_t i = 0; i < count; ++i)
+        codes[first + begin + i] = order.codes[static_cast<std::size_t>(rank[i])];
     }
   }
 }

@@ -1,16 +1,17 @@
 #include "assay/quant/int8.h"
 
-#include <algorithm>
-#include <cmath>
+#include "assay/quant/magnitude.h"
 
 namespace assay {
 
 float quantize_int8(std::span<const float> row, std::int8_t* codes) {
-  float largest = 0;
-  for (const float x : row) largest = std::max(largest, std::fabs(x));
+  const float largest = largest_magnitude(row);
   const float scale = largest > 0 ? 127.0F / largest : 0.0F;
+  // Adding and taking away 1.5 * 2^23 rounds to a whole number, ties to even, as nearbyint does: compilers
+  // make vectors of it.
+  constexpr float kRounder = 12582912.0F;
   for (std::size_t i = 0; i < row.size(); ++i)
-    codes[i] = static_cast<std::int8_t>(std::nearbyint(row[i] * scale));
+    codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(row[i] * scale + kRounder - kRounder));
   return largest;
 }
 

@@ -172,9 +172,11 @@ void pack_part(const Part& part, const WeightSource& source, float* slab) {
     std::vector<float> rows(static_cast<std::size_t>(kOutputs * spec.columns));
     for (std::int64_t first = 0; first < spec.rows; first += kOutputs) {
       const std::int64_t count = std::min(kOutputs, spec.rows - first);
-      for (std::int64_t k = 0; k < spec.columns; ++k)
+      constexpr std::int64_t kLine = 16;  // of either side, while it is near
+      for (std::int64_t begin = 0; begin < spec.columns; begin += kLine)
         for (std::int64_t i = 0; i < count; ++i)
-          rows[static_cast<std::size_t>(i * spec.columns + k)] = slab[k * spec.rows + first + i];
+          for (std::int64_t k = begin; k < std::min(begin + kLine, spec.columns); ++k)
+            rows[static_cast<std::size_t>(i * spec.columns + k)] = slab[k * spec.rows + first + i];
       quantize_outputs(part, first, count, rows.data());
     }
   } else if (is_quantized(spec.format)) {
