@@ -142,5 +142,29 @@ INSTANTIATE_TEST_SUITE_P(
       return text;
     });
 
+// Footprints as Transformers counts them, and what of the shipped model is quantized.
+TEST(Coverage, SaysWhatIsQuantizedAndWhy) {
+  const LoadedModel plain = load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{});
+  EXPECT_TRUE(coverage_of(plain.model->program().plan()).tensors.empty());
+  const LoadedModel loaded = load_model_and_tokenizer({test::demo_model().string()}, "nf4", Device{});
+  const Plan& plan = loaded.model->program().plan();
+  const CoverageFacts facts = coverage_of(plan);
+  EXPECT_EQ(facts.quantized, 4 * plan.layers);
+  std::int64_t in_blocks = 0;
+  for (const WeightSpec& weight : plan.weights)
+    if (weight.kind == WeightSpec::Kind::matrix && !weight.is_table_too) in_blocks += weight.elements();
+  EXPECT_DOUBLE_EQ(facts.weights_share,
+                   static_cast<double>(in_blocks) / static_cast<double>(plan.parameters()));
+  EXPECT_EQ(loaded.model->footprint().value, (plan.parameters() - in_blocks) * 4 + in_blocks / 2);
+  EXPECT_LT(facts.bytes_share, facts.weights_share);
+  for (const CoverageFacts::Tensor& tensor : facts.tensors)
+    EXPECT_EQ(tensor.reason.empty(), tensor.format == "nf4") << tensor.name;
+  LoadOptions options;
+  options.quantized_head = "int8";
+  const LoadedModel with_head =
+      load_model_and_tokenizer({test::demo_model().string()}, "nf4", Device{}, options);
+  EXPECT_EQ(coverage_of(with_head.model->program().plan()).quantized, 4 * plan.layers + 1);
+}
+
 }  // namespace
 }  // namespace assay

@@ -6,11 +6,6 @@ namespace assay {
 
 namespace {
 
-Bytes stored_bytes(const WeightSpec& weight) {
-  return {static_cast<std::int64_t>(static_cast<double>(weight.elements()) *
-                                    info(weight.format).bits_per_weight / 8)};
-}
-
 struct CostVisitor {
   const Plan& plan;
   std::int64_t rows, past;
@@ -48,6 +43,12 @@ struct CostVisitor {
 };
 
 }  // namespace
+
+Bytes stored_bytes(const WeightSpec& weight) {
+  if (weight.kind == WeightSpec::Kind::vector) return {weight.elements() * 4};
+  const double elements = static_cast<double>(weight.elements()) * info(weight.format).bits_per_weight / 8;
+  return {static_cast<std::int64_t>(elements) + (is_int8(weight.format) ? weight.rows * 4 : 0)};
+}
 
 std::string_view name_of(Phase phase) {
   switch (phase) {

@@ -91,6 +91,9 @@ struct Plan {
   Bytes footprint(std::int64_t bytes) const;
 };
 
+// Bytes of a weight in its format, with the scales of quantized ones; vectors are float32.
+Bytes stored_bytes(const WeightSpec& weight);
+
 // What an operation, or a step, must read and compute at least.
 struct Cost {
   Bytes weight_bytes, kv_bytes;

@@ -17,6 +17,8 @@ LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dt
   if (options.needs_tokenizer || has_tokenizer)
     loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
   loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision));
+  if (dtype.precision.is_quantized() && coverage_of(loaded.model->program().plan()).quantized == 0)
+    throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.doubts = dtype.doubts;
@@ -84,6 +86,37 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
   return first_candidate(candidates, [&](const std::string& candidate) {
     return load_candidate(candidate, resolved, backend, options);
   });
+}
+
+CoverageFacts coverage_of(const Plan& plan) {
+  CoverageFacts facts;
+  std::int64_t elements = 0, quantized_elements = 0, bytes = 0, quantized_bytes = 0;
+  const auto head = static_cast<std::size_t>(std::get<LinearOp>(plan.head.what).weight);
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    const WeightSpec& weight = plan.weights[i];
+    const bool is_vector = weight.kind == WeightSpec::Kind::vector,
+               is_in = is_quantized(weight.format) && !is_vector;
+    elements += weight.elements();
+    bytes += stored_bytes(weight).value;
+    if (is_in) {
+      quantized_elements += weight.elements();
+      quantized_bytes += stored_bytes(weight).value;
+      ++facts.quantized;
+    }
+    const char* reason = is_in                                    ? ""
+                         : is_vector                              ? "a vector: norm or bias"
+                         : i == head && weight.is_table_too       ? "the output head, tied to the embedding"
+                         : i == head                              ? "the output head"
+                         : weight.kind == WeightSpec::Kind::table ? "an embedding"
+                                                                  : "not of the quantized kind";
+    facts.tensors.push_back(
+        {weight.name, std::string(is_vector ? "float32" : info(weight.format).name), reason});
+  }
+  if (facts.quantized == 0) return {};
+  facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);
+  facts.bytes_share = static_cast<double>(quantized_bytes) / static_cast<double>(bytes);
+  facts.bits_per_weight = 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
+  return facts;
 }
 
 Bytes get_model_memory_footprint(const Model& model) {

@@ -8,6 +8,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
+#include "assay/measure/results.h"
 #include "assay/model/model.h"
 #include "assay/quant/precision.h"
 #include "assay/text/tokenizer.h"
@@ -34,6 +35,9 @@ struct LoadedModel {
   // "Loaded: demo | device=cpu | dtype=float32"
   std::string load_line() const;
 };
+
+// Which weights are quantized, which are not and why. Nothing where the plan has no quantized weight.
+CoverageFacts coverage_of(const Plan& plan);
 
 struct LoadOptions {
   BackendOptions backend;

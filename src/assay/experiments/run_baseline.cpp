@@ -77,7 +77,8 @@ class BaselineRun {
                       .memory_bytes = get_model_memory_footprint(model).value,
                       .resident_weights_bytes = (memory.weights + memory.packing).value,
                       .workspace_bytes = memory.workspace.value,
-                      .load_s = model.load_time().value};
+                      .load_s = model.load_time().value,
+                      .coverage = coverage_of(model.program().plan())};
     results_.caption = fmt::format(
         "{} in {} on {}, {} kernels, {} thread(s). Each prompt: a warm-up, then {} timed generation(s) of "
         "exactly {} new tokens, "
@@ -86,6 +87,13 @@ class BaselineRun {
         loaded_.id, loaded_.dtype_label, results_.machine.cpu, model.backend().kernels(),
         model.backend().threads(), options_.repeats, options_.max_new_tokens,
         options_.uses_cache ? "on" : "off");
+    const CoverageFacts& coverage = results_.model.coverage;
+    if (coverage.quantized > 0)
+      results_.caption += fmt::format(
+          " Quantized: {} of {} tensors, {:.0f} % of the weights; {:.2f} bits per weight over the whole "
+          "model.",
+          coverage.quantized, coverage.tensors.size(), 100 * coverage.weights_share,
+          coverage.bits_per_weight);
   }
 
   void add_prompt(std::size_t i) {

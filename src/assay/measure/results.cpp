@@ -86,6 +86,35 @@ Row row_from_json(const OrderedJson& json) {
   return row;
 }
 
+OrderedJson to_json(const CoverageFacts& coverage) {
+  if (coverage.tensors.empty()) return nullptr;
+  OrderedJson tensors = OrderedJson::array();
+  for (const CoverageFacts::Tensor& tensor : coverage.tensors)
+    tensors.push_back(
+        {{"name", tensor.name},
+         {"format", tensor.format},
+         {"kept_because", tensor.reason.empty() ? OrderedJson(nullptr) : OrderedJson(tensor.reason)}});
+  return {{"quantized_tensors", coverage.quantized},
+          {"weights_share", coverage.weights_share},
+          {"bytes_share", coverage.bytes_share},
+          {"bits_per_weight", coverage.bits_per_weight},
+          {"tensors", tensors}};
+}
+
+CoverageFacts coverage_from_json(const OrderedJson& json) {
+  CoverageFacts coverage;
+  coverage.quantized = json.at("quantized_tensors").get<std::int64_t>();
+  coverage.weights_share = json.at("weights_share").get<double>();
+  coverage.bytes_share = json.at("bytes_share").get<double>();
+  coverage.bits_per_weight = json.at("bits_per_weight").get<double>();
+  for (const OrderedJson& tensor : json.at("tensors")) {
+    const OrderedJson& reason = tensor.at("kept_because");
+    coverage.tensors.push_back({tensor.at("name").get<std::string>(), tensor.at("format").get<std::string>(),
+                                reason.is_null() ? "" : reason.get<std::string>()});
+  }
+  return coverage;
+}
+
 OrderedJson to_json(const ModelFacts& m) {
   return {{"id", m.id},
           {"path", m.path},
@@ -96,7 +125,8 @@ OrderedJson to_json(const ModelFacts& m) {
           {"memory_bytes", m.memory_bytes},
           {"resident_weights_bytes", m.resident_weights_bytes},
           {"workspace_bytes", m.workspace_bytes},
-          {"load_s", m.load_s}};
+          {"load_s", m.load_s},
+          {"quantization", to_json(m.coverage)}};
 }
 
 ModelFacts model_from_json(const OrderedJson& json) {
@@ -111,6 +141,9 @@ ModelFacts model_from_json(const OrderedJson& json) {
   m.resident_weights_bytes = json.at("resident_weights_bytes").get<std::int64_t>();
   m.workspace_bytes = json.at("workspace_bytes").get<std::int64_t>();
   m.load_s = json.at("load_s").get<double>();
+  // Earlier files have none.
+  if (json.contains("quantization") && !json.at("quantization").is_null())
+    m.coverage = coverage_from_json(json.at("quantization"));
   return m;
 }
 

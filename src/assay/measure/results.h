@@ -44,12 +44,25 @@ struct GeneratedText {
   std::vector<int> prompt_ids, ids;
 };
 
+// What a quantized precision quantized, and what it left.
+struct CoverageFacts {
+  struct Tensor {
+    std::string name, format, reason;  // why it was left; empty where it was not
+  };
+  std::vector<Tensor> tensors;  // empty: nothing is quantized
+  std::int64_t quantized = 0;   // tensors
+  double weights_share = 0;     // of all elements, that are in quantized tensors
+  double bytes_share = 0;       // of all bytes
+  double bits_per_weight = 0;   // over the whole model, scales included
+};
+
 // The model that was measured.
 struct ModelFacts {
   std::string id, path, family, sha256;
   std::string dtype;  // the label of what really ran
   std::int64_t parameters = 0, memory_bytes = 0, resident_weights_bytes = 0, workspace_bytes = 0;
   double load_s = 0;
+  CoverageFacts coverage;
 };
 
 struct ResultSet {
