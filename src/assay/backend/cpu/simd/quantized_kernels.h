@@ -1,9 +1,9 @@
 // Products of quantized weights over a `Vec`, for the ISA files that include it inside their own anonymous
 // namespace, after float32_kernels.h. Not a header for others.
 //
-// `Vec` has also: store_bytes (kWidth rounded values as int8), look_up (16 values by 4-bit codes), codes
-// (kWidth bytes widened), to_float16 (rounded there and back). `Dot` sums products of groups of four bytes in
-// kWidth 32-bit lanes.
+// `Vec` has also: store_bytes (kWidth rounded values as int8), to_float16 (rounded there and back), book and
+// look_up (16 values, by 4-bit codes), store_pairs (pairs of bfloat16). `Dot` sums products of groups of four
+// bytes in kWidth 32-bit lanes.
 
 void quantize(const QuantizeArgs& args) noexcept {
   const std::int64_t padded = round_up(args.k, kInt8Columns);
