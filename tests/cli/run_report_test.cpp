@@ -10,13 +10,15 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::string kModel = model_fixture("with_tokenizer"), kText = kModel + "/prompt.txt";
+const std::string kModel = model_fixture("with_tokenizer"), kText = kModel + "/prompt.txt",
+                  kBaselineAndPerplexity = "noise,trade-off,lengths,ablation,batches,edge";
 
 class CliRunReport : public testing::Test {
  protected:
   ProgramResult run(std::vector<std::string> more = {}) {
-    more.insert(more.begin(), {"run", kModel, "-p", "hello", "-p", "world", "-n", "5", "-r", "3", "--corpus",
-                               kText, "-o", out_});
+    more.insert(more.begin(),
+                {"run", kModel, "-p", "hello", "-p", "world", "-n", "5", "-r", "3", "--corpus", kText, "-o",
+                 out_, "--precision", "float32", "--skip", kBaselineAndPerplexity});
     return run_program(more);
   }
   Json results() const { return Json::parse(read_file(out_ + "/results.json")); }
@@ -81,14 +83,14 @@ TEST_F(CliRunReport, TheModelIsKnownByItsContent) {
   expect_success(run());
   const std::string before = results()["model"]["sha256"];
   copy_model_fixture("with_tokenizer", folder_ / "moved");
-  expect_success(run_program(
-      {"run", folder_ / "moved", "-p", "a", "-n", "2", "-r", "1", "--corpus", kText, "-o", out_}));
+  expect_success(run_program({"run", folder_ / "moved", "-p", "a", "-n", "2", "-r", "1", "--corpus", kText,
+                              "-o", out_, "--precision", "float32", "--skip", kBaselineAndPerplexity}));
   EXPECT_EQ(results()["model"]["sha256"], before);
   std::string weights = read_file(folder_ / "moved/model.safetensors");
   weights.back() = static_cast<char>(weights.back() ^ 1);
   write_file(folder_ / "moved/model.safetensors", weights);
-  expect_success(run_program(
-      {"run", folder_ / "moved", "-p", "a", "-n", "2", "-r", "1", "--corpus", kText, "-o", out_}));
+  expect_success(run_program({"run", folder_ / "moved", "-p", "a", "-n", "2", "-r", "1", "--corpus", kText,
+                              "-o", out_, "--precision", "float32", "--skip", kBaselineAndPerplexity}));
   EXPECT_NE(results()["model"]["sha256"], before);
 }
 

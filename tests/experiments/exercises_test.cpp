@@ -1,6 +1,10 @@
 // The exercises' functions, called as the exercises call them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
 #include "assay/assay.h"
 #include "assay/base/error.h"
 #include "support/fixtures.h"
@@ -88,25 +92,275 @@ TEST(GetModelMemoryFootprint, IsThatOfTransformers) {
             4 * ((s.vocab + s.context) * d + s.layers * (12 * d * d + 13 * d) + 2 * d));
 }
 
-TEST(RunBaseline, FillsARowPerPromptAndKeepsFailuresAsRows) {
-  const LoadedModel loaded =
-      load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
-  BaselineOptions options;
+// A laboratory on the small model: exactly `repeats` runs, so that tests are short.
+SweepOptions sweep_of(std::int64_t repeats) {
+  SweepOptions sweep;
+  sweep.repeats = repeats;
+  return sweep;
+}
+const std::string& model() {
+  static const std::string path = test::fixture_model("with_tokenizer").string();
+  return path;
+}
+
+void expect_metrics(const Row& row, std::size_t samples) {
+  ASSERT_EQ(row.status, "ok") << row.label << ": " << row.reason;
+  for (const char* tag :
+       {"total_latency_s", "tokens_per_sec", "avg_latency_per_token_ms", "time_to_first_token_s",
+        "prefill_latency_s", "decode_latency_s", "tokenize_s", "detokenize_s", "end_to_end_s"}) {
+    ASSERT_NE(row.find(tag), nullptr) << row.label << " " << tag;
+    EXPECT_EQ(row.find(tag)->samples.size(), samples) << tag;
+  }
+  EXPECT_GT(row.find("total_latency_s")->value, 0);
+  EXPECT_GT(row.find("tokens_generated")->value, 0);
+  EXPECT_GT(row.find("memory_bytes")->value, 0);
+  EXPECT_GT(row.find("percent_of_roof")->value, 0);
+}
+
+TEST(RunForVariedLengths, GivesARowPerLength) {
+  const LocalLaboratory laboratory(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(3));
+  LengthsOptions options;
+  options.lengths = {4, 16, 500, 0, 4};  // 500 exceeds the context of 64, 0 is the longest that fits
+  options.base = "abc def ";
+  options.new_tokens = 8;
+  const ExperimentResult result = run_for_varied_lengths(laboratory, options);
+  ASSERT_EQ(result.rows.size(),
+            3u);  // the same length twice is measured once, and 500 is the longest that fits
+  const double expected[] = {4, 16, 56};
+  for (std::size_t i = 0; i < 3; ++i) {
+    expect_metrics(result.rows[i], 3);
+    EXPECT_EQ(result.rows[i].find("prompt_tokens")->value, expected[i]);
+    EXPECT_EQ(result.rows[i].find("tokens_generated")->value, 8);
+  }
+  const auto has = [](const Row& row, const std::string& word) {
+    return std::any_of(row.doubts.begin(), row.doubts.end(),
+                       [&](const std::string& doubt) { return doubt.find(word) != std::string::npos; });
+  };
+  EXPECT_TRUE(has(result.rows[0], "measured once"));
+  EXPECT_TRUE(has(result.rows[0], "too few"));
+  EXPECT_FALSE(result.rows[0].find("total_latency_s")->interval);
+  EXPECT_EQ(result.rows[0].find("total_latency_s")->statistic, "mean");
+  ASSERT_EQ(result.remarks.size(), 1u);
+  EXPECT_NE(result.remarks[0].find("as expected"), std::string::npos);
+  options.lengths = {-1};
+  EXPECT_THROW(run_for_varied_lengths(laboratory, options), UsageError);
+  options.lengths = {4};
+  options.new_tokens = 64;
+  EXPECT_THROW(run_for_varied_lengths(laboratory, options), Error);
+}
+
+TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
+  const LocalLaboratory laboratory({model()}, Configuration{}, sweep_of(6));
+  PrecisionsOptions options;
+  options.precisions = {"float32", "float16", "bf16", "nf4", "nf4+head"};
+  options.prompt = "a text";
+  options.new_tokens = 6;
+  const ExperimentResult result = run_varied_precision(laboratory, options);
+  ASSERT_EQ(result.rows.size(), 4u);
+  EXPECT_EQ(result.rows[0].label, "float32");
+  EXPECT_NE(result.rows[0].doubts.back().find("float16 resolves to the same"), std::string::npos);
+  EXPECT_EQ(result.rows[3].label, "nf4+head:nf4");
+  for (const Row& row : result.rows) expect_metrics(row, 6);
+  EXPECT_LT(result.rows[3].find("resident_weights_bytes")->value,
+            result.rows[2].find("resident_weights_bytes")->value);
+  ASSERT_EQ(result.comparisons.size(), 3u);
+  EXPECT_EQ(result.comparisons[0].subject, "bfloat16");
+  EXPECT_EQ(result.comparisons[0].baseline, "float32");
+  EXPECT_EQ(result.comparisons[0].pairs, 6);
+  options.precisions = {"float33"};
+  EXPECT_THROW(run_varied_precision(laboratory, options), UsageError);
+  options.precisions = {"float32+head"};
+  EXPECT_THROW(run_varied_precision(laboratory, options), UsageError);
+}
+
+TEST(AblateCacheAndPadding, GivesRowsFitsAndAnAudit) {
+  const LocalLaboratory laboratory(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(6));
+  AblationOptions options;
+  options.lengths = {8, 16};
+  options.base = "abc def ";
+  options.new_tokens = 16;
+  options.padded_prompts = {"a", "a longer text of more tokens", "b c"};
+  const ExperimentResult result = ablate_cache_and_padding(laboratory, options);
+  for (const char* label : {"cache on, 8 tokens", "cache off, 8 tokens", "cache on, 16 tokens",
+                            "cache off, 16 tokens", "no padding", "padded left", "padded right"}) {
+    ASSERT_NE(result.find(label), nullptr) << label;
+    expect_metrics(*result.find(label), 6);
+  }
+  EXPECT_EQ(result.find("no padding")->find("padding_waste_percent")->value, 0);
+  const Row& left = *result.find("padded left");
+  EXPECT_GT(left.find("padding_waste_percent")->value, 20);
+  EXPECT_GT(left.find("padded_tokens_per_sec")->value, left.find("real_tokens_per_sec")->value);
+  EXPECT_EQ(left.find("computed_prompt_tokens")->value,
+            result.find("padded right")->find("computed_prompt_tokens")->value);
+  ASSERT_EQ(result.audit.size(), 5u);
+  for (const AuditRow& row : result.audit) {
+    EXPECT_EQ(row.verdict, "equal") << row.what << ": " << row.first_divergence;
+    EXPECT_EQ(row.largest_difference, 0);
+  }
+  ASSERT_NE(result.find("cache on"), nullptr);  // the steps, for plots
+  EXPECT_EQ(result.find("cache on")->find("step_latency_ms")->samples.size(), 30u);
+  EXPECT_TRUE(std::any_of(result.remarks.begin(), result.remarks.end(), [](const std::string& remark) {
+    return remark.find("as a parabola") != std::string::npos;
+  }));
+}
+
+TEST(MeasureBatched, CountsALastBatchAsWhatItIs) {
+  const LocalLaboratory laboratory(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(3));
+  BatchedOptions options;
+  options.prompts = {"a", "b c", "d e f", "g", "h i j k l"};
+  options.batch_sizes = {1, 4, 8};
+  options.new_tokens = 5;
+  const ExperimentResult result = measure_batched(laboratory, options);
+  ASSERT_EQ(result.rows.size(), 3u);
+  for (const Row& row : result.rows) {
+    expect_metrics(row, 3);
+    EXPECT_EQ(row.find("sequences")->value, 5);
+    EXPECT_EQ(row.find("tokens_generated")->value, 25);
+    EXPECT_GT(row.find("tokens_per_sec_per_sequence")->value, 0);
+    EXPECT_GT(row.find("step_latency_ms")->value, 0);
+  }
+  EXPECT_EQ(result.rows[2].label, "batch 5");  // there are no more prompts
+  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[1].doubts, "; ")).find("the last batch holds 1 of 4"),
+            std::string::npos);
+  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[2].doubts, "; "))
+                .find("a batch of 8 was asked for, but there are 5"),
+            std::string::npos);
+  options.batch_sizes = {0};
+  EXPECT_THROW(measure_batched(laboratory, options), UsageError);
+}
+
+TEST(ProbeEdgePrompts, GivesARowPerPrompt) {
+  const LocalLaboratory laboratory(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(3));
+  EdgeOptions options;
+  options.new_tokens = 4;
+  options.more = {{"mine", "a prompt"}, {"empty", ""}};
+  const ExperimentResult result = probe_edge_prompts(laboratory, options);
+  ASSERT_EQ(result.rows.size(), 11u);
+  std::vector<std::string> labels;
+  for (const Row& row : result.rows) labels.push_back(row.label);
+  for (const char* label : {"typical", "very short", "very long", "multi-line", "repetitive", "only blanks",
+                            "rare Unicode", "digits", "code", "mine"})
+    EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
+  expect_metrics(*result.find("very long"), 3);
+  EXPECT_EQ(result.find("very long")->find("prompt_tokens")->value, 60);
+  EXPECT_EQ(result.rows.back().status, "error");
+  EXPECT_NE(result.rows.back().reason.find("empty"), std::string::npos);
+}
+
+TEST(RunForVariedThreads, RecommendsANumber) {
+  const LocalLaboratory laboratory({model()}, Configuration{}, sweep_of(6));
+  ThreadsOptions options;
+  options.threads = {1, 2};
+  options.prompt = "a";
+  options.new_tokens = 4;
+  const ExperimentResult result = run_for_varied_threads(laboratory, options);
+  ASSERT_EQ(result.rows.size(), 2u);
+  ASSERT_FALSE(result.remarks.empty());
+  EXPECT_EQ(result.remarks[0].rfind("Use ", 0), 0u);
+}
+
+TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
+  const LocalLaboratory laboratory({model()}, Configuration{}, sweep_of(3));
+  TradeoffOptions options;
+  options.precisions = {"float32", "int8", "fp4"};
+  options.prompts = {"one", "two"};
+  options.new_tokens = 6;
+  const ExperimentResult result = run_quantization_tradeoff(laboratory, options);
+  ASSERT_EQ(result.rows.size(), 3u);
+  for (const Row& row : result.rows) {
+    expect_metrics(row, 3);
+    EXPECT_NE(row.find("load_s"), nullptr);
+  }
+  EXPECT_EQ(result.texts.size(), 6u);
+  EXPECT_EQ(result.texts[0].label, "float32, prompt 1");
+  options.prompts = {std::string(500, 'x')};
+  const ExperimentResult failed = run_quantization_tradeoff(laboratory, options);
+  ASSERT_EQ(failed.rows.size(), 3u);
+  for (const Row& row : failed.rows) {
+    EXPECT_EQ(row.status, "error");
+    EXPECT_NE(row.reason.find("context of 64"), std::string::npos);
+    EXPECT_EQ(row.find("total_latency_s"), nullptr);
+  }
+}
+
+TEST(RepetitionShare, OfTheEnd) {
+  EXPECT_EQ(repetition_share({}), 0);
+  EXPECT_EQ(repetition_share({1, 2, 3, 4}), 0);
+  EXPECT_EQ(repetition_share({1, 1, 1, 1}), 1);
+  EXPECT_EQ(repetition_share({9, 8, 1, 2, 1, 2, 1, 2}), 0.75);
+}
+
+TEST(ComparePpplx, SumsLossesOverTokens) {
+  const LoadedModel a = load_model_and_tokenizer({model()}, "float32", Device{});
+  const LoadedModel b = load_model_and_tokenizer({model()}, "fp4", Device{});
+  const std::vector<std::string> sentences = {"a first sentence", "b", "and another one, longer than that"};
+  const auto compared = compare_ppplx({{"float32", &a}, {"fp4", &b}}, sentences);
+  ASSERT_EQ(compared.size(), 2u);
+  EXPECT_EQ(compared[0].first, "float32");
+  double sum = 0, tokens = 0;
+  for (const std::string& sentence : sentences) {
+    const auto ids = a.tokenizer->encode(sentence);
+    if (ids.size() < 2) continue;
+    const Score one = score(a.model->program(), ids, {});
+    sum += one.loss * static_cast<double>(one.tokens_scored);
+    tokens += static_cast<double>(one.tokens_scored);
+  }
+  EXPECT_DOUBLE_EQ(compared[0].second.loss, sum / tokens);
+  EXPECT_DOUBLE_EQ(compared[0].second.ppx, std::exp(sum / tokens));
+  EXPECT_NE(compared[1].second.loss, compared[0].second.loss);
+  EXPECT_THROW(compare_ppplx({{"float32", &a}}, {"b"}), Error);
+}
+
+ExerciseOptions small_exercise() {
+  ExerciseOptions options;
+  options.precisions = {"float32", "int8"};
   options.prompts = {"one", std::string(500, 'x')};  // the second exceeds the context of 64
+  options.new_tokens = 5;
+  options.lengths.lengths = {8, 16};
+  options.lengths.new_tokens = 5;
+  options.ablation.lengths = {8};
+  options.ablation.new_tokens = 8;
+  options.ablation.padded_prompts = {"a", "b c d"};
+  options.batches.prompts = {"a", "b c d"};
+  options.batches.batch_sizes = {1, 2};
+  options.batches.new_tokens = 5;
   options.corpus = test::fixture_model("with_tokenizer") / "prompt.txt";
-  options.max_new_tokens = 10;
-  const ResultSet results = run_baseline(loaded, options);
-  ASSERT_EQ(results.rows.size(), 3u);
-  EXPECT_EQ(results.rows[0].status, "ok");
-  EXPECT_EQ(results.rows[0].find("total_latency_s")->samples.size(), 3u);
+  return options;
+}
+
+TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
+  const LocalLaboratory laboratory({model()}, Configuration{}, sweep_of(6));
+  const ResultSet results = run_quantization_exercise(laboratory, small_exercise());
+  EXPECT_EQ(results.status, "complete");
+  std::vector<std::string> scenarios;
+  for (const Row& row : results.rows)
+    if (scenarios.empty() || scenarios.back() != row.scenario) scenarios.push_back(row.scenario);
+  EXPECT_EQ(scenarios, (std::vector<std::string>{"baseline", "trade-off", "lengths", "cache", "padding",
+                                                 "step times", "batches", "perplexity", "edge prompts"}));
   EXPECT_EQ(results.rows[1].status, "error");
   EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
-  EXPECT_EQ(results.rows[1].find("total_latency_s"), nullptr);
-  EXPECT_GT(results.rows[2].find("perplexity")->value, 1);
-  EXPECT_EQ(results.status, "complete");
-  EXPECT_EQ(results.texts.size(), 1u);
-  options.should_stop = [] { return true; };
-  EXPECT_EQ(run_baseline(loaded, options).status, "interrupted");
+  ASSERT_TRUE(results.noise);
+  EXPECT_GE(results.takeaways.size(), 3u);
+  EXPECT_LE(results.takeaways.size(), 5u);
+  for (const Row& row : results.rows) {
+    if (row.scenario != "trade-off") continue;
+    EXPECT_NE(row.find("perplexity"), nullptr) << "speed, memory and quality in one row";
+  }
+  // Nothing is lost on the way through the file.
+  EXPECT_EQ(to_json(results_from_json(to_json(results), "r")).dump(), to_json(results).dump());
+  const Table table = build_results_table(results);
+  EXPECT_EQ(table.rows.size(), results.rows.size() - 2);  // without the series for plots
+}
+
+TEST(RunQuantizationExercise, StopsWhereItIsTold) {
+  SweepOptions sweep = sweep_of(3);
+  int asked = 0;
+  sweep.should_stop = [&] { return ++asked > 40; };
+  const LocalLaboratory laboratory({model()}, Configuration{}, sweep);
+  EXPECT_EQ(run_quantization_exercise(laboratory, small_exercise()).status, "interrupted");
+  ExerciseOptions options = small_exercise();
+  options.skipped = {"nonsense"};
+  EXPECT_THROW(run_quantization_exercise(laboratory, options), UsageError);
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST(Table, AlignsByDisplayWidth) {
 }
 
 TEST(Table, AFailedRowShowsItsReasonAndNoFigures) {
-  const Table table = results_table(sample_results());
+  const Table table = build_results_table(sample_results());
   ASSERT_EQ(table.rows.size(), 2u);
   EXPECT_EQ(table.rows[1][1], "prompt 2: error: the prompt | is empty");
   EXPECT_EQ(table.rows[1].back(), "-");

@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -81,6 +82,20 @@ struct MemoryReport {
   Bytes workspace;  // activations and logits
 };
 
+struct PredictedMemory {
+  MemoryReport program;
+  Bytes kv_cache;
+};
+
+// Where the time of steps went, by what the operations were for.
+struct StepProfile {
+  struct Part {
+    Seconds time;     // of the wall
+    Seconds waiting;  // of it: what a thread spent without work, in the mean
+  };
+  std::array<Part, kPhases> parts{};  // by Phase
+};
+
 // A point on the device's own time line.
 struct Event {
   std::uint64_t id = 0;
@@ -103,6 +118,11 @@ class Program {
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;
   virtual MemoryReport memory() const = 0;
+  // Gives back memory that is kept for later sequences.
+  virtual void trim() {}
+  // While a profile is taken, every operation is timed on its own: some clock readings per step.
+  virtual void begin_profile() {}
+  virtual StepProfile end_profile() { return {}; }
 };
 
 struct BackendOptions {
@@ -123,6 +143,8 @@ class Backend {
   virtual ThreadPool* pool() { return nullptr; }
   // Packs the plan's weights as the source gives them. Throws Error.
   virtual std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) = 0;
+  // What prepare() would take for the plan, and a sequence of this many tokens beside it. Takes none itself.
+  virtual PredictedMemory predict(const Plan& plan, std::int64_t tokens) = 0;
   virtual void synchronize() = 0;
   virtual Event record() = 0;
   virtual Seconds between(const Event& begin, const Event& end) = 0;

@@ -89,11 +89,19 @@ Cost& Cost::operator+=(const Cost& other) {
 
 Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows) {
   Cost total;
-  for (const Op& op : plan.ops) total += std::visit(CostVisitor{plan, rows, past}, op.what);
-  const CostVisitor head{plan, head_rows, past};
-  total += std::visit(head, plan.head_norm.what);
-  total += std::visit(head, plan.head.what);
+  for (const Cost& cost : costs_by_phase(plan, rows, past, head_rows)) total += cost;
   return total;
+}
+
+std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                         std::int64_t head_rows) {
+  std::array<Cost, kPhases> costs{};
+  const auto of = [&](Phase phase) -> Cost& { return costs[static_cast<std::size_t>(phase)]; };
+  for (const Op& op : plan.ops) of(op.phase) += std::visit(CostVisitor{plan, rows, past}, op.what);
+  const CostVisitor head{plan, head_rows, past};
+  of(Phase::head) += std::visit(head, plan.head_norm.what);
+  of(Phase::head) += std::visit(head, plan.head.what);
+  return costs;
 }
 
 }  // namespace assay

@@ -3,6 +3,8 @@
 // list.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -18,6 +20,7 @@ enum class Norm { layer, rms };
 
 // What an operation is for; times are reported by phase.
 enum class Phase { embed, norm, attention, linear, head };
+inline constexpr std::size_t kPhases = 5;
 std::string_view name_of(Phase phase);
 
 using BufferId = int;
@@ -103,5 +106,8 @@ struct Cost {
 // Of the body and the head for `rows` new tokens, `head_rows` of which go through the head, of one sequence
 // that holds `past` tokens. A multiplication and an addition are two FLOPs.
 Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows);
+// The same by Phase.
+std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                         std::int64_t head_rows);
 
 }  // namespace assay

@@ -52,7 +52,9 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run_erased(std::int64_t chunks, Call call, const void* task) {
   if (chunks <= 0) return;
   if (workers_.empty() || chunks == 1) {
+    const TimePoint begin = accounts_.load(std::memory_order_relaxed) ? Clock::now() : TimePoint{};
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) call(task, chunk);
+    add_busy_time(begin);
     return;
   }
   for (std::int64_t first = 0; first < chunks; first += kMaxChunks) {
@@ -84,7 +86,19 @@ void ThreadPool::run_erased(std::int64_t chunks, Call call, const void* task) {
   }
 }
 
+void ThreadPool::add_busy_time(TimePoint begin) {
+  if (begin == TimePoint{}) return;
+  busy_ns_.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count(),
+                     std::memory_order_relaxed);
+}
+
 void ThreadPool::work() {
+  const TimePoint begin = accounts_.load(std::memory_order_relaxed) ? Clock::now() : TimePoint{};
+  work_off();
+  add_busy_time(begin);
+}
+
+void ThreadPool::work_off() {
   for (;;) {
     std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
     std::uint64_t chunk = 0, chunks = 0;

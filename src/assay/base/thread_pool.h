@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "assay/base/units.h"
+
 namespace assay {
 
 // Phases are counted by completed chunks, not by arriving threads: a worker that the system has put to sleep
@@ -30,6 +32,14 @@ class ThreadPool {
         chunks, [](const void* t, std::int64_t chunk) { (*static_cast<const Task*>(t))(chunk); }, &task);
   }
 
+  // While it is on, the time that threads spend in chunks is added up; a clock reading per thread and phase.
+  void account_busy_time(bool is_on) {
+    accounts_.store(is_on, std::memory_order_relaxed);
+    busy_ns_.store(0, std::memory_order_relaxed);
+  }
+  // Of all threads together, since accounting began.
+  Seconds busy_time() const { return {1e-9 * static_cast<double>(busy_ns_.load(std::memory_order_relaxed))}; }
+
   static constexpr std::int64_t kMaxChunks = (std::int64_t{1} << 20) - 1;
 
  private:
@@ -37,13 +47,16 @@ class ThreadPool {
   void run_erased(std::int64_t chunks, Call call, const void* task);
   void worker_loop();
   void work();
+  void work_off();
+  void add_busy_time(TimePoint begin);
 
   // epoch (24 bits) | chunks (20) | next chunk (20): claiming is one compare-and-swap, and a stale worker can
   // never claim a chunk of a phase it has not seen.
   alignas(128) std::atomic<std::uint64_t> ticket_{0};
   alignas(128) std::atomic<int> done_{0};
   alignas(128) std::atomic<std::uint32_t> epoch_{0};  // counts phases; wraps around
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, accounts_{false};
+  std::atomic<std::int64_t> busy_ns_{0};
   Call call_ = nullptr;
   const void* task_ = nullptr;
   std::vector<std::thread> workers_;

@@ -8,6 +8,7 @@
 
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
+#include "assay/cli/config.h"
 #include "assay/cli/console.h"
 #include "assay/report/table.h"
 
@@ -54,9 +55,16 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "assay " ASSAY_VERSION);
   app.footer(
-      "Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 usage, 3 some cases failed, 130 "
+      "Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 usage, 3 some cases failed, 4 "
+      "--fail-on met, 130 "
       "interrupted");
   assay::cli::add_run(app, exit_code, command_line);
+  assay::cli::add_sweep(app, exit_code, command_line);
+  assay::cli::add_ablate(app, exit_code, command_line);
+  assay::cli::add_probe(app, exit_code, command_line);
+  assay::cli::add_tradeoff(app, exit_code, command_line);
+  assay::cli::add_compare(app, exit_code);
+  assay::cli::add_history(app, exit_code);
   assay::cli::add_generate(app, exit_code);
   assay::cli::add_perplexity(app, exit_code);
   assay::cli::add_bench(app, exit_code);
@@ -70,7 +78,9 @@ int run(int argc, char** argv) {
   assay::cli::add_help(app, exit_code);
   if (argc > 1) check_command(app, argv[1]);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = assay::cli::with_config(app, {argv + 1, argv + argc});
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(words);
   } catch (const CLI::Success& e) {
     app.exit(e);
     return std::cout.flush() ? 0 : fail(assay::cli::kFailed, "cannot write to standard output");

@@ -68,16 +68,21 @@ CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
   return app.add_option_function<std::string>(names, read, description);
 }
 
-std::vector<std::string> candidates_of(const std::string& model) {
-  std::error_code code;
-  if (std::filesystem::is_directory(model, code)) return {model};
-  std::vector<std::string> parts;
-  std::stringstream stream(model);
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  std::stringstream stream(list);
   for (std::string part; std::getline(stream, part, ',');) {
     const auto first = part.find_first_not_of(' ');
     if (first != std::string::npos)
-      parts.push_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
+      words.push_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
   }
+  return words;
+}
+
+std::vector<std::string> candidates_of(const std::string& model) {
+  std::error_code code;
+  if (std::filesystem::is_directory(model, code)) return {model};
+  std::vector<std::string> parts = words_of(model);
   if (parts.empty()) parts.emplace_back();
   return parts;
 }
@@ -119,6 +124,21 @@ BackendOptions ModelFlags::backend() const {
     options.is_isa_forced = true;
   }
   return options;
+}
+
+Configuration ModelFlags::configuration() const {
+  Configuration base;
+  base.remainder = remainder;
+  base.quantized_head = quantized_head;
+  base.kv_cache = kv_cache;
+  base.float32_matmul = float32_matmul;
+  base.isa = isa;
+  base.cpu_mask = cpu_mask;
+  base.device = resolved_device().text();
+  base.threads = static_cast<int>(threads);
+  base.outlier_threshold = outlier_threshold;
+  const std::vector<std::string> words = words_of(precision);
+  return configuration_from_text(words.empty() ? "float32" : words.front(), base);
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {

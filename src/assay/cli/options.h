@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/experiments/case.h"
 #include "assay/experiments/load.h"
 #include "assay/experiments/time_generate.h"
 
@@ -24,6 +25,9 @@ CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
                       const std::string& description);
 
+// The words of a comma list, without blanks around them; empty ones are left out.
+std::vector<std::string> words_of(const std::string& list);
+
 // The parts of a comma list, without blanks around them; a folder whose name has a comma is itself.
 std::vector<std::string> candidates_of(const std::string& model);
 
@@ -38,6 +42,8 @@ struct ModelFlags {
   void add_to(CLI::App& app, bool is_model_required = true);
   Device resolved_device() const { return device_from_name(device); }
   BackendOptions backend() const;
+  // What the flags say of every configuration; its precision is the first of the list, "float32" of none.
+  Configuration configuration() const;
   LoadedModel load(bool needs_tokenizer) const;
 };
 

@@ -1,13 +1,11 @@
-// assay run: the main job, and its report.
+// assay run: every experiment in one run, and its report.
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/base/file.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
-#include "assay/cli/options.h"
+#include "assay/cli/measure.h"
 #include "assay/experiments/perplexity.h"
-#include "assay/experiments/run_baseline.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
 
@@ -16,73 +14,66 @@ namespace assay::cli {
 namespace {
 
 struct Flags {
-  ModelFlags model;
-  OutputFlags output;
+  MeasureFlags measure;
   PromptFlags prompt;
-  std::string folder = "assay-results", corpus;
-  std::int64_t max_new_tokens = 50, repeats = 3, context = 0, stride = 0;
+  std::string corpus, skipped;
+  std::vector<std::int64_t> lengths, batches, ablation_lengths;
+  std::int64_t max_new_tokens = 50, context = 0, stride = 0, noise_pairs = 10;
   bool has_no_cache = false;
 };
 
-std::vector<std::string> names_of(const std::vector<std::filesystem::path>& paths) {
-  return {paths.begin(), paths.end()};
-}
-
-BaselineOptions options_of(const Flags& flags) {
-  if (flags.folder.empty()) throw UsageError("--output: expected a folder, found an empty name");
+ExerciseOptions options_of(const Flags& flags) {
+  if (flags.measure.folder.empty()) throw UsageError("--output: expected a folder, found an empty name");
   PromptFlags prompt = flags.prompt;
   if (prompt.is_empty()) prompt.prompts_file = shipped_file("texts/prompts.txt").string();
-  BaselineOptions options;
+  ExerciseOptions options;
+  options.precisions = flags.measure.precisions();
   options.prompts = prompt.read();
   options.corpus =
       flags.corpus.empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(flags.corpus);
-  read_corpus(options.corpus);  // what cannot be scored is known before the work
-  options.max_new_tokens = flags.max_new_tokens;
-  options.repeats = flags.repeats;
+  options.new_tokens = options.lengths.new_tokens = options.batches.new_tokens = flags.max_new_tokens;
+  options.ablation.new_tokens = std::min<std::int64_t>(options.ablation.new_tokens, flags.max_new_tokens);
   options.uses_cache = !flags.has_no_cache;
   options.truncation = truncation_from_name(flags.prompt.truncate);
   options.context = flags.context;
   options.stride = flags.stride;
-  options.should_stop = is_interrupted;
+  options.noise_pairs = static_cast<int>(flags.noise_pairs);
+  options.skipped = words_of(flags.skipped);
+  if (!flags.lengths.empty()) options.lengths.lengths = flags.lengths;
+  if (!flags.batches.empty()) options.batches.batch_sizes = flags.batches;
+  if (!flags.ablation_lengths.empty()) options.ablation.lengths = flags.ablation_lengths;
+  if (prompt.prompts.size() > 1) options.batches.prompts = options.prompts;
   return options;
 }
 
-int run(const Flags& flags, const std::string& command_line) {
-  BaselineOptions options = options_of(flags);
-  const LoadedModel loaded = flags.model.load(true);
-  ensure_writable_folder(flags.folder);  // before the work, not after it
-  if (!flags.output.is_json) answer(loaded.load_line() + "\n");
-  Progress progress(flags.output.shows_progress());
-  options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
-    progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
-  };
-  ResultSet results = run_baseline(loaded, options);
-  progress.clear();
-  results.command = command_line;
-  const auto paths = write_reports(results, flags.folder);
-  if (flags.output.is_json) {
-    answer_json({{"results", (std::filesystem::path(flags.folder) / "results.json").string()},
-                 {"status", results.status},
-                 {"files", names_of(paths)}});
-  } else {
-    answer(summary_text(results));
-    std::string names;
-    for (const auto& path : paths) names += " " + path.string();
-    if (!flags.output.is_quiet) note("written:" + names);
-  }
-  if (results.status == "interrupted") return kInterrupted;
-  const bool has_failures = std::any_of(results.rows.begin(), results.rows.end(),
-                                        [](const Row& row) { return row.status != "ok"; });
-  return has_failures ? kSomeCasesFailed : 0;
+int run(const Flags& flags, const CLI::App& command, const std::string& command_line) {
+  const ExerciseOptions options = options_of(flags);
+  Measuring measuring(flags.measure, command, command_line);
+  if (flags.measure.is_dry_run) return measuring.show_plan(exercise_cases(measuring.laboratory(), options));
+  exercise_cases(measuring.laboratory(), options);
+  Laboratory& laboratory = measuring.laboratory();
+  if (!options.precisions.empty())
+    laboratory.baseline = choose_configurations(laboratory, options.precisions).configurations.front();
+  const ResultSet head = measuring.new_results();
+  if (!flags.measure.output.is_json)
+    answer(fmt::format("Loaded: {} | device={} | dtype={}\n", head.model.id,
+                       laboratory.subjects->facts(laboratory.baseline).device, head.model.dtype));
+  return measuring.finish(run_quantization_exercise(laboratory, options));
+}
+
+std::vector<std::string> names_of(const std::vector<std::filesystem::path>& paths) {
+  return {paths.begin(), paths.end()};
 }
 
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   auto flags = std::make_shared<Flags>();
-  flags->model.model = "demo";
-  CLI::App* command = app.add_subcommand("run", "Load, generate, time, score, and write the report");
-  flags->model.add_to(*command, false);
+  flags->measure.model.model = "demo";
+  flags->measure.folder = "assay-results";
+  flags->measure.time_s = 4;
+  CLI::App* command = app.add_subcommand("run", "Every experiment in one run, and its report");
+  flags->measure.add_to(*command, false);
   command
       ->add_option("-p,--prompt", flags->prompt.prompts,
                    "A prompt; again for more (default: the three that ship)")
@@ -92,15 +83,22 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   command->add_option("--truncate", flags->prompt.truncate,
                       "left or right: cut a prompt that does not fit the context there");
   add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens, "New tokens per prompt (default 50)", 1);
-  add_whole(*command, "-r,--repeats", flags->repeats, "Timed generations per prompt (default 3)", 1);
+  add_whole_list(*command, "--lengths", flags->lengths,
+                 "Prompt lengths in tokens (default 32,128,512,0; 0: the longest that fits)");
+  add_whole_list(*command, "--ablation-lengths", flags->ablation_lengths,
+                 "Prompt lengths of the cache's ablation (default 32,128)", 1);
+  add_whole_list(*command, "--batch-size", flags->batches, "Batch sizes (default 1,4,8)", 1);
   command->add_option("--corpus", flags->corpus, "The text to score (default: the one that ships)");
   add_whole(*command, "--context", flags->context, "Tokens per window of the perplexity");
   add_whole(*command, "--stride", flags->stride, "Tokens from window to window");
-  command->add_flag("--no-cache", flags->has_no_cache, "Generate without a KV cache");
-  command->add_option("-o,--output", flags->folder, "The folder to write to (default assay-results)");
-  flags->output.add_to(*command);
+  add_whole(*command, "--noise-pairs", flags->noise_pairs,
+            "Runs of equals before anything else (default 10; 0: none)");
+  command->add_option("--skip", flags->skipped,
+                      "Parts to leave out: noise,trade-off,lengths,ablation,batches,perplexity,edge");
+  command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
   command->footer("Example: assay run demo -o results");
-  command->callback([flags, command_line, &exit_code] { exit_code = run(*flags, command_line); });
+  command->callback(
+      [flags, command, command_line, &exit_code] { exit_code = run(*flags, *command, command_line); });
 }
 
 void add_report(CLI::App& app, int& exit_code) {
@@ -118,7 +116,11 @@ void add_report(CLI::App& app, int& exit_code) {
   command->callback([flags, &exit_code] {
     const ResultSet results = read_results(flags->file);
     std::vector<std::filesystem::path> paths;
-    if (!flags->folder.empty()) paths = write_reports(results, flags->folder);
+    if (!flags->folder.empty()) {
+      const WrittenReports written = write_reports(results, flags->folder);
+      paths = written.paths;
+      if (!written.note.empty()) note(written.note);
+    }
     if (flags->is_json)
       answer_json({{"paths", names_of(paths)}});
     else

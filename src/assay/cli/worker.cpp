@@ -1,5 +1,7 @@
 // assay worker: holds one configuration, and answers each JSON line on standard input with one on standard
 // output.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <iostream>
 #include <limits>
@@ -11,6 +13,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/experiments/subject.h"
 #include "assay/files/json.h"
 #include "assay/generate/generator.h"
 #include "assay/generate/steps.h"
@@ -68,7 +71,18 @@ class Worker {
     if (op == "decode") return decode(request);
     if (op == "logits") return logits(request);
     if (op == "quit") return quit(request);
-    throw Error("{}: unknown op '{}': expected load, prefill, decode, logits or quit", kRequest, op);
+    if (op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit") {
+      model();
+      try {
+        return answer_request(*subject_, op, Answer::parse(line));
+      } catch (const Answer::exception& error) {
+        throw Error("{}: {}", kRequest, error.what());
+      }
+    }
+    throw Error(
+        "{}: unknown op '{}': expected load, prefill, decode, logits, facts, first_run, run, score, audit or "
+        "quit",
+        kRequest, op);
   }
 
  private:
@@ -83,7 +97,34 @@ class Worker {
     return generate(model().backend(), model().program(), sequences, options, {}, is_interrupted);
   }
 
+  // As experiments ask for it: a whole configuration, and a limit that ends this process and not the machine.
+  Answer load_configuration(const JsonView& request) {
+    check_keys(request, {"candidates", "configuration", "needs_tokenizer", "memory_limit"});
+    const Answer json = Answer::parse(request.raw().dump());
+    loaded_.reset();
+    subject_.reset();
+    try {
+      const auto limit = json.at("memory_limit").get<std::int64_t>();
+      if (limit > 0) {
+        const rlimit bytes{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
+        if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
+      }
+      const Configuration configuration = configuration_from_json(json.at("configuration"));
+      LoadOptions options = configuration.load_options();
+      options.needs_tokenizer = json.at("needs_tokenizer").get<bool>();
+      const Bytes before = read_process_memory().anonymous;
+      loaded_ =
+          load_model_and_tokenizer(json.at("candidates").get<std::vector<std::string>>(),
+                                   configuration.precision, device_from_name(configuration.device), options);
+      subject_ = local_subject(*loaded_, is_interrupted, before);
+    } catch (const Answer::exception& error) {
+      throw Error("{}: {}", kRequest, error.what());
+    }
+    return answer_request(*subject_, "facts", {});
+  }
+
   Answer load(const JsonView& request) {
+    if (request.has("configuration")) return load_configuration(request);
     check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head"});
     ModelFlags flags;
     flags.model = request.text("model");
@@ -93,7 +134,9 @@ class Worker {
     flags.remainder = request.text_or("remainder", "");
     flags.quantized_head = request.text_or("quantize_head", "");
     loaded_.reset();  // never two models in memory; after a failed load there is none
+    subject_.reset();
     loaded_ = flags.load(false);
+    subject_ = local_subject(*loaded_, is_interrupted);
     const Program& program = model().program();
     return {{"ok", true},
             {"label", loaded_->dtype_label},
@@ -158,6 +201,7 @@ class Worker {
   }
 
   std::optional<LoadedModel> loaded_;
+  std::unique_ptr<Subject> subject_;
   bool is_open_ = true;
 };
 

@@ -5,6 +5,7 @@
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
 #include "assay/base/random.h"
+#include "assay/experiments/roofline.h"
 #include "assay/generate/steps.h"
 #include "assay/measure/roofs.h"
 #include "assay/measure/statistics.h"
@@ -128,35 +129,13 @@ class TestRun {
   std::int64_t steps_ = 0;
 };
 
-struct Product {
-  ProductKind kind;
-  int each;  // of them for one of the model's
-};
-
-// The product that the kernels of a tier are made of, where there is a probe for it. What a tier without one
-// could reach at least is the next one's.
-std::optional<Product> product_of(const Precision& precision, Isa isa) {
-  // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
-  const int parts = planes_of(precision.weights);
-  // 4-bit codes are multiplied as what everything else is kept in.
-  const WeightFormat format = is_four_bit(precision.weights) ? precision.remainder : precision.weights;
-  ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
-  if (is_int8(format))
-    kind = isa == Isa::amx      ? ProductKind::amx_int8
-           : isa >= Isa::avx512 ? ProductKind::avx512_vnni
-                                : ProductKind::avx2_int8;
-  else if (isa == Isa::amx && format != WeightFormat::float32)
-    return Product{ProductKind::amx_bfloat16, parts * (parts + 1) / 2};
-  return why_not_usable(kind).empty() ? std::optional(Product{kind, 1}) : std::nullopt;
-}
-
 // What the same threads reach at most, measured between the repeats of a test so that both meet the same
 // disturbances.
 class Roofs {
  public:
   Roofs(const Model& model, Bytes read_per_step) : pool_(model.backend().pool()) {
     if (pool_ == nullptr) return;
-    product_ = product_of(model.precision(), isa_from_name(model.backend().kernels()));
+    product_ = bounding_product(model.precision(), isa_from_name(model.backend().kernels()));
     // A working set far beyond every cache reads as fast as a larger one.
     constexpr std::int64_t kLargest = std::int64_t{1} << 30;
     const std::int64_t available = available_memory().value;
@@ -178,7 +157,7 @@ class Roofs {
 
  private:
   ThreadPool* pool_;
-  std::optional<Product> product_;
+  std::optional<BoundingProduct> product_;
   std::optional<ReadProbe> reader_;
   std::vector<double> bytes_, operations_;
 };

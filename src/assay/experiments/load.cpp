@@ -69,8 +69,7 @@ std::string LoadedModel::load_line() const {
   return fmt::format("Loaded: {} | device={} | dtype={}", id, model->backend().device().text(), dtype_label);
 }
 
-LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
-                                     const Device& device, const LoadOptions& options) {
+ResolvedDtype precision_of(std::string_view dtype, const Device& device, const LoadOptions& options) {
   ResolvedDtype resolved = resolve_dtype(dtype, device);
   if (!options.remainder.empty()) set_remainder(resolved.precision, options.remainder);
   if (!options.quantized_head.empty()) set_quantized_head(resolved.precision, options.quantized_head);
@@ -82,6 +81,12 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
     if (options.float32_matmul != "float32")
       resolved.label += " (products as " + options.float32_matmul + ")";
   }
+  return resolved;
+}
+
+LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
+                                     const Device& device, const LoadOptions& options) {
+  const ResolvedDtype resolved = precision_of(dtype, device, options);
   const std::shared_ptr<Backend> backend = make_backend(device, options.backend);
   return first_candidate(candidates, [&](const std::string& candidate) {
     return load_candidate(candidate, resolved, backend, options);

@@ -25,6 +25,10 @@ struct ResolvedDtype {
 // doubt where the products are not).
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
 
+struct LoadOptions;
+// resolve_dtype() with what the options change of it. Throws UsageError for what does not go together.
+ResolvedDtype precision_of(std::string_view dtype, const Device& device, const LoadOptions& options);
+
 struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer;  // null only where the folder has none and none was required
   std::shared_ptr<Model> model;

@@ -46,21 +46,22 @@ TimedGeneration figures(const LoadedModel& loaded, std::vector<TokenId> prompt,
   timed.prompt_ids = std::move(prompt);
   timed.ids = sequence.ids;
   timed.stop = sequence.stop;
+  const TimePoint begin = Clock::now();
   if (loaded.tokenizer != nullptr) timed.text = replace_malformed_utf8(loaded.tokenizer->decode(timed.ids));
+  timed.detokenize_s = elapsed(begin, Clock::now()).value;
   return timed;
 }
 
-void truncate(std::vector<TokenId>& ids, const LoadedModel& loaded, const TimeOptions& options) {
-  const std::int64_t room = loaded.model->spec().context - options.max_new_tokens;
+}  // namespace
+
+void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation) {
   const auto surplus = static_cast<std::int64_t>(ids.size()) - room;
-  if (options.truncation == Truncation::none || surplus <= 0 || room < 1) return;
-  if (options.truncation == Truncation::left)
+  if (truncation == Truncation::none || surplus <= 0 || room < 1) return;
+  if (truncation == Truncation::left)
     ids.erase(ids.begin(), ids.begin() + surplus);
   else
     ids.resize(static_cast<std::size_t>(room));
 }
-
-}  // namespace
 
 Truncation truncation_from_name(const std::string& text) {
   if (text.empty()) return Truncation::none;
@@ -90,19 +91,22 @@ TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, c
   const TimePoint tokenize_begin = Clock::now();
   std::vector<TokenId> ids = prompt_ids(loaded, prompt);
   const Seconds tokenizing = elapsed(tokenize_begin, Clock::now());
-  truncate(ids, loaded, options);
+  truncate(ids, loaded.model->spec().context - options.max_new_tokens, options.truncation);
   Backend& backend = loaded.model->backend();
   Program& program = loaded.model->program();
   const GenerationOptions generation = generation_options(loaded, options);
+  const TimePoint warm_up_begin = Clock::now();
   if (options.has_warm_up) {
     GenerationOptions warm_up = generation;
     warm_up.max_new_tokens = std::min(kWarmUpTokens, generation.max_new_tokens);
     generate(backend, program, {ids}, warm_up);
   }
+  const Seconds warming_up = elapsed(warm_up_begin, Clock::now());
   const GenerationTrace trace =
       generate(backend, program, {ids}, generation, options.on_token, options.should_stop);
   TimedGeneration timed = figures(loaded, std::move(ids), trace);
   timed.tokenize_s = tokenizing.value;
+  timed.warm_up_s = warming_up.value;
   return timed;
 }
 

@@ -43,6 +43,8 @@ struct TimedGeneration {
   std::vector<double> token_times_s;  // when each new token was chosen, from the start
   double tokenize_s = 0;              // outside total_latency_s
   double sampling_s = 0;
+  double detokenize_s = 0;  // outside total_latency_s
+  double warm_up_s = 0;     // before the clock
 
   std::vector<TokenId> prompt_ids, ids;
   std::string text;  // of the new tokens alone
@@ -51,6 +53,9 @@ struct TimedGeneration {
 
 // Throws UsageError for a name other than "", "left" and "right".
 Truncation truncation_from_name(const std::string& text);
+
+// Cuts what exceeds `room` tokens; nothing where truncation is none, or there is no room for a single one.
+void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation);
 
 // Ids of a prompt. Throws Error for malformed UTF-8, for text when there is no tokenizer, and for ids outside
 // the vocabulary.

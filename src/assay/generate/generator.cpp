@@ -20,6 +20,8 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
     throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", options.max_new_tokens);
   const std::int64_t context = program.plan().context;
   Bytes cache;
+  std::size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   for (const auto& prompt : prompts) {
     if (prompt.empty())
       throw Error("the prompt is empty: a causal model needs at least one token to continue");
@@ -27,7 +29,9 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
     if (options.max_new_tokens > context || tokens + options.max_new_tokens > context)
       throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens,
                   options.max_new_tokens, context);
-    cache = cache + program.cache_bytes(tokens + options.max_new_tokens);
+    const bool is_padded = options.padding != Padding::none;
+    cache = cache + program.cache_bytes((is_padded ? static_cast<std::int64_t>(longest) : tokens) +
+                                        options.max_new_tokens);
   }
   require_memory(cache, fmt::format("the keys and values of {} sequences", prompts.size()));
 }
@@ -42,10 +46,16 @@ class Generation {
         on_token_(on_token),
         cache_(program.make_cache()),
         texts_(prompts) {
+    std::size_t longest = 0;
+    for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
     for (std::size_t i = 0; i < prompts.size(); ++i) {
+      missing_.push_back(options.padding == Padding::none ? 0 : longest - prompts[i].size());
       numbers_.push_back(cache_->add_sequence());
       samplers_.emplace_back(options.sampling, i);
-      texts_[i].reserve(prompts[i].size() + static_cast<std::size_t>(options.max_new_tokens));
+      texts_[i].reserve(longest + static_cast<std::size_t>(options.max_new_tokens));
+      if (options.padding == Padding::left)
+        texts_[i].insert(texts_[i].begin(), missing_[i], options.pad_token);
+      trace_.computed_prompt_tokens += static_cast<std::int64_t>(prompts[i].size() + missing_[i]);
     }
     trace_.sequences.resize(prompts.size());
     active_.resize(prompts.size());
@@ -72,15 +82,22 @@ class Generation {
 
   void step(bool is_prefill) {
     const Seconds begin = since_start();
+    // Right padding is there while the prompt is read: in every step where nothing is kept.
+    const bool pads_right = options_.padding == Padding::right && (is_prefill || !options_.uses_cache);
     std::vector<StepItem> items;
     for (const std::size_t i : active_) {
       if (!options_.uses_cache) cache_->truncate(numbers_[i], 0);
+      if (pads_right) texts_[i].insert(texts_[i].end(), missing_[i], options_.pad_token);
       const auto known = static_cast<std::size_t>(cache_->length(numbers_[i]));
-      items.push_back({numbers_[i], std::span<const TokenId>(texts_[i]).subspan(known)});
+      const bool pads_left = options_.padding == Padding::left;
+      items.push_back({numbers_[i], std::span<const TokenId>(texts_[i]).subspan(known),
+                       pads_left ? static_cast<std::int64_t>(missing_[i]) : 0});
     }
     next_.assign(active_.size(), -1);
     sampling_ = {};
-    run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(items, parts); });
+    run_in_steps(program_, *cache_, items,
+                 [&](std::span<const StepPart> parts) { choose(items, parts, pads_right); });
+    if (pads_right) remove_right_padding();
     backend_.synchronize();
     const Seconds end = since_start(), computing = end - begin - sampling_;
     if (is_prefill)
@@ -93,16 +110,18 @@ class Generation {
   }
 
   // Chooses the next token of every sequence whose last row was in this step.
-  void choose(std::span<const StepItem> items, std::span<const StepPart> parts) {
+  void choose(std::span<const StepItem> items, std::span<const StepPart> parts, bool pads_right) {
     std::vector<std::int64_t> rows;
     std::vector<std::size_t> owners;
     for (const StepPart& part : parts) {
-      if (part.first + part.rows != static_cast<std::int64_t>(items[part.item].ids.size())) continue;
-      rows.push_back(part.first_row + part.rows - 1);
+      const std::size_t padding = pads_right ? missing_[active_[part.item]] : 0;
+      const auto last = static_cast<std::int64_t>(items[part.item].ids.size() - padding) - 1;
+      if (last < part.first || last >= part.first + part.rows) continue;
+      rows.push_back(part.first_row + last - part.first);
       owners.push_back(part.item);
     }
     if (rows.empty()) return;
-    if (options_.sampling.is_plain_greedy()) {
+    if (options_.sampling.is_plain_greedy() && !options_.on_logits) {
       chosen_.resize(rows.size());
       program_.head(rows, ArgmaxSink{chosen_});
       for (std::size_t j = 0; j < rows.size(); ++j) {
@@ -117,8 +136,19 @@ class Generation {
       program_.head(std::span(rows).subspan(j, 1), LogitsSink{logits_});
       const Event begin = backend_.record();
       const std::size_t i = active_[owners[j]];
-      next_[owners[j]] = samplers_[i].next(logits_, texts_[i]);
+      if (options_.on_logits) options_.on_logits(i, logits_);
+      const auto seen = std::span(texts_[i]);
+      const std::size_t before = options_.padding == Padding::left ? missing_[i] : 0,
+                        after = pads_right ? missing_[i] : 0;
+      next_[owners[j]] = samplers_[i].next(logits_, seen.subspan(before, seen.size() - before - after));
       sampling_ = sampling_ + backend_.between(begin, backend_.record());
+    }
+  }
+
+  void remove_right_padding() {
+    for (const std::size_t i : active_) {
+      texts_[i].resize(texts_[i].size() - missing_[i]);
+      if (missing_[i] > 0) cache_->truncate(numbers_[i], static_cast<std::int64_t>(texts_[i].size()));
     }
   }
 
@@ -149,6 +179,7 @@ class Generation {
   std::unique_ptr<KvCache> cache_;
   std::vector<std::vector<TokenId>> texts_;  // prompt and generated ids of each sequence
   std::vector<int> numbers_;                 // of each sequence in the cache
+  std::vector<std::size_t> missing_;         // tokens of padding
   std::vector<Sampler> samplers_;
   std::vector<std::size_t> active_;
   std::vector<TokenId> next_, chosen_;
@@ -170,6 +201,16 @@ std::string_view name_of(StopReason reason) {
       return "interrupted";
   }
   return "?";
+}
+
+std::string_view name_of(Padding padding) {
+  return padding == Padding::none ? "none" : padding == Padding::left ? "left" : "right";
+}
+
+Padding padding_from_name(std::string_view text) {
+  for (const Padding padding : {Padding::none, Padding::left, Padding::right})
+    if (text == name_of(padding)) return padding;
+  throw UsageError("--padding: expected left, right or none, found '{}'", text);
 }
 
 std::int64_t GenerationTrace::tokens_generated() const {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "assay/backend/backend.h"
@@ -13,11 +15,24 @@ namespace assay {
 enum class StopReason { length, end_token, interrupted };
 std::string_view name_of(StopReason reason);
 
+// How prompts of different lengths are brought to the longest one's. Ids do not depend on it.
+//   none   they are computed as they are
+//   left   padding before each, masked, as Transformers needs it for generation
+//   right  padding after each, computed and thrown away when the prompts have been read
+enum class Padding { none, left, right };
+std::string_view name_of(Padding padding);
+// Throws UsageError for a name other than "none", "left" and "right".
+Padding padding_from_name(std::string_view text);
+
 struct GenerationOptions {
   std::int64_t max_new_tokens = 50;
   std::vector<TokenId> end_tokens;  // a sequence ends at any of them; empty = exactly max_new_tokens
   bool uses_cache = true;           // false: every step computes the whole sequence again
   SamplingOptions sampling;
+  Padding padding = Padding::none;
+  TokenId pad_token = 0;
+  // Sees the logits that each token is chosen from; greedy choice then reads them too, which takes longer.
+  std::function<void(std::size_t sequence, std::span<const float> logits)> on_logits = {};
 };
 
 struct SequenceTrace {
@@ -33,6 +48,7 @@ struct GenerationTrace {
   std::vector<Seconds> decode;    // model and head in steps 1, 2, ...
   Seconds sampling;               // choosing tokens, in all
   Seconds total;
+  std::int64_t computed_prompt_tokens = 0;  // padding included
   std::int64_t tokens_generated() const;
 };
 

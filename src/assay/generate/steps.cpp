@@ -29,8 +29,12 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
       const auto part = ids.subspan(first, static_cast<std::size_t>(rows));
       batch.ids.insert(batch.ids.end(), part.begin(), part.end());
       for (std::int64_t i = 0; i < rows; ++i)
-        batch.positions.push_back(static_cast<std::int32_t>(position++));
-      batch.sequences.push_back({.sequence = items[item].sequence, .first_row = held, .rows = rows});
+        batch.positions.push_back(
+            static_cast<std::int32_t>(std::max<std::int64_t>(0, position++ - items[item].padding)));
+      batch.sequences.push_back({.sequence = items[item].sequence,
+                                 .first_row = held,
+                                 .rows = rows,
+                                 .first_key = items[item].padding});
       parts.push_back({item, static_cast<std::int64_t>(first), held, rows});
       first += static_cast<std::size_t>(rows);
     }

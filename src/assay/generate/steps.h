@@ -14,6 +14,7 @@ namespace assay {
 struct StepItem {
   int sequence = 0;
   std::span<const TokenId> ids;
+  std::int64_t padding = 0;  // of the sequence's first tokens: they are not seen, and have no position
 };
 
 // Where tokens [first, first + rows) of an item stand in the hidden states of the step that has just run.

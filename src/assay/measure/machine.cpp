@@ -113,7 +113,8 @@ Machine read_machine() {
 }
 
 ProcessMemory read_process_memory() {
-  return {kilobytes_of("/proc/self/status", "VmRSS:"), kilobytes_of("/proc/self/status", "VmHWM:")};
+  const char* file = "/proc/self/status";
+  return {kilobytes_of(file, "VmRSS:"), kilobytes_of(file, "VmHWM:"), kilobytes_of(file, "RssAnon:")};
 }
 
 std::string utc_now() {

@@ -46,7 +46,7 @@ nlohmann::ordered_json to_json(const Machine& machine);
 Machine machine_from_json(const nlohmann::ordered_json& json);
 
 struct ProcessMemory {
-  Bytes resident, peak;  // VmRSS, VmHWM; zero where /proc is not there
+  Bytes resident, peak, anonymous;  // VmRSS, VmHWM, RssAnon; zero where /proc is not there
 };
 ProcessMemory read_process_memory();
 

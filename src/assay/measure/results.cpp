@@ -25,6 +25,15 @@ const Value* Row::find(std::string_view tag) const {
   return nullptr;
 }
 
+Value value_of_repeats(std::vector<double> in_time_order) {
+  Value value;
+  value.interval = repeated_median_interval(in_time_order);
+  value.statistic = value.interval ? "median" : "mean";
+  value.value = value.interval ? median(in_time_order) : mean(in_time_order);
+  value.samples = std::move(in_time_order);
+  return value;
+}
+
 namespace {
 
 OrderedJson pairs_to_json(const std::vector<std::pair<std::string, std::string>>& pairs) {
@@ -47,6 +56,11 @@ OrderedJson to_json(const std::string& tag, const Value& value) {
   if (value.interval)
     json["interval"] = {
         {"low", value.interval->low}, {"high", value.interval->high}, {"level", value.interval->level}};
+  if (!value.samples.empty()) {
+    json["statistic"] = value.statistic;
+    json["mean"] = mean(value.samples);
+    json["median"] = median(value.samples);
+  }
   json["samples"] = value.samples;
   return json;
 }
@@ -58,10 +72,11 @@ Value value_from_json(const OrderedJson& json) {
   if (const OrderedJson& interval = json.at("interval"); !interval.is_null())
     value.interval = Interval{interval.at("low").get<double>(), interval.at("high").get<double>(),
                               interval.at("level").get<double>()};
+  value.statistic = json.value("statistic", value.samples.empty() ? "" : "mean");
   return value;
 }
 
-OrderedJson to_json(const Row& row) {
+OrderedJson row_to_json(const Row& row) {
   OrderedJson values = OrderedJson::object();
   for (const auto& [tag, value] : row.values) values[tag] = to_json(tag, value);
   return {{"scenario", row.scenario},
@@ -73,7 +88,7 @@ OrderedJson to_json(const Row& row) {
           {"doubts", row.doubts}};
 }
 
-Row row_from_json(const OrderedJson& json) {
+Row read_row(const OrderedJson& json) {
   Row row;
   row.scenario = json.at("scenario").get<std::string>();
   row.label = json.at("label").get<std::string>();
@@ -115,7 +130,7 @@ CoverageFacts coverage_from_json(const OrderedJson& json) {
   return coverage;
 }
 
-OrderedJson to_json(const ModelFacts& m) {
+OrderedJson model_to_json(const ModelFacts& m) {
   return {{"id", m.id},
           {"path", m.path},
           {"family", m.family},
@@ -129,7 +144,7 @@ OrderedJson to_json(const ModelFacts& m) {
           {"quantization", to_json(m.coverage)}};
 }
 
-ModelFacts model_from_json(const OrderedJson& json) {
+ModelFacts read_model(const OrderedJson& json) {
   ModelFacts m;
   m.id = json.at("id").get<std::string>();
   m.path = json.at("path").get<std::string>();
@@ -147,6 +162,55 @@ ModelFacts model_from_json(const OrderedJson& json) {
   return m;
 }
 
+OrderedJson audit_to_json(const AuditRow& row) {
+  return {{"configuration", row.configuration},
+          {"what", row.what},
+          {"verdict", row.verdict},
+          {"has_equal_ids", row.has_equal_ids},
+          {"has_equal_logits", row.has_equal_logits},
+          {"largest_difference", row.largest_difference},
+          {"tolerance", row.tolerance},
+          {"first_divergence", row.first_divergence}};
+}
+
+AuditRow read_audit(const OrderedJson& json) {
+  AuditRow row;
+  row.configuration = json.at("configuration").get<std::string>();
+  row.what = json.at("what").get<std::string>();
+  row.verdict = json.at("verdict").get<std::string>();
+  row.has_equal_ids = json.at("has_equal_ids").get<bool>();
+  row.has_equal_logits = json.at("has_equal_logits").get<bool>();
+  row.largest_difference = json.at("largest_difference").get<double>();
+  row.tolerance = json.at("tolerance").get<double>();
+  row.first_divergence = json.at("first_divergence").get<std::string>();
+  return row;
+}
+
+OrderedJson noise_to_json(const std::optional<NoiseBudget>& noise) {
+  if (!noise) return nullptr;
+  return {{"smallest_difference", noise->smallest_difference},
+          {"bias", noise->bias},
+          {"pairs", noise->pairs},
+          {"planned", noise->planned}};
+}
+
+std::optional<NoiseBudget> noise_from_json(const OrderedJson& json) {
+  if (json.is_null()) return std::nullopt;
+  return NoiseBudget{json.at("smallest_difference").get<double>(), json.at("bias").get<double>(),
+                     json.at("pairs").get<int>(), json.at("planned").get<int>()};
+}
+
+// What files of earlier versions of the program do not have.
+void read_later_keys(const OrderedJson& json, ResultSet& results) {
+  if (json.contains("comparisons"))
+    for (const OrderedJson& c : json.at("comparisons"))
+      results.comparisons.push_back(comparison_from_json(c));
+  if (json.contains("audit"))
+    for (const OrderedJson& row : json.at("audit")) results.audit.push_back(read_audit(row));
+  if (json.contains("noise")) results.noise = noise_from_json(json.at("noise"));
+  if (json.contains("remarks")) results.remarks = json.at("remarks").get<std::vector<std::string>>();
+}
+
 ResultSet read(const OrderedJson& json) {
   ResultSet results;
   results.created = json.at("created").get<std::string>();
@@ -157,7 +221,7 @@ ResultSet read(const OrderedJson& json) {
   results.build = {build.at("version").get<std::string>(), build.at("compiler").get<std::string>(),
                    build.at("type").get<std::string>()};
   results.machine = machine_from_json(environment.at("machine"));
-  results.model = model_from_json(json.at("model"));
+  results.model = model_facts_from_json(json.at("model"));
   for (const OrderedJson& row : json.at("rows")) results.rows.push_back(row_from_json(row));
   for (const OrderedJson& text : json.at("texts"))
     results.texts.push_back({text.at("label").get<std::string>(), text.at("prompt").get<std::string>(),
@@ -166,12 +230,32 @@ ResultSet read(const OrderedJson& json) {
                              text.at("ids").get<std::vector<int>>()});
   results.takeaways = json.at("takeaways").get<std::vector<std::string>>();
   results.caption = json.at("caption").get<std::string>();
+  read_later_keys(json, results);
   for (const Row& row : results.rows)
     for (const auto& [tag, value] : row.values) metric(tag);
   return results;
 }
 
 }  // namespace
+
+OrderedJson to_json(const AuditRow& row) {
+  return audit_to_json(row);
+}
+AuditRow audit_row_from_json(const OrderedJson& json) {
+  return read_audit(json);
+}
+OrderedJson to_json(const Row& row) {
+  return row_to_json(row);
+}
+Row row_from_json(const OrderedJson& json) {
+  return read_row(json);
+}
+OrderedJson to_json(const ModelFacts& model) {
+  return model_to_json(model);
+}
+ModelFacts model_facts_from_json(const OrderedJson& json) {
+  return read_model(json);
+}
 
 OrderedJson to_json(const ResultSet& results) {
   OrderedJson rows = OrderedJson::array(), texts = OrderedJson::array();
@@ -182,6 +266,9 @@ OrderedJson to_json(const ResultSet& results) {
                                 {"text", t.text},
                                 {"prompt_ids", t.prompt_ids},
                                 {"ids", t.ids}});
+  OrderedJson comparisons = OrderedJson::array(), audit = OrderedJson::array();
+  for (const Comparison& comparison : results.comparisons) comparisons.push_back(to_json(comparison));
+  for (const AuditRow& row : results.audit) audit.push_back(to_json(row));
   const OrderedJson build{
       {"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
   return {{"schema", "assay.results"},
@@ -194,6 +281,10 @@ OrderedJson to_json(const ResultSet& results) {
           {"caption", results.caption},
           {"rows", rows},
           {"texts", texts},
+          {"noise", noise_to_json(results.noise)},
+          {"comparisons", comparisons},
+          {"audit", audit},
+          {"remarks", results.remarks},
           {"takeaways", results.takeaways}};
 }
 

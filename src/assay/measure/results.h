@@ -10,18 +10,19 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "assay/measure/machine.h"
+#include "assay/measure/statistics.h"
+#include "assay/measure/verdict.h"
 
 namespace assay {
 
-struct Interval {
-  double low = 0, high = 0, level = 0.95;
-};
-
 struct Value {
-  double value = 0;  // the mean of the samples where there are several
+  double value = 0;  // the mean or the median of the samples where there are several: as `statistic` says
   std::optional<Interval> interval;
-  std::vector<double> samples;  // raw; empty for a figure that is counted, not sampled
+  std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
+  std::string statistic = {};   // "mean", "median"; empty for a figure that is counted
 };
+// Of six or more repeats their median and its interval; of fewer their mean, and no interval.
+Value value_of_repeats(std::vector<double> in_time_order);
 
 struct Row {
   std::string scenario;  // "baseline"
@@ -65,6 +66,18 @@ struct ModelFacts {
   CoverageFacts coverage;
 };
 
+// What two settings that must not differ were seen to do: cache on and off, padded and not, alone and
+// batched.
+struct AuditRow {
+  std::string configuration, what;  // "float32", "cache off"
+  bool has_equal_ids = true, has_equal_logits = true;
+  double largest_difference = 0;  // of logits, before ids part
+  double tolerance = 0;           // 0: equal to the bit is what the design promises
+  std::string verdict;            // "equal", "within tolerance", "differs by definition", "differs"
+  std::string first_divergence;   // "sequence 1, new token 3: id 12 against 7, logits 1.25 against 1.5"
+  bool has_failed() const { return verdict == "differs"; }
+};
+
 struct ResultSet {
   static constexpr int kSchemaVersion = 1;
   std::string created, command, status = "complete";  // or "interrupted"
@@ -73,10 +86,20 @@ struct ResultSet {
   ModelFacts model;
   std::vector<Row> rows;
   std::vector<GeneratedText> texts;
+  std::vector<Comparison> comparisons;
+  std::vector<AuditRow> audit;
+  std::optional<NoiseBudget> noise;  // of the run of equals at the start
+  std::vector<std::string> remarks;  // trends as expected or against it, break-even, fits
   std::vector<std::string> takeaways;
   std::string caption;  // what the table shows and how it was measured
 };
 
+nlohmann::ordered_json to_json(const AuditRow& row);
+AuditRow audit_row_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const ModelFacts& model);
+ModelFacts model_facts_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const Row& row);
+Row row_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const ResultSet& results);
 // Throws Error (`where` names the file) for another schema version or a document that is not a result.
 ResultSet results_from_json(const nlohmann::ordered_json& json, const std::string& where);

@@ -5,28 +5,50 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/report/csv.h"
+#include "assay/report/figures.h"
+#include "assay/report/png.h"
 #include "assay/report/summary.h"
+#include "assay/report/table.h"
 
 namespace assay {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> write_reports(const ResultSet& results, const fs::path& folder) {
+namespace {
+
+template <typename Write>
+void write_plots(const ResultSet& results, const fs::path& folder, const Write& write,
+                 WrittenReports& written) {
+  std::vector<std::pair<std::string, std::string>> pictures;
+  for (const auto& [name, plot] : figures_of(results)) pictures.emplace_back(name, to_svg(plot));
+  if (results.rows.size() > 1) pictures.emplace_back("table", table_svg(build_results_table(results)));
+  if (pictures.empty()) return;
   ensure_writable_folder(folder);
-  // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote.
-  const std::string json =
-      to_json(results).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  const std::pair<const char*, std::string> files[] = {
-      {"results.csv", results_csv(results)},
-      {"samples.csv", samples_csv(results)},
-      {"report.md", summary_markdown(results)},
-      {"results.json", json}};  // last: it says the others are there
-  std::vector<fs::path> paths;
-  for (const auto& [name, content] : files) {
-    paths.push_back(folder / name);
-    write_file_atomically(paths.back(), content);
+  written.note = why_no_png().empty() ? "" : "plots were written as SVG alone: " + why_no_png();
+  for (const auto& [name, svg] : pictures) {
+    write(folder / (name + ".svg"), svg);
+    if (written.note.empty()) write(folder / (name + ".png"), png_of_svg(svg));
   }
-  return paths;
+}
+
+}  // namespace
+
+WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
+  ensure_writable_folder(folder);
+  WrittenReports written;
+  const auto write = [&](const fs::path& path, const std::string& content) {
+    written.paths.push_back(path);
+    write_file_atomically(path, content);
+  };
+  write(folder / "results.csv", results_csv(results));
+  write(folder / "samples.csv", samples_csv(results));
+  write_plots(results, folder / "plots", write, written);
+  write(folder / "report.md", summary_markdown(results));
+  // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes
+  // last: it says that the others are there.
+  write(folder / "results.json",
+        to_json(results).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  return written;
 }
 
 ResultSet read_results(const fs::path& file) {

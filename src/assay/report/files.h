@@ -2,15 +2,20 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "assay/measure/results.h"
 
 namespace assay {
 
-// results.json, results.csv, samples.csv and report.md; returns their paths. Throws Error.
-std::vector<std::filesystem::path> write_reports(const ResultSet& results,
-                                                 const std::filesystem::path& folder);
+struct WrittenReports {
+  std::vector<std::filesystem::path> paths;
+  std::string note;  // what could not be written and why: PNG without librsvg
+};
+
+// results.json, results.csv, samples.csv, report.md, and the plots as SVG and PNG in plots/. Throws Error.
+WrittenReports write_reports(const ResultSet& results, const std::filesystem::path& folder);
 
 // Reads a results.json back. Throws Error for a file that is none, or of another schema version.
 ResultSet read_results(const std::filesystem::path& file);

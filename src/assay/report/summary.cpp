@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "assay/base/format.h"
+#include "assay/measure/metric.h"
+#include "assay/report/figures.h"
 #include "assay/report/table.h"
 
 namespace assay {
@@ -39,7 +41,7 @@ std::string baseline_block(const ResultSet& results) {
 }
 
 std::string perplexity_lines(const ResultSet& results) {
-  const Row* row = first_with(results, "perplexity");
+  const Row* row = first_with(results, "tokens_scored");
   if (row == nullptr) return "";
   std::string corpus, protocol;
   for (const auto& [key, value] : row->parameters) {
@@ -54,15 +56,61 @@ std::string perplexity_lines(const ResultSet& results) {
   return text;
 }
 
+// What was compared, audited and concluded, a line each.
+std::string findings_of(const ResultSet& results) {
+  std::string text;
+  for (const Comparison& c : results.comparisons)
+    text +=
+        fmt::format("{}{}: {}\n", text.empty() ? "\nCompared\n  " : "  ", metric(c.metric).title, c.sentence);
+  bool is_first = true;
+  for (const AuditRow& row : results.audit) {
+    text += fmt::format("{}{}, {}: {}{}{}\n", is_first ? "\nAudit: what must not change a result\n  " : "  ",
+                        row.configuration, row.what, row.verdict, row.first_divergence.empty() ? "" : ": ",
+                        row.first_divergence);
+    is_first = false;
+  }
+  for (const std::string& remark : results.remarks)
+    text += fmt::format("{}{}\n", &remark == &results.remarks.front() ? "\nRemarks\n  " : "  ", remark);
+  for (const std::string& takeaway : results.takeaways)
+    text += fmt::format("{}- {}\n", &takeaway == &results.takeaways.front() ? "\nTakeaways\n" : "", takeaway);
+  return text;
+}
+
+// What each configuration made of a prompt, one under the other.
+std::string texts_side_by_side(const ResultSet& results) {
+  constexpr std::size_t kShown = 150;
+  std::vector<std::string> prompts;
+  for (const GeneratedText& t : results.texts)
+    if (!t.prompt.empty() && std::find(prompts.begin(), prompts.end(), t.prompt) == prompts.end())
+      prompts.push_back(t.prompt);
+  std::string text;
+  for (const std::string& prompt : prompts) {
+    text += fmt::format("\n[prompt] {}\n", one_line(prompt, kShown));
+    for (const GeneratedText& t : results.texts)
+      if (t.prompt == prompt) text += fmt::format("  {:<32} ->{}\n", t.label, one_line(t.text, kShown));
+  }
+  return text;
+}
+
 std::string doubts_of(const ResultSet& results) {
   std::string text;
-  std::vector<std::string> seen;
+  std::vector<std::pair<std::string, std::vector<std::string>>> seen;  // a doubt, and the rows that carry it
   for (const Row& row : results.rows)
     for (const std::string& doubt : row.doubts) {
-      if (std::find(seen.begin(), seen.end(), doubt) != seen.end()) continue;
-      seen.push_back(doubt);
-      text += "doubt: " + doubt + "\n";
+      auto at =
+          std::find_if(seen.begin(), seen.end(), [&](const auto& entry) { return entry.first == doubt; });
+      if (at == seen.end()) at = seen.insert(seen.end(), {doubt, {}});
+      at->second.push_back(row.label);
     }
+  constexpr std::size_t kNamed = 3;
+  for (const auto& [doubt, rows] : seen) {
+    if (rows.size() == results.rows.size())
+      text += fmt::format("doubt: {}\n", doubt);
+    else if (rows.size() <= kNamed)
+      text += fmt::format("doubt: {} ({})\n", doubt, fmt::join(rows, "; "));
+    else
+      text += fmt::format("doubt: {} ({} and {} other rows)\n", doubt, rows.front(), rows.size() - 1);
+  }
   return text;
 }
 
@@ -70,19 +118,24 @@ std::string doubts_of(const ResultSet& results) {
 
 std::string summary_text(const ResultSet& results) {
   std::string text = baseline_block(results);
-  for (const GeneratedText& t : results.texts)
-    text += fmt::format("\n[{}] {}\n  ->{}\n", t.label, one_line(t.prompt, 200), one_line(t.text, 1000));
-  text += "\n" + perplexity_lines(results) + "\n" + to_text(results_table(results)) + results.caption + "\n";
-  for (const std::string& takeaway : results.takeaways) text += "- " + takeaway + "\n";
-  return text + doubts_of(results);
+  text += texts_side_by_side(results);
+  text += "\n" + perplexity_lines(results) + "\n" + to_text(build_results_table(results)) + results.caption +
+          "\n";
+  return text + findings_of(results) + doubts_of(results);
 }
 
 std::string summary_markdown(const ResultSet& results) {
   std::string text = fmt::format("# Assay: {}\n\n{}\n{}\n\n", results.model.id,
-                                 to_markdown(results_table(results)), results.caption);
+                                 to_markdown(build_results_table(results)), results.caption);
   text += "```\n" + baseline_block(results) + "\n" + perplexity_lines(results) + "```\n\n## Texts\n\n";
   for (const GeneratedText& t : results.texts)
     text += fmt::format("- **{}** `{}` -> `{}`\n", t.label, one_line(t.prompt, 200), one_line(t.text, 1000));
+  if (const std::string findings = findings_of(results); !findings.empty())
+    text += "\n## Findings\n\n```" + findings + "```\n";
+  if (const auto figures = figures_of(results); !figures.empty()) {
+    text += "\n## Plots\n\n";
+    for (const auto& [name, plot] : figures) text += fmt::format("![{}](plots/{}.svg)\n\n", plot.title, name);
+  }
   if (const std::string doubts = doubts_of(results); !doubts.empty())
     text += "\n## Doubts\n\n```\n" + doubts + "```\n";
   return text;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "assay/base/format.h"
+#include "assay/report/plot.h"
 
 namespace assay {
 
@@ -24,13 +25,29 @@ constexpr Column kColumns[] = {
     {"time_to_first_token_s", "First token (ms)", 1e3, 1},
     {"prefill_tokens_per_sec", "Prefill tok/s", 1, 0},
     {"decode_tokens_per_sec", "Decode tok/s", 1, 1},
+    {"tokens_per_sec_per_sequence", "Tok/s/seq", 1, 1},
+    {"padding_waste_percent", "Waste (%)", 1, 0},
+    {"percent_of_roof", "Of roof (%)", 1, 0},
     {"memory_bytes", "Memory (MB)", 1.0 / (1024 * 1024), 1},
+    {"resident_weights_bytes", "Resident (MB)", 1.0 / (1024 * 1024), 1},
     {"perplexity", "Perplexity", 1, 3},
+    {"break_even_tokens", "Pays after (tok)", 1, 0},
 };
 
 std::string cell(const Row& row, const Column& column) {
   const Value* value = row.find(column.tag);
-  return value == nullptr ? "-" : fmt::format("{:.{}f}", value->value * column.scale, column.decimals);
+  if (value == nullptr) return "-";
+  std::string text = fmt::format("{:.{}f}", value->value * column.scale, column.decimals);
+  const bool shows_interval =
+      std::string_view(column.tag) == "total_latency_s" || std::string_view(column.tag) == "perplexity";
+  if (shows_interval && value->interval && value->value > 0)
+    text += fmt::format(" \u00b1{:.1f}%", 50 * (value->interval->high - value->interval->low) / value->value);
+  return text;
+}
+
+// Series for plots are no lines of the table.
+bool is_shown(const Row& row) {
+  return row.scenario != "step times";
 }
 
 std::string parameter(const Row& row, const std::string& key) {
@@ -71,18 +88,20 @@ std::string one_line(const std::string& text, std::size_t limit) {
   return line.substr(0, cut) + "...";
 }
 
-Table results_table(const ResultSet& results) {
+Table build_results_table(const ResultSet& results) {
   Table table{{"Scenario", "Case", "Precision"}, {false, false, false}, {}};
   std::vector<Column> shown;
   for (const Column& column : kColumns) {
-    const bool is_used = std::any_of(results.rows.begin(), results.rows.end(),
-                                     [&](const Row& row) { return row.find(column.tag) != nullptr; });
+    const bool is_used = std::any_of(results.rows.begin(), results.rows.end(), [&](const Row& row) {
+      return is_shown(row) && row.find(column.tag) != nullptr;
+    });
     if (!is_used) continue;
     shown.push_back(column);
     table.head.emplace_back(column.title);
     table.is_number.push_back(true);
   }
   for (const Row& row : results.rows) {
+    if (!is_shown(row)) continue;
     std::vector<std::string> line = {row.scenario, row.label, parameter(row, "precision")};
     if (row.status != "ok") line[1] += ": error: " + one_line(row.reason, 120);
     for (const Column& column : shown) line.push_back(cell(row, column));
@@ -125,6 +144,47 @@ std::string to_markdown(const Table& table) {
   text += "\n";
   for (const auto& row : table.rows) text += line(row);
   return text;
+}
+
+std::string table_svg(const Table& table) {
+  constexpr double kCharacter = 7.3, kLine = 21, kLeft = 16, kTop = 34;
+  std::vector<double> widths;
+  double whole = 2 * kLeft;
+  for (std::size_t j = 0; j < table.head.size(); ++j) {
+    std::size_t longest = display_width(table.head[j]);
+    for (const auto& row : table.rows) longest = std::max(longest, display_width(row[j]));
+    widths.push_back(kCharacter * static_cast<double>(std::min<std::size_t>(longest, 60) + 2));
+    whole += widths.back();
+  }
+  const double height = kTop + kLine * static_cast<double>(table.rows.size()) + 18;
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} "
+      "{1:g}\" "
+      "font-family=\"DejaVu Sans Mono, monospace\" font-size=\"12\">\n<rect width=\"{0:g}\" height=\"{1:g}\" "
+      "fill=\"#ffffff\"/>\n",
+      whole, height);
+  const auto line = [&](const std::vector<std::string>& cells, double y, const char* weight) {
+    double x = kLeft;
+    for (std::size_t j = 0; j < cells.size(); ++j) {
+      const double at = table.is_number[j] ? x + widths[j] - 8 : x;
+      svg += fmt::format(
+          "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-weight=\"{}\" "
+          "fill=\"#222222\">{}</text>\n",
+          at, y, table.is_number[j] ? "end" : "start", weight, escaped_xml(one_line(cells[j], 60)));
+      x += widths[j];
+    }
+  };
+  line(table.head, kTop - 12, "bold");
+  svg += fmt::format("<line x1=\"{0:g}\" y1=\"{1:g}\" x2=\"{2:g}\" y2=\"{1:g}\" stroke=\"#222222\"/>\n",
+                     kLeft, kTop - 4, whole - kLeft);
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const double y = kTop + kLine * static_cast<double>(i);
+    if (i % 2 == 1)
+      svg += fmt::format("<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" fill=\"#f3f5f8\"/>\n",
+                         kLeft - 6, y, whole - 2 * kLeft + 12, kLine);
+    line(table.rows[i], y + 15, "normal");
+  }
+  return svg + "</svg>\n";
 }
 
 }  // namespace assay

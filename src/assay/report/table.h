@@ -14,8 +14,12 @@ struct Table {
   std::vector<std::vector<std::string>> rows;
 };
 
-// One line per row of the results; a failed row shows its reason instead of figures.
-Table results_table(const ResultSet& results);
+// One line per row of the results, by scenario: latency, tokens/s, ms per token, memory, perplexity and what
+// else was measured; a failed row shows its reason instead of figures. Of latency and perplexity half of the
+// 95 % interval stands beside the figure, in percent.
+Table build_results_table(const ResultSet& results);
+// As a picture.
+std::string table_svg(const Table& table);
 
 std::string to_text(const Table& table);
 std::string to_markdown(const Table& table);

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "assay/backend/cpu/select.h"
 #include "assay/base/error.h"
@@ -75,7 +76,7 @@ class Arena {
     memory_ = AlignedBuffer(static_cast<std::size_t>(used_), "the activations");
     used_ = 0;
   }
-  std::int64_t size() const { return static_cast<std::int64_t>(memory_.size()); }
+  std::int64_t size() const { return used_; }
 
  private:
   AlignedBuffer memory_;
@@ -91,6 +92,8 @@ class CpuProgram : public Program {
  public:
   CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
              std::shared_ptr<ThreadPool> pool);
+  // Without weights or memory: it only knows what it would take.
+  CpuProgram(const Plan& plan, const KernelTable& table, std::shared_ptr<ThreadPool> pool);
 
   const Plan& plan() const override { return plan_; }
   std::unique_ptr<KvCache> make_cache() override {
@@ -105,8 +108,43 @@ class CpuProgram : public Program {
         .bytes_of(length);
   }
   MemoryReport memory() const override;
+  void trim() override { kv_blocks_->clear(); }
+  void begin_profile() override {
+    profile_ = StepProfile{};
+    pool_->account_busy_time(true);
+  }
+  StepProfile end_profile() override {
+    pool_->account_busy_time(false);
+    return std::exchange(profile_, std::nullopt).value_or(StepProfile{});
+  }
 
  private:
+  // Adds the time from its making to its end to a phase of the profile, where one is taken.
+  class PhaseTimer {
+   public:
+    PhaseTimer(CpuProgram& program, Phase phase) : program_(program), phase_(phase) {
+      if (!program.profile_) return;
+      busy_ = program.pool_->busy_time();
+      begin_ = Clock::now();
+    }
+    ~PhaseTimer() {
+      if (!program_.profile_) return;
+      StepProfile::Part& part = program_.profile_->parts[static_cast<std::size_t>(phase_)];
+      const Seconds time = elapsed(begin_, Clock::now());
+      const double busy = (program_.pool_->busy_time() - busy_).value / program_.pool_->size();
+      part.time = part.time + time;
+      part.waiting = part.waiting + Seconds{std::max(0.0, time.value - busy)};
+    }
+    PhaseTimer(const PhaseTimer&) = delete;
+    PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+   private:
+    CpuProgram& program_;
+    Phase phase_;
+    TimePoint begin_;
+    Seconds busy_;
+  };
+
   void check(const Batch& batch, const CpuKvCache& cache) const;
   void plan_attention(const Batch& batch, const CpuKvCache& cache, int heads);
   void apply(const EmbedOp& op, const Batch& batch);
@@ -153,6 +191,7 @@ class CpuProgram : public Program {
   std::vector<std::atomic<bool>> expanded_in_use_;
   std::int64_t hidden_rows_ = 0;
   std::vector<AttendTask> attend_tasks_;
+  std::optional<StepProfile> profile_;  // while one is taken
 };
 
 CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
@@ -164,6 +203,15 @@ CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const Kerne
   weights_ = pack_weights(plan_.weights, source, *pool_);
   make_buffers();
   arena_.reserve();
+  make_buffers();
+}
+
+CpuProgram::CpuProgram(const Plan& plan, const KernelTable& table, std::shared_ptr<ThreadPool> pool)
+    : plan_(plan),
+      table_(table),
+      pool_(std::move(pool)),
+      weights_(lay_out_weights(plan.weights)),
+      expanded_in_use_(static_cast<std::size_t>(pool_->size())) {
   make_buffers();
 }
 
@@ -272,6 +320,7 @@ void CpuProgram::run(const Batch& batch, KvCache& cache) {
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
   int planned_heads = 0;
   for (const Op& op : plan_.ops) {
+    const PhaseTimer timer(*this, op.phase);
     if (const auto* embed = std::get_if<EmbedOp>(&op.what)) apply(*embed, batch);
     if (const auto* norm = std::get_if<NormOp>(&op.what)) apply(*norm, rows);
     if (const auto* linear = std::get_if<LinearOp>(&op.what)) apply(*linear, rows);
@@ -614,6 +663,7 @@ void CpuProgram::head_logits(std::span<const std::int64_t> rows) {
 }
 
 void CpuProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
+  const PhaseTimer timer(*this, Phase::head);
   for (std::size_t first = 0; first < rows.size(); first += kHeadRows) {
     const auto part = rows.subspan(first, std::min<std::size_t>(kHeadRows, rows.size() - first));
     head_logits(part);
@@ -659,6 +709,11 @@ std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSourc
           "use",
           name_of(isa_));
   return std::make_unique<CpuProgram>(plan, source, table_, pool_);
+}
+
+PredictedMemory CpuBackend::predict(const Plan& plan, std::int64_t tokens) {
+  const CpuProgram program(plan, table_, pool_);
+  return {program.memory(), program.cache_bytes(tokens)};
 }
 
 }  // namespace assay::cpu

@@ -17,6 +17,7 @@ class CpuBackend : public Backend {
   int threads() const override { return pool_->size(); }
   ThreadPool* pool() override { return pool_.get(); }
   std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) override;
+  PredictedMemory predict(const Plan& plan, std::int64_t tokens) override;
   void synchronize() override {}  // work is done when a call returns
   Event record() override { return {0, Clock::now()}; }
   Seconds between(const Event& begin, const Event& end) override { return elapsed(begin.host, end.host); }

@@ -242,7 +242,7 @@ Bytes PackedWeight::weight_bytes() const {
 }
 
 Bytes PackedWeight::slack() const {
-  return {static_cast<std::int64_t>(data.size()) - weight_bytes().value};
+  return {bytes - weight_bytes().value};
 }
 
 namespace {
@@ -294,21 +294,26 @@ void PackedWeight::add_row(std::int64_t row, float* out) const {
   for_row(*this, row, [out](std::int64_t i, float value) { out[i] += value; });
 }
 
-std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
-                                       ThreadPool& pool) {
+std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs) {
   std::vector<PackedWeight> weights(specs.size());
-  std::vector<Part> parts;
-  std::vector<std::vector<float>> block_scales(specs.size());
-  std::vector<std::int64_t> bytes(specs.size());
-  std::int64_t slab_floats = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     weights[i].spec = specs[i];
-    bytes[i] = lay_out(weights[i]);
+    weights[i].bytes = lay_out(weights[i]);
   }
-  require_memory({std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0})}, "the weights");
+  return weights;
+}
+
+std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
+                                       ThreadPool& pool) {
+  std::vector<PackedWeight> weights = lay_out_weights(specs);
+  std::vector<Part> parts;
+  std::vector<std::vector<float>> block_scales(specs.size());
+  std::int64_t slab_floats = 0, bytes = 0;
+  for (const PackedWeight& w : weights) bytes += w.bytes;
+  require_memory({bytes}, "the weights");
   for (std::size_t i = 0; i < specs.size(); ++i) {
     PackedWeight& w = weights[i];
-    w.data = AlignedBuffer(static_cast<std::size_t>(bytes[i]), w.spec.name.c_str());
+    w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), w.spec.name.c_str());
     if (is_matrix(w.spec) && is_four_bit(w.spec.format))
       block_scales[i].resize(
           static_cast<std::size_t>((w.spec.elements() + kFourBitBlock - 1) / kFourBitBlock));

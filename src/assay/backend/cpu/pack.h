@@ -15,6 +15,7 @@ struct PackedWeight {
   // A matrix is packed as kernels.h says. A table holds rows [rows][columns] of float or bfloat16, a vector
   // [columns] of float.
   AlignedBuffer data;
+  std::int64_t bytes = 0;  // of data
   std::int64_t panels = 0;
   // Of quantized formats: behind the codes in `data`.
   //   int8:  absmax [panels][16], then 128 times the sum of each output's codes, as int32
@@ -39,6 +40,9 @@ struct PackedWeight {
   // The same, added to out.
   void add_row(std::int64_t row, float* out) const;
 };
+
+// How the weights will lie, without their data: for predicting memory.
+std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs);
 
 // Reads, converts and packs all weights: slabs of at most 1 MB, each by one thread of the pool from file to
 // packed panel. Throws what the source throws.

@@ -1,0 +1,165 @@
+// assay compare: two runs, tested. assay history: earlier runs in a folder.
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+#include "assay/measure/compare_results.h"
+#include "assay/report/files.h"
+#include "assay/report/table.h"
+
+namespace assay::cli {
+
+namespace {
+
+constexpr int kRuleBroken = 4;
+
+struct CompareFlags {
+  std::string a, b, fail_on;
+  double margin_percent = 2;
+  bool is_json = false;
+};
+
+std::string compared_text(const ComparedResults& compared) {
+  Table table{
+      {"Scenario", "Case", "Configuration", "B / A", "Verdict"}, {false, false, false, true, false}, {}};
+  for (const ComparedRow& row : compared.rows)
+    table.rows.push_back({row.scenario, row.label, row.configuration,
+                          row.unlike.empty() ? fmt::format("{:.3f}", row.comparison.ratio) : "-",
+                          row.unlike.empty() ? row.comparison.sentence : "not alike: " + row.unlike});
+  std::string text = to_text(table);
+  for (const std::string& line : compared.unlike) text += "doubt: " + line + "\n";
+  for (const std::string& key : compared.only_a) text += "only in A: " + key + "\n";
+  for (const std::string& key : compared.only_b) text += "only in B: " + key + "\n";
+  return text;
+}
+
+nlohmann::ordered_json compared_json(const ComparedResults& compared) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const ComparedRow& row : compared.rows) {
+    nlohmann::ordered_json json = to_json(row.comparison);
+    json["scenario"] = row.scenario;
+    json["label"] = row.label;
+    json["configuration"] = row.configuration;
+    json["unlike"] = row.unlike;
+    rows.push_back(std::move(json));
+  }
+  return {
+      {"rows", rows}, {"unlike", compared.unlike}, {"only_a", compared.only_a}, {"only_b", compared.only_b}};
+}
+
+int compare(const CompareFlags& flags) {
+  std::optional<FailureRule> rule;
+  if (!flags.fail_on.empty()) rule = failure_rule(flags.fail_on);
+  if (flags.margin_percent < 0)
+    throw UsageError("--margin: expected 0 or more, found {}", flags.margin_percent);
+  const ComparedResults compared =
+      compare_results(read_results(flags.a), read_results(flags.b), flags.margin_percent / 100);
+  if (compared.rows.empty()) throw Error("{} and {} have no measured case in common", flags.a, flags.b);
+  const std::vector<std::string> broken = rule ? broken_rows(compared, *rule) : std::vector<std::string>();
+  if (flags.is_json) {
+    nlohmann::ordered_json json = compared_json(compared);
+    json["broken"] = broken;
+    answer_json(json);
+  } else {
+    answer(compared_text(compared));
+  }
+  for (const std::string& line : broken) note("fails on " + flags.fail_on + ": " + line);
+  return broken.empty() ? 0 : kRuleBroken;
+}
+
+struct HistoryFlags {
+  std::string folder;
+  bool is_json = false;
+};
+
+int history(const HistoryFlags& flags) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(flags.folder)) throw Error("{}: no such folder", flags.folder);
+  std::vector<std::pair<std::string, ResultSet>> runs;
+  for (auto at =
+           fs::recursive_directory_iterator(flags.folder, fs::directory_options::skip_permission_denied);
+       at != fs::recursive_directory_iterator(); ++at) {
+    if (at.depth() > 4) at.disable_recursion_pending();
+    if (at->path().filename() != "results.json" || !at->is_regular_file()) continue;
+    try {
+      runs.emplace_back(at->path().string(), read_results(at->path()));
+    } catch (const Error& error) {
+      note(fmt::format("left out: {}", error.what()));
+    }
+  }
+  if (runs.empty()) throw Error("{}: holds no results.json", flags.folder);
+  std::sort(runs.begin(), runs.end(), [](const auto& x, const auto& y) {
+    return std::tie(x.second.created, x.first) < std::tie(y.second.created, y.first);
+  });
+  Table table{
+      {"Created", "Model", "Precision", "Status", "Rows", "Latency (s)", "Tokens/s", "Perplexity", "File"},
+      {false, false, false, false, true, true, true, true, false},
+      {}};
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& [path, results] : runs) {
+    const auto first = [&](std::string_view tag) {
+      for (const Row& row : results.rows)
+        if (row.status == "ok" && row.find(tag) != nullptr) return std::optional(row.find(tag)->value);
+      return std::optional<double>();
+    };
+    const auto shown = [](const std::optional<double>& value) {
+      return value ? fmt::format("{:.4g}", *value) : "-";
+    };
+    const auto latency = first("total_latency_s"), speed = first("tokens_per_sec"),
+               perplexity = first("perplexity");
+    table.rows.push_back({results.created, results.model.id, results.model.dtype, results.status,
+                          std::to_string(results.rows.size()), shown(latency), shown(speed),
+                          shown(perplexity), path});
+    const auto json = [](const std::optional<double>& v) {
+      return v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json();
+    };
+    rows.push_back(nlohmann::ordered_json{{"created", results.created},
+                                          {"model", results.model.id},
+                                          {"sha256", results.model.sha256},
+                                          {"precision", results.model.dtype},
+                                          {"status", results.status},
+                                          {"rows", results.rows.size()},
+                                          {"total_latency_s", json(latency)},
+                                          {"tokens_per_sec", json(speed)},
+                                          {"perplexity", json(perplexity)},
+                                          {"path", path}});
+  }
+  if (flags.is_json)
+    answer_json({{"rows", rows}});
+  else
+    answer(to_text(table));
+  return 0;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<CompareFlags>();
+  CLI::App* command = app.add_subcommand("compare", "Test run B against run A, case by case");
+  command->add_option("A", flags->a, "The results.json of the earlier run")->required();
+  command->add_option("B", flags->b, "The results.json of the later run")->required();
+  add_real(*command, "--margin", flags->margin_percent,
+           "Differences within it count as none, in % (default 2)");
+  command->add_option(
+      "--fail-on", flags->fail_on,
+      "slower:3%, faster:3% or worse:1%: exit with 4 where a case is shown to be so by more than that");
+  command->add_flag("--json", flags->is_json, "One JSON document on standard output");
+  command->footer("Example: assay compare old/results.json new/results.json --fail-on slower:3%");
+  command->callback([flags, &exit_code] { exit_code = compare(*flags); });
+}
+
+void add_history(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<HistoryFlags>();
+  CLI::App* command =
+      app.add_subcommand("history", "The runs whose results.json lie in a folder, oldest first");
+  command->add_option("DIR", flags->folder, "A folder; the folders in it are searched too")->required();
+  command->add_flag("--json", flags->is_json, "One JSON document on standard output");
+  command->footer("Example: assay history results");
+  command->callback([flags, &exit_code] { exit_code = history(*flags); });
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,169 @@
+#include "assay/cli/config.h"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+
+namespace assay::cli {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+struct Entry {
+  std::string key;
+  std::vector<std::string> values;  // "true" and "false" of a switch
+};
+
+std::string text_of(const OrderedJson& value, const std::string& file, const std::string& key) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return value.dump();
+  throw Error("{}: key '{}': expected a text, a number, true or false, or a list of them", file, key);
+}
+
+std::vector<Entry> entries_of_json(const std::string& text, const std::string& file) {
+  OrderedJson json;
+  try {
+    json = OrderedJson::parse(text);
+  } catch (const OrderedJson::exception& error) {
+    throw Error("{}: not valid JSON: {}", file, error.what());
+  }
+  std::vector<Entry> entries;
+  for (const auto& [key, value] : json.items()) {
+    Entry& entry = entries.emplace_back(Entry{key, {}});
+    if (!value.is_array())
+      entry.values.push_back(text_of(value, file, key));
+    else
+      for (const OrderedJson& one : value) entry.values.push_back(text_of(one, file, key));
+  }
+  return entries;
+}
+
+std::vector<Entry> entries_of_toml(const std::string& text, const std::string& file) {
+  std::vector<Entry> entries;
+  try {
+    std::istringstream stream(text);
+    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
+      if (item.name == "++" || item.name == "--") continue;  // where a table begins and ends
+      entries.push_back({item.fullname(), item.inputs});
+    }
+  } catch (const CLI::Error& error) {
+    throw Error("{}: not valid TOML: {}", file, error.what());
+  }
+  return entries;
+}
+
+std::vector<Entry> read_entries(const std::string& file) {
+  const std::string text = read_text_file(file);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && text[first] == '{' ? entries_of_json(text, file)
+                                                          : entries_of_toml(text, file);
+}
+
+bool is_given(const CLI::Option& option, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    for (const std::string& name : option.get_lnames())
+      if (word == "--" + name || word.rfind("--" + name + "=", 0) == 0) return true;
+    for (const std::string& name : option.get_snames())
+      if (word.rfind("-" + name, 0) == 0 && word.rfind("--", 0) != 0) return true;
+    return false;
+  });
+}
+
+void put_in(const Entry& entry, const CLI::App& command, const std::string& file,
+            const std::vector<std::string>& given, std::vector<std::string>& out) {
+  std::string key = entry.key;
+  std::replace(key.begin(), key.end(), '_', '-');
+  if (key == "model") {
+    out.insert(out.end(), entry.values.begin(), entry.values.end());
+    return;
+  }
+  const CLI::Option* option = command.get_option_no_throw("--" + key);
+  if (option == nullptr || key == "config") {
+    std::vector<std::string> names;
+    for (const CLI::Option* known : command.get_options())
+      for (const std::string& name : known->get_lnames())
+        if (name != "config" && name != "help") names.push_back(name);
+    throw Error("{}: unknown key '{}': the nearest is {}", file, entry.key, nearest_name(key, names));
+  }
+  if (is_given(*option, given)) return;
+  if (option->get_items_expected_max() == 0) {  // a switch
+    if (entry.values == std::vector<std::string>{"true"}) out.push_back("--" + key);
+    return;
+  }
+  if (key == "prompt") {
+    for (const std::string& value : entry.values) {
+      out.push_back("--prompt");
+      out.push_back(value);
+    }
+    return;
+  }
+  if (!entry.values.empty()) out.push_back(fmt::format("--{}={}", key, fmt::join(entry.values, ",")));
+}
+
+}  // namespace
+
+std::vector<std::string> with_config(const CLI::App& app, std::vector<std::string> words) {
+  std::optional<std::string> file;
+  std::vector<std::string> rest;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--config" && i + 1 < words.size())
+      file = words[++i];
+    else if (words[i].rfind("--config=", 0) == 0)
+      file = words[i].substr(9);
+    else
+      rest.push_back(words[i]);
+  }
+  if (!file) return words;
+  // The command may be two words deep: sweep lengths.
+  const CLI::App* command = &app;
+  std::size_t depth = 0;
+  while (depth < rest.size()) {
+    const CLI::App* next = nullptr;
+    for (const CLI::App* sub : command->get_subcommands({}))
+      if (sub->get_name() == rest[depth]) next = sub;
+    if (next == nullptr) break;
+    command = next;
+    ++depth;
+  }
+  if (command->get_option_no_throw("--config") == nullptr) return words;
+  const std::vector<std::string> given(rest.begin() + static_cast<std::ptrdiff_t>(depth), rest.end());
+  std::vector<std::string> all(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(depth)), from_file;
+  const bool has_model = !given.empty() && given.front().rfind('-', 0) != 0;
+  for (const Entry& entry : read_entries(*file))
+    if (!(has_model && entry.key == "model")) put_in(entry, *command, *file, given, from_file);
+  // The model first: what follows a list of values would be taken for one of them.
+  std::stable_partition(from_file.begin(), from_file.end(),
+                        [](const std::string& word) { return word.rfind("--", 0) != 0; });
+  all.insert(all.end(), given.begin(), given.begin() + (has_model ? 1 : 0));
+  all.insert(all.end(), from_file.begin(), from_file.end());
+  all.insert(all.end(), given.begin() + (has_model ? 1 : 0), given.end());
+  return all;
+}
+
+std::string config_of(const CLI::App& command) {
+  static constexpr const char* kNotMeasured[] = {"output",      "resume", "json", "quiet",
+                                                 "no-progress", "config", "help", "dry-run"};
+  OrderedJson json = OrderedJson::object();
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    const bool is_model = option->get_lnames().empty();
+    const std::string key = is_model ? "model" : option->get_lnames().front();
+    if (std::find(std::begin(kNotMeasured), std::end(kNotMeasured), key) != std::end(kNotMeasured)) continue;
+    const std::vector<std::string>& values = option->results();
+    if (option->get_items_expected_max() == 0)
+      json[key] = true;
+    else if (key == "prompt")
+      json[key] = values;
+    else
+      json[key] = values.back();
+  }
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,187 @@
+#include "assay/cli/measure.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+#include "assay/base/sha256.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/config.h"
+#include "assay/experiments/predict.h"
+#include "assay/measure/takeaways.h"
+#include "assay/report/files.h"
+#include "assay/report/summary.h"
+#include "assay/report/table.h"
+
+namespace assay::cli {
+
+namespace {
+
+std::string time_left(double seconds) {
+  if (seconds < 0) return "";
+  if (seconds < 90) return fmt::format(", about {:.0f} s left", std::max(1.0, seconds));
+  return fmt::format(", about {:.0f} min left", seconds / 60);
+}
+
+bool has_failures(const ResultSet& results) {
+  return std::any_of(results.rows.begin(), results.rows.end(),
+                     [](const Row& row) { return row.status != "ok"; });
+}
+
+}  // namespace
+
+void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
+  model.precision.clear();
+  model.add_to(app, is_model_required);
+  app.add_option("-o,--output", folder, "The folder for reports and the journal that --resume reads");
+  add_whole(app, "-r,--repeats", repeats,
+            "Timed runs of each case, exactly (default: six at least, until the intervals are narrow)", 1,
+            100000);
+  add_real(app, "--narrow", narrow_percent,
+           "Adaptive runs end when every interval is this narrow, in % (default 2)");
+  add_real(app, "--time", time_s,
+           "Adaptive runs of an experiment end after this many seconds, once there are six");
+  add_real(app, "--max-time", max_time_s, "Seconds per experiment after which no block of runs begins");
+  add_whole(app, "--seed", seed, "Of the order within blocks (default 1)");
+  add_whole(app, "--max-memory", memory_mb,
+            "MB that all workers may take together (default: what is free, less a tenth)", 1);
+  add_whole(app, "--worker-memory", worker_memory_mb, "MB of data that one worker may take", 1);
+  add_real(app, "--case-timeout", case_timeout_s,
+           "Seconds after which a case counts as timed out (default 600)");
+  app.add_flag("--dry-run", is_dry_run, "Show the cases with their predicted time and memory, run nothing");
+  app.add_flag("--resume", resumes, "Go on where a run into the same folder stopped");
+  app.add_option("--config", "A JSON or TOML file with the flags' long names as keys; flags win");
+  output.add_to(app);
+}
+
+Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::string command_line)
+    : flags_(flags), command_line_(std::move(command_line)), progress_(flags.output.shows_progress()) {
+  if (flags.narrow_percent <= 0)
+    throw UsageError("--narrow: expected a number above 0, found {}", flags.narrow_percent);
+  if (flags.case_timeout_s <= 0)
+    throw UsageError("--case-timeout: expected a number above 0, found {}", flags.case_timeout_s);
+  if (flags.resumes && flags.folder.empty())
+    throw UsageError("--resume: needs --output, the folder to resume");
+  config_ = config_of(command);
+  WorkerLaboratoryOptions options;
+  options.program = {own_program(), "worker"};
+  options.candidates = candidates_of(flags.model.model);
+  options.baseline = flags.model.configuration();
+  options.memory_budget = {flags.memory_mb << 20};
+  options.worker_memory_limit = {flags.worker_memory_mb << 20};
+  options.case_time_limit = {flags.case_timeout_s};
+  options.sweep.repeats = flags.repeats;
+  options.sweep.narrow = flags.narrow_percent / 100;
+  options.sweep.time_s = flags.time_s;
+  options.sweep.max_time_s = flags.max_time_s;
+  options.sweep.seed = static_cast<std::uint64_t>(flags.seed);
+  options.sweep.should_stop = is_interrupted;
+  options.sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t, double left) {
+    progress_.show(now + time_left(left));
+  };
+  laboratory_ = std::make_unique<WorkerLaboratory>(options);
+  if (flags.is_dry_run) return;
+  sha256_ = laboratory_->folder().content_hash();
+  if (flags.folder.empty()) return;
+  ensure_writable_folder(flags.folder);
+  lock_ = std::make_unique<FolderLock>(flags.folder);
+  const std::filesystem::path folder(flags.folder);
+  journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
+                                       sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags.resumes);
+  laboratory_->get().sweep.journal = journal_.get();
+  write_file_atomically(folder / "config.json", config_);
+}
+
+Measuring::~Measuring() = default;
+
+int Measuring::show_plan(const std::vector<Case>& cases) {
+  const std::vector<PredictedCase> predicted = predict_cases(laboratory(), laboratory_->folder(), cases);
+  if (flags_.output.is_json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const PredictedCase& p : predicted) {
+      nlohmann::ordered_json row = to_json(p.what);
+      row["predicted_s"] = p.seconds;
+      row["predicted_memory_bytes"] = p.memory.value;
+      row["doubts"] = p.what.doubts;
+      rows.push_back(std::move(row));
+    }
+    answer_json({{"cases", rows}});
+    return 0;
+  }
+  Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MB)"},
+              {false, false, false, true, true},
+              {}};
+  double block = 0;
+  for (const PredictedCase& p : predicted) {
+    table.rows.push_back({p.what.scenario, p.what.label, p.what.configuration.label(),
+                          p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "error: " + p.why_not,
+                          fmt::format("{:.0f}", p.memory.megabytes())});
+    block += p.seconds;
+  }
+  const std::int64_t blocks =
+      flags_.repeats > 0 ? flags_.repeats : static_cast<std::int64_t>(kFewestForInterval);
+  answer(to_text(table) +
+         fmt::format("{} cases; predicted for {} timed runs of each and a warm-up of two: {:.0f} s, "
+                     "loading, audits and perplexities not counted\n",
+                     predicted.size(), blocks, block * static_cast<double>(blocks + 2)));
+  return 0;
+}
+
+ResultSet Measuring::new_results() {
+  Laboratory& own = laboratory();
+  ResultSet results = assay::new_results(own.subjects->facts(own.baseline));
+  results.model.sha256 = sha256_;
+  return results;
+}
+
+int Measuring::finish(ResultSet results) {
+  progress_.clear();
+  if (results.takeaways.empty()) results.takeaways = takeaways_of(results);
+  results.command = command_line_;
+  results.model.sha256 = sha256_;
+  if (is_interrupted()) results.status = "interrupted";
+  WrittenReports written;
+  if (!flags_.folder.empty()) written = write_reports(results, flags_.folder);
+  if (flags_.output.is_json) {
+    nlohmann::ordered_json json = to_json(results);
+    json["results"] =
+        flags_.folder.empty()
+            ? nlohmann::ordered_json(nullptr)
+            : nlohmann::ordered_json((std::filesystem::path(flags_.folder) / "results.json").string());
+    nlohmann::ordered_json files = nlohmann::ordered_json::array();
+    for (const auto& path : written.paths) files.push_back(path.string());
+    json["files"] = files;
+    answer_json(json);
+  } else {
+    answer(summary_text(results));
+    std::string names;
+    for (const auto& path : written.paths) names += " " + path.string();
+    if (!names.empty() && !flags_.output.is_quiet) note("written:" + names);
+  }
+  if (!written.note.empty() && !flags_.output.is_quiet) note(written.note);
+  if (results.status == "interrupted") return kInterrupted;
+  for (const AuditRow& row : results.audit)
+    if (row.has_failed())
+      throw Error("the audit found a difference that must not be: {}, {}: {}", row.configuration, row.what,
+                  row.first_divergence);
+  return has_failures(results) ? kSomeCasesFailed : 0;
+}
+
+int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
+            const std::function<std::vector<Case>(const Laboratory&)>& cases,
+            const std::function<ExperimentResult(const Laboratory&)>& run) {
+  Measuring measuring(flags, command, command_line);
+  if (flags.is_dry_run) return measuring.show_plan(cases(measuring.laboratory()));
+  cases(measuring.laboratory());  // what is wrong with them is known before a model is loaded
+  ResultSet results = measuring.new_results();
+  if (!flags.output.is_json && !flags.output.is_quiet)
+    answer(fmt::format("Loaded: {} | device={} | dtype={}\n", results.model.id,
+                       measuring.laboratory().subjects->facts(measuring.laboratory().baseline).device,
+                       results.model.dtype));
+  add(results, run(measuring.laboratory()));
+  return measuring.finish(std::move(results));
+}
+
+}  // namespace assay::cli

@@ -1,0 +1,60 @@
+// What the commands that measure share: their flags, their laboratory, and how a result leaves the program.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assay/base/process.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+#include "assay/experiments/exercise.h"
+
+namespace assay::cli {
+
+struct MeasureFlags {
+  ModelFlags model;
+  OutputFlags output;
+  std::string folder;
+  std::int64_t repeats = 0, seed = 1;
+  double max_time_s = 0, narrow_percent = 2, time_s = 20, case_timeout_s = 600;
+  std::int64_t memory_mb = 0, worker_memory_mb = 0;
+  bool is_dry_run = false, resumes = false;
+
+  void add_to(CLI::App& app, bool is_model_required);
+  std::vector<std::string> precisions() const { return words_of(model.precision); }
+};
+
+// A command's work: the laboratory, the folder's lock and journal, progress; then the result's way out.
+class Measuring {
+ public:
+  // Refuses what can be seen to be wrong before any work. Throws Error, UsageError.
+  Measuring(const MeasureFlags& flags, const CLI::App& command, std::string command_line);
+  ~Measuring();
+
+  Laboratory& laboratory() { return laboratory_->get(); }
+  const WorkerLaboratory& workers() const { return *laboratory_; }
+  // Prints what would run, with its predicted time and memory. The exit code.
+  int show_plan(const std::vector<Case>& cases);
+  // An empty result set of the baseline; throws what loading throws.
+  ResultSet new_results();
+  // Writes the reports, prints the answer, gives the exit code.
+  int finish(ResultSet results);
+
+ private:
+  const MeasureFlags& flags_;
+  std::string command_line_, config_;
+  Progress progress_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<WorkerLaboratory> laboratory_;
+  std::string sha256_;
+};
+
+// One experiment as a command: its plan where --dry-run asks for it, else its result.
+int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
+            const std::function<std::vector<Case>(const Laboratory&)>& cases,
+            const std::function<ExperimentResult(const Laboratory&)>& run);
+
+}  // namespace assay::cli

@@ -1,0 +1,22 @@
+// Settings that must not change a result, held to it: the cache, the batch, the padding.
+#pragma once
+
+#include <vector>
+
+#include "assay/experiments/load.h"
+#include "assay/experiments/time_generate.h"
+#include "assay/measure/results.h"
+
+namespace assay {
+
+// Generates from each prompt alone with the cache, which is the reference; then without the cache, all
+// prompts together, and padded left and right, comparing ids and, as long as those agree, every logit. The
+// design promises equal bits, but for
+//   llm-int8 with outliers, whose columns are found over all tokens of a call: "differs by definition"
+//   4-bit weights beside a bfloat16 remainder on AMX, multiplied in bfloat16 where tokens are many: within 10
+//   % of the logits' standard deviation
+// Anything else that differs is a fault of mask, position or cache: verdict "differs".
+std::vector<AuditRow> audit_equivalence(const LoadedModel& loaded, const std::vector<Prompt>& prompts,
+                                        std::int64_t new_tokens, const ShouldStop& should_stop = {});
+
+}  // namespace assay

@@ -1,0 +1,221 @@
+#include "assay/experiments/exercise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/base/error.h"
+#include "assay/experiments/perplexity.h"
+#include "assay/measure/takeaways.h"
+
+namespace assay {
+
+namespace {
+
+constexpr const char* kParts[] = {"noise",   "trade-off",  "lengths", "ablation",
+                                  "batches", "perplexity", "edge"};
+
+std::string shown(const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
+}
+
+std::vector<Case> baseline_cases(const Laboratory& laboratory, const ExerciseOptions& options) {
+  std::vector<Case> cases;
+  for (std::size_t i = 0; i < options.prompts.size(); ++i) {
+    Case what = baseline_case(laboratory, "baseline", fmt::format("prompt {}", i + 1), {options.prompts[i]},
+                              options.new_tokens);
+    what.uses_cache = options.uses_cache;
+    what.truncation = options.truncation;
+    what.parameters.emplace_back("prompt", shown(options.prompts[i]));
+    cases.push_back(std::move(what));
+  }
+  return cases;
+}
+
+std::vector<Configuration> configurations_of(const Laboratory& laboratory, const ExerciseOptions& options) {
+  return choose_configurations(laboratory,
+                               options.precisions.empty() ? default_precisions() : options.precisions)
+      .configurations;
+}
+
+std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
+  std::string text = fmt::format(
+      "{} on {}. Cases are warmed up until steady, then run in blocks that hold each once in random order, ",
+      results.model.id, results.machine.cpu);
+  text += sweep.repeats > 0
+              ? fmt::format("{} blocks.", sweep.repeats)
+              : fmt::format("from 6 blocks until every interval is within {:.0f} % or the time is over.",
+                            100 * sweep.narrow);
+  text += sweep.repeats > 0 && sweep.repeats < static_cast<std::int64_t>(kFewestForInterval)
+              ? " Figures are means; so few runs carry no interval and no verdict."
+              : " Figures are medians with 95 % intervals from order statistics.";
+  text +=
+      " Latency includes prefill, excludes tokenization. Memory counts parameters (MB = 1024 x 1024 bytes).";
+  return text;
+}
+
+class Exercise {
+ public:
+  Exercise(Laboratory laboratory, const ExerciseOptions& options)
+      : laboratory_(std::move(laboratory)), options_(options) {
+    for (const std::string& part : options.skipped)
+      if (std::find(std::begin(kParts), std::end(kParts), part) == std::end(kParts))
+        throw UsageError("--skip: expected some of {}, found '{}'", fmt::join(kParts, ", "), part);
+    // The perplexity's corpus is read before hours of work, not after.
+    if (!is_skipped("perplexity")) read_corpus(options.corpus);
+    configurations_ = configurations_of(laboratory_, options);
+    laboratory_.baseline = configurations_.front();
+  }
+
+  ResultSet run() {
+    results_ = new_results(laboratory_.subjects->facts(laboratory_.baseline));
+    run_baseline();
+    run_noise();
+    part("trade-off", [&] {
+      return run_quantization_tradeoff(laboratory_,
+                                       {options_.precisions, options_.prompts, options_.new_tokens});
+    });
+    part("lengths", [&] { return run_for_varied_lengths(laboratory_, options_.lengths); });
+    part("ablation", [&] { return ablate_cache_and_padding(laboratory_, options_.ablation); });
+    part("batches", [&] { return measure_batched(laboratory_, options_.batches); });
+    part("perplexity", [&] {
+      return compare_perplexity(laboratory_,
+                                {configurations_, options_.corpus, options_.context, options_.stride});
+    });
+    part("edge",
+         [&] { return probe_edge_prompts(laboratory_, {.new_tokens = options_.new_tokens, .more = {}}); });
+    merge_quality(results_.rows);
+    results_.takeaways = takeaways_of(results_);
+    results_.caption = methods_of(laboratory_.sweep, results_);
+    return std::move(results_);
+  }
+
+ private:
+  bool is_skipped(std::string_view part) const {
+    return std::find(options_.skipped.begin(), options_.skipped.end(), part) != options_.skipped.end();
+  }
+  bool is_over() const {
+    return results_.status == "interrupted" ||
+           (laboratory_.sweep.should_stop && laboratory_.sweep.should_stop());
+  }
+
+  template <typename Run>
+  void part(std::string_view name, const Run& run) {
+    if (is_skipped(name)) return;
+    if (is_over()) {
+      results_.status = "interrupted";
+      return;
+    }
+    add(results_, run());
+  }
+
+  void run_baseline() {
+    const SweepResult swept = run_sweep(*laboratory_.subjects, "baseline",
+                                        baseline_cases(laboratory_, options_), laboratory_.sweep);
+    ExperimentResult result;
+    result.is_interrupted = swept.is_interrupted;
+    for (const CaseResult& c : swept.cases) {
+      Row row = row_of(c, laboratory_);
+      if (c.status == "ok" && !c.samples.empty()) {
+        row.set("load_s", c.facts.model.load_s);
+        result.texts.push_back({row.label, shown(c.what.prompts.front()), c.first.texts.front(),
+                                c.first.prompt_ids.front(), c.first.ids.front()});
+      }
+      result.rows.push_back(std::move(row));
+    }
+    add(results_, std::move(result));
+  }
+
+  void run_noise() {
+    const SweepOptions& sweep = laboratory_.sweep;
+    // So few repeats claim no verdict, so what they could show is of no use.
+    const bool has_verdicts =
+        sweep.repeats == 0 || sweep.repeats >= static_cast<std::int64_t>(kFewestForInterval);
+    if (is_skipped("noise") || is_over() || options_.noise_pairs == 0 || !has_verdicts) return;
+    results_.noise =
+        measure_noise(laboratory_, options_.noise_pairs,
+                      static_cast<int>(sweep.repeats > 0 ? sweep.repeats : options_.noise_pairs));
+    if (!results_.noise) return;
+    laboratory_.margin = std::max(laboratory_.margin, results_.noise->smallest_difference);
+    results_.remarks.push_back(
+        fmt::format("Runs of equals, in two processes in turns: {} pairs differ by {:+.1f} %; differences "
+                    "from {:.1f} % on can "
+                    "be shown here today, and verdicts count less than {:.1f} % as none.",
+                    results_.noise->pairs, 100 * results_.noise->bias,
+                    100 * results_.noise->smallest_difference, 100 * laboratory_.margin));
+  }
+
+  Laboratory laboratory_;
+  const ExerciseOptions& options_;
+  std::vector<Configuration> configurations_;
+  ResultSet results_;
+};
+
+std::vector<Case> noise_cases(const Laboratory& laboratory) {
+  Case what =
+      baseline_case(laboratory, "noise", "baseline", {"Once upon a time, in a land far, far away,"}, 32);
+  std::vector<Case> cases{what, what};
+  cases[1].label = "baseline again";
+  cases[1].configuration.replica = 1;
+  return cases;
+}
+
+}  // namespace
+
+std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs, int planned) {
+  SweepOptions sweep = laboratory.sweep;
+  sweep.repeats = pairs;
+  const std::vector<Case> cases = noise_cases(laboratory);
+  const SweepResult swept = run_sweep(*laboratory.subjects, "noise", cases, sweep);
+  laboratory.subjects->drop(cases[1].configuration);
+  if (swept.cases.size() != 2) return std::nullopt;
+  const auto [a, b] = paired(swept.cases[0], swept.cases[1], &Sample::total_latency_s);
+  if (a.size() < kFewestForInterval) return std::nullopt;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(std::log(b[i] / a[i]));
+  return noise_budget(ratios, planned);
+}
+
+ResultSet new_results(const SubjectFacts& facts) {
+  ResultSet results;
+  results.created = utc_now();
+  results.build = build_facts();
+  results.machine = read_machine();
+  results.model = facts.model;
+  return results;
+}
+
+void add(ResultSet& results, ExperimentResult part) {
+  const auto move = [](auto& from, auto& to) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  move(part.rows, results.rows);
+  move(part.comparisons, results.comparisons);
+  move(part.audit, results.audit);
+  move(part.texts, results.texts);
+  move(part.remarks, results.remarks);
+  if (part.is_interrupted) results.status = "interrupted";
+}
+
+ResultSet run_quantization_exercise(Laboratory laboratory, const ExerciseOptions& options) {
+  return Exercise(std::move(laboratory), options).run();
+}
+
+std::vector<Case> exercise_cases(const Laboratory& original, const ExerciseOptions& options) {
+  Laboratory laboratory = original;
+  laboratory.baseline = configurations_of(laboratory, options).front();
+  std::vector<Case> all = baseline_cases(laboratory, options);
+  const auto append = [&](std::string_view part, const std::vector<Case>& cases) {
+    if (std::find(options.skipped.begin(), options.skipped.end(), part) == options.skipped.end())
+      all.insert(all.end(), cases.begin(), cases.end());
+  };
+  append("noise", noise_cases(laboratory));
+  append("trade-off", tradeoff_cases(laboratory, {options.precisions, options.prompts, options.new_tokens}));
+  append("lengths", lengths_cases(laboratory, options.lengths));
+  append("ablation", ablation_cases(laboratory, options.ablation));
+  append("batches", batched_cases(laboratory, options.batches));
+  append("edge", edge_cases(laboratory, {.new_tokens = options.new_tokens, .more = {}}));
+  return all;
+}
+
+}  // namespace assay

@@ -1,0 +1,51 @@
+// The controller: every experiment in one run, one result set.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "assay/experiments/batched.h"
+#include "assay/experiments/cache_and_padding.h"
+#include "assay/experiments/compare_perplexity.h"
+#include "assay/experiments/edge_prompts.h"
+#include "assay/experiments/lengths.h"
+#include "assay/experiments/precisions.h"
+#include "assay/experiments/threads.h"
+#include "assay/experiments/tradeoff.h"
+
+namespace assay {
+
+struct ExerciseOptions {
+  std::vector<std::string> precisions;  // empty: default_precisions()
+  std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
+                              "To be or not to be, that is the"};
+  std::int64_t new_tokens = 50;
+  bool uses_cache = true;  // of the baseline
+  Truncation truncation = Truncation::none;
+  LengthsOptions lengths;
+  AblationOptions ablation;
+  BatchedOptions batches;
+  std::filesystem::path corpus;
+  std::int64_t context = 0, stride = 0;  // of the perplexity
+  int noise_pairs = 10;                  // runs of equals before anything else; 0: none
+  // Parts to leave out: "trade-off", "ablation", "lengths", "batches", "perplexity", "edge", "noise".
+  std::vector<std::string> skipped;
+};
+
+// What runs of equals differ by: the baseline in two subjects, in turns. Empty where it cannot be told.
+std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs, int planned);
+
+// Runs, in this order: the baseline, the noise of equals, quantization's trade-off, ablations (prompt length,
+// cache, padding), batches, perplexity, edge prompts; then takeaways. `laboratory.margin` becomes the noise
+// budget where that is larger. Throws Error where the baseline cannot be loaded or the corpus not scored.
+ResultSet run_quantization_exercise(Laboratory laboratory, const ExerciseOptions& options);
+
+// A result set that says where and on what it was measured; rows are to be added.
+ResultSet new_results(const SubjectFacts& facts);
+void add(ResultSet& results, ExperimentResult part);
+
+// All cases of the run: what a dry run shows.
+std::vector<Case> exercise_cases(const Laboratory& laboratory, const ExerciseOptions& options);
+
+}  // namespace assay

@@ -1,0 +1,39 @@
+// What a sweep has found so far, a JSON line each, so that a run that was cut off goes on where it stopped.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace assay {
+
+class Journal {
+ public:
+  // Begins a new journal, or reads the one that is there where `resumes`: a last line that was cut off counts
+  // as not written. `plan` says what is run; a journal of another plan is an Error.
+  Journal(std::filesystem::path file, const std::string& plan, bool resumes);
+
+  struct Entry {
+    std::string kind, key;  // "sample" of a case
+    nlohmann::ordered_json data;
+  };
+  // Written to the file before it returns.
+  void append(const std::string& kind, const std::string& key, nlohmann::ordered_json data);
+  // What earlier runs wrote, in its order.
+  std::vector<nlohmann::ordered_json> find(const std::string& kind, const std::string& key) const;
+  bool has_resumed() const { return has_resumed_; }
+
+ private:
+  void read();
+  std::filesystem::path file_;
+  std::string plan_;
+  bool has_resumed_ = false;
+  std::map<std::pair<std::string, std::string>, std::vector<nlohmann::ordered_json>> entries_;
+  std::ofstream out_;
+};
+
+}  // namespace assay

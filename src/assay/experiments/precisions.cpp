@@ -1,0 +1,70 @@
+#include "assay/experiments/precisions.h"
+
+#include <algorithm>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+std::vector<std::string> default_precisions() {
+  return {"float32",  "float16",       "bfloat16",   "int8-dynamic", "int8-dynamic+head",
+          "llm-int8", "llm-int8+head", "nf4",        "nf4+head",     "fp4",
+          "fp4+head", "nf4-dq",        "nf4-dq+head"};
+}
+
+ChosenConfigurations choose_configurations(const Laboratory& laboratory,
+                                           const std::vector<std::string>& texts) {
+  ChosenConfigurations chosen;
+  for (const std::string& text : texts) {
+    Configuration configuration = configuration_from_text(text, laboratory.baseline);
+    const Device device = device_from_name(configuration.device);
+    // float16 on a CPU becomes float32.
+    configuration.precision = resolve_dtype(configuration.precision, device).precision.name;
+    const std::string label = configuration.label();
+    const bool is_known = std::any_of(chosen.configurations.begin(), chosen.configurations.end(),
+                                      [&](const Configuration& c) { return c.label() == label; });
+    if (is_known)
+      chosen.shown_as.emplace_back(text, label);
+    else
+      chosen.configurations.push_back(configuration);
+  }
+  return chosen;
+}
+
+std::vector<Case> precisions_cases(const Laboratory& laboratory, const PrecisionsOptions& options) {
+  const std::vector<std::string> texts =
+      options.precisions.empty() ? default_precisions() : options.precisions;
+  std::vector<Case> cases;
+  for (const Configuration& configuration : choose_configurations(laboratory, texts).configurations) {
+    Case what =
+        baseline_case(laboratory, "precisions", configuration.label(), {options.prompt}, options.new_tokens);
+    what.configuration = configuration;
+    cases.push_back(std::move(what));
+  }
+  return cases;
+}
+
+ExperimentResult run_varied_precision(const Laboratory& laboratory, const PrecisionsOptions& options) {
+  const std::vector<std::string> texts =
+      options.precisions.empty() ? default_precisions() : options.precisions;
+  const ChosenConfigurations chosen = choose_configurations(laboratory, texts);
+  const SweepResult swept =
+      run_sweep(*laboratory.subjects, "precisions", precisions_cases(laboratory, options), laboratory.sweep);
+  ExperimentResult result;
+  result.is_interrupted = swept.is_interrupted;
+  for (const CaseResult& c : swept.cases) {
+    Row row = row_of(c, laboratory);
+    for (const auto& [asked, runs_as] : chosen.shown_as)
+      if (runs_as == c.what.configuration.label())
+        row.doubts.push_back(asked == runs_as ? asked + " was asked for more than once: measured once"
+                                              : fmt::format("{} resolves to the same: measured once", asked));
+    result.rows.push_back(std::move(row));
+    if (&c == &swept.cases.front()) continue;
+    if (auto comparison =
+            compare_cases(c, swept.cases.front(), laboratory, static_cast<int>(swept.cases.size()) - 1))
+      result.comparisons.push_back(std::move(*comparison));
+  }
+  return result;
+}
+
+}  // namespace assay

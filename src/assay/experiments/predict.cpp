@@ -1,0 +1,108 @@
+#include "assay/experiments/predict.h"
+
+#include <algorithm>
+#include <map>
+
+#include "assay/base/error.h"
+#include "assay/experiments/roofline.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+
+namespace assay {
+
+namespace {
+
+// What steps usually reach of the roof that bounds them.
+constexpr double kOfMemory = 0.7, kOfCompute = 0.3;
+
+class Predictor {
+ public:
+  Predictor(const Laboratory& laboratory, const ModelFolder& folder)
+      : laboratory_(laboratory), spec_(spec_from_folder(folder)) {}
+
+  PredictedCase operator()(const Case& what) {
+    PredictedCase predicted{what, 0, {}, ""};
+    try {
+      const std::vector<std::int64_t> tokens = tokens_of(what);
+      const auto all = static_cast<std::int64_t>(tokens.size());
+      const std::int64_t size = what.batch_size == 0 ? all : std::min(all, what.batch_size);
+      for (std::int64_t first = 0; first < all; first += size)
+        predicted.seconds +=
+            seconds_of(what, {tokens.begin() + first, tokens.begin() + std::min(all, first + size)});
+      const std::int64_t longest = *std::max_element(tokens.begin(), tokens.end());
+      if (laboratory_.predicted_memory)
+        predicted.memory =
+            laboratory_.predicted_memory(what.configuration, size, longest + what.new_tokens - 1);
+      predicted.why_not = laboratory_.subjects->why_not(what.configuration);
+    } catch (const Error& error) {
+      predicted.why_not = error.what();
+    }
+    return predicted;
+  }
+
+ private:
+  struct Roofs {
+    Plan plan;
+    Roofline::Roofs reached;
+  };
+
+  std::vector<std::int64_t> tokens_of(const Case& what) const {
+    std::vector<std::int64_t> tokens;
+    for (const Prompt& prompt : what.prompts) {
+      const auto* text = std::get_if<std::string>(&prompt);
+      std::vector<TokenId> ids =
+          text != nullptr ? encode(laboratory_, *text) : std::get<std::vector<TokenId>>(prompt);
+      truncate(ids, laboratory_.context - what.new_tokens, what.truncation);
+      tokens.push_back(static_cast<std::int64_t>(ids.size()));
+      if (tokens.back() + what.new_tokens > laboratory_.context)
+        throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens.back(),
+                    what.new_tokens, laboratory_.context);
+    }
+    return tokens;
+  }
+
+  const Roofs& roofs_of(const Configuration& configuration) {
+    const auto [at, is_new] = roofs_.try_emplace(configuration.label());
+    if (!is_new) return at->second;
+    const Device device = device_from_name(configuration.device);
+    const LoadOptions options = configuration.load_options();
+    const Precision precision = precision_of(configuration.precision, device, options).precision;
+    at->second.plan = plan_forward(spec_, precision);
+    const auto backend = make_backend(device, options.backend);
+    ThreadPool* pool = backend->pool();
+    if (pool == nullptr) return at->second;
+    constexpr Seconds kTime{0.02};
+    const Cost step = cost_of(at->second.plan, 1, 64, 1);
+    ReadProbe probe({std::min<std::int64_t>(step.weight_bytes.value, std::int64_t{1} << 28)}, *pool);
+    at->second.reached.bytes_per_second = kOfMemory * probe.bytes_per_second(4, kTime);
+    if (const auto product = bounding_product(precision, isa_from_name(backend->kernels())))
+      at->second.reached.operations_per_second =
+          kOfCompute * operations_per_second(product->kind, *pool, kTime) / product->each;
+    return at->second;
+  }
+
+  double seconds_of(const Case& what, std::vector<std::int64_t> tokens) {
+    const Roofs& roofs = roofs_of(what.configuration);
+    double seconds = 0;
+    for (const PhaseCosts& costs :
+         step_costs(roofs.plan, {std::move(tokens), what.new_tokens, what.uses_cache}))
+      seconds += roofs.reached.seconds(sum(costs));
+    return seconds;
+  }
+
+  const Laboratory& laboratory_;
+  const ModelSpec spec_;
+  std::map<std::string, Roofs> roofs_;
+};
+
+}  // namespace
+
+std::vector<PredictedCase> predict_cases(const Laboratory& laboratory, const ModelFolder& folder,
+                                         const std::vector<Case>& cases) {
+  Predictor predictor(laboratory, folder);
+  std::vector<PredictedCase> all;
+  for (const Case& what : cases) all.push_back(predictor(what));
+  return all;
+}
+
+}  // namespace assay

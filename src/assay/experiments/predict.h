@@ -1,0 +1,22 @@
+// What cases will take before anything is loaded: by the plan, the machine's roofs and what programs like
+// this one usually reach of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "assay/experiments/experiment.h"
+
+namespace assay {
+
+struct PredictedCase {
+  Case what;
+  double seconds = 0;   // of one run
+  Bytes memory;         // weights, activations, keys and values
+  std::string why_not;  // it cannot run: "the prompt's 2000 tokens ..."; empty where it can
+};
+// Measures two roofs of the machine, for a tenth of a second.
+std::vector<PredictedCase> predict_cases(const Laboratory& laboratory, const ModelFolder& folder,
+                                         const std::vector<Case>& cases);
+
+}  // namespace assay
