@@ -17,6 +17,7 @@ void add_logits(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_kernels(CLI::App& app, int& exit_code);
 void add_machine(CLI::App& app, int& exit_code);
+void add_quantize(CLI::App& app, int& exit_code);
 void add_worker(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_help(CLI::App& app, int& exit_code);
