@@ -15,14 +15,14 @@ namespace assay {
 
 struct QuantizeOptions {
   std::string precision = "nf4";  // nf4, fp4, nf4-dq, fp4-dq or llm-int8
-  std::string remainder;          // float32, bfloat16 or float16; empty: as the model is
-  ModuleSelection modules;
+  std::string remainder = {};     // float32, bfloat16 or float16; empty: as the model is
+  ModuleSelection modules = {};
   double outlier_threshold = -1;   // of llm-int8, for whoever loads the folder; negative: 6
   bool replaces = false;           // a model folder that stands at the target
   bool allows_non_finite = false;  // NaN and infinity are quantized as 0
   int threads = 0;                 // 0 = default_thread_count()
-  std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress;
-  std::function<bool()> should_stop;
+  std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress = {};
+  std::function<bool()> should_stop = {};
 };
 
 struct QuantizedTensor {

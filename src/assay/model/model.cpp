@@ -46,14 +46,14 @@ void check_weights(const Plan& plan, const ModelFolder& folder) {
       check_stored(weight, folder);
       continue;
     }
+    if (!info(at.tensor->dtype).is_weight)
+      throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(),
+                  weight.name, info(at.tensor->dtype).safetensors);
     StoredTensor expected;
     expected.shape = stored_shape(weight);
     if (at.tensor->shape != expected.shape)
       throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file->path().string(),
                   weight.name, expected.shape_text(), at.tensor->shape_text());
-    if (!info(at.tensor->dtype).is_weight)
-      throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(),
-                  weight.name, info(at.tensor->dtype).safetensors);
   }
 }
 
