@@ -57,6 +57,12 @@ TEST(NewFolder, ReplacesWholeFoldersAndOnlyWhereItMay) {
   EXPECT_THROW(NewFolder("/", true), Error);
 }
 
+TEST(NewFolder, LeftoversAreNotInTheWay) {
+  test::TemporaryFolder parent;
+  const NewFolder first(parent.path() / "out", false), second(parent.path() / "out", false);
+  EXPECT_NE(first.path(), second.path());
+}
+
 TEST(NewFolder, DoesNotReplaceWhatCameMeanwhile) {
   test::TemporaryFolder parent;
   const fs::path target = parent.path() / "out";

@@ -38,11 +38,15 @@ NewFolder::NewFolder(const fs::path& target, bool may_replace) : may_replace_(ma
   }
   fs::create_directories(target_.parent_path(), code);
   if (code) throw Error("cannot make the folder {}: {}", target_.parent_path().string(), code.message());
-  fs::path path = target_;
-  path += fmt::format(".{}.partial", getpid());
-  if (!fs::create_directory(path, code))
-    throw Error("cannot make the folder {}: {}", path.string(), code ? code.message() : "it exists");
-  path_ = path;
+  // What a killed process of the same number left is not in the way.
+  constexpr int kAttempts = 100;
+  for (int i = 0; i < kAttempts && path_.empty(); ++i) {
+    fs::path path = target_;
+    path += fmt::format(".{}-{}.partial", getpid(), i);
+    if (fs::create_directory(path, code)) path_ = path;
+    if (code) throw Error("cannot make the folder {}: {}", path.string(), code.message());
+  }
+  if (path_.empty()) throw Error("cannot make the folder {}: its .partial names are taken", target_.string());
 }
 
 NewFolder::~NewFolder() {

@@ -8,9 +8,9 @@
 
 namespace assay {
 
-// Files are written to path(), a sibling "NAME.PID.partial", and keep() renames it into place. Whatever ends
-// before keep(), an exception included, removes the sibling; a process that is killed leaves it behind, under
-// a name that nobody takes for the finished folder.
+// Files are written to path(), a sibling "NAME.PID-N.partial", and keep() renames it into place. Whatever
+// ends before keep(), an exception included, removes the sibling; a process that is killed leaves it behind,
+// under a name that nobody takes for the finished folder.
 class NewFolder {
  public:
   // Makes the parents of `target` too. Throws Error where `target` exists and may not be replaced, and where
