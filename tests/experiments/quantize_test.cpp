@@ -10,7 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/experiments/quantize.h"
-#include "assay/model/stored_quantization.h"
+#include "assay/files/bitsandbytes.h"
+#include "assay/quant/four_bit.h"
 #include "support/fixtures.h"
 #include "support/safetensors_copy.h"
 #include "support/temporary_folder.h"
@@ -205,6 +206,45 @@ TEST(Quantize, EveryFormOfTheFamilyIsWrittenAndRead) {
       EXPECT_EQ(test::all_logits(stored.model->program(), ids),
                 test::all_logits(loaded.model->program(), ids));
     }
+}
+
+// Transformers quantizes an untied head where llm_int8_skip_modules is another list.
+TEST(Quantize, AHeadThatIsStoredQuantizedIsReadAsItStands) {
+  test::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out";
+  quantize_model(test::model_fixture("untied"), out, {});
+  test::TensorList tensors(out / "model.safetensors");
+  const SafetensorsFile file(out / "model.safetensors");
+  const StoredTensor& head = *file.find("lm_head.weight");
+  const auto x = test::read_floats(file, head.name);
+  std::vector<std::uint8_t> codes(x.size());
+  std::vector<float> absmax((x.size() + 63) / 64);
+  quantize_four_bit(FourBit::nf4, x, kFourBitBlock, codes.data(), absmax.data());
+  std::string packed;
+  for (std::size_t i = 0; i < codes.size(); i += 2) packed += static_cast<char>(codes[i] << 4 | codes[i + 1]);
+  const auto add = [&](const std::string& name, const char* dtype, std::int64_t size, std::string bytes) {
+    tensors.tensors.push_back({name, dtype, {size}, std::move(bytes)});
+  };
+  bitsandbytes::QuantState state;
+  state.type = "nf4";
+  state.shape = head.shape;
+  const std::string text = state.text();
+  tensors.remove(head.name);
+  add(head.name, "U8", static_cast<std::int64_t>(packed.size()), packed);
+  add(head.name + ".absmax", "F32", static_cast<std::int64_t>(absmax.size()), test::float_bytes(absmax));
+  const auto& book = code_book(FourBit::nf4);
+  add(head.name + ".quant_map", "F32", 16, test::float_bytes({book.begin(), book.end()}));
+  add(head.name + ".quant_state.bitsandbytes__nf4", "U8", static_cast<std::int64_t>(text.size()), text);
+  test::write_file(out / "model.safetensors", tensors.file());
+  LoadOptions load;
+  load.needs_tokenizer = false;
+  const auto stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
+  EXPECT_EQ(coverage_of(stored.model->program().plan()).quantized, 9);
+  load.quantized_head = "nf4";
+  EXPECT_THROW(load_model_and_tokenizer({out.string()}, "auto", Device{}, load), Error);
+  const auto loaded = load_model_and_tokenizer({test::model_fixture("untied")}, "nf4", Device{}, load);
+  EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
+            test::all_logits(loaded.model->program(), {1, 2, 3}));
 }
 
 TEST(Quantize, ATokenizerGoesAlong) {
