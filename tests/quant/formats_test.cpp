@@ -64,6 +64,22 @@ TEST_P(FourBitTest, ScalesOfScalesAreThoseOfBitsandbytes) {
   EXPECT_EQ(scales, floats(name + ".nested_scales"));
 }
 
+// Next to zero bitsandbytes on a CPU does not take the nearest of the 256 values (found by asking it): its
+// steps of 2 / 65535 are coarser than the values are.
+TEST(Formats, ScalesNextToTheirMeanGetTheCodesOfBitsandbytes) {
+  std::vector<float> scales(256, 1.0F);
+  scales[0] = 2;
+  scales[1] = 0;
+  scales[2] = 1 + 0x1.7p-18F;  // 5.5e-6, nearer to 3.3e-6 and 7.7e-6 than to 2.1e-5
+  scales[3] = 1 - 0x1.7p-18F;
+  const NestedScales nested = nest_scales(scales);
+  ASSERT_EQ(nested.offset, 1);
+  EXPECT_EQ(nested.absmax, std::vector<float>{1});
+  const std::vector<std::uint8_t> first(nested.codes.begin(), nested.codes.begin() + 5);
+  EXPECT_EQ(first, (std::vector<std::uint8_t>{255, 0, 131, 123, 131}));
+  EXPECT_FLOAT_EQ(dynamic_map()[131], 2.125e-5F);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, FourBitTest, testing::Values(FourBit::nf4, FourBit::fp4),
                          [](const auto& info) { return info.param == FourBit::nf4 ? "nf4" : "fp4"; });
 
@@ -80,6 +96,19 @@ TEST(Formats, Int8CodesAreThoseOfBitsandbytes) {
   for (std::size_t row = 0; row < rows; ++row)
     EXPECT_EQ(quantize_int8({w.data() + row * k, k}, codes.data() + row * k), absmax[row]);
   EXPECT_EQ(codes, want);
+}
+
+// Half of the largest is 63.5 codes: the last bit of 127 / absmax, in PyTorch's two roundings, decides.
+TEST(Formats, Int8TiesFallAsInBitsandbytes) {
+  std::int8_t codes[3];
+  const float up[] = {0x1.234p-2F, 0x1.234p-3F, -0x1.234p-3F},
+              down[] = {0x1.cf8p-3F, 0x1.cf8p-4F, -0x1.cf8p-4F};
+  quantize_int8(up, codes);
+  EXPECT_EQ(codes[1], 64);
+  EXPECT_EQ(codes[2], -64);
+  quantize_int8(down, codes);
+  EXPECT_EQ(codes[1], 63);
+  EXPECT_EQ(codes[2], -63);
 }
 
 TEST(Formats, Float16RoundsToEvenAndBack) {

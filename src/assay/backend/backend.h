@@ -27,13 +27,22 @@ struct Device {
 // "cpu", "cuda", "cuda:1" or "auto"; throws UsageError for another name, Error where the device is absent.
 Device device_from_name(std::string_view text);
 
-// Gives the rows of a logical weight as the file stores them: [rows, columns], or [columns, rows] where the
-// specification says stored_transposed.
+// Gives what the file stores of a logical weight. Throws Error naming the file and the tensor.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
+  // Rows as the file has them: [rows, columns], or [columns, rows] where the specification says
+  // stored_transposed.
   virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                          float* out) const = 0;
+  // Of a weight that is_stored_quantized, instead: codes of outputs [first_row, first_row + row_count), one
+  // in a byte, out [row_count][columns] (int8 as two's complement, -127 to 127; 4-bit 0 to 15). first_row *
+  // columns is even.
+  virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
+                          std::uint8_t* out) const;
+  // And all its scales: of int8 the largest magnitude of each output, [rows]; of 4-bit codes that of each
+  // block of 64, [ceil(rows * columns / 64)].
+  virtual std::vector<float> read_scales(const WeightSpec& weight) const;
 };
 
 // The new tokens of one sequence within a batch.

@@ -1,4 +1,4 @@
-// Chooses a backend by the device's name.
+// Chooses a backend by the device's name; what a source without codes answers.
 #include "assay/backend/cpu/cpu_backend.h"
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
@@ -11,6 +11,15 @@ Device device_from_name(std::string_view text) {
   if (text.substr(0, 5) == "cuda:" && text.size() == 6 && text[5] >= '0' && text[5] <= '9')
     return {Device::Kind::cuda, text[5] - '0'};
   throw UsageError("--device: expected cpu, cuda, cuda:N or auto, found '{}'", text);
+}
+
+void WeightSource::read_codes(const WeightSpec& weight, std::int64_t /*first*/, std::int64_t /*count*/,
+                              std::uint8_t* /*out*/) const {
+  throw Error("tensor '{}': this source holds no codes", weight.name);
+}
+
+std::vector<float> WeightSource::read_scales(const WeightSpec& weight) const {
+  throw Error("tensor '{}': this source holds no scales", weight.name);
 }
 
 std::shared_ptr<Backend> make_backend(const Device& device, const BackendOptions& options) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -43,6 +44,10 @@ struct WeightSpec {
   WeightFormat format = WeightFormat::float32;
   // What 4-bit weights become in a product: float32 or bfloat16.
   WeightFormat expanded = WeightFormat::float32;
+  // The file holds codes of `format` and their scales, [rows, columns]: they are taken as they are.
+  bool is_stored_quantized = false;
+  bool allows_non_finite = false;  // NaN and infinity are quantized as 0
+  std::string_view why_kept = {};  // of a matrix that a quantized precision leaves: a constant text
   std::int64_t elements() const { return rows * columns; }
 };
 

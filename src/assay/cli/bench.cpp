@@ -22,7 +22,7 @@ struct Flags {
   ModelFlags model;
   OutputFlags output;
   BenchOptions options;
-  std::string precisions = "float32", format = "md";
+  std::string precisions = std::string(kAutoPrecision), format = "md";
 };
 
 // A figure that is not known is null.
@@ -167,7 +167,7 @@ int run(const Flags& flags) {
   BenchOptions options = flags.options;
   options.precisions = words_of(flags.precisions);
   for (const std::string& precision : options.precisions)
-    precision_from_name(precision);  // before any loading
+    if (precision != kAutoPrecision) precision_from_name(precision);  // before any loading
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
@@ -177,9 +177,10 @@ int run(const Flags& flags) {
     ModelFlags model = flags.model;
     model.precision = precision;
     model.threads = threads;
-    if (!precision_from_name(precision).is_quantized()) {  // the list may mix them
-      model.remainder.clear();
+    if (precision != kAutoPrecision && !precision_from_name(precision).is_quantized()) {
+      model.remainder.clear();  // the list may mix them
       model.quantized_head.clear();
+      model.modules = {};
     }
     progress.clear();
     LoadedModel loaded = model.load(false);
@@ -225,11 +226,14 @@ void add_bench(CLI::App& app, int& exit_code) {
            "Seconds after which no repeat of a test begins (0, the default: no limit)");
   add_whole_list(*command, "-t,--threads", options.threads,
                  "Numbers of threads (default: the processors this process may use)", 1, 1024);
-  command->add_option("--precision", flags->precisions, "Precisions, joined by commas (default float32)");
+  command->add_option(
+      "--precision", flags->precisions,
+      "Precisions, joined by commas (default float32, unless the model is quantized already)");
   command->add_option("--remainder", flags->model.remainder,
                       "float32 (the default) or bfloat16: what quantized precisions keep everything else in");
   command->add_option("--quantize-head", flags->model.quantized_head,
                       "int8, nf4 or fp4: quantized precisions quantize the output head too");
+  flags->model.add_selection_to(*command);
   command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");
   command->add_option("--isa", flags->model.isa,
                       "Force the kernels of one tier: scalar, avx2, avx512 or amx");

@@ -17,6 +17,7 @@ void add_logits(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_kernels(CLI::App& app, int& exit_code);
 void add_machine(CLI::App& app, int& exit_code);
+void add_quantize(CLI::App& app, int& exit_code);
 void add_worker(CLI::App& app, int& exit_code);
 void add_sweep(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_ablate(CLI::App& app, int& exit_code, const std::string& command_line);

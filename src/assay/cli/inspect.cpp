@@ -7,6 +7,7 @@
 #include "assay/cli/options.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/model/stored_quantization.h"
 
 namespace assay::cli {
 
@@ -34,8 +35,8 @@ nlohmann::ordered_json spec_json(const ModelSpec& spec) {
           {"end_tokens", spec.end_tokens}};
 }
 
-nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& name) {
-  const ResolvedDtype resolved = resolve_dtype(name, Device{});
+nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& name,
+                                   const ResolvedDtype& resolved) {
   const Plan plan = plan_forward(spec, resolved.precision);
   double weights = 0;  // vectors stay float32
   for (const WeightSpec& w : plan.weights)
@@ -51,17 +52,26 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
           {"kv_bytes_full_context", kv_per_token * spec.context}};
 }
 
+// Scales and state of a weight that is stored quantized: "P.weight.absmax", "P.SCB" of "P.weight".
+bool is_beside(const std::string& weight, const std::string& tensor) {
+  const std::string module = weight.substr(0, weight.rfind('.'));
+  return tensor.rfind(weight + ".", 0) == 0 || tensor == module + ".SCB" ||
+         tensor == module + ".weight_format";
+}
+
 int run(const Flags& flags) {
   const ModelFolder folder = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return ModelFolder(locate_model(candidate));
   });
   const ModelSpec spec = spec_from_folder(folder);
-  const Plan plan = plan_forward(spec, precision_from_name("float32"));
+  const std::optional<Precision> stored = stored_precision(folder, spec);
+  const Plan plan = plan_forward(spec, stored.value_or(Precision{}));
   check_weights(plan, folder);
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const ModelFolder::Location& at : folder.all()) {
-    const bool is_used = std::any_of(plan.weights.begin(), plan.weights.end(),
-                                     [&](const WeightSpec& w) { return w.name == at.tensor->name; });
+    const bool is_used = std::any_of(plan.weights.begin(), plan.weights.end(), [&](const WeightSpec& w) {
+      return w.name == at.tensor->name || (w.is_stored_quantized && is_beside(w.name, at.tensor->name));
+    });
     tensors.push_back({{"name", at.tensor->name},
                        {"dtype", info(at.tensor->dtype).safetensors},
                        {"shape", at.tensor->shape},
@@ -70,9 +80,14 @@ int run(const Flags& flags) {
                        {"used", is_used}});
   }
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
-  for (const std::string& name : precision_names()) memory.push_back(memory_json(spec, name));
+  if (stored)
+    memory.push_back(memory_json(spec, precision_of(stored->weights).name, {*stored, stored->name, {}}));
+  else
+    for (const std::string& name : precision_names())
+      memory.push_back(memory_json(spec, name, resolve_dtype(name, Device{})));
   const nlohmann::ordered_json json{{"path", folder.path().string()},
                                     {"spec", spec_json(spec)},
+                                    {"stored_as", stored ? stored->name : "plain numbers"},
                                     {"parameters", plan.parameters()},
                                     {"weight_file_bytes", folder.weight_file_bytes()},
                                     {"memory", memory},

@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
   assay::cli::add_generate(app, exit_code);
   assay::cli::add_perplexity(app, exit_code);
   assay::cli::add_bench(app, exit_code);
+  assay::cli::add_quantize(app, exit_code);
   assay::cli::add_tokenize(app, exit_code);
   assay::cli::add_logits(app, exit_code);
   assay::cli::add_inspect(app, exit_code);

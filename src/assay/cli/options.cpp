@@ -87,21 +87,34 @@ std::vector<std::string> candidates_of(const std::string& model) {
   return parts;
 }
 
+void ModelFlags::add_selection_to(CLI::App& app) {
+  app.add_option("--include", modules.include,
+                 "Quantize only modules of the blocks that match: a pattern of the whole name with * ? [ "
+                 "(\"*.mlp.*\"), or a part of it (h.0.); again for more")
+      ->allow_extra_args(false);
+  app.add_option("--exclude", modules.exclude,
+                 "Leave these modules of the blocks as they are; again for more")
+      ->allow_extra_args(false);
+  app.add_flag("--allow-non-finite", allows_non_finite,
+               "Quantize NaN and infinity as 0; without it they are an error");
+}
+
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   CLI::Option* option = app.add_option("MODEL", model,
                                        "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or "
                                        "demo; several, joined by commas, are tried in order");
   if (is_model_required) option->required();
-  app.add_option(
-      "--precision", precision,
-      "float32 (the default), bfloat16, float16 (which a CPU runs as float32, and says so), or quantized: "
-      "int8-dynamic, llm-int8, nf4, fp4, nf4-dq, fp4-dq");
+  app.add_option("--precision", precision,
+                 "float32 (the default, unless the model is quantized already), bfloat16, float16 (which a "
+                 "CPU runs as float32, and says so), or quantized: "
+                 "int8-dynamic, llm-int8, nf4, fp4, nf4-dq, fp4-dq");
   app.add_option("--remainder", remainder,
                  "float32 (the default) or bfloat16: what a quantized precision keeps everything else in");
   app.add_option("--quantize-head", quantized_head,
                  "int8, nf4 or fp4: quantize the output head too, which Transformers leaves alone");
   add_real(app, "--llm-int8-threshold", outlier_threshold,
            "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
+  add_selection_to(app);
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
   add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
   app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2, avx512 or amx");
@@ -137,8 +150,10 @@ Configuration ModelFlags::configuration() const {
   base.device = resolved_device().text();
   base.threads = static_cast<int>(threads);
   base.outlier_threshold = outlier_threshold;
+  base.modules = modules;
+  base.allows_non_finite = allows_non_finite;
   const std::vector<std::string> words = words_of(precision);
-  return configuration_from_text(words.empty() ? "float32" : words.front(), base);
+  return configuration_from_text(words.empty() ? std::string(kAutoPrecision) : words.front(), base);
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
@@ -149,6 +164,8 @@ LoadedModel ModelFlags::load(bool needs_tokenizer) const {
                                    .remainder = remainder,
                                    .quantized_head = quantized_head,
                                    .outlier_threshold = outlier_threshold,
+                                   .modules = modules,
+                                   .allows_non_finite = allows_non_finite,
                                    .needs_tokenizer = needs_tokenizer});
 }
 

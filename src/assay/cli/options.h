@@ -33,12 +33,16 @@ std::vector<std::string> candidates_of(const std::string& model);
 
 struct ModelFlags {
   std::string model;
-  std::string precision = "float32";
+  std::string precision = std::string(kAutoPrecision);
   std::string device = "auto";
   std::int64_t threads = 0;
   std::string isa, cpu_mask, kv_cache, float32_matmul, remainder, quantized_head;
   double outlier_threshold = -1;
+  ModuleSelection modules;
+  bool allows_non_finite = false;
 
+  // The flags that say which modules a quantized precision quantizes.
+  void add_selection_to(CLI::App& app);
   void add_to(CLI::App& app, bool is_model_required = true);
   Device resolved_device() const { return device_from_name(device); }
   BackendOptions backend() const;

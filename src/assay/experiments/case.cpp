@@ -48,6 +48,8 @@ std::string Configuration::label() const {
   if (!kv_cache.empty()) text += ", KV " + kv_cache;
   if (!float32_matmul.empty()) text += ", products " + float32_matmul;
   if (outlier_threshold >= 0) text += fmt::format(", threshold {}", outlier_threshold);
+  if (!modules.include.empty()) text += fmt::format(", only {}", fmt::join(modules.include, " "));
+  if (!modules.exclude.empty()) text += fmt::format(", without {}", fmt::join(modules.exclude, " "));
   if (!isa.empty()) text += ", " + isa;
   if (threads > 0) text += fmt::format(", {} thread{}", threads, threads == 1 ? "" : "s");
   if (replica > 0) text += " (again)";
@@ -68,11 +70,17 @@ LoadOptions Configuration::load_options() const {
   options.remainder = remainder;
   options.quantized_head = quantized_head;
   options.outlier_threshold = outlier_threshold;
+  options.modules = modules;
+  options.allows_non_finite = allows_non_finite;
   return options;
 }
 
 Configuration configuration_from_text(const std::string& text, const Configuration& base) {
   Configuration configuration = base;
+  if (text == kAutoPrecision) {
+    configuration.precision = text;
+    return configuration;
+  }
   const std::size_t plus = text.find('+');
   const Precision precision = precision_from_name(text.substr(0, plus));
   configuration.precision = precision.name;
@@ -80,6 +88,8 @@ Configuration configuration_from_text(const std::string& text, const Configurati
     configuration.remainder.clear();
     configuration.quantized_head.clear();
     configuration.outlier_threshold = -1;
+    configuration.modules = {};
+    configuration.allows_non_finite = false;
   }
   if (precision.weights != WeightFormat::llm_int8) configuration.outlier_threshold = -1;
   if (precision.name != "float32") configuration.float32_matmul.clear();
@@ -120,6 +130,9 @@ OrderedJson to_json(const Configuration& c) {
           {"device", c.device},
           {"threads", c.threads},
           {"llm_int8_threshold", c.outlier_threshold},
+          {"include", c.modules.include},
+          {"exclude", c.modules.exclude},
+          {"allow_non_finite", c.allows_non_finite},
           {"replica", c.replica}};
 }
 
@@ -135,7 +148,10 @@ Configuration configuration_from_json(const OrderedJson& json) {
   c.device = json.at("device").get<std::string>();
   c.threads = json.at("threads").get<int>();
   c.outlier_threshold = json.at("llm_int8_threshold").get<double>();
-  c.replica = json.value("replica", 0);
+  c.modules.include = json.at("include").get<std::vector<std::string>>();
+  c.modules.exclude = json.at("exclude").get<std::vector<std::string>>();
+  c.allows_non_finite = json.at("allow_non_finite").get<bool>();
+  c.replica = json.at("replica").get<int>();
   return c;
 }
 

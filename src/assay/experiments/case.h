@@ -20,6 +20,8 @@ struct Configuration {
   std::string remainder, quantized_head, kv_cache, float32_matmul, isa, cpu_mask, device = "cpu";
   int threads = 0;  // 0 = default_thread_count()
   double outlier_threshold = -1;
+  ModuleSelection modules;
+  bool allows_non_finite = false;
   int replica = 0;  // of the same: what runs of equals compare
 
   // "nf4+head", "bfloat16, 1 thread": what rows call it. Unset parts are not named.

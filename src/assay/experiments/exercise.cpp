@@ -33,8 +33,7 @@ std::vector<Case> baseline_cases(const Laboratory& laboratory, const ExerciseOpt
 }
 
 std::vector<Configuration> configurations_of(const Laboratory& laboratory, const ExerciseOptions& options) {
-  return choose_configurations(laboratory,
-                               options.precisions.empty() ? default_precisions() : options.precisions)
+  return choose_configurations(laboratory, precisions_or_default(laboratory, options.precisions))
       .configurations;
 }
 

@@ -8,6 +8,7 @@
 #include "assay/base/memory.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/model/stored_quantization.h"
 
 namespace assay {
 
@@ -198,7 +199,8 @@ constexpr std::int64_t kProcess = std::int64_t{40} << 20;
 // By the plan of each configuration, laid out as its backend would.
 class MemoryPredictor {
  public:
-  explicit MemoryPredictor(ModelSpec spec) : spec_(std::move(spec)) {}
+  MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
+      : folder_(std::move(folder)), spec_(std::move(spec)) {}
 
   Bytes operator()(const Configuration& configuration, std::int64_t sequences, std::int64_t tokens) {
     Known& known = known_[configuration.label()];
@@ -207,7 +209,8 @@ class MemoryPredictor {
       options.backend.pins_caller = false;
       const Device device = device_from_name(configuration.device);
       known.backend = make_backend(device, options.backend);
-      known.plan = plan_forward(spec_, precision_of(configuration.precision, device, options).precision);
+      known.plan = plan_forward(
+          spec_, precision_of(*folder_, spec_, "", configuration.precision, device, options).precision);
     }
     const PredictedMemory memory = known.backend->predict(known.plan, tokens);
     return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
@@ -219,6 +222,7 @@ class MemoryPredictor {
     std::shared_ptr<Backend> backend;
     Plan plan;
   };
+  std::shared_ptr<const ModelFolder> folder_;
   ModelSpec spec_;
   std::map<std::string, Known> known_;
 };
@@ -235,8 +239,12 @@ WorkerLaboratory::WorkerLaboratory(const WorkerLaboratoryOptions& options) {
   laboratory_.context = spec.context;
   laboratory_.baseline = options.baseline;
   laboratory_.sweep = options.sweep;
+  const auto stored = stored_precision(*folder_, spec);
+  laboratory_.is_quantized_already = stored.has_value();
+  if (options.baseline.precision == kAutoPrecision)
+    laboratory_.baseline.precision = stored ? stored->name : "float32";
   laboratory_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
-  auto predictor = std::make_shared<MemoryPredictor>(spec);
+  auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
   laboratory_.predicted_memory = [predictor](const Configuration& configuration, std::int64_t sequences,
                                              std::int64_t tokens) {
     return (*predictor)(configuration, sequences, tokens);

@@ -16,6 +16,7 @@ struct Laboratory {
   Configuration baseline;
   std::shared_ptr<const Tokenizer> tokenizer;  // of the model; null where it has none
   std::int64_t context = 0;
+  bool is_quantized_already = false;  // the checkpoint: its own precision is all there is
   SweepOptions sweep;
   double margin = 0.02;  // relative differences within it count as none; the noise budget where it is known
   // Bytes that a case is predicted to take; 0 or empty: nothing is known.

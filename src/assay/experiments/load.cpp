@@ -3,25 +3,65 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+#include "assay/model/stored_quantization.h"
 
 namespace assay {
 
 namespace {
 
-LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dtype,
+// What the flags make of the precision.
+void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
+  Precision& precision = resolved.precision;
+  if (!options.remainder.empty()) set_remainder(precision, options.remainder);
+  if (!options.quantized_head.empty()) set_quantized_head(precision, options.quantized_head);
+  if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
+  if (!options.modules.is_empty()) set_modules(precision, options.modules);
+  if (precision.is_quantized()) resolved.label = precision.name;
+  if (!options.kv_cache.empty()) set_kv_cache(precision, options.kv_cache);
+  precision.allows_non_finite = options.allows_non_finite;
+  if (!options.float32_matmul.empty()) {
+    set_float32_matmul(precision, options.float32_matmul);
+    if (options.float32_matmul != "float32")
+      resolved.label += " (products as " + options.float32_matmul + ")";
+  }
+}
+
+// The precision of a checkpoint that is quantized already, where it goes with what was asked for.
+ResolvedDtype as_stored(const Precision& stored, std::string_view dtype, const std::string& candidate,
+                        const LoadOptions& options) {
+  if (dtype != kAutoPrecision && precision_from_name(dtype).weights != stored.weights)
+    throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
+                candidate, stored.name, dtype);
+  if (!options.modules.is_empty())
+    throw Error("{}: the model is quantized already: --include and --exclude choose nothing", candidate);
+  if (stored.is_head_stored && !options.quantized_head.empty())
+    throw Error("{}: the output head is quantized already, as {}", candidate, stored.name);
+  ResolvedDtype resolved{stored, stored.name, {}};
+  apply_options(resolved, options);
+  return resolved;
+}
+
+LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_name,
                            const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
   auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
+  const ModelSpec spec = spec_from_folder(*folder);
+  const ResolvedDtype dtype = precision_of(*folder, spec, candidate, dtype_name, backend->device(), options);
   LoadedModel loaded;
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
   if (options.needs_tokenizer || has_tokenizer)
     loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
-  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision));
-  if (dtype.precision.is_quantized() && coverage_of(loaded.model->program().plan()).quantized == 0)
+  if (dtype.precision.is_quantized() && coverage_of(plan_forward(spec, dtype.precision)).quantized == 0)
     throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
+  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision));
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.doubts = dtype.doubts;
+  if (dtype.precision.allows_non_finite)
+    loaded.doubts.emplace_back(
+        "--allow-non-finite: NaN and infinity among the weights to quantize are taken as 0");
   if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
     loaded.doubts.emplace_back(
         "bfloat16 without AMX: weights, keys and values are kept in bfloat16, the arithmetic is float32");
@@ -55,7 +95,7 @@ LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dt
 
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
   ResolvedDtype resolved;
-  resolved.precision = precision_from_name(name);
+  resolved.precision = precision_from_name(name == kAutoPrecision ? "float32" : name);
   resolved.label = resolved.precision.name;
   if (device.kind != Device::Kind::cpu) return resolved;
   if (resolved.precision.name == "float16") {
@@ -69,27 +109,24 @@ std::string LoadedModel::load_line() const {
   return fmt::format("Loaded: {} | device={} | dtype={}", id, model->backend().device().text(), dtype_label);
 }
 
-ResolvedDtype precision_of(std::string_view dtype, const Device& device, const LoadOptions& options) {
+ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
+                           std::string_view dtype, const Device& device, const LoadOptions& options) {
+  if (const auto stored = stored_precision(folder, spec))
+    return as_stored(*stored, dtype, candidate, options);
   ResolvedDtype resolved = resolve_dtype(dtype, device);
-  if (!options.remainder.empty()) set_remainder(resolved.precision, options.remainder);
-  if (!options.quantized_head.empty()) set_quantized_head(resolved.precision, options.quantized_head);
-  if (options.outlier_threshold >= 0) set_outlier_threshold(resolved.precision, options.outlier_threshold);
-  if (resolved.precision.is_quantized()) resolved.label = resolved.precision.name;
-  if (!options.kv_cache.empty()) set_kv_cache(resolved.precision, options.kv_cache);
-  if (!options.float32_matmul.empty()) {
-    set_float32_matmul(resolved.precision, options.float32_matmul);
-    if (options.float32_matmul != "float32")
-      resolved.label += " (products as " + options.float32_matmul + ")";
-  }
+  apply_options(resolved, options);
   return resolved;
 }
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
                                      const Device& device, const LoadOptions& options) {
-  const ResolvedDtype resolved = precision_of(dtype, device, options);
+  if (dtype != kAutoPrecision) {  // what is typed wrong is known before a folder is looked for
+    ResolvedDtype resolved = resolve_dtype(dtype, device);
+    apply_options(resolved, options);
+  }
   const std::shared_ptr<Backend> backend = make_backend(device, options.backend);
   return first_candidate(candidates, [&](const std::string& candidate) {
-    return load_candidate(candidate, resolved, backend, options);
+    return load_candidate(candidate, dtype, backend, options);
   });
 }
 
@@ -114,8 +151,8 @@ CoverageFacts coverage_of(const Plan& plan) {
                          : i == head                              ? "the output head"
                          : weight.kind == WeightSpec::Kind::table ? "an embedding"
                                                                   : "not of the quantized kind";
-    facts.tensors.push_back(
-        {weight.name, std::string(is_vector ? "float32" : info(weight.format).name), reason});
+    facts.tensors.push_back({weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+                             weight.why_kept.empty() ? reason : std::string(weight.why_kept)});
   }
   if (facts.quantized == 0) return {};
   facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);

@@ -22,12 +22,8 @@ struct ResolvedDtype {
 };
 // A preset of quant/precision.h, any case, or its short name; anything else is a UsageError that lists them.
 // float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
-// doubt where the products are not).
+// doubt where the products are not). "auto" is float32.
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
-
-struct LoadOptions;
-// resolve_dtype() with what the options change of it. Throws UsageError for what does not go together.
-ResolvedDtype precision_of(std::string_view dtype, const Device& device, const LoadOptions& options);
 
 struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer;  // null only where the folder has none and none was required
@@ -45,13 +41,21 @@ CoverageFacts coverage_of(const Plan& plan);
 
 struct LoadOptions {
   BackendOptions backend;
-  std::string kv_cache;           // float32 or bfloat16; empty: as the precision has it
-  std::string float32_matmul;     // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
-  std::string remainder;          // float32 or bfloat16, of a quantized precision: everything else
-  std::string quantized_head;     // int8, nf4 or fp4, of a quantized precision
-  double outlier_threshold = -1;  // of llm-int8; negative: 6
-  bool needs_tokenizer = true;    // false: a folder without one serves for token ids
+  std::string kv_cache;            // float32 or bfloat16; empty: as the precision has it
+  std::string float32_matmul;      // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
+  std::string remainder;           // float32 or bfloat16, of a quantized precision: everything else
+  std::string quantized_head;      // int8, nf4 or fp4, of a quantized precision
+  double outlier_threshold = -1;   // of llm-int8; negative: 6
+  ModuleSelection modules;         // of a quantized precision: which are quantized
+  bool allows_non_finite = false;  // quantize NaN and infinity as 0
+  bool needs_tokenizer = true;     // false: a folder without one serves for token ids
 };
+
+// What a folder runs in: resolve_dtype() with what the options change of it, or what its checkpoint holds
+// where that is quantized already. Throws UsageError for what does not go together, Error for a checkpoint
+// that is quantized otherwise.
+ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
+                           std::string_view dtype, const Device& device, const LoadOptions& options);
 
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
 // one's reason.
@@ -64,6 +68,8 @@ auto first_candidate(const std::vector<std::string>& candidates, const Load& loa
   for (const std::string& candidate : candidates) {
     try {
       return load(candidate);
+    } catch (const UsageError&) {
+      throw;  // the next candidate does not make the flags better
     } catch (const Error& error) {
       if (candidates.size() == 1) throw;
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
@@ -73,7 +79,8 @@ auto first_candidate(const std::vector<std::string>& candidates, const Load& loa
 }
 
 // Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come
-// from the same folder. When all fail, one Error gives each candidate's reason.
+// from the same folder. When all fail, one Error gives each candidate's reason. `dtype` "auto": float32, or
+// what a checkpoint that is quantized already holds; of such a checkpoint every other precision is an error.
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
                                      const Device& device, const LoadOptions& options = {});
 

@@ -12,6 +12,13 @@ std::vector<std::string> default_precisions() {
           "fp4+head", "nf4-dq",        "nf4-dq+head"};
 }
 
+std::vector<std::string> precisions_or_default(const Laboratory& laboratory,
+                                               const std::vector<std::string>& asked) {
+  if (!asked.empty()) return asked;
+  if (laboratory.is_quantized_already) return {laboratory.baseline.precision};
+  return default_precisions();
+}
+
 ChosenConfigurations choose_configurations(const Laboratory& laboratory,
                                            const std::vector<std::string>& texts) {
   ChosenConfigurations chosen;
@@ -32,8 +39,7 @@ ChosenConfigurations choose_configurations(const Laboratory& laboratory,
 }
 
 std::vector<Case> precisions_cases(const Laboratory& laboratory, const PrecisionsOptions& options) {
-  const std::vector<std::string> texts =
-      options.precisions.empty() ? default_precisions() : options.precisions;
+  const std::vector<std::string> texts = precisions_or_default(laboratory, options.precisions);
   std::vector<Case> cases;
   for (const Configuration& configuration : choose_configurations(laboratory, texts).configurations) {
     Case what =
@@ -45,8 +51,7 @@ std::vector<Case> precisions_cases(const Laboratory& laboratory, const Precision
 }
 
 ExperimentResult run_varied_precision(const Laboratory& laboratory, const PrecisionsOptions& options) {
-  const std::vector<std::string> texts =
-      options.precisions.empty() ? default_precisions() : options.precisions;
+  const std::vector<std::string> texts = precisions_or_default(laboratory, options.precisions);
   const ChosenConfigurations chosen = choose_configurations(laboratory, texts);
   const SweepResult swept =
       run_sweep(*laboratory.subjects, "precisions", precisions_cases(laboratory, options), laboratory.sweep);

@@ -18,6 +18,9 @@ struct PrecisionsOptions {
 // float32, float16, bfloat16, and each quantized scheme both by Transformers' rule and with the head
 // quantized too.
 std::vector<std::string> default_precisions();
+// `asked`, or where it is empty: the default ones, or the one that the checkpoint is quantized in already.
+std::vector<std::string> precisions_or_default(const Laboratory& laboratory,
+                                               const std::vector<std::string>& asked);
 
 // Of texts: without those that resolve to the same thing, which is measured once; `shown_as` says of each
 // left-out one what it runs as. Throws UsageError for an unknown name.

@@ -18,7 +18,7 @@ constexpr double kOfMemory = 0.7, kOfCompute = 0.3;
 class Predictor {
  public:
   Predictor(const Laboratory& laboratory, const ModelFolder& folder)
-      : laboratory_(laboratory), spec_(spec_from_folder(folder)) {}
+      : laboratory_(laboratory), folder_(folder), spec_(spec_from_folder(folder)) {}
 
   PredictedCase operator()(const Case& what) {
     PredictedCase predicted{what, 0, {}, ""};
@@ -66,7 +66,8 @@ class Predictor {
     if (!is_new) return at->second;
     const Device device = device_from_name(configuration.device);
     const LoadOptions options = configuration.load_options();
-    const Precision precision = precision_of(configuration.precision, device, options).precision;
+    const Precision precision =
+        precision_of(folder_, spec_, "", configuration.precision, device, options).precision;
     at->second.plan = plan_forward(spec_, precision);
     const auto backend = make_backend(device, options.backend);
     ThreadPool* pool = backend->pool();
@@ -91,6 +92,7 @@ class Predictor {
   }
 
   const Laboratory& laboratory_;
+  const ModelFolder& folder_;
   const ModelSpec spec_;
   std::map<std::string, Roofs> roofs_;
 };

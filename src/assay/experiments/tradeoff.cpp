@@ -20,8 +20,7 @@ class Tradeoff {
  public:
   Tradeoff(const Laboratory& laboratory, const TradeoffOptions& options)
       : laboratory_(laboratory), options_(options) {
-    const std::vector<std::string> texts =
-        options.precisions.empty() ? default_precisions() : options.precisions;
+    const std::vector<std::string> texts = precisions_or_default(laboratory, options.precisions);
     chosen_ = choose_configurations(laboratory, texts);
   }
 
@@ -130,8 +129,7 @@ class Tradeoff {
 
 std::vector<Case> tradeoff_cases(const Laboratory& laboratory, const TradeoffOptions& options) {
   if (options.prompts.empty()) throw UsageError("--prompt: the trade-off needs one prompt at least");
-  const std::vector<std::string> texts =
-      options.precisions.empty() ? default_precisions() : options.precisions;
+  const std::vector<std::string> texts = precisions_or_default(laboratory, options.precisions);
   std::vector<Case> cases;
   for (const Configuration& configuration : choose_configurations(laboratory, texts).configurations) {
     Case what = baseline_case(laboratory, "trade-off", configuration.label(), {options.prompts.front()},

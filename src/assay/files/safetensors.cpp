@@ -141,6 +141,11 @@ void SafetensorsFile::read(const StoredTensor& tensor, std::int64_t first, std::
                      out.first(static_cast<std::size_t>(static_cast<std::uint64_t>(count) * size)));
 }
 
+void SafetensorsFile::read_bytes(const StoredTensor& tensor, std::uint64_t first,
+                                 std::span<std::byte> out) const {
+  file_.read_exactly(tensor.offset + first, out);
+}
+
 void SafetensorsFile::read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
                                   float* out) const {
   if (!info(tensor.dtype).is_weight)

@@ -39,7 +39,9 @@ class SafetensorsFile {
   // The bytes of elements [first, first + count) of a tensor of this file.
   void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
             std::span<std::byte> out) const;
-  // The same, widened from F32, F16 or BF16 to float32.
+  // Bytes [first, first + out.size()) of a tensor, whatever its type.
+  void read_bytes(const StoredTensor& tensor, std::uint64_t first, std::span<std::byte> out) const;
+  // The elements, widened from F32, F16 or BF16 to float32.
   void read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count, float* out) const;
 
  private:

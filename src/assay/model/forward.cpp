@@ -35,14 +35,20 @@ class PlanWriter {
                    .format = precision_.remainder});
   }
   WeightId matrix(std::string name, std::int64_t outputs, std::int64_t inputs, bool is_transposed,
-                  WeightFormat format) {
+                  WeightFormat format, bool is_stored_quantized = false, std::string_view why_kept = {}) {
     return weight({.name = std::move(name),
                    .rows = outputs,
                    .columns = inputs,
                    .kind = WeightSpec::Kind::matrix,
-                   .stored_transposed = is_transposed,
+                   .stored_transposed = is_transposed && !is_stored_quantized,
                    .format = format,
-                   .expanded = precision_.remainder});
+                   .expanded = precision_.remainder,
+                   .is_stored_quantized = is_stored_quantized,
+                   .allows_non_finite = precision_.allows_non_finite,
+                   .why_kept = why_kept});
+  }
+  WeightId head(std::string name, std::int64_t outputs, std::int64_t inputs) {
+    return matrix(std::move(name), outputs, inputs, false, precision_.head, precision_.is_head_stored);
   }
 
   Op norm(const std::string& tensor, BufferId in, BufferId out) {
@@ -56,14 +62,16 @@ class PlanWriter {
   }
   Op linear(const std::string& tensor, BufferId in, BufferId out, Activation activation, bool adds) {
     const std::int64_t inputs = columns(in), outputs = columns(out);
+    const WeightFormat format = precision_.format_of(tensor);
+    const bool is_in = is_quantized(format);
     return {tensor, Phase::linear,
             LinearOp{.weight = matrix(tensor + ".weight", outputs, inputs, spec_.names.linear_is_transposed,
-                                      precision_.weights),
+                                      format, is_in && precision_.is_stored,
+                                      is_in ? std::string_view() : precision_.why_kept(tensor)),
                      .bias = vector(tensor + ".bias", outputs),
                      .activation = activation,
                      .adds_to_output = adds,
-                     .outlier_threshold =
-                         precision_.weights == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
+                     .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
                      .in = in,
                      .out = out}};
   }
@@ -95,6 +103,13 @@ float ModelSpec::attention_scale(int layer) const {
   return scale;
 }
 
+std::vector<std::string> modules_of(const Plan& plan) {
+  std::vector<std::string> modules;
+  for (const Op& op : plan.ops)
+    if (std::holds_alternative<LinearOp>(op.what)) modules.push_back(op.name);
+  return modules;
+}
+
 Plan plan_forward(const ModelSpec& spec, const Precision& precision) {
   PlanWriter write(spec, precision);
   const TensorNames& names = spec.names;
@@ -104,9 +119,8 @@ Plan plan_forward(const ModelSpec& spec, const Precision& precision) {
   const BufferId f = write.buffer("mlp", spec.mlp_hidden);
 
   // A tied embedding is one matrix, read as a table here and multiplied with in the head.
-  const WeightId tokens = spec.is_head_tied
-                              ? write.matrix(names.tokens, spec.vocab, spec.hidden, false, precision.head)
-                              : write.table(names.tokens, spec.vocab, spec.hidden);
+  const WeightId tokens = spec.is_head_tied ? write.head(names.tokens, spec.vocab, spec.hidden)
+                                            : write.table(names.tokens, spec.vocab, spec.hidden);
   const WeightId positions = write.table(names.positions, spec.context + spec.position_offset, spec.hidden);
   write.add({"embed", Phase::embed, EmbedOp{tokens, positions, spec.position_offset, x}});
   for (int layer = 0; layer < spec.layers; ++layer) {
@@ -131,10 +145,14 @@ Plan plan_forward(const ModelSpec& spec, const Precision& precision) {
   plan.hidden = x;
   plan.head_norm = write.norm(names.final_norm, x, kNone);
   plan.head_norm.phase = Phase::head;
-  const WeightId head =
-      spec.is_head_tied ? tokens : write.matrix(names.head, spec.vocab, spec.hidden, false, precision.head);
+  const WeightId head = spec.is_head_tied ? tokens : write.head(names.head, spec.vocab, spec.hidden);
   plan.weights[static_cast<std::size_t>(head)].is_table_too = spec.is_head_tied;
-  plan.head = {"head", Phase::head, LinearOp{.weight = head, .bias = kNone}};
+  plan.head = {"head", Phase::head,
+               LinearOp{.weight = head,
+                        .bias = kNone,
+                        .outlier_threshold =
+                            precision.head == WeightFormat::llm_int8 ? precision.outlier_threshold : 0}};
+  precision.modules.check(modules_of(plan));
   return plan;
 }
 

@@ -3,6 +3,7 @@
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/model/stored_quantization.h"
 
 namespace assay {
 
@@ -23,6 +24,13 @@ class FolderSource : public WeightSource {
     const std::int64_t width = stored_shape(weight).back();
     at.file->read_floats(*at.tensor, first * width, count * width, out);
   }
+  void read_codes(const WeightSpec& weight, std::int64_t first, std::int64_t count,
+                  std::uint8_t* out) const override {
+    read_stored_codes(folder_, weight, first, count, out);
+  }
+  std::vector<float> read_scales(const WeightSpec& weight) const override {
+    return read_stored_scales(folder_, weight);
+  }
 
  private:
   const ModelFolder& folder_;
@@ -34,14 +42,18 @@ void check_weights(const Plan& plan, const ModelFolder& folder) {
   for (const WeightSpec& weight : plan.weights) {
     const ModelFolder::Location at = folder.find(weight.name);
     if (at.tensor == nullptr) throw Error("{}: tensor '{}' is missing", folder.path().string(), weight.name);
+    if (weight.is_stored_quantized) {
+      check_stored(weight, folder);
+      continue;
+    }
+    if (!info(at.tensor->dtype).is_weight)
+      throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(),
+                  weight.name, info(at.tensor->dtype).safetensors);
     StoredTensor expected;
     expected.shape = stored_shape(weight);
     if (at.tensor->shape != expected.shape)
       throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file->path().string(),
                   weight.name, expected.shape_text(), at.tensor->shape_text());
-    if (!info(at.tensor->dtype).is_weight)
-      throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(),
-                  weight.name, info(at.tensor->dtype).safetensors);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "assay/quant/magnitude.h"
 
@@ -71,13 +72,30 @@ std::array<float, 256> make_dynamic_map() {
 }
 
 // The nearest value's index, the lower of two that are equally near.
-std::uint8_t nearest_of_map(float x) {
+std::uint8_t nearest_of_map(double x) {
   const auto& map = dynamic_map();
-  const auto above = std::lower_bound(map.begin(), map.end(), x);
+  const auto above = std::lower_bound(map.begin(), map.end(), x, [](float value, double limit) {
+    return static_cast<double>(value) < limit;
+  });
   if (above == map.begin()) return 0;
   if (above == map.end()) return 255;
   const auto at = above - map.begin();
-  return static_cast<std::uint8_t>(*above - x < x - *(above - 1) ? at : at - 1);
+  const auto high = static_cast<double>(*above), low = static_cast<double>(*(above - 1));
+  return static_cast<std::uint8_t>(high - x < x - low ? at : at - 1);
+}
+
+// bitsandbytes on a CPU rounds to one of 65536 values from -1 to 1 first, and looks the code of that up:
+// next to zero, where the map is finer than they are, its codes are not the nearest ones.
+std::uint8_t code_of_map(float x) {
+  constexpr std::size_t kSteps = 65536;
+  constexpr float kHalf = 32767.5F;
+  static const std::vector<std::uint8_t> table = [] {
+    std::vector<std::uint8_t> codes(kSteps);
+    for (std::size_t i = 0; i < kSteps; ++i)
+      codes[i] = nearest_of_map(static_cast<double>(i) / static_cast<double>(kHalf) - 1.0);
+    return codes;
+  }();
+  return table[static_cast<std::size_t>((std::clamp(x, -1.0F, 1.0F) + 1.0F) * kHalf + 0.5F)];
 }
 
 }  // namespace
@@ -133,15 +151,15 @@ NestedScales nest_scales(std::span<const float> scales) {
     const float largest = largest_magnitude(part);
     nested.absmax.push_back(largest);
     for (std::size_t i = 0; i < part.size(); ++i)
-      nested.codes[first + i] = nearest_of_map(largest > 0 ? part[i] / largest : 0.0F);
+      nested.codes[first + i] = code_of_map(largest > 0 ? part[i] / largest : 0.0F);
   }
   return nested;
 }
 
-void unnest_scales(const NestedScales& nested, float* scales) {
+void unnest_scales(const NestedScales& nested, float* scales, const std::array<float, 256>& map) {
   for (std::size_t i = 0; i < nested.codes.size(); ++i)
-    scales[i] = dynamic_map()[nested.codes[i]] * nested.absmax[i / static_cast<std::size_t>(kNestedBlock)] +
-                nested.offset;
+    scales[i] =
+        map[nested.codes[i]] * nested.absmax[i / static_cast<std::size_t>(kNestedBlock)] + nested.offset;
 }
 
 }  // namespace assay

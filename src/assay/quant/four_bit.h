@@ -32,6 +32,8 @@ struct NestedScales {
 // The 256 values of the 8-bit codes, ascending ("dynamic map").
 const std::array<float, 256>& dynamic_map();
 NestedScales nest_scales(std::span<const float> scales);
-void unnest_scales(const NestedScales& nested, float* scales);
+// By a checkpoint's own map, or by the one above.
+void unnest_scales(const NestedScales& nested, float* scales,
+                   const std::array<float, 256>& map = dynamic_map());
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "assay/base/error.h"
 
@@ -53,6 +54,11 @@ const WeightFormatInfo& info(WeightFormat format) {
   return kInfos[static_cast<std::size_t>(format)];
 }
 
+std::string_view Precision::why_kept(std::string_view module) const {
+  if (std::find(kept.begin(), kept.end(), module) != kept.end()) return "kept by the checkpoint";
+  return modules.why_left_out(module);
+}
+
 std::vector<std::string> precision_names() {
   std::vector<std::string> names;
   for (const Preset& preset : kPresets) names.emplace_back(preset.name);
@@ -81,6 +87,12 @@ Precision precision_from_name(std::string_view text) {
   }
   throw UsageError("unknown precision '{}': expected one of {}; the nearest is {}", wanted,
                    fmt::join(all, ", "), nearest_name(wanted, all));
+}
+
+Precision precision_of(WeightFormat quantized) {
+  for (const Quantized& each : kQuantized)
+    if (each.format == quantized) return precision_from_name(each.name);
+  throw Error("{} is no quantized format", info(quantized).name);
 }
 
 std::string_view name_of(KvFormat format) {
@@ -139,6 +151,12 @@ void set_outlier_threshold(Precision& precision, double threshold) {
   if (!(threshold >= 0 && threshold <= 1e6))
     throw UsageError("--llm-int8-threshold: expected 0 (none) or more, found {}", threshold);
   precision.outlier_threshold = static_cast<float>(threshold);
+}
+
+void set_modules(Precision& precision, ModuleSelection modules) {
+  require_quantized(precision, modules.include.empty() ? "--exclude" : "--include");
+  precision.name += modules.text();
+  precision.modules = std::move(modules);
 }
 
 void set_float32_matmul(Precision& precision, std::string_view name) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/base/units.h"
+#include "assay/quant/selection.h"
 
 namespace assay {
 
@@ -64,14 +65,31 @@ struct Precision {
   KvFormat kv_cache = KvFormat::float32;
   // As Transformers counts a footprint: of what is not quantized.
   std::int64_t bytes_per_parameter = 4;
-  float outlier_threshold = 6;  // of llm_int8; 0 = no column is apart
+  float outlier_threshold = 6;     // of llm_int8; 0 = no column is apart
+  ModuleSelection modules;         // of the blocks, that are quantized
+  bool allows_non_finite = false;  // NaN and infinity are quantized as 0; else they are an error
+
+  // Of a checkpoint that is quantized: its codes are taken as they are.
+  bool is_stored = false, is_head_stored = false;
+  std::vector<std::string> kept;  // modules that it keeps unquantized
 
   bool is_quantized() const { return assay::is_quantized(weights); }
+  // Why a module of the blocks is not quantized by a quantized precision; empty where it is.
+  std::string_view why_kept(std::string_view module) const;
+  // The format of a module's matrix.
+  WeightFormat format_of(std::string_view module) const {
+    return is_quantized() && !why_kept(module).empty() ? remainder : weights;
+  }
 };
+
+// Stands for float32, or for what a checkpoint that is quantized already holds.
+inline constexpr std::string_view kAutoPrecision = "auto";
 
 // The preset of a canonical name or alias, any case; throws UsageError with the list and the nearest name.
 Precision precision_from_name(std::string_view text);
 std::vector<std::string> precision_names();
+// That of a quantized format: "nf4-dq".
+Precision precision_of(WeightFormat quantized);
 
 // Changes of a preset, by their flags. They throw UsageError for a name that
 // is none, or that does not go with the precision.
@@ -81,6 +99,8 @@ void set_kv_cache(Precision& precision, std::string_view name);
 void set_remainder(Precision& precision, std::string_view name);
 void set_quantized_head(Precision& precision, std::string_view name);
 void set_outlier_threshold(Precision& precision, double threshold);
+// --include, --exclude: which modules of the blocks are quantized.
+void set_modules(Precision& precision, ModuleSelection modules);
 void set_float32_matmul(Precision& precision, std::string_view name);
 
 }  // namespace assay

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -71,56 +72,80 @@ void split(float value, int planes, const Take& take) {
 struct Part {
   PackedWeight* weight;
   std::int64_t first, count;
-  float* block_scales;  // of 4-bit blocks, of the whole weight
+  float* scales;  // of the whole weight: of 4-bit blocks, and those of outputs where they are stored
 };
+
+// Where the codes of an output's panel begin.
+std::uint8_t* codes_of(PackedWeight& w, std::int64_t output) {
+  return reinterpret_cast<std::uint8_t*>(w.data.data()) + output / kPanel * w.panel_bytes();
+}
+
+void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, float absmax) {
+  std::uint8_t* panel = codes_of(w, output);
+  const std::int64_t j = output % kPanel;
+  std::int32_t sum = 0;
+  for (std::int64_t k = 0; k < w.spec.columns; ++k) {
+    panel[k / 4 * 4 * kPanel + j * 4 + k % 4] = static_cast<std::uint8_t>(codes[k]);
+    sum += codes[k];
+  }
+  const_cast<float*>(w.scales())[output] = absmax;
+  const_cast<std::int32_t*>(w.sums())[output] = sum * 128;
+}
+
+void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
+  std::uint8_t* panel = codes_of(w, output);
+  for (std::int64_t k = 0; k < w.spec.columns; ++k) {
+    std::uint8_t& byte = panel[k / 2 * kPanel + output % kPanel];
+    byte = static_cast<std::uint8_t>(byte | codes[k] << (k % 2 * 4));
+  }
+}
 
 // Rows [first, first + count) of the outputs, [count][columns], to codes. A multiple of 64 comes first, so
 // that blocks of 4-bit codes do not cross parts.
 void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, float* rows) {
   PackedWeight& w = *part.weight;
   const std::int64_t k_count = w.spec.columns;
-  if (!std::all_of(rows, rows + count * k_count, [](float x) { return std::isfinite(x); }))
-    throw Error("tensor '{}': expected finite numbers to quantize, found NaN or infinity", w.spec.name);
-  auto* bytes = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(w.data.data()));
-  const auto panel_of = [&](std::int64_t output) { return bytes + output / kPanel * w.panel_bytes(); };
+  if (w.spec.format == WeightFormat::llm_int8)
+    std::transform(rows, rows + count * k_count, rows, [](float x) { return f16_to_float(float_to_f16(x)); });
+  const auto is_finite = [](float x) { return std::isfinite(x); };
+  if (!std::all_of(rows, rows + count * k_count, is_finite)) {
+    if (!w.spec.allows_non_finite)
+      throw Error("tensor '{}': expected finite numbers to quantize, found NaN or infinity", w.spec.name);
+    std::replace_if(rows, rows + count * k_count, std::not_fn(is_finite), 0.0F);
+  }
   const auto size = static_cast<std::size_t>(k_count);
   if (is_int8(w.spec.format)) {
     std::vector<std::int8_t> codes(size);
-    auto* absmax = const_cast<float*>(w.scales());
-    auto* sums = const_cast<std::int32_t*>(w.sums());
     for (std::int64_t i = 0; i < count; ++i, rows += k_count) {
-      if (w.spec.format == WeightFormat::llm_int8)
-        std::transform(rows, rows + k_count, rows, [](float x) { return f16_to_float(float_to_f16(x)); });
-      const std::int64_t output = first + i, j = output % kPanel;
-      absmax[output] = quantize_int8({rows, size}, codes.data());
-      std::int32_t sum = 0;
-      std::uint8_t* panel = panel_of(output);
-      for (std::int64_t k = 0; k < k_count; ++k) {
-        const std::int8_t code = codes[static_cast<std::size_t>(k)];
-        panel[k / 4 * 4 * kPanel + j * 4 + k % 4] = static_cast<std::uint8_t>(code);
-        sum += code;
-      }
-      sums[output] = sum * 128;
+      const float absmax = quantize_int8({rows, size}, codes.data());
+      place_int8(w, first + i, codes.data(), absmax);
     }
     return;
   }
   std::vector<std::uint8_t> codes(size * static_cast<std::size_t>(count));
   quantize_four_bit(four_bit_of(w.spec.format), {rows, codes.size()}, kFourBitBlock, codes.data(),
-                    part.block_scales + first * k_count / kFourBitBlock);
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint8_t* panel = panel_of(first + i);
-    const std::uint8_t* row = codes.data() + i * k_count;
-    for (std::int64_t k = 0; k < k_count; ++k) {
-      std::uint8_t& byte = panel[k / 2 * kPanel + (first + i) % kPanel];
-      byte = static_cast<std::uint8_t>(byte | row[k] << (k % 2 * 4));
-    }
+                    part.scales + first * k_count / kFourBitBlock);
+  for (std::int64_t i = 0; i < count; ++i) place_four_bit(w, first + i, codes.data() + i * k_count);
+}
+
+// The same of codes that the source has: nothing is quantized.
+void place_stored(const Part& part, const WeightSource& source, std::uint8_t* slab) {
+  PackedWeight& w = *part.weight;
+  source.read_codes(w.spec, part.first, part.count, slab);
+  for (std::int64_t i = 0; i < part.count; ++i) {
+    const std::uint8_t* codes = slab + i * w.spec.columns;
+    const std::int64_t output = part.first + i;
+    if (is_int8(w.spec.format))
+      place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), part.scales[output]);
+    else
+      place_four_bit(w, output, codes);
   }
 }
 
 // The scales of all blocks, when they are known: quantized themselves or not, and laid out for the panels.
 void place_block_scales(PackedWeight& w, std::vector<float>& scales) {
-  if (w.spec.format == WeightFormat::nf4_dq || w.spec.format == WeightFormat::fp4_dq)
-    unnest_scales(nest_scales(scales), scales.data());
+  const bool is_double = w.spec.format == WeightFormat::nf4_dq || w.spec.format == WeightFormat::fp4_dq;
+  if (is_double && !w.spec.is_stored_quantized) unnest_scales(nest_scales(scales), scales.data());
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
   auto* out = const_cast<float*>(w.scales());
   for (std::int64_t output = 0; output < w.spec.rows; ++output)
@@ -157,6 +182,7 @@ void pack_panel(const PackedWeight& w, std::int64_t panel, std::int64_t first_k,
 void pack_part(const Part& part, const WeightSource& source, float* slab) {
   PackedWeight& w = *part.weight;
   const WeightSpec& spec = w.spec;
+  if (spec.is_stored_quantized) return place_stored(part, source, reinterpret_cast<std::uint8_t*>(slab));
   source.read_rows(spec, part.first, part.count, slab);
   if (is_vector(spec)) {
     std::copy_n(slab, spec.columns, w.data.floats());
@@ -307,20 +333,21 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
                                        ThreadPool& pool) {
   std::vector<PackedWeight> weights = lay_out_weights(specs);
   std::vector<Part> parts;
-  std::vector<std::vector<float>> block_scales(specs.size());
+  std::vector<std::vector<float>> scales(specs.size());
   std::int64_t slab_floats = 0, bytes = 0;
   for (const PackedWeight& w : weights) bytes += w.bytes;
   require_memory({bytes}, "the weights");
   for (std::size_t i = 0; i < specs.size(); ++i) {
     PackedWeight& w = weights[i];
     w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), w.spec.name.c_str());
-    if (is_matrix(w.spec) && is_four_bit(w.spec.format))
-      block_scales[i].resize(
-          static_cast<std::size_t>((w.spec.elements() + kFourBitBlock - 1) / kFourBitBlock));
+    if (w.spec.is_stored_quantized)
+      scales[i] = source.read_scales(w.spec);
+    else if (is_matrix(w.spec) && is_four_bit(w.spec.format))
+      scales[i].resize(static_cast<std::size_t>((w.spec.elements() + kFourBitBlock - 1) / kFourBitBlock));
     const auto [rows, width] = stored_size(w.spec);
     const std::int64_t per_part = rows_per_part(w.spec);
     for (std::int64_t first = 0; first < rows; first += per_part)
-      parts.push_back({&w, first, std::min(per_part, rows - first), block_scales[i].data()});
+      parts.push_back({&w, first, std::min(per_part, rows - first), scales[i].data()});
     slab_floats = std::max(slab_floats, std::min(per_part, rows) * width);
   }
   std::atomic<std::size_t> next{0};
@@ -340,7 +367,7 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
   if (failure != nullptr) std::rethrow_exception(failure);
   pool.run(static_cast<std::int64_t>(weights.size()), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
-    if (!block_scales[at].empty()) place_block_scales(weights[at], block_scales[at]);
+    if (weights[at].packing() == Packing::four_bit) place_block_scales(weights[at], scales[at]);
   });
   return weights;
 }

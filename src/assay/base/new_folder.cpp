@@ -1,0 +1,118 @@
+#include "assay/base/new_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string last_error() {
+  return std::strerror(errno);
+}
+
+}  // namespace
+
+NewFolder::NewFolder(const fs::path& target, bool may_replace) : may_replace_(may_replace) {
+  if (target.empty()) throw Error("cannot make a folder: its name is empty");
+  std::error_code code;
+  // Without a slash at the end, and through links, so that what a link points to is replaced.
+  target_ = fs::weakly_canonical(target, code);
+  if (code) throw Error("cannot make the folder {}: {}", target.string(), code.message());
+  if (!target_.has_filename()) target_ = target_.parent_path();
+  if (target_ == target_.root_path()) throw Error("cannot replace the folder {}", target_.string());
+  if (fs::exists(target_, code)) {
+    if (!fs::is_directory(target_)) throw Error("{} exists, and is no folder", target.string());
+    if (!may_replace_) throw Error("{} exists already: expected a new name", target.string());
+  }
+  fs::create_directories(target_.parent_path(), code);
+  if (code) throw Error("cannot make the folder {}: {}", target_.parent_path().string(), code.message());
+  // What a killed process of the same number left is not in the way.
+  constexpr int kAttempts = 100;
+  for (int i = 0; i < kAttempts && path_.empty(); ++i) {
+    fs::path path = target_;
+    path += fmt::format(".{}-{}.partial", getpid(), i);
+    if (fs::create_directory(path, code)) path_ = path;
+    if (code) throw Error("cannot make the folder {}: {}", path.string(), code.message());
+  }
+  if (path_.empty()) throw Error("cannot make the folder {}: its .partial names are taken", target_.string());
+}
+
+NewFolder::~NewFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+void NewFolder::keep() {
+  // RENAME_NOREPLACE: what has come into being there meanwhile is not ours to replace.
+  if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE) == 0) {
+    path_.clear();
+    return;
+  }
+  if (errno == EEXIST && may_replace_ &&
+      renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0)
+    return;  // path_ is the old folder now, and goes with this object
+  // File systems without the two: the folder is away for a moment, but never half there.
+  if (errno != EINVAL && errno != ENOSYS)
+    throw Error("cannot put the folder {} into place: {}", target_.string(), last_error());
+  std::error_code code;
+  if (may_replace_ && fs::exists(target_, code)) {
+    fs::path old = path_;
+    old += ".old";
+    fs::rename(target_, old);
+    fs::rename(path_, target_);
+    path_ = old;
+    return;
+  }
+  fs::rename(path_, target_);
+  path_.clear();
+}
+
+ScratchFile::ScratchFile(const fs::path& folder) : folder_(folder) {
+  fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd_ < 0) {  // a file system without files that have no name: it loses its name at once
+    std::string name = (folder / "scratch-XXXXXX").string();
+    fd_ = mkostemp(name.data(), O_CLOEXEC);
+    if (fd_ >= 0) unlink(name.c_str());
+  }
+  if (fd_ < 0) throw Error("cannot write in {}: {}", folder.string(), last_error());
+}
+
+ScratchFile::~ScratchFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::uint64_t ScratchFile::append(std::span<const std::byte> data) {
+  const std::uint64_t begin = size_;
+  while (!data.empty()) {
+    const ssize_t n = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(size_));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw Error("cannot write in {}: {}", folder_.string(), last_error());
+    size_ += static_cast<std::uint64_t>(n);
+    data = data.subspan(static_cast<std::size_t>(n));
+  }
+  return begin;
+}
+
+void ScratchFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw Error("cannot read back from {}: {}", folder_.string(), n < 0 ? last_error() : "end");
+    offset += static_cast<std::uint64_t>(n);
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,127 @@
+// assay quantize: writes a quantized folder that Transformers with bitsandbytes loads.
+#include "assay/experiments/quantize.h"
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+
+namespace assay::cli {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+struct Flags {
+  ModelFlags model;
+  OutputFlags output;
+  std::string out;
+  bool is_forced = false;
+};
+
+OrderedJson known(const std::optional<double>& value) {
+  return value ? OrderedJson(*value) : OrderedJson();
+}
+
+OrderedJson json_of(const QuantizeReport& report) {
+  OrderedJson tensors = OrderedJson::array(), kept = OrderedJson::array();
+  for (const QuantizedTensor& t : report.tensors)
+    tensors.push_back({{"name", t.name},
+                       {"shape", {t.rows, t.columns}},
+                       {"bytes_before", t.bytes_before},
+                       {"bytes_after", t.bytes_after},
+                       {"rmse", t.error.rmse},
+                       {"snr_db", known(t.error.snr_db)},
+                       {"max_abs_error", t.error.max_abs_error},
+                       {"cosine", known(t.error.cosine)},
+                       {"non_finite", t.non_finite}});
+  for (const CoverageFacts::Tensor& t : report.coverage.tensors)
+    if (!t.reason.empty()) kept.push_back({{"name", t.name}, {"reason", t.reason}});
+  return {{"path", report.path.string()},
+          {"precision", report.precision},
+          {"remainder", report.remainder},
+          {"coverage",
+           {{"quantized", report.coverage.quantized},
+            {"weights_share", report.coverage.weights_share},
+            {"kept", kept}}},
+          {"sizes",
+           {{"weight_file_bytes_before", report.file_bytes_before},
+            {"weight_file_bytes_after", report.file_bytes_after}}},
+          {"tensors", tensors},
+          {"files", report.files},
+          {"seconds", report.seconds}};
+}
+
+std::string text_of(const QuantizeReport& report) {
+  const auto figure = [](const std::optional<double>& value, int decimals) {
+    return value ? fmt::format("{:.{}f}", *value, decimals) : std::string("-");
+  };
+  std::string text = fmt::format("{:<40} {:>14} {:>11} {:>10} {:>9} {:>11} {:>9}\n", "Tensor", "shape",
+                                 "bytes", "rmse", "SNR (dB)", "max error", "cosine");
+  for (const QuantizedTensor& t : report.tensors)
+    text += fmt::format("{:<40} {:>14} {:>11} {:>10.3e} {:>9} {:>11.3e} {:>9}\n", t.name,
+                        fmt::format("[{}, {}]", t.rows, t.columns), t.bytes_after, t.error.rmse,
+                        figure(t.error.snr_db, 2), t.error.max_abs_error, figure(t.error.cosine, 6));
+  const double before = static_cast<double>(report.file_bytes_before),
+               after = static_cast<double>(report.file_bytes_after);
+  text += fmt::format("\n{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",
+                      report.coverage.quantized, report.coverage.tensors.size(), report.precision,
+                      100 * report.coverage.weights_share, report.remainder);
+  text += fmt::format("Weight files: {:.1f} MB before, {:.1f} MB now ({:.2f} times smaller)\nWritten: {}\n",
+                      before / 1e6, after / 1e6, before / after, report.path.string());
+  return text;
+}
+
+int run(const Flags& flags) {
+  Progress progress(flags.output.shows_progress());
+  QuantizeOptions options;
+  options.precision = flags.model.precision;
+  options.remainder = flags.model.remainder;
+  options.modules = flags.model.modules;
+  options.outlier_threshold = flags.model.outlier_threshold;
+  options.replaces = flags.is_forced;
+  options.allows_non_finite = flags.model.allows_non_finite;
+  options.threads = static_cast<int>(flags.model.threads);
+  options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
+    progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
+  };
+  options.should_stop = is_interrupted;
+  const QuantizeReport report = first_candidate(
+      candidates_of(flags.model.model),
+      [&](const std::string& candidate) { return quantize_model(candidate, flags.out, options); });
+  progress.clear();
+  if (flags.output.is_json)
+    answer_json(json_of(report));
+  else
+    answer(text_of(report));
+  return 0;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      app.add_subcommand("quantize", "Write a quantized folder that Transformers with bitsandbytes loads");
+  command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
+      ->required();
+  command->add_option("OUT", flags->out, "The folder to write: it appears complete or not at all")
+      ->required();
+  command->add_option("--precision", flags->model.precision, "nf4, fp4, nf4-dq, fp4-dq or llm-int8")
+      ->required();
+  command->add_option("--remainder", flags->model.remainder,
+                      "float32, bfloat16 or float16: everything else (default: as the model is)");
+  add_real(*command, "--llm-int8-threshold", flags->model.outlier_threshold,
+           "Written for whoever loads an llm-int8 folder (default 6; 0: none)");
+  flags->model.add_selection_to(*command);
+  add_whole(*command, "-t,--threads", flags->model.threads,
+            "Threads (default: the processors this process may use)", 1, 1024);
+  command->add_flag("--force", flags->is_forced, "Replace a model folder that stands at OUT");
+  flags->output.add_to(*command);
+  command->footer("Example: assay quantize gpt2 gpt2-nf4 --precision nf4");
+  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace assay::cli

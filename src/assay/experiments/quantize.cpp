@@ -1,0 +1,483 @@
+#include "assay/experiments/quantize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/cpu.h"
+#include "assay/base/error.h"
+#include "assay/base/memory.h"
+#include "assay/base/new_folder.h"
+#include "assay/base/thread_pool.h"
+#include "assay/base/units.h"
+#include "assay/experiments/load.h"
+#include "assay/files/bitsandbytes.h"
+#include "assay/files/safetensors_writer.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+#include "assay/model/stored_quantization.h"
+#include "assay/quant/four_bit.h"
+#include "assay/quant/int8.h"
+#include "assay/tensor/half.h"
+
+namespace assay {
+
+namespace fs = std::filesystem;
+namespace bnb = bitsandbytes;
+
+namespace {
+
+constexpr std::int64_t kSlab = std::int64_t{1} << 18;  // numbers of a tensor held at once, where that will do
+
+template <typename T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+// Calls task(i) for 0 <= i < count on the pool's threads; throws the first of what they throw.
+template <typename Task>
+void run_all(ThreadPool& pool, std::int64_t count, const Task& task) {
+  std::atomic<std::int64_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  pool.run(pool.size(), [&](std::int64_t) {
+    try {
+      for (std::int64_t i = next++; i < count; i = next++) task(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (failure == nullptr) failure = std::current_exception();
+      next = count;
+    }
+  });
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+// The number as the type holds it.
+float rounded(DType dtype, float x) {
+  if (dtype == DType::bf16) return bf16_to_float(float_to_bf16(x));
+  if (dtype == DType::f16) return f16_to_float(float_to_f16(x));
+  return x;
+}
+
+// The type that everything else is written in: as asked for, else as Transformers would load the model.
+DType remainder_of(const std::string& name, const ModelFolder& folder, const Plan& plan) {
+  static constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+  std::string wanted = name;
+  const JsonView config = folder.config();
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (wanted.empty()) wanted = config.text_or(key, "");
+  for (const DType type : kTypes)
+    if (wanted == name_of(type)) return type;
+  if (!name.empty()) throw UsageError("--remainder: expected float32, bfloat16 or float16, found '{}'", name);
+  const DType stored = folder.find(plan.weights.front().name).tensor->dtype;
+  return info(stored).is_weight ? stored : DType::f32;
+}
+
+// What quantizing makes of a matrix. Codes have the outputs as rows.
+struct Quantized {
+  std::vector<std::uint8_t> codes;  // as the file has them: packed, or int8 as two's complement
+  std::vector<float> scales;        // of blocks of 64, or of outputs
+  NestedScales nested;              // of double quantization
+  std::int64_t non_finite = 0;
+  ReconstructionError error;
+};
+
+// Quantizes one matrix after the other; the buffers of the largest serve all.
+class MatrixQuantizer {
+ public:
+  MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType remainder, bool allows_non_finite,
+                  ThreadPool& pool)
+      : folder_(folder),
+        format_(format),
+        remainder_(remainder),
+        allows_non_finite_(allows_non_finite),
+        pool_(pool) {}
+
+  Quantized operator()(const WeightSpec& weight) {
+    read(weight);
+    Quantized out;
+    out.non_finite = make_finite(weight);
+    codes_.resize(rows_.size());
+    if (is_int8(format_))
+      quantize_rows(weight, out);
+    else
+      quantize_blocks(weight, out);
+    measure(weight, out);
+    return out;
+  }
+
+ private:
+  static constexpr std::int64_t kOutputs = 64;  // of a task: no block of 64 crosses its limits
+  static std::int64_t tasks_of(const WeightSpec& weight) { return (weight.rows + kOutputs - 1) / kOutputs; }
+  bool is_double() const { return format_ == WeightFormat::nf4_dq || format_ == WeightFormat::fp4_dq; }
+  FourBit type() const {
+    return format_ == WeightFormat::nf4 || format_ == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
+  }
+
+  // The elements of the outputs [64 task, ...), as a span of their offset and size.
+  struct Part {
+    std::size_t first, size;
+  };
+  static Part part_of(const WeightSpec& weight, std::int64_t task) {
+    const std::int64_t first = task * kOutputs, count = std::min(kOutputs, weight.rows - first);
+    return {static_cast<std::size_t>(first * weight.columns),
+            static_cast<std::size_t>(count * weight.columns)};
+  }
+
+  // Fills originals_ [outputs][inputs], transposing what is stored the other way.
+  void read(const WeightSpec& weight) {
+    require_memory({weight.elements() * 9}, "quantizing " + weight.name);
+    const ModelFolder::Location at = folder_.find(weight.name);
+    originals_.resize(static_cast<std::size_t>(weight.elements()));
+    const std::int64_t width = weight.stored_transposed ? weight.rows : weight.columns;
+    const std::int64_t height = weight.stored_transposed ? weight.columns : weight.rows;
+    const std::int64_t per_slab = std::max<std::int64_t>(16, kSlab / width / 16 * 16);
+    run_all(pool_, (height + per_slab - 1) / per_slab, [&](std::int64_t i) {
+      const std::int64_t first = i * per_slab, count = std::min(per_slab, height - first);
+      if (!weight.stored_transposed)
+        return at.file->read_floats(*at.tensor, first * width, count * width,
+                                    originals_.data() + first * width);
+      std::vector<float> slab(static_cast<std::size_t>(count * width));
+      at.file->read_floats(*at.tensor, first * width, count * width, slab.data());
+      for (std::int64_t begin = 0; begin < count; begin += 16)  // a line of the transposed rows at once
+        for (std::int64_t output = 0; output < width; ++output)
+          for (std::int64_t k = begin; k < std::min(begin + 16, count); ++k)
+            originals_[static_cast<std::size_t>(output * weight.columns + first + k)] =
+                slab[static_cast<std::size_t>(k * width + output)];
+    });
+  }
+
+  // rows_: the originals as the remainder's type holds them. Returns how many numbers became 0.
+  std::int64_t make_finite(const WeightSpec& weight) {
+    rows_.resize(originals_.size());
+    std::atomic<std::int64_t> replaced{0};
+    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+      const auto [first, size] = part_of(weight, task);
+      std::int64_t count = 0;
+      for (std::size_t i = first; i < first + size; ++i) {
+        float x = rounded(remainder_, originals_[i]);
+        if (format_ == WeightFormat::llm_int8) x = rounded(DType::f16, x);
+        if (!std::isfinite(x)) {
+          if (!allows_non_finite_)
+            throw Error("{}: tensor '{}': expected finite numbers to quantize{}, found NaN or infinity",
+                        folder_.find(weight.name).file->path().string(), weight.name,
+                        std::isfinite(originals_[i]) ? " that fit 16 bits" : "");
+          x = originals_[i] = 0;
+          ++count;
+        }
+        rows_[i] = x;
+      }
+      replaced += count;
+    });
+    return replaced;
+  }
+
+  void quantize_rows(const WeightSpec& weight, Quantized& out) {
+    out.scales.resize(static_cast<std::size_t>(weight.rows));
+    const auto width = static_cast<std::size_t>(weight.columns);
+    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+      const auto [first, size] = part_of(weight, task);
+      for (std::size_t at = first; at < first + size; at += width)
+        out.scales[at / width] =
+            quantize_int8({rows_.data() + at, width}, reinterpret_cast<std::int8_t*>(codes_.data()) + at);
+    });
+    out.codes = codes_;
+  }
+
+  void quantize_blocks(const WeightSpec& weight, Quantized& out) {
+    constexpr auto kBlock = static_cast<std::size_t>(kFourBitBlock);
+    out.scales.resize((rows_.size() + kBlock - 1) / kBlock);
+    out.codes.resize((rows_.size() + 1) / 2);
+    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+      const auto [first, size] = part_of(weight, task);
+      quantize_four_bit(type(), {rows_.data() + first, size}, kFourBitBlock, codes_.data() + first,
+                        out.scales.data() + first / kBlock);
+      for (std::size_t i = first; i < first + size; i += 2) {
+        const std::uint8_t zero = type() == FourBit::nf4 ? 7 : 0;  // where their number is odd
+        const std::uint8_t low = i + 1 < rows_.size() ? codes_[i + 1] : zero;
+        out.codes[i / 2] = static_cast<std::uint8_t>(codes_[i] << 4 | low);
+      }
+    });
+    if (!is_double()) return;
+    out.nested = nest_scales(out.scales);
+    unnest_scales(out.nested, out.scales.data());
+  }
+
+  void measure(const WeightSpec& weight, Quantized& out) {
+    std::vector<ReconstructionSums> sums(static_cast<std::size_t>(tasks_of(weight)));
+    const auto width = static_cast<std::size_t>(weight.columns);
+    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+      const auto [first, size] = part_of(weight, task);
+      for (std::size_t i = first; i < first + size; ++i)
+        rows_[i] =
+            is_int8(format_)
+                ? static_cast<float>(static_cast<std::int8_t>(codes_[i])) * (out.scales[i / width] / 127)
+                : code_book(type())[codes_[i]] * out.scales[i / static_cast<std::size_t>(kFourBitBlock)];
+      sums[static_cast<std::size_t>(task)].add({originals_.data() + first, size},
+                                               {rows_.data() + first, size});
+    });
+    ReconstructionSums all;
+    for (const ReconstructionSums& part : sums) all.merge(part);
+    out.error = all.result();
+  }
+
+  const ModelFolder& folder_;
+  WeightFormat format_;
+  DType remainder_;
+  bool allows_non_finite_;
+  ThreadPool& pool_;
+  std::vector<float> originals_, rows_;
+  std::vector<std::uint8_t> codes_;
+};
+
+// The job, with what its steps share.
+class Job {
+ public:
+  Job(const std::string& candidate, const fs::path& out, const QuantizeOptions& options)
+      : options_(options),
+        precision_(checked_precision(options)),
+        source_(locate_model(candidate)),
+        spec_(spec_from_folder(source_)),
+        plan_(checked_plan(candidate)),
+        remainder_(remainder_of(options.remainder, source_, plan_)),
+        pool_(options.threads > 0 ? options.threads : default_thread_count()) {
+    check_target(out);
+    folder_ = std::make_unique<NewFolder>(out, options.replaces);
+    scratch_ = std::make_unique<ScratchFile>(folder_->path());
+  }
+
+  QuantizeReport run(const fs::path& out) {
+    const TimePoint begin = Clock::now();
+    QuantizeReport report;
+    report.path = out;
+    report.precision = precision_.name;
+    report.remainder = name_of(remainder_);
+    report.coverage = coverage_of(plan_);
+    MatrixQuantizer quantize(source_, precision_.weights, remainder_, options_.allows_non_finite, pool_);
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+      const WeightSpec& weight = plan_.weights[i];
+      step(weight.name, static_cast<std::int64_t>(i));
+      if (is_quantized(weight.format))
+        report.tensors.push_back(add_quantized(weight, quantize(weight)));
+      else
+        add_plain(weight);
+    }
+    step("model.safetensors", static_cast<std::int64_t>(plan_.weights.size()));
+    writer_.write(folder_->path() / "model.safetensors");
+    report.files = copy_companions();
+    report.files.insert(report.files.begin(), {"config.json", "model.safetensors"});
+    report.file_bytes_before = source_.weight_file_bytes();
+    report.file_bytes_after = fs::file_size(folder_->path() / "model.safetensors");
+    write_config();  // last: without it the folder is none
+    stop_where_asked();
+    folder_->keep();
+    report.seconds = elapsed(begin, Clock::now()).value;
+    return report;
+  }
+
+ private:
+  static Precision checked_precision(const QuantizeOptions& options) {
+    Precision precision = precision_from_name(options.precision);
+    if (!is_four_bit(precision.weights) && precision.weights != WeightFormat::llm_int8)
+      throw UsageError("--precision: a folder can hold nf4, fp4, nf4-dq, fp4-dq or llm-int8, found {}",
+                       precision.name);
+    if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
+    if (!options.modules.is_empty()) set_modules(precision, options.modules);
+    return precision;
+  }
+
+  Plan checked_plan(const std::string& candidate) const {
+    if (const auto stored = stored_precision(source_, spec_))
+      throw Error("{}: the model is quantized already, {}", candidate, stored->name);
+    Plan plan = plan_forward(spec_, precision_);
+    check_weights(plan, source_);
+    if (coverage_of(plan).quantized == 0)
+      throw Error("{}: {} quantizes nothing of this model", candidate, precision_.name);
+    return plan;
+  }
+
+  // Only what looks like a model is replaced, and never the one that is read.
+  void check_target(const fs::path& out) const {
+    std::error_code code;
+    if (out.empty()) throw UsageError("OUT: expected the name of a new folder, found an empty one");
+    if (!fs::exists(out, code)) return;
+    if (fs::equivalent(out, source_.path(), code))
+      throw UsageError("{}: the target is the model itself: expected another folder", out.string());
+    if (!options_.replaces)
+      throw Error("{} exists already: expected a new name, or --force to replace a model there",
+                  out.string());
+    if (fs::is_directory(out, code) && !fs::is_empty(out, code) && !fs::exists(out / "config.json", code))
+      throw Error("{}: --force replaces model folders, and this one has no config.json", out.string());
+  }
+
+  void stop_where_asked() const {
+    if (options_.should_stop && options_.should_stop()) throw Error("interrupted: nothing was written");
+  }
+  void step(const std::string& now, std::int64_t done) const {
+    stop_where_asked();
+    if (options_.on_progress)
+      options_.on_progress(now, done, static_cast<std::int64_t>(plan_.weights.size()) + 1);
+  }
+
+  // A tensor whose bytes wait on disk until the file is written. Returns how many they are.
+  std::int64_t add_bytes(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+                         std::span<const std::byte> bytes) {
+    const std::uint64_t begin = scratch_->append(bytes), size = bytes.size();
+    writer_.add(name, dtype, std::move(shape), [this, begin, size](const ByteSink& sink) {
+      std::vector<std::byte> slab(std::size_t{1} << 20);
+      for (std::uint64_t done = 0; done < size;) {
+        stop_where_asked();
+        const auto part = std::span(slab).first(std::min<std::uint64_t>(slab.size(), size - done));
+        scratch_->read_exactly(begin + done, part);
+        sink(part);
+        done += part.size();
+      }
+    });
+    return static_cast<std::int64_t>(size);
+  }
+  std::int64_t add_floats(const std::string& name, std::span<const float> values) {
+    return add_bytes(name, DType::f32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(values));
+  }
+
+  QuantizedTensor add_quantized(const WeightSpec& weight, const Quantized& made) {
+    QuantizedTensor tensor{.name = weight.name,
+                           .rows = weight.rows,
+                           .columns = weight.columns,
+                           .bytes_before = static_cast<std::int64_t>(source_.find(weight.name).tensor->bytes),
+                           .bytes_after = 0,
+                           .non_finite = made.non_finite,
+                           .error = made.error};
+    tensor.bytes_after = is_int8(weight.format) ? add_int8(weight, made) : add_four_bit(weight, made);
+    return tensor;
+  }
+
+  std::int64_t add_int8(const WeightSpec& weight, const Quantized& made) {
+    const std::string module = weight.name.substr(0, weight.name.rfind('.'));
+    const std::byte row_format{0};
+    return add_bytes(weight.name, DType::i8, {weight.rows, weight.columns}, bytes_of(made.codes)) +
+           add_floats(module + std::string(bnb::kScb), made.scales) +
+           add_bytes(module + std::string(bnb::kWeightFormat), DType::u8, {}, std::span(&row_format, 1));
+  }
+
+  std::int64_t add_four_bit(const WeightSpec& weight, const Quantized& made) {
+    const auto beside = [&](std::string_view suffix) { return weight.name + std::string(suffix); };
+    const bool is_nf4 = weight.format == WeightFormat::nf4 || weight.format == WeightFormat::nf4_dq;
+    bnb::QuantState state;
+    state.type = is_nf4 ? "nf4" : "fp4";
+    state.dtype = name_of(remainder_);
+    state.shape = {weight.rows, weight.columns};
+    std::int64_t bytes = add_bytes(weight.name, DType::u8, {static_cast<std::int64_t>(made.codes.size()), 1},
+                                   bytes_of(made.codes));
+    bytes += add_floats(beside(bnb::kQuantMap), code_book(is_nf4 ? FourBit::nf4 : FourBit::fp4));
+    if (made.nested.codes.empty()) {
+      bytes += add_floats(beside(bnb::kAbsmax), made.scales);
+    } else {
+      state.nested = bnb::QuantState::Nested{.offset = made.nested.offset};
+      bytes += add_bytes(beside(bnb::kAbsmax), DType::u8,
+                         {static_cast<std::int64_t>(made.nested.codes.size())}, bytes_of(made.nested.codes));
+      bytes += add_floats(beside(bnb::kNestedAbsmax), made.nested.absmax);
+      bytes += add_floats(beside(bnb::kNestedQuantMap), dynamic_map());
+    }
+    const std::string text = state.text();
+    return bytes + add_bytes(beside(bnb::kQuantState) + state.type, DType::u8,
+                             {static_cast<std::int64_t>(text.size())},
+                             std::as_bytes(std::span(text.data(), text.size())));
+  }
+
+  // A tensor that stays as it is, but for its type: read when the file is written.
+  void add_plain(const WeightSpec& weight) {
+    const ModelFolder::Location at = source_.find(weight.name);
+    writer_.add(weight.name, remainder_, at.tensor->shape, [this, at](const ByteSink& sink) {
+      std::vector<float> slab(static_cast<std::size_t>(std::min(kSlab, at.tensor->elements())));
+      std::vector<std::uint16_t> halves(slab.size());
+      for (std::int64_t done = 0; done < at.tensor->elements();) {
+        stop_where_asked();
+        const std::int64_t count = std::min(kSlab, at.tensor->elements() - done);
+        const auto part = std::span(slab).first(static_cast<std::size_t>(count));
+        at.file->read_floats(*at.tensor, done, count, slab.data());
+        done += count;
+        if (remainder_ == DType::f32) {
+          sink(std::as_bytes(part));
+          continue;
+        }
+        for (std::size_t i = 0; i < part.size(); ++i) halves[i] = half_of(part[i], at);
+        sink(std::as_bytes(std::span(halves).first(part.size())));
+      }
+    });
+  }
+
+  std::uint16_t half_of(float x, const ModelFolder::Location& at) const {
+    const std::uint16_t half = remainder_ == DType::bf16 ? float_to_bf16(x) : float_to_f16(x);
+    if (std::isfinite(x) && !std::isfinite(rounded(remainder_, x)))
+      throw Error("{}: tensor '{}': {} does not fit {}: expected --remainder float32 or bfloat16",
+                  at.file->path().string(), at.tensor->name, x, name_of(remainder_));
+    return half;
+  }
+
+  // What of the model's folder goes with the weights: the tokenizer, and how to generate.
+  std::vector<std::string> copy_companions() const {
+    std::vector<std::string> names;
+    for (const char* name :
+         {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+          "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
+      const fs::path from = source_.path() / name;
+      if (!fs::is_regular_file(from)) continue;
+      write_file_atomically(folder_->path() / name, read_text_file(from));
+      names.emplace_back(name);
+    }
+    return names;
+  }
+
+  void write_config() const {
+    Json config = source_.config().raw();
+    config["dtype"] = name_of(remainder_);
+    if (config.contains("torch_dtype")) config["torch_dtype"] = name_of(remainder_);
+    const bool is_four = is_four_bit(precision_.weights);
+    const bool is_nf4 = precision_.weights == WeightFormat::nf4 || precision_.weights == WeightFormat::nf4_dq;
+    bnb::ConfigToWrite written;
+    written.is_eight_bit = !is_four;
+    written.quant_type = is_nf4 ? "nf4" : "fp4";
+    written.is_double =
+        precision_.weights == WeightFormat::nf4_dq || precision_.weights == WeightFormat::fp4_dq;
+    written.compute_dtype = is_four ? name_of(remainder_) : "float32";
+    written.threshold = static_cast<double>(precision_.outlier_threshold);
+    written.skip_modules = skipped();
+    config["quantization_config"] = bnb::to_json(written);
+    write_file_atomically(folder_->path() / "config.json", config.dump(2) + "\n");
+  }
+
+  // A list replaces Transformers' own rule, so that it names what the rule leaves out as well.
+  std::vector<std::string> skipped() const {
+    std::vector<std::string> names;
+    for (const std::string& module : modules_of(plan_))
+      if (!precision_.why_kept(module).empty()) names.push_back(module);
+    if (!names.empty()) names.insert(names.begin(), "lm_head");
+    return names;
+  }
+
+  const QuantizeOptions& options_;
+  Precision precision_;
+  ModelFolder source_;
+  ModelSpec spec_;
+  Plan plan_;
+  DType remainder_;
+  ThreadPool pool_;
+  std::unique_ptr<NewFolder> folder_;
+  std::unique_ptr<ScratchFile> scratch_;
+  SafetensorsWriter writer_;
+};
+
+}  // namespace
+
+QuantizeReport quantize_model(const std::string& candidate, const fs::path& out,
+                              const QuantizeOptions& options) {
+  return Job(candidate, out, options).run(out);
+}
+
+}  // namespace assay

@@ -1,0 +1,93 @@
+// Folders that appear complete or not at all.
+#include <gtest/gtest.h>
+
+#include "assay/base/error.h"
+#include "assay/base/new_folder.h"
+#include "support/temporary_folder.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::size_t count(const fs::path& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator{}));
+}
+
+TEST(NewFolder, IsThereOnlyOnceItIsKept) {
+  test::TemporaryFolder parent;
+  const fs::path target = parent.path() / "deep/out";
+  {
+    NewFolder folder(target, false);
+    test::write_file(folder.path() / "a", "1");
+    EXPECT_FALSE(fs::exists(target));
+    folder.keep();
+  }
+  EXPECT_EQ(test::read_file(target / "a"), "1");
+  EXPECT_EQ(count(target.parent_path()), 1U);
+}
+
+TEST(NewFolder, LeavesNothingWhenItIsNotKept) {
+  test::TemporaryFolder parent;
+  {
+    const NewFolder folder(parent.path() / "out", false);
+    test::write_file(folder.path() / "a", "1");
+  }
+  EXPECT_TRUE(parent.is_empty());
+}
+
+TEST(NewFolder, ReplacesWholeFoldersAndOnlyWhereItMay) {
+  test::TemporaryFolder parent;
+  const fs::path target = parent.path() / "out";
+  fs::create_directory(target);
+  test::write_file(target / "old", "1");
+  EXPECT_THROW(NewFolder(target, false), Error);
+  {
+    NewFolder folder(target.string() + "/", true);
+    test::write_file(folder.path() / "new", "2");
+    EXPECT_TRUE(fs::exists(target / "old"));
+    folder.keep();
+  }
+  EXPECT_FALSE(fs::exists(target / "old"));
+  EXPECT_EQ(test::read_file(target / "new"), "2");
+  EXPECT_EQ(count(parent.path()), 1U);
+  test::write_file(parent.path() / "file", "3");
+  EXPECT_THROW(NewFolder(parent.path() / "file", true), Error);
+  EXPECT_THROW(NewFolder("", true), Error);
+  EXPECT_THROW(NewFolder("/", true), Error);
+}
+
+TEST(NewFolder, LeftoversAreNotInTheWay) {
+  test::TemporaryFolder parent;
+  const NewFolder first(parent.path() / "out", false), second(parent.path() / "out", false);
+  EXPECT_NE(first.path(), second.path());
+}
+
+TEST(NewFolder, DoesNotReplaceWhatCameMeanwhile) {
+  test::TemporaryFolder parent;
+  const fs::path target = parent.path() / "out";
+  {
+    NewFolder folder(target, false);
+    fs::create_directory(target);
+    test::write_file(target / "theirs", "1");
+    EXPECT_THROW(folder.keep(), Error);
+  }
+  EXPECT_EQ(test::read_file(target / "theirs"), "1");
+  EXPECT_EQ(count(parent.path()), 1U);
+}
+
+TEST(ScratchFile, GivesBackWhatWasPutAsideAndHasNoName) {
+  test::TemporaryFolder parent;
+  ScratchFile scratch(parent.path());
+  EXPECT_TRUE(parent.is_empty());
+  const std::string one = "one", two = "two";
+  EXPECT_EQ(scratch.append(std::as_bytes(std::span(one.data(), one.size()))), 0U);
+  EXPECT_EQ(scratch.append(std::as_bytes(std::span(two.data(), two.size()))), 3U);
+  std::string back(3, '\0');
+  scratch.read_exactly(3, std::as_writable_bytes(std::span(back.data(), back.size())));
+  EXPECT_EQ(back, two);
+  EXPECT_THROW(scratch.read_exactly(4, std::as_writable_bytes(std::span(back.data(), back.size()))), Error);
+}
+
+}  // namespace
+}  // namespace assay
