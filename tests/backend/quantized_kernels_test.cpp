@@ -8,6 +8,7 @@
 #include "assay/backend/cpu/select.h"
 #include "assay/base/random.h"
 #include "assay/quant/four_bit.h"
+#include "assay/quant/int4.h"
 #include "assay/quant/int8.h"
 #include "support/fixtures.h"
 
@@ -130,6 +131,38 @@ TEST_P(QuantizedKernelTest, CodesOfInputsEqualReference) {
     }
 }
 
+// Codes that are fixed beforehand: beyond either end too, with every zero point, with factors or without.
+TEST_P(QuantizedKernelTest, FixedCodesOfInputsEqualReference) {
+  for (const std::int64_t k : {1, 7, 16, 63, 64, 65, 200})
+    for (const std::int32_t zero_point : {-128, -121, 0, 17, 127})
+      for (const bool has_factors : {false, true}) {
+        const std::int64_t rows = 5;
+        auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
+        x[0] = 1e30F;  // beyond any whole number
+        const auto factors = random_floats(static_cast<std::size_t>(k), 4, 3);
+        const auto run = [&](const KernelTable& table) {
+          const Tiles tiles{nullptr, rows + kTileRows, round_up(k, kInt8Columns) / 2, 1};
+          std::vector<std::uint16_t> codes(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
+          std::vector<float> absmax(static_cast<std::size_t>(rows));
+          table.quantize({.x = x.data(),
+                          .x_stride = k,
+                          .codes = {codes.data(), tiles.rows, tiles.columns, 1},
+                          .first_row = 0,
+                          .rows = rows,
+                          .k = k,
+                          .absmax = absmax.data(),
+                          .threshold = 0,
+                          .is_outlier = nullptr,
+                          .factors = has_factors ? factors.data() : nullptr,
+                          .fixed_scale = 0.05F,
+                          .zero_point = zero_point});
+          EXPECT_EQ(absmax, std::vector<float>(absmax.size(), 127.0F * 0.05F));
+          return codes;
+        };
+        ASSERT_EQ(run(table_), run(reference_)) << k << " " << zero_point;
+      }
+}
+
 TEST_P(QuantizedKernelTest, Int8ProductsAreExact) {
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 9, 17, 33, 64, 70})
     for (const std::int64_t k : {1, 31, 64, 100, 200})
@@ -169,9 +202,9 @@ TEST_P(QuantizedKernelTest, LlmInt8IsThatOfBitsandbytes) {
 }
 
 TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
-  for (const FourBit type : {FourBit::nf4, FourBit::fp4})
-    for (const std::int64_t k : {1, 31, 32, 60, 64, 130})
-      for (const std::int64_t group : {1, 2, 4, 32, 64})
+  for (const auto* book : {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()})
+    for (const std::int64_t k : {1, 31, 32, 60, 64, 130, 300})
+      for (const std::int64_t group : {1, 2, 4, 32, 64, 128})
         for (const Packing packing : {Packing::float32, Packing::bfloat16}) {
           const std::int64_t padded = round_up(k, kTileColumns), panels = 3,
                              groups = (padded + group - 1) / group;
@@ -183,7 +216,7 @@ TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
             std::vector<float> out(static_cast<std::size_t>(panels * padded * kPanel + 1), -5.0F);
             table.expand({.codes = codes.data(),
                           .scales = scales.data(),
-                          .book = code_book(type).data(),
+                          .book = book->data(),
                           .k = k,
                           .k_padded = padded,
                           .group = group,

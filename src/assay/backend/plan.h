@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,6 +41,8 @@ struct WeightSpec {
   WeightFormat format = WeightFormat::float32;
   // What 4-bit weights become in a product: float32 or bfloat16.
   WeightFormat expanded = WeightFormat::float32;
+  // What each column of a matrix, or element of a vector, is multiplied by when it is read; empty: 1.
+  std::vector<float> column_factors = {};
   std::int64_t elements() const { return rows * columns; }
 };
 
@@ -54,11 +57,20 @@ struct NormOp {  // out = (in - mean) / sqrt(variance + epsilon) * gain + bias, 
   float epsilon = 0;
   BufferId in = kNone, out = kNone;
 };
+// Codes of all inputs of a product, known beforehand: x is worth scale * (code - zero_point), codes 0 to 255.
+struct StaticInput {
+  float scale = 1;
+  int zero_point = 0;
+  double clipped_share = 0;  // of the inputs it was calibrated on
+};
 struct LinearOp {  // out = activation(in * weight^T + bias), or out += where it adds the residual
   WeightId weight = kNone, bias = kNone;
   Activation activation = Activation::none;
   bool adds_to_output = false;
   float outlier_threshold = 0;  // of llm_int8 weights: columns of inputs that reach it are apart; 0 = none
+  std::optional<StaticInput> static_input =
+      {};                                 // of int8 weights; without it each token has a scale of its own
+  std::vector<float> input_factors = {};  // of int8 weights: what each input is multiplied by first; empty: 1
   BufferId in = kNone, out = kNone;
 };
 struct AttentionOp {  // causal attention of the rows in `qkv` over their sequences' cached keys and values

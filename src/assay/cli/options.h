@@ -34,8 +34,11 @@ struct ModelFlags {
   std::int64_t threads = 0;
   std::string isa, cpu_mask, kv_cache, float32_matmul, remainder, quantized_head;
   double outlier_threshold = -1;
+  std::string calibration, calibrator;
+  double smoothing = -1;
 
   void add_to(CLI::App& app, bool is_model_required = true);
+  void add_calibration_to(CLI::App& app);
   Device resolved_device() const { return device_from_name(device); }
   BackendOptions backend() const;
   LoadedModel load(bool needs_tokenizer) const;

@@ -84,7 +84,8 @@ class Worker {
   }
 
   Answer load(const JsonView& request) {
-    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head"});
+    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "calibration",
+                         "calibrator", "smooth_quant"});
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
@@ -92,6 +93,9 @@ class Worker {
     flags.isa = request.text_or("isa", "");
     flags.remainder = request.text_or("remainder", "");
     flags.quantized_head = request.text_or("quantize_head", "");
+    flags.calibration = request.text_or("calibration", "");
+    flags.calibrator = request.text_or("calibrator", "");
+    if (request.has("smooth_quant")) flags.smoothing = request.number("smooth_quant");
     loaded_.reset();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
     const Program& program = model().program();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/experiments/calibrate.h"
 
 namespace assay {
 
@@ -14,9 +15,18 @@ LoadedModel load_candidate(const std::string& candidate, const ResolvedDtype& dt
   LoadedModel loaded;
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
-  if (options.needs_tokenizer || has_tokenizer)
+  if (options.needs_tokenizer || has_tokenizer || dtype.precision.needs_calibration())
     loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
-  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision));
+  Calibration calibration;
+  if (dtype.precision.needs_calibration()) {
+    const CalibrationText text =
+        read_calibration(options.calibration.empty() ? shipped_file("texts/calibrate.txt")
+                                                     : std::filesystem::path(options.calibration),
+                         *loaded.tokenizer);
+    calibration = calibrate(folder, backend, dtype.precision, text.ids);
+    loaded.calibration_sha256 = text.sha256;
+  }
+  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision, calibration));
   if (dtype.precision.is_quantized() && coverage_of(loaded.model->program().plan()).quantized == 0)
     throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
   loaded.id = candidate;
@@ -75,6 +85,11 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
   if (!options.remainder.empty()) set_remainder(resolved.precision, options.remainder);
   if (!options.quantized_head.empty()) set_quantized_head(resolved.precision, options.quantized_head);
   if (options.outlier_threshold >= 0) set_outlier_threshold(resolved.precision, options.outlier_threshold);
+  if (!options.calibrator.empty()) set_calibrator(resolved.precision, options.calibrator);
+  if (options.smoothing >= 0) set_smoothing(resolved.precision, options.smoothing);
+  if (!options.calibration.empty() && !resolved.precision.needs_calibration())
+    throw UsageError("--calibration: it goes with int8-static or --smooth-quant, and {} reads no text",
+                     resolved.precision.name);
   if (resolved.precision.is_quantized()) resolved.label = resolved.precision.name;
   if (!options.kv_cache.empty()) set_kv_cache(resolved.precision, options.kv_cache);
   if (!options.float32_matmul.empty()) {
@@ -87,6 +102,23 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
     return load_candidate(candidate, resolved, backend, options);
   });
 }
+
+namespace {
+
+// Of the inputs of all products with static codes, as many as each has columns.
+std::optional<double> saturation_of(const Plan& plan) {
+  double clipped = 0, columns = 0;
+  for (const Op& op : plan.ops) {
+    const auto* linear = std::get_if<LinearOp>(&op.what);
+    if (linear == nullptr || !linear->static_input) continue;
+    const auto width = static_cast<double>(plan.weights[static_cast<std::size_t>(linear->weight)].columns);
+    clipped += linear->static_input->clipped_share * width;
+    columns += width;
+  }
+  return columns > 0 ? std::optional(clipped / columns) : std::nullopt;
+}
+
+}  // namespace
 
 CoverageFacts coverage_of(const Plan& plan) {
   CoverageFacts facts;
@@ -115,6 +147,7 @@ CoverageFacts coverage_of(const Plan& plan) {
   if (facts.quantized == 0) return {};
   facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);
   facts.bytes_share = static_cast<double>(quantized_bytes) / static_cast<double>(bytes);
+  facts.saturation = saturation_of(plan);
   facts.bits_per_weight = 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
   return facts;
 }

@@ -32,6 +32,8 @@ struct LoadedModel {
   std::string dtype_label;
   std::vector<std::string> doubts;
   TokenId pad_token = 0;  // end-of-text where the folder names no other
+  std::string
+      calibration_sha256;  // of the text it was calibrated on, which is none to score; empty: none was
   // "Loaded: demo | device=cpu | dtype=float32"
   std::string load_line() const;
 };
@@ -46,6 +48,9 @@ struct LoadOptions {
   std::string remainder;          // float32 or bfloat16, of a quantized precision: everything else
   std::string quantized_head;     // int8, nf4 or fp4, of a quantized precision
   double outlier_threshold = -1;  // of llm-int8; negative: 6
+  std::string calibration;        // a text file, for int8-static and SmoothQuant; empty: the one that ships
+  std::string calibrator;         // minmax, percentile or entropy, of int8-static
+  double smoothing = -1;          // SmoothQuant's alpha, of int8-dynamic and int8-static; negative: none
   bool needs_tokenizer = true;    // false: a folder without one serves for token ids
 };
 

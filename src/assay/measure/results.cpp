@@ -98,6 +98,7 @@ OrderedJson to_json(const CoverageFacts& coverage) {
           {"weights_share", coverage.weights_share},
           {"bytes_share", coverage.bytes_share},
           {"bits_per_weight", coverage.bits_per_weight},
+          {"saturation", coverage.saturation ? OrderedJson(*coverage.saturation) : OrderedJson(nullptr)},
           {"tensors", tensors}};
 }
 
@@ -107,6 +108,8 @@ CoverageFacts coverage_from_json(const OrderedJson& json) {
   coverage.weights_share = json.at("weights_share").get<double>();
   coverage.bytes_share = json.at("bytes_share").get<double>();
   coverage.bits_per_weight = json.at("bits_per_weight").get<double>();
+  if (const auto at = json.find("saturation"); at != json.end() && !at->is_null())
+    coverage.saturation = at->get<double>();
   for (const OrderedJson& tensor : json.at("tensors")) {
     const OrderedJson& reason = tensor.at("kept_because");
     coverage.tensors.push_back({tensor.at("name").get<std::string>(), tensor.at("format").get<std::string>(),

@@ -3,10 +3,14 @@
 
 #include "assay/backend/plan.h"
 #include "assay/model/spec.h"
+#include "assay/quant/calibration.h"
 #include "assay/quant/precision.h"
 
 namespace assay {
 
-Plan plan_forward(const ModelSpec& spec, const Precision& precision);
+// With what a calibration found for quantized products, by their weights' names: static codes of their
+// inputs, and the factors of SmoothQuant, which go into weights and into the norm before a product, or where
+// there is none into its inputs.
+Plan plan_forward(const ModelSpec& spec, const Precision& precision, const Calibration& calibration = {});
 
 }  // namespace assay

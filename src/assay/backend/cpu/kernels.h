@@ -70,7 +70,8 @@ struct LinearArgs {
   std::int64_t first_panel, panels;  // the part of the outputs to compute
 };
 
-// Rows of float32 to int8, each with its own scale: codes = rint(x * (127 / absmax)).
+// Rows of float32 to int8, each with its own scale: codes = rint(x * (127 / absmax)); or all with one that is
+// known beforehand.
 struct QuantizeArgs {
   const float* x;
   std::int64_t x_stride;
@@ -81,6 +82,11 @@ struct QuantizeArgs {
   // columns that are marked become zero.
   float threshold;                 // 0 = off
   const std::uint8_t* is_outlier;  // [k], or null
+  const float* factors = nullptr;  // [k]: what inputs are multiplied by first; null: 1
+  // Above 0: codes = clamp(rint(x * (1 / fixed_scale)) + zero_point, -128, 127), zeros beyond k, and absmax =
+  // 127 * fixed_scale. Nothing of threshold and outliers then.
+  float fixed_scale = 0;
+  std::int32_t zero_point = 0;
 };
 
 // out[rows, n] from int8 inputs and weights: (sum * (absmax of the row * absmax of the output)) / 127^2, and

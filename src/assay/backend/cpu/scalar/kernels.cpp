@@ -201,12 +201,34 @@ void store_bfloat16(const StoreArgs& args) noexcept {
   }
 }
 
+void quantize_fixed(const QuantizeArgs& args) {
+  const std::int64_t padded = round_up(args.k, kInt8Columns);
+  const float inverse = 1.0F / args.fixed_scale, zero_point = static_cast<float>(args.zero_point);
+  auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    const float* x = args.x + row * args.x_stride;
+    args.absmax[row] = 127.0F * args.fixed_scale;
+    for (std::int64_t i = 0; i < padded; ++i) {
+      float code = 0;
+      if (i < args.k) {
+        const float value = args.factors == nullptr ? x[i] : x[i] * args.factors[i];
+        code = std::nearbyint(value * inverse) + zero_point;
+        code = std::min(code > -128.0F ? code : -128.0F, 127.0F);
+      }
+      codes[i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns] =
+          static_cast<std::int8_t>(code);
+    }
+  }
+}
+
 void quantize(const QuantizeArgs& args) noexcept {
+  if (args.fixed_scale > 0) return quantize_fixed(args);
   const std::int64_t padded = round_up(args.k, kInt8Columns);
   for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     const auto value = [&](std::int64_t i) {
-      return args.threshold > 0 ? f16_to_float(float_to_f16(x[i])) : x[i];
+      const float input = args.factors == nullptr ? x[i] : x[i] * args.factors[i];
+      return args.threshold > 0 ? f16_to_float(float_to_f16(input)) : input;
     };
     const auto counts = [&](std::int64_t i) {
       return args.threshold == 0 || std::fabs(value(i)) < args.threshold;

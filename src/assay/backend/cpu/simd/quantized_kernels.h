@@ -5,7 +5,35 @@
 // look_up (16 values, by 4-bit codes), store_pairs (pairs of bfloat16). `Dot` sums products of groups of four
 // bytes in kWidth 32-bit lanes.
 
+// Some inputs, each multiplied by its factor.
+ASSAY_INLINE Vec inputs_of(const QuantizeArgs& args, const float* x, std::int64_t i, std::int64_t count) {
+  const Vec v = Vec::load_n(x + i, count);
+  return args.factors == nullptr ? v : Vec::mul(v, Vec::load_n(args.factors + i, count));
+}
+
+void quantize_fixed(const QuantizeArgs& args) {
+  const std::int64_t padded = round_up(args.k, kInt8Columns);
+  auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
+  const Vec inverse = Vec::set(1.0F / args.fixed_scale),
+            zero_point = Vec::set(static_cast<float>(args.zero_point)), low = Vec::set(-128.0F),
+            high = Vec::set(127.0F);
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    const float* x = args.x + row * args.x_stride;
+    args.absmax[row] = 127.0F * args.fixed_scale;
+    for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
+      std::int8_t* out =
+          codes + i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns;
+      const std::int64_t left = args.k - i < 0 ? 0 : args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
+      const Vec code =
+          Vec::add(Vec::round(Vec::mul(inputs_of(args, x, i < args.k ? i : 0, n), inverse)), zero_point);
+      Vec::min(Vec::max(code, low), high).store_bytes(out);
+      for (std::int64_t j = n; j < Vec::kWidth; ++j) out[j] = 0;
+    }
+  }
+}
+
 void quantize(const QuantizeArgs& args) noexcept {
+  if (args.fixed_scale > 0) return quantize_fixed(args);
   const std::int64_t padded = round_up(args.k, kInt8Columns);
   auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
   const bool has_threshold = args.threshold > 0;
@@ -16,7 +44,7 @@ void quantize(const QuantizeArgs& args) noexcept {
     // What counts: its value, or zero where it is an outlier.
     const auto value = [&](std::int64_t i, Vec& magnitude) {
       const std::int64_t left = args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
-      Vec v = Vec::load_n(x + i, n);
+      Vec v = inputs_of(args, x, i, n);
       if (has_threshold) v = v.to_float16();
       magnitude = Vec::max(v, Vec::sub(zero, v));
       if (!has_threshold) return v;
