@@ -6,6 +6,8 @@
 
 #include "assay/base/error.h"
 #include "assay/experiments/perplexity.h"
+#include "assay/experiments/static_ptq.h"
+#include "assay/experiments/time_generate.h"
 #include "assay/model/model.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
@@ -102,6 +104,30 @@ TEST(Calibrate, CoverageTellsTheShareThatIsClipped) {
   EXPECT_GT(*facts.saturation, 0);
   EXPECT_LT(*facts.saturation, 1e-4);
   EXPECT_FALSE(coverage_of(load_demo("int8-dynamic").model->program().plan()).saturation.has_value());
+}
+
+// The exercise: from an id or from a loaded model to one that answers, and a sentence on what it is.
+TEST(StaticPtq, GivesAModelThatAnswers) {
+  TimeOptions time;
+  time.max_new_tokens = 8;
+  time.has_warm_up = false;
+  const LoadedModel plain = load_demo("float32");
+  const std::string prompt = "The old man sat down by the";
+  const std::string want = time_generate(plain, prompt, time).text;
+  StaticPtqOptions options;
+  options.calibrator = Calibrator::minmax;
+  for (const StaticPtq& found :
+       {run_static_ptq_optimum(test::demo_model().string()), run_static_ptq_optimum(plain, options)}) {
+    const TimedGeneration answer = time_generate(found.loaded, prompt, time);
+    EXPECT_EQ(answer.ids.size(), 8U);
+    EXPECT_EQ(answer.text, want);  // so near that the most probable words are the same
+    for (const char* word : {"cpu", "int8-static", "int8 weights", "zero point", "the text that ships"})
+      EXPECT_NE(found.sentence.find(word), std::string::npos) << found.sentence;
+    EXPECT_EQ(coverage_of(found.loaded.model->program().plan()).quantized, 16);
+  }
+  EXPECT_NE(run_static_ptq_optimum(plain, options).sentence.find("minmax"), std::string::npos);
+  options.calibration = "/nonexistent/text.txt";
+  EXPECT_THROW(run_static_ptq_optimum(plain, options), Error);
 }
 
 TEST(Calibrate, TheTextItSawIsNotScored) {

@@ -97,7 +97,8 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
     if (options.float32_matmul != "float32")
       resolved.label += " (products as " + options.float32_matmul + ")";
   }
-  const std::shared_ptr<Backend> backend = make_backend(device, options.backend);
+  const std::shared_ptr<Backend> backend =
+      options.shared_backend != nullptr ? options.shared_backend : make_backend(device, options.backend);
   return first_candidate(candidates, [&](const std::string& candidate) {
     return load_candidate(candidate, resolved, backend, options);
   });

@@ -43,6 +43,8 @@ CoverageFacts coverage_of(const Plan& plan);
 
 struct LoadOptions {
   BackendOptions backend;
+  std::shared_ptr<Backend> shared_backend =
+      nullptr;                    // to load on instead of a new one; `backend` is not read then
   std::string kv_cache;           // float32 or bfloat16; empty: as the precision has it
   std::string float32_matmul;     // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
   std::string remainder;          // float32 or bfloat16, of a quantized precision: everything else

@@ -23,6 +23,7 @@ class Model {
   const Precision& precision() const { return precision_; }
   const ModelFolder& folder() const { return *folder_; }
   Backend& backend() const { return *backend_; }
+  const std::shared_ptr<Backend>& shared_backend() const { return backend_; }  // for another model on it
   Program& program() const { return *program_; }
   Seconds load_time() const { return load_time_; }
 
