@@ -95,7 +95,11 @@ class Worker {
     flags.quantized_head = request.text_or("quantize_head", "");
     flags.calibration = request.text_or("calibration", "");
     flags.calibrator = request.text_or("calibrator", "");
-    if (request.has("smooth_quant")) flags.smoothing = request.number("smooth_quant");
+    if (request.has("smooth_quant")) {
+      flags.smoothing = request.number("smooth_quant");
+      if (flags.smoothing < 0)
+        throw Error("smooth_quant: expected a number from 0 to 1, found {}", flags.smoothing);
+    }
     loaded_.reset();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
     const Program& program = model().program();
