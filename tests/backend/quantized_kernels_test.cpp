@@ -43,7 +43,7 @@ struct Int8Weights {
         const std::int8_t code = row[static_cast<std::size_t>(i)];
         codes[static_cast<std::size_t>(output / kPanel * padded * kPanel + i / 4 * 4 * kPanel +
                                        output % kPanel * 4 + i % 4)] = code;
-        sums[at] += 128 * code;
+        sums[at] += code;
       }
     }
   }
@@ -53,11 +53,13 @@ struct Quantized {
   std::vector<std::uint16_t> data;
   Tiles tiles;
   std::vector<float> absmax;
-  std::vector<std::int32_t> outliers;
+  std::vector<std::int32_t> outliers, zero_points;
 
+  // A negative threshold: codes of each row's range.
   Quantized(const KernelTable& table, const std::vector<float>& x, std::int64_t rows, std::int64_t k,
             float threshold)
       : tiles(kNoTiles), absmax(static_cast<std::size_t>(rows)) {
+    if (threshold < 0) zero_points.resize(absmax.size());
     const std::int64_t padded = round_up(k, kInt8Columns);
     tiles = {nullptr, rows + kTileRows, padded / 2, 1};
     data.assign(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
@@ -74,8 +76,9 @@ struct Quantized {
                     .rows = rows,
                     .k = k,
                     .absmax = absmax.data(),
-                    .threshold = threshold,
-                    .is_outlier = outliers.empty() ? nullptr : is_outlier.data()});
+                    .threshold = std::max(threshold, 0.0F),
+                    .is_outlier = outliers.empty() ? nullptr : is_outlier.data(),
+                    .zero_points = zero_points.empty() ? nullptr : zero_points.data()});
   }
 };
 
@@ -104,6 +107,7 @@ std::vector<float> run_int8(const KernelTable& table, const std::vector<float>& 
                      .x_absmax = in.absmax.data(),
                      .w_absmax = w.absmax.data(),
                      .w_sums = w.sums.data(),
+                     .x_zero = in.zero_points.empty() ? nullptr : in.zero_points.data(),
                      .outliers = in.outliers.data(),
                      .outlier_count = static_cast<std::int64_t>(in.outliers.size())});
   return y;
@@ -121,12 +125,13 @@ class QuantizedKernelTest : public testing::TestWithParam<Isa> {
 
 TEST_P(QuantizedKernelTest, CodesOfInputsEqualReference) {
   for (const std::int64_t k : {1, 7, 16, 63, 64, 65, 200})
-    for (const float threshold : {0.0F, 6.0F, std::numeric_limits<float>::infinity()}) {
+    for (const float threshold : {-1.0F, 0.0F, 6.0F, std::numeric_limits<float>::infinity()}) {
       const std::int64_t rows = 5;
       auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
       for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(2 * k + i)] = 0;  // a row of zeros
       const Quantized got(table_, x, rows, k, threshold), want(reference_, x, rows, k, threshold);
       EXPECT_EQ(got.absmax, want.absmax) << k;
+      EXPECT_EQ(got.zero_points, want.zero_points) << k;
       EXPECT_EQ(got.data, want.data) << k << " " << threshold;
     }
 }
@@ -155,7 +160,7 @@ TEST_P(QuantizedKernelTest, FixedCodesOfInputsEqualReference) {
                           .is_outlier = nullptr,
                           .factors = has_factors ? factors.data() : nullptr,
                           .fixed_scale = 0.05F,
-                          .zero_point = zero_point});
+                          .fixed_zero_point = zero_point});
           EXPECT_EQ(absmax, std::vector<float>(absmax.size(), 127.0F * 0.05F));
           return codes;
         };
@@ -170,7 +175,7 @@ TEST_P(QuantizedKernelTest, Int8ProductsAreExact) {
         const auto x = random_floats(static_cast<std::size_t>(rows * k), 1, 9);
         const Int8Weights w(random_floats(static_cast<std::size_t>(n * k), 2, 1), n, k);
         const auto bias = random_floats(static_cast<std::size_t>(n), 3, 1);
-        for (const float threshold : {0.0F, 8.9F})
+        for (const float threshold : {-1.0F, 0.0F, 8.9F})
           ASSERT_LE(test::largest_difference(run_int8(table_, x, rows, k, n, w, bias, threshold),
                                              run_int8(reference_, x, rows, k, n, w, bias, threshold)),
                     threshold > 0 ? 1e-4 : 2e-5)

@@ -154,6 +154,7 @@ class CpuProgram : public Program {
   // Inputs of int8 products, and panels that 4-bit codes become: one at a time for each thread.
   Tiles codes_ = kNoTiles;
   float* absmax_ = nullptr;
+  std::int32_t* zero_points_ = nullptr;
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
   float* few_rows_ = nullptr;  // of inputs that come as tiles
@@ -188,8 +189,7 @@ void CpuProgram::fold_zero_points() {
     const float* bias = vector(linear->bias);
     std::vector<float>& folded = static_biases_[static_cast<std::size_t>(linear->weight)];
     for (std::int64_t i = 0; i < w.spec.rows; ++i) {
-      const double sum = static_cast<double>(w.sums()[i]) / 128,
-                   unit = static_cast<double>(w.scales()[i]) / 127;
+      const double sum = w.sums()[i], unit = static_cast<double>(w.scales()[i]) / 127;
       const double zero = static_cast<double>(linear->static_input->scale) * unit * sum *
                           (linear->static_input->zero_point - kCodeOffset);
       folded.push_back(static_cast<float>((bias == nullptr ? 0.0 : static_cast<double>(bias[i])) - zero));
@@ -247,6 +247,7 @@ void CpuProgram::make_quantized_buffers() {
     codes_ = {reinterpret_cast<std::uint16_t*>(arena_.take(capacity * widest_int8)), capacity,
               widest_int8 / 2, 1};
     absmax_ = reinterpret_cast<float*>(arena_.take(capacity * 4));
+    zero_points_ = reinterpret_cast<std::int32_t*>(arena_.take(capacity * 4));
     is_outlier_.resize(static_cast<std::size_t>(widest_int8));
   }
   if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * pool_->size());
@@ -470,6 +471,7 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
       w.spec.format == WeightFormat::llm_int8
           ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
           : 0.0F;
+  const bool has_row_ranges = w.spec.format == WeightFormat::int8 && !op.static_input;
   const StaticInput fixed = op.static_input.value_or(StaticInput{.scale = 0});
   if (op.static_input) whole.bias = static_biases_[static_cast<std::size_t>(op.weight)].data();
   pool_->run(chunks, [&](std::int64_t chunk) {
@@ -483,8 +485,9 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
                      .threshold = threshold,
                      .is_outlier = outliers_.empty() ? nullptr : is_outlier_.data(),
                      .factors = op.input_factors.empty() ? nullptr : op.input_factors.data(),
+                     .zero_points = has_row_ranges ? zero_points_ : nullptr,
                      .fixed_scale = fixed.scale,
-                     .zero_point = fixed.zero_point - kCodeOffset});
+                     .fixed_zero_point = fixed.zero_point - kCodeOffset});
   });
   whole.x_tiles = codes;
   const std::int64_t panels =
@@ -494,6 +497,7 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
                         .x_absmax = absmax_,
                         .w_absmax = w.scales(),
                         .w_sums = w.sums(),
+                        .x_zero = has_row_ranges ? zero_points_ : nullptr,
                         .outliers = outliers_.data(),
                         .outlier_count = static_cast<std::int64_t>(outliers_.size())});
   });

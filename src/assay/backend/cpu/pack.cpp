@@ -114,7 +114,7 @@ void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, 
         panel[k / 4 * 4 * kPanel + j * 4 + k % 4] = static_cast<std::uint8_t>(code);
         sum += code;
       }
-      sums[output] = sum * 128;
+      sums[output] = sum;
     }
     return;
   }
