@@ -28,6 +28,8 @@ TEST(CliCalibration, EveryCommandTakesItsFlags) {
     expect_success(result);
   }
   const Json results = Json::parse(read_file(folder / "out/results.json"));
+  expect_success(run_program({"report", folder / "out/results.json", "-o", folder / "again"}));
+  EXPECT_EQ(Json::parse(read_file(folder / "again/results.json"))["model"], results["model"]);
   EXPECT_EQ(results["model"]["dtype"], "int8-static (minmax) (SmoothQuant 0.4)");
   EXPECT_EQ(results["model"]["quantization"]["saturation"], 0.0);
   EXPECT_EQ(results["model"]["quantization"]["quantized_tensors"], 16);

@@ -52,6 +52,17 @@ TEST_F(Outliers, SmoothQuantBeatsNone) {
   }
 }
 
+// The products behind norms have at least the 8 columns that were planted, the others few.
+TEST_F(Outliers, TheirShareIsCounted) {
+  const LoadedModel loaded = load_model_and_tokenizer({folder_->path() / "outliers"}, "llm-int8", Device{});
+  EXPECT_EQ(loaded.model->program().outlier_share(), 0);
+  score_file(loaded, test::demo_model() / "texts/evaluate.txt", {.stride = 1024});
+  const double share = loaded.model->program().outlier_share();
+  EXPECT_GT(share,
+            8.0 / 256 * 512 / 1792);  // columns of the products behind norms, of all columns of a layer
+  EXPECT_LT(share, 0.1);
+}
+
 TEST_F(Outliers, ThresholdOfLlmInt8BeatsNone) {
   LoadOptions none;
   none.outlier_threshold = 0;

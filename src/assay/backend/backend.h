@@ -111,6 +111,9 @@ class Program {
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
   virtual void observe_inputs(InputObserver observer) = 0;
+  // Of llm_int8 products so far: the share of their input columns that were apart as outliers; 0 where none
+  // ran.
+  virtual double outlier_share() const = 0;
   virtual std::int64_t max_rows() const = 0;
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;

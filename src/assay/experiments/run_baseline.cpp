@@ -55,6 +55,8 @@ class BaselineRun {
       if (options_.on_progress) options_.on_progress("perplexity", cases - 1, cases);
       add_corpus();
     }
+    if (loaded_.model->precision().weights == WeightFormat::llm_int8)
+      results_.model.coverage.outlier_share = loaded_.model->program().outlier_share();
     if (stopped()) results_.status = "interrupted";
     return std::move(results_);
   }

@@ -103,6 +103,9 @@ class CpuProgram : public Program {
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
   void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
+  double outlier_share() const override {
+    return columns_seen_ == 0 ? 0 : static_cast<double>(columns_apart_) / static_cast<double>(columns_seen_);
+  }
   std::int64_t max_rows() const override { return kMaxRows; }
   Bytes cache_bytes(std::int64_t length) const override {
     return CpuKvCache(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format, kv_blocks_)
@@ -157,7 +160,8 @@ class CpuProgram : public Program {
   std::int32_t* zero_points_ = nullptr;
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
-  float* few_rows_ = nullptr;  // of inputs that come as tiles
+  std::int64_t columns_apart_ = 0, columns_seen_ = 0;  // of all products that look for outliers
+  float* few_rows_ = nullptr;                          // of inputs that come as tiles
   std::int64_t expanded_bytes_ = 0;
   std::byte* expanded_ = nullptr;
   std::vector<std::atomic<bool>> expanded_in_use_;
@@ -464,6 +468,8 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
     });
     for (std::int64_t k = 0; k < whole.k; ++k)
       if (is_outlier_[static_cast<std::size_t>(k)] != 0) outliers_.push_back(static_cast<std::int32_t>(k));
+    columns_apart_ += static_cast<std::int64_t>(outliers_.size());
+    columns_seen_ += whole.k;
   }
   Tiles codes = codes_;
   codes.columns = w.k_padded() / 2;
