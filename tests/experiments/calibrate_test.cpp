@@ -106,6 +106,27 @@ TEST(Calibrate, CoverageTellsTheShareThatIsClipped) {
   EXPECT_FALSE(coverage_of(load_demo("int8-dynamic").model->program().plan()).saturation.has_value());
 }
 
+// Of the text that ships to be scored, which calibration does not see.
+TEST(Calibrate, TheShippedModelLosesLittle) {
+  const auto perplexity = [](const std::string& precision, const char* calibrator, double smoothing) {
+    LoadOptions options;
+    options.calibrator = calibrator;
+    options.smoothing = smoothing;
+    return score_file(load_demo(precision, options), test::demo_model() / "texts/evaluate.txt",
+                      {.stride = 512})
+        .score.perplexity;
+  };
+  const double plain = perplexity("float32", "", -1);
+  EXPECT_LT(perplexity("int8-dynamic", "", -1), 1.007 * plain);
+  EXPECT_LT(perplexity("int8-dynamic", "", 0.5), 1.004 * plain);
+  const double best = perplexity("int8-static", "percentile", -1);
+  EXPECT_LT(best, 1.012 * plain);
+  for (const char* calibrator : {"minmax", "entropy"})
+    EXPECT_LT(perplexity("int8-static", calibrator, -1), 1.015 * plain) << calibrator;
+  EXPECT_LT(perplexity("int8-static", "percentile", 0.5), best);
+  EXPECT_LT(perplexity("int4-g128", "", -1), 1.13 * plain);
+}
+
 // The exercise: from an id or from a loaded model to one that answers, and a sentence on what it is.
 TEST(StaticPtq, GivesAModelThatAnswers) {
   TimeOptions time;
