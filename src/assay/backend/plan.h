@@ -68,9 +68,10 @@ struct LinearOp {  // out = activation(in * weight^T + bias), or out += where it
   Activation activation = Activation::none;
   bool adds_to_output = false;
   float outlier_threshold = 0;  // of llm_int8 weights: columns of inputs that reach it are apart; 0 = none
-  std::optional<StaticInput> static_input =
-      {};                                 // of int8 weights; without it each token has a scale of its own
-  std::vector<float> input_factors = {};  // of int8 weights: what each input is multiplied by first; empty: 1
+  // Of int8 weights. Without static codes each token has a scale and zero point of its own; what each input
+  // is multiplied by first, empty: 1.
+  std::optional<StaticInput> static_input = {};
+  std::vector<float> input_factors = {};
   BufferId in = kNone, out = kNone;
 };
 struct AttentionOp {  // causal attention of the rows in `qkv` over their sequences' cached keys and values

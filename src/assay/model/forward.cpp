@@ -77,6 +77,7 @@ class PlanWriter {
 
  private:
   void calibrate(LinearOp& op, const InputCalibration& found) {
+    if (spec_of(op.weight).format != WeightFormat::int8) return;  // kept as it is: its inputs are, too
     if (precision_.inputs == InputScale::calibrated) {
       const UniformCode code = uint8_code(found.range);
       op.static_input = StaticInput{code.scale, code.zero_point, found.clipped_share};
