@@ -5,6 +5,7 @@
 #include "assay/experiments/exercise.h"
 #include "assay/experiments/load.h"
 #include "assay/experiments/perplexity.h"
+#include "assay/experiments/static_ptq.h"
 #include "assay/experiments/time_generate.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"

@@ -8,6 +8,7 @@
 #include "assay/backend/cpu/select.h"
 #include "assay/base/random.h"
 #include "assay/quant/four_bit.h"
+#include "assay/quant/int4.h"
 #include "assay/quant/int8.h"
 #include "support/fixtures.h"
 
@@ -42,7 +43,7 @@ struct Int8Weights {
         const std::int8_t code = row[static_cast<std::size_t>(i)];
         codes[static_cast<std::size_t>(output / kPanel * padded * kPanel + i / 4 * 4 * kPanel +
                                        output % kPanel * 4 + i % 4)] = code;
-        sums[at] += 128 * code;
+        sums[at] += code;
       }
     }
   }
@@ -52,11 +53,13 @@ struct Quantized {
   std::vector<std::uint16_t> data;
   Tiles tiles;
   std::vector<float> absmax;
-  std::vector<std::int32_t> outliers;
+  std::vector<std::int32_t> outliers, zero_points;
 
+  // A negative threshold: codes of each row's range.
   Quantized(const KernelTable& table, const std::vector<float>& x, std::int64_t rows, std::int64_t k,
             float threshold)
       : tiles(kNoTiles), absmax(static_cast<std::size_t>(rows)) {
+    if (threshold < 0) zero_points.resize(absmax.size());
     const std::int64_t padded = round_up(k, kInt8Columns);
     tiles = {nullptr, rows + kTileRows, padded / 2, 1};
     data.assign(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
@@ -73,8 +76,9 @@ struct Quantized {
                     .rows = rows,
                     .k = k,
                     .absmax = absmax.data(),
-                    .threshold = threshold,
-                    .is_outlier = outliers.empty() ? nullptr : is_outlier.data()});
+                    .threshold = std::max(threshold, 0.0F),
+                    .is_outlier = outliers.empty() ? nullptr : is_outlier.data(),
+                    .zero_points = zero_points.empty() ? nullptr : zero_points.data()});
   }
 };
 
@@ -103,6 +107,7 @@ std::vector<float> run_int8(const KernelTable& table, const std::vector<float>& 
                      .x_absmax = in.absmax.data(),
                      .w_absmax = w.absmax.data(),
                      .w_sums = w.sums.data(),
+                     .x_zero = in.zero_points.empty() ? nullptr : in.zero_points.data(),
                      .outliers = in.outliers.data(),
                      .outlier_count = static_cast<std::int64_t>(in.outliers.size())});
   return y;
@@ -120,14 +125,47 @@ class QuantizedKernelTest : public testing::TestWithParam<Isa> {
 
 TEST_P(QuantizedKernelTest, CodesOfInputsEqualReference) {
   for (const std::int64_t k : {1, 7, 16, 63, 64, 65, 200})
-    for (const float threshold : {0.0F, 6.0F, std::numeric_limits<float>::infinity()}) {
+    for (const float threshold : {-1.0F, 0.0F, 6.0F, std::numeric_limits<float>::infinity()}) {
       const std::int64_t rows = 5;
       auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
       for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(2 * k + i)] = 0;  // a row of zeros
       const Quantized got(table_, x, rows, k, threshold), want(reference_, x, rows, k, threshold);
       EXPECT_EQ(got.absmax, want.absmax) << k;
+      EXPECT_EQ(got.zero_points, want.zero_points) << k;
       EXPECT_EQ(got.data, want.data) << k << " " << threshold;
     }
+}
+
+// Codes that are fixed beforehand: beyond either end too, with every zero point, with factors or without.
+TEST_P(QuantizedKernelTest, FixedCodesOfInputsEqualReference) {
+  for (const std::int64_t k : {1, 7, 16, 63, 64, 65, 200})
+    for (const std::int32_t zero_point : {-128, -121, 0, 17, 127})
+      for (const bool has_factors : {false, true}) {
+        const std::int64_t rows = 5;
+        auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
+        x[0] = 1e30F;  // beyond any whole number
+        const auto factors = random_floats(static_cast<std::size_t>(k), 4, 3);
+        const auto run = [&](const KernelTable& table) {
+          const Tiles tiles{nullptr, rows + kTileRows, round_up(k, kInt8Columns) / 2, 1};
+          std::vector<std::uint16_t> codes(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
+          std::vector<float> absmax(static_cast<std::size_t>(rows));
+          table.quantize({.x = x.data(),
+                          .x_stride = k,
+                          .codes = {codes.data(), tiles.rows, tiles.columns, 1},
+                          .first_row = 0,
+                          .rows = rows,
+                          .k = k,
+                          .absmax = absmax.data(),
+                          .threshold = 0,
+                          .is_outlier = nullptr,
+                          .factors = has_factors ? factors.data() : nullptr,
+                          .fixed_scale = 0.05F,
+                          .fixed_zero_point = zero_point});
+          EXPECT_EQ(absmax, std::vector<float>(absmax.size(), 127.0F * 0.05F));
+          return codes;
+        };
+        ASSERT_EQ(run(table_), run(reference_)) << k << " " << zero_point;
+      }
 }
 
 TEST_P(QuantizedKernelTest, Int8ProductsAreExact) {
@@ -137,7 +175,7 @@ TEST_P(QuantizedKernelTest, Int8ProductsAreExact) {
         const auto x = random_floats(static_cast<std::size_t>(rows * k), 1, 9);
         const Int8Weights w(random_floats(static_cast<std::size_t>(n * k), 2, 1), n, k);
         const auto bias = random_floats(static_cast<std::size_t>(n), 3, 1);
-        for (const float threshold : {0.0F, 8.9F})
+        for (const float threshold : {-1.0F, 0.0F, 8.9F})
           ASSERT_LE(test::largest_difference(run_int8(table_, x, rows, k, n, w, bias, threshold),
                                              run_int8(reference_, x, rows, k, n, w, bias, threshold)),
                     threshold > 0 ? 1e-4 : 2e-5)
@@ -169,9 +207,9 @@ TEST_P(QuantizedKernelTest, LlmInt8IsThatOfBitsandbytes) {
 }
 
 TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
-  for (const FourBit type : {FourBit::nf4, FourBit::fp4})
-    for (const std::int64_t k : {1, 31, 32, 60, 64, 130})
-      for (const std::int64_t group : {1, 2, 4, 32, 64})
+  for (const auto* book : {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()})
+    for (const std::int64_t k : {1, 31, 32, 60, 64, 130, 300})
+      for (const std::int64_t group : {1, 2, 4, 32, 64, 128})
         for (const Packing packing : {Packing::float32, Packing::bfloat16}) {
           const std::int64_t padded = round_up(k, kTileColumns), panels = 3,
                              groups = (padded + group - 1) / group;
@@ -183,7 +221,7 @@ TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
             std::vector<float> out(static_cast<std::size_t>(panels * padded * kPanel + 1), -5.0F);
             table.expand({.codes = codes.data(),
                           .scales = scales.data(),
-                          .book = code_book(type).data(),
+                          .book = book->data(),
                           .k = k,
                           .k_padded = padded,
                           .group = group,

@@ -28,8 +28,7 @@ TEST(ResolveDtype, LabelsAreHonest) {
   } catch (const UsageError& e) {
     EXPECT_STREQ(e.what(),
                  "unknown precision 'flot16': expected one of float32, float16, bfloat16, int8-dynamic, "
-                 "llm-int8, nf4, "
-                 "fp4, nf4-dq, fp4-dq; the nearest is float16");
+                 "int8-static, llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128; the nearest is float16");
   }
 }
 

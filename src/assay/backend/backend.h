@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -85,6 +86,14 @@ struct LogProbabilitySink {
 };
 using HeadSink = std::variant<ArgmaxSink, LogitsSink, LogProbabilitySink>;
 
+// The inputs of one product of the body, as it is about to see them.
+struct ObservedInput {
+  WeightId weight = kNone;
+  const float* x = nullptr;  // [rows, columns], rows `stride` apart; valid during the call
+  std::int64_t rows = 0, columns = 0, stride = 0;
+};
+using InputObserver = std::function<void(const ObservedInput&)>;
+
 struct MemoryReport {
   Bytes weights;    // elements of the weights in their formats
   Bytes packing;    // padding of the packed layout
@@ -123,6 +132,12 @@ class Program {
   virtual void run(const Batch& batch, KvCache& cache) = 0;
   // Sends the given rows of the last batch through the head.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
+  // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
+  // thread; an empty one ends that. For calibration.
+  virtual void observe_inputs(InputObserver observer) = 0;
+  // Of llm_int8 products so far: the share of their input columns that were apart as outliers; 0 where none
+  // ran.
+  virtual double outlier_share() const = 0;
   virtual std::int64_t max_rows() const = 0;
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;

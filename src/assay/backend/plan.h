@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -48,6 +49,8 @@ struct WeightSpec {
   bool is_stored_quantized = false;
   bool allows_non_finite = false;  // NaN and infinity are quantized as 0
   std::string_view why_kept = {};  // of a matrix that a quantized precision leaves: a constant text
+  // What each column of a matrix, or element of a vector, is multiplied by when it is read; empty: 1.
+  std::vector<float> column_factors = {};
   std::int64_t elements() const { return rows * columns; }
 };
 
@@ -62,11 +65,21 @@ struct NormOp {  // out = (in - mean) / sqrt(variance + epsilon) * gain + bias, 
   float epsilon = 0;
   BufferId in = kNone, out = kNone;
 };
+// Codes of all inputs of a product, known beforehand: x is worth scale * (code - zero_point), codes 0 to 255.
+struct StaticInput {
+  float scale = 1;
+  int zero_point = 0;
+  double clipped_share = 0;  // of the inputs it was calibrated on
+};
 struct LinearOp {  // out = activation(in * weight^T + bias), or out += where it adds the residual
   WeightId weight = kNone, bias = kNone;
   Activation activation = Activation::none;
   bool adds_to_output = false;
   float outlier_threshold = 0;  // of llm_int8 weights: columns of inputs that reach it are apart; 0 = none
+  // Of int8 weights. Without static codes each token has a scale and zero point of its own; what each input
+  // is multiplied by first, empty: 1.
+  std::optional<StaticInput> static_input = {};
+  std::vector<float> input_factors = {};
   BufferId in = kNone, out = kNone;
 };
 struct AttentionOp {  // causal attention of the rows in `qkv` over their sequences' cached keys and values

@@ -182,6 +182,10 @@ int run(const Flags& flags) {
       model.quantized_head.clear();
       model.modules = {};
     }
+    const Precision preset = precision_from_name(precision);
+    if (preset.weights != WeightFormat::int8) model.smoothing = -1;
+    if (preset.inputs != InputScale::calibrated) model.calibrator.clear();
+    if (model.smoothing < 0 && !preset.needs_calibration()) model.calibration.clear();
     progress.clear();
     LoadedModel loaded = model.load(false);
     if (!flags.output.is_quiet) note(loaded.load_line());
@@ -234,6 +238,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--quantize-head", flags->model.quantized_head,
                       "int8, nf4 or fp4: quantized precisions quantize the output head too");
   flags->model.add_selection_to(*command);
+  flags->model.add_calibration_to(*command);
   command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");
   command->add_option("--isa", flags->model.isa,
                       "Force the kernels of one tier: scalar, avx2, avx512 or amx");

@@ -25,7 +25,7 @@ int run_kernels(const Flags& flags) {
       {"linear", "float32", table.linear_origin},
       {"linear", "bfloat16", tiles},
       {"linear", "int8", table.int8_origin},
-      {"expand", "nf4, fp4", table.expand_origin},
+      {"expand", "nf4, fp4, int4", table.expand_origin},
       {"norm", "float32", table.norm_origin},
       {"attend", "float32 cache", table.attend_origin},
       {"attend", "bfloat16 cache", table.attend_bfloat16_origin},

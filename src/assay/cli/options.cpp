@@ -107,7 +107,7 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   app.add_option("--precision", precision,
                  "float32 (the default, unless the model is quantized already), bfloat16, float16 (which a "
                  "CPU runs as float32, and says so), or quantized: "
-                 "int8-dynamic, llm-int8, nf4, fp4, nf4-dq, fp4-dq");
+                 "int8-dynamic, int8-static, llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128");
   app.add_option("--remainder", remainder,
                  "float32 (the default) or bfloat16: what a quantized precision keeps everything else in");
   app.add_option("--quantize-head", quantized_head,
@@ -115,6 +115,7 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   add_real(app, "--llm-int8-threshold", outlier_threshold,
            "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
   add_selection_to(app);
+  add_calibration_to(app);
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
   add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
   app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2, avx512 or amx");
@@ -125,6 +126,28 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
       "--float32-matmul", float32_matmul,
       "bf16x3 or bf16x6: multiply float32 weights as sums of 3 or 6 bfloat16 products (AMX); faster, "
       "less exact, and named in the result");
+}
+
+void ModelFlags::add_calibration_to(CLI::App& app) {
+  app.add_option(
+      "--calibration", calibration,
+      "A text to calibrate int8-static or SmoothQuant on (default: one that ships); never the text that "
+      "is scored");
+  app.add_option("--calibrator", calibrator,
+                 "percentile (the default), minmax or entropy: how int8-static finds its ranges");
+  const auto read = [this](const std::string& text) {
+    if (!parse(text, smoothing) || !(smoothing >= 0 && smoothing <= 1))
+      throw UsageError(
+          "--smooth-quant: expected a number from 0 to 1, found '{}' (--smooth-quant=0.5 before other "
+          "arguments)",
+          text);
+  };
+  app.add_option_function<std::string>(
+         "--smooth-quant", read,
+         "ALPHA: SmoothQuant of int8-dynamic or int8-static moves outliers from inputs "
+         "into weights (0.5 where no number follows)")
+      ->expected(0, 1)
+      ->default_str("0.5");
 }
 
 BackendOptions ModelFlags::backend() const {
@@ -150,6 +173,9 @@ Configuration ModelFlags::configuration() const {
   base.device = resolved_device().text();
   base.threads = static_cast<int>(threads);
   base.outlier_threshold = outlier_threshold;
+  base.calibration = calibration;
+  base.calibrator = calibrator;
+  base.smoothing = smoothing;
   base.modules = modules;
   base.allows_non_finite = allows_non_finite;
   const std::vector<std::string> words = words_of(precision);
@@ -157,16 +183,20 @@ Configuration ModelFlags::configuration() const {
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  return load_model_and_tokenizer(candidates_of(model), precision, resolved_device(),
-                                  {.backend = backend(),
-                                   .kv_cache = kv_cache,
-                                   .float32_matmul = float32_matmul,
-                                   .remainder = remainder,
-                                   .quantized_head = quantized_head,
-                                   .outlier_threshold = outlier_threshold,
-                                   .modules = modules,
-                                   .allows_non_finite = allows_non_finite,
-                                   .needs_tokenizer = needs_tokenizer});
+  LoadOptions options;
+  options.backend = backend();
+  options.kv_cache = kv_cache;
+  options.float32_matmul = float32_matmul;
+  options.remainder = remainder;
+  options.quantized_head = quantized_head;
+  options.outlier_threshold = outlier_threshold;
+  options.calibration = calibration;
+  options.calibrator = calibrator;
+  options.smoothing = smoothing;
+  options.modules = modules;
+  options.allows_non_finite = allows_non_finite;
+  options.needs_tokenizer = needs_tokenizer;
+  return load_model_and_tokenizer(candidates_of(model), precision, resolved_device(), options);
 }
 
 void PromptFlags::add_to(CLI::App& app) {

@@ -40,10 +40,13 @@ struct ModelFlags {
   double outlier_threshold = -1;
   ModuleSelection modules;
   bool allows_non_finite = false;
+  std::string calibration, calibrator;
+  double smoothing = -1;
 
   // The flags that say which modules a quantized precision quantizes.
   void add_selection_to(CLI::App& app);
   void add_to(CLI::App& app, bool is_model_required = true);
+  void add_calibration_to(CLI::App& app);
   Device resolved_device() const { return device_from_name(device); }
   BackendOptions backend() const;
   // What the flags say of every configuration; its precision is the first of the list, "float32" of none.

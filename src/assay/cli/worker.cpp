@@ -125,7 +125,8 @@ class Worker {
 
   Answer load(const JsonView& request) {
     if (request.has("configuration")) return load_configuration(request);
-    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head"});
+    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "calibration",
+                         "calibrator", "smooth_quant"});
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
@@ -133,6 +134,13 @@ class Worker {
     flags.isa = request.text_or("isa", "");
     flags.remainder = request.text_or("remainder", "");
     flags.quantized_head = request.text_or("quantize_head", "");
+    flags.calibration = request.text_or("calibration", "");
+    flags.calibrator = request.text_or("calibrator", "");
+    if (request.has("smooth_quant")) {
+      flags.smoothing = request.number("smooth_quant");
+      if (flags.smoothing < 0)
+        throw Error("smooth_quant: expected a number from 0 to 1, found {}", flags.smoothing);
+    }
     loaded_.reset();  // never two models in memory; after a failed load there is none
     subject_.reset();
     loaded_ = flags.load(false);

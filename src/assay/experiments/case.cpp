@@ -48,6 +48,8 @@ std::string Configuration::label() const {
   if (!kv_cache.empty()) text += ", KV " + kv_cache;
   if (!float32_matmul.empty()) text += ", products " + float32_matmul;
   if (outlier_threshold >= 0) text += fmt::format(", threshold {}", outlier_threshold);
+  if (smoothing >= 0) text += fmt::format(", SmoothQuant {}", smoothing);
+  if (!calibrator.empty()) text += ", " + calibrator;
   if (!modules.include.empty()) text += fmt::format(", only {}", fmt::join(modules.include, " "));
   if (!modules.exclude.empty()) text += fmt::format(", without {}", fmt::join(modules.exclude, " "));
   if (!isa.empty()) text += ", " + isa;
@@ -70,6 +72,9 @@ LoadOptions Configuration::load_options() const {
   options.remainder = remainder;
   options.quantized_head = quantized_head;
   options.outlier_threshold = outlier_threshold;
+  options.calibration = calibration;
+  options.calibrator = calibrator;
+  options.smoothing = smoothing;
   options.modules = modules;
   options.allows_non_finite = allows_non_finite;
   return options;
@@ -92,6 +97,9 @@ Configuration configuration_from_text(const std::string& text, const Configurati
     configuration.allows_non_finite = false;
   }
   if (precision.weights != WeightFormat::llm_int8) configuration.outlier_threshold = -1;
+  if (precision.weights != WeightFormat::int8) configuration.smoothing = -1;
+  if (precision.inputs != InputScale::calibrated) configuration.calibrator.clear();
+  if (configuration.smoothing < 0 && !precision.needs_calibration()) configuration.calibration.clear();
   if (precision.name != "float32") configuration.float32_matmul.clear();
   if (plus == std::string::npos) return configuration;
   const std::string suffix = text.substr(plus + 1);
@@ -99,9 +107,8 @@ Configuration configuration_from_text(const std::string& text, const Configurati
     throw UsageError("--precision: '{}': expected +head or +head:int8, nf4 or fp4 after the name", text);
   if (!precision.is_quantized())
     throw UsageError("--precision: '{}': {} quantizes nothing, so no head either", text, precision.name);
-  const std::string own = is_int8(precision.weights)            ? "int8"
-                          : precision.name.rfind("fp4", 0) == 0 ? "fp4"
-                                                                : "nf4";
+  const bool is_nf4 = precision.name.rfind("nf4", 0) == 0, is_fp4 = precision.name.rfind("fp4", 0) == 0;
+  const std::string own = is_nf4 ? "nf4" : is_fp4 ? "fp4" : "int8";
   configuration.quantized_head = suffix == "head" ? own : suffix.substr(5);
   Precision checked = precision;
   set_quantized_head(checked, configuration.quantized_head);
@@ -130,6 +137,9 @@ OrderedJson to_json(const Configuration& c) {
           {"device", c.device},
           {"threads", c.threads},
           {"llm_int8_threshold", c.outlier_threshold},
+          {"calibration", c.calibration},
+          {"calibrator", c.calibrator},
+          {"smooth_quant", c.smoothing},
           {"include", c.modules.include},
           {"exclude", c.modules.exclude},
           {"allow_non_finite", c.allows_non_finite},
@@ -148,6 +158,9 @@ Configuration configuration_from_json(const OrderedJson& json) {
   c.device = json.at("device").get<std::string>();
   c.threads = json.at("threads").get<int>();
   c.outlier_threshold = json.at("llm_int8_threshold").get<double>();
+  c.calibration = json.at("calibration").get<std::string>();
+  c.calibrator = json.at("calibrator").get<std::string>();
+  c.smoothing = json.at("smooth_quant").get<double>();
   c.modules.include = json.at("include").get<std::vector<std::string>>();
   c.modules.exclude = json.at("exclude").get<std::vector<std::string>>();
   c.allows_non_finite = json.at("allow_non_finite").get<bool>();

@@ -20,6 +20,8 @@ struct Configuration {
   std::string remainder, quantized_head, kv_cache, float32_matmul, isa, cpu_mask, device = "cpu";
   int threads = 0;  // 0 = default_thread_count()
   double outlier_threshold = -1;
+  std::string calibration, calibrator;
+  double smoothing = -1;
   ModuleSelection modules;
   bool allows_non_finite = false;
   int replica = 0;  // of the same: what runs of equals compare
@@ -29,7 +31,7 @@ struct Configuration {
   LoadOptions load_options() const;
   bool operator==(const Configuration&) const = default;
 };
-// "nf4", or "nf4+head" with the output head quantized too (int8 beside int8, else the same 4-bit format),
+// "nf4", or "nf4+head" with the output head quantized too (int8, or beside nf4 and fp4 the same),
 // "nf4+head:int8"; everything else as in `base`. Throws UsageError.
 Configuration configuration_from_text(const std::string& text, const Configuration& base);
 

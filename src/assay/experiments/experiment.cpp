@@ -107,6 +107,13 @@ class RowBuilder {
     row.set("resident_weights_bytes", static_cast<double>(result_.facts.model.resident_weights_bytes));
     row.set("kv_cache_bytes", result_.first.kv_cache_bytes);
     row.set("measured_memory_bytes", result_.first.measured_memory_bytes);
+    const CoverageFacts& coverage = result_.facts.model.coverage;
+    if (coverage.quantized > 0) {
+      row.set("quantized_weights_percent", 100 * coverage.weights_share);
+      row.set("bits_per_weight", coverage.bits_per_weight);
+      if (coverage.outlier_share) row.set("outlier_columns_percent", 100 * *coverage.outlier_share);
+      if (coverage.saturation) row.set("saturation_percent", 100 * *coverage.saturation);
+    }
     if (!laboratory_.predicted_memory) return;
     const auto sequences =
         (first_.sequences + first_.batches - 1) / std::max<std::int64_t>(1, first_.batches);

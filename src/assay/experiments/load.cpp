@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/experiments/calibrate.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/stored_quantization.h"
@@ -17,6 +18,11 @@ void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
   if (!options.remainder.empty()) set_remainder(precision, options.remainder);
   if (!options.quantized_head.empty()) set_quantized_head(precision, options.quantized_head);
   if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
+  if (!options.calibrator.empty()) set_calibrator(precision, options.calibrator);
+  if (options.smoothing >= 0) set_smoothing(precision, options.smoothing);
+  if (!options.calibration.empty() && !precision.needs_calibration())
+    throw UsageError("--calibration: it goes with int8-static or --smooth-quant, and {} reads no text",
+                     precision.name);
   if (!options.modules.is_empty()) set_modules(precision, options.modules);
   if (precision.is_quantized()) resolved.label = precision.name;
   if (!options.kv_cache.empty()) set_kv_cache(precision, options.kv_cache);
@@ -51,11 +57,20 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
   LoadedModel loaded;
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
-  if (options.needs_tokenizer || has_tokenizer)
+  if (options.needs_tokenizer || has_tokenizer || dtype.precision.needs_calibration())
     loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
   if (dtype.precision.is_quantized() && coverage_of(plan_forward(spec, dtype.precision)).quantized == 0)
     throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
-  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision));
+  Calibration calibration;
+  if (dtype.precision.needs_calibration()) {
+    const CalibrationText text =
+        read_calibration(options.calibration.empty() ? shipped_file("texts/calibrate.txt")
+                                                     : std::filesystem::path(options.calibration),
+                         *loaded.tokenizer);
+    calibration = calibrate(folder, backend, dtype.precision, text.ids);
+    loaded.calibration_sha256 = text.sha256;
+  }
+  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision, calibration));
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.doubts = dtype.doubts;
@@ -124,11 +139,29 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
     ResolvedDtype resolved = resolve_dtype(dtype, device);
     apply_options(resolved, options);
   }
-  const std::shared_ptr<Backend> backend = make_backend(device, options.backend);
+  const std::shared_ptr<Backend> backend =
+      options.shared_backend != nullptr ? options.shared_backend : make_backend(device, options.backend);
   return first_candidate(candidates, [&](const std::string& candidate) {
     return load_candidate(candidate, dtype, backend, options);
   });
 }
+
+namespace {
+
+// Of the inputs of all products with static codes, as many as each has columns.
+std::optional<double> saturation_of(const Plan& plan) {
+  double clipped = 0, columns = 0;
+  for (const Op& op : plan.ops) {
+    const auto* linear = std::get_if<LinearOp>(&op.what);
+    if (linear == nullptr || !linear->static_input) continue;
+    const auto width = static_cast<double>(plan.weights[static_cast<std::size_t>(linear->weight)].columns);
+    clipped += linear->static_input->clipped_share * width;
+    columns += width;
+  }
+  return columns > 0 ? std::optional(clipped / columns) : std::nullopt;
+}
+
+}  // namespace
 
 CoverageFacts coverage_of(const Plan& plan) {
   CoverageFacts facts;
@@ -157,6 +190,7 @@ CoverageFacts coverage_of(const Plan& plan) {
   if (facts.quantized == 0) return {};
   facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);
   facts.bytes_share = static_cast<double>(quantized_bytes) / static_cast<double>(bytes);
+  facts.saturation = saturation_of(plan);
   facts.bits_per_weight = 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
   return facts;
 }

@@ -32,6 +32,8 @@ struct LoadedModel {
   std::string dtype_label;
   std::vector<std::string> doubts;
   TokenId pad_token = 0;  // end-of-text where the folder names no other
+  std::string
+      calibration_sha256;  // of the text it was calibrated on, which is none to score; empty: none was
   // "Loaded: demo | device=cpu | dtype=float32"
   std::string load_line() const;
 };
@@ -41,11 +43,16 @@ CoverageFacts coverage_of(const Plan& plan);
 
 struct LoadOptions {
   BackendOptions backend;
+  std::shared_ptr<Backend> shared_backend =
+      nullptr;                     // to load on instead of a new one; `backend` is not read then
   std::string kv_cache;            // float32 or bfloat16; empty: as the precision has it
   std::string float32_matmul;      // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
   std::string remainder;           // float32 or bfloat16, of a quantized precision: everything else
   std::string quantized_head;      // int8, nf4 or fp4, of a quantized precision
   double outlier_threshold = -1;   // of llm-int8; negative: 6
+  std::string calibration;         // a text file, for int8-static and SmoothQuant; empty: the one that ships
+  std::string calibrator;          // minmax, percentile or entropy, of int8-static
+  double smoothing = -1;           // SmoothQuant's alpha, of int8-dynamic and int8-static; negative: none
   ModuleSelection modules;         // of a quantized precision: which are quantized
   bool allows_non_finite = false;  // quantize NaN and infinity as 0
   bool needs_tokenizer = true;     // false: a folder without one serves for token ids

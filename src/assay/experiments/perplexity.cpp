@@ -34,7 +34,10 @@ CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& f
     throw Error("{}: the folder has no tokenizer; a text cannot be scored",
                 loaded.model->folder().path().string());
   const std::string text = read_corpus(file);
-  return score_hashed(loaded, loaded.tokenizer->encode(text), sha256_hex(text), options);
+  std::string hash = sha256_hex(text);
+  if (hash == loaded.calibration_sha256)
+    throw Error("{}: the model was calibrated on this text; a perplexity needs another", file.string());
+  return score_hashed(loaded, loaded.tokenizer->encode(text), std::move(hash), options);
 }
 
 CorpusScore score_ids(const LoadedModel& loaded, const std::vector<TokenId>& ids,

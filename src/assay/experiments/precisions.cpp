@@ -7,9 +7,13 @@
 namespace assay {
 
 std::vector<std::string> default_precisions() {
-  return {"float32",  "float16",       "bfloat16",   "int8-dynamic", "int8-dynamic+head",
-          "llm-int8", "llm-int8+head", "nf4",        "nf4+head",     "fp4",
-          "fp4+head", "nf4-dq",        "nf4-dq+head"};
+  std::vector<std::string> all = {"float32", "float16", "bfloat16"};
+  for (const char* scheme :
+       {"int8-dynamic", "int8-static", "llm-int8", "nf4", "nf4-dq", "fp4", "fp4-dq", "int4-g128"}) {
+    all.emplace_back(scheme);
+    all.push_back(std::string(scheme) + "+head");
+  }
+  return all;
 }
 
 std::vector<std::string> precisions_or_default(const Laboratory& laboratory,

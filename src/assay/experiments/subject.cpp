@@ -81,7 +81,9 @@ class WorkerSubject : public Subject {
     facts_ = subject_facts_from_json(ask(std::move(request)).at("facts"));
   }
 
-  SubjectFacts facts() override { return facts_; }
+  SubjectFacts facts() override {
+    return facts_ = subject_facts_from_json(ask({{"op", "facts"}}).at("facts"));
+  }
   FirstRun first_run(const Case& what) override {
     return first_run_from_json(ask({{"op", "first_run"}, {"case", to_json(what)}}).at("first_run"));
   }
@@ -145,6 +147,9 @@ class WorkerSubject : public Subject {
 ModelFacts model_facts(const LoadedModel& loaded) {
   const Model& model = *loaded.model;
   const MemoryReport memory = model.program().memory();
+  CoverageFacts coverage = coverage_of(model.program().plan());
+  if (model.precision().weights == WeightFormat::llm_int8)
+    coverage.outlier_share = model.program().outlier_share();
   return {.id = loaded.id,
           .path = model.folder().path().string(),
           .family = model.spec().family,
@@ -155,7 +160,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
           .resident_weights_bytes = (memory.weights + memory.packing).value,
           .workspace_bytes = memory.workspace.value,
           .load_s = model.load_time().value,
-          .coverage = coverage_of(model.program().plan())};
+          .coverage = std::move(coverage)};
 }
 
 std::unique_ptr<Subject> local_subject(LoadedModel loaded, ShouldStop should_stop,

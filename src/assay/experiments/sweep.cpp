@@ -130,8 +130,8 @@ class SweepRun {
     if (const std::string why = subjects_.why_not(c.what.configuration); !why.empty()) throw Error("{}", why);
     Subject& subject = subjects_.of(c.what.configuration);
     if (was_begun_.count(&c) == 0) {
-      c.facts = subject.facts();
       c.first = subject.first_run(c.what);
+      c.facts = subject.facts();  // what it counts while it runs included
       was_begun_.insert(&c);
       if (options_.journal != nullptr)
         options_.journal->append("first", journal_key(c),

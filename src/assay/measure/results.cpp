@@ -101,6 +101,14 @@ Row read_row(const OrderedJson& json) {
   return row;
 }
 
+OrderedJson or_null(std::optional<double> number) {
+  return number ? OrderedJson(*number) : OrderedJson(nullptr);
+}
+std::optional<double> number_at(const OrderedJson& json, const char* key) {  // earlier files may lack it
+  const auto at = json.find(key);
+  return at == json.end() || at->is_null() ? std::nullopt : std::optional(at->get<double>());
+}
+
 OrderedJson to_json(const CoverageFacts& coverage) {
   if (coverage.tensors.empty()) return nullptr;
   OrderedJson tensors = OrderedJson::array();
@@ -113,6 +121,8 @@ OrderedJson to_json(const CoverageFacts& coverage) {
           {"weights_share", coverage.weights_share},
           {"bytes_share", coverage.bytes_share},
           {"bits_per_weight", coverage.bits_per_weight},
+          {"saturation", or_null(coverage.saturation)},
+          {"outlier_share", or_null(coverage.outlier_share)},
           {"tensors", tensors}};
 }
 
@@ -122,6 +132,8 @@ CoverageFacts coverage_from_json(const OrderedJson& json) {
   coverage.weights_share = json.at("weights_share").get<double>();
   coverage.bytes_share = json.at("bytes_share").get<double>();
   coverage.bits_per_weight = json.at("bits_per_weight").get<double>();
+  coverage.saturation = number_at(json, "saturation");
+  coverage.outlier_share = number_at(json, "outlier_share");
   for (const OrderedJson& tensor : json.at("tensors")) {
     const OrderedJson& reason = tensor.at("kept_because");
     coverage.tensors.push_back({tensor.at("name").get<std::string>(), tensor.at("format").get<std::string>(),

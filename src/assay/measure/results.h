@@ -55,6 +55,10 @@ struct CoverageFacts {
   double weights_share = 0;     // of all elements, that are in quantized tensors
   double bytes_share = 0;       // of all bytes
   double bits_per_weight = 0;   // over the whole model, scales included
+  // Of static inputs: the share of the calibration's values that lie outside the codes.
+  std::optional<double> saturation;
+  // Of llm-int8: the share of input columns that were apart as outliers, over all products of the run.
+  std::optional<double> outlier_share;
 };
 
 // The model that was measured.

@@ -11,7 +11,8 @@ namespace {
 // Collects weights, buffers and operations; each method returns what later operations refer to.
 class PlanWriter {
  public:
-  PlanWriter(const ModelSpec& spec, const Precision& precision) : spec_(spec), precision_(precision) {
+  PlanWriter(const ModelSpec& spec, const Precision& precision, const Calibration& calibration)
+      : spec_(spec), precision_(precision), calibration_(calibration) {
     plan_.vocab = spec.vocab;
     plan_.context = spec.context;
     plan_.layers = spec.layers;
@@ -64,22 +65,46 @@ class PlanWriter {
     const std::int64_t inputs = columns(in), outputs = columns(out);
     const WeightFormat format = precision_.format_of(tensor);
     const bool is_in = is_quantized(format);
-    return {tensor, Phase::linear,
-            LinearOp{.weight = matrix(tensor + ".weight", outputs, inputs, spec_.names.linear_is_transposed,
-                                      format, is_in && precision_.is_stored,
-                                      is_in ? std::string_view() : precision_.why_kept(tensor)),
-                     .bias = vector(tensor + ".bias", outputs),
-                     .activation = activation,
-                     .adds_to_output = adds,
-                     .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
-                     .in = in,
-                     .out = out}};
+    Op op = {
+        tensor, Phase::linear,
+        LinearOp{.weight = matrix(tensor + ".weight", outputs, inputs, spec_.names.linear_is_transposed,
+                                  format, is_in && precision_.is_stored,
+                                  is_in ? std::string_view() : precision_.why_kept(tensor)),
+                 .bias = vector(tensor + ".bias", outputs),
+                 .activation = activation,
+                 .adds_to_output = adds,
+                 .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
+                 .in = in,
+                 .out = out}};
+    if (const auto found = calibration_.find(tensor + ".weight"); is_in && found != calibration_.end())
+      calibrate(std::get<LinearOp>(op.what), found->second);
+    return op;
   }
 
   void add(Op op) { plan_.ops.push_back(std::move(op)); }
   Plan& plan() { return plan_; }
 
  private:
+  void calibrate(LinearOp& op, const InputCalibration& found) {
+    if (spec_of(op.weight).format != WeightFormat::int8) return;  // kept as it is: its inputs are, too
+    if (precision_.inputs == InputScale::calibrated) {
+      const UniformCode code = uint8_code(found.range);
+      op.static_input = StaticInput{code.scale, code.zero_point, found.clipped_share};
+    }
+    if (found.smoothing.empty()) return;
+    std::vector<float> inverse;
+    for (const float factor : found.smoothing) inverse.push_back(1.0F / factor);
+    spec_of(op.weight).column_factors = found.smoothing;
+    const auto* norm = plan_.ops.empty() ? nullptr : std::get_if<NormOp>(&plan_.ops.back().what);
+    if (norm == nullptr || norm->out != op.in) {
+      op.input_factors = std::move(inverse);
+      return;
+    }
+    // The norm's output has this one reader.
+    for (const WeightId id : {norm->gain, norm->bias})
+      if (id != kNone) spec_of(id).column_factors = inverse;
+  }
+  WeightSpec& spec_of(WeightId id) { return plan_.weights[static_cast<std::size_t>(id)]; }
   WeightId weight(WeightSpec spec) {
     plan_.weights.push_back(std::move(spec));
     return static_cast<WeightId>(plan_.weights.size()) - 1;
@@ -88,6 +113,7 @@ class PlanWriter {
 
   const ModelSpec& spec_;
   const Precision& precision_;
+  const Calibration& calibration_;
   Plan plan_;
 };
 
@@ -110,8 +136,8 @@ std::vector<std::string> modules_of(const Plan& plan) {
   return modules;
 }
 
-Plan plan_forward(const ModelSpec& spec, const Precision& precision) {
-  PlanWriter write(spec, precision);
+Plan plan_forward(const ModelSpec& spec, const Precision& precision, const Calibration& calibration) {
+  PlanWriter write(spec, precision, calibration);
   const TensorNames& names = spec.names;
   const BufferId x = write.buffer("x", spec.hidden), h = write.buffer("normed", spec.hidden);
   const BufferId qkv = write.buffer("qkv", (spec.heads + 2LL * spec.kv_heads) * spec.head_dim);

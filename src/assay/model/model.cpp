@@ -1,9 +1,13 @@
 #include "assay/model/model.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/stored_quantization.h"
+#include "assay/quant/magnitude.h"
 
 namespace assay {
 
@@ -58,21 +62,38 @@ void check_weights(const Plan& plan, const ModelFolder& folder) {
 }
 
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
-                                         const Precision& precision) {
-  const Plan plan = plan_forward(spec, precision);
+                                         const Precision& precision, const Calibration& calibration) {
+  if (precision.needs_calibration() && calibration.empty())
+    throw Error("{}: it needs a calibration, and none was given", precision.name);
+  const Plan plan = plan_forward(spec, precision, calibration);
   check_weights(plan, folder);
   return backend.prepare(plan, FolderSource(folder));
 }
 
+std::vector<float> column_magnitudes(const WeightSpec& weight, const ModelFolder& folder) {
+  const FolderSource source(folder);
+  const auto shape = stored_shape(weight);
+  std::vector<float> largest(static_cast<std::size_t>(weight.columns)),
+      row(static_cast<std::size_t>(shape[1]));
+  for (std::int64_t i = 0; i < shape[0]; ++i) {
+    source.read_rows(weight, i, 1, row.data());
+    if (weight.stored_transposed)
+      largest[static_cast<std::size_t>(i)] = largest_magnitude(row);
+    else
+      for (std::size_t k = 0; k < row.size(); ++k) largest[k] = std::max(largest[k], std::fabs(row[k]));
+  }
+  return largest;
+}
+
 Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
-                  const Precision& precision) {
+                  const Precision& precision, const Calibration& calibration) {
   const TimePoint begin = Clock::now();
   Model model;
   model.spec_ = spec_from_folder(*folder);
   model.precision_ = precision;
   model.folder_ = std::move(folder);
   model.backend_ = std::move(backend);
-  model.program_ = prepare_program(model.spec_, *model.folder_, *model.backend_, precision);
+  model.program_ = prepare_program(model.spec_, *model.folder_, *model.backend_, precision, calibration);
   model.load_time_ = elapsed(begin, Clock::now());
   return model;
 }

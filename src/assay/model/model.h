@@ -8,20 +8,22 @@
 #include "assay/backend/backend.h"
 #include "assay/files/model_folder.h"
 #include "assay/model/spec.h"
+#include "assay/quant/calibration.h"
 
 namespace assay {
 
 class Model {
  public:
   // Checks every tensor's presence and shape, then reads, converts and packs the weights. Throws Error naming
-  // the file and the tensor.
+  // the file and the tensor, and where the precision needs a calibration and none is given.
   static Model load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
-                    const Precision& precision);
+                    const Precision& precision, const Calibration& calibration = {});
 
   const ModelSpec& spec() const { return spec_; }
   const Precision& precision() const { return precision_; }
   const ModelFolder& folder() const { return *folder_; }
   Backend& backend() const { return *backend_; }
+  const std::shared_ptr<Backend>& shared_backend() const { return backend_; }  // for another model on it
   Program& program() const { return *program_; }
   Seconds load_time() const { return load_time_; }
 
@@ -42,6 +44,9 @@ void check_weights(const Plan& plan, const ModelFolder& folder);
 
 // A program for `spec` over the folder's weights: what load() runs. Tests use it with a changed spec.
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
-                                         const Precision& precision);
+                                         const Precision& precision, const Calibration& calibration = {});
+
+// max |w| of each of a matrix's columns (inputs), of the weights as the folder has them.
+std::vector<float> column_magnitudes(const WeightSpec& weight, const ModelFolder& folder);
 
 }  // namespace assay

@@ -21,11 +21,13 @@ constexpr Preset kPresets[] = {
     {"float16", {"fp16", "f16"}},
     {"bfloat16", {"bf16", ""}},
     {"int8-dynamic", {"int8", ""}},
+    {"int8-static", {"", ""}},
     {"llm-int8", {"llm.int8", ""}},
     {"nf4", {"", ""}},
     {"fp4", {"", ""}},
     {"nf4-dq", {"", ""}},
     {"fp4-dq", {"", ""}},
+    {"int4-g128", {"int4", ""}},
 };
 
 struct Quantized {
@@ -33,9 +35,10 @@ struct Quantized {
   WeightFormat format;
 };
 constexpr Quantized kQuantized[] = {
-    {"int8-dynamic", WeightFormat::int8}, {"llm-int8", WeightFormat::llm_int8},
-    {"nf4", WeightFormat::nf4},           {"fp4", WeightFormat::fp4},
-    {"nf4-dq", WeightFormat::nf4_dq},     {"fp4-dq", WeightFormat::fp4_dq},
+    {"int8-dynamic", WeightFormat::int8}, {"int8-static", WeightFormat::int8},
+    {"llm-int8", WeightFormat::llm_int8}, {"nf4", WeightFormat::nf4},
+    {"fp4", WeightFormat::fp4},           {"nf4-dq", WeightFormat::nf4_dq},
+    {"fp4-dq", WeightFormat::fp4_dq},     {"int4-g128", WeightFormat::int4_g128},
 };
 
 std::string lower(std::string_view text) {
@@ -49,8 +52,9 @@ std::string lower(std::string_view text) {
 
 const WeightFormatInfo& info(WeightFormat format) {
   static constexpr WeightFormatInfo kInfos[] = {
-      {"float32", 32}, {"bfloat16", 16}, {"2 x bfloat16", 32}, {"3 x bfloat16", 48}, {"int8", 8},
-      {"int8", 8},     {"nf4", 4.5},     {"fp4", 4.5},         {"nf4-dq", 4.5},      {"fp4-dq", 4.5}};
+      {"float32", 32}, {"bfloat16", 16}, {"2 x bfloat16", 32}, {"3 x bfloat16", 48},
+      {"int8", 8},     {"int8", 8},      {"nf4", 4.5},         {"fp4", 4.5},
+      {"nf4-dq", 4.5}, {"fp4-dq", 4.5},  {"int4-g128", 4.25}};
   return kInfos[static_cast<std::size_t>(format)];
 }
 
@@ -79,6 +83,7 @@ Precision precision_from_name(std::string_view text) {
         precision.kv_cache = KvFormat::bfloat16;
       }
       if (preset.name == "float16") precision.bytes_per_parameter = 2;
+      if (preset.name == "int8-static") precision.inputs = InputScale::calibrated;
       for (const Quantized& quantized : kQuantized)
         if (quantized.name == preset.name) precision.weights = quantized.format;
       return precision;
@@ -157,6 +162,23 @@ void set_modules(Precision& precision, ModuleSelection modules) {
   require_quantized(precision, modules.include.empty() ? "--exclude" : "--include");
   precision.name += modules.text();
   precision.modules = std::move(modules);
+}
+
+void set_calibrator(Precision& precision, std::string_view name) {
+  if (precision.inputs != InputScale::calibrated)
+    throw UsageError("--calibrator: it goes with int8-static, not with {}", precision.name);
+  precision.calibrator = calibrator_from_name(name);
+  precision.name += fmt::format(" ({})", name_of(precision.calibrator));
+}
+
+void set_smoothing(Precision& precision, double alpha) {
+  if (precision.weights != WeightFormat::int8)
+    throw UsageError("--smooth-quant: it goes with int8-dynamic and int8-static, not with {}",
+                     precision.name);
+  if (!(alpha >= 0 && alpha <= 1))
+    throw UsageError("--smooth-quant: expected a number from 0 to 1, found {}", alpha);
+  precision.smoothing = alpha;
+  precision.name += fmt::format(" (SmoothQuant {})", alpha);
 }
 
 void set_float32_matmul(Precision& precision, std::string_view name) {

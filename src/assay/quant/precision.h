@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/base/units.h"
+#include "assay/quant/calibration.h"
 #include "assay/quant/selection.h"
 
 namespace assay {
@@ -16,6 +17,7 @@ namespace assay {
 //   int8              a scale per output; the inputs of its products are int8 too, with a scale per token
 //   llm_int8          the same of weights in float16, with columns of outliers apart (Dettmers et al. 2022)
 //   nf4, fp4, _dq     4-bit codes and a scale per 64 weights; _dq: scales of 8 bits (Dettmers et al. 2023)
+//   int4_g128         sixteen even levels and a scale per 128 inputs of an output (quant/int4.h)
 enum class WeightFormat {
   float32,
   bfloat16,
@@ -26,7 +28,8 @@ enum class WeightFormat {
   nf4,
   fp4,
   nf4_dq,
-  fp4_dq
+  fp4_dq,
+  int4_g128
 };
 constexpr bool is_int8(WeightFormat f) {
   return f == WeightFormat::int8 || f == WeightFormat::llm_int8;
@@ -57,6 +60,11 @@ struct WeightFormatInfo {
 };
 const WeightFormatInfo& info(WeightFormat format);
 
+// Where the inputs of int8 products get their scale from: each token's own magnitudes, or a text beforehand
+// (then one scale and zero point for all tokens, as codes of 8 bits without a sign: ONNX Runtime's static
+// scheme).
+enum class InputScale { per_token, calibrated };
+
 struct Precision {
   std::string name;                                // the preset's canonical name
   WeightFormat weights = WeightFormat::float32;    // matrices of the blocks
@@ -68,6 +76,11 @@ struct Precision {
   float outlier_threshold = 6;     // of llm_int8; 0 = no column is apart
   ModuleSelection modules;         // of the blocks, that are quantized
   bool allows_non_finite = false;  // NaN and infinity are quantized as 0; else they are an error
+
+  InputScale inputs = InputScale::per_token;
+  Calibrator calibrator = Calibrator::percentile;  // of calibrated inputs
+  double smoothing = -1;                           // SmoothQuant's alpha, of int8 products; negative: none
+  bool needs_calibration() const { return inputs == InputScale::calibrated || smoothing >= 0; }
 
   // Of a checkpoint that is quantized: its codes are taken as they are.
   bool is_stored = false, is_head_stored = false;
@@ -101,6 +114,10 @@ void set_quantized_head(Precision& precision, std::string_view name);
 void set_outlier_threshold(Precision& precision, double threshold);
 // --include, --exclude: which modules of the blocks are quantized.
 void set_modules(Precision& precision, ModuleSelection modules);
+// --calibrator minmax|percentile|entropy, of int8-static; --smooth-quant ALPHA from 0 to 1, of int8-static
+// and int8-dynamic.
+void set_calibrator(Precision& precision, std::string_view name);
+void set_smoothing(Precision& precision, double alpha);
 void set_float32_matmul(Precision& precision, std::string_view name);
 
 }  // namespace assay

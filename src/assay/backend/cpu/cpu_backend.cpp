@@ -32,6 +32,9 @@ constexpr std::int64_t kExpandedPanels = kGroup;
 // Rows that pass over the panels together stay in the second-level cache.
 constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
 
+// Codes of static inputs go from 0 to 255, those of the kernels from -128 on.
+constexpr int kCodeOffset = 128;
+
 struct AttendTask {
   const SequenceRows* rows;
   std::int64_t first_position;  // among the keys that are kept
@@ -102,6 +105,10 @@ class CpuProgram : public Program {
   }
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
+  void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
+  double outlier_share() const override {
+    return columns_seen_ == 0 ? 0 : static_cast<double>(columns_apart_) / static_cast<double>(columns_seen_);
+  }
   std::int64_t max_rows() const override { return kMaxRows; }
   Bytes cache_bytes(std::int64_t length) const override {
     return CpuKvCache(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format, kv_blocks_)
@@ -169,6 +176,8 @@ class CpuProgram : public Program {
             (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
   }
   void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
+  void fold_zero_points();
+  void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
   void run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in);
   void run_four_bit(const PackedWeight& w, LinearArgs whole);
 
@@ -176,6 +185,9 @@ class CpuProgram : public Program {
   KernelTable table_;
   std::shared_ptr<ThreadPool> pool_;
   std::vector<PackedWeight> weights_;
+  // By weight: the bias of a product with static inputs, less what their zero point adds to its sums.
+  std::vector<std::vector<float>> static_biases_;
+  InputObserver observer_;
   std::shared_ptr<KvBlockPool> kv_blocks_ = std::make_shared<KvBlockPool>();
   Arena arena_;
   std::vector<Buffer> buffers_;
@@ -183,9 +195,11 @@ class CpuProgram : public Program {
   // Inputs of int8 products, and panels that 4-bit codes become: one at a time for each thread.
   Tiles codes_ = kNoTiles;
   float* absmax_ = nullptr;
+  std::int32_t* zero_points_ = nullptr;
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
-  float* few_rows_ = nullptr;  // of inputs that come as tiles
+  std::int64_t columns_apart_ = 0, columns_seen_ = 0;  // of all products that look for outliers
+  float* few_rows_ = nullptr;                          // of inputs that come as tiles
   std::int64_t expanded_bytes_ = 0;
   std::byte* expanded_ = nullptr;
   std::vector<std::atomic<bool>> expanded_in_use_;
@@ -201,6 +215,7 @@ CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const Kerne
       pool_(std::move(pool)),
       expanded_in_use_(static_cast<std::size_t>(pool_->size())) {
   weights_ = pack_weights(plan_.weights, source, *pool_);
+  fold_zero_points();
   make_buffers();
   arena_.reserve();
   make_buffers();
@@ -213,6 +228,25 @@ CpuProgram::CpuProgram(const Plan& plan, const KernelTable& table, std::shared_p
       weights_(lay_out_weights(plan.weights)),
       expanded_in_use_(static_cast<std::size_t>(pool_->size())) {
   make_buffers();
+}
+
+// Inputs are scale * (code - zero_point): what the zero point adds to an output does not depend on the
+// inputs.
+void CpuProgram::fold_zero_points() {
+  static_biases_.resize(weights_.size());
+  for (const Op& op : plan_.ops) {
+    const auto* linear = std::get_if<LinearOp>(&op.what);
+    if (linear == nullptr || !linear->static_input) continue;
+    const PackedWeight& w = weight(linear->weight);
+    const float* bias = vector(linear->bias);
+    std::vector<float>& folded = static_biases_[static_cast<std::size_t>(linear->weight)];
+    for (std::int64_t i = 0; i < w.spec.rows; ++i) {
+      const double sum = w.sums()[i], unit = static_cast<double>(w.scales()[i]) / 127;
+      const double zero = static_cast<double>(linear->static_input->scale) * unit * sum *
+                          (linear->static_input->zero_point - kCodeOffset);
+      folded.push_back(static_cast<float>((bias == nullptr ? 0.0 : static_cast<double>(bias[i])) - zero));
+    }
+  }
 }
 
 void CpuProgram::make_buffers() {
@@ -265,6 +299,7 @@ void CpuProgram::make_quantized_buffers() {
     codes_ = {reinterpret_cast<std::uint16_t*>(arena_.take(capacity * widest_int8)), capacity,
               widest_int8 / 2, 1};
     absmax_ = reinterpret_cast<float*>(arena_.take(capacity * 4));
+    zero_points_ = reinterpret_cast<std::int32_t*>(arena_.take(capacity * 4));
     is_outlier_.resize(static_cast<std::size_t>(widest_int8));
   }
   if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * pool_->size());
@@ -482,6 +517,8 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
     });
     for (std::int64_t k = 0; k < whole.k; ++k)
       if (is_outlier_[static_cast<std::size_t>(k)] != 0) outliers_.push_back(static_cast<std::int32_t>(k));
+    columns_apart_ += static_cast<std::int64_t>(outliers_.size());
+    columns_seen_ += whole.k;
   }
   Tiles codes = codes_;
   codes.columns = w.k_padded() / 2;
@@ -489,6 +526,9 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
       w.spec.format == WeightFormat::llm_int8
           ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
           : 0.0F;
+  const bool has_row_ranges = w.spec.format == WeightFormat::int8 && !op.static_input;
+  const StaticInput fixed = op.static_input.value_or(StaticInput{.scale = 0});
+  if (op.static_input) whole.bias = static_biases_[static_cast<std::size_t>(op.weight)].data();
   pool_->run(chunks, [&](std::int64_t chunk) {
     table_.quantize({.x = in.floats,
                      .x_stride = in.stride,
@@ -498,7 +538,11 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
                      .k = whole.k,
                      .absmax = absmax_,
                      .threshold = threshold,
-                     .is_outlier = outliers_.empty() ? nullptr : is_outlier_.data()});
+                     .is_outlier = outliers_.empty() ? nullptr : is_outlier_.data(),
+                     .factors = op.input_factors.empty() ? nullptr : op.input_factors.data(),
+                     .zero_points = has_row_ranges ? zero_points_ : nullptr,
+                     .fixed_scale = fixed.scale,
+                     .fixed_zero_point = fixed.zero_point - kCodeOffset});
   });
   whole.x_tiles = codes;
   const std::int64_t panels =
@@ -508,6 +552,7 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
                         .x_absmax = absmax_,
                         .w_absmax = w.scales(),
                         .w_sums = w.sums(),
+                        .x_zero = has_row_ranges ? zero_points_ : nullptr,
                         .outliers = outliers_.data(),
                         .outlier_count = static_cast<std::int64_t>(outliers_.size())});
   });
@@ -568,7 +613,20 @@ void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
   });
 }
 
+void CpuProgram::show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const {
+  const std::int64_t columns = weight(op.weight).spec.columns;
+  if (in.floats != nullptr) return observer_({op.weight, in.floats, rows, columns, in.stride});
+  std::vector<float> floats(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t k = 0; k < columns; ++k)
+      for (int plane = 0; plane < in.tiles.planes; ++plane)
+        floats[static_cast<std::size_t>(row * columns + k)] +=
+            bf16_to_float(in.tiles.plane(plane)[in.tiles.offset(row, k)]);
+  observer_({op.weight, floats.data(), rows, columns, columns});
+}
+
 void CpuProgram::apply(const LinearOp& op, std::int64_t rows) {
+  if (observer_) show_inputs(op, buffer(op.in), rows);
   run_linear(op, buffer(op.in), rows, buffer(op.out));
 }
 

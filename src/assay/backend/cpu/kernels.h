@@ -70,27 +70,51 @@ struct LinearArgs {
   std::int64_t first_panel, panels;  // the part of the outputs to compute
 };
 
-// Rows of float32 to int8, each with its own scale: codes = rint(x * (127 / absmax)).
+// Rows of float32 to int8. What codes are worth is absmax / 127 * (code - zero point).
+//   symmetric   zero_points null, fixed_scale 0: codes = rint(x * (127 / absmax)), of each row's magnitudes
+//   row ranges  zero_points given: scale = (high - low) / 255 of each row's range, zero included;
+//               zero_points[row] = rint(-low * (1 / scale)) - 128; codes = rint(x * (1 / scale)) +
+//               zero_points[row]; absmax = 127 * scale. A range below 1e-35 is none: scale, zero point and
+//               codes 0.
+//   fixed       fixed_scale > 0: the same with a scale and a zero point that are known beforehand
+// Codes are clamped to -128 and 127 and are zero beyond k.
 struct QuantizeArgs {
   const float* x;
   std::int64_t x_stride;
-  Tiles codes;  // as bytes: strips of 64 columns, [k_padded / 64][rows][64]; zeros beyond k
+  Tiles codes;  // as bytes: strips of 64 columns, [k_padded / 64][rows][64]
   std::int64_t first_row, rows, k;
   float* absmax;  // [first_row + rows]
-  // Of llm_int8: inputs are rounded to float16, an element of threshold or more counts for nothing, and
-  // columns that are marked become zero.
-  float threshold;                 // 0 = off
-  const std::uint8_t* is_outlier;  // [k], or null
+  // Of llm_int8, symmetric: inputs are rounded to float16, an element of threshold or more counts for
+  // nothing, and columns that are marked become zero.
+  float threshold = 0;                       // 0 = off
+  const std::uint8_t* is_outlier = nullptr;  // [k], or null
+  const float* factors = nullptr;            // [k]: what inputs are multiplied by first; null: 1
+  std::int32_t* zero_points = nullptr;       // [first_row + rows], written; or null
+  float fixed_scale = 0;
+  std::int32_t fixed_zero_point = 0;
 };
+// Where a row's codes begin to be worth something, of a range that holds zero.
+struct RowCode {
+  float scale, inverse;
+  std::int32_t zero_point;
+};
+[[gnu::always_inline]] inline RowCode row_code(float low, float high) {
+  const float range = high - low;
+  if (!(range >= 1e-35F)) return {0, 0, 0};
+  const float scale = range / 255.0F, inverse = 1.0F / scale;
+  constexpr float kRounder = 12582912.0F;  // adding and taking it away rounds, ties to even
+  return {scale, inverse, static_cast<std::int32_t>(-low * inverse + kRounder - kRounder) - 128};
+}
 
-// out[rows, n] from int8 inputs and weights: (sum * (absmax of the row * absmax of the output)) / 127^2, and
-// what columns of outliers add: x[row, c] * code * absmax of the output / 127. Bias, activation and residual
-// as in `to`, whose x holds the inputs as floats for those columns.
+// out[rows, n] from int8 inputs, less their zero points, and weights: (sum * (absmax of the row * absmax of
+// the output)) / 127^2, and what columns of outliers add: x[row, c] * code * absmax of the output / 127.
+// Bias, activation and residual as in `to`, whose x holds the inputs as floats for those columns.
 struct Int8Args {
   LinearArgs to;  // x_tiles: codes as QuantizeArgs has them; w: Packing::int8
   const float* x_absmax;
   const float* w_absmax;         // [panels * 16]
-  const std::int32_t* w_sums;    // [panels * 16]: 128 times the sum of an output's codes
+  const std::int32_t* w_sums;    // [panels * 16]: the sum of an output's codes
+  const std::int32_t* x_zero;    // [rows]: zero points of the inputs' codes; null: 0
   const std::int32_t* outliers;  // columns, ascending
   std::int64_t outlier_count;
 };

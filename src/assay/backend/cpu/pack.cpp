@@ -12,6 +12,7 @@
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
 #include "assay/quant/four_bit.h"
+#include "assay/quant/int4.h"
 #include "assay/quant/int8.h"
 #include "assay/tensor/half.h"
 
@@ -37,6 +38,19 @@ FourBit four_bit_of(WeightFormat format) {
   return format == WeightFormat::nf4 || format == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
 }
 
+bool is_int4(const WeightSpec& spec) {
+  return spec.format == WeightFormat::int4_g128;
+}
+// Scales of 4-bit codes as they are computed: per block of all elements in a row, or per group of an output.
+std::int64_t block_count(const WeightSpec& spec) {
+  if (is_int4(spec)) return spec.rows * ((spec.columns + kInt4Group - 1) / kInt4Group);
+  return (spec.elements() + kFourBitBlock - 1) / kFourBitBlock;
+}
+std::int64_t block_of(const WeightSpec& spec, std::int64_t output, std::int64_t k) {
+  if (is_int4(spec)) return output * ((spec.columns + kInt4Group - 1) / kInt4Group) + k / kInt4Group;
+  return (output * spec.columns + k) / kFourBitBlock;
+}
+
 // Sets where everything lies; returns the bytes of it all.
 std::int64_t lay_out(PackedWeight& w) {
   const WeightSpec& spec = w.spec;
@@ -48,7 +62,7 @@ std::int64_t lay_out(PackedWeight& w) {
   if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
   if (!is_four_bit(spec.format)) return elements;
   // Blocks run over rows of any width: all outputs share their limits only at multiples of this.
-  w.group = std::gcd(spec.columns, kFourBitBlock);
+  w.group = is_int4(spec) ? kInt4Group : std::gcd(spec.columns, kFourBitBlock);
   return w.scales_at + w.panels * ((w.k_padded() + w.group - 1) / w.group) * kPanel * 4;
 }
 
@@ -89,7 +103,7 @@ void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, 
     sum += codes[k];
   }
   const_cast<float*>(w.scales())[output] = absmax;
-  const_cast<std::int32_t*>(w.sums())[output] = sum * 128;
+  const_cast<std::int32_t*>(w.sums())[output] = sum;
 }
 
 void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
@@ -123,8 +137,13 @@ void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, 
     return;
   }
   std::vector<std::uint8_t> codes(size * static_cast<std::size_t>(count));
-  quantize_four_bit(four_bit_of(w.spec.format), {rows, codes.size()}, kFourBitBlock, codes.data(),
-                    part.scales + first * k_count / kFourBitBlock);
+  float* scales = part.scales + block_of(w.spec, first, 0);
+  if (is_int4(w.spec))
+    for (std::int64_t i = 0; i < count; ++i)
+      quantize_int4({rows + i * k_count, size}, kInt4Group, codes.data() + i * k_count,
+                    scales + block_of(w.spec, i, 0));
+  else
+    quantize_four_bit(four_bit_of(w.spec.format), {rows, codes.size()}, kFourBitBlock, codes.data(), scales);
   for (std::int64_t i = 0; i < count; ++i) place_four_bit(w, first + i, codes.data() + i * k_count);
 }
 
@@ -151,7 +170,7 @@ void place_block_scales(PackedWeight& w, std::vector<float>& scales) {
   for (std::int64_t output = 0; output < w.spec.rows; ++output)
     for (std::int64_t k = 0; k < w.spec.columns; k += w.group)
       out[(output / kPanel * groups + k / w.group) * kPanel + output % kPanel] =
-          scales[static_cast<std::size_t>((output * w.spec.columns + k) / kFourBitBlock)];
+          scales[static_cast<std::size_t>(block_of(w.spec, output, k))];
 }
 
 void pack_panel(const PackedWeight& w, std::int64_t panel, std::int64_t first_k, std::int64_t count_k,
@@ -179,11 +198,21 @@ void pack_panel(const PackedWeight& w, std::int64_t panel, std::int64_t first_k,
       });
 }
 
+// Stored rows [first, first + count), each column of the weight times its factor.
+void apply_factors(const WeightSpec& spec, std::int64_t first, std::int64_t count, float* stored) {
+  const std::int64_t width = spec.stored_transposed ? spec.rows : spec.columns;
+  for (std::int64_t row = 0; row < count; ++row)
+    for (std::int64_t i = 0; i < width; ++i)
+      stored[row * width + i] *=
+          spec.column_factors[static_cast<std::size_t>(spec.stored_transposed ? first + row : i)];
+}
+
 void pack_part(const Part& part, const WeightSource& source, float* slab) {
   PackedWeight& w = *part.weight;
   const WeightSpec& spec = w.spec;
   if (spec.is_stored_quantized) return place_stored(part, source, reinterpret_cast<std::uint8_t*>(slab));
   source.read_rows(spec, part.first, part.count, slab);
+  if (!spec.column_factors.empty()) apply_factors(spec, part.first, part.count, slab);
   if (is_vector(spec)) {
     std::copy_n(slab, spec.columns, w.data.floats());
   } else if (!is_matrix(spec)) {
@@ -257,13 +286,12 @@ std::int64_t PackedWeight::panel_bytes() const {
 }
 
 const std::array<float, 16>& PackedWeight::book() const {
-  return code_book(four_bit_of(spec.format));
+  return is_int4(spec) ? int4_book() : code_book(four_bit_of(spec.format));
 }
 
 Bytes PackedWeight::weight_bytes() const {
   if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
-  if (packing() == Packing::four_bit)
-    return {(spec.elements() + 1) / 2 + (spec.elements() + kFourBitBlock - 1) / kFourBitBlock * 4};
+  if (packing() == Packing::four_bit) return {(spec.elements() + 1) / 2 + block_count(spec) * 4};
   return {spec.elements() * (is_float32(spec) ? 4 : 2 * (is_matrix(spec) ? planes() : 1))};
 }
 
@@ -343,7 +371,7 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
     if (w.spec.is_stored_quantized)
       scales[i] = source.read_scales(w.spec);
     else if (is_matrix(w.spec) && is_four_bit(w.spec.format))
-      scales[i].resize(static_cast<std::size_t>((w.spec.elements() + kFourBitBlock - 1) / kFourBitBlock));
+      scales[i].resize(static_cast<std::size_t>(block_count(w.spec)));
     const auto [rows, width] = stored_size(w.spec);
     const std::int64_t per_part = rows_per_part(w.spec);
     for (std::int64_t first = 0; first < rows; first += per_part)

@@ -18,7 +18,7 @@ struct PackedWeight {
   std::int64_t bytes = 0;  // of data
   std::int64_t panels = 0;
   // Of quantized formats: behind the codes in `data`.
-  //   int8:  absmax [panels][16], then 128 times the sum of each output's codes, as int32
+  //   int8:  absmax [panels][16], then the sum of each output's codes, as int32
   //   4-bit: scales [panels][k_padded / group][16]
   std::int64_t scales_at = 0;  // bytes
   std::int64_t group = 0;      // inputs that share a scale of every output

@@ -271,6 +271,15 @@ void store_sums(float* sums) {
   ASSAY_TILE_STORE(3, sums + 3 * kSums, kTileBytes);
 }
 
+// Sums of a tile of int8 products, less what the row's zero point adds to them.
+ASSAY_INLINE Vec exact_sums(const Int8Args& args, Vec sums, std::int64_t row, std::int64_t column) {
+  __m512i exact = _mm512_castps_si512(sums.v);
+  if (args.x_zero != nullptr)
+    exact = _mm512_sub_epi32(exact, _mm512_mullo_epi32(_mm512_set1_epi32(args.x_zero[row]),
+                                                       _mm512_loadu_si512(args.w_sums + column)));
+  return {_mm512_cvtepi32_ps(exact)};
+}
+
 // Outputs of `count` rows of a block from `first` on.
 ASSAY_INLINE void finish_some(const LinearArgs& args, const Int8Args* int8, const Finished& block,
                               std::int64_t first, std::int64_t count) {
@@ -290,7 +299,7 @@ ASSAY_INLINE void finish_some(const LinearArgs& args, const Int8Args* int8, cons
     if (int8 != nullptr)
       for (int i = 0; i < 2; ++i)
         if (i == 0 || left > kPanel)
-          value[i] = int8_value(*int8, Vec{_mm512_cvtepi32_ps(_mm512_castps_si512(value[i].v))},
+          value[i] = int8_value(*int8, exact_sums(*int8, value[i], block.row + row, column + i * kPanel),
                                 block.row + row, column + i * kPanel);
     if (args.bias != nullptr)
       for (int i = 0; i < 2; ++i) value[i] = Vec::add(value[i], bias[i]);
@@ -458,6 +467,7 @@ void linear_int8_tiles(const Int8Args& args) noexcept {
   Int8Args rest = args;
   rest.to.rows -= done;
   rest.x_absmax += done;
+  if (rest.x_zero != nullptr) rest.x_zero += done;
   rest.to.x += done * rest.to.x_stride;
   rest.to.x_tiles.data += rest.to.x_tiles.offset(done, 0);
   if (rest.to.y != nullptr) rest.to.y += done * rest.to.y_stride;

@@ -201,12 +201,46 @@ void store_bfloat16(const StoreArgs& args) noexcept {
   }
 }
 
+RowCode code_of_row(const QuantizeArgs& args, const float* x) {
+  if (args.fixed_scale > 0) return {args.fixed_scale, 1.0F / args.fixed_scale, args.fixed_zero_point};
+  float low = 0, high = 0;
+  for (std::int64_t i = 0; i < args.k; ++i) {
+    const float value = args.factors == nullptr ? x[i] : x[i] * args.factors[i];
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  return row_code(low, high);
+}
+
+void quantize_ranges(const QuantizeArgs& args) {
+  const std::int64_t padded = round_up(args.k, kInt8Columns);
+  auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    const float* x = args.x + row * args.x_stride;
+    const RowCode row_code = code_of_row(args, x);
+    args.absmax[row] = 127.0F * row_code.scale;
+    if (args.zero_points != nullptr) args.zero_points[row] = row_code.zero_point;
+    for (std::int64_t i = 0; i < padded; ++i) {
+      float code = 0;
+      if (i < args.k) {
+        const float value = args.factors == nullptr ? x[i] : x[i] * args.factors[i];
+        code = std::nearbyint(value * row_code.inverse) + static_cast<float>(row_code.zero_point);
+        code = std::min(code > -128.0F ? code : -128.0F, 127.0F);
+      }
+      codes[i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns] =
+          static_cast<std::int8_t>(code);
+    }
+  }
+}
+
 void quantize(const QuantizeArgs& args) noexcept {
+  if (args.fixed_scale > 0 || args.zero_points != nullptr) return quantize_ranges(args);
   const std::int64_t padded = round_up(args.k, kInt8Columns);
   for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     const auto value = [&](std::int64_t i) {
-      return args.threshold > 0 ? f16_to_float(float_to_f16(x[i])) : x[i];
+      const float input = args.factors == nullptr ? x[i] : x[i] * args.factors[i];
+      return args.threshold > 0 ? f16_to_float(float_to_f16(input)) : input;
     };
     const auto counts = [&](std::int64_t i) {
       return args.threshold == 0 || std::fabs(value(i)) < args.threshold;
@@ -238,7 +272,7 @@ void linear_int8(const Int8Args& args) noexcept {
         return std::int32_t{
             w[output / kPanel * padded * kPanel + k / 4 * 4 * kPanel + output % kPanel * 4 + k % 4]};
       };
-      std::int32_t sum = 0;
+      std::int32_t sum = args.x_zero == nullptr ? 0 : -args.x_zero[row] * args.w_sums[output];
       for (std::int64_t k = 0; k < to.k; ++k)
         sum += codes[k / kInt8Columns * to.x_tiles.strip() * 2 + row * kInt8Columns + k % kInt8Columns] *
                weight(k);

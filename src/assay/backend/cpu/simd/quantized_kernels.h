@@ -5,7 +5,47 @@
 // look_up (16 values, by 4-bit codes), store_pairs (pairs of bfloat16). `Dot` sums products of groups of four
 // bytes in kWidth 32-bit lanes.
 
+// Some inputs, each multiplied by its factor.
+ASSAY_INLINE Vec inputs_of(const QuantizeArgs& args, const float* x, std::int64_t i, std::int64_t count) {
+  const Vec v = Vec::load_n(x + i, count);
+  return args.factors == nullptr ? v : Vec::mul(v, Vec::load_n(args.factors + i, count));
+}
+
+RowCode code_of_row(const QuantizeArgs& args, const float* x) {
+  if (args.fixed_scale > 0) return {args.fixed_scale, 1.0F / args.fixed_scale, args.fixed_zero_point};
+  Vec low = Vec::set(0.0F), high = low;
+  for (std::int64_t i = 0; i < args.k; i += Vec::kWidth) {
+    const std::int64_t left = args.k - i;
+    const Vec v = inputs_of(args, x, i, left < Vec::kWidth ? left : Vec::kWidth);
+    low = Vec::min(v, low);
+    high = Vec::max(v, high);
+  }
+  return row_code(-max_lanes(Vec::sub(Vec::set(0.0F), low)), max_lanes(high));
+}
+
+void quantize_ranges(const QuantizeArgs& args) {
+  const std::int64_t padded = round_up(args.k, kInt8Columns);
+  auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
+  const Vec lowest = Vec::set(-128.0F), highest = Vec::set(127.0F);
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    const float* x = args.x + row * args.x_stride;
+    const RowCode row_code = code_of_row(args, x);
+    args.absmax[row] = 127.0F * row_code.scale;
+    if (args.zero_points != nullptr) args.zero_points[row] = row_code.zero_point;
+    const Vec inverse = Vec::set(row_code.inverse), zero = Vec::set(static_cast<float>(row_code.zero_point));
+    for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
+      std::int8_t* out =
+          codes + i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns;
+      const std::int64_t left = args.k - i < 0 ? 0 : args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
+      const Vec code = Vec::add(Vec::round(Vec::mul(inputs_of(args, x, n == 0 ? 0 : i, n), inverse)), zero);
+      Vec::min(Vec::max(code, lowest), highest).store_bytes(out);
+      for (std::int64_t j = n; j < Vec::kWidth; ++j) out[j] = 0;
+    }
+  }
+}
+
 void quantize(const QuantizeArgs& args) noexcept {
+  if (args.fixed_scale > 0 || args.zero_points != nullptr) return quantize_ranges(args);
   const std::int64_t padded = round_up(args.k, kInt8Columns);
   auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
   const bool has_threshold = args.threshold > 0;
@@ -16,7 +56,7 @@ void quantize(const QuantizeArgs& args) noexcept {
     // What counts: its value, or zero where it is an outlier.
     const auto value = [&](std::int64_t i, Vec& magnitude) {
       const std::int64_t left = args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
-      Vec v = Vec::load_n(x + i, n);
+      Vec v = inputs_of(args, x, i, n);
       if (has_threshold) v = v.to_float16();
       magnitude = Vec::max(v, Vec::sub(zero, v));
       if (!has_threshold) return v;
@@ -136,14 +176,17 @@ void linear_int8(const Int8Args& args) noexcept {
         multiply_int8_rows<kInt8Panels>(rows, x, strip, w, padded, sums);
       else
         multiply_int8_rows<1>(rows, x, strip, w, padded, sums);
-      for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int32_t zero =
+            (Dot::kHasOffset ? 128 : 0) + (args.x_zero == nullptr ? 0 : args.x_zero[row + i]);
         for (std::int64_t j = 0; j < panels * kPanel && panel * kPanel + j < to.n; j += Vec::kWidth) {
           alignas(64) std::int32_t exact[Vec::kWidth];
           for (int lane = 0; lane < Vec::kWidth; ++lane)
-            exact[lane] = sums[i * panels * kPanel + j + lane] -
-                          (Dot::kHasOffset ? args.w_sums[panel * kPanel + j + lane] : 0);
+            exact[lane] =
+                sums[i * panels * kPanel + j + lane] - zero * args.w_sums[panel * kPanel + j + lane];
           finish_int8(args, exact, row + i, panel * kPanel + j);
         }
+      }
     }
     panel += panels;
   }
