@@ -8,6 +8,8 @@
 #include "assay/experiments/perplexity.h"
 #include "assay/experiments/static_ptq.h"
 #include "assay/experiments/time_generate.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
 #include "assay/model/model.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
@@ -81,6 +83,39 @@ TEST_P(CalibrateTest, LogitsAreThoseOfItsArithmetic) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Calibrators, CalibrateTest, testing::Values("minmax", "percentile", "entropy"));
+
+TEST(Calibrate, FactorsGoIntoTheNormBeforeAProductOrIntoItsInputs) {
+  const BaseModel base;
+  Precision precision = precision_from_name("int8-dynamic");
+  precision.smoothing = 0.5;
+  const Calibration found = calibrate(base.folder, test::cpu_backend(best_usable_isa()), precision, base.ids);
+  const ModelSpec spec = spec_from_folder(*base.folder);
+  const Plan plan = plan_forward(spec, precision, found);
+  const auto factors = [&](WeightId id) { return plan.weights[static_cast<std::size_t>(id)].column_factors; };
+  const NormOp* norm = nullptr;
+  int in_norms = 0, in_inputs = 0;
+  for (const Op& op : plan.ops) {
+    if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
+      const auto into_weights = factors(linear->weight);
+      ASSERT_EQ(into_weights, found.at(op.name + ".weight").smoothing);
+      const bool is_in_norm = norm != nullptr && norm->out == linear->in && linear->input_factors.empty();
+      const auto inverse = is_in_norm ? factors(norm->gain) : linear->input_factors;
+      ASSERT_EQ(inverse.size(), into_weights.size()) << op.name;
+      for (std::size_t i = 0; i < inverse.size(); ++i) EXPECT_FLOAT_EQ(inverse[i] * into_weights[i], 1);
+      if (is_in_norm) {
+        EXPECT_EQ(factors(norm->bias), inverse);
+      }
+      ++(is_in_norm ? in_norms : in_inputs);
+      EXPECT_FALSE(linear->static_input.has_value());
+    }
+    norm = std::get_if<NormOp>(&op.what);
+  }
+  EXPECT_EQ(in_norms, 2 * spec.layers);
+  EXPECT_EQ(in_inputs, 2 * spec.layers);
+  // Weights in another format have nothing of it.
+  for (const WeightSpec& weight : plan_forward(spec, precision_from_name("nf4"), found).weights)
+    EXPECT_TRUE(weight.column_factors.empty()) << weight.name;
+}
 
 TEST(Calibrate, TooFewTokensAreRefused) {
   const BaseModel base;
