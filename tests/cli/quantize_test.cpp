@@ -35,6 +35,8 @@ TEST_F(CliQuantize, AnswersWithCoverageSizesAndErrors) {
   for (const char* key : {"quantized", "weights_share", "kept"}) EXPECT_TRUE(json["coverage"].contains(key));
   EXPECT_EQ(json["sizes"]["weight_file_bytes_after"], fs::file_size(out_ + "/model.safetensors"));
   EXPECT_EQ(json["tensors"].size(), json["coverage"]["quantized"]);
+  EXPECT_NEAR(json["sizes"]["bits_per_weight"],
+              8.0 * json["sizes"]["weight_file_bytes_after"].get<double>() / 17440, 1e-9);
   for (const char* key :
        {"name", "shape", "bytes_before", "bytes_after", "rmse", "snr_db", "max_abs_error", "cosine"})
     EXPECT_TRUE(json["tensors"][0].contains(key)) << key;

@@ -60,7 +60,7 @@ TEST(CliStreams, NoProgressInAPipe) {
   write_file(corpus, text);
   const std::vector<std::vector<std::string>> commands = {
       {"perplexity", kModel, corpus, "--stride", "8"},
-      {"run", kModel, "-p", "hi", "-n", "5", "--corpus", corpus, "-o", folder / "out"}};
+      {"run", kModel, "-p", "hi", "-n", "5", "-r", "2", "--corpus", corpus, "-o", folder / "out"}};
   for (const auto& command : commands) {
     const ProgramResult result = run_program(command);
     expect_success(result);

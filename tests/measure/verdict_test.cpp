@@ -234,7 +234,7 @@ TEST(FitPolynomial, FindsWhatIsThere) {
   EXPECT_FALSE(fit_polynomial(std::vector<double>{2, 2, 2, 2}, std::vector<double>{1, 2, 3, 4}, 1));
 }
 
-TEST(Outliers, AreFlagged) {
+TEST(ModifiedZScore, FlagsOutliers) {
   EXPECT_EQ(outliers(std::vector<double>{1, 1.1, 0.9, 1.05, 0.95, 3}), std::vector<std::size_t>{5});
   EXPECT_TRUE(outliers(std::vector<double>{1, 1, 1, 1}).empty());
 }

@@ -32,7 +32,7 @@ struct ProgramOptions {
   std::string stdout_path = {};      // standard output goes to this file instead of ProgramResult::out
   bool interrupts = false;           // Ctrl-C at the program's first output, on whichever stream
   bool closes_stdout_early = false;  // after the first bytes, as `| head -c 1` does
-  std::chrono::seconds timeout{60};
+  std::chrono::milliseconds timeout{60'000};
 };
 
 struct ProgramResult {

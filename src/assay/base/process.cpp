@@ -115,13 +115,14 @@ std::string ChildProcess::end() {
   // One that has closed its output is ending by itself: how is worth a moment.
   for (int i = 0; i < 20 && waitpid(id_, &status, WNOHANG) == 0; ++i) {
     if (i == 19) {
-      kill(id_, SIGKILL);
+      kill(-id_, SIGKILL);  // the whole group: what it has started itself too
       waitpid(id_, &status, 0);
       how_it_ended_ = "was ended";
       return *how_it_ended_;
     }
     usleep(10'000);
   }
+  kill(-id_, SIGKILL);
   how_it_ended_ = how(status);
   return *how_it_ended_;
 }

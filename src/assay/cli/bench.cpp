@@ -182,7 +182,7 @@ int run(const Flags& flags) {
       model.quantized_head.clear();
       model.modules = {};
     }
-    const Precision preset = precision_from_name(precision);
+    const Precision preset = precision_from_name(precision == kAutoPrecision ? "float32" : precision);
     if (preset.weights != WeightFormat::int8) model.smoothing = -1;
     if (preset.inputs != InputScale::calibrated) model.calibrator.clear();
     if (model.smoothing < 0 && !preset.needs_calibration()) model.calibration.clear();

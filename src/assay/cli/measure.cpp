@@ -37,8 +37,7 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.add_to(app, is_model_required);
   app.add_option("-o,--output", folder, "The folder for reports and the journal that --resume reads");
   add_whole(app, "-r,--repeats", repeats,
-            "Timed runs of each case, exactly (default: six at least, until the intervals are narrow)", 1,
-            100000);
+            "Timed runs of each case, exactly (default: six at least, until the intervals are narrow)", 1);
   add_real(app, "--narrow", narrow_percent,
            "Adaptive runs end when every interval is this narrow, in % (default 2)");
   add_real(app, "--time", time_s,

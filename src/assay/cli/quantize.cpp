@@ -25,6 +25,11 @@ OrderedJson known(const std::optional<double>& value) {
   return value ? OrderedJson(*value) : OrderedJson();
 }
 
+// Of the whole file, scales, state and header included.
+double bits_per_weight(const QuantizeReport& report) {
+  return 8 * static_cast<double>(report.file_bytes_after) / static_cast<double>(report.parameters);
+}
+
 OrderedJson json_of(const QuantizeReport& report) {
   OrderedJson tensors = OrderedJson::array(), kept = OrderedJson::array();
   for (const QuantizedTensor& t : report.tensors)
@@ -48,7 +53,8 @@ OrderedJson json_of(const QuantizeReport& report) {
             {"kept", kept}}},
           {"sizes",
            {{"weight_file_bytes_before", report.file_bytes_before},
-            {"weight_file_bytes_after", report.file_bytes_after}}},
+            {"weight_file_bytes_after", report.file_bytes_after},
+            {"bits_per_weight", bits_per_weight(report)}}},
           {"tensors", tensors},
           {"files", report.files},
           {"seconds", report.seconds}};
@@ -69,8 +75,10 @@ std::string text_of(const QuantizeReport& report) {
   text += fmt::format("\n{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",
                       report.coverage.quantized, report.coverage.tensors.size(), report.precision,
                       100 * report.coverage.weights_share, report.remainder);
-  text += fmt::format("Weight files: {:.1f} MB before, {:.1f} MB now ({:.2f} times smaller)\nWritten: {}\n",
-                      before / 1e6, after / 1e6, before / after, report.path.string());
+  text += fmt::format(
+      "Weight files: {:.1f} MB before, {:.1f} MB now ({:.2f} times smaller, {:.2f} bits per "
+      "weight)\nWritten: {}\n",
+      before / 1e6, after / 1e6, before / after, bits_per_weight(report), report.path.string());
   return text;
 }
 

@@ -39,6 +39,9 @@ ExerciseOptions options_of(const Flags& flags) {
   options.stride = flags.stride;
   options.noise_pairs = static_cast<int>(flags.noise_pairs);
   options.skipped = words_of(flags.skipped);
+  // What cannot be scored is known before the work.
+  if (std::find(options.skipped.begin(), options.skipped.end(), "perplexity") == options.skipped.end())
+    read_corpus(options.corpus);
   if (!flags.lengths.empty()) options.lengths.lengths = flags.lengths;
   if (!flags.batches.empty()) options.batches.batch_sizes = flags.batches;
   if (!flags.ablation_lengths.empty()) options.ablation.lengths = flags.ablation_lengths;

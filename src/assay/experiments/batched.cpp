@@ -31,6 +31,7 @@ std::vector<Case> batched_cases(const Laboratory& laboratory, const BatchedOptio
         baseline_case(laboratory, "batches", fmt::format("batch {}", size), prompts, options.new_tokens);
     what.batch_size = size;
     what.padding = options.padding;
+    if (options.prompts.empty()) fit_context(laboratory, what);
     if (size < wanted)
       what.doubts.push_back(
           fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all));

@@ -61,8 +61,10 @@ std::vector<Case> edge_cases(const Laboratory& laboratory, const EdgeOptions& op
       {"code",
        "def add(a, b):\n    \"\"\"Adds.\"\"\"\n    return a + b\n\nfor i in range(10):\n    print(add(i, "}};
   std::vector<Case> cases;
-  for (const auto& [name, prompt] : prompts)
+  for (const auto& [name, prompt] : prompts) {
     cases.push_back(baseline_case(laboratory, "edge prompts", name, {prompt}, options.new_tokens));
+    fit_context(laboratory, cases.back());
+  }
   // The longest that fits.
   const std::int64_t room = laboratory.context - options.new_tokens;
   if (room > 0) {

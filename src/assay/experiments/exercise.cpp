@@ -14,6 +14,12 @@ namespace {
 constexpr const char* kParts[] = {"noise",   "trade-off",  "lengths", "ablation",
                                   "batches", "perplexity", "edge"};
 
+void check_skipped(const std::vector<std::string>& skipped) {
+  for (const std::string& part : skipped)
+    if (std::find(std::begin(kParts), std::end(kParts), part) == std::end(kParts))
+      throw UsageError("--skip: expected some of {}, found '{}'", fmt::join(kParts, ", "), part);
+}
+
 std::string shown(const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
@@ -57,9 +63,7 @@ class Exercise {
  public:
   Exercise(Laboratory laboratory, const ExerciseOptions& options)
       : laboratory_(std::move(laboratory)), options_(options) {
-    for (const std::string& part : options.skipped)
-      if (std::find(std::begin(kParts), std::end(kParts), part) == std::end(kParts))
-        throw UsageError("--skip: expected some of {}, found '{}'", fmt::join(kParts, ", "), part);
+    check_skipped(options.skipped);
     // The perplexity's corpus is read before hours of work, not after.
     if (!is_skipped("perplexity")) read_corpus(options.corpus);
     configurations_ = configurations_of(laboratory_, options);
@@ -201,6 +205,7 @@ ResultSet run_quantization_exercise(Laboratory laboratory, const ExerciseOptions
 }
 
 std::vector<Case> exercise_cases(const Laboratory& original, const ExerciseOptions& options) {
+  check_skipped(options.skipped);
   Laboratory laboratory = original;
   laboratory.baseline = configurations_of(laboratory, options).front();
   std::vector<Case> all = baseline_cases(laboratory, options);

@@ -357,6 +357,21 @@ Case baseline_case(const Laboratory& laboratory, std::string scenario, std::stri
   return what;
 }
 
+void fit_context(const Laboratory& laboratory, Case& what) {
+  const std::int64_t room = laboratory.context - what.new_tokens;
+  for (const Prompt& prompt : what.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    const std::size_t tokens =
+        text != nullptr ? encode(laboratory, *text).size() : std::get<std::vector<TokenId>>(prompt).size();
+    if (static_cast<std::int64_t>(tokens) <= room) continue;
+    what.truncation = Truncation::left;
+    what.doubts.push_back(
+        fmt::format("a prompt of {} tokens was cut on the left: {} new ones and it exceed the context of {}",
+                    tokens, what.new_tokens, laboratory.context));
+    return;
+  }
+}
+
 std::vector<TokenId> encode(const Laboratory& laboratory, const std::string& text) {
   if (laboratory.tokenizer == nullptr) throw Error("the model's folder has no tokenizer, which a text needs");
   check_utf8(text, "prompt");

@@ -91,6 +91,10 @@ std::optional<Comparison> compare_cases(const CaseResult& subject, const CaseRes
 Case baseline_case(const Laboratory& laboratory, std::string scenario, std::string label,
                    std::vector<Prompt> prompts, std::int64_t new_tokens);
 
+// Lets prompts that do not fit the context together with their new tokens lose their first tokens, and says
+// so.
+void fit_context(const Laboratory& laboratory, Case& what);
+
 // Ids of a text by the laboratory's tokenizer. Throws Error where there is none.
 std::vector<TokenId> encode(const Laboratory& laboratory, const std::string& text);
 

@@ -1,5 +1,8 @@
 #include "assay/experiments/journal.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 
@@ -20,8 +23,8 @@ Journal::Journal(std::filesystem::path file, const std::string& plan, bool resum
     const OrderedJson head{{"journal", kVersion}, {"plan", plan}};
     write_file_atomically(file_, head.dump() + "\n");
   }
-  out_.open(file_, std::ios::app | std::ios::binary);
-  if (!out_) throw Error("{}: cannot be written", file_.string());
+  out_.reset(std::fopen(file_.c_str(), "ab"));
+  if (out_ == nullptr) throw Error("{}: cannot be written: {}", file_.string(), std::strerror(errno));
 }
 
 void Journal::read() {
@@ -54,9 +57,10 @@ void Journal::read() {
 }
 
 void Journal::append(const std::string& kind, const std::string& key, OrderedJson data) {
-  const OrderedJson line{{"kind", kind}, {"key", key}, {"data", std::move(data)}};
-  out_ << line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << "\n" << std::flush;
-  if (!out_) throw Error("{}: cannot be written (disk full?)", file_.string());
+  const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", std::move(data)}};
+  const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() || std::fflush(out_.get()) != 0)
+    throw Error("{}: cannot be written: {}", file_.string(), std::strerror(errno));
 }
 
 std::vector<OrderedJson> Journal::find(const std::string& kind, const std::string& key) const {

@@ -1,9 +1,10 @@
 // What a sweep has found so far, a JSON line each, so that a run that was cut off goes on where it stopped.
 #pragma once
 
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,10 @@ class Journal {
   std::string plan_;
   bool has_resumed_ = false;
   std::map<std::pair<std::string, std::string>, std::vector<nlohmann::ordered_json>> entries_;
-  std::ofstream out_;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> out_;
 };
 
 }  // namespace assay

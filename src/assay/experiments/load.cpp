@@ -74,7 +74,7 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.doubts = dtype.doubts;
-  if (dtype.precision.allows_non_finite)
+  if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.doubts.emplace_back(
         "--allow-non-finite: NaN and infinity among the weights to quantize are taken as 0");
   if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")

@@ -259,6 +259,7 @@ class Job {
     report.precision = precision_.name;
     report.remainder = name_of(remainder_);
     report.coverage = coverage_of(plan_);
+    report.parameters = plan_.parameters();
     MatrixQuantizer quantize(source_, precision_.weights, remainder_, options_.allows_non_finite, pool_);
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
       const WeightSpec& weight = plan_.weights[i];

@@ -39,6 +39,7 @@ struct QuantizeReport {
   std::vector<QuantizedTensor> tensors;
   CoverageFacts coverage;
   std::uint64_t file_bytes_before = 0, file_bytes_after = 0;  // of the weight files
+  std::int64_t parameters = 0;                                // of the model, tied ones once
   double seconds = 0;
   std::vector<std::string> files;  // that were written
 };

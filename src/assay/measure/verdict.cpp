@@ -37,7 +37,7 @@ NoiseBudget noise_budget(std::span<const double> log_ratios, int planned) {
   budget.bias = std::expm1(shift->estimate);
   // The interval narrows with the square root of the pairs. What it is itself uncertain by is added: so twice
   // the budget is found nine times in ten (tests/measure simulates it).
-  constexpr double kUncertainty = 1.6;
+  constexpr double kUncertainty = 1.75;
   const double half = kUncertainty * (shift->interval.high - shift->interval.low) / 2 *
                       std::sqrt(static_cast<double>(budget.pairs) / planned);
   budget.smallest_difference = std::expm1(std::max(half, std::abs(shift->estimate)));

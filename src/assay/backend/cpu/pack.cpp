@@ -96,9 +96,9 @@ std::uint8_t* codes_of(PackedWeight& w, std::int64_t output) {
 
 void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, float absmax) {
   std::uint8_t* panel = codes_of(w, output);
-  const std::int64_t j = output % kPanel;
+  const std::int64_t j = output % kPanel, columns = w.spec.columns;  // read once: bytes may alias anything
   std::int32_t sum = 0;
-  for (std::int64_t k = 0; k < w.spec.columns; ++k) {
+  for (std::int64_t k = 0; k < columns; ++k) {
     panel[k / 4 * 4 * kPanel + j * 4 + k % 4] = static_cast<std::uint8_t>(codes[k]);
     sum += codes[k];
   }
@@ -107,9 +107,10 @@ void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, 
 }
 
 void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
-  std::uint8_t* panel = codes_of(w, output);
-  for (std::int64_t k = 0; k < w.spec.columns; ++k) {
-    std::uint8_t& byte = panel[k / 2 * kPanel + output % kPanel];
+  std::uint8_t* panel = codes_of(w, output) + output % kPanel;
+  const std::int64_t columns = w.spec.columns;
+  for (std::int64_t k = 0; k < columns; ++k) {
+    std::uint8_t& byte = panel[k / 2 * kPanel];
     byte = static_cast<std::uint8_t>(byte | codes[k] << (k % 2 * 4));
   }
 }

@@ -1,0 +1,286 @@
+// assay sweep, ablate, probe, tradeoff, run, compare and history, as users type them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "assay/base/process.h"
+#include "support/program.h"
+#include "support/temporary_folder.h"
+
+namespace assay::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const std::string kModel = model_fixture("with_tokenizer"), kText = kModel + "/prompt.txt";
+
+std::vector<std::string> sweep_of(std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4", "-r", "3"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(CliSweep, GivesRowsAsJson) {
+  const ProgramResult result = run_program(sweep_of({"--json"}));
+  expect_success(result);
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["rows"].size(), 2U);
+  for (const Json& row : json["rows"]) {
+    EXPECT_EQ(row["status"], "ok");
+    EXPECT_EQ(row["values"]["total_latency_s"]["samples"].size(), 3U);
+    for (const char* tag : {"percent_of_roof", "measured_memory_bytes", "predicted_memory_bytes",
+                            "kv_cache_bytes", "bytes_per_token", "flops_per_token"})
+      EXPECT_TRUE(row["values"].contains(tag)) << tag;
+    EXPECT_FALSE(row["parameters"]["bound"].get<std::string>().empty());
+    EXPECT_FALSE(row["parameters"]["largest_gap"].get<std::string>().empty());
+  }
+}
+
+TEST(CliSweep, PredictedMemoryIsNearWhatIsMeasured) {
+  const ProgramResult result = run_program({"sweep", "precisions", "demo", "--precision",
+                                            "float32,bfloat16,nf4+head", "-n", "4", "-r", "1", "--json"});
+  expect_success(result);
+  for (const Json& row : Json::parse(result.out)["rows"]) {
+    const double predicted = row["values"]["predicted_memory_bytes"]["value"],
+                 measured = row["values"]["measured_memory_bytes"]["value"];
+    EXPECT_LT(measured, predicted + (24 << 20)) << row["label"];
+    EXPECT_GT(measured, 0.3 * predicted) << row["label"];
+  }
+}
+
+TEST(CliSweep, OtherAxes) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"sweep", "batches", kModel, "--batch-size", "1,2", "-p", "a", "-p", "b c"},
+        {"sweep", "threads", kModel, "-t", "1,2", "-p", "a"},
+        {"sweep", "precisions", kModel, "--precision", "float32,fp16,int8", "-p", "a"},
+        {"ablate", "padding", kModel, "-p", "a", "-p", "b c d"},
+        {"ablate", "cache", kModel, "--lengths", "4"},
+        {"tradeoff", kModel, "--precision", "float32,nf4", "-p", "a", "--corpus", kText}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"-n", "4", "-r", "2", "--json"});
+    SCOPED_TRACE(all[0] + " " + all[1]);
+    const ProgramResult result = run_program(all);
+    expect_success(result);
+    EXPECT_GE(Json::parse(result.out)["rows"].size(), 2U);
+  }
+}
+
+TEST(CliSweep, ADryRunPredictsAndRunsNothing) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program(sweep_of({"--dry-run", "--json", "-o", folder / "out"}));
+  expect_success(result);
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["cases"].size(), 2U);
+  EXPECT_GT(json["cases"][0]["predicted_s"].get<double>(), 0);
+  EXPECT_GT(json["cases"][0]["predicted_memory_bytes"].get<double>(), 0);
+  EXPECT_FALSE(fs::exists(folder.path() / "out"));
+  const ProgramResult all = run_program({"run", kModel, "--dry-run", "-n", "4"});
+  expect_success(all);
+  EXPECT_NE(all.out.find("edge prompts"), std::string::npos);
+}
+
+TEST(CliSweep, BadFlags) {
+  expect_failure(run_program({"sweep", "lengths", kModel, "-r", "0"}), 2, {"--repeats", "0"});
+  expect_failure(run_program({"sweep", "lengths", kModel, "--lengths", "4,x"}), 2, {"--lengths", "x"});
+  expect_failure(run_program({"sweep", "batches", kModel, "--batch-size", "0"}), 2, {"--batch-size", "0"});
+  expect_failure(run_program({"sweep", "precisions", kModel, "--precision", "float32,nf5"}), 2,
+                 {"nf5", "nf4"});
+  expect_failure(run_program(sweep_of({"--resume"})), 2, {"--resume", "--output"});
+  expect_failure(run_program(sweep_of({"--narrow", "0"})), 2, {"--narrow"});
+  expect_failure(run_program({"sweep", "width", kModel}), 2, {"subcommand"});
+  expect_failure(run_program({"ablate", "cache", kModel, "-n", "64"}), 1, {"64", "context"});
+  expect_failure(run_program({"run", kModel, "--skip", "nothing", "--corpus", kText}), 2,
+                 {"--skip", "nothing"});
+  expect_failure(run_program({"sweep", "lengths", "/no/such/model"}), 1, {"/no/such/model"});
+}
+
+TEST(CliSweep, AMemoryLimitOfAWorkerIsARow) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's own memory counts too";
+#endif
+  // The weights of float32 take 18 MB, those of nf4 with its head 3.
+  const ProgramResult result =
+      run_program({"sweep", "precisions", "demo", "--precision", "nf4+head,float32", "-t", "1", "-n", "4",
+                   "-r", "2", "--json", "--worker-memory", "22"});
+  EXPECT_EQ(result.exit_code, 3) << result.err << result.out;
+  const Json rows = Json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["status"], "ok") << rows[0]["reason"];
+  EXPECT_EQ(rows[1]["status"], "error");
+  EXPECT_NE(rows[1]["reason"].get<std::string>().find("not enough memory"), std::string::npos)
+      << rows[1]["reason"];
+}
+
+TEST(CliSweep, ACaseThatTakesTooLongIsARow) {
+  // Without the cache 900 tokens are computed 100 times.
+  const ProgramResult result = run_program({"ablate", "cache", "demo", "--lengths", "8,900", "-n", "100",
+                                            "-r", "1", "--isa", "scalar", "--case-timeout", "6", "--json"},
+                                           {.timeout = std::chrono::minutes(5)});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  const Json rows = Json::parse(result.out)["rows"];
+  EXPECT_NE(rows[3]["reason"].get<std::string>().find("timed out"), std::string::npos) << rows[3];
+  EXPECT_EQ(rows[3]["status"], "error");
+}
+
+TEST(CliSweep, MemoryThatCannotBeHadIsPredicted) {
+  const ProgramResult result = run_program(sweep_of({"--max-memory", "1", "--json"}));
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_NE(Json::parse(result.out)["rows"][0]["reason"].get<std::string>().find("out of memory predicted"),
+            std::string::npos);
+}
+
+TEST(CliSweep, KilledAtTwentyMomentsAndResumedItHoldsEveryCaseOnce) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = {
+      "sweep",        "batches", kModel,    "--batch-size", "1,2,3", "-p", "a",  "-p",
+      "b c",          "-p",      "d",       "-n",           "16",    "-r", "40", "-o",
+      folder / "out", "--json",  "--resume"};
+  std::srand(7);
+  int killed = 0;
+  for (int i = 0; i < 20; ++i) {
+    const ProgramResult result =
+        run_program(words, {.timeout = std::chrono::milliseconds(60 + std::rand() % 700)});
+    killed += result.is_timed_out ? 1 : 0;
+  }
+  EXPECT_GE(killed, 3);
+  const ProgramResult result = run_program(words);
+  expect_success(result);
+  const Json json = Json::parse(result.out);
+  std::set<std::string> labels;
+  for (const Json& row : json["rows"]) {
+    labels.insert(row["label"]);
+    EXPECT_EQ(row["status"], "ok");
+    EXPECT_EQ(row["values"]["total_latency_s"]["samples"].size(), 40U) << row["label"];
+  }
+  EXPECT_EQ(json["rows"].size(), 3U);
+  EXPECT_EQ(labels.size(), 3U);
+  // Another plan is not resumed.
+  words[4] = "1,2";
+  expect_failure(run_program(words), 1, {"journal.jsonl", "another plan"});
+}
+
+TEST(CliSweep, TwoRunsIntoOneFolder) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder / "out");
+  const FolderLock lock(folder / "out");
+  expect_failure(run_program(sweep_of({"-o", folder / "out"})), 1, {"another run"});
+}
+
+TEST(CliConfig, JsonAndTomlAndFlagsThatWin) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.json",
+             R"({"model": ")" + kModel + R"(", "lengths": [4, 8], "max-new-tokens": 4, "repeats": 2})");
+  write_file(folder / "a.toml", "lengths = [4, 8]\nmax-new-tokens = 4\nrepeats = 2\nno-cache = true\n");
+  const auto rows_of = [](const ProgramResult& result) {
+    expect_success(result);
+    return Json::parse(result.out)["rows"];
+  };
+  Json rows = rows_of(run_program({"sweep", "lengths", "--config", folder / "a.json", "--json"}));
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["values"]["total_latency_s"]["samples"].size(), 2U);
+  rows = rows_of(run_program(
+      {"sweep", "lengths", kModel, "--config", folder / "a.toml", "--json", "--lengths", "5", "-r3"}));
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0]["label"], "5 tokens");
+  EXPECT_EQ(rows[0]["parameters"]["cache"], "off");
+  EXPECT_EQ(rows[0]["values"]["total_latency_s"]["samples"].size(), 3U);
+  // What was in force lies beside the results, and can be given again.
+  rows_of(run_program({"sweep", "lengths", "--config", folder / "a.json", "--json", "-o", folder / "out"}));
+  rows = rows_of(run_program({"sweep", "lengths", "--config", folder / "out/config.json", "--json"}));
+  EXPECT_EQ(rows.size(), 2U);
+}
+
+TEST(CliConfig, BadFiles) {
+  const TemporaryFolder folder;
+  write_file(folder / "unknown.json", R"({"lenghts": [4]})");
+  expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "unknown.json"}), 1,
+                 {"unknown.json", "lenghts", "lengths"});
+  write_file(folder / "broken.json", R"({"lengths": )");
+  expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "broken.json"}), 1,
+                 {"broken.json", "JSON"});
+  write_file(folder / "deep.json", R"({"lengths": {"a": 1}})");
+  expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "deep.json"}), 1,
+                 {"deep.json", "lengths"});
+  write_file(folder / "unknown.toml", "lenghts = 4\n");
+  expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "unknown.toml"}), 1,
+                 {"unknown.toml", "lenghts"});
+  expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "absent.json"}), 1,
+                 {"absent.json"});
+}
+
+class CliCompare : public testing::Test {
+ protected:
+  CliCompare() {
+    const ProgramResult result = run_program(
+        {"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4", "-r", "8", "-o", folder_ / "a"});
+    expect_success(result);
+    sound_ = Json::parse(read_file(folder_ / "a/results.json"));
+  }
+  std::string changed(const std::string& name, const Json& json) {
+    write_file(folder_ / name, json.dump());
+    return folder_ / name;
+  }
+  Json scaled(double factor) const {
+    Json json = sound_;
+    int i = 0;  // not all the same: the ranks have no ties
+    for (Json& sample : json["rows"][1]["values"]["total_latency_s"]["samples"])
+      sample = sample.get<double>() * (factor + 0.0001 * ++i);
+    return json;
+  }
+  TemporaryFolder folder_;
+  Json sound_;
+};
+
+TEST_F(CliCompare, FindsWhatIsSlowerAndFailsOnIt) {
+  const std::string a = folder_ / "a/results.json";
+  const ProgramResult same =
+      run_program({"compare", a, a, "--margin", "500", "--fail-on", "slower:3%", "--json"});
+  expect_success(same);
+  for (const Json& row : Json::parse(same.out)["rows"]) EXPECT_EQ(row["verdict"], "no difference");
+  const std::string slow = changed("slow.json", scaled(20));
+  const ProgramResult result = run_program({"compare", a, slow, "--fail-on", "slower:3%", "--json"});
+  EXPECT_EQ(result.exit_code, 4) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["rows"][1]["verdict"], "higher");
+  EXPECT_EQ(json["broken"].size(), 1U);
+  EXPECT_EQ(run_program({"compare", slow, a, "--fail-on", "faster:3%"}).exit_code, 4);
+  EXPECT_EQ(run_program({"compare", a, slow}).exit_code, 0);
+}
+
+TEST_F(CliCompare, RunsThatAreNotAlikeAreMarkedOrRefused) {
+  const std::string a = folder_ / "a/results.json";
+  Json json = scaled(20);
+  json["rows"][1]["values"]["tokens_generated"]["value"] = 5;
+  const ProgramResult unlike =
+      run_program({"compare", a, changed("b.json", json), "--fail-on", "slower:3%", "--json"});
+  expect_success(unlike);
+  EXPECT_NE(Json::parse(unlike.out)["rows"][1]["unlike"].get<std::string>().find("tokens_generated"),
+            std::string::npos);
+  json = sound_;
+  json["model"]["sha256"] = "other";
+  expect_failure(run_program({"compare", a, changed("c.json", json)}), 1, {"different models"});
+  json = sound_;
+  json["schema_version"] = 9;
+  expect_failure(run_program({"compare", a, changed("d.json", json)}), 1, {"d.json", "schema_version"});
+  expect_failure(run_program({"compare", a, a, "--fail-on", "slower"}), 2, {"--fail-on", "slower"});
+  expect_failure(run_program({"compare", a, folder_ / "absent.json"}), 1, {"absent.json"});
+}
+
+TEST_F(CliCompare, HistoryListsThem) {
+  changed("a/not_results.json", Json::array());
+  fs::create_directories(folder_ / "b");
+  changed("b/results.json", Json("nonsense"));
+  const ProgramResult result = run_program({"history", folder_.path().string(), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("left out"), std::string::npos);
+  const Json rows = Json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0]["sha256"], sound_["model"]["sha256"]);
+  expect_failure(run_program({"history", folder_ / "absent"}), 1, {"absent"});
+}
+
+}  // namespace
+}  // namespace assay::test
