@@ -42,7 +42,7 @@ Disturbance disturbance_from_json(const OrderedJson& json) {
 }  // namespace
 
 std::string Configuration::label() const {
-  std::string text = precision;
+  std::string text = precision == kAutoPrecision ? "as stored" : precision;
   if (!quantized_head.empty()) text += "+head:" + quantized_head;
   if (!remainder.empty()) text += ", remainder " + remainder;
   if (!kv_cache.empty()) text += ", KV " + kv_cache;

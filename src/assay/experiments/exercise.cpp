@@ -135,9 +135,7 @@ class Exercise {
     const bool has_verdicts =
         sweep.repeats == 0 || sweep.repeats >= static_cast<std::int64_t>(kFewestForInterval);
     if (is_skipped("noise") || is_over() || options_.noise_pairs == 0 || !has_verdicts) return;
-    results_.noise =
-        measure_noise(laboratory_, options_.noise_pairs,
-                      static_cast<int>(sweep.repeats > 0 ? sweep.repeats : options_.noise_pairs));
+    results_.noise = measure_noise(laboratory_, options_.noise_pairs);
     if (!results_.noise) return;
     laboratory_.margin = std::max(laboratory_.margin, results_.noise->smallest_difference);
     results_.remarks.push_back(
@@ -165,10 +163,14 @@ std::vector<Case> noise_cases(const Laboratory& laboratory) {
 
 }  // namespace
 
-std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs, int planned) {
-  SweepOptions sweep = laboratory.sweep;
-  sweep.repeats = pairs;
+std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs) {
+  constexpr double kLongEnough_s = 5;
+  constexpr int kMost = 60;
   const std::vector<Case> cases = noise_cases(laboratory);
+  SweepOptions sweep = laboratory.sweep;
+  sweep.repeats = std::max(pairs, kMost);
+  sweep.fewest = pairs;
+  sweep.max_time_s = kLongEnough_s;
   const SweepResult swept = run_sweep(*laboratory.subjects, "noise", cases, sweep);
   laboratory.subjects->drop(cases[1].configuration);
   if (swept.cases.size() != 2) return std::nullopt;
@@ -176,7 +178,7 @@ std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs
   if (a.size() < kFewestForInterval) return std::nullopt;
   std::vector<double> ratios;
   for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(std::log(b[i] / a[i]));
-  return noise_budget(ratios, planned);
+  return noise_budget(ratios, static_cast<int>(ratios.size()));
 }
 
 ResultSet new_results(const SubjectFacts& facts) {

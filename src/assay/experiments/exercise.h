@@ -28,13 +28,14 @@ struct ExerciseOptions {
   BatchedOptions batches;
   std::filesystem::path corpus;
   std::int64_t context = 0, stride = 0;  // of the perplexity
-  int noise_pairs = 10;                  // runs of equals before anything else; 0: none
+  int noise_pairs = 10;                  // runs of equals before anything else, at least; 0: none
   // Parts to leave out: "trade-off", "ablation", "lengths", "batches", "perplexity", "edge", "noise".
   std::vector<std::string> skipped;
 };
 
-// What runs of equals differ by: the baseline in two subjects, in turns. Empty where it cannot be told.
-std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs, int planned);
+// What runs of equals differ by: the baseline in two subjects, in turns; `pairs` at least, and more (60 at
+// most) until some seconds have passed. Empty where it cannot be told.
+std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs);
 
 // Runs, in this order: the baseline, the noise of equals, quantization's trade-off, ablations (prompt length,
 // cache, padding), batches, perplexity, edge prompts; then takeaways. `laboratory.margin` becomes the noise

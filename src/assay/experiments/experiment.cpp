@@ -248,8 +248,7 @@ WorkerLaboratory::WorkerLaboratory(const WorkerLaboratoryOptions& options) {
   laboratory_.sweep = options.sweep;
   const auto stored = stored_precision(*folder_, spec);
   laboratory_.is_quantized_already = stored.has_value();
-  if (options.baseline.precision == kAutoPrecision)
-    laboratory_.baseline.precision = stored ? stored->name : "float32";
+  if (options.baseline.precision == kAutoPrecision && !stored) laboratory_.baseline.precision = "float32";
   laboratory_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
   laboratory_.predicted_memory = [predictor](const Configuration& configuration, std::int64_t sequences,

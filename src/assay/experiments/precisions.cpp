@@ -19,7 +19,7 @@ std::vector<std::string> default_precisions() {
 std::vector<std::string> precisions_or_default(const Laboratory& laboratory,
                                                const std::vector<std::string>& asked) {
   if (!asked.empty()) return asked;
-  if (laboratory.is_quantized_already) return {laboratory.baseline.precision};
+  if (laboratory.is_quantized_already) return {std::string(kAutoPrecision)};
   return default_precisions();
 }
 
@@ -30,7 +30,8 @@ ChosenConfigurations choose_configurations(const Laboratory& laboratory,
     Configuration configuration = configuration_from_text(text, laboratory.baseline);
     const Device device = device_from_name(configuration.device);
     // float16 on a CPU becomes float32.
-    configuration.precision = resolve_dtype(configuration.precision, device).precision.name;
+    if (configuration.precision != kAutoPrecision)
+      configuration.precision = resolve_dtype(configuration.precision, device).precision.name;
     const std::string label = configuration.label();
     const bool is_known = std::any_of(chosen.configurations.begin(), chosen.configurations.end(),
                                       [&](const Configuration& c) { return c.label() == label; });

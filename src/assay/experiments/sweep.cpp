@@ -173,7 +173,8 @@ class SweepRun {
     if (std::none_of(members.begin(), members.end(), [](const CaseResult* c) { return c->status == "ok"; }))
       return false;
     const double spent = elapsed(measure_begin_, Clock::now()).value;
-    if (options_.max_time_s > 0 && block > 0 && spent + warm_up_s_ >= options_.max_time_s) return false;
+    if (options_.max_time_s > 0 && block >= options_.fewest && spent + warm_up_s_ >= options_.max_time_s)
+      return false;
     if (options_.repeats > 0) return block < options_.repeats;
     if (block < fewest_) return true;
     if (block >= kMostBlocks || spent >= options_.time_s) return false;

@@ -57,7 +57,8 @@ struct SweepOptions {
   std::int64_t repeats = 0;  // blocks, exactly; 0: from six until every interval is narrow
   double narrow = 0.02;      // half of an interval / its median
   double time_s = 20;        // adaptive: no block begins after it, once there are six
-  double max_time_s = 0;     // of a sweep, whatever its blocks: none begins after it; 0 = no limit
+  double max_time_s = 0;     // of a sweep: no block begins after it; 0 = no limit
+  std::int64_t fewest = 1;   // blocks that begin whatever max_time_s says
   std::uint64_t seed = 1;    // of the order within blocks
   Journal* journal = nullptr;
   OnProgress on_progress;

@@ -75,9 +75,9 @@ std::vector<std::string> doubts_of(const Disturbance& d, int processors) {
     add(100 * d.other_cpu_s / available, {10, 25, 50}, [](double percent) {
       return fmt::format("other processes used more than {:g} % of the processors meanwhile", percent);
     });
+    add(static_cast<double>(d.involuntary_switches) / d.seconds, {200, 1000},
+        [](double often) { return fmt::format("interrupted more than {:g} times a second", often); });
   }
-  add(static_cast<double>(d.involuntary_switches) / d.seconds, {20, 100, 500},
-      [](double often) { return fmt::format("interrupted more than {:g} times a second", often); });
   return doubts;
 }
 

@@ -34,8 +34,8 @@ class DisturbanceWatch {
 };
 
 // Sentences where more was disturbed than a careful reader would let pass: steal above 1 % of the processors'
-// time, other processes above 10 % (the kernel counts in hundredths of a second), more than 20 involuntary
-// switches a second.
+// time, other processes above 10 % (the kernel counts in hundredths of a second), more than 200 involuntary
+// switches a second. Nothing below 0.2 s.
 std::vector<std::string> doubts_of(const Disturbance& disturbance, int processors);
 
 }  // namespace assay

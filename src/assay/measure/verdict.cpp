@@ -37,8 +37,8 @@ NoiseBudget noise_budget(std::span<const double> log_ratios, int planned) {
   budget.bias = std::expm1(shift->estimate);
   // The interval narrows with the square root of the pairs. What it is itself uncertain by is added: so twice
   // the budget is found nine times in ten (tests/measure simulates it).
-  constexpr double kUncertainty = 1.75;
-  const double half = kUncertainty * (shift->interval.high - shift->interval.low) / 2 *
+  const double uncertainty = 1 + 0.75 * std::sqrt(10.0 / budget.pairs);
+  const double half = uncertainty * (shift->interval.high - shift->interval.low) / 2 *
                       std::sqrt(static_cast<double>(budget.pairs) / planned);
   budget.smallest_difference = std::expm1(std::max(half, std::abs(shift->estimate)));
   return budget;
@@ -121,7 +121,9 @@ void set_sentence(Comparison& c) {
   const bool is_time = what.unit == "s" || what.unit == "ms";
   const bool is_speed = what.unit == "tokens/s";
   std::string range;
-  if (c.interval) range = fmt::format(" [{:.3g}, {:.3g}]", c.interval->low, c.interval->high);
+  const int digits = c.metric == "perplexity" ? 4 : 3;  // losses are small
+  if (c.interval)
+    range = fmt::format(" [{:.{}g}, {:.{}g}]", c.interval->low, digits, c.interval->high, digits);
   switch (c.verdict) {
     case Verdict::lower:
     case Verdict::higher: {
@@ -130,7 +132,8 @@ void set_sentence(Comparison& c) {
                          : is_speed ? (is_lower ? "slower" : "faster")
                          : is_lower ? "lower"
                                     : "higher";
-      c.sentence = fmt::format("{} is {} than {}: {:.3g} x{}", c.subject, word, c.baseline, c.ratio, range);
+      c.sentence =
+          fmt::format("{} is {} than {}: {:.{}g} x{}", c.subject, word, c.baseline, c.ratio, digits, range);
       break;
     }
     case Verdict::no_difference:

@@ -94,6 +94,7 @@ class Figures {
               .y_label = "Step (ms)",
               .series = {},
               .categories = {}};
+    plot.subtitle = results_.model.id + ": each step's median over the runs";
     for (const Row* row : rows_of("step times", "step_latency_ms")) {
       PlotSeries series{row->label, {}};
       series.has_line = false;

@@ -76,6 +76,15 @@ std::string findings_of(const ResultSet& results) {
   return text;
 }
 
+// The baseline's text stands among those of the precisions too.
+bool is_repeated(const GeneratedText& text, const ResultSet& results) {
+  return text.label.rfind("prompt ", 0) == 0 &&
+         std::any_of(results.texts.begin(), results.texts.end(), [&](const GeneratedText& other) {
+           return other.prompt == text.prompt && other.label != text.label &&
+                  other.label.ends_with(text.label);
+         });
+}
+
 // What each configuration made of a prompt, one under the other.
 std::string texts_side_by_side(const ResultSet& results) {
   constexpr std::size_t kShown = 150;
@@ -87,7 +96,8 @@ std::string texts_side_by_side(const ResultSet& results) {
   for (const std::string& prompt : prompts) {
     text += fmt::format("\n[prompt] {}\n", one_line(prompt, kShown));
     for (const GeneratedText& t : results.texts)
-      if (t.prompt == prompt) text += fmt::format("  {:<32} ->{}\n", t.label, one_line(t.text, kShown));
+      if (t.prompt == prompt && !is_repeated(t, results))
+        text += fmt::format("  {:<32} ->{}\n", t.label, one_line(t.text, kShown));
   }
   return text;
 }
