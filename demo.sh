@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 . tools/packages.sh
 
 command -v dpkg-query >/dev/null || stop "this script knows Debian 12 only; elsewhere see README.md for what to install"
-need_packages "${build_packages[@]}"
+need_packages "${build_packages[@]}" "${plot_packages[@]}"
 [ -x build/release/assay ] || need_disk 700
 echo "== building build/release/assay (the first time takes a few minutes)"
 cmake --preset release >build.log 2>&1 && cmake --build --preset release --target assay >>build.log 2>&1 || {

@@ -34,6 +34,14 @@ TEST(CliJsonKeys, Generate) {
   EXPECT_EQ(json["ids"].size(), 7U);
   EXPECT_EQ(json["tokens_generated"], 7);
   EXPECT_EQ(json["token_times_s"].size(), 7U);
+  double phases = 0;
+  for (const char* key : {"startup_s", "load_s", "warm_up_s", "tokenize_s", "prefill_s", "decode_s",
+                          "sampling_s", "detokenize_s"}) {
+    ASSERT_TRUE(json["phases"].contains(key)) << key;
+    EXPECT_GE(json["phases"][key].get<double>(), 0) << key;
+    phases += json["phases"][key].get<double>();
+  }
+  EXPECT_LE(phases, json["phases"]["process_s"].get<double>() + 0.02);  // the kernel counts in 10 ms
   const double latency = json["total_latency_s"];
   EXPECT_GT(latency, 0);
   EXPECT_NEAR(json["tokens_per_sec"].get<double>(), 7 / latency, 1e-6 * 7 / latency);

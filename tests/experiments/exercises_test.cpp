@@ -322,7 +322,7 @@ ExerciseOptions small_exercise() {
   options.ablation.padded_prompts = {"a", "b c d"};
   options.batches.prompts = {"a", "b c d"};
   options.batches.batch_sizes = {1, 2};
-  options.batches.new_tokens = 5;
+  options.batches.new_tokens = options.edge_new_tokens = 5;
   options.corpus = test::fixture_model("with_tokenizer") / "prompt.txt";
   return options;
 }
@@ -347,6 +347,12 @@ TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
   }
   // Nothing is lost on the way through the file.
   EXPECT_EQ(to_json(results_from_json(to_json(results), "r")).dump(), to_json(results).dump());
+  const Table tradeoff = tradeoff_table(results);
+  EXPECT_EQ(
+      std::vector<std::string>(tradeoff.head.begin(), tradeoff.head.begin() + 4),
+      (std::vector<std::string>{"Float Precision", "Memory (MB)", "Avg Latency (s)", "Prompt 1 Output"}));
+  EXPECT_EQ(tradeoff.rows.size(), 2u);
+  EXPECT_EQ(tradeoff.rows[0][0], "float32 (baseline)");
   const Table table = build_results_table(results);
   EXPECT_EQ(table.rows.size(), results.rows.size() - 2);  // without the series for plots
 }

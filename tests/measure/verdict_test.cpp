@@ -148,6 +148,11 @@ TEST(ComparePaired, SaysWhatTheDataAllow) {
   EXPECT_EQ(compare_paired(times(1, 12, 4, 0.003), base, options).verdict, Verdict::no_difference);
   // A real but small difference is none within the margin.
   EXPECT_EQ(compare_paired(times(1.008, 12, 5, 0.001), base, options).verdict, Verdict::no_difference);
+  // One that is told from none, but that equals in two processes could have too, is not claimed.
+  std::vector<double> near;
+  for (int i = 0; i < 40; ++i) near.push_back(std::exp(0.03 + 0.06 * (i - 19.5) / 39));
+  EXPECT_EQ(compare_paired(near, std::vector<double>(40, 1.0), {.margin = 0.035, .comparisons = 1}).verdict,
+            Verdict::cannot_tell);
   const Comparison unsure = compare_paired(times(1.02, 7, 6, 0.1), std::span(base).first(7), options);
   EXPECT_EQ(unsure.verdict, Verdict::cannot_tell);
   EXPECT_GT(unsure.more_needed, 10);

@@ -24,7 +24,29 @@ std::string shown_text(const LoadedModel& loaded, const std::vector<TokenId>& id
   return fmt::format("{}", fmt::join(ids, " "));
 }
 
-nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration& timed) {
+// From the start of the process to its answer.
+struct Around {
+  double startup_s = 0, load_s = 0;  // tokenizer and everything else of loading included
+};
+
+nlohmann::ordered_json phases_of(const TimedGeneration& timed, const Around& around) {
+  const double decode = timed.decode_tokens_per_sec > 0
+                            ? static_cast<double>(timed.tokens_generated - 1) / timed.decode_tokens_per_sec
+                            : 0;
+  const double prefill = static_cast<double>(timed.prompt_ids.size()) / timed.prefill_tokens_per_sec;
+  return {{"startup_s", around.startup_s},
+          {"load_s", around.load_s},
+          {"warm_up_s", timed.warm_up_s},
+          {"tokenize_s", timed.tokenize_s},
+          {"prefill_s", prefill},
+          {"decode_s", decode},
+          {"sampling_s", timed.sampling_s},
+          {"detokenize_s", timed.detokenize_s},
+          {"process_s", process_age().value}};
+}
+
+nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration& timed,
+                               const Around& around) {
   nlohmann::ordered_json json{{"model", loaded.id},
                               {"dtype", loaded.dtype_label},
                               {"device", loaded.model->backend().device().text()},
@@ -45,6 +67,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
   json["tokenize_s"] = timed.tokenize_s;
   json["sampling_s"] = timed.sampling_s;
   json["load_s"] = loaded.model->load_time().value;
+  json["phases"] = phases_of(timed, around);
   json["token_times_s"] = timed.token_times_s;
   json["doubts"] = loaded.doubts;
   return json;
@@ -88,7 +111,10 @@ int run(const Flags& flags) {
   const std::vector<Prompt> prompts = flags.prompt.read();
   flags.sampling.checked();
   truncation_from_name(flags.prompt.truncate);
+  Around around{.startup_s = process_age().value};
+  const TimePoint load_begin = Clock::now();
   const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());
+  around.load_s = elapsed(load_begin, Clock::now()).value;
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
     for (const std::string& doubt : loaded.doubts) note("doubt: " + doubt);
@@ -98,7 +124,7 @@ int run(const Flags& flags) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < prompts.size() && !is_interrupted(); ++i) {
     const TimedGeneration timed = run_one(loaded, prompts[i], flags, i == 0);
-    if (flags.output.is_json) all.push_back(to_json(loaded, timed));
+    if (flags.output.is_json) all.push_back(to_json(loaded, timed, around));
     if (!flags.output.is_quiet) note(figures_line(timed));
   }
   if (flags.output.is_json) {

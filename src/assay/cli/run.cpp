@@ -31,8 +31,11 @@ ExerciseOptions options_of(const Flags& flags) {
   options.prompts = prompt.read();
   options.corpus =
       flags.corpus.empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(flags.corpus);
-  options.new_tokens = options.lengths.new_tokens = options.batches.new_tokens = flags.max_new_tokens;
-  options.ablation.new_tokens = std::min<std::int64_t>(options.ablation.new_tokens, flags.max_new_tokens);
+  options.new_tokens = flags.max_new_tokens;
+  // Along the axes fewer say as much, and a run ends sooner.
+  constexpr std::int64_t kAxisTokens = 32;
+  options.lengths.new_tokens = options.batches.new_tokens = options.ablation.new_tokens =
+      options.edge_new_tokens = std::min(kAxisTokens, flags.max_new_tokens);
   options.uses_cache = !flags.has_no_cache;
   options.truncation = truncation_from_name(flags.prompt.truncate);
   options.context = flags.context;
@@ -85,7 +88,8 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   command->add_option("--ids", flags->prompt.ids, "A prompt as token ids: 1,2,3");
   command->add_option("--truncate", flags->prompt.truncate,
                       "left or right: cut a prompt that does not fit the context there");
-  add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens, "New tokens per prompt (default 50)", 1);
+  add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
+            "New tokens per prompt (default 50; along the axes 32 at most)", 1);
   add_whole_list(*command, "--lengths", flags->lengths,
                  "Prompt lengths in tokens (default 32,128,512,0; 0: the longest that fits)");
   add_whole_list(*command, "--ablation-lengths", flags->ablation_lengths,

@@ -26,6 +26,7 @@ struct ExerciseOptions {
   LengthsOptions lengths;
   AblationOptions ablation;
   BatchedOptions batches;
+  std::int64_t edge_new_tokens = 50;
   std::filesystem::path corpus;
   std::int64_t context = 0, stride = 0;  // of the perplexity
   int noise_pairs = 10;                  // runs of equals before anything else, at least; 0: none
@@ -38,8 +39,9 @@ struct ExerciseOptions {
 std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs);
 
 // Runs, in this order: the baseline, the noise of equals, quantization's trade-off, ablations (prompt length,
-// cache, padding), batches, perplexity, edge prompts; then takeaways. `laboratory.margin` becomes the noise
-// budget where that is larger. Throws Error where the baseline cannot be loaded or the corpus not scored.
+// cache, padding), batches, perplexity, edge prompts; then takeaways. Margins of verdicts
+// are never below what the noise of equals says. Throws Error where the baseline cannot be loaded or the
+// corpus not scored.
 ResultSet run_quantization_exercise(Laboratory laboratory, const ExerciseOptions& options);
 
 // A result set that says where and on what it was measured; rows are to be added.

@@ -105,6 +105,7 @@ class RowBuilder {
   void add_memory(Row& row) const {
     row.set("memory_bytes", static_cast<double>(result_.facts.model.memory_bytes));
     row.set("resident_weights_bytes", static_cast<double>(result_.facts.model.resident_weights_bytes));
+    row.set("workspace_bytes", static_cast<double>(result_.facts.model.workspace_bytes));
     row.set("kv_cache_bytes", result_.first.kv_cache_bytes);
     row.set("measured_memory_bytes", result_.first.measured_memory_bytes);
     const CoverageFacts& coverage = result_.facts.model.coverage;
@@ -336,8 +337,10 @@ std::optional<Comparison> compare_cases(const CaseResult& subject, const CaseRes
   if (subject.status != "ok" || baseline.status != "ok") return std::nullopt;
   const auto [own, other] = paired(subject, baseline, &Sample::total_latency_s);
   if (own.empty()) return std::nullopt;
-  Comparison comparison =
-      compare_paired(own, other, {.margin = laboratory.margin, .comparisons = comparisons});
+  double margin = laboratory.margin;
+  if (laboratory.noise)
+    margin = std::max(margin, smallest_difference(*laboratory.noise, static_cast<int>(own.size())));
+  Comparison comparison = compare_paired(own, other, {.margin = margin, .comparisons = comparisons});
   comparison.subject = subject.what.label;
   comparison.baseline = baseline.what.label;
   comparison.metric = "total_latency_s";

@@ -18,7 +18,8 @@ struct Laboratory {
   std::int64_t context = 0;
   bool is_quantized_already = false;  // the checkpoint: its own precision is all there is
   SweepOptions sweep;
-  double margin = 0.02;  // relative differences within it count as none; the noise budget where it is known
+  double margin = 0.02;              // relative differences within it count as none
+  std::optional<NoiseBudget> noise;  // of equals: the margin is never below what it says for as many pairs
   // Bytes that a case is predicted to take; 0 or empty: nothing is known.
   std::function<Bytes(const Configuration&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
 };

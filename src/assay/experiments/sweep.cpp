@@ -21,9 +21,9 @@ class SweepRun {
     if (options.max_time_s < 0)
       throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
     for (const Case& what : cases) add(what);
-    // As many as the interval of one of so many comparisons needs, and one.
+    // As many as the interval of one of so many comparisons needs.
     const auto comparisons = static_cast<double>(std::max<std::size_t>(1, result_.cases.size() - 1));
-    fewest_ = std::max(kFewestBlocks, 1 + static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
+    fewest_ = std::max(kFewestBlocks, static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
   }
 
   SweepResult run() {

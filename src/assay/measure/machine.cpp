@@ -4,10 +4,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "assay/base/cpu.h"
 #include "assay/base/format.h"
@@ -115,6 +117,21 @@ Machine read_machine() {
 ProcessMemory read_process_memory() {
   const char* file = "/proc/self/status";
   return {kilobytes_of(file, "VmRSS:"), kilobytes_of(file, "VmHWM:"), kilobytes_of(file, "RssAnon:")};
+}
+
+Seconds process_age() {
+  std::ifstream file("/proc/self/stat");
+  std::string line;
+  if (!std::getline(file, line)) return {};
+  // The name in brackets may hold blanks; the start is the 20th word after it.
+  std::istringstream words(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string word;
+  for (int i = 0; i < 20; ++i) words >> word;
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const double since_boot = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  const double begin = std::strtod(word.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return {std::max(0.0, since_boot - begin)};
 }
 
 std::string utc_now() {

@@ -50,6 +50,9 @@ struct ProcessMemory {
 };
 ProcessMemory read_process_memory();
 
+// How long ago the kernel started this process, in steps of 10 ms; 0 where /proc is not there.
+Seconds process_age();
+
 // "2026-01-31T12:00:00Z"
 std::string utc_now();
 

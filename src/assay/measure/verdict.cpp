@@ -37,11 +37,19 @@ NoiseBudget noise_budget(std::span<const double> log_ratios, int planned) {
   budget.bias = std::expm1(shift->estimate);
   // The interval narrows with the square root of the pairs. What it is itself uncertain by is added: so twice
   // the budget is found nine times in ten (tests/measure simulates it).
-  const double uncertainty = 1 + 0.75 * std::sqrt(10.0 / budget.pairs);
+  // And equals drift apart over minutes, which a few seconds do not see: 1.6 by runs of equals on a shared
+  // machine.
+  const double uncertainty = 1.6 + 0.75 * std::sqrt(10.0 / budget.pairs);
   const double half = uncertainty * (shift->interval.high - shift->interval.low) / 2 *
                       std::sqrt(static_cast<double>(budget.pairs) / planned);
   budget.smallest_difference = std::expm1(std::max(half, std::abs(shift->estimate)));
   return budget;
+}
+
+double smallest_difference(const NoiseBudget& budget, int pairs) {
+  if (pairs < 1 || budget.planned < 1) return 0;
+  return std::max(std::abs(budget.bias),
+                  budget.smallest_difference * std::sqrt(static_cast<double>(budget.planned) / pairs));
 }
 
 std::string_view name_of(Verdict verdict) {
@@ -72,9 +80,9 @@ Comparison compare_shift(const std::optional<Shift>& log_shift, int pairs, const
   const double margin = std::log1p(options.margin);
   if (shift.interval.low > -margin && shift.interval.high < margin) {
     comparison.verdict = Verdict::no_difference;
-  } else if (shift.interval.low > 0) {
+  } else if (shift.interval.low > 0 && shift.estimate > margin) {
     comparison.verdict = Verdict::higher;
-  } else if (shift.interval.high < 0) {
+  } else if (shift.interval.high < 0 && shift.estimate < -margin) {
     comparison.verdict = Verdict::lower;
   } else {
     comparison.verdict = Verdict::cannot_tell;

@@ -21,6 +21,8 @@ struct NoiseBudget {
 };
 // From log ratios of paired runs of equals: what `planned` pairs resolve, never below the equals' own bias.
 NoiseBudget noise_budget(std::span<const double> log_ratios, int planned);
+// The same budget for another number of pairs: what is not bias narrows with its square root.
+double smallest_difference(const NoiseBudget& budget, int pairs);
 
 enum class Verdict { lower, higher, no_difference, cannot_tell, too_few };
 std::string_view name_of(Verdict verdict);
@@ -41,7 +43,8 @@ struct CompareOptions {
 };
 // Of runs taken in the same blocks: ratio = exp(shift of log ratios), interval by signed ranks. The verdict
 // is no_difference where the interval lies within the margin (an equivalence test), lower or higher where it
-// excludes 1, cannot_tell elsewhere, too_few below six pairs. Throws std::logic_error for unequal numbers.
+// excludes 1 and the estimate lies beyond the margin (equals in two processes differ by a little that stays),
+// cannot_tell elsewhere, too_few below six pairs. Throws std::logic_error for unequal numbers.
 Comparison compare_paired(std::span<const double> subject, std::span<const double> baseline,
                           const CompareOptions& options);
 // The same of runs that have nothing to do with each other.

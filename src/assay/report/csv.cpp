@@ -60,6 +60,18 @@ std::string results_csv(const ResultSet& results) {
   return csv;
 }
 
+std::string to_csv(const Table& table) {
+  std::string csv;
+  const auto add = [&](const std::vector<std::string>& cells) {
+    std::vector<std::string> fields;
+    for (const std::string& cell : cells) fields.push_back(csv_field(cell));
+    csv += join(fields, ",") + "\r\n";
+  };
+  add(table.head);
+  for (const auto& row : table.rows) add(row);
+  return csv;
+}
+
 std::string samples_csv(const ResultSet& results) {
   std::string csv = "scenario,label,metric,unit,index,value\r\n";
   for (const Row& row : results.rows)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "assay/measure/results.h"
+#include "assay/report/table.h"
 
 namespace assay {
 
@@ -12,6 +13,8 @@ std::string csv_field(const std::string& text);
 // A line per row: scenario, label, status, reason, every parameter, every metric, doubts joined by "; ".
 std::string results_csv(const ResultSet& results);
 // A line per raw sample: scenario, label, metric, unit, index, value.
+// Any table.
+std::string to_csv(const Table& table);
 std::string samples_csv(const ResultSet& results);
 
 }  // namespace assay

@@ -42,6 +42,8 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   };
   write(folder / "results.csv", results_csv(results));
   write(folder / "samples.csv", samples_csv(results));
+  if (const Table table = tradeoff_table(results); !table.rows.empty())
+    write(folder / "tradeoff.csv", to_csv(table));
   write_plots(results, folder / "plots", write, written);
   write(folder / "report.md", summary_markdown(results));
   // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes

@@ -14,7 +14,8 @@ struct WrittenReports {
   std::string note;  // what could not be written and why: PNG without librsvg
 };
 
-// results.json, results.csv, samples.csv, report.md, and the plots as SVG and PNG in plots/. Throws Error.
+// results.json, results.csv, samples.csv, tradeoff.csv (where it was measured), report.md, and the plots as
+// SVG and PNG in plots/. Throws Error.
 WrittenReports write_reports(const ResultSet& results, const std::filesystem::path& folder);
 
 // Reads a results.json back. Throws Error for a file that is none, or of another schema version.

@@ -110,6 +110,34 @@ Table build_results_table(const ResultSet& results) {
   return table;
 }
 
+Table tradeoff_table(const ResultSet& results) {
+  Table table{{"Float Precision", "Memory (MB)", "Avg Latency (s)"}, {false, true, true}, {}};
+  std::vector<std::string> prompts;
+  for (const GeneratedText& text : results.texts)
+    if (!text.prompt.empty() && std::find(prompts.begin(), prompts.end(), text.prompt) == prompts.end())
+      prompts.push_back(text.prompt);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    table.head.push_back(fmt::format("Prompt {} Output", i + 1));
+    table.is_number.push_back(false);
+  }
+  for (const Row& row : results.rows) {
+    if (row.scenario != "trade-off") continue;
+    const bool is_first = table.rows.empty();
+    std::vector<std::string> line = {row.label + (is_first ? " (baseline)" : "")};
+    const Value *memory = row.find("memory_bytes"), *latency = row.find("total_latency_s");
+    line.push_back(memory == nullptr ? "Error" : fmt::format("{:.2f}", memory->value / (1024 * 1024)));
+    line.push_back(latency == nullptr ? "Error" : fmt::format("{:.4f}", mean(latency->samples)));
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const std::string label = fmt::format("{}, prompt {}", row.label, i + 1);
+      const auto text = std::find_if(results.texts.begin(), results.texts.end(),
+                                     [&](const GeneratedText& t) { return t.label == label; });
+      line.push_back(text != results.texts.end() ? text->text : i == 0 ? "Error: " + row.reason : "Error");
+    }
+    table.rows.push_back(std::move(line));
+  }
+  return table;
+}
+
 std::string to_text(const Table& table) {
   std::vector<std::size_t> widths;
   for (std::size_t j = 0; j < table.head.size(); ++j) {

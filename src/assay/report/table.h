@@ -18,6 +18,10 @@ struct Table {
 // else was measured; a failed row shows its reason instead of figures. Of latency and perplexity half of the
 // 95 % interval stands beside the figure, in percent.
 Table build_results_table(const ResultSet& results);
+// The trade-off experiment as the course asks for it: Float Precision, Memory (MB), Avg Latency (s), and a
+// column for the text of each prompt; a configuration that failed has Error in each, and its reason in the
+// first text.
+Table tradeoff_table(const ResultSet& results);
 // As a picture.
 std::string table_svg(const Table& table);
 
