@@ -43,7 +43,8 @@ TEST(CliSweep, PredictedMemoryIsNearWhatIsMeasured) {
   const ProgramResult result = run_program({"sweep", "precisions", "demo", "--precision",
                                             "float32,bfloat16,nf4+head", "-n", "4", "-r", "1", "--json"});
   expect_success(result);
-  for (const Json& row : Json::parse(result.out)["rows"]) {
+  const Json rows = Json::parse(result.out)["rows"];
+  for (const Json& row : rows) {
     const double predicted = row["values"]["predicted_memory_bytes"]["value"],
                  measured = row["values"]["measured_memory_bytes"]["value"];
     EXPECT_LT(measured, predicted + (24 << 20)) << row["label"];
@@ -239,7 +240,8 @@ TEST_F(CliCompare, FindsWhatIsSlowerAndFailsOnIt) {
   const ProgramResult same =
       run_program({"compare", a, a, "--margin", "500", "--fail-on", "slower:3%", "--json"});
   expect_success(same);
-  for (const Json& row : Json::parse(same.out)["rows"]) EXPECT_EQ(row["verdict"], "no difference");
+  const Json same_rows = Json::parse(same.out)["rows"];
+  for (const Json& row : same_rows) EXPECT_EQ(row["verdict"], "no difference");
   const std::string slow = changed("slow.json", scaled(20));
   const ProgramResult result = run_program({"compare", a, slow, "--fail-on", "slower:3%", "--json"});
   EXPECT_EQ(result.exit_code, 4) << result.err;

@@ -150,19 +150,7 @@ void ModelFlags::add_calibration_to(CLI::App& app) {
       ->default_str("0.5");
 }
 
-BackendOptions ModelFlags::backend() const {
-  BackendOptions options;
-  options.threads = static_cast<int>(threads);
-  options.pins_caller = true;
-  if (!cpu_mask.empty()) options.processors = processors_of_mask(cpu_mask);
-  if (!isa.empty()) {
-    options.isa = isa_from_name(isa);
-    options.is_isa_forced = true;
-  }
-  return options;
-}
-
-Configuration ModelFlags::configuration() const {
+Configuration ModelFlags::without_precision() const {
   Configuration base;
   base.remainder = remainder;
   base.quantized_head = quantized_head;
@@ -178,23 +166,17 @@ Configuration ModelFlags::configuration() const {
   base.smoothing = smoothing;
   base.modules = modules;
   base.allows_non_finite = allows_non_finite;
+  return base;
+}
+
+Configuration ModelFlags::configuration() const {
   const std::vector<std::string> words = words_of(precision);
-  return configuration_from_text(words.empty() ? std::string(kAutoPrecision) : words.front(), base);
+  return configuration_from_text(words.empty() ? std::string(kAutoPrecision) : words.front(),
+                                 without_precision());
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  LoadOptions options;
-  options.backend = backend();
-  options.kv_cache = kv_cache;
-  options.float32_matmul = float32_matmul;
-  options.remainder = remainder;
-  options.quantized_head = quantized_head;
-  options.outlier_threshold = outlier_threshold;
-  options.calibration = calibration;
-  options.calibrator = calibrator;
-  options.smoothing = smoothing;
-  options.modules = modules;
-  options.allows_non_finite = allows_non_finite;
+  LoadOptions options = without_precision().load_options();
   options.needs_tokenizer = needs_tokenizer;
   return load_model_and_tokenizer(candidates_of(model), precision, resolved_device(), options);
 }

@@ -48,7 +48,7 @@ struct ModelFlags {
   void add_to(CLI::App& app, bool is_model_required = true);
   void add_calibration_to(CLI::App& app);
   Device resolved_device() const { return device_from_name(device); }
-  BackendOptions backend() const;
+  Configuration without_precision() const;
   // What the flags say of every configuration; its precision is the first of the list, "float32" of none.
   Configuration configuration() const;
   LoadedModel load(bool needs_tokenizer) const;

@@ -67,7 +67,9 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
         read_calibration(options.calibration.empty() ? shipped_file("texts/calibrate.txt")
                                                      : std::filesystem::path(options.calibration),
                          *loaded.tokenizer);
+    const TimePoint begin = Clock::now();
     calibration = calibrate(folder, backend, dtype.precision, text.ids);
+    loaded.calibration_s = elapsed(begin, Clock::now()).value;
     loaded.calibration_sha256 = text.sha256;
   }
   loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision, calibration));

@@ -33,7 +33,8 @@ struct LoadedModel {
   std::vector<std::string> doubts;
   TokenId pad_token = 0;  // end-of-text where the folder names no other
   std::string
-      calibration_sha256;  // of the text it was calibrated on, which is none to score; empty: none was
+      calibration_sha256;    // of the text it was calibrated on, which is none to score; empty: none was
+  double calibration_s = 0;  // of running the calibration text
   // "Loaded: demo | device=cpu | dtype=float32"
   std::string load_line() const;
 };

@@ -159,7 +159,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
           .memory_bytes = get_model_memory_footprint(model).value,
           .resident_weights_bytes = (memory.weights + memory.packing).value,
           .workspace_bytes = memory.workspace.value,
-          .load_s = model.load_time().value,
+          .load_s = model.load_time().value + loaded.calibration_s,
           .coverage = std::move(coverage)};
 }
 

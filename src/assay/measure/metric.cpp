@@ -28,7 +28,9 @@ constexpr Metric kCatalogue[] = {
      "step "
      "timed on its own."},
     {"tokenize_s", "Tokenize", "s", Better::lower, "Turning the prompt's text into ids; in no other figure."},
-    {"load_s", "Load", "s", Better::lower, "Reading, converting and packing the weights."},
+    {"load_s", "Load", "s", Better::lower,
+     "Reading, converting, quantizing and packing the weights; running the calibration text where one is "
+     "needed."},
     {"memory_bytes", "Memory", "B", Better::lower,
      "Parameters and buffers in the precision's width, tied weights once: what Transformers' "
      "get_memory_footprint() counts."},

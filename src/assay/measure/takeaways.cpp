@@ -186,11 +186,11 @@ class Takeaways {
         fmt::format("Choose for a server {} ({:.0f} tokens/s)", fast.label, value_of(fast, "tokens_per_sec"));
     if (has_quality) {
       text = fmt::format(
-          "Choose for a small device {} ({:.1f} MB, perplexity at most {:.3g} x); for a server {} "
+          "Choose for a small device {} ({:.1f} MB, perplexity at most {:.4g} x); for a server {} "
           "({:.0f} tokens/s{}); for best quality {} (no loss shown)",
           small->label, value_of(*small, "resident_weights_bytes") / kMega, worst_loss(*small), fast.label,
           value_of(fast, "tokens_per_sec"),
-          std::isfinite(worst_loss(fast)) ? fmt::format(", perplexity at most {:.3g} x", worst_loss(fast))
+          std::isfinite(worst_loss(fast)) ? fmt::format(", perplexity at most {:.4g} x", worst_loss(fast))
                                           : "",
           best_quality->label);
     }

@@ -7,6 +7,13 @@
 
 #include "assay/base/error.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+// Fonts and caches that those libraries keep to the end of the process; the sanitizer asks for this by name.
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libfontconfig\nleak:libpango\nleak:libglib\nleak:libgobject\nleak:librsvg\nleak:libcairo\n";
+}
+#endif
+
 namespace assay {
 
 namespace {
