@@ -9,21 +9,12 @@ namespace assay {
 
 namespace {
 
-std::vector<TokenId> cut_text(const Laboratory& laboratory, const std::string& base, std::int64_t length) {
-  const std::vector<TokenId> ids = encode(laboratory, base);
-  if (ids.empty()) throw Error("the base text of the ablation gives no tokens");
-  std::vector<TokenId> all;
-  while (static_cast<std::int64_t>(all.size()) < length) all.insert(all.end(), ids.begin(), ids.end());
-  all.resize(static_cast<std::size_t>(length));
-  return all;
-}
-
 std::vector<Prompt> padded_prompts(const Laboratory& laboratory, const AblationOptions& options) {
   if (!options.padded_prompts.empty()) return options.padded_prompts;
   std::vector<Prompt> prompts;
   const std::int64_t room = std::max<std::int64_t>(1, laboratory.context - options.new_tokens);
   for (const std::int64_t length : {8, 24, 48, 96})
-    prompts.emplace_back(cut_text(laboratory, options.base, std::min(length, room)));
+    prompts.emplace_back(ids_of_length(laboratory, options.base, std::min(length, room)));
   return prompts;
 }
 
@@ -202,7 +193,7 @@ std::vector<Case> ablation_cases(const Laboratory& laboratory, const AblationOpt
   for (const std::int64_t wanted : options.has_cache ? options.lengths : std::vector<std::int64_t>()) {
     if (wanted < 1) throw UsageError("--lengths: expected whole numbers from 1, found {}", wanted);
     const std::int64_t length = std::min(wanted, longest);
-    const std::vector<TokenId> ids = cut_text(laboratory, options.base, length);
+    const std::vector<TokenId> ids = ids_of_length(laboratory, options.base, length);
     for (const bool uses_cache : {true, false}) {
       Case what = baseline_case(laboratory, "cache",
                                 fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},

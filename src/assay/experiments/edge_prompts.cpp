@@ -68,13 +68,9 @@ std::vector<Case> edge_cases(const Laboratory& laboratory, const EdgeOptions& op
   // The longest that fits.
   const std::int64_t room = laboratory.context - options.new_tokens;
   if (room > 0) {
-    const std::vector<TokenId> base = encode(laboratory, sentence);
-    std::vector<TokenId> ids;
-    while (!base.empty() && static_cast<std::int64_t>(ids.size()) < room)
-      ids.insert(ids.end(), base.begin(), base.end());
-    ids.resize(static_cast<std::size_t>(room));
     cases.insert(cases.begin() + 2,
-                 baseline_case(laboratory, "edge prompts", "very long", {ids}, options.new_tokens));
+                 baseline_case(laboratory, "edge prompts", "very long",
+                               {ids_of_length(laboratory, sentence, room)}, options.new_tokens));
   }
   for (const auto& [name, prompt] : options.more)
     cases.push_back(baseline_case(laboratory, "edge prompts", name, {prompt}, options.new_tokens));

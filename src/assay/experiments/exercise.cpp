@@ -20,11 +20,6 @@ void check_skipped(const std::vector<std::string>& skipped) {
       throw UsageError("--skip: expected some of {}, found '{}'", fmt::join(kParts, ", "), part);
 }
 
-std::string shown(const Prompt& prompt) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
-  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
-}
-
 std::vector<Case> baseline_cases(const Laboratory& laboratory, const ExerciseOptions& options) {
   std::vector<Case> cases;
   for (std::size_t i = 0; i < options.prompts.size(); ++i) {

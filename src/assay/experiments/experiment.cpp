@@ -374,6 +374,21 @@ void fit_context(const Laboratory& laboratory, Case& what) {
   }
 }
 
+std::string shown(const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
+}
+
+std::vector<TokenId> ids_of_length(const Laboratory& laboratory, const std::string& text,
+                                   std::int64_t length) {
+  const std::vector<TokenId> base = encode(laboratory, text);
+  if (base.empty()) throw Error("the text that prompts are made of gives no tokens");
+  std::vector<TokenId> ids;
+  while (static_cast<std::int64_t>(ids.size()) < length) ids.insert(ids.end(), base.begin(), base.end());
+  ids.resize(static_cast<std::size_t>(length));
+  return ids;
+}
+
 std::vector<TokenId> encode(const Laboratory& laboratory, const std::string& text) {
   if (laboratory.tokenizer == nullptr) throw Error("the model's folder has no tokenizer, which a text needs");
   check_utf8(text, "prompt");

@@ -96,6 +96,13 @@ Case baseline_case(const Laboratory& laboratory, std::string scenario, std::stri
 // so.
 void fit_context(const Laboratory& laboratory, Case& what);
 
+// A prompt as people read it.
+std::string shown(const Prompt& prompt);
+
+// Exactly `length` ids: those of the text again and again. Throws Error where it gives none.
+std::vector<TokenId> ids_of_length(const Laboratory& laboratory, const std::string& text,
+                                   std::int64_t length);
+
 // Ids of a text by the laboratory's tokenizer. Throws Error where there is none.
 std::vector<TokenId> encode(const Laboratory& laboratory, const std::string& text);
 

@@ -8,13 +8,6 @@ namespace assay {
 
 namespace {
 
-std::vector<TokenId> ids_of_length(const std::vector<TokenId>& base, std::int64_t length) {
-  std::vector<TokenId> ids;
-  while (static_cast<std::int64_t>(ids.size()) < length) ids.insert(ids.end(), base.begin(), base.end());
-  ids.resize(static_cast<std::size_t>(length));
-  return ids;
-}
-
 // A longer prompt is more work: latency must not fall from one length to the next.
 std::string trend_of(const std::vector<const CaseResult*>& cases, const Laboratory& laboratory) {
   std::string against;
@@ -31,8 +24,6 @@ std::string trend_of(const std::vector<const CaseResult*>& cases, const Laborato
 }  // namespace
 
 std::vector<Case> lengths_cases(const Laboratory& laboratory, const LengthsOptions& options) {
-  const std::vector<TokenId> base = encode(laboratory, options.base);
-  if (base.empty()) throw Error("the base text of the lengths gives no tokens");
   const std::int64_t longest = laboratory.context - options.new_tokens;
   if (longest < 1)
     throw Error("{} new tokens leave no room for a prompt in the model's context of {}", options.new_tokens,
@@ -47,7 +38,7 @@ std::vector<Case> lengths_cases(const Laboratory& laboratory, const LengthsOptio
   for (const std::int64_t wanted : lengths) {
     const std::int64_t length = std::min(wanted, longest);
     Case what = baseline_case(laboratory, "lengths", fmt::format("{} tokens", length),
-                              {ids_of_length(base, length)}, options.new_tokens);
+                              {ids_of_length(laboratory, options.base, length)}, options.new_tokens);
     what.uses_cache = options.uses_cache;
     if (length < wanted)
       what.doubts.push_back(fmt::format("{} tokens were asked for; {} and {} new ones fill the context of {}",

@@ -11,11 +11,6 @@ namespace assay {
 
 namespace {
 
-std::string shown(const Prompt& prompt) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
-  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
-}
-
 class Tradeoff {
  public:
   Tradeoff(const Laboratory& laboratory, const TradeoffOptions& options)
