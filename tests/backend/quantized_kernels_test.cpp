@@ -2,14 +2,19 @@
 // exact, and against bitsandbytes (tools/make_quant_fixtures.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 
+#include "assay/backend/cpu/pack.h"
 #include "assay/backend/cpu/select.h"
 #include "assay/base/random.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int4.h"
 #include "assay/quant/int8.h"
+#include "assay/tensor/half.h"
 #include "support/fixtures.h"
 
 namespace assay::cpu {
@@ -238,8 +243,9 @@ TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
 TEST_P(QuantizedKernelTest, FourBitProductsEqualThoseOfExpandedCodes) {
   for (const std::int64_t k : {1, 31, 60, 64, 130})
     for (const std::int64_t n : {1, 16, 33, 70})
-      for (const std::int64_t rows : {1, 2}) {
-        const std::int64_t padded = round_up(k, kTileColumns), panels = (n + kPanel - 1) / kPanel, group = 4,
+      for (const auto& [rows, group] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
+               {1, 1}, {1, 64}, {2, 2}, {2, 4}, {2, 8}, {2, 32}}) {
+        const std::int64_t padded = round_up(k, kTileColumns), panels = (n + kPanel - 1) / kPanel,
                            groups = (padded + group - 1) / group;
         Random random(5);
         std::vector<std::uint8_t> codes(static_cast<std::size_t>(panels * padded / 2 * kPanel));
@@ -284,6 +290,158 @@ TEST_P(QuantizedKernelTest, FourBitProductsEqualThoseOfExpandedCodes) {
         const auto want = run([&](const LinearArgs& to) { reference_.linear_four_bit({to, weights}); });
         ASSERT_LE(test::largest_difference(got, want), 1e-4);
       }
+}
+
+// Few rows in int8, a scale for each group.
+struct CodedInputs {
+  std::int64_t padded, groups;
+  std::vector<std::int8_t> codes;
+  std::vector<float> scales;
+  std::vector<std::int32_t> sums;
+
+  CodedInputs(const KernelTable& table, QuantizeGroupsArgs args)
+      : padded(round_up(args.k, kTileColumns)),
+        groups((padded + args.group - 1) / args.group),
+        codes(static_cast<std::size_t>(args.rows * padded), 99),
+        scales(static_cast<std::size_t>(args.rows * groups)),
+        sums(scales.size()) {
+    args.k_padded = padded;
+    args.codes = codes.data();
+    args.scales = scales.data();
+    args.sums = sums.data();
+    table.quantize_groups(args);
+  }
+};
+
+TEST_P(QuantizedKernelTest, CodesOfGroupsEqualReference) {
+  for (const std::int64_t k : {1, 31, 64, 130, 200})
+    for (const std::int64_t group : {16, 32, 64, 128}) {
+      const std::int64_t rows = 2;
+      auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(k, group); ++i) x[static_cast<std::size_t>(i)] = 0;
+      const std::int64_t columns = round_up(k, kTileColumns);
+      std::vector<std::uint16_t> data(static_cast<std::size_t>((rows + kTileRows) * columns));
+      const Tiles tiles{data.data(), rows + kTileRows, columns, 1};
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t i = 0; i < k; ++i)
+          data[static_cast<std::size_t>(tiles.offset(row, i))] =
+              float_to_bf16(x[static_cast<std::size_t>(row * k + i)]);
+      QuantizeGroupsArgs args{};
+      args.rows = rows;
+      args.k = k;
+      args.group = group;
+      for (const bool has_tiles : {false, true}) {
+        args.x = has_tiles ? nullptr : x.data();
+        args.x_stride = k;
+        args.x_tiles = has_tiles ? tiles : kNoTiles;
+        const CodedInputs got(table_, args), want(reference_, args);
+        ASSERT_EQ(got.codes, want.codes) << k << " " << group << " " << has_tiles;
+        ASSERT_EQ(got.scales, want.scales) << k << " " << group;
+        ASSERT_EQ(got.sums, want.sums) << k << " " << group;
+        ASSERT_EQ(got.scales[0], 0.0F);
+      }
+    }
+}
+
+// Sums of bytes are exact, and groups are added in one order: every instruction set gives the same bits.
+TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
+  for (const std::array<float, 16>* book : {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()})
+    for (const std::int64_t k : {1, 31, 64, 130, 300})
+      for (const std::int64_t n : {1, 16, 33, 70, 150})
+        for (const auto& [rows, group] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
+                 {1, 16}, {1, 64}, {2, 32}, {2, 128}}) {
+          // Inputs of one magnitude have the codes -127 and 127: what saturates where pairs are kept in 16
+          // bits.
+          auto x = random_floats(static_cast<std::size_t>(rows * k), 7, 1);
+          if (n == 33)
+            for (float& value : x) value = value < 0 ? -1.0F : 1.0F;
+          QuantizeGroupsArgs quantize{};
+          quantize.x = x.data();
+          quantize.x_stride = k;
+          quantize.rows = rows;
+          quantize.k = k;
+          quantize.group = group;
+          const CodedInputs in(reference_, quantize);
+          const std::int64_t panels = (n + kPanel - 1) / kPanel;
+          Random random(5);
+          std::vector<std::uint8_t> codes(static_cast<std::size_t>(panels * in.padded / 2 * kPanel));
+          for (auto& c : codes) c = static_cast<std::uint8_t>(random.uniform() * 256);
+          const auto scales = random_floats(static_cast<std::size_t>(panels * in.groups * kPanel), 6, 3);
+          const ByteBook bytes = byte_book_of(*book);
+          const auto run = [&](const KernelTable& table) {
+            std::vector<float> y(static_cast<std::size_t>(rows * n), 3.0F);
+            table.linear_coded_inputs({.to = {.x = nullptr,
+                                              .x_stride = 0,
+                                              .x_tiles = kNoTiles,
+                                              .rows = rows,
+                                              .k = k,
+                                              .w = nullptr,
+                                              .packing = Packing::four_bit,
+                                              .planes = 1,
+                                              .bias = nullptr,
+                                              .activation = Activation::none,
+                                              .adds = false,
+                                              .y = y.data(),
+                                              .y_stride = n,
+                                              .y_tiles = kNoTiles,
+                                              .n = n,
+                                              .first_panel = 0,
+                                              .panels = panels},
+                                       .weights = {.codes = codes.data(),
+                                                   .scales = scales.data(),
+                                                   .book = nullptr,
+                                                   .k = k,
+                                                   .k_padded = in.padded,
+                                                   .group = group,
+                                                   .panels = panels,
+                                                   .packing = Packing::float32,
+                                                   .out = nullptr},
+                                       .book = bytes.values.data(),
+                                       .unit = bytes.unit,
+                                       .x_codes = in.codes.data(),
+                                       .x_scales = in.scales.data(),
+                                       .x_sums = in.sums.data()});
+            return y;
+          };
+          const auto got = run(table_);
+          ASSERT_EQ(got, run(reference_)) << rows << "x" << k << "x" << n << " group " << group;
+          // And they are near the products of what the codes stand for.
+          std::vector<float> weights(static_cast<std::size_t>(panels * in.padded * kPanel));
+          reference_.expand({.codes = codes.data(),
+                             .scales = scales.data(),
+                             .book = book->data(),
+                             .k = k,
+                             .k_padded = in.padded,
+                             .group = group,
+                             .panels = panels,
+                             .packing = Packing::float32,
+                             .out = weights.data()});
+          for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t output = 0; output < n; ++output) {
+              double sum = 0, magnitude = 0;
+              for (std::int64_t i = 0; i < k; ++i) {
+                const double weight = static_cast<double>(
+                    weights[static_cast<std::size_t>((output / kPanel * k + i) * kPanel + output % kPanel)]);
+                sum += weight * static_cast<double>(x[static_cast<std::size_t>(row * k + i)]);
+                magnitude += std::fabs(static_cast<double>(scales[static_cast<std::size_t>(
+                    (output / kPanel * in.groups + i / group) * kPanel + output % kPanel)]));
+              }
+              const double highest = static_cast<double>(*std::max_element(book->begin(), book->end()));
+              ASSERT_NEAR(static_cast<double>(got[static_cast<std::size_t>(row * n + output)]), sum,
+                          0.009 * highest * magnitude);
+            }
+        }
+}
+
+TEST(ByteBook, IsWithinHalfAUnit) {
+  for (const std::array<float, 16>* book :
+       {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()}) {
+    const ByteBook bytes = byte_book_of(*book);
+    for (std::size_t i = 0; i < book->size(); ++i)
+      EXPECT_LE(std::fabs(static_cast<float>(bytes.values[i]) * bytes.unit - (*book)[i]),
+                0.5001F * bytes.unit);
+    EXPECT_GE(std::abs(*std::max_element(bytes.values.begin(), bytes.values.end())), 84);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, QuantizedKernelTest, testing::Values(Isa::avx2, Isa::avx512, Isa::amx),

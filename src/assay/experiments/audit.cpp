@@ -48,9 +48,7 @@ class Audit {
   void set_tolerance() {
     const Precision& precision = loaded_.model->precision();
     looks_across_batch_ = precision.weights == WeightFormat::llm_int8 && precision.outlier_threshold > 0;
-    if (is_four_bit(precision.weights) && precision.remainder == WeightFormat::bfloat16 &&
-        loaded_.model->backend().kernels() == "amx")
-      tolerance_ = 0.1;
+    if (is_four_bit(precision.weights) && precision.remainder == WeightFormat::bfloat16) tolerance_ = 0.1;
   }
 
   void measure_deviation() {

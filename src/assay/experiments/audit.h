@@ -13,8 +13,8 @@ namespace assay {
 // prompts together, and padded left and right, comparing ids and, as long as those agree, every logit. The
 // design promises equal bits, but for
 //   llm-int8 with outliers, whose columns are found over all tokens of a call: "differs by definition"
-//   4-bit weights beside a bfloat16 remainder on AMX, multiplied in bfloat16 where tokens are many: within 10
-//   % of the logits' standard deviation
+//   4-bit weights beside a bfloat16 remainder, multiplied with inputs of 8 bits where tokens are one or two:
+//   within 10 % of the logits' standard deviation
 // Anything else that differs is a fault of mask, position or cache: verdict "differs".
 std::vector<AuditRow> audit_equivalence(const LoadedModel& loaded, const std::vector<Prompt>& prompts,
                                         std::int64_t new_tokens, const ShouldStop& should_stop = {});

@@ -82,11 +82,11 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
   if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
     loaded.doubts.emplace_back(
         "bfloat16 without AMX: weights, keys and values are kept in bfloat16, the arithmetic is float32");
-  if (is_four_bit(dtype.precision.weights) && dtype.precision.remainder == WeightFormat::bfloat16 &&
-      backend->kernels() == "amx")
-    loaded.doubts.emplace_back(
-        "4-bit weights are multiplied in bfloat16 where tokens are many, in float32 where they are one or "
-        "two");
+  if (is_four_bit(dtype.precision.weights) && dtype.precision.remainder == WeightFormat::bfloat16)
+    loaded.doubts.push_back(fmt::format(
+        "4-bit weights are multiplied in {} where tokens are many, with inputs of 8 bits where they are one "
+        "or two: --through decode scores the second",
+        backend->kernels() == "amx" ? "bfloat16" : "float32"));
   if (const std::string why = why_tiles_are_refused(); !why.empty() && !options.backend.is_isa_forced)
     loaded.doubts.push_back(fmt::format("{}: {} kernels run instead", why, backend->kernels()));
   if (const auto allowed = static_cast<int>(allowed_processors().size()); backend->threads() > allowed)

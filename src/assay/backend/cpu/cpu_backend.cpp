@@ -91,6 +91,11 @@ int planes_for(const PackedWeight& w) {
   return w.packing() == Packing::bfloat16 ? w.planes() : 1;
 }
 
+// Of 4-bit codes beside bfloat16: few rows are multiplied as bytes.
+bool has_coded_inputs(const PackedWeight& w) {
+  return w.spec.expanded == WeightFormat::bfloat16 && w.group >= kSmallestCodedGroup;
+}
+
 class CpuProgram : public Program {
  public:
   CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
@@ -180,6 +185,7 @@ class CpuProgram : public Program {
   void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
   void run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in);
   void run_four_bit(const PackedWeight& w, LinearArgs whole);
+  void run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole, const ExpandArgs& weights);
 
   Plan plan_;
   KernelTable table_;
@@ -199,7 +205,10 @@ class CpuProgram : public Program {
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
   std::int64_t columns_apart_ = 0, columns_seen_ = 0;  // of all products that look for outliers
-  float* few_rows_ = nullptr;                          // of inputs that come as tiles
+  // Inputs of few rows times 4-bit codes: as bytes, with the scales and sums of their groups.
+  std::int8_t* coded_inputs_ = nullptr;
+  float* input_scales_ = nullptr;
+  std::int32_t* input_sums_ = nullptr;
   std::int64_t expanded_bytes_ = 0;
   std::byte* expanded_ = nullptr;
   std::vector<std::atomic<bool>> expanded_in_use_;
@@ -303,8 +312,12 @@ void CpuProgram::make_quantized_buffers() {
     is_outlier_.resize(static_cast<std::size_t>(widest_int8));
   }
   if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * pool_->size());
-  if (widest_four_bit > 0)
-    few_rows_ = reinterpret_cast<float*>(arena_.take(widest_four_bit * kFourBitRows * 4));
+  if (widest_four_bit > 0) {
+    const std::int64_t inputs = widest_four_bit * kFourBitRows, groups = inputs / kSmallestCodedGroup;
+    coded_inputs_ = reinterpret_cast<std::int8_t*>(arena_.take(inputs));
+    input_scales_ = reinterpret_cast<float*>(arena_.take(groups * 4));
+    input_sums_ = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
+  }
 }
 
 Buffer CpuProgram::make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes) {
@@ -558,6 +571,37 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
   });
 }
 
+// Few rows read the codes as they are. Beside bfloat16 their inputs become bytes: the sums of bytes keep up
+// with memory, where those of floats do not.
+void CpuProgram::run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole,
+                                       const ExpandArgs& weights) {
+  if (has_coded_inputs(w))
+    table_.quantize_groups({.x = whole.x,
+                            .x_stride = whole.x_stride,
+                            .x_tiles = whole.x_tiles,
+                            .rows = whole.rows,
+                            .k = whole.k,
+                            .k_padded = weights.k_padded,
+                            .group = weights.group,
+                            .codes = coded_inputs_,
+                            .scales = input_scales_,
+                            .sums = input_sums_});
+  pool_->run((w.panels + kFewRowsPanels - 1) / kFewRowsPanels, [&](std::int64_t task) {
+    const std::int64_t first = task * kFewRowsPanels;
+    const LinearArgs part = panels_of(whole, first, std::min(kFewRowsPanels, w.panels - first));
+    if (has_coded_inputs(w))
+      table_.linear_coded_inputs({.to = part,
+                                  .weights = weights,
+                                  .book = w.byte_book().values.data(),
+                                  .unit = w.byte_book().unit,
+                                  .x_codes = coded_inputs_,
+                                  .x_scales = input_scales_,
+                                  .x_sums = input_sums_});
+    else
+      table_.linear_four_bit({.to = part, .weights = weights});
+  });
+}
+
 // Codes become panels in the second-level cache, a few at a time, which are then multiplied like any other.
 void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
   const bool has_tiles = multiplies_tiles(w);
@@ -571,22 +615,8 @@ void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
                     .panels = w.panels,
                     .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
                     .out = nullptr};
-  if (whole.rows <= kFourBitRows) {
-    // In float32 whatever the rest: the bits of few rows cost less than expanding the codes.
-    for (std::int64_t row = 0; has_tiles && row < whole.rows; ++row)
-      for (std::int64_t k = 0; k < whole.k; ++k)
-        few_rows_[row * w.k_padded() + k] = bf16_to_float(whole.x_tiles.data[whole.x_tiles.offset(row, k)]);
-    if (has_tiles) {
-      whole.x = few_rows_;
-      whole.x_stride = w.k_padded();
-    }
-    pool_->run((w.panels + kFewRowsPanels - 1) / kFewRowsPanels, [&](std::int64_t task) {
-      const std::int64_t first = task * kFewRowsPanels;
-      table_.linear_four_bit(
-          {.to = panels_of(whole, first, std::min(kFewRowsPanels, w.panels - first)), .weights = expand});
-    });
-    return;
-  }
+  if (whole.rows <= kFourBitRows && (!has_tiles || has_coded_inputs(w)))
+    return run_four_bit_few_rows(w, whole, expand);
   whole.packing = expand.packing;
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
   pool_->run((w.panels + kExpandedPanels - 1) / kExpandedPanels, [&](std::int64_t task) {

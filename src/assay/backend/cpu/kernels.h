@@ -44,12 +44,20 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 //             of the pair products, and 1 KB per 32 inputs for the tile products. planes > 1 hold a float32
 //             matrix as a sum of bfloat16 parts.
 //   int8:     [panels][k_padded / 4][16][4], k_padded = k rounded up to 64
-//   four_bit: [panels][k_padded / 2][16], k_padded = k rounded up to 32: a byte holds the codes of an even
-//   input,
-//             low, and of the next
+//   four_bit: [panels][k_padded / 8][16][4], k_padded = k rounded up to 32: of eight inputs, byte i of an
+//             output holds the code of input i, low, and of input i + 4: the order of the products of bytes
 enum class Packing { float32, bfloat16, int8, four_bit };
 inline constexpr std::int64_t kInt8Columns = 64;        // bytes of a row of a strip
 inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // what a product of codes is worth, times both absmax
+
+// Where the 4-bit code of input k of output j lies in its panel, and how many bits up.
+inline constexpr std::int64_t kCodeInputs = 8;  // of 64 bytes
+constexpr std::int64_t code_offset(std::int64_t k, std::int64_t j) {
+  return k / kCodeInputs * (kPanel * 4) + j * 4 + k % 4;
+}
+constexpr int code_shift(std::int64_t k) {
+  return static_cast<int>(k / 4 % 2 * 4);
+}
 
 // out[rows, n] = activation(x * w^T + bias), or += .
 struct LinearArgs {
@@ -137,6 +145,32 @@ struct FourBitArgs {
   ExpandArgs weights;  // of all panels; packing and out are not read
 };
 inline constexpr std::int64_t kFourBitRows = 2;
+inline constexpr std::int64_t kSmallestCodedGroup = 16;  // of inputs in int8
+
+// Few rows to int8, a scale for each group of inputs: codes = rint(x * (127 / absmax of the group)), zero
+// beyond k.
+struct QuantizeGroupsArgs {
+  const float* x;  // null where x_tiles are given
+  std::int64_t x_stride;
+  Tiles x_tiles;
+  std::int64_t rows, k, k_padded, group;  // group: a power of two, at least 16
+  std::int8_t* codes;                     // [rows][k_padded]
+  float* scales;                          // [rows][k_padded / group, rounded up]: absmax / 127
+  std::int32_t* sums;                     // the same: of the codes
+};
+
+// Few rows of int8 inputs times 4-bit codes, whose values are held as bytes: for each group of inputs an
+// exact sum of products, times (unit * scale of the inputs) * scale of the weights; the groups are added by
+// one chain of multiply-adds.
+struct CodedInputsArgs {
+  LinearArgs to;            // rows at most kFourBitRows; x and w are not read
+  ExpandArgs weights;       // of all panels, group at least 16; book, packing and out are not read
+  const std::int8_t* book;  // [16]: what codes are worth, in units
+  float unit;
+  const std::int8_t* x_codes;  // as QuantizeGroupsArgs has them
+  const float* x_scales;
+  const std::int32_t* x_sums;
+};
 
 struct NormArgs {
   const float* x;
@@ -208,6 +242,8 @@ struct KernelTable {
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
+  void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;
+  void (*linear_coded_inputs)(const CodedInputsArgs&) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double.

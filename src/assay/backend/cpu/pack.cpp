@@ -107,11 +107,11 @@ void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, 
 }
 
 void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
-  std::uint8_t* panel = codes_of(w, output) + output % kPanel;
+  std::uint8_t* panel = codes_of(w, output);
   const std::int64_t columns = w.spec.columns;
   for (std::int64_t k = 0; k < columns; ++k) {
-    std::uint8_t& byte = panel[k / 2 * kPanel];
-    byte = static_cast<std::uint8_t>(byte | codes[k] << (k % 2 * 4));
+    std::uint8_t& byte = panel[code_offset(k, output % kPanel)];
+    byte = static_cast<std::uint8_t>(byte | codes[k] << code_shift(k));
   }
 }
 
@@ -290,6 +290,36 @@ const std::array<float, 16>& PackedWeight::book() const {
   return is_int4(spec) ? int4_book() : code_book(four_bit_of(spec.format));
 }
 
+ByteBook byte_book_of(const std::array<float, 16>& book) {
+  float highest = 0;
+  for (const float value : book) highest = std::max(highest, std::fabs(value));
+  ByteBook best{};
+  double least = 0;
+  // From three quarters of the range to all of it: less would waste a bit.
+  for (float top = 96; top <= 127; top += 0.0625F) {
+    ByteBook tried{};
+    tried.unit = highest / top;
+    double squares = 0;
+    for (std::size_t i = 0; i < book.size(); ++i) {
+      const float value = std::nearbyint(book[i] / tried.unit);
+      const double error = static_cast<double>(value * tried.unit) - static_cast<double>(book[i]);
+      tried.values[i] = static_cast<std::int8_t>(value);
+      squares += error * error;
+    }
+    if (top > 96 && squares >= least) continue;
+    least = squares;
+    best = tried;
+  }
+  return best;
+}
+
+const ByteBook& PackedWeight::byte_book() const {
+  static const ByteBook nf4 = byte_book_of(code_book(FourBit::nf4)),
+                        fp4 = byte_book_of(code_book(FourBit::fp4)), int4 = byte_book_of(int4_book());
+  if (is_int4(spec)) return int4;
+  return four_bit_of(spec.format) == FourBit::nf4 ? nf4 : fp4;
+}
+
 Bytes PackedWeight::weight_bytes() const {
   if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
   if (packing() == Packing::four_bit) return {(spec.elements() + 1) / 2 + block_count(spec) * 4};
@@ -321,7 +351,7 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
     const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
     const float* scales = w.scales() + row / kPanel * groups * kPanel + row % kPanel;
     for (std::int64_t i = 0; i < columns; ++i) {
-      const int code = panel[i / 2 * kPanel + row % kPanel] >> (i % 2 * 4) & 15;
+      const int code = panel[code_offset(i, row % kPanel)] >> code_shift(i) & 15;
       take(i, w.book()[static_cast<std::size_t>(code)] * scales[i / w.group * kPanel]);
     }
   } else if (is_float32(w.spec)) {

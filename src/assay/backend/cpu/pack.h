@@ -10,6 +10,14 @@
 
 namespace assay::cpu {
 
+// The values of 4-bit codes as whole numbers of at most 127 times a unit: the unit with which they differ
+// least, by the sum of squares.
+struct ByteBook {
+  std::array<std::int8_t, 16> values;
+  float unit;
+};
+ByteBook byte_book_of(const std::array<float, 16>& book);
+
 struct PackedWeight {
   WeightSpec spec;
   // A matrix is packed as kernels.h says. A table holds rows [rows][columns] of float or bfloat16, a vector
@@ -32,6 +40,7 @@ struct PackedWeight {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
   const std::array<float, 16>& book() const;  // of 4-bit codes
+  const ByteBook& byte_book() const;          // the same, nearly
   int planes() const { return planes_of(spec.format); }
   Bytes weight_bytes() const;  // of the weight's own elements
   Bytes slack() const;         // padding beyond them

@@ -490,6 +490,8 @@ void fill(KernelTable& table) {
   table.linear_int8 = linear_int8_tiles;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.quantize_groups = quantize_groups;
+  table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_tiles_origin = table.attend_bfloat16_origin = table.store_origin = table.int8_origin = "amx";

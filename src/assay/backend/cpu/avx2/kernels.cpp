@@ -33,6 +33,15 @@ struct Vec {
   static Vec load_n(const float* p, std::int64_t n) { return {_mm256_maskload_ps(p, mask(n))}; }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
   void store_n(float* p, std::int64_t n) const { _mm256_maskstore_ps(p, mask(n), v); }
+  static Vec load_bfloat16(const std::uint16_t* p) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
+  }
+  float highest() const {
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+  }
   void store_bytes(std::int8_t* p) const {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v), _mm256_setzero_si256());
     const __m256i bytes = _mm256_packs_epi16(words, words);
@@ -41,14 +50,17 @@ struct Vec {
     __builtin_memcpy(p + 4, &high, 4);
   }
   Vec to_float16() const { return {_mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))}; }
-  // Sixteen values, and those of 8 codes, which lie `shift` bits up in a byte each.
+  // Sixteen values, and those of 8 codes: of input i of the eight whose codes lie in 32 bytes.
   struct Book {
     __m256 low, high;
   };
+  using Codes = __m256i;
   static Book book(const float* values) { return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)}; }
-  static Vec look_up(const Book& book, const std::uint8_t* codes, int shift) {
-    const __m256i bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
-    const __m256i index = _mm256_srl_epi32(bytes, _mm_cvtsi32_si128(shift));
+  static Codes codes(const std::uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static Vec look_up(const Book& book, Codes codes, int i) {
+    const __m256i index = _mm256_srl_epi32(codes, _mm_cvtsi32_si128(i % 4 * 8 + i / 4 * 4));
     const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));  // bit 3 is then the sign
     return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(book.low, index),
                              _mm256_permutevar8x32_ps(book.high, index), upper)};
@@ -106,10 +118,38 @@ struct Dot {
     v = _mm256_add_epi32(
         v, _mm256_add_epi32(_mm256_madd_epi16(x.even, w.even), _mm256_madd_epi16(x.odd, w.odd)));
   }
+  // Bytes of a register, each one of 16 values by its code.
+  struct Bytes {
+    __m256i v;
+  };
+  static Bytes byte_book(const std::int8_t* values) {
+    return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
+  }
+  static Bytes look_up_low(Bytes book, __m256i codes) {
+    return {_mm256_shuffle_epi8(book.v, _mm256_and_si256(codes, _mm256_set1_epi8(15)))};
+  }
+  static Bytes look_up_high(Bytes book, __m256i codes) {
+    return look_up_low(book, _mm256_srli_epi16(codes, 4));
+  }
+  static Dot start(std::int32_t) { return zero(); }
+  struct Four {
+    __m256i v;
+  };
+  static Four four(const std::int8_t* x) {
+    std::int32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return {_mm256_set1_epi32(bytes)};
+  }
+  // Magnitudes of weights times inputs with their signs: two products of at most 127 * 127 fit 16 bits.
+  void add_bytes(Four x, Bytes w) {
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w.v), _mm256_sign_epi8(x.v, w.v));
+    v = _mm256_add_epi32(v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
   static Dot zero() { return {_mm256_setzero_si256()}; }
   void store(std::int32_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+  Vec floats() const { return {_mm256_cvtepi32_ps(v)}; }
   static Vec to_float(const std::int32_t* p) {
-    return {_mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+    return Dot{_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}.floats();
   }
 };
 
@@ -134,6 +174,8 @@ void fill(KernelTable& table) {
   table.linear_int8 = linear_int8;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.quantize_groups = quantize_groups;
+  table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =

@@ -37,6 +37,8 @@ void fill(KernelTable& table) {
   table.linear_int8 = linear_int8;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.quantize_groups = quantize_groups;
+  table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =

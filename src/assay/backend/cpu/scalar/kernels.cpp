@@ -71,19 +71,23 @@ void store_tiles(const Tiles& tiles, std::int64_t row, std::int64_t column, floa
   }
 }
 
+// activation(sum + bias) to an output, or +=.
+void finish(const LinearArgs& args, std::int64_t row, std::int64_t output, double sum) {
+  if (args.bias != nullptr) sum += static_cast<double>(args.bias[output]);
+  double value = activate(args.activation, sum);
+  if (args.y != nullptr) {
+    float& y = args.y[row * args.y_stride + output];
+    if (args.adds) value += static_cast<double>(y);
+    y = static_cast<float>(value);
+  }
+  if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, row, output, static_cast<float>(value));
+}
+
 void linear(const LinearArgs& args) noexcept {
   const std::int64_t end = std::min(args.n, (args.first_panel + args.panels) * kPanel);
-  for (std::int64_t row = 0; row < args.rows; ++row) {
-    float* y = args.y == nullptr ? nullptr : args.y + row * args.y_stride;
-    for (std::int64_t output = args.first_panel * kPanel; output < end; ++output) {
-      double sum = product(args, row, output);
-      if (args.bias != nullptr) sum += static_cast<double>(args.bias[output]);
-      double value = activate(args.activation, sum);
-      if (args.adds) value += static_cast<double>(y[output]);
-      if (y != nullptr) y[output] = static_cast<float>(value);
-      if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, row, output, static_cast<float>(value));
-    }
-  }
+  for (std::int64_t row = 0; row < args.rows; ++row)
+    for (std::int64_t output = args.first_panel * kPanel; output < end; ++output)
+      finish(args, row, output, product(args, row, output));
 }
 
 void norm(const NormArgs& args) noexcept {
@@ -282,15 +286,7 @@ void linear_int8(const Int8Args& args) noexcept {
         const std::int64_t k = args.outliers[i];
         value += to.x[row * to.x_stride + k] * (static_cast<float>(weight(k)) * unit);
       }
-      double y = static_cast<double>(value);
-      if (to.bias != nullptr) y += static_cast<double>(to.bias[output]);
-      y = activate(to.activation, y);
-      if (to.y != nullptr) {
-        float& out = to.y[row * to.y_stride + output];
-        if (to.adds) y += static_cast<double>(out);
-        out = static_cast<float>(y);
-      }
-      if (to.y_tiles.data != nullptr) store_tiles(to.y_tiles, row, output, static_cast<float>(y));
+      finish(to, row, output, static_cast<double>(value));
     }
 }
 
@@ -302,7 +298,7 @@ void expand(const ExpandArgs& args) noexcept {
     const bool is_float32 = args.packing == Packing::float32;
     for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); ++k)
       for (std::int64_t j = 0; j < kPanel; ++j) {
-        const int code = codes[k / 2 * kPanel + j] >> (k % 2 * 4) & 15;
+        const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
         const float value = args.book[code] * scales[k / args.group * kPanel + j];
         if (is_float32)
           static_cast<float*>(args.out)[(panel * args.k + k) * kPanel + j] = value;
@@ -325,18 +321,59 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
       const float* scales = weights.scales + panel * groups * kPanel;
       double sum = 0;
       for (std::int64_t k = 0; k < weights.k; ++k) {
-        const int code = codes[k / 2 * kPanel + j] >> (k % 2 * 4) & 15;
+        const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
         const float weight = weights.book[code] * scales[k / weights.group * kPanel + j];
         sum += static_cast<double>(to.x[row * to.x_stride + k]) * static_cast<double>(weight);
       }
-      if (to.bias != nullptr) sum += static_cast<double>(to.bias[output]);
-      double value = activate(to.activation, sum);
-      if (to.y != nullptr) {
-        float& y = to.y[row * to.y_stride + output];
-        if (to.adds) value += static_cast<double>(y);
-        y = static_cast<float>(value);
+      finish(to, row, output, sum);
+    }
+}
+
+void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
+  const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  for (std::int64_t row = 0; row < args.rows; ++row)
+    for (std::int64_t group = 0; group < groups; ++group) {
+      const std::int64_t first = group * args.group, end = std::min(first + args.group, args.k_padded);
+      const auto value = [&](std::int64_t i) {
+        if (i >= args.k) return 0.0F;
+        return args.x != nullptr ? args.x[row * args.x_stride + i]
+                                 : bf16_to_float(args.x_tiles.data[args.x_tiles.offset(row, i)]);
+      };
+      float largest = 0;
+      for (std::int64_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(value(i)));
+      const float scale = largest > 0 ? 127.0F / largest : 0.0F;
+      std::int32_t sum = 0;
+      for (std::int64_t i = first; i < end; ++i) {
+        const auto code = static_cast<std::int8_t>(std::max(std::nearbyint(value(i) * scale), -127.0F));
+        args.codes[row * args.k_padded + i] = code;
+        sum += code;
       }
-      if (to.y_tiles.data != nullptr) store_tiles(to.y_tiles, row, output, static_cast<float>(value));
+      args.scales[row * groups + group] = largest * (1.0F / 127.0F);
+      args.sums[row * groups + group] = sum;
+    }
+}
+
+void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
+  const LinearArgs& to = args.to;
+  const ExpandArgs& weights = args.weights;
+  const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
+  const std::int64_t end = std::min(to.n, (to.first_panel + to.panels) * kPanel);
+  for (std::int64_t row = 0; row < to.rows; ++row)
+    for (std::int64_t output = to.first_panel * kPanel; output < end; ++output) {
+      const std::int64_t panel = output / kPanel, j = output % kPanel;
+      const std::uint8_t* codes = weights.codes + panel * weights.k_padded / 2 * kPanel;
+      float sum = 0;
+      for (std::int64_t group = 0; group < groups; ++group) {
+        std::int32_t dot = 0;
+        for (std::int64_t k = group * weights.group;
+             k < std::min((group + 1) * weights.group, weights.k_padded); ++k)
+          dot += args.x_codes[row * weights.k_padded + k] *
+                 args.book[codes[code_offset(k, j)] >> code_shift(k) & 15];
+        const float scale = args.unit * args.x_scales[row * groups + group];
+        sum = std::fma(static_cast<float>(dot), scale * weights.scales[(panel * groups + group) * kPanel + j],
+                       sum);
+      }
+      finish(to, row, output, static_cast<double>(sum));
     }
 }
 
@@ -370,6 +407,8 @@ void fill(KernelTable& table) {
   table.linear_int8 = linear_int8;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.quantize_groups = quantize_groups;
+  table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   for (const char** origin :

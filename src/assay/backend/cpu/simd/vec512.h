@@ -35,20 +35,29 @@ struct Vec {
   static Vec widen(__m256i bits) {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
   }
+  static Vec load_bfloat16(const std::uint16_t* p) {
+    return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  float highest() const {
+    return _mm512_reduce_max_ps(v);
+  }
   void store_bytes(std::int8_t* p) const {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
   }
   Vec to_float16() const {
     return {_mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))};
   }
-  // Sixteen values, and those of 16 codes, which lie `shift` bits up in a byte each.
+  // Sixteen values, and those of 16 codes: of input i of the eight whose codes lie in 64 bytes.
   using Book = __m512;
+  using Codes = __m512i;
   static Book book(const float* values) {
     return _mm512_loadu_ps(values);
   }
-  static Vec look_up(Book book, const std::uint8_t* codes, int shift) {
-    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-    return {_mm512_permutexvar_ps(_mm512_srl_epi32(bytes, _mm_cvtsi32_si128(shift)), book)};
+  static Codes codes(const std::uint8_t* p) {
+    return _mm512_loadu_si512(p);
+  }
+  static Vec look_up(Book book, Codes codes, int i) {
+    return {_mm512_permutexvar_ps(_mm512_srl_epi32(codes, _mm_cvtsi32_si128(i % 4 * 8 + i / 4 * 4)), book)};
   }
   // Pairs of bfloat16, the even one first.
   static void store_pairs(Vec even, Vec odd, std::uint16_t* p) {
@@ -95,6 +104,16 @@ struct Vec {
 
 // Sums of products of four bytes each, in 16 lanes.
 struct Dot {
+  // Bytes of a register, each one of 16 values by its code.
+  struct Bytes {
+    __m512i v;
+  };
+  static Bytes look_up_low(Bytes book, __m512i codes) {
+    return {_mm512_shuffle_epi8(book.v, _mm512_and_si512(codes, _mm512_set1_epi8(15)))};
+  }
+  static Bytes look_up_high(Bytes book, __m512i codes) {
+    return look_up_low(book, _mm512_srli_epi16(codes, 4));
+  }
 #if defined(__AVX512VNNI__)
   static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
   using Weights = __m512i;
@@ -107,6 +126,25 @@ struct Dot {
   }
   void add(Inputs x, Weights w) {
     v = _mm512_dpbusd_epi32(v, x, w);
+  }
+  // Values by codes are 128 too large instead, so that inputs come straight from memory; sums start at what
+  // makes up for it.
+  static Bytes byte_book(const std::int8_t* values) {
+    return {
+        _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values))),
+                         _mm512_set1_epi8(-128))};
+  }
+  static Dot start(std::int32_t sum_of_inputs) {
+    return {_mm512_set1_epi32(-128 * sum_of_inputs)};
+  }
+  using Four = __m512i;
+  static Four four(const std::int8_t* x) {
+    std::int32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return _mm512_set1_epi32(bytes);
+  }
+  void add_bytes(Four x, Bytes w) {
+    v = _mm512_dpbusd_epi32(v, w.v, x);
   }
 #else
   static constexpr bool kHasOffset = false;
@@ -128,6 +166,21 @@ struct Dot {
     v = _mm512_add_epi32(
         v, _mm512_add_epi32(_mm512_madd_epi16(x.even, w.even), _mm512_madd_epi16(x.odd, w.odd)));
   }
+  static Bytes byte_book(const std::int8_t* values) {
+    return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
+  }
+  static Dot start(std::int32_t) {
+    return zero();
+  }
+  using Four = Inputs;
+  static Four four(const std::int8_t* x) {
+    std::int32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return inputs(bytes);
+  }
+  void add_bytes(const Four& x, Bytes w) {
+    add(x, widened(w.v));
+  }
 #endif
   __m512i v;
   static Dot zero() {
@@ -136,8 +189,11 @@ struct Dot {
   void store(std::int32_t* p) const {
     _mm512_storeu_si512(p, v);
   }
+  Vec floats() const {
+    return {_mm512_cvtepi32_ps(v)};
+  }
   static Vec to_float(const std::int32_t* p) {
-    return {_mm512_cvtepi32_ps(_mm512_loadu_si512(p))};
+    return Dot{_mm512_loadu_si512(p)}.floats();
   }
 };
 
