@@ -178,6 +178,10 @@ std::string why_not_usable(Isa isa) {
   return "unknown";
 }
 
+bool has_avx512_vnni() {
+  return has_avx512() && bit(cpuid(7).c, 11);
+}
+
 bool is_usable(Isa isa) {
   return why_not_usable(isa).empty();
 }
@@ -202,7 +206,7 @@ CpuInfo cpu_info() {
   add(has_avx2(), "fma");
   add(bit(seven.b, 16), "avx512f");
   add(bit(seven.b, 30), "avx512bw");
-  add(bit(seven.c, 11), "avx512_vnni");
+  add(has_avx512_vnni(), "avx512_vnni");
   add(bit(seven_one.a, 5), "avx512_bf16");
   add(bit(seven.d, 22), "amx_bf16");
   add(bit(seven.d, 25), "amx_int8");

@@ -272,6 +272,9 @@ void fill(KernelTable& table);
 namespace avx512 {
 void fill(KernelTable& table);
 }
+namespace avx512_vnni {
+void fill(KernelTable& table);
+}
 namespace amx {
 void fill(KernelTable& table);
 }

@@ -11,7 +11,7 @@ KernelTable select_kernels(Isa isa) {
   KernelTable table{};
   scalar::fill(table);
   if (isa >= Isa::avx2) avx2::fill(table);
-  if (isa >= Isa::avx512) avx512::fill(table);
+  if (isa >= Isa::avx512) has_avx512_vnni() ? avx512_vnni::fill(table) : avx512::fill(table);
   if (isa >= Isa::amx) amx::fill(table);
   return table;
 }

@@ -273,11 +273,9 @@ void store_sums(float* sums) {
 
 // Sums of a tile of int8 products, less what the row's zero point adds to them.
 ASSAY_INLINE Vec exact_sums(const Int8Args& args, Vec sums, std::int64_t row, std::int64_t column) {
-  __m512i exact = _mm512_castps_si512(sums.v);
-  if (args.x_zero != nullptr)
-    exact = _mm512_sub_epi32(exact, _mm512_mullo_epi32(_mm512_set1_epi32(args.x_zero[row]),
-                                                       _mm512_loadu_si512(args.w_sums + column)));
-  return {_mm512_cvtepi32_ps(exact)};
+  Dot exact{_mm512_castps_si512(sums.v)};
+  if (args.x_zero != nullptr) exact = exact.less(Dot::all(args.x_zero[row]), Dot::load(args.w_sums + column));
+  return exact.floats();
 }
 
 // Outputs of `count` rows of a block from `first` on.
@@ -377,6 +375,7 @@ class TilePass {
       return;
     }
     const Finished next{scratch_[is_odd_ ? 1 : 0], first_row_ + row, first_panel_ + i};
+    if (args_.adds) fetch_outputs(next);
     if (!has_two) {
       add_two_by_one<kIsInt8>(x, w, segment.steps);
       finish_some(args_, kIsInt8 ? int8_ : nullptr, last_, 0, last_.sums == nullptr ? 0 : kBlockRows);
@@ -399,6 +398,15 @@ class TilePass {
     store_sums(scratch_[is_odd_ ? 1 : 0]);
     last_ = next;
     is_odd_ = !is_odd_;
+  }
+
+  // What the block is to be added to: its rows lie too far apart to be foreseen by the processor.
+  ASSAY_INLINE void fetch_outputs(const Finished& block) const {
+    const float* y = args_.y + block.row * args_.y_stride + block.panel * kPanel;
+    for (std::int64_t row = 0; row < kBlockRows; ++row, y += args_.y_stride) {
+      _mm_prefetch(reinterpret_cast<const char*>(y), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(y + kPanel), _MM_HINT_T0);
+    }
   }
 
   static constexpr std::int64_t kSlices = 16;

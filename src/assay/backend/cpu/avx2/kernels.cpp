@@ -49,6 +49,15 @@ struct Vec {
     __builtin_memcpy(p, &low, 4);
     __builtin_memcpy(p + 4, &high, 4);
   }
+  // Rounded, ties to even, plus `more`, saturated.
+  static void store_bytes(std::int8_t* p, Vec a, Vec b, Vec c, Vec d, std::int32_t more) {
+    const __m256i plus = _mm256_set1_epi32(more);
+    const auto whole = [&](Vec x) { return _mm256_add_epi32(_mm256_cvtps_epi32(x.v), plus); };
+    const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole(a), whole(b)),
+                                             _mm256_packs_epi32(whole(c), whole(d)));  // fours of each lane
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(bytes, order));
+  }
   Vec to_float16() const { return {_mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))}; }
   // Sixteen values, and those of 8 codes: of input i of the eight whose codes lie in 32 bytes.
   struct Book {
@@ -148,9 +157,10 @@ struct Dot {
   static Dot zero() { return {_mm256_setzero_si256()}; }
   void store(std::int32_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   Vec floats() const { return {_mm256_cvtepi32_ps(v)}; }
-  static Vec to_float(const std::int32_t* p) {
-    return Dot{_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}.floats();
-  }
+  static Dot all(std::int32_t x) { return {_mm256_set1_epi32(x)}; }
+  static Dot load(const std::int32_t* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
+  // Less the products of two.
+  Dot less(Dot a, Dot b) const { return {_mm256_sub_epi32(v, _mm256_mullo_epi32(a.v, b.v))}; }
 };
 
 // This tier has no products on tiles, so nobody asks for them.

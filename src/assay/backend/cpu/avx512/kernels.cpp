@@ -1,4 +1,5 @@
 // AVX-512 (F, BW, DQ, VL) kernels in float32. Compiled with its own flags, called only after the CPU check.
+// vnni.cpp compiles them again as another tier.
 #include "assay/backend/cpu/kernels.h"
 
 #include <immintrin.h>
@@ -8,7 +9,13 @@ extern "C" double log(double) noexcept;
 // What is called per vector: a call costs as much as the work.
 #define ASSAY_INLINE [[gnu::always_inline]] inline
 
-namespace assay::cpu::avx512 {
+#if !defined(ASSAY_AVX512_TIER)
+#define ASSAY_AVX512_TIER avx512
+#endif
+#define ASSAY_TEXT_OF(name) #name
+#define ASSAY_NAME_OF(name) ASSAY_TEXT_OF(name)
+
+namespace assay::cpu::ASSAY_AVX512_TIER {
 
 namespace {
 
@@ -43,7 +50,7 @@ void fill(KernelTable& table) {
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
       table.store_origin = table.argmax_origin = table.log_sum_exp_origin = table.int8_origin =
-          table.expand_origin = "avx512";
+          table.expand_origin = ASSAY_NAME_OF(ASSAY_AVX512_TIER);
 }
 
-}  // namespace assay::cpu::avx512
+}  // namespace assay::cpu::ASSAY_AVX512_TIER

@@ -1,7 +1,8 @@
 // Products of quantized weights over a `Vec`, for the ISA files that include it inside their own anonymous
 // namespace, after float32_kernels.h. Not a header for others.
 //
-// `Vec` has also: load_bfloat16, highest (of its lanes), store_bytes (kWidth rounded values as int8),
+// `Vec` has also: load_bfloat16, highest (of its lanes), store_bytes (kWidth rounded values as int8; or
+// four vectors, rounded there and saturated),
 // to_float16 (rounded there and back), book and look_up (16 values, by 4-bit codes), store_pairs (pairs of
 // bfloat16). `Dot` sums products of groups of four bytes in kWidth 32-bit lanes.
 
@@ -11,79 +12,124 @@ ASSAY_INLINE Vec inputs_of(const QuantizeArgs& args, const float* x, std::int64_
   return args.factors == nullptr ? v : Vec::mul(v, Vec::load_n(args.factors + i, count));
 }
 
+constexpr std::int64_t kFourWidths = 4 * Vec::kWidth;
+
+// Calls take(vector, lane of four, its first input, count) for the inputs of a row, four whole vectors at a
+// time as far as they go.
+template <typename Take>
+ASSAY_INLINE void for_inputs(const QuantizeArgs& args, const float* x, const Take& take) {
+  const std::int64_t whole = args.k / kFourWidths * kFourWidths;
+  std::int64_t i = 0;
+  if (args.factors == nullptr) {
+    for (; i < whole; i += kFourWidths)
+      for (int lane = 0; lane < 4; ++lane) take(Vec::load(x + i + lane * Vec::kWidth), lane);
+  }
+  for (; i < args.k; i += Vec::kWidth) {
+    const std::int64_t left = args.k - i;
+    take(inputs_of(args, x, i, left < Vec::kWidth ? left : Vec::kWidth), 0);
+  }
+}
+
 RowCode code_of_row(const QuantizeArgs& args, const float* x) {
   if (args.fixed_scale > 0) return {args.fixed_scale, 1.0F / args.fixed_scale, args.fixed_zero_point};
-  Vec low = Vec::set(0.0F), high = low;
-  for (std::int64_t i = 0; i < args.k; i += Vec::kWidth) {
-    const std::int64_t left = args.k - i;
-    const Vec v = inputs_of(args, x, i, left < Vec::kWidth ? left : Vec::kWidth);
-    low = Vec::min(v, low);
-    high = Vec::max(v, high);
-  }
-  return row_code(-max_lanes(Vec::sub(Vec::set(0.0F), low)), max_lanes(high));
+  const Vec zero = Vec::set(0.0F);
+  Vec low[4] = {zero, zero, zero, zero}, high[4] = {zero, zero, zero, zero};
+  for_inputs(
+      args, x, [&](Vec v, int lane) __attribute__((always_inline)) {
+        low[lane] = Vec::min(v, low[lane]);
+        high[lane] = Vec::max(v, high[lane]);
+      });
+  const Vec lowest = Vec::min(Vec::min(low[0], low[1]), Vec::min(low[2], low[3])),
+            highest = Vec::max(Vec::max(high[0], high[1]), Vec::max(high[2], high[3]));
+  return row_code(-Vec::sub(zero, lowest).highest(), highest.highest());
+}
+
+// Where the code of input i of a row lies.
+ASSAY_INLINE std::int8_t* code_at(const QuantizeArgs& args, std::int64_t row, std::int64_t i) {
+  return reinterpret_cast<std::int8_t*>(args.codes.data) + i / kInt8Columns * args.codes.strip() * 2 +
+         row * kInt8Columns + i % kInt8Columns;
 }
 
 void quantize_ranges(const QuantizeArgs& args) {
-  const std::int64_t padded = round_up(args.k, kInt8Columns);
-  auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
-  const Vec lowest = Vec::set(-128.0F), highest = Vec::set(127.0F);
+  const std::int64_t padded = round_up(args.k, kInt8Columns), whole = args.k / kFourWidths * kFourWidths;
   for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     const RowCode row_code = code_of_row(args, x);
     args.absmax[row] = 127.0F * row_code.scale;
     if (args.zero_points != nullptr) args.zero_points[row] = row_code.zero_point;
-    const Vec inverse = Vec::set(row_code.inverse), zero = Vec::set(static_cast<float>(row_code.zero_point));
-    for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
-      std::int8_t* out =
-          codes + i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns;
+    const Vec inverse = Vec::set(row_code.inverse),
+              lowest = Vec::set(static_cast<float>(-128 - row_code.zero_point)),
+              highest = Vec::set(static_cast<float>(127 - row_code.zero_point));
+    // Not yet rounded: the limits are whole numbers.
+    const auto code = [&](Vec v) __attribute__((always_inline)) {
+      return Vec::min(Vec::max(Vec::mul(v, inverse), lowest), highest);
+    };
+    std::int64_t i = 0;
+    for (; i < whole && args.factors == nullptr; i += kFourWidths) {
+      const float* four = x + i;
+      Vec::store_bytes(code_at(args, row, i), code(Vec::load(four)), code(Vec::load(four + Vec::kWidth)),
+                       code(Vec::load(four + 2 * Vec::kWidth)), code(Vec::load(four + 3 * Vec::kWidth)),
+                       row_code.zero_point);
+    }
+    const Vec zero = Vec::set(static_cast<float>(row_code.zero_point));
+    for (; i < padded; i += Vec::kWidth) {
+      std::int8_t* out = code_at(args, row, i);
       const std::int64_t left = args.k - i < 0 ? 0 : args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
-      const Vec code = Vec::add(Vec::round(Vec::mul(inputs_of(args, x, n == 0 ? 0 : i, n), inverse)), zero);
-      Vec::min(Vec::max(code, lowest), highest).store_bytes(out);
+      Vec::add(Vec::round(code(inputs_of(args, x, n == 0 ? 0 : i, n))), zero).store_bytes(out);
       for (std::int64_t j = n; j < Vec::kWidth; ++j) out[j] = 0;
     }
   }
 }
 
-void quantize(const QuantizeArgs& args) noexcept {
-  if (args.fixed_scale > 0 || args.zero_points != nullptr) return quantize_ranges(args);
-  const std::int64_t padded = round_up(args.k, kInt8Columns);
-  auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
-  const bool has_threshold = args.threshold > 0;
-  const Vec threshold = Vec::set(has_threshold ? args.threshold : __builtin_huge_valf()),
-            zero = Vec::set(0.0F);
+// Symmetric codes. kHasThreshold: an input is rounded to float16, and one of threshold or more counts for
+// nothing.
+template <bool kHasThreshold>
+void quantize_magnitudes(const QuantizeArgs& args) {
+  const std::int64_t padded = round_up(args.k, kInt8Columns), whole = args.k / kFourWidths * kFourWidths;
+  const Vec threshold = Vec::set(args.threshold), zero = Vec::set(0.0F);
+  const auto magnitude_of = [&](Vec v) __attribute__((always_inline)) {
+    return Vec::max(v, Vec::sub(zero, v));
+  };
+  const auto counted = [&](Vec v) __attribute__((always_inline)) {
+    if (!kHasThreshold) return v;
+    v = v.to_float16();
+    return Vec::select_less(magnitude_of(v), threshold, v, zero);
+  };
   for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
-    // What counts: its value, or zero where it is an outlier.
-    const auto value = [&](std::int64_t i, Vec& magnitude) {
-      const std::int64_t left = args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
-      Vec v = inputs_of(args, x, i, n);
-      if (has_threshold) v = v.to_float16();
-      magnitude = Vec::max(v, Vec::sub(zero, v));
-      if (!has_threshold) return v;
-      v = Vec::select_less(magnitude, threshold, v, zero);
-      magnitude = Vec::select_less(magnitude, threshold, magnitude, zero);
-      return v;
-    };
-    Vec largest = zero, magnitude = zero;
-    for (std::int64_t i = 0; i < args.k; i += Vec::kWidth) {
-      value(i, magnitude);
-      largest = Vec::max(magnitude, largest);
-    }
-    const float absmax = max_lanes(largest);
+    Vec largest[4] = {zero, zero, zero, zero};
+    for_inputs(
+        args, x, [&](Vec v, int lane) __attribute__((always_inline)) {
+          largest[lane] = Vec::max(magnitude_of(counted(v)), largest[lane]);
+        });
+    const float absmax =
+        Vec::max(Vec::max(largest[0], largest[1]), Vec::max(largest[2], largest[3])).highest();
     args.absmax[row] = absmax;
     const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
-    for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
-      std::int8_t* out =
-          codes + i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns;
-      if (i < args.k)
-        Vec::round(Vec::mul(value(i, magnitude), scale)).store_bytes(out);
-      else
-        zero.store_bytes(out);
-      if (args.is_outlier == nullptr) continue;
-      for (std::int64_t j = 0; j < Vec::kWidth && i + j < args.k; ++j)
-        if (args.is_outlier[i + j] != 0) out[j] = 0;
+    const auto code = [&](Vec v) __attribute__((always_inline)) {
+      return Vec::mul(counted(v), scale);
+    };
+    std::int64_t i = 0;
+    for (; i < whole && args.factors == nullptr; i += kFourWidths) {
+      const float* four = x + i;
+      Vec::store_bytes(code_at(args, row, i), code(Vec::load(four)), code(Vec::load(four + Vec::kWidth)),
+                       code(Vec::load(four + 2 * Vec::kWidth)), code(Vec::load(four + 3 * Vec::kWidth)), 0);
     }
+    for (; i < padded; i += Vec::kWidth) {
+      const std::int64_t left = args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
+      if (left > 0)
+        Vec::round(code(inputs_of(args, x, i, n))).store_bytes(code_at(args, row, i));
+      else
+        zero.store_bytes(code_at(args, row, i));
+    }
+    for (std::int64_t k = 0; args.is_outlier != nullptr && k < args.k; ++k)
+      if (args.is_outlier[k] != 0) *code_at(args, row, k) = 0;
   }
+}
+
+void quantize(const QuantizeArgs& args) noexcept {
+  if (args.fixed_scale > 0 || args.zero_points != nullptr) return quantize_ranges(args);
+  return args.threshold > 0 ? quantize_magnitudes<true>(args) : quantize_magnitudes<false>(args);
 }
 
 // Sums of up to kRowsAtOnce rows times some panels: [row][panel * 16], exact.
@@ -148,45 +194,59 @@ ASSAY_INLINE Vec int8_value(const Int8Args& args, Vec sums, std::int64_t row, st
   return args.outlier_count > 0 ? Vec::add(value, outlier_part(args, row, output)) : value;
 }
 
-// Exact sums of a vector of outputs of a row to y.
-ASSAY_INLINE void finish_int8(const Int8Args& args, const std::int32_t* sums, std::int64_t row,
-                              std::int64_t output) {
-  const Vec value = int8_value(args, Dot::to_float(sums), row, output);
-  const std::int64_t left = args.to.n - output;
-  finish_vector(args.to, value, row, output, left < Vec::kWidth ? left : Vec::kWidth);
-}
-
+// Few rows: panels side by side, of which the sums of 4 rows fit the registers.
 constexpr std::int64_t kInt8Rows = 4;
-// Panels side by side: their sums fit the registers beside 4 rows.
 constexpr std::int64_t kInt8Panels = Vec::kRegisters == 32 ? kGroup : 1;
+// Many rows: as many products of each weight that is read as the registers hold sums.
+constexpr std::int64_t kManyInt8Rows = Vec::kRegisters == 32 ? 8 : 4;
+constexpr std::int64_t kManyInt8Panels = Vec::kRegisters == 32 ? 3 : 1;
+
+// Outputs of some rows and panels from sums [row][panels * 16].
+ASSAY_INLINE void finish_int8_rows(const Int8Args& args, const std::int32_t* sums, std::int64_t first_row,
+                                   std::int64_t rows, std::int64_t panel, std::int64_t panels) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t row = first_row + i;
+    const Dot zero = Dot::all((Dot::kHasOffset ? 128 : 0) + (args.x_zero == nullptr ? 0 : args.x_zero[row]));
+    for (std::int64_t j = 0; j < panels * kPanel && panel * kPanel + j < args.to.n; j += Vec::kWidth) {
+      const std::int64_t output = panel * kPanel + j, left = args.to.n - output;
+      const Dot exact = Dot::load(sums + i * panels * kPanel + j).less(zero, Dot::load(args.w_sums + output));
+      finish_vector(args.to, int8_value(args, exact.floats(), row, output), row, output,
+                    left < Vec::kWidth ? left : Vec::kWidth);
+    }
+  }
+}
 
 void linear_int8(const Int8Args& args) noexcept {
   const LinearArgs& to = args.to;
   const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
   const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
-  const std::int64_t last = to.first_panel + to.panels;
-  for (std::int64_t panel = to.first_panel; panel < last;) {
+  const std::int64_t last = to.first_panel + to.panels,
+                     many = to.rows / kManyInt8Rows * kManyInt8Rows;  // rows of whole blocks
+  alignas(64) std::int32_t sums[kManyInt8Rows * kInt8Panels * kPanel];
+  for (std::int64_t panel = to.first_panel; many > 0 && panel < last;) {
+    const std::int64_t panels = last - panel >= kManyInt8Panels ? kManyInt8Panels : 1;
+    const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
+    for (std::int64_t row = 0; row < many; row += kManyInt8Rows) {
+      const std::int8_t* x = codes + row * kInt8Columns;
+      if (panels == kManyInt8Panels)
+        multiply_int8<kManyInt8Rows, kManyInt8Panels>(x, strip, w, padded, sums);
+      else
+        multiply_int8<kManyInt8Rows, 1>(x, strip, w, padded, sums);
+      finish_int8_rows(args, sums, row, kManyInt8Rows, panel, panels);
+    }
+    panel += panels;
+  }
+  for (std::int64_t panel = to.first_panel; many < to.rows && panel < last;) {
     const std::int64_t panels = last - panel >= kInt8Panels ? kInt8Panels : 1;
     const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
-    for (std::int64_t row = 0; row < to.rows; row += kInt8Rows) {
-      alignas(64) std::int32_t sums[kInt8Rows * kInt8Panels * kPanel];
+    for (std::int64_t row = many; row < to.rows; row += kInt8Rows) {
       const std::int64_t rows = to.rows - row < kInt8Rows ? to.rows - row : kInt8Rows;
       const std::int8_t* x = codes + row * kInt8Columns;
       if (panels == kInt8Panels)
         multiply_int8_rows<kInt8Panels>(rows, x, strip, w, padded, sums);
       else
         multiply_int8_rows<1>(rows, x, strip, w, padded, sums);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const std::int32_t zero =
-            (Dot::kHasOffset ? 128 : 0) + (args.x_zero == nullptr ? 0 : args.x_zero[row + i]);
-        for (std::int64_t j = 0; j < panels * kPanel && panel * kPanel + j < to.n; j += Vec::kWidth) {
-          alignas(64) std::int32_t exact[Vec::kWidth];
-          for (int lane = 0; lane < Vec::kWidth; ++lane)
-            exact[lane] =
-                sums[i * panels * kPanel + j + lane] - zero * args.w_sums[panel * kPanel + j + lane];
-          finish_int8(args, exact, row + i, panel * kPanel + j);
-        }
-      }
+      finish_int8_rows(args, sums, row, rows, panel, panels);
     }
     panel += panels;
   }

@@ -44,6 +44,15 @@ struct Vec {
   void store_bytes(std::int8_t* p) const {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
   }
+  // Rounded, ties to even, plus `more`, saturated.
+  static void store_bytes(std::int8_t* p, Vec a, Vec b, Vec c, Vec d, std::int32_t more) {
+    const __m512i plus = _mm512_set1_epi32(more);
+    const auto whole = [&](Vec x) { return _mm512_add_epi32(_mm512_cvtps_epi32(x.v), plus); };
+    const __m512i bytes = _mm512_packs_epi16(_mm512_packs_epi32(whole(a), whole(b)),
+                                             _mm512_packs_epi32(whole(c), whole(d)));  // fours of each lane
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, bytes));
+  }
   Vec to_float16() const {
     return {_mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))};
   }
@@ -192,8 +201,15 @@ struct Dot {
   Vec floats() const {
     return {_mm512_cvtepi32_ps(v)};
   }
-  static Vec to_float(const std::int32_t* p) {
-    return Dot{_mm512_loadu_si512(p)}.floats();
+  static Dot all(std::int32_t x) {
+    return {_mm512_set1_epi32(x)};
+  }
+  static Dot load(const std::int32_t* p) {
+    return {_mm512_loadu_si512(p)};
+  }
+  // Less the products of two.
+  Dot less(Dot a, Dot b) const {
+    return {_mm512_sub_epi32(v, _mm512_mullo_epi32(a.v, b.v))};
   }
 };
 
