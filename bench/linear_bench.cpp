@@ -2,11 +2,12 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "assay/backend/cpu/select.h"
 #include "assay/base/aligned.h"
+#include "assay/base/random.h"
+#include "assay/tensor/half.h"
 
 namespace {
 
@@ -14,7 +15,7 @@ using assay::Isa;
 using assay::cpu::kPanel;
 
 // Enough copies of the weights that one pass over them does not fit the nearest caches.
-constexpr std::int64_t kWorkingSet = std::int64_t{256} << 20;
+constexpr std::int64_t kWorkingSet = std::int64_t{128} << 20;
 
 enum class Weights { float32, bfloat16, split };
 
@@ -35,9 +36,16 @@ void linear(benchmark::State& state, Isa isa, Weights kind) {
   assay::AlignedBuffer y(static_cast<std::size_t>(rows * n * 4) + kAtLeast, "y");
   const assay::AlignedBuffer w(static_cast<std::size_t>(bytes * copies), "weights");
   auto* tiles = reinterpret_cast<std::uint16_t*>(tile_buffer.data());
-  std::fill_n(x.floats(), rows * stride, 0.5F);
-  std::fill_n(tiles, planes * tile_rows * k, std::uint16_t{0x3f00});
-  std::memset(const_cast<std::byte*>(w.data()), 0, w.size());
+  // Random numbers: zeros are multiplied faster.
+  assay::Random random(1);
+  const auto number = [&] { return static_cast<float>(random.uniform() - 0.5); };
+  std::generate_n(x.floats(), rows * stride, number);
+  std::generate_n(tiles, planes * tile_rows * k, [&] { return assay::float_to_bf16(number()); });
+  if (is_float32)
+    std::generate_n(const_cast<float*>(w.floats()), bytes * copies / 4, number);
+  else
+    std::generate_n(reinterpret_cast<std::uint16_t*>(const_cast<std::byte*>(w.data())), bytes * copies / 2,
+                    [&] { return assay::float_to_bf16(number()); });
   const bool uses_tiles = table.uses_tiles && !is_float32;
   std::int64_t copy = 0;
   for (auto _ : state) {

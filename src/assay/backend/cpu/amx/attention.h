@@ -1,10 +1,12 @@
 // Attention and the bfloat16 cache on tiles: a part of kernels.cpp, included in its anonymous namespace after
 // the tile loops. Not a header for others.
 
-// 2^x to about 3e-7, by rounding and the Taylor series of degree 6 over [-1/2, 1/2]; 0 for -infinity.
+// 2^x to about 3e-7 for x up to 127, by rounding and the Taylor series of degree 6 over [-1/2, 1/2]; 0 from
+// -127 down: a power of -127 leaves nothing of 1. NaN goes in and comes out.
 Vec power_of_two(Vec x) {
-  const Vec n = Vec::round(Vec::max(x, Vec::set(-1000.0F)));
-  const Vec r = Vec::sub(Vec::max(x, Vec::set(-1000.0F)), n);
+  const Vec bounded = Vec::max(Vec::set(-127.0F), x), rounder = Vec::set(12582912.0F);
+  const Vec shifted = Vec::add(bounded, rounder);
+  const Vec r = Vec::sub(bounded, Vec::sub(shifted, rounder));
   Vec p = Vec::set(1.540353e-4F);
   p = Vec::fma(p, r, Vec::set(1.333356e-3F));
   p = Vec::fma(p, r, Vec::set(9.618129e-3F));
@@ -12,7 +14,7 @@ Vec power_of_two(Vec x) {
   p = Vec::fma(p, r, Vec::set(2.402265e-1F));
   p = Vec::fma(p, r, Vec::set(6.931472e-1F));
   p = Vec::fma(p, r, Vec::set(1.0F));
-  return Vec::nan_from(x, Vec::scale_by_power(p, n));
+  return Vec::add_to_exponent(p, shifted);
 }
 
 constexpr float kMasked = -__builtin_huge_valf();

@@ -42,6 +42,11 @@ struct Vec {
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
   }
+  float total() const {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
   void store_bytes(std::int8_t* p) const {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v), _mm256_setzero_si256());
     const __m256i bytes = _mm256_packs_epi16(words, words);
@@ -93,17 +98,14 @@ struct Vec {
   static Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
   static Vec sqrt(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
   static Vec round(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-  // n lies in [-126, 127], so the power is a normal number built from its exponent bits.
-  static Vec scale_by_power(Vec a, Vec n) {
-    const __m256i bits =
-        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23);
-    return {_mm256_mul_ps(a.v, _mm256_castsi256_ps(bits))};
+  // p times 2 to the power that the lowest bits of n hold.
+  static Vec add_to_exponent(Vec p, Vec n) {
+    return {_mm256_castsi256_ps(
+        _mm256_add_epi32(_mm256_castps_si256(p.v), _mm256_slli_epi32(_mm256_castps_si256(n.v), 23)))};
   }
+  static Vec reciprocal(Vec x) { return div(set(1.0F), x); }
   static Vec select_less(Vec a, Vec b, Vec x, Vec y) {
     return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
-  }
-  static Vec nan_from(Vec a, Vec x) {
-    return {_mm256_blendv_ps(x.v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))};
   }
 };
 

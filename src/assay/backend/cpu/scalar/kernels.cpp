@@ -280,7 +280,7 @@ void linear_int8(const Int8Args& args) noexcept {
       for (std::int64_t k = 0; k < to.k; ++k)
         sum += codes[k / kInt8Columns * to.x_tiles.strip() * 2 + row * kInt8Columns + k % kInt8Columns] *
                weight(k);
-      float value = static_cast<float>(sum) * (args.x_absmax[row] * args.w_absmax[output]) * kInt8Unit;
+      float value = static_cast<float>(sum) * (args.x_absmax[row] * kInt8Unit * args.w_absmax[output]);
       const float unit = args.w_absmax[output] * (1.0F / 127.0F);
       for (std::int64_t i = 0; i < args.outlier_count; ++i) {
         const std::int64_t k = args.outliers[i];

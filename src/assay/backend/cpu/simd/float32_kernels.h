@@ -4,7 +4,8 @@
 //
 // `Vec` has kWidth floats, kRegisters registers, and:
 // load, keep, store, load_n, store_n (the first n floats, zero beyond), load_pairs, set, fma, add, sub, mul,
-// div, max, round, scale_by_power (x * 2^n), select_less (a < b ? x : y).
+// div, max, min (their second operand where one is NaN), round, add_to_exponent, reciprocal (of numbers from
+// 1 on), select_less (a < b ? x : y), highest and total (of its lanes, halves added to halves).
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
@@ -120,11 +121,15 @@ void multiply(std::int64_t rows, std::int64_t panels, const float* a, std::int64
     multiply_rows<1>(rows, a, a_stride, b.panel(panel), k, c + panel * kPanel, c_stride);
 }
 
-// exp(x) to about 1 unit in the last place: Cody and Waite's reduction and the polynomial of Cephes' expf
-// (Moshier). Below -87.3 the result is exactly zero, which masked scores rely on.
-ASSAY_INLINE Vec exponential(Vec x) {
-  const Vec clamped = Vec::max(Vec::min(x, Vec::set(88.37F)), Vec::set(-87.3F));
-  const Vec n = Vec::round(Vec::mul(clamped, Vec::set(1.44269504088896341F)));
+// exp(x) to about 1 unit in the last place, for x from -87.3 to 88.37 (others count as the nearer limit):
+// Cody and Waite's reduction and the polynomial of Cephes' expf (Moshier). NaN goes in and comes out: the
+// limits give their second operand then.
+ASSAY_INLINE Vec bounded_exponential(Vec x) {
+  const Vec clamped = Vec::max(Vec::set(-87.3F), Vec::min(Vec::set(88.37F), x));
+  // Adding this much rounds to whole numbers, and leaves them in the lowest bits.
+  const Vec rounder = Vec::set(12582912.0F);
+  const Vec shifted = Vec::fma(clamped, Vec::set(1.44269504088896341F), rounder);
+  const Vec n = Vec::sub(shifted, rounder);
   Vec r = Vec::fma(n, Vec::set(-0.693359375F), clamped);
   r = Vec::fma(n, Vec::set(2.12194440e-4F), r);
   Vec p = Vec::set(1.9875691500e-4F);
@@ -134,13 +139,20 @@ ASSAY_INLINE Vec exponential(Vec x) {
   p = Vec::fma(p, r, Vec::set(1.6666665459e-1F));
   p = Vec::fma(p, r, Vec::set(5.0000001201e-1F));
   p = Vec::add(Vec::fma(Vec::mul(r, r), p, r), Vec::set(1.0F));
-  // select_less is false for NaN, so NaN goes in and NaN comes out.
-  return Vec::select_less(x, Vec::set(-87.3F), Vec::set(0.0F), Vec::nan_from(x, Vec::scale_by_power(p, n)));
+  return Vec::add_to_exponent(p, shifted);
 }
 
+// The same of any x: below -87.3 the result is exactly zero, which masked scores rely on.
+ASSAY_INLINE Vec exponential(Vec x) {
+  return Vec::select_less(x, Vec::set(-87.3F), Vec::set(0.0F), bounded_exponential(x));
+}
+
+// 1 / (1 + exp(-x)).
+ASSAY_INLINE Vec sigmoid_of_negative(Vec minus_x) {
+  return Vec::reciprocal(Vec::add(Vec::set(1.0F), bounded_exponential(minus_x)));
+}
 ASSAY_INLINE Vec sigmoid(Vec x) {
-  const Vec one = Vec::set(1.0F);
-  return Vec::div(one, Vec::add(one, exponential(Vec::sub(Vec::set(0.0F), x))));
+  return sigmoid_of_negative(Vec::sub(Vec::set(0.0F), x));
 }
 
 // Abramowitz and Stegun 7.1.26: |error| <= 1.5e-7.
@@ -171,14 +183,14 @@ ASSAY_INLINE Vec activate(Activation activation, Vec x) {
     // cancellation.
     case Activation::gelu_tanh: {
       const Vec inner = Vec::fma(Vec::mul(Vec::mul(x, x), x), Vec::set(0.044715F), x);
-      return Vec::mul(x, sigmoid(Vec::mul(inner, Vec::set(1.5957691216057308F))));
+      return Vec::mul(x, sigmoid_of_negative(Vec::mul(inner, Vec::set(-1.5957691216057308F))));
     }
     case Activation::gelu_erf: {
       const Vec half = Vec::mul(Vec::set(0.5F), x);
       return Vec::fma(half, error_function(Vec::mul(x, Vec::set(0.70710678118654752F))), half);
     }
     case Activation::gelu_quick:
-      return Vec::mul(x, sigmoid(Vec::mul(x, Vec::set(1.702F))));
+      return Vec::mul(x, sigmoid_of_negative(Vec::mul(x, Vec::set(-1.702F))));
   }
   return x;
 }
@@ -312,21 +324,6 @@ void linear(const LinearArgs& args) noexcept {
 }
 
 // Sums in a fixed order: lanes along the row, then lane by lane.
-float sum_lanes(Vec v) {
-  alignas(64) float lanes[Vec::kWidth];
-  v.store(lanes);
-  for (int half = Vec::kWidth / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
-}
-float max_lanes(Vec v) {
-  alignas(64) float lanes[Vec::kWidth];
-  v.store(lanes);
-  float highest = lanes[0];
-  for (int i = 1; i < Vec::kWidth; ++i) highest = lanes[i] > highest ? lanes[i] : highest;
-  return highest;
-}
-
 void norm(const NormArgs& args) noexcept {
   const float count = static_cast<float>(args.n);
   const std::int64_t whole = args.n / Vec::kWidth * Vec::kWidth, rest = args.n - whole;
@@ -338,7 +335,7 @@ void norm(const NormArgs& args) noexcept {
       Vec sum = Vec::set(0.0F);
       for (std::int64_t i = 0; i < whole; i += Vec::kWidth) sum = Vec::add(sum, Vec::load(x + i));
       if (rest > 0) sum = Vec::add(sum, Vec::load_n(x + whole, rest));
-      mean = sum_lanes(sum) / count;
+      mean = sum.total() / count;
     }
     const Vec center = Vec::set(mean);
     Vec squares = Vec::set(0.0F);
@@ -349,7 +346,7 @@ void norm(const NormArgs& args) noexcept {
     float tail = 0;
     for (std::int64_t i = whole; i < args.n; ++i) tail += (x[i] - mean) * (x[i] - mean);
     const Vec scale =
-        Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set((sum_lanes(squares) + tail) / count + args.epsilon)));
+        Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set((squares.total() + tail) / count + args.epsilon)));
     for (std::int64_t i = 0; i < args.n; i += Vec::kWidth) {
       const std::int64_t n = args.n - i < Vec::kWidth ? args.n - i : Vec::kWidth;
       const Vec unit = Vec::mul(Vec::sub(Vec::load_n(x + i, n), center), scale);
@@ -380,7 +377,7 @@ float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scal
     scaled.store(scores + j);
     best = Vec::max(best, scaled);
   }
-  const float block_best = max_lanes(best),
+  const float block_best = best.highest(),
               highest = block_best > state.highest[row] ? block_best : state.highest[row];
   if (highest == kMasked) {  // no key yet: a padding row
     for (std::int64_t j = 0; j < kKvBlockPositions; ++j) scores[j] = 0;
@@ -394,7 +391,7 @@ float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scal
   }
   alignas(64) float factor[Vec::kWidth];
   exponential(Vec::set(state.highest[row] - highest)).store(factor);
-  state.total[row] = state.total[row] * factor[0] + sum_lanes(sum);
+  state.total[row] = state.total[row] * factor[0] + sum.total();
   state.highest[row] = highest;
   return factor[0];
 }
@@ -488,7 +485,7 @@ std::int64_t argmax(const float* x, std::int64_t n) noexcept {
     best = Vec::max(best, v);
     sums = Vec::add(sums, Vec::sub(v, v));  // NaN or infinity leaves NaN behind
   }
-  float highest = max_lanes(best), poison = sum_lanes(sums);
+  float highest = best.highest(), poison = sums.total();
   for (std::int64_t i = whole; i < n; ++i) {
     highest = x[i] > highest ? x[i] : highest;
     poison += x[i] - x[i];
@@ -510,7 +507,7 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
   const std::int64_t whole = n / Vec::kWidth * Vec::kWidth;
   Vec best = Vec::set(x[0]);
   for (std::int64_t i = 0; i < whole; i += Vec::kWidth) best = Vec::max(best, Vec::load(x + i));
-  float highest = max_lanes(best);
+  float highest = best.highest();
   for (std::int64_t i = whole; i < n; ++i) highest = x[i] > highest ? x[i] : highest;
   double sum = 0;
   const Vec top = Vec::set(highest);

@@ -189,8 +189,8 @@ ASSAY_INLINE Vec outlier_part(const Int8Args& args, std::int64_t row, std::int64
 
 // What sums of codes are worth.
 ASSAY_INLINE Vec int8_value(const Int8Args& args, Vec sums, std::int64_t row, std::int64_t output) {
-  const Vec scale = Vec::mul(Vec::set(args.x_absmax[row]), Vec::load(args.w_absmax + output));
-  const Vec value = Vec::mul(Vec::mul(sums, scale), Vec::set(kInt8Unit));
+  const Vec scale = Vec::mul(Vec::set(args.x_absmax[row] * kInt8Unit), Vec::load(args.w_absmax + output));
+  const Vec value = Vec::mul(sums, scale);
   return args.outlier_count > 0 ? Vec::add(value, outlier_part(args, row, output)) : value;
 }
 
@@ -470,6 +470,6 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
         code.store_bytes(codes + i);
       }
       args.scales[row * groups + group] = absmax * (1.0F / 127.0F);
-      args.sums[row * groups + group] = static_cast<std::int32_t>(sum_lanes(sums));
+      args.sums[row * groups + group] = static_cast<std::int32_t>(sums.total());
     }
 }

@@ -41,6 +41,12 @@ struct Vec {
   float highest() const {
     return _mm512_reduce_max_ps(v);
   }
+  float total() const {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
   void store_bytes(std::int8_t* p) const {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
   }
@@ -100,14 +106,19 @@ struct Vec {
   static Vec round(Vec a) {
     return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
   }
-  static Vec scale_by_power(Vec a, Vec n) {
-    return {_mm512_scalef_ps(a.v, n.v)};
+  // p times 2 to the power that the lowest bits of n hold.
+  static Vec add_to_exponent(Vec p, Vec n) {
+    return {_mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_castps_si512(p.v), _mm512_slli_epi32(_mm512_castps_si512(n.v), 23)))};
+  }
+  // To about half a unit in the last place, of x from 1 to 8e37: an estimate of 14 bits and a step of
+  // Newton's.
+  static Vec reciprocal(Vec x) {
+    const __m512 y = _mm512_rcp14_ps(x.v);
+    return {_mm512_mul_ps(y, _mm512_fnmadd_ps(x.v, y, _mm512_set1_ps(2.0F)))};
   }
   static Vec select_less(Vec a, Vec b, Vec x, Vec y) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
-  }
-  static Vec nan_from(Vec a, Vec x) {
-    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), x.v, a.v)};
   }
 };
 
