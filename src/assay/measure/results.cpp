@@ -25,6 +25,13 @@ const Value* Row::find(std::string_view tag) const {
   return nullptr;
 }
 
+const std::string& Row::parameter(std::string_view key) const {
+  static const std::string none;
+  for (const auto& [name, value] : parameters)
+    if (name == key) return value;
+  return none;
+}
+
 Value value_of_repeats(std::vector<double> in_time_order) {
   Value value;
   value.interval = repeated_median_interval(in_time_order);

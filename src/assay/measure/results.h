@@ -37,6 +37,7 @@ struct Row {
   void set(std::string_view tag, Value value);
   void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
   const Value* find(std::string_view tag) const;
+  const std::string& parameter(std::string_view key) const;  // empty where there is none
 };
 
 // A text a model wrote, kept beside the figures.

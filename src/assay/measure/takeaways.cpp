@@ -17,12 +17,6 @@ double value_of(const Row& row, std::string_view tag) {
   return value == nullptr ? 0 : value->value;
 }
 
-std::string parameter_of(const Row& row, std::string_view key) {
-  for (const auto& [name, value] : row.parameters)
-    if (name == key) return value;
-  return "";
-}
-
 class Takeaways {
  public:
   explicit Takeaways(const ResultSet& results) : results_(results) {
@@ -101,7 +95,7 @@ class Takeaways {
                                             : fmt::format("{} had the lowest, untested", fast.label));
     }
     if (&small != &fast) {
-      const std::string gap = parameter_of(small, "largest_gap");
+      const std::string gap = small.parameter("largest_gap");
       text += fmt::format(
           ". The smallest, {}, takes {:.2f} times as long as {}: it reaches {:.0f} % of its roof{}",
           small.label, value_of(small, "total_latency_s") / value_of(fast, "total_latency_s"), fast.label,

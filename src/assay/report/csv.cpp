@@ -45,11 +45,7 @@ std::string results_csv(const ResultSet& results) {
   std::string csv = join(line, ",") + "\r\n";
   for (const Row& row : results.rows) {
     line = {csv_field(row.scenario), csv_field(row.label), csv_field(row.status), csv_field(row.reason)};
-    for (const std::string& key : parameters) {
-      const auto at = std::find_if(row.parameters.begin(), row.parameters.end(),
-                                   [&](const auto& p) { return p.first == key; });
-      line.push_back(at == row.parameters.end() ? "" : csv_field(at->second));
-    }
+    for (const std::string& key : parameters) line.push_back(csv_field(row.parameter(key)));
     for (const std::string& tag : tags) {
       const Value* value = row.find(tag);
       line.push_back(value == nullptr ? "" : number(value->value));
