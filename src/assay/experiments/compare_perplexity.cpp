@@ -13,7 +13,6 @@ namespace assay {
 
 namespace {
 
-constexpr std::int64_t kBlock = 64;  // tokens: losses of neighbours depend on each other
 constexpr double kSuddenRise = 1.5;
 constexpr const char* kRise = "perplexity rose to {:.2f} x {}'s: check tokenization and aggregation";
 
@@ -56,13 +55,12 @@ class PerplexityRun {
     const std::string key = scored.configuration.label();
     try {
       if (journal != nullptr) {
-        const auto known = journal->find("losses", key);
-        if (!known.empty()) {
-          scored.losses = corpus_losses_from_json(known.back().at("losses"));
-          scored.facts = subject_facts_from_json(known.back().at("facts"));
+        journal->read_each("losses", key, [&](const auto& data) {
+          scored.losses = corpus_losses_from_json(data.at("losses"));
+          scored.facts = subject_facts_from_json(data.at("facts"));
           laboratory_.subjects->remember(scored.configuration, scored.facts);
-          return true;
-        }
+        });
+        if (scored.losses) return true;
       }
       if (const std::string why = laboratory_.subjects->why_not(scored.configuration); !why.empty())
         throw Error("{}", why);
@@ -76,6 +74,8 @@ class PerplexityRun {
       laboratory_.subjects->drop(scored.configuration);
       if (lost.cause() == SubjectLost::Cause::stopped) return false;
       scored.reason = lost.what();
+    } catch (const JournalError&) {
+      throw;
     } catch (const Error& error) {
       if (laboratory_.sweep.should_stop && laboratory_.sweep.should_stop()) return false;
       scored.reason = error.what();
@@ -114,7 +114,7 @@ class PerplexityRun {
     row.parameters.emplace_back("corpus_sha256", scored.losses->corpus_sha256);
     row.parameters.emplace_back("protocol", scored.losses->protocol);
     const std::vector<double> losses = negated(scored.losses->log_probabilities);
-    Value loss{mean(losses), block_bootstrap_mean(losses, kBlock), {}};
+    Value loss{mean(losses), block_bootstrap_mean(losses, kLossBlock), {}};
     Value perplexity{std::exp(loss.value), {}, {}};
     if (loss.interval)
       perplexity.interval =
@@ -134,11 +134,11 @@ class PerplexityRun {
     for (std::size_t i = 0; i < more.size(); ++i) more[i] += baseline.losses->log_probabilities[i];
     const int comparisons = static_cast<int>(options_.configurations.size()) - 1;
     const double level = 1 - 0.05 / comparisons;
-    const auto interval = block_bootstrap_mean(more, kBlock, 1, 4000, level);
+    const auto interval = block_bootstrap_mean(more, kLossBlock, 1, 4000, level);
     std::optional<Shift> shift;
     if (interval) shift = Shift{mean(more), *interval};
     constexpr double kQualityMargin = 0.005;
-    Comparison comparison = compare_shift(shift, static_cast<int>(more.size() / kBlock),
+    Comparison comparison = compare_shift(shift, static_cast<int>(more.size() / kLossBlock),
                                           {.margin = kQualityMargin, .comparisons = comparisons});
     comparison.ratio = std::exp(mean(more));
     comparison.subject = row.label;

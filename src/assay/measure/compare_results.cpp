@@ -10,14 +10,8 @@ namespace assay {
 
 namespace {
 
-std::string parameter_of(const Row& row, std::string_view key) {
-  for (const auto& [name, value] : row.parameters)
-    if (name == key) return value;
-  return "";
-}
-
 std::string key_of(const Row& row) {
-  return row.scenario + " | " + row.label + " | " + parameter_of(row, "configuration");
+  return row.scenario + " | " + row.label + " | " + row.parameter("configuration");
 }
 
 // What is worth comparing in a row: its time, or its quality.
@@ -35,9 +29,8 @@ std::string why_unlike(const Row& a, const Row& b) {
   }
   for (const char* key :
        {"prompt", "corpus_sha256", "protocol", "cache", "batch_size", "padding", "threads", "device"})
-    if (parameter_of(a, key) != parameter_of(b, key))
-      return fmt::format("{} is '{}' in one and '{}' in the other", key, parameter_of(a, key),
-                         parameter_of(b, key));
+    if (a.parameter(key) != b.parameter(key))
+      return fmt::format("{} is '{}' in one and '{}' in the other", key, a.parameter(key), b.parameter(key));
   return "";
 }
 
@@ -51,7 +44,10 @@ Comparison compare(const Row& a, const Row& b, std::string_view tag, const Compa
       shift = Shift{std::log(now.value / old.value),
                     {std::log(now.interval->low / old.interval->high),
                      std::log(now.interval->high / old.interval->low), old.interval->level}};
-    comparison = compare_shift(old.value == now.value ? Shift{0, {0, 0, 1}} : shift, 1, options);
+    const Value* tokens = b.find("tokens_scored");
+    const int blocks = tokens == nullptr ? 1 : static_cast<int>(tokens->value / kLossBlock);
+    comparison =
+        compare_shift(old.value == now.value ? Shift{0, {0, 0, 1}} : shift, std::max(1, blocks), options);
     comparison.ratio = now.value / old.value;
   } else {
     comparison = compare_independent(now.samples, old.samples, options);
@@ -90,8 +86,7 @@ ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double m
     if (std::none_of(a.rows.begin(), a.rows.end(), [&](const Row& r) { return key_of(r) == key_of(row); }))
       compared.only_b.push_back(key_of(row));
   for (const auto& [old, now] : pairs) {
-    ComparedRow row{
-        old->scenario, old->label, parameter_of(*old, "configuration"), {}, why_unlike(*old, *now)};
+    ComparedRow row{old->scenario, old->label, old->parameter("configuration"), {}, why_unlike(*old, *now)};
     row.comparison = compare(*old, *now, metric_of(*old), {margin, static_cast<int>(pairs.size())});
     compared.rows.push_back(std::move(row));
   }

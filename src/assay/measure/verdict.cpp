@@ -15,6 +15,7 @@ namespace assay {
 namespace {
 
 constexpr double kLevel = 0.95;
+constexpr int kMostTimes = 100;  // as many samples: beyond it a number says nothing
 constexpr Verdict kVerdicts[] = {Verdict::lower, Verdict::higher, Verdict::no_difference,
                                  Verdict::cannot_tell, Verdict::too_few};
 
@@ -90,8 +91,8 @@ Comparison compare_shift(const std::optional<Shift>& log_shift, int pairs, const
     const double half = (shift.interval.high - shift.interval.low) / 2;
     const double wanted = std::max(std::abs(shift.estimate), margin - std::abs(shift.estimate));
     const double factor = wanted > 0 ? half / wanted : 10;
-    comparison.more_needed =
-        std::max(1, static_cast<int>(std::ceil(pairs * (std::min(100.0, factor * factor * 1.1) - 1))));
+    comparison.more_needed = std::max(
+        1, static_cast<int>(std::ceil(pairs * (std::min<double>(kMostTimes, factor * factor * 1.1) - 1))));
   }
   return comparison;
 }
@@ -124,6 +125,24 @@ Comparison compare_independent(std::span<const double> subject, std::span<const 
   return comparison;
 }
 
+namespace {
+
+// Repeats do not help where a text is too short: its losses are the same each time.
+std::string remedy_of(const Comparison& c) {
+  const bool is_text = c.metric == "perplexity";
+  if (c.more_needed >= (kMostTimes - 1) * c.pairs)
+    return fmt::format("needs {} times {} or more", kMostTimes, is_text ? "the text" : "as many runs");
+  const double more = static_cast<double>(c.more_needed) * (is_text ? static_cast<double>(kLossBlock) : 1);
+  // Two digits of an estimate.
+  const double step = std::pow(10, std::max(0.0, std::floor(std::log10(more)) - 1));
+  return fmt::format("needs about {:.0f} more {}", std::ceil(more / step) * step,
+                     is_text              ? "tokens of text"
+                     : c.more_needed == 1 ? "run"
+                                          : "runs");
+}
+
+}  // namespace
+
 void set_sentence(Comparison& c) {
   const Metric& what = metric(c.metric);
   const bool is_time = what.unit == "s" || what.unit == "ms";
@@ -149,12 +168,14 @@ void set_sentence(Comparison& c) {
                                100 * c.margin, range);
       break;
     case Verdict::cannot_tell:
-      c.sentence = fmt::format("{} against {}: cannot tell, needs about {} more runs{}", c.subject,
-                               c.baseline, c.more_needed, range);
+      c.sentence =
+          fmt::format("{} against {}: cannot tell, {}{}", c.subject, c.baseline, remedy_of(c), range);
       break;
     case Verdict::too_few:
-      c.sentence = fmt::format("{} against {}: {:.3g} x, too few runs for a verdict ({})", c.subject,
-                               c.baseline, c.ratio, c.pairs);
+      c.sentence = fmt::format("{} against {}: {:.3g} x, too {} for a verdict ({})", c.subject, c.baseline,
+                               c.ratio, c.metric == "perplexity" ? "little text" : "few runs",
+                               c.metric == "perplexity" ? fmt::format("{} tokens", kLossBlock * c.pairs)
+                                                        : std::to_string(c.pairs));
   }
 }
 

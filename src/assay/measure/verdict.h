@@ -33,8 +33,9 @@ struct Comparison {
   std::optional<Interval> interval;       // of the ratio; its level is corrected for the other comparisons
   double margin = 0;                      // differences within it count as none
   Verdict verdict = Verdict::too_few;
-  int pairs = 0, more_needed = 0;  // more_needed: about, where it cannot tell
-  std::string sentence;            // "int8 is faster than float32: 0.41 x the latency [0.40, 0.43]"
+  // Runs; of perplexity blocks of kLossBlock tokens. more_needed: about, where it cannot tell.
+  int pairs = 0, more_needed = 0;
+  std::string sentence;  // "int8 is faster than float32: 0.41 x the latency [0.40, 0.43]"
 };
 
 struct CompareOptions {
