@@ -8,10 +8,8 @@ namespace assay {
 
 namespace {
 
-std::string parameter_of(const Row& row, std::string_view key) {
-  for (const auto& [name, value] : row.parameters)
-    if (name == key) return value;
-  return "";
+std::string counted(const std::string& number, const char* what) {
+  return number + " " + what + (number == "1" ? "" : "s");
 }
 
 class Figures {
@@ -20,9 +18,9 @@ class Figures {
     for (const Row& row : results.rows)
       if (row.status == "ok" && subtitle_.empty() && row.find("total_latency_s") != nullptr)
         subtitle_ =
-            fmt::format("{}, {}, {} kernels, {} thread(s); bars are 95 % intervals where there are six runs",
-                        results.model.id, parameter_of(row, "precision"), parameter_of(row, "kernels"),
-                        parameter_of(row, "threads"));
+            fmt::format("{}, {}, {} kernels, {}; whiskers are 95 % intervals where there are six runs",
+                        results.model.id, row.parameter("precision"), row.parameter("kernels"),
+                        counted(row.parameter("threads"), "thread"));
   }
 
   std::vector<std::pair<std::string, Plot>> run() {
@@ -110,12 +108,15 @@ class Figures {
                 const char* title, const std::string& label) {
     const std::vector<const Row*> rows = rows_of(scenario, tag);
     if (rows.size() < 2) return;
-    Plot plot{.title = title,
-              .subtitle = results_.model.id + ": the first is the baseline; bars are 95 % intervals",
-              .x_label = label,
-              .y_label = "",
-              .series = {{}},
-              .categories = {}};
+    Plot plot{
+        .title = title,
+        .subtitle =
+            results_.model.id + ": the first is the baseline; whiskers are 95 % intervals" +
+            (tag == "perplexity" ? " over texts like this one, far wider than those of differences" : ""),
+        .x_label = label,
+        .y_label = "",
+        .series = {{}},
+        .categories = {}};
     for (const Row* row : rows) {
       plot.categories.push_back(row->label);
       plot.series.front().points.push_back(point(0, *row->find(tag), scale));
@@ -134,7 +135,7 @@ class Figures {
                .categories = {}};
     PlotSeries all{"all sequences", {}}, each{"each sequence", {}};
     for (const Row* row : rows) {
-      const double size = std::strtod(parameter_of(*row, "batch_size").c_str(), nullptr);
+      const double size = std::strtod(row->parameter("batch_size").c_str(), nullptr);
       all.points.push_back(point(size, *row->find("tokens_per_sec")));
       if (const Value* own = row->find("tokens_per_sec_per_sequence"))
         each.points.push_back(point(size, *own));

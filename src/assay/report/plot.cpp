@@ -255,6 +255,9 @@ std::vector<double> axis_ticks(double low, double high, int count) {
       step = digit * power;
       break;
     }
+  constexpr double kFinest = 1e12;  // steps from zero: beyond it neighbouring ones may be one number
+  if (!std::isfinite(rough) || !(step > 0) || std::max(std::abs(low), std::abs(high)) / step > kFinest)
+    return {low, high};
   std::vector<double> ticks;
   for (double i = std::floor(low / step + 1e-9); i * step < high + step * (1 - 1e-9); ++i)
     ticks.push_back(i * step);
@@ -266,7 +269,14 @@ std::string tick_text(double value) {
   return fmt::format("{:.6g}", shown);
 }
 
-std::string to_svg(const Plot& plot) {
+std::string to_svg(const Plot& any) {
+  // A page has no place for what is no number, or too large to be told from its neighbours.
+  Plot plot = any;
+  constexpr double kLargest = 1e100;
+  for (PlotSeries& series : plot.series)
+    for (PlotPoint& point : series.points)
+      for (double* value : {&point.x, &point.y, &point.low, &point.high})
+        *value = std::isnan(*value) ? 0 : std::clamp(*value, -kLargest, kLargest);
   const bool is_empty = std::all_of(plot.series.begin(), plot.series.end(),
                                     [](const PlotSeries& s) { return s.points.empty(); });
   if (is_empty) {

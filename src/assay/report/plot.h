@@ -34,7 +34,8 @@ std::string to_svg(const Plot& plot);
 // Text as XML has it; what XML cannot hold becomes a question mark.
 std::string escaped_xml(const std::string& text);
 
-// Steps of 1, 2 or 5 times a power of ten that cover [low, high] with about `count` marks.
+// Steps of 1, 2 or 5 times a power of ten that cover [low, high] with about `count` marks; the two ends where
+// doubles are too coarse or too small for steps between them.
 std::vector<double> axis_ticks(double low, double high, int count);
 // "1200", "0.05", "1.5e6": as short as it is exact for a tick.
 std::string tick_text(double value);

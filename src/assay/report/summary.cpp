@@ -43,12 +43,8 @@ std::string baseline_block(const ResultSet& results) {
 std::string perplexity_lines(const ResultSet& results) {
   const Row* row = first_with(results, "tokens_scored");
   if (row == nullptr) return "";
-  std::string corpus, protocol;
-  for (const auto& [key, value] : row->parameters) {
-    if (key == "corpus") corpus = value;
-    if (key == "protocol") protocol = value;
-  }
-  std::string text = fmt::format("Perplexity of {} ({})\n", corpus, protocol);
+  std::string text =
+      fmt::format("Perplexity of {} ({})\n", row->parameter("corpus"), row->parameter("protocol"));
   text += line(*row, "tokens_scored", "tokens_scored", 0) + line(*row, "loss", "loss", 6);
   text += fmt::format("Final perplexity: {:.2f}\n", row->find("perplexity")->value);
   if (const Row* timed = first_with(results, "total_latency_s"))
@@ -95,14 +91,22 @@ std::string texts_side_by_side(const ResultSet& results) {
   std::string text;
   for (const std::string& prompt : prompts) {
     text += fmt::format("\n[prompt] {}\n", one_line(prompt, kShown));
-    for (const GeneratedText& t : results.texts)
-      if (t.prompt == prompt && !is_repeated(t, results))
-        text += fmt::format("  {:<32} ->{}\n", t.label, one_line(t.text, kShown));
+    std::vector<const GeneratedText*> before;
+    for (const GeneratedText& t : results.texts) {
+      if (t.prompt != prompt || is_repeated(t, results)) continue;
+      const auto same = std::find_if(before.begin(), before.end(),
+                                     [&](const GeneratedText* other) { return other->text == t.text; });
+      text += fmt::format("  {:<32} ->{}\n", one_line(t.label, kShown),
+                          same != before.end() ? " the same as " + one_line((*same)->label, kShown)
+                                               : one_line(t.text, kShown));
+      if (same == before.end()) before.push_back(&t);
+    }
   }
   return text;
 }
 
 std::string doubts_of(const ResultSet& results) {
+  constexpr std::size_t kLongest = 120;
   std::string text;
   std::vector<std::pair<std::string, std::vector<std::string>>> seen;  // a doubt, and the rows that carry it
   for (const Row& row : results.rows)
@@ -110,7 +114,7 @@ std::string doubts_of(const ResultSet& results) {
       auto at =
           std::find_if(seen.begin(), seen.end(), [&](const auto& entry) { return entry.first == doubt; });
       if (at == seen.end()) at = seen.insert(seen.end(), {doubt, {}});
-      at->second.push_back(row.label);
+      at->second.push_back(one_line(row.label, kLongest));
     }
   constexpr std::size_t kNamed = 3;
   for (const auto& [doubt, rows] : seen) {

@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "assay/base/format.h"
 #include "assay/report/plot.h"
@@ -15,7 +16,7 @@ struct Column {
   const char* tag;
   const char* title;
   double scale;
-  int decimals;
+  int decimals;  // at least; times get more where the shortest needs them for three digits
 };
 
 constexpr Column kColumns[] = {
@@ -31,6 +32,7 @@ constexpr Column kColumns[] = {
     {"memory_bytes", "Memory (MB)", 1.0 / (1024 * 1024), 1},
     {"resident_weights_bytes", "Resident (MB)", 1.0 / (1024 * 1024), 1},
     {"perplexity", "Perplexity", 1, 3},
+    {"perplexity_ratio", "PPL ratio", 1, 3},
     {"break_even_tokens", "Pays after (tok)", 1, 0},
 };
 
@@ -38,22 +40,38 @@ std::string cell(const Row& row, const Column& column) {
   const Value* value = row.find(column.tag);
   if (value == nullptr) return "-";
   std::string text = fmt::format("{:.{}f}", value->value * column.scale, column.decimals);
-  const bool shows_interval =
-      std::string_view(column.tag) == "total_latency_s" || std::string_view(column.tag) == "perplexity";
-  if (shows_interval && value->interval && value->value > 0)
-    text += fmt::format(" \u00b1{:.1f}%", 50 * (value->interval->high - value->interval->low) / value->value);
-  return text;
+  const std::string_view tag = column.tag;
+  if ((tag != "total_latency_s" && tag != "perplexity" && tag != "perplexity_ratio") || !value->interval ||
+      value->value <= 0)
+    return text;
+  const double below = 100 * (1 - value->interval->low / value->value),
+               above = 100 * (value->interval->high / value->value - 1);
+  // A median of skewed times may lie near one end of its interval.
+  constexpr double kAbout = 0.5;  // of the longer side
+  if (std::min(below, above) >= kAbout * std::max(below, above))
+    return text + fmt::format(" \u00b1{:.1f}%", (below + above) / 2);
+  return text + fmt::format(" -{:.1f}/+{:.1f}%", below, above);
 }
 
-// Series for plots are no lines of the table.
-bool is_shown(const Row& row) {
-  return row.scenario != "step times";
+// Series for plots are no lines of the table, nor is what another line shows too.
+bool is_shown(const Row& row, const ResultSet& results) {
+  if (row.scenario == "step times") return false;
+  return row.scenario != "perplexity" || row.status != "ok" ||
+         std::none_of(results.rows.begin(), results.rows.end(), [&](const Row& other) {
+           return other.scenario == "trade-off" && other.label == row.label && other.status == "ok" &&
+                  other.find("perplexity") != nullptr;
+         });
 }
 
-std::string parameter(const Row& row, const std::string& key) {
-  for (const auto& [name, value] : row.parameters)
-    if (name == key) return value;
-  return "";
+// Decimals that leave the smallest figure of a column of times three digits.
+int decimals_of(const Column& column, const std::vector<const Row*>& rows) {
+  constexpr int kMost = 6;
+  if (std::string_view(column.tag) != "total_latency_s") return column.decimals;
+  double least = 1;
+  for (const Row* row : rows)
+    if (const Value* value = row->find(column.tag); value != nullptr && value->value > 0)
+      least = std::min(least, value->value * column.scale);
+  return std::clamp(2 - static_cast<int>(std::floor(std::log10(least))), column.decimals, kMost);
 }
 
 // Columns a terminal needs for the text.
@@ -90,21 +108,26 @@ std::string one_line(const std::string& text, std::size_t limit) {
 
 Table build_results_table(const ResultSet& results) {
   Table table{{"Scenario", "Case", "Precision"}, {false, false, false}, {}};
+  std::vector<const Row*> rows;
+  for (const Row& row : results.rows)
+    if (is_shown(row, results)) rows.push_back(&row);
   std::vector<Column> shown;
   for (const Column& column : kColumns) {
-    const bool is_used = std::any_of(results.rows.begin(), results.rows.end(), [&](const Row& row) {
-      return is_shown(row) && row.find(column.tag) != nullptr;
-    });
-    if (!is_used) continue;
+    if (std::none_of(rows.begin(), rows.end(),
+                     [&](const Row* row) { return row->find(column.tag) != nullptr; }))
+      continue;
     shown.push_back(column);
+    shown.back().decimals = decimals_of(column, rows);
     table.head.emplace_back(column.title);
     table.is_number.push_back(true);
   }
-  for (const Row& row : results.rows) {
-    if (!is_shown(row)) continue;
-    std::vector<std::string> line = {row.scenario, row.label, parameter(row, "precision")};
-    if (row.status != "ok") line[1] += ": error: " + one_line(row.reason, 120);
-    for (const Column& column : shown) line.push_back(cell(row, column));
+  constexpr std::size_t kLongest = 120;
+  for (const Row* row : rows) {
+    std::vector<std::string> line;
+    for (const std::string& words : {row->scenario, row->label, row->parameter("precision")})
+      line.push_back(one_line(words, kLongest));
+    if (row->status != "ok") line[1] += ": error: " + one_line(row->reason, kLongest);
+    for (const Column& column : shown) line.push_back(cell(*row, column));
     table.rows.push_back(std::move(line));
   }
   return table;

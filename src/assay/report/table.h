@@ -15,8 +15,9 @@ struct Table {
 };
 
 // One line per row of the results, by scenario: latency, tokens/s, ms per token, memory, perplexity and what
-// else was measured; a failed row shows its reason instead of figures. Of latency and perplexity half of the
-// 95 % interval stands beside the figure, in percent.
+// else was measured; a failed row shows its reason instead of figures. Beside latency and perplexity stand
+// the ends of the 95 % interval, in percent of the figure: one number where they lie about as far off.
+// Perplexities that a row of the trade-off shows have no line of their own.
 Table build_results_table(const ResultSet& results);
 // The trade-off experiment as the course asks for it: Float Precision, Memory (MB), Avg Latency (s), and a
 // column for the text of each prompt; a configuration that failed has Error in each, and its reason in the
