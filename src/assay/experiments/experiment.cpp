@@ -402,9 +402,13 @@ std::vector<AuditRow> audit(const Laboratory& laboratory, const std::vector<Conf
   for (const Configuration& configuration : configurations) {
     const std::string key = configuration.label();
     if (journal != nullptr) {
-      const auto known = journal->find("audit", key);
-      if (!known.empty()) {
-        for (const auto& row : known.back()) rows.push_back(audit_row_from_json(row));
+      std::optional<std::vector<AuditRow>> known;
+      journal->read_each("audit", key, [&](const auto& data) {
+        known.emplace();
+        for (const auto& row : data) known->push_back(audit_row_from_json(row));
+      });
+      if (known) {
+        rows.insert(rows.end(), known->begin(), known->end());
         continue;
       }
     }
@@ -422,6 +426,8 @@ std::vector<AuditRow> audit(const Laboratory& laboratory, const std::vector<Conf
     } catch (const SubjectLost& lost) {
       laboratory.subjects->drop(configuration);
       if (lost.cause() == SubjectLost::Cause::stopped) return rows;
+    } catch (const JournalError&) {
+      throw;
     } catch (const Error&) {
       if (laboratory.sweep.should_stop && laboratory.sweep.should_stop()) return rows;
     }

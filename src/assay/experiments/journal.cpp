@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "assay/base/error.h"
 #include "assay/base/file.h"
 
 namespace assay {
@@ -24,7 +23,7 @@ Journal::Journal(std::filesystem::path file, const std::string& plan, bool resum
     write_file_atomically(file_, head.dump() + "\n");
   }
   out_.reset(std::fopen(file_.c_str(), "ab"));
-  if (out_ == nullptr) throw Error("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+  if (out_ == nullptr) throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
 }
 
 void Journal::read() {
@@ -37,21 +36,22 @@ void Journal::read() {
     OrderedJson json = OrderedJson::parse(text.substr(at, end - at), nullptr, false);
     at = end + 1;
     if (line_number == 1) {
-      if (!json.is_object() || json.value("journal", 0) != kVersion)
-        throw Error("{}: not a journal that this program can resume", file_.string());
-      if (json.value("plan", "") != plan_)
-        throw Error(
+      if (!json.is_object() || json.value("journal", OrderedJson()) != kVersion)
+        throw JournalError("{}: not a journal that this program can resume", file_.string());
+      if (json.value("plan", OrderedJson()) != plan_)
+        throw JournalError(
             "{}: another plan was begun here: run it again without --resume, or with the same model "
             "and flags",
             file_.string());
       continue;
     }
-    if (!json.is_object() || !json.contains("kind") || !json.contains("key") || !json.contains("data"))
-      throw Error("{}: line {} is no entry of a journal", file_.string(), line_number);
+    const auto is_text = [&](const char* key) { return json.contains(key) && json.at(key).is_string(); };
+    if (!json.is_object() || !is_text("kind") || !is_text("key") || !json.contains("data"))
+      throw JournalError("{}: line {} is no entry of a journal", file_.string(), line_number);
     entries_[{json.at("kind").get<std::string>(), json.at("key").get<std::string>()}].push_back(
         json.at("data"));
   }
-  if (line_number == 0) throw Error("{}: not a journal that this program can resume", file_.string());
+  if (line_number == 0) throw JournalError("{}: not a journal that this program can resume", file_.string());
   // What was cut off must not join the next line.
   if (whole < text.size()) std::filesystem::resize_file(file_, whole);
 }
@@ -60,7 +60,12 @@ void Journal::append(const std::string& kind, const std::string& key, OrderedJso
   const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", std::move(data)}};
   const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() || std::fflush(out_.get()) != 0)
-    throw Error("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+    throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+}
+
+void Journal::refuse(const std::string& kind, const std::string& key, const char* why) const {
+  throw JournalError("{}: the entry '{}' of '{}' is not understood ({}): run it again without --resume",
+                     file_.string(), kind, key, why);
 }
 
 std::vector<OrderedJson> Journal::find(const std::string& kind, const std::string& key) const {

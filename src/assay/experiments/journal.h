@@ -10,7 +10,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/base/error.h"
+
 namespace assay {
+
+// The journal cannot be written or understood: the end of a run, never a failure of the case at hand.
+class JournalError : public Error {
+ public:
+  using Error::Error;
+};
 
 class Journal {
  public:
@@ -24,12 +32,22 @@ class Journal {
   };
   // Written to the file before it returns.
   void append(const std::string& kind, const std::string& key, nlohmann::ordered_json data);
-  // What earlier runs wrote, in its order.
+  // What earlier runs wrote, in its order, through `read` (such as sample_from_json). Throws JournalError
+  // where that cannot.
+  template <typename Read>
+  void read_each(const std::string& kind, const std::string& key, const Read& read) const {
+    try {
+      for (const nlohmann::ordered_json& data : find(kind, key)) read(data);
+    } catch (const nlohmann::ordered_json::exception& error) {
+      refuse(kind, key, error.what());
+    }
+  }
   std::vector<nlohmann::ordered_json> find(const std::string& kind, const std::string& key) const;
   bool has_resumed() const { return has_resumed_; }
 
  private:
   void read();
+  [[noreturn]] void refuse(const std::string& kind, const std::string& key, const char* why) const;
   std::filesystem::path file_;
   std::string plan_;
   bool has_resumed_ = false;

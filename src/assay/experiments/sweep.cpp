@@ -71,14 +71,15 @@ class SweepRun {
     if (options_.journal == nullptr) return;
     is_done_ = !options_.journal->find("done", name_).empty();
     for (CaseResult& c : result_.cases) {
-      for (const auto& data : options_.journal->find("first", journal_key(c))) {
+      options_.journal->read_each("first", journal_key(c), [&](const auto& data) {
         c.first = first_run_from_json(data.at("first_run"));
         c.facts = subject_facts_from_json(data.at("facts"));
         subjects_.remember(c.what.configuration, c.facts);
         was_begun_.insert(&c);
-      }
-      for (const auto& data : options_.journal->find("sample", journal_key(c)))
-        c.samples[data.at("block").get<int>()] = sample_from_json(data.at("sample"));
+      });
+      options_.journal->read_each("sample", journal_key(c), [&](const auto& data) {
+        c.samples[data.at("block").template get<int>()] = sample_from_json(data.at("sample"));
+      });
     }
   }
 
@@ -112,6 +113,8 @@ class SweepRun {
       subjects_.drop(c.what.configuration);
       if (lost.cause() == SubjectLost::Cause::stopped) throw;
       fail(c, lost.what());
+    } catch (const JournalError&) {
+      throw;
     } catch (const Error& error) {
       if (!stopped()) fail(c, error.what());
     } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 #include "assay/experiments/tradeoff.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -64,9 +65,10 @@ class Tradeoff {
   FirstRun text_of(const Configuration& configuration, std::size_t i) {
     Journal* journal = laboratory_.sweep.journal;
     const std::string key = fmt::format("{} | prompt {}", configuration.label(), i + 1);
+    std::optional<FirstRun> known;
     if (journal != nullptr)
-      if (const auto known = journal->find("text", key); !known.empty())
-        return first_run_from_json(known.back());
+      journal->read_each("text", key, [&](const auto& data) { known = first_run_from_json(data); });
+    if (known) return std::move(*known);
     Case what = baseline_case(laboratory_, "trade-off", key, {options_.prompts[i]}, options_.new_tokens);
     what.configuration = configuration;
     FirstRun run = laboratory_.subjects->of(configuration).first_run(what);
@@ -85,6 +87,8 @@ class Tradeoff {
         laboratory_.subjects->drop(c.what.configuration);
         if (lost.cause() == SubjectLost::Cause::stopped) result_.is_interrupted = true;
         return;
+      } catch (const JournalError&) {
+        throw;
       } catch (const Error&) {
         if (laboratory_.sweep.should_stop && laboratory_.sweep.should_stop()) result_.is_interrupted = true;
         return;
@@ -98,14 +102,11 @@ class Tradeoff {
         where += fmt::format(
             "{}prompt {} {}", where.empty() ? "" : ", ", i + 1,
             own == ids.end() ? std::string("never") : fmt::format("at new token {}", own - ids.begin() + 1));
+        constexpr double kRepetitive = 0.5;
+        const double share = repetition_share(ids);
+        if (share >= kRepetitive && share > repetition_share(baseline_ids_[i]) + 0.1)
+          where += fmt::format(" (a loop makes up {:.0f} % of it, more than of the baseline's)", 100 * share);
       }
-      constexpr double kRepetitive = 0.5;
-      const double share = repetition_share(ids);
-      if (i < baseline_ids_.size() && share >= kRepetitive &&
-          share > repetition_share(baseline_ids_[i]) + 0.1)
-        result_.remarks.push_back(fmt::format(
-            "{}: its text of prompt {} ends in a loop that makes up {:.0f} % of it, the baseline's does not.",
-            label, i + 1, 100 * share));
       result_.texts.push_back({fmt::format("{}, prompt {}", label, i + 1), shown(options_.prompts[i]),
                                run.texts.front(), run.prompt_ids.front(), ids});
     }
