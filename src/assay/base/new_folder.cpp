@@ -28,7 +28,8 @@ NewFolder::NewFolder(const fs::path& target, bool may_replace) : may_replace_(ma
   if (target.empty()) throw Error("cannot make a folder: its name is empty");
   std::error_code code;
   // Without a slash at the end, and through links, so that what a link points to is replaced.
-  target_ = fs::weakly_canonical(target, code);
+  // Absolute first: of a single new name it would leave a path without a folder.
+  target_ = fs::weakly_canonical(fs::absolute(target, code), code);
   if (code) throw Error("cannot make the folder {}: {}", target.string(), code.message());
   if (!target_.has_filename()) target_ = target_.parent_path();
   if (target_ == target_.root_path()) throw Error("cannot replace the folder {}", target_.string());
