@@ -40,6 +40,7 @@ std::vector<Entry> entries_of_json(const std::string& text, const std::string& f
       entry.values.push_back(text_of(value, file, key));
     else
       for (const OrderedJson& one : value) entry.values.push_back(text_of(one, file, key));
+    if (entry.values.empty()) throw Error("{}: key '{}': the list is empty", file, key);
   }
   return entries;
 }
@@ -49,7 +50,9 @@ std::vector<Entry> entries_of_toml(const std::string& text, const std::string& f
   try {
     std::istringstream stream(text);
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
-      if (item.name == "++" || item.name == "--") continue;  // where a table begins and ends
+      if (item.name == "--") continue;
+      if (item.name == "++")
+        throw Error("{}: tables such as [{}] have no meaning here", file, item.fullname());
       entries.push_back({item.fullname(), item.inputs});
     }
   } catch (const CLI::Error& error) {
@@ -61,6 +64,8 @@ std::vector<Entry> entries_of_toml(const std::string& text, const std::string& f
 std::vector<Entry> read_entries(const std::string& file) {
   const std::string text = read_text_file(file);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (OrderedJson::accept(text) && (first == std::string::npos || text[first] != '{'))
+    throw Error("{}: expected keys with their values, a JSON object or TOML", file);
   return first != std::string::npos && text[first] == '{' ? entries_of_json(text, file)
                                                           : entries_of_toml(text, file);
 }
@@ -75,12 +80,22 @@ bool is_given(const CLI::Option& option, const std::vector<std::string>& words) 
   });
 }
 
+// A value may be empty or look like a flag: neither may take the next word for its own, or be one.
+void put(const std::string& key, const std::string& value, std::vector<std::string>& out) {
+  if (!value.empty()) {
+    out.push_back(fmt::format("--{}={}", key, value));
+    return;
+  }
+  out.push_back("--" + key);
+  out.push_back(value);
+}
+
 void put_in(const Entry& entry, const CLI::App& command, const std::string& file,
             const std::vector<std::string>& given, std::vector<std::string>& out) {
   std::string key = entry.key;
   std::replace(key.begin(), key.end(), '_', '-');
   if (key == "model") {
-    out.insert(out.end(), entry.values.begin(), entry.values.end());
+    out.push_back(fmt::format("{}", fmt::join(entry.values, ",")));
     return;
   }
   const CLI::Option* option = command.get_option_no_throw("--" + key);
@@ -93,17 +108,18 @@ void put_in(const Entry& entry, const CLI::App& command, const std::string& file
   }
   if (is_given(*option, given)) return;
   if (option->get_items_expected_max() == 0) {  // a switch
-    if (entry.values == std::vector<std::string>{"true"}) out.push_back("--" + key);
+    if (entry.values == std::vector<std::string>{"true"})
+      out.push_back("--" + key);
+    else if (entry.values != std::vector<std::string>{"false"})
+      throw Error("{}: key '{}': expected true or false, found '{}'", file, entry.key,
+                  fmt::join(entry.values, ","));
     return;
   }
   if (key == "prompt") {
-    for (const std::string& value : entry.values) {
-      out.push_back("--prompt");
-      out.push_back(value);
-    }
+    for (const std::string& value : entry.values) put(key, value, out);
     return;
   }
-  if (!entry.values.empty()) out.push_back(fmt::format("--{}={}", key, fmt::join(entry.values, ",")));
+  put(key, fmt::format("{}", fmt::join(entry.values, ",")), out);
 }
 
 }  // namespace
@@ -120,6 +136,7 @@ std::vector<std::string> with_config(const CLI::App& app, std::vector<std::strin
       rest.push_back(words[i]);
   }
   if (!file) return words;
+  if (file->empty()) throw UsageError("--config: expected a file, found an empty name");
   // The command may be two words deep: sweep lengths.
   const CLI::App* command = &app;
   std::size_t depth = 0;

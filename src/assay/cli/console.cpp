@@ -1,13 +1,13 @@
 #include "assay/cli/console.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
-
-#include "assay/base/error.h"
 
 namespace assay::cli {
 
@@ -21,9 +21,17 @@ extern "C" void on_interrupt(int) {
 }
 }  // namespace
 
+void keep_standard_streams() {
+  // The lowest free number is theirs. What is to be written to is opened for reading: nothing gets lost
+  // unseen.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", O_RDONLY) != fd) return;
+}
+
 void answer(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw Error("cannot write to standard output");
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  if (errno == EPIPE) throw ReaderGone();
+  throw Error("cannot write to standard output");
 }
 
 void answer_text(std::string_view text) {
@@ -50,13 +58,14 @@ void note(std::string_view line) {
 
 void Progress::show(std::string_view text) {
   if (!is_shown_) return;
-  fmt::print(stderr, "\r\x1b[K{}", text);
+  const std::string line = "\r\x1b[K" + std::string(text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   is_dirty_ = true;
 }
 
 void Progress::clear() {
-  if (is_dirty_) fmt::print(stderr, "\r\x1b[K");
+  if (is_dirty_) std::fputs("\r\x1b[K", stderr);
   is_dirty_ = false;
 }
 

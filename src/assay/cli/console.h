@@ -6,9 +6,19 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/base/error.h"
+
 namespace assay::cli {
 
-// Writes to standard output; throws Error when it cannot (a full disk, a closed pipe).
+// Opens what the parent had closed of standard input, output and error: a file opened later must not take
+// their place and receive what is written to them. Writing to such an output still fails.
+void keep_standard_streams();
+
+// Whoever read standard output has gone.
+struct ReaderGone : Error {
+  ReaderGone() : Error("cannot write to standard output") {}
+};
+// Writes to standard output; throws Error when it cannot (a full disk), ReaderGone for a closed pipe.
 void answer(std::string_view text);
 // Text that a model wrote: on a terminal its control characters are shown and not obeyed.
 void answer_text(std::string_view text);

@@ -17,7 +17,7 @@ namespace {
 // One line whatever a file's names contain.
 int fail(int code, const std::string& sentence) {
   constexpr std::size_t kLongestSentence = 2000;
-  fmt::print(stderr, "error: {}\n", assay::one_line(sentence, kLongestSentence));
+  assay::cli::note("error: " + assay::one_line(sentence, kLongestSentence));
   return code;
 }
 
@@ -94,6 +94,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  assay::cli::keep_standard_streams();
   assay::cli::watch_interrupts();
   return run(argc, argv);
 } catch (const assay::UsageError& error) {

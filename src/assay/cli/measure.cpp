@@ -25,6 +25,16 @@ std::string time_left(double seconds) {
   return fmt::format(", about {:.0f} min left", seconds / 60);
 }
 
+// An empty name would quietly mean the default. Prompts may be empty: that is a case which fails.
+void refuse_empty_values(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_lnames().empty() || option->get_lnames().front() == "prompt") continue;
+    for (const std::string& value : option->results())
+      if (value.empty())
+        throw UsageError("--{}: expected a value, found an empty one", option->get_lnames().front());
+  }
+}
+
 bool has_failures(const ResultSet& results) {
   return std::any_of(results.rows.begin(), results.rows.end(),
                      [](const Row& row) { return row.status != "ok"; });
@@ -57,8 +67,10 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
 
 Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::string command_line)
     : flags_(flags), command_line_(std::move(command_line)), progress_(flags.output.shows_progress()) {
+  refuse_empty_values(command);
   if (flags.narrow_percent <= 0)
     throw UsageError("--narrow: expected a number above 0, found {}", flags.narrow_percent);
+  if (flags.time_s < 0) throw UsageError("--time: expected 0 or more seconds, found {}", flags.time_s);
   if (flags.case_timeout_s <= 0)
     throw UsageError("--case-timeout: expected a number above 0, found {}", flags.case_timeout_s);
   if (flags.resumes && flags.folder.empty())

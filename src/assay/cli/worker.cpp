@@ -225,7 +225,11 @@ int run() {
     } catch (const std::exception& error) {
       reply = {{"ok", false}, {"error", error.what()}};
     }
-    answer(reply.dump(-1, ' ', false, Answer::error_handler_t::replace) + "\n");
+    try {
+      answer(reply.dump(-1, ' ', false, Answer::error_handler_t::replace) + "\n");
+    } catch (const ReaderGone&) {
+      return is_interrupted() ? kInterrupted : kFailed;  // who asked has gone, and says why itself
+    }
   }
   return is_interrupted() ? kInterrupted : 0;
 }
