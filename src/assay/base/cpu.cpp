@@ -246,6 +246,17 @@ std::vector<int> processors_of_mask(std::string_view mask) {
   return processors;
 }
 
+const std::vector<std::string>& cgroup_cpu_statistics() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> files;
+    for (const char* controller : {"", "cpu"})
+      for (const std::string& folder : cgroup_folders(controller))
+        if (const std::string file = folder + "/cpu.stat"; std::ifstream(file)) files.push_back(file);
+    return files;
+  }();
+  return all;
+}
+
 Bytes cgroup_memory_limit() {
   constexpr double kNoLimit = 0x1p60;  // version 1 says none with the largest number it has
   double least = 0;

@@ -49,6 +49,10 @@ std::vector<int> processors_of_mask(std::string_view mask);
 // The least memory that a control group of this process allows it; zero where none limits it.
 Bytes cgroup_memory_limit();
 
+// The files that tell how long quotas have kept the control groups of this process waiting: those that are
+// there.
+const std::vector<std::string>& cgroup_cpu_statistics();
+
 // Threads used when nobody says: the allowed processors, no more than the cgroup's quota pays for.
 int default_thread_count();
 

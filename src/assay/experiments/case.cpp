@@ -27,7 +27,8 @@ std::string_view name_of(Truncation truncation) {
 }
 
 OrderedJson disturbance_to_json(const Disturbance& d) {
-  return {d.seconds, d.involuntary_switches, d.stolen_cpu_s, d.other_cpu_s};
+  return {d.seconds,         d.involuntary_switches, d.stolen_cpu_s, d.other_cpu_s,
+          d.throttle_events, d.quota_wait_s,         d.lowest_mhz,   d.highest_mhz};
 }
 
 Disturbance disturbance_from_json(const OrderedJson& json) {
@@ -36,6 +37,10 @@ Disturbance disturbance_from_json(const OrderedJson& json) {
   d.involuntary_switches = json.at(1).get<std::int64_t>();
   d.stolen_cpu_s = json.at(2).get<double>();
   d.other_cpu_s = json.at(3).get<double>();
+  d.throttle_events = json.at(4).get<std::int64_t>();
+  d.quota_wait_s = json.at(5).get<double>();
+  d.lowest_mhz = json.at(6).get<double>();
+  d.highest_mhz = json.at(7).get<double>();
   return d;
 }
 

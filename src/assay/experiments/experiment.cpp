@@ -38,6 +38,9 @@ class RowBuilder {
       hashes.insert(sample.ids_hash);
     }
     for (std::string& doubt : doubts_of(all, laboratory_processors())) row.doubts.push_back(std::move(doubt));
+    if (all.highest_mhz > 0)
+      row.parameters.emplace_back("frequency_mhz",
+                                  fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
     if (hashes.size() > 1) row.doubts.emplace_back("equal runs gave different ids");
     const std::vector<double> times = result_.each(&Sample::total_latency_s);
     if (const auto found = outliers(times); found.size() * 10 > times.size())

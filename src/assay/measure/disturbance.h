@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "assay/base/cpu.h"
 #include "assay/base/units.h"
 
 namespace assay {
@@ -14,28 +16,41 @@ struct Disturbance {
   std::int64_t involuntary_switches = 0;  // of this process
   double stolen_cpu_s = 0;                // by the hypervisor, all processors together
   double other_cpu_s = 0;                 // used by other processes, all processors together
+  std::int64_t throttle_events = 0;       // processors slowed down by heat or power, as Intel's count them
+  double quota_wait_s = 0;                // kept waiting by the quota of its control groups
+  // Of the fastest processor when a run ended, over all runs; 0 where the system does not tell.
+  double lowest_mhz = 0, highest_mhz = 0;
   Disturbance& operator+=(const Disturbance& other);
+};
+
+// Where the system tells of frequencies and throttling.
+struct SystemFolders {
+  std::filesystem::path processors = "/sys/devices/system/cpu";  // cpu0/cpufreq, cpu0/thermal_throttle, ...
+  std::vector<std::string> quota_statistics = cgroup_cpu_statistics();
 };
 
 // Counters from its making on. What the system does not tell counts as zero.
 class DisturbanceWatch {
  public:
-  DisturbanceWatch();
+  explicit DisturbanceWatch(SystemFolders folders = {});
   Disturbance so_far() const;
 
  private:
   struct Counters {
     double stolen_s = 0, busy_s = 0, own_s = 0;
-    std::int64_t switches = 0;
+    std::int64_t switches = 0, throttle_events = 0;
+    double quota_wait_s = 0;
   };
-  static Counters read();
+  Counters read() const;
+  SystemFolders folders_;
   TimePoint begin_;
   Counters counters_;
 };
 
 // Sentences where more was disturbed than a careful reader would let pass: steal above 1 % of the processors'
 // time, other processes above 10 % (the kernel counts in hundredths of a second), more than 200 involuntary
-// switches a second. Nothing below 0.2 s.
+// switches a second (none of these below 0.2 s); processors that throttled themselves, waiting for a quota
+// above 1 % of the time, and frequencies that differ by more than 10 % from run to run.
 std::vector<std::string> doubts_of(const Disturbance& disturbance, int processors);
 
 }  // namespace assay
