@@ -81,5 +81,27 @@ TEST(Takeaways, ASmallDeviceGetsNothingWithTooGreatALoss) {
   EXPECT_NE(joined(takeaways_of(results)).find("small device bfloat16"), std::string::npos);
 }
 
+TEST(Takeaways, RecommendByLabel) {
+  ResultSet results = planted();
+  const auto recommended = recommendation_of(results);
+  ASSERT_TRUE(recommended);
+  EXPECT_EQ(recommended->small_device, "int8");
+  EXPECT_EQ(recommended->server, "int8");
+  EXPECT_EQ(recommended->best_quality, "bfloat16");
+  results.comparisons.clear();  // no quality, no recommendation by it
+  EXPECT_EQ(recommendation_of(results)->small_device, "");
+  EXPECT_EQ(recommendation_of(results)->server, "int8");
+  EXPECT_FALSE(recommendation_of({}));
+}
+
+TEST(Takeaways, SayWhatTheCacheSaves) {
+  ResultSet results;
+  Comparison c = compared("cache off, 128 tokens", "total_latency_s", 8, 0.5, Verdict::higher);
+  c.baseline = "cache on, 128 tokens";
+  results.comparisons = {c};
+  EXPECT_EQ(joined(takeaways_of(results)),
+            "The cache: without it, a prompt of 128 tokens and its new ones take 8 x [7.5, 8.5] as long.\n");
+}
+
 }  // namespace
 }  // namespace assay

@@ -39,7 +39,7 @@ std::string explanation(const CaseResult& c, const CaseResult& typical) {
     if (std::abs(part.more) > std::abs(most->more)) most = &part;
   }
   const Sample &own = c.samples.begin()->second, &other = typical.samples.begin()->second;
-  return fmt::format("{} explains {:.0f} % of it ({} prompt tokens against {})", most->name,
+  return fmt::format("{} explains {:.0f} % of it (a prompt of {} against {} tokens)", most->name,
                      whole == 0 ? 0 : 100 * most->more / whole, own.prompt_tokens, other.prompt_tokens);
 }
 

@@ -34,6 +34,13 @@ class Takeaways {
     return std::move(sentences_);
   }
 
+  std::optional<Recommendation> recommendation() const {
+    if (tradeoff_.size() < 2) return std::nullopt;
+    const auto label = [](const Row* row) { return row == nullptr ? "" : row->label; };
+    const Choice chosen = choice();
+    return Recommendation{label(chosen.small), label(chosen.fast), label(chosen.best_quality)};
+  }
+
  private:
   const Comparison* comparison(const std::string& subject, std::string_view metric) const {
     for (const Comparison& c : results_.comparisons)
@@ -129,11 +136,19 @@ class Takeaways {
     sentences_.push_back(text + ".");
   }
 
+  // "cache off, 128 tokens": of a prompt.
+  static constexpr std::string_view kCacheOff = "cache off, ";
+  static std::string without_cache(const Comparison& c) {
+    if (c.verdict != Verdict::higher || !c.interval) return c.sentence;
+    return fmt::format("without it, a prompt of {} and its new ones take {:.3g} x [{:.3g}, {:.3g}] as long",
+                       c.subject.substr(kCacheOff.size()), c.ratio, c.interval->low, c.interval->high);
+  }
+
   void add_cache_and_batch() {
     std::string text;
     const Row *alone = nullptr, *together = nullptr;
     for (const Comparison& c : results_.comparisons)
-      if (c.subject.rfind("cache off", 0) == 0) text = "The cache: " + c.sentence + ". ";
+      if (c.subject.rfind(kCacheOff, 0) == 0) text = "The cache: " + without_cache(c) + ". ";
     for (const Row& row : results_.rows) {
       if (row.scenario != "batches" || row.status != "ok" || row.find("tokens_per_sec") == nullptr) continue;
       if (alone == nullptr) alone = &row;
@@ -159,34 +174,44 @@ class Takeaways {
     return c->interval ? c->interval->high : c->ratio;
   }
 
-  void add_choice() {
-    if (tradeoff_.size() < 2) return;
-    const Row *small = nullptr, *best_quality = tradeoff_.front();
-    for (const Row* row : tradeoff_) {
-      if (worst_loss(*row) <= kAcceptableLoss &&
-          (small == nullptr ||
-           value_of(*row, "resident_weights_bytes") < value_of(*small, "resident_weights_bytes")))
-        small = row;
-      const Comparison* c = comparison(row->label, "perplexity");
-      if (c != nullptr && (c->verdict == Verdict::no_difference || c->verdict == Verdict::lower) &&
-          value_of(*row, "total_latency_s") < value_of(*best_quality, "total_latency_s"))
-        best_quality = row;
-    }
+  struct Choice {
+    const Row *small = nullptr, *fast = nullptr,
+              *best_quality = nullptr;  // small: null where quality is unknown
+  };
+  Choice choice() const {
+    Choice chosen{nullptr, fastest(), tradeoff_.front()};
     const bool has_quality = std::any_of(tradeoff_.begin(), tradeoff_.end(), [&](const Row* row) {
       return row != tradeoff_.front() && std::isfinite(worst_loss(*row));
     });
-    const Row& fast = *fastest();
+    if (!has_quality) return {nullptr, chosen.fast, nullptr};
+    for (const Row* row : tradeoff_) {
+      if (worst_loss(*row) <= kAcceptableLoss &&
+          (chosen.small == nullptr ||
+           value_of(*row, "resident_weights_bytes") < value_of(*chosen.small, "resident_weights_bytes")))
+        chosen.small = row;
+      const Comparison* c = comparison(row->label, "perplexity");
+      if (c != nullptr && (c->verdict == Verdict::no_difference || c->verdict == Verdict::lower) &&
+          value_of(*row, "total_latency_s") < value_of(*chosen.best_quality, "total_latency_s"))
+        chosen.best_quality = row;
+    }
+    return chosen;
+  }
+
+  void add_choice() {
+    if (tradeoff_.size() < 2) return;
+    const Choice chosen = choice();
+    const Row& fast = *chosen.fast;
     std::string text =
         fmt::format("Choose for a server {} ({:.0f} tokens/s)", fast.label, value_of(fast, "tokens_per_sec"));
-    if (has_quality) {
+    if (chosen.small != nullptr) {
       text = fmt::format(
           "Choose for a small device {} ({:.1f} MB, perplexity at most {:.4g} x); for a server {} "
           "({:.0f} tokens/s{}); for best quality {} (no loss shown)",
-          small->label, value_of(*small, "resident_weights_bytes") / kMega, worst_loss(*small), fast.label,
-          value_of(fast, "tokens_per_sec"),
+          chosen.small->label, value_of(*chosen.small, "resident_weights_bytes") / kMega,
+          worst_loss(*chosen.small), fast.label, value_of(fast, "tokens_per_sec"),
           std::isfinite(worst_loss(fast)) ? fmt::format(", perplexity at most {:.4g} x", worst_loss(fast))
                                           : "",
-          best_quality->label);
+          chosen.best_quality->label);
     }
     sentences_.push_back(text + ".");
   }
@@ -200,6 +225,10 @@ class Takeaways {
 
 std::vector<std::string> takeaways_of(const ResultSet& results) {
   return Takeaways(results).run();
+}
+
+std::optional<Recommendation> recommendation_of(const ResultSet& results) {
+  return Takeaways(results).recommendation();
 }
 
 }  // namespace assay

@@ -2,6 +2,7 @@
 // claims.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,5 +20,13 @@ namespace assay {
 //   second;
 //             best quality: the fastest that no loss is shown for
 std::vector<std::string> takeaways_of(const ResultSet& results);
+
+// What the trade-off recommends, by label: the smallest whose perplexity rises by 5 % at most, the fastest,
+// and the fastest with no loss shown.
+struct Recommendation {
+  std::string small_device, server, best_quality;  // empty where no perplexity was measured
+};
+// Empty where there are not two precisions to choose from.
+std::optional<Recommendation> recommendation_of(const ResultSet& results);
 
 }  // namespace assay
