@@ -95,7 +95,8 @@ void put_in(const Entry& entry, const CLI::App& command, const std::string& file
   std::string key = entry.key;
   std::replace(key.begin(), key.end(), '_', '-');
   if (key == "model") {
-    out.push_back(fmt::format("{}", fmt::join(entry.values, ",")));
+    // The model first: what follows a list of values would be taken for one of them.
+    out.insert(out.begin(), fmt::format("{}", fmt::join(entry.values, ",")));
     return;
   }
   const CLI::Option* option = command.get_option_no_throw("--" + key);
@@ -154,9 +155,6 @@ std::vector<std::string> with_config(const CLI::App& app, std::vector<std::strin
   const bool has_model = !given.empty() && given.front().rfind('-', 0) != 0;
   for (const Entry& entry : read_entries(*file))
     if (!(has_model && entry.key == "model")) put_in(entry, *command, *file, given, from_file);
-  // The model first: what follows a list of values would be taken for one of them.
-  std::stable_partition(from_file.begin(), from_file.end(),
-                        [](const std::string& word) { return word.rfind("--", 0) != 0; });
   all.insert(all.end(), given.begin(), given.begin() + (has_model ? 1 : 0));
   all.insert(all.end(), from_file.begin(), from_file.end());
   all.insert(all.end(), given.begin() + (has_model ? 1 : 0), given.end());

@@ -1,6 +1,7 @@
 #include "assay/cli/console.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,7 +59,11 @@ void note(std::string_view line) {
 
 void Progress::show(std::string_view text) {
   if (!is_shown_) return;
-  const std::string line = "\r\x1b[K" + std::string(text);
+  // A line that wraps could not be written over.
+  winsize size{};
+  const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  const std::string line =
+      "\r\x1b[K" + std::string(text.substr(0, is_known ? size.ws_col - 1U : text.size()));
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   is_dirty_ = true;

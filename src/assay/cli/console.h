@@ -25,7 +25,7 @@ void answer_text(std::string_view text);
 void answer_json(const nlohmann::ordered_json& json);
 void note(std::string_view line);
 
-// A single line on a terminal that is written over as work goes on.
+// A single line on a terminal that is written over as work goes on; cut where the terminal ends.
 class Progress {
  public:
   explicit Progress(bool is_shown) : is_shown_(is_shown) {}

@@ -1,6 +1,7 @@
 #include "assay/cli/measure.h"
 
 #include <algorithm>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
 #include "assay/experiments/predict.h"
+#include "assay/experiments/time_left.h"
 #include "assay/measure/takeaways.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
@@ -21,8 +23,8 @@ namespace {
 
 std::string time_left(double seconds) {
   if (seconds < 0) return "";
-  if (seconds < 90) return fmt::format(", about {:.0f} s left", std::max(1.0, seconds));
-  return fmt::format(", about {:.0f} min left", seconds / 60);
+  if (seconds < 90) return fmt::format("about {:.0f} s left; ", std::max(1.0, seconds));
+  return fmt::format("about {:.0f} min left; ", seconds / 60);
 }
 
 // An empty name would quietly mean the default. Prompts may be empty: that is a case which fails.
@@ -90,7 +92,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   options.sweep.seed = static_cast<std::uint64_t>(flags.seed);
   options.sweep.should_stop = is_interrupted;
   options.sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t, double left) {
-    progress_.show(now + time_left(left));
+    progress_.show(time_left(left) + now);
   };
   laboratory_ = std::make_unique<WorkerLaboratory>(options);
   if (flags.is_dry_run) return;
@@ -124,19 +126,28 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MB)"},
               {false, false, false, true, true},
               {}};
-  double block = 0;
+  std::vector<std::pair<std::string, std::vector<Case>>> sweeps;  // by scenario
+  std::map<std::string, double> seconds;                          // by key
   for (const PredictedCase& p : predicted) {
     table.rows.push_back({p.what.scenario, p.what.label, p.what.configuration.label(),
                           p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "error: " + p.why_not,
                           fmt::format("{:.0f}", p.memory.megabytes())});
-    block += p.seconds;
+    if (!p.why_not.empty()) continue;
+    if (sweeps.empty() || sweeps.back().first != p.what.scenario)
+      sweeps.emplace_back(p.what.scenario, std::vector<Case>{});
+    sweeps.back().second.push_back(p.what);
+    seconds[p.what.key()] = p.seconds;
   }
-  const std::int64_t blocks =
-      flags_.repeats > 0 ? flags_.repeats : static_cast<std::int64_t>(kFewestForInterval);
-  answer(to_text(table) +
-         fmt::format("{} cases; predicted for {} timed runs of each and a warm-up of two: {:.0f} s, "
-                     "loading, audits and perplexities not counted\n",
-                     predicted.size(), blocks, block * static_cast<double>(blocks + 2)));
+  double all = 0;
+  for (const auto& [scenario, members] : sweeps)
+    all +=
+        predicted_sweep_s(members, laboratory().sweep, [&](const Case& what) { return seconds[what.key()]; });
+  answer(
+      to_text(table) +
+      fmt::format(
+          "{} cases; predicted: about {:.0f} s for their warm-up and timed runs; reading the weights, audits "
+          "and perplexities not counted\n",
+          predicted.size(), all));
   return 0;
 }
 
@@ -164,9 +175,17 @@ int Measuring::finish(ResultSet results) {
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
     for (const auto& path : written.paths) files.push_back(path.string());
     json["files"] = files;
+    if (const auto recommended = recommendation_of(results)) {
+      const auto or_null = [](const std::string& label) {
+        return label.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(label);
+      };
+      json["recommendation"] = {{"small_device", or_null(recommended->small_device)},
+                                {"server", or_null(recommended->server)},
+                                {"best_quality", or_null(recommended->best_quality)}};
+    }
     answer_json(json);
   } else {
-    answer(summary_text(results));
+    answer_text(summary_text(results));
     std::string names;
     for (const auto& path : written.paths) names += " " + path.string();
     if (!names.empty() && !flags_.output.is_quiet) note("written:" + names);

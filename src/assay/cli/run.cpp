@@ -6,6 +6,7 @@
 #include "assay/cli/console.h"
 #include "assay/cli/measure.h"
 #include "assay/experiments/perplexity.h"
+#include "assay/experiments/predict.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
 
@@ -53,13 +54,15 @@ ExerciseOptions options_of(const Flags& flags) {
 }
 
 int run(const Flags& flags, const CLI::App& command, const std::string& command_line) {
-  const ExerciseOptions options = options_of(flags);
+  ExerciseOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   if (flags.measure.is_dry_run) return measuring.show_plan(exercise_cases(measuring.laboratory(), options));
   exercise_cases(measuring.laboratory(), options);
   Laboratory& laboratory = measuring.laboratory();
   if (!options.precisions.empty())
     laboratory.baseline = choose_configurations(laboratory, options.precisions).configurations.front();
+  if (flags.measure.output.shows_progress())
+    options.predicted_seconds = seconds_predictor(laboratory, measuring.workers().folder());
   const ResultSet head = measuring.new_results();
   if (!flags.measure.output.is_json)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", head.model.id,
@@ -131,7 +134,7 @@ void add_report(CLI::App& app, int& exit_code) {
     if (flags->is_json)
       answer_json({{"paths", names_of(paths)}});
     else
-      answer(summary_text(results));
+      answer_text(summary_text(results));
     exit_code = 0;
   });
 }

@@ -31,13 +31,17 @@ class PerplexityRun {
   ExperimentResult run() {
     read_corpus(options_.corpus);
     std::vector<Scored> all;
+    const TimePoint begin = Clock::now();
     for (std::size_t i = 0; i < options_.configurations.size(); ++i) {
       const SweepOptions& sweep = laboratory_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
       const Configuration& configuration = options_.configurations[i];
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
-                          static_cast<std::int64_t>(options_.configurations.size()), -1);
+                          static_cast<std::int64_t>(options_.configurations.size()),
+                          i == 0 ? -1
+                                 : elapsed(begin, Clock::now()).value / static_cast<double>(i) *
+                                       static_cast<double>(options_.configurations.size() - i));
       Scored scored{configuration, {}, {}, ""};
       if (!score(scored)) break;
       all.push_back(std::move(scored));

@@ -5,6 +5,7 @@
 
 #include "assay/base/error.h"
 #include "assay/experiments/perplexity.h"
+#include "assay/experiments/time_left.h"
 #include "assay/measure/takeaways.h"
 
 namespace assay {
@@ -13,6 +14,8 @@ namespace {
 
 constexpr const char* kParts[] = {"noise",   "trade-off",  "lengths", "ablation",
                                   "batches", "perplexity", "edge"};
+
+constexpr double kNoise_s = 5;  // of runs of equals
 
 void check_skipped(const std::vector<std::string>& skipped) {
   for (const std::string& part : skipped)
@@ -44,8 +47,10 @@ std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
       results.model.id, results.machine.cpu);
   text += sweep.repeats > 0
               ? fmt::format("{} blocks.", sweep.repeats)
-              : fmt::format("from 6 blocks until every interval is within {:.0f} % or the time is over.",
-                            100 * sweep.narrow);
+              : fmt::format(
+                    "from 6 blocks (more where many cases are compared) until every interval is within "
+                    "{:.0f} % or the time is over.",
+                    100 * sweep.narrow);
   text += sweep.repeats > 0 && sweep.repeats < static_cast<std::int64_t>(kFewestForInterval)
               ? " Figures are means; so few runs carry no interval and no verdict."
               : " Figures are medians with 95 % intervals from order statistics.";
@@ -63,6 +68,8 @@ class Exercise {
     if (!is_skipped("perplexity")) read_corpus(options.corpus);
     configurations_ = configurations_of(laboratory_, options);
     laboratory_.baseline = configurations_.front();
+    time_left_.emplace(parts(), options.predicted_seconds != nullptr, laboratory_.sweep.on_progress);
+    laboratory_.sweep.on_progress = time_left_->teller();
   }
 
   ResultSet run() {
@@ -105,7 +112,65 @@ class Exercise {
       results_.status = "interrupted";
       return;
     }
+    time_left_->begin(name);
     add(results_, run());
+  }
+
+  // What will run, in its order, with the seconds that are predicted of it.
+  std::vector<TimeLeft::Part> parts() const {
+    std::vector<TimeLeft::Part> all;
+    const auto add_part = [&](const char* name, const auto& seconds) {
+      if (!is_skipped(name)) all.push_back({name, options_.predicted_seconds ? seconds() : 0});
+    };
+    const auto sweep_of = [&](const std::vector<Case>& cases) {
+      return predicted_sweep_s(cases, laboratory_.sweep, options_.predicted_seconds);
+    };
+    add_part("baseline", [&] { return sweep_of(baseline_cases(laboratory_, options_)); });
+    if (has_noise()) add_part("noise", [&] { return kNoise_s; });
+    add_part("trade-off", [&] { return predicted_tradeoff_s(); });
+    add_part("lengths", [&] { return sweep_of(lengths_cases(laboratory_, options_.lengths)); });
+    add_part("ablation", [&] { return sweep_of(ablation_cases(laboratory_, options_.ablation)); });
+    add_part("batches", [&] { return sweep_of(batched_cases(laboratory_, options_.batches)); });
+    add_part("perplexity", [&] { return predicted_perplexity_s(); });
+    add_part("edge", [&] {
+      return sweep_of(edge_cases(laboratory_, {.new_tokens = options_.edge_new_tokens, .more = {}}));
+    });
+    return all;
+  }
+
+  // The texts of the other prompts are generated once by each.
+  double predicted_tradeoff_s() const {
+    const std::vector<Case> cases =
+        tradeoff_cases(laboratory_, {options_.precisions, options_.prompts, options_.new_tokens});
+    double all = predicted_sweep_s(cases, laboratory_.sweep, options_.predicted_seconds);
+    for (const Case& what : cases)
+      all += static_cast<double>(options_.prompts.size() - 1) * options_.predicted_seconds(what);
+    return all;
+  }
+
+  double predicted_perplexity_s() const {
+    const std::int64_t context = options_.context > 0 ? options_.context : laboratory_.context,
+                       stride =
+                           options_.stride > 0 ? options_.stride : std::max<std::int64_t>(1, context / 2);
+    const auto tokens = static_cast<std::int64_t>(encode(laboratory_, read_corpus(options_.corpus)).size());
+    // A window is a prefill.
+    const std::int64_t length =
+        std::max<std::int64_t>(1, std::min({context, tokens, laboratory_.context - 1}));
+    const std::vector<TokenId> ids(static_cast<std::size_t>(length));
+    Case window = baseline_case(laboratory_, "perplexity", "window", {ids}, 1);
+    double all = 0;
+    for (const Configuration& configuration : configurations_) {
+      window.configuration = configuration;
+      all += static_cast<double>(1 + tokens / stride) * options_.predicted_seconds(window);
+    }
+    return all;
+  }
+
+  // So few repeats claim no verdict, so what they could show is of no use.
+  bool has_noise() const {
+    const SweepOptions& sweep = laboratory_.sweep;
+    return options_.noise_pairs > 0 &&
+           (sweep.repeats == 0 || sweep.repeats >= static_cast<std::int64_t>(kFewestForInterval));
   }
 
   void run_baseline() {
@@ -126,11 +191,8 @@ class Exercise {
   }
 
   void run_noise() {
-    const SweepOptions& sweep = laboratory_.sweep;
-    // So few repeats claim no verdict, so what they could show is of no use.
-    const bool has_verdicts =
-        sweep.repeats == 0 || sweep.repeats >= static_cast<std::int64_t>(kFewestForInterval);
-    if (is_skipped("noise") || is_over() || options_.noise_pairs == 0 || !has_verdicts) return;
+    if (is_skipped("noise") || is_over() || !has_noise()) return;
+    time_left_->begin("noise");
     results_.noise = measure_noise(laboratory_, options_.noise_pairs);
     if (!results_.noise) return;
     laboratory_.noise = results_.noise;
@@ -145,6 +207,7 @@ class Exercise {
   Laboratory laboratory_;
   const ExerciseOptions& options_;
   std::vector<Configuration> configurations_;
+  std::optional<TimeLeft> time_left_;  // its address is in the sweep's options
   ResultSet results_;
 };
 
@@ -160,13 +223,12 @@ std::vector<Case> noise_cases(const Laboratory& laboratory) {
 }  // namespace
 
 std::optional<NoiseBudget> measure_noise(const Laboratory& laboratory, int pairs) {
-  constexpr double kLongEnough_s = 5;
   constexpr int kMost = 60;
   const std::vector<Case> cases = noise_cases(laboratory);
   SweepOptions sweep = laboratory.sweep;
   sweep.repeats = std::max(pairs, kMost);
   sweep.fewest = pairs;
-  sweep.max_time_s = kLongEnough_s;
+  sweep.max_time_s = kNoise_s;
   const SweepResult swept = run_sweep(*laboratory.subjects, "noise", cases, sweep);
   laboratory.subjects->drop(cases[1].configuration);
   if (swept.cases.size() != 2) return std::nullopt;

@@ -17,8 +17,12 @@ constexpr double kOfMemory = 0.7, kOfCompute = 0.3;
 
 class Predictor {
  public:
-  Predictor(const Laboratory& laboratory, const ModelFolder& folder)
-      : laboratory_(laboratory), folder_(folder), spec_(spec_from_folder(folder)) {}
+  // `measures_once`: the roofs of the first configuration stand for all.
+  Predictor(const Laboratory& laboratory, const ModelFolder& folder, bool measures_once = false)
+      : laboratory_(laboratory),
+        folder_(folder),
+        spec_(spec_from_folder(folder)),
+        measures_once_(measures_once) {}
 
   PredictedCase operator()(const Case& what) {
     PredictedCase predicted{what, 0, {}, ""};
@@ -69,6 +73,10 @@ class Predictor {
     const Precision precision =
         precision_of(folder_, spec_, "", configuration.precision, device, options).precision;
     at->second.plan = plan_forward(spec_, precision);
+    if (measures_once_ && roofs_.size() > 1) {
+      at->second.reached = first_;
+      return at->second;
+    }
     const auto backend = make_backend(device, options.backend);
     ThreadPool* pool = backend->pool();
     if (pool == nullptr) return at->second;
@@ -79,6 +87,7 @@ class Predictor {
     if (const auto product = bounding_product(precision, isa_from_name(backend->kernels())))
       at->second.reached.operations_per_second =
           kOfCompute * operations_per_second(product->kind, *pool, kTime) / product->each;
+    if (roofs_.size() == 1) first_ = at->second.reached;
     return at->second;
   }
 
@@ -94,7 +103,9 @@ class Predictor {
   const Laboratory& laboratory_;
   const ModelFolder& folder_;
   const ModelSpec spec_;
+  const bool measures_once_;
   std::map<std::string, Roofs> roofs_;
+  Roofline::Roofs first_;
 };
 
 }  // namespace
@@ -105,6 +116,12 @@ std::vector<PredictedCase> predict_cases(const Laboratory& laboratory, const Mod
   std::vector<PredictedCase> all;
   for (const Case& what : cases) all.push_back(predictor(what));
   return all;
+}
+
+std::function<double(const Case&)> seconds_predictor(const Laboratory& laboratory,
+                                                     const ModelFolder& folder) {
+  auto predictor = std::make_shared<Predictor>(laboratory, folder, true);
+  return [predictor](const Case& what) { return (*predictor)(what).seconds; };
 }
 
 }  // namespace assay

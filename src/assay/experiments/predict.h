@@ -15,8 +15,12 @@ struct PredictedCase {
   Bytes memory;         // weights, activations, keys and values
   std::string why_not;  // it cannot run: "the prompt's 2000 tokens ..."; empty where it can
 };
-// Measures two roofs of the machine, for a tenth of a second.
+// Measures two roofs of the machine for each configuration, for a tenth of a second.
 std::vector<PredictedCase> predict_cases(const Laboratory& laboratory, const ModelFolder& folder,
                                          const std::vector<Case>& cases);
+
+// Seconds of one run of any case, about: by the roofs of the baseline alone, measured when first asked. 0
+// where it cannot run. Valid as long as `laboratory` and `folder` live.
+std::function<double(const Case&)> seconds_predictor(const Laboratory& laboratory, const ModelFolder& folder);
 
 }  // namespace assay

@@ -21,16 +21,18 @@ class SweepRun {
     if (options.max_time_s < 0)
       throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
     for (const Case& what : cases) add(what);
-    // As many as the interval of one of so many comparisons needs.
-    const auto comparisons = static_cast<double>(std::max<std::size_t>(1, result_.cases.size() - 1));
-    fewest_ = std::max(kFewestBlocks, static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
+    fewest_ = fewest_blocks(result_.cases.size());
   }
 
   SweepResult run() {
     try {
       replay();
       int first_block = 0;
-      for (const auto& group : subjects_.groups(configurations())) {
+      const auto groups = subjects_.groups(configurations());
+      groups_left_ = groups.size();
+      for (const auto& group : groups) {
+        --groups_left_;
+        block_s_ = 0;
         run_group(group, first_block);
         first_block += kMostBlocks;  // what is in several groups is measured with each
       }
@@ -159,7 +161,9 @@ class SweepRun {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.next() % i]);
     for (CaseResult* c : order) {
       if (stopped()) return;
-      show(fmt::format("{}: {} ({}), run {}", name_, c->what.label, c->what.configuration.label(), block + 1),
+      const std::string configuration = c->what.configuration.label();
+      show(fmt::format("{}: {}{}, run {}", name_, c->what.label,
+                       configuration == c->what.label ? "" : " (" + configuration + ")", block + 1),
            block);
       attempt(*c, [&] {
         const Sample sample = subjects_.of(c->what.configuration).run(c->what);
@@ -203,9 +207,24 @@ class SweepRun {
   void show(const std::string& now, std::int64_t block) const {
     if (!options_.on_progress) return;
     const std::int64_t all = options_.repeats > 0 ? options_.repeats : fewest_;
-    const double left =
-        block_s_ > 0 ? block_s_ * static_cast<double>(std::max<std::int64_t>(0, all - block)) : -1;
-    options_.on_progress(now, block, all, left);
+    options_.on_progress(now, block, all, seconds_left(all - block));
+  }
+
+  // Of this group and those after it, as if each took as long; below 0 before the first block is over.
+  double seconds_left(std::int64_t blocks) const {
+    if (block_s_ <= 0) return -1;
+    const double spent = elapsed(measure_begin_, Clock::now()).value;
+    double left = block_s_ * static_cast<double>(std::max<std::int64_t>(0, blocks)), all = spent + left;
+    if (options_.repeats == 0) {
+      left = std::max(left, options_.time_s - spent);
+      all = std::max(all, options_.time_s);
+    }
+    if (options_.max_time_s > 0) {
+      const double at_most = std::max(0.0, options_.max_time_s - warm_up_s_ - spent);
+      left = std::min(left, at_most);
+      all = std::min(all, spent + at_most);
+    }
+    return left + static_cast<double>(groups_left_) * (warm_up_s_ + all);
   }
 
   void finish() {
@@ -236,6 +255,7 @@ class SweepRun {
   std::set<const CaseResult*> was_begun_;
   bool is_done_ = false;
   int fewest_ = kFewestBlocks;
+  std::size_t groups_left_ = 0;
   TimePoint measure_begin_;
   double warm_up_s_ = 0, block_s_ = 0;
 };
@@ -327,6 +347,11 @@ const CaseResult* SweepResult::find(const std::string& key) const {
 SweepResult run_sweep(Subjects& subjects, const std::string& name, const std::vector<Case>& cases,
                       const SweepOptions& options) {
   return SweepRun(subjects, name, cases, options).run();
+}
+
+int fewest_blocks(std::size_t cases) {
+  const auto comparisons = static_cast<double>(std::max<std::size_t>(2, cases) - 1);
+  return std::max(kFewestBlocks, static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
 }
 
 std::pair<std::vector<double>, std::vector<double>> paired(const CaseResult& a, const CaseResult& b,

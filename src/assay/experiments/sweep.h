@@ -56,7 +56,7 @@ using OnProgress = std::function<void(const std::string& now, std::int64_t done,
 struct SweepOptions {
   std::int64_t repeats = 0;  // blocks, exactly; 0: from six until every interval is narrow
   double narrow = 0.02;      // half of an interval / its median
-  double time_s = 20;        // adaptive: no block begins after it, once there are six
+  double time_s = 20;        // adaptive: no block begins after it, once there are fewest_blocks()
   double max_time_s = 0;     // of a sweep: no block begins after it; 0 = no limit
   std::int64_t fewest = 1;   // blocks that begin whatever max_time_s says
   std::uint64_t seed = 1;    // of the order within blocks
@@ -87,6 +87,10 @@ struct SweepResult {
 // range.
 SweepResult run_sweep(Subjects& subjects, const std::string& name, const std::vector<Case>& cases,
                       const SweepOptions& options);
+
+// Blocks that an adaptive sweep of so many cases takes at least: as many as the interval of each comparison
+// with the first needs.
+int fewest_blocks(std::size_t cases);
 
 // Samples of two cases from the blocks that hold both.
 std::pair<std::vector<double>, std::vector<double>> paired(const CaseResult& a, const CaseResult& b,
