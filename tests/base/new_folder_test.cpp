@@ -89,5 +89,18 @@ TEST(ScratchFile, GivesBackWhatWasPutAsideAndHasNoName) {
   EXPECT_THROW(scratch.read_exactly(4, std::as_writable_bytes(std::span(back.data(), back.size()))), Error);
 }
 
+TEST(NewFolder, MayBeASingleNameInTheCurrentFolder) {
+  test::TemporaryFolder parent;
+  const fs::path before = fs::current_path();
+  fs::current_path(parent.path());
+  {
+    NewFolder folder("out", false);
+    test::write_file(folder.path() / "a", "1");
+    folder.keep();
+  }
+  fs::current_path(before);
+  EXPECT_EQ(test::read_file(parent.path() / "out/a"), "1");
+}
+
 }  // namespace
 }  // namespace assay

@@ -94,6 +94,9 @@ TEST(CliSweep, BadFlags) {
                  {"nf5", "nf4"});
   expect_failure(run_program(sweep_of({"--resume"})), 2, {"--resume", "--output"});
   expect_failure(run_program(sweep_of({"--narrow", "0"})), 2, {"--narrow"});
+  expect_failure(run_program(sweep_of({"--time", "-1"})), 2, {"--time", "-1"});
+  expect_failure(run_program(sweep_of({"-o", ""})), 2, {"--output", "empty"});
+  expect_failure(run_program(sweep_of({"--base", ""})), 2, {"--base", "empty"});
   expect_failure(run_program({"sweep", "width", kModel}), 2, {"subcommand"});
   expect_failure(run_program({"ablate", "cache", kModel, "-n", "64"}), 1, {"64", "context"});
   expect_failure(run_program({"run", kModel, "--skip", "nothing", "--corpus", kText}), 2,
@@ -127,6 +130,27 @@ TEST(CliSweep, ACaseThatTakesTooLongIsARow) {
   const Json rows = Json::parse(result.out)["rows"];
   EXPECT_NE(rows[3]["reason"].get<std::string>().find("timed out"), std::string::npos) << rows[3];
   EXPECT_EQ(rows[3]["status"], "error");
+}
+
+TEST(CliSweep, AWorkerWhoseReaderHasGoneSaysNothing) {
+  expect_failure(run_program(sweep_of({"--case-timeout", "0.000001"})), 1, {"timed out"});
+}
+
+TEST(CliSweep, AJournalThatWasTamperedWithIsRefusedByName) {
+  const TemporaryFolder folder;
+  expect_success(run_program(sweep_of({"-o", folder / "out", "--json"})));
+  const std::string file = folder / "out/journal.jsonl", sound = read_file(file);
+  const std::string head = sound.substr(0, sound.find('\n') + 1);
+  std::string sample = sound;
+  const std::size_t at = sample.find("\"total_latency_s\":");
+  ASSERT_NE(at, std::string::npos);
+  sample.insert(at + 18, "\"x\",\"y\":");
+  for (const std::string& text :
+       {sample, head + "{\"kind\":1,\"key\":\"\",\"data\":1}\n", std::string("{\"journal\":\"1\"}\n"),
+        std::string("{\"journal\":1,\"plan\":7}\n"), std::string("[1]\n")}) {
+    write_file(file, text);
+    expect_failure(run_program(sweep_of({"-o", folder / "out", "--resume", "--json"})), 1, {"journal.jsonl"});
+  }
 }
 
 TEST(CliSweep, MemoryThatCannotBeHadIsPredicted) {
@@ -213,6 +237,34 @@ TEST(CliConfig, BadFiles) {
                  {"unknown.toml", "lenghts"});
   expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "absent.json"}), 1,
                  {"absent.json"});
+  expect_failure(run_program({"sweep", "lengths", kModel, "--config", ""}), 2, {"--config"});
+  // What says nothing must not quietly mean the defaults.
+  const std::pair<const char*, const char*> kBroken[] = {{R"({"no-cache": "yes"})", "no-cache"},
+                                                         {R"({"no-cache": 1})", "no-cache"},
+                                                         {R"({"repeats": []})", "repeats"},
+                                                         {"[1, 2]", "expected"},
+                                                         {"7", "expected"},
+                                                         {"[sweep]\n", "sweep"}};
+  for (const auto& [text, word] : kBroken) {
+    write_file(folder / "broken.cfg", text);
+    expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "broken.cfg"}), 1,
+                   {"broken.cfg", word});
+  }
+}
+
+TEST(CliConfig, ValuesThatAreEmptyOrLookLikeFlags) {
+  const TemporaryFolder folder;
+  // The folder of no name must not take the next word for its own.
+  write_file(folder / "empty.json", R"({"output": "", "lengths": 4, "repeats": 1, "max-new-tokens": 2})");
+  expect_failure(
+      run_program({"sweep", "lengths", kModel, "--config", folder / "empty.json"}, {.folder = folder.path()}),
+      2, {"--output", "empty"});
+  write_file(folder / "flag.json",
+             R"({"model": [")" + kModel + R"("], "prompt": ["--help"], "batch-size": 1, "repeats": 1,
+                 "max-new-tokens": 2, "json": true})");
+  const ProgramResult result = run_program({"sweep", "batches", "--config", folder / "flag.json"});
+  expect_success(result);
+  EXPECT_EQ(Json::parse(result.out)["rows"].size(), 1U);
 }
 
 class CliCompare : public testing::Test {

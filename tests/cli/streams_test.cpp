@@ -1,4 +1,5 @@
 // standard output carries the answer alone, as whole characters; notes go to standard error, plain in a pipe.
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
@@ -137,6 +138,17 @@ TEST(CliStreams, ReaderThatLeaves) {
   EXPECT_EQ(result.signal, 0);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("error: cannot write to standard output"), std::string::npos) << result.err;
+}
+
+TEST(CliStreams, ClosedOnesEndNothingByASignal) {
+  const std::string program = ASSAY_PROGRAM;
+  const auto code_of = [](const std::string& command) {
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(code_of(program + " no-such-command <&- >&- 2>&-"), 2);
+  EXPECT_EQ(code_of(program + " tokenize " + kModel + " --text hi <&- >&- 2>&-"), 1);  // its answer is lost
+  EXPECT_EQ(code_of(program + " sweep lengths " + kModel + " --lengths 4 -n 2 -r 1 >/dev/null <&- 2>&-"), 0);
 }
 
 }  // namespace

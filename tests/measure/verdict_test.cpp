@@ -264,5 +264,30 @@ TEST(Comparison, SurvivesJson) {
   EXPECT_EQ(back.interval->low, c.interval->low);
 }
 
+Comparison unsure_of(const char* metric, int pairs, int more) {
+  Comparison c;
+  c.subject = "a";
+  c.baseline = "b";
+  c.metric = metric;
+  c.verdict = Verdict::cannot_tell;
+  c.pairs = pairs;
+  c.more_needed = more;
+  set_sentence(c);
+  return c;
+}
+
+TEST(Sentence, NamesTheRemedyThatHelps) {
+  EXPECT_EQ(unsure_of("total_latency_s", 10, 169).sentence,
+            "a against b: cannot tell, needs about 170 more runs");
+  EXPECT_EQ(unsure_of("total_latency_s", 10, 1).sentence, "a against b: cannot tell, needs about 1 more run");
+  EXPECT_EQ(unsure_of("total_latency_s", 9, 891).sentence,
+            "a against b: cannot tell, needs 100 times as many runs or more");
+  // The same text has the same losses again: only more of it tells more.
+  EXPECT_EQ(unsure_of("perplexity", 61, 169).sentence,
+            "a against b: cannot tell, needs about 11000 more tokens of text");
+  EXPECT_EQ(unsure_of("perplexity", 61, 6039).sentence,
+            "a against b: cannot tell, needs 100 times the text or more");
+}
+
 }  // namespace
 }  // namespace assay

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include <cmath>
 #include <limits>
 
 #include "assay/base/error.h"
@@ -117,6 +119,18 @@ TEST(TableSvg, HoldsEveryCell) {
   const std::string svg = table_svg({{"Case", "ms"}, {false, true}, {{"a & b", "1.5"}, {"c", "2"}}});
   for (const char* text : {">Case<", ">a &amp; b<", ">1.5<", ">2<"})
     EXPECT_NE(svg.find(text), std::string::npos) << text;
+}
+
+TEST(Svg, NumbersThatNoPageHoldsEndInADocument) {
+  for (const double huge : std::vector<double>{1e308, 1e100, 1e20, INFINITY, -INFINITY, std::nan("")}) {
+    for (const double other : {0.0, 1.0, 1e20, std::nextafter(1e20, 2e20), 1e308}) {
+      Plot plot;
+      plot.series = {{"a", {{1, huge, 0, 0}, {huge, other, other, huge}}}};
+      EXPECT_TRUE(to_svg(plot).ends_with("</svg>\n")) << huge << " " << other;
+      plot.categories = {"one", "two"};
+      EXPECT_TRUE(to_svg(plot).ends_with("</svg>\n")) << huge << " " << other;
+    }
+  }
 }
 
 }  // namespace

@@ -121,5 +121,55 @@ TEST(Statistics, KnownAnswers) {
   EXPECT_FALSE(standard_deviation(std::vector<double>{1}).has_value());
 }
 
+Row timed_row(const std::string& label, double seconds, double low, double high) {
+  Row row;
+  row.scenario = "trade-off";
+  row.label = label;
+  row.set("total_latency_s", Value{seconds, Interval{low, high, 0.95}, {}});
+  return row;
+}
+
+TEST(Table, ShortTimesKeepThreeDigitsAndSkewedIntervalsBothEnds) {
+  ResultSet results;
+  results.rows = {timed_row("even", 0.00566, 0.0056, 0.00572), timed_row("skewed", 0.0131, 0.0129, 0.041)};
+  const Table table = build_results_table(results);
+  EXPECT_EQ(table.rows[0][3], "0.00566 \u00b11.1%");
+  EXPECT_EQ(table.rows[1][3], "0.01310 -1.5/+213.0%");
+}
+
+TEST(Table, PerplexitiesOfTheTradeOffStandOnce) {
+  ResultSet results;
+  Row quality;
+  quality.scenario = "perplexity";
+  quality.label = "nf4";
+  quality.set("perplexity", 30);
+  Row lost = quality;
+  lost.label = "fp4";
+  results.rows = {timed_row("nf4", 1, 1, 1), quality, lost};
+  results.rows[0].set("perplexity", 30);
+  const Table table = build_results_table(results);
+  ASSERT_EQ(table.rows.size(), 2u);  // fp4 has no row of the trade-off that shows it
+  EXPECT_EQ(table.rows[0][0], "trade-off");
+  EXPECT_EQ(table.rows[1][1], "fp4");
+}
+
+TEST(Table, ALabelFromAFileStaysOnItsLine) {
+  ResultSet results;
+  results.rows = {timed_row("a\n\x1b[31mb", 1, 1, 1)};
+  EXPECT_EQ(build_results_table(results).rows[0][1], "a\\n\\x1b[31mb");
+}
+
+TEST(Summary, ATextThatIsThatOfAnotherIsNotRepeated) {
+  ResultSet results;
+  results.texts = {{"float32, prompt 1", "a prompt", " one", {}, {}},
+                   {"nf4, prompt 1", "a prompt", " one", {}, {}},
+                   {"fp4, prompt 1", "a prompt", " two", {}, {}}};
+  const std::string text = summary_text(results);
+  EXPECT_NE(text.find("float32, prompt 1                -> one\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("nf4, prompt 1                    -> the same as float32, prompt 1\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("fp4, prompt 1                    -> two\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace assay
