@@ -232,6 +232,93 @@ TEST_F(CliBadQuantized, OldAndOtherFormsAreRead) {
   expect_success(run_program(arguments));
 }
 
+// int8 of our own: what it keeps of its calibration, missing or impossible.
+class CliBadInt8 : public CliBadQuantized {
+ protected:
+  const std::string sound_ = folder_ / "sound";
+  const std::string module_ = "transformer.h.0.attn.c_proj";
+
+  void SetUp() override {
+    expect_success(run_program({"quantize", model_fixture("with_tokenizer"), sound_, "--precision",
+                                "int8-static", "--smooth-quant=0.5"}));
+    std::filesystem::create_directories(model_);
+    write_file(model_ + "/config.json", read_file(sound_ + "/config.json"));
+  }
+  template <typename Spoil>
+  void spoil(std::initializer_list<std::string> words, const Spoil& change) const {
+    TensorList tensors(sound_ + "/model.safetensors");
+    change(tensors);
+    write_file(model_ + "/model.safetensors", tensors.file());
+    expect_refused(words);
+  }
+};
+
+TEST_F(CliBadInt8, MissingParts) {
+  for (const char* part :
+       {".weight_absmax", ".input_scale", ".input_zero_point", ".input_clipped_share", ".input_smoothing"})
+    spoil({"model.safetensors", module_ + part, "is missing"},
+          [&](TensorList& tensors) { tensors.remove(module_ + part); });
+  spoil({module_ + ".weight", "is missing"},
+        [&](TensorList& tensors) { tensors.remove(module_ + ".weight"); });
+}
+
+TEST_F(CliBadInt8, WrongShapesAndTypes) {
+  const auto reshape = [&](const char* part, std::vector<std::int64_t> shape, std::size_t bytes) {
+    return [this, part, shape, bytes](TensorList& tensors) {
+      tensors[module_ + part].shape = shape;
+      tensors[module_ + part].bytes.resize(bytes);
+    };
+  };
+  spoil({module_ + ".input_scale", "1 numbers", "[2]"}, reshape(".input_scale", {2}, 8));
+  spoil({module_ + ".input_zero_point", "one U8", "[3]"}, reshape(".input_zero_point", {3}, 3));
+  spoil({module_ + ".input_smoothing", "numbers", "[3]"}, reshape(".input_smoothing", {3}, 12));
+  spoil({module_ + ".weight_absmax", "numbers", "[1]"}, reshape(".weight_absmax", {1}, 4));
+  spoil({module_ + ".weight", "I8", "[1, 1]"}, reshape(".weight", {1, 1}, 1));
+  spoil({module_ + ".input_scale", "F32", "I32"},
+        [&](TensorList& tensors) { tensors[module_ + ".input_scale"].dtype = "I32"; });
+  spoil({module_ + ".input_zero_point", "U8", "I8"},
+        [&](TensorList& tensors) { tensors[module_ + ".input_zero_point"].dtype = "I8"; });
+  spoil({module_ + ".weight", "-128"},
+        [&](TensorList& tensors) { tensors[module_ + ".weight"].bytes[3] = static_cast<char>(0x80); });
+}
+
+TEST_F(CliBadInt8, NumbersThatCannotBe) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const auto put = [&](const char* part, float value) {
+    return [this, part, value](TensorList& tensors) { put_floats(tensors[module_ + part], 0, {value}); };
+  };
+  for (const char* part : {".input_scale", ".input_clipped_share", ".input_smoothing", ".weight_absmax"})
+    for (const float value : {nan, inf}) spoil({module_ + part, "finite"}, put(part, value));
+  for (const float value : {0.0F, -1.0F, 1e-42F})
+    spoil({module_ + ".input_scale", "above 0"}, put(".input_scale", value));
+  for (const float value : {0.0F, -2.0F})
+    spoil({module_ + ".input_smoothing", "above 0"}, put(".input_smoothing", value));
+  spoil({module_ + ".weight_absmax", "magnitudes"}, put(".weight_absmax", -1.0F));
+  spoil({module_ + ".input_clipped_share", "0 to 1", "1.5"}, put(".input_clipped_share", 1.5F));
+}
+
+TEST_F(CliBadInt8, ConfigurationsThatPromiseSomethingElse) {
+  write_file(model_ + "/model.safetensors", read_file(sound_ + "/model.safetensors"));
+  const auto expect = [&](const char* key, const nlohmann::json& value,
+                          std::initializer_list<std::string> words) {
+    SCOPED_TRACE(key);
+    auto config = nlohmann::json::parse(read_file(sound_ + "/config.json"));
+    config["quantization_config"][key] = value;
+    write_file(model_ + "/config.json", config.dump());
+    expect_refused(words);
+  };
+  expect("precision", "nf4", {"config.json", "int8-dynamic or int8-static", "nf4"});
+  expect("precision", nullptr, {"config.json", "precision", "missing"});
+  expect("calibrator", "best", {"config.json", "minmax, percentile or entropy", "best"});
+  expect("calibrator", nullptr, {"config.json", "calibrator", "missing"});
+  expect("smooth_quant", 2, {"config.json", "smooth_quant", "0 to 1"});
+  expect("smooth_quant", "much", {"config.json", "smooth_quant"});
+  std::filesystem::copy(model_fixture("with_tokenizer") + "/model.safetensors", model_ + "/model.safetensors",
+                        std::filesystem::copy_options::overwrite_existing);
+  write_file(model_ + "/config.json", read_file(sound_ + "/config.json"));
+  expect_refused({"config.json", "no weight", "stored quantized"});
+}
+
 // Whatever the bytes: an error or a model, never a crash.
 TEST(BadQuantized, SpoiledBytesNeverCrash) {
   TemporaryFolder folder;

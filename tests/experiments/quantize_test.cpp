@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/experiments/calibrate.h"
+#include "assay/experiments/perplexity.h"
 #include "assay/experiments/quantize.h"
 #include "assay/files/bitsandbytes.h"
 #include "assay/quant/four_bit.h"
@@ -135,6 +137,156 @@ INSTANTIATE_TEST_SUITE_P(Precisions, QuantizedFolder,
                            for (char& c : text) c = c == '-' ? '_' : c;
                            return text;
                          });
+
+struct Int8Case {
+  const char *precision, *calibrator;
+  double smoothing;
+  const char* remainder;  // of the folder and of its model, loaded
+};
+
+// int8 of our own: a folder that keeps its calibration gives the bits of a model that calibrates as it is
+// loaded.
+class Int8Folder : public testing::TestWithParam<Int8Case> {
+ protected:
+  const Int8Case how = GetParam();
+  const std::string model = test::model_fixture("with_tokenizer");
+  const std::vector<TokenId> ids{1, 5, 100, 7, 0, 33, 2, 2, 81};
+  test::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out";
+
+  QuantizeOptions quantize_options() const {
+    QuantizeOptions options;
+    options.precision = how.precision;
+    options.calibrator = how.calibrator;
+    options.smoothing = how.smoothing;
+    options.remainder = how.remainder;
+    return options;
+  }
+  LoadOptions load_options(Isa isa) const {
+    LoadOptions options;
+    options.backend.isa = isa;
+    options.backend.is_isa_forced = true;
+    options.remainder = how.remainder;
+    return options;
+  }
+  LoadedModel calibrated(Isa isa) const {
+    LoadOptions options = load_options(isa);
+    options.calibrator = how.calibrator;
+    options.smoothing = how.smoothing;
+    return load_model_and_tokenizer({model}, how.precision, Device{}, options);
+  }
+  LoadedModel stored(Isa isa) const {
+    return load_model_and_tokenizer({out.string()}, "auto", Device{}, load_options(isa));
+  }
+};
+
+TEST_P(Int8Folder, GivesTheBitsOfCalibratingAtLoad) {
+  const QuantizeReport report = quantize_model(model, out, quantize_options());
+  const LoadedModel fresh = calibrated(best_usable_isa()), again = stored(best_usable_isa());
+  const auto logits = test::all_logits(fresh.model->program(), ids);
+  EXPECT_EQ(test::all_logits(again.model->program(), ids), logits);
+  EXPECT_EQ(again.calibration_s, 0);
+  EXPECT_EQ(again.calibration_sha256, fresh.calibration_sha256);
+  EXPECT_EQ(report.calibration_sha256, fresh.calibration_sha256);
+  const CoverageFacts of_fresh = coverage_of(fresh.model->program().plan()),
+                      of_again = coverage_of(again.model->program().plan());
+  EXPECT_EQ(of_again.quantized, of_fresh.quantized);
+  ASSERT_EQ(of_again.saturation.has_value(), of_fresh.saturation.has_value());
+  if (of_fresh.saturation) {
+    EXPECT_NEAR(*of_again.saturation, *of_fresh.saturation, 1e-6 * *of_fresh.saturation);
+  }
+  // The same ranges, whichever kernels run.
+  for (const Isa isa : test::usable_isas()) {
+    const auto backend = test::cpu_backend(isa);
+    Precision precision = precision_from_name(how.precision);
+    if (*how.calibrator != 0) set_calibrator(precision, how.calibrator);
+    if (how.smoothing >= 0) set_smoothing(precision, how.smoothing);
+    if (*how.remainder != 0) set_remainder(precision, how.remainder);
+    const auto source = std::make_shared<const ModelFolder>(fs::path(model));
+    Calibration found;
+    if (precision.needs_calibration())
+      found = calibrate(source, test::cpu_backend(best_usable_isa()), precision,
+                        read_calibration(shipped_file("texts/calibrate.txt"), *fresh.tokenizer).ids);
+    EXPECT_EQ(test::all_logits(stored(isa).model->program(), ids),
+              test::all_logits(Model::load(source, backend, precision, found).program(), ids))
+        << name_of(isa);
+  }
+}
+
+TEST_P(Int8Folder, SaysWhatItIs) {
+  const QuantizeReport report = quantize_model(model, out, quantize_options());
+  for (const QuantizedTensor& tensor : report.tensors) {
+    EXPECT_LT(tensor.bytes_after, tensor.bytes_before);
+    EXPECT_GT(tensor.error.snr_db.value(), 38) << tensor.name;
+    EXPECT_GT(tensor.error.cosine.value(), 0.9999) << tensor.name;
+  }
+  const nlohmann::json config = config_of(out)["quantization_config"];
+  EXPECT_EQ(config["quant_method"], "assay");
+  EXPECT_EQ(config["precision"], how.precision);
+  const std::string label = stored(best_usable_isa()).dtype_label;
+  EXPECT_EQ(label.rfind(how.precision, 0), 0U);
+  for (const std::string& word : {std::string(how.calibrator), std::string("(as stored)")})
+    EXPECT_NE(label.find(word), std::string::npos) << label;
+  EXPECT_EQ(label.find("SmoothQuant") != std::string::npos, how.smoothing >= 0) << label;
+  // It is one precision, and is neither calibrated nor quantized again.
+  const auto refused = [&](const char* precision, LoadOptions options) {
+    EXPECT_THROW(load_model_and_tokenizer({out.string()}, precision, Device{}, options), Error) << precision;
+  };
+  refused(how.precision == std::string("int8-static") ? "int8-dynamic" : "int8-static", {});
+  refused("llm-int8", {});
+  LoadOptions options;
+  options.smoothing = 0.3;
+  refused("auto", options);
+  options = {};
+  options.calibration = (fs::path(model) / "config.json").string();
+  refused("auto", options);
+  EXPECT_THROW(quantize_model(out.string(), folder.path() / "twice", quantize_options()), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Int8Folder,
+    testing::Values(Int8Case{"int8-static", "minmax", -1, ""},
+                    Int8Case{"int8-static", "percentile", -1, "bfloat16"},
+                    Int8Case{"int8-static", "entropy", 0.5, ""},
+                    Int8Case{"int8-static", "percentile", 0.5, "bfloat16"},
+                    Int8Case{"int8-dynamic", "", -1, "bfloat16"}, Int8Case{"int8-dynamic", "", 0.4, ""}),
+    [](const auto& info) {
+      const Int8Case& c = info.param;
+      std::string name = c.precision;
+      for (const char* part : {c.calibrator, c.remainder, c.smoothing < 0 ? "" : "smooth"})
+        name += *part == 0 ? "" : std::string("_") + part;
+      for (char& letter : name) letter = letter == '-' ? '_' : letter;
+      return name;
+    });
+
+// The text that a folder was calibrated on is not one to score, in whichever process that was.
+TEST(Int8Folder, TheTextItWasCalibratedOnIsNotScored) {
+  test::TemporaryFolder folder;
+  QuantizeOptions options;
+  options.precision = "int8-static";
+  quantize_model(test::demo_model().string(), folder.path() / "out", options);
+  const LoadedModel stored = load_model_and_tokenizer({(folder.path() / "out").string()}, "auto", Device{});
+  EXPECT_THROW(score_file(stored, test::demo_model() / "texts/calibrate.txt"), Error);
+  EXPECT_GT(score_file(stored, test::demo_model() / "texts/evaluate.txt", {.context = 64}).score.loss, 0);
+}
+
+TEST(Int8Folder, ExcludedModulesStayAsTheyAre) {
+  test::TemporaryFolder folder;
+  const std::string out = folder / "out";
+  QuantizeOptions options;
+  options.precision = "int8-static";
+  options.modules.exclude = {"*.mlp.c_proj"};
+  const QuantizeReport report = quantize_model(test::model_fixture("with_tokenizer"), out, options);
+  LoadOptions load;
+  load.modules = options.modules;
+  const auto fresh =
+      load_model_and_tokenizer({test::model_fixture("with_tokenizer")}, "int8-static", Device{}, load);
+  const auto stored = load_model_and_tokenizer({out}, "auto", Device{});
+  EXPECT_EQ(coverage_of(stored.model->program().plan()).quantized,
+            static_cast<std::int64_t>(report.tensors.size()));
+  EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
+            test::all_logits(fresh.model->program(), {1, 2, 3}));
+}
 
 // Errors are what the dequantized weights differ by, worked out from the written file.
 TEST(Quantize, ErrorsAreThoseOfTheWrittenCodes) {
@@ -324,9 +476,21 @@ TEST(Quantize, WhatIsAskedWrongIsRefused) {
     EXPECT_THROW(quantize_model(model, target, options), Error);
     EXPECT_FALSE(fs::exists(out));
   };
-  options.precision = "int8-dynamic";
+  options.precision = "int4-g128";
   refused(kModel, out);
+  options.precision = "int8-static";
+  refused(kModel, out);  // without a tokenizer there is nothing to calibrate on
+  options.precision = "int8-dynamic";
+  options.calibration = "text.txt";
+  refused(kModel, out);
+  options.calibration = "";
+  options.calibrator = "minmax";
+  refused(kModel, out);
+  options.calibrator = "";
   options.precision = "nf4";
+  options.smoothing = 0.5;
+  refused(kModel, out);
+  options.smoothing = -1;
   options.remainder = "float64";
   refused(kModel, out);
   options.remainder = "";

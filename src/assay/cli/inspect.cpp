@@ -5,6 +5,8 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/files/bitsandbytes.h"
+#include "assay/files/int8_checkpoint.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/stored_quantization.h"
@@ -55,8 +57,16 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
 // Scales and state of a weight that is stored quantized: "P.weight.absmax", "P.SCB" of "P.weight".
 bool is_beside(const std::string& weight, const std::string& tensor) {
   const std::string module = weight.substr(0, weight.rfind('.'));
-  return tensor.rfind(weight + ".", 0) == 0 || tensor == module + ".SCB" ||
-         tensor == module + ".weight_format";
+  constexpr std::string_view kOfModule[] = {bitsandbytes::kScb,
+                                            bitsandbytes::kWeightFormat,
+                                            int8_checkpoint::kAbsmax,
+                                            int8_checkpoint::kInputScale,
+                                            int8_checkpoint::kInputZeroPoint,
+                                            int8_checkpoint::kInputClippedShare,
+                                            int8_checkpoint::kInputSmoothing};
+  return tensor.rfind(weight + ".", 0) == 0 ||
+         std::any_of(std::begin(kOfModule), std::end(kOfModule),
+                     [&](std::string_view suffix) { return tensor == module + std::string(suffix); });
 }
 
 int run(const Flags& flags) {
@@ -67,6 +77,7 @@ int run(const Flags& flags) {
   const std::optional<Precision> stored = stored_precision(folder, spec);
   const Plan plan = plan_forward(spec, stored.value_or(Precision{}));
   check_weights(plan, folder);
+  if (stored && stored->needs_calibration()) stored_calibration(plan, *stored, folder);
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const ModelFolder::Location& at : folder.all()) {
     const bool is_used = std::any_of(plan.weights.begin(), plan.weights.end(), [&](const WeightSpec& w) {
@@ -81,7 +92,8 @@ int run(const Flags& flags) {
   }
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
-    memory.push_back(memory_json(spec, precision_of(stored->weights).name, {*stored, stored->name, {}}));
+    memory.push_back(
+        memory_json(spec, stored->name.substr(0, stored->name.find(' ')), {*stored, stored->name, {}}));
   else
     for (const std::string& name : precision_names())
       memory.push_back(memory_json(spec, name, resolve_dtype(name, Device{})));

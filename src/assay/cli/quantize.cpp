@@ -1,4 +1,4 @@
-// assay quantize: writes a quantized folder that Transformers with bitsandbytes loads.
+// assay quantize: writes a quantized folder, bitsandbytes' or int8 with its calibration.
 #include "assay/experiments/quantize.h"
 
 #include <nlohmann/json.hpp>
@@ -50,6 +50,7 @@ OrderedJson json_of(const QuantizeReport& report) {
           {"coverage",
            {{"quantized", report.coverage.quantized},
             {"weights_share", report.coverage.weights_share},
+            {"saturation", known(report.coverage.saturation)},
             {"kept", kept}}},
           {"sizes",
            {{"weight_file_bytes_before", report.file_bytes_before},
@@ -57,6 +58,9 @@ OrderedJson json_of(const QuantizeReport& report) {
             {"bits_per_weight", bits_per_weight(report)}}},
           {"tensors", tensors},
           {"files", report.files},
+          {"calibration_sha256",
+           report.calibration_sha256.empty() ? OrderedJson() : OrderedJson(report.calibration_sha256)},
+          {"calibration_s", report.calibration_s},
           {"seconds", report.seconds}};
 }
 
@@ -89,6 +93,9 @@ int run(const Flags& flags) {
   options.remainder = flags.model.remainder;
   options.modules = flags.model.modules;
   options.outlier_threshold = flags.model.outlier_threshold;
+  options.calibration = flags.model.calibration;
+  options.calibrator = flags.model.calibrator;
+  options.smoothing = flags.model.smoothing;
   options.replaces = flags.is_forced;
   options.allows_non_finite = flags.model.allows_non_finite;
   options.threads = static_cast<int>(flags.model.threads);
@@ -112,18 +119,22 @@ int run(const Flags& flags) {
 void add_quantize(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
-      app.add_subcommand("quantize", "Write a quantized folder that Transformers with bitsandbytes loads");
+      app.add_subcommand("quantize", "Write a quantized folder: for Transformers with bitsandbytes, or int8");
   command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
       ->required();
   command->add_option("OUT", flags->out, "The folder to write: it appears complete or not at all")
       ->required();
-  command->add_option("--precision", flags->model.precision, "nf4, fp4, nf4-dq, fp4-dq or llm-int8")
+  command
+      ->add_option("--precision", flags->model.precision,
+                   "nf4, fp4, nf4-dq, fp4-dq or llm-int8, which Transformers with bitsandbytes loads; "
+                   "int8-dynamic or int8-static, which keeps its calibration and assay alone reads")
       ->required();
   command->add_option("--remainder", flags->model.remainder,
                       "float32, bfloat16 or float16: everything else (default: as the model is)");
   add_real(*command, "--llm-int8-threshold", flags->model.outlier_threshold,
            "Written for whoever loads an llm-int8 folder (default 6; 0: none)");
   flags->model.add_selection_to(*command);
+  flags->model.add_calibration_to(*command);
   add_whole(*command, "-t,--threads", flags->model.threads,
             "Threads (default: the processors this process may use)", 1, 1024);
   command->add_flag("--force", flags->is_forced, "Replace a model folder that stands at OUT");

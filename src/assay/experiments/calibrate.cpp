@@ -78,6 +78,7 @@ class Calibrating {
     for (const auto& [id, observer] : observers) {
       InputCalibration& found = found_[spec(id).name];
       found.range = observer.range();
+      found.code = uint8_code(found.range);
       found.clipped_share = observer.clipped_share();
     }
   }

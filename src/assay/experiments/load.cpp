@@ -37,11 +37,19 @@ void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
 // The precision of a checkpoint that is quantized already, where it goes with what was asked for.
 ResolvedDtype as_stored(const Precision& stored, std::string_view dtype, const std::string& candidate,
                         const LoadOptions& options) {
-  if (dtype != kAutoPrecision && precision_from_name(dtype).weights != stored.weights)
+  const auto is_other = [&](const Precision& wanted) {
+    return wanted.weights != stored.weights || wanted.inputs != stored.inputs;
+  };
+  if (dtype != kAutoPrecision && is_other(precision_from_name(dtype)))
     throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
                 candidate, stored.name, dtype);
   if (!options.modules.is_empty())
     throw Error("{}: the model is quantized already: --include and --exclude choose nothing", candidate);
+  if (!options.calibration.empty() || !options.calibrator.empty() || options.smoothing >= 0)
+    throw Error(
+        "{}: the model is quantized already, {}: --calibration, --calibrator and --smooth-quant change "
+        "nothing",
+        candidate, stored.name);
   if (stored.is_head_stored && !options.quantized_head.empty())
     throw Error("{}: the output head is quantized already, as {}", candidate, stored.name);
   ResolvedDtype resolved{stored, stored.name, {}};
@@ -57,12 +65,14 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
   LoadedModel loaded;
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
-  if (options.needs_tokenizer || has_tokenizer || dtype.precision.needs_calibration())
+  const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
+  if (options.needs_tokenizer || has_tokenizer || calibrates)
     loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
   if (dtype.precision.is_quantized() && coverage_of(plan_forward(spec, dtype.precision)).quantized == 0)
     throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
   Calibration calibration;
-  if (dtype.precision.needs_calibration()) {
+  if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
+  if (calibrates) {
     const CalibrationText text =
         read_calibration(options.calibration.empty() ? shipped_file("texts/calibrate.txt")
                                                      : std::filesystem::path(options.calibration),

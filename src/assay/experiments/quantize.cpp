@@ -16,8 +16,10 @@
 #include "assay/base/new_folder.h"
 #include "assay/base/thread_pool.h"
 #include "assay/base/units.h"
+#include "assay/experiments/calibrate.h"
 #include "assay/experiments/load.h"
 #include "assay/files/bitsandbytes.h"
+#include "assay/files/int8_checkpoint.h"
 #include "assay/files/safetensors_writer.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -30,6 +32,7 @@ namespace assay {
 
 namespace fs = std::filesystem;
 namespace bnb = bitsandbytes;
+namespace int8 = int8_checkpoint;
 
 namespace {
 
@@ -153,7 +156,13 @@ class MatrixQuantizer {
     });
   }
 
-  // rows_: the originals as the remainder's type holds them. Returns how many numbers became 0.
+  // What the element's column was multiplied by for SmoothQuant.
+  static float factor_of(const WeightSpec& weight, std::size_t i) {
+    return weight.column_factors.empty() ? 1.0F : weight.column_factors[i % weight.column_factors.size()];
+  }
+
+  // rows_: what is quantized, the originals as the remainder's type holds them; for int8 of our own as they
+  // are, smoothed. Returns how many numbers became 0.
   std::int64_t make_finite(const WeightSpec& weight) {
     rows_.resize(originals_.size());
     std::atomic<std::int64_t> replaced{0};
@@ -161,7 +170,8 @@ class MatrixQuantizer {
       const auto [first, size] = part_of(weight, task);
       std::int64_t count = 0;
       for (std::size_t i = first; i < first + size; ++i) {
-        float x = rounded(remainder_, originals_[i]);
+        float x = format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i)
+                                                : rounded(remainder_, originals_[i]);
         if (format_ == WeightFormat::llm_int8) x = rounded(DType::f16, x);
         if (!std::isfinite(x)) {
           if (!allows_non_finite_)
@@ -215,10 +225,10 @@ class MatrixQuantizer {
     run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
       const auto [first, size] = part_of(weight, task);
       for (std::size_t i = first; i < first + size; ++i)
-        rows_[i] =
-            is_int8(format_)
-                ? static_cast<float>(static_cast<std::int8_t>(codes_[i])) * (out.scales[i / width] / 127)
-                : code_book(type())[codes_[i]] * out.scales[i / static_cast<std::size_t>(kFourBitBlock)];
+        rows_[i] = is_int8(format_) ? static_cast<float>(static_cast<std::int8_t>(codes_[i])) *
+                                          (out.scales[i / width] / 127) / factor_of(weight, i)
+                                    : code_book(type())[codes_[i]] *
+                                          out.scales[i / static_cast<std::size_t>(kFourBitBlock)];
       sums[static_cast<std::size_t>(task)].add({originals_.data() + first, size},
                                                {rows_.data() + first, size});
     });
@@ -242,10 +252,10 @@ class Job {
   Job(const std::string& candidate, const fs::path& out, const QuantizeOptions& options)
       : options_(options),
         precision_(checked_precision(options)),
-        source_(locate_model(candidate)),
-        spec_(spec_from_folder(source_)),
+        source_(std::make_shared<const ModelFolder>(locate_model(candidate))),
+        spec_(spec_from_folder(*source_)),
         plan_(checked_plan(candidate)),
-        remainder_(remainder_of(options.remainder, source_, plan_)),
+        remainder_(remainder_of(options.remainder, *source_, plan_)),
         pool_(options.threads > 0 ? options.threads : default_thread_count()) {
     check_target(out);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
@@ -258,9 +268,10 @@ class Job {
     report.path = out;
     report.precision = precision_.name;
     report.remainder = name_of(remainder_);
+    if (precision_.needs_calibration()) calibrate_inputs(report);
     report.coverage = coverage_of(plan_);
     report.parameters = plan_.parameters();
-    MatrixQuantizer quantize(source_, precision_.weights, remainder_, options_.allows_non_finite, pool_);
+    MatrixQuantizer quantize(*source_, precision_.weights, remainder_, options_.allows_non_finite, pool_);
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
       const WeightSpec& weight = plan_.weights[i];
       step(weight.name, static_cast<std::int64_t>(i));
@@ -273,7 +284,7 @@ class Job {
     writer_.write(folder_->path() / "model.safetensors");
     report.files = copy_companions();
     report.files.insert(report.files.begin(), {"config.json", "model.safetensors"});
-    report.file_bytes_before = source_.weight_file_bytes();
+    report.file_bytes_before = source_->weight_file_bytes();
     report.file_bytes_after = fs::file_size(folder_->path() / "model.safetensors");
     write_config();  // last: without it the folder is none
     stop_where_asked();
@@ -285,8 +296,15 @@ class Job {
  private:
   static Precision checked_precision(const QuantizeOptions& options) {
     Precision precision = precision_from_name(options.precision);
-    if (!is_four_bit(precision.weights) && precision.weights != WeightFormat::llm_int8)
-      throw UsageError("--precision: a folder can hold nf4, fp4, nf4-dq, fp4-dq or llm-int8, found {}",
+    if (!precision.is_quantized() || precision.weights == WeightFormat::int4_g128)
+      throw UsageError(
+          "--precision: a folder can hold nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static, "
+          "found {}",
+          precision.name);
+    if (!options.calibrator.empty()) set_calibrator(precision, options.calibrator);
+    if (options.smoothing >= 0) set_smoothing(precision, options.smoothing);
+    if (!options.calibration.empty() && !precision.needs_calibration())
+      throw UsageError("--calibration: it goes with int8-static or --smooth-quant, and {} reads no text",
                        precision.name);
     if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
     if (!options.modules.is_empty()) set_modules(precision, options.modules);
@@ -294,10 +312,10 @@ class Job {
   }
 
   Plan checked_plan(const std::string& candidate) const {
-    if (const auto stored = stored_precision(source_, spec_))
+    if (const auto stored = stored_precision(*source_, spec_))
       throw Error("{}: the model is quantized already, {}", candidate, stored->name);
     Plan plan = plan_forward(spec_, precision_);
-    check_weights(plan, source_);
+    check_weights(plan, *source_);
     if (coverage_of(plan).quantized == 0)
       throw Error("{}: {} quantizes nothing of this model", candidate, precision_.name);
     return plan;
@@ -308,13 +326,28 @@ class Job {
     std::error_code code;
     if (out.empty()) throw UsageError("OUT: expected the name of a new folder, found an empty one");
     if (!fs::exists(out, code)) return;
-    if (fs::equivalent(out, source_.path(), code))
+    if (fs::equivalent(out, source_->path(), code))
       throw UsageError("{}: the target is the model itself: expected another folder", out.string());
     if (!options_.replaces)
       throw Error("{} exists already: expected a new name, or --force to replace a model there",
                   out.string());
     if (fs::is_directory(out, code) && !fs::is_empty(out, code) && !fs::exists(out / "config.json", code))
       throw Error("{}: --force replaces model folders, and this one has no config.json", out.string());
+  }
+
+  // Runs the text, and plans again with what it told.
+  void calibrate_inputs(QuantizeReport& report) {
+    step("calibrating", 0);
+    const TimePoint begin = Clock::now();
+    const CalibrationText text = read_calibration(
+        options_.calibration.empty() ? shipped_file("texts/calibrate.txt") : fs::path(options_.calibration),
+        Tokenizer::load(source_->path()));
+    BackendOptions backend;
+    backend.threads = pool_.size();
+    calibration_ = calibrate(source_, make_backend(Device{}, backend), precision_, text.ids);
+    plan_ = plan_forward(spec_, precision_, calibration_);
+    calibration_sha256_ = report.calibration_sha256 = text.sha256;
+    report.calibration_s = elapsed(begin, Clock::now()).value;
   }
 
   void stop_where_asked() const {
@@ -347,15 +380,40 @@ class Job {
   }
 
   QuantizedTensor add_quantized(const WeightSpec& weight, const Quantized& made) {
-    QuantizedTensor tensor{.name = weight.name,
-                           .rows = weight.rows,
-                           .columns = weight.columns,
-                           .bytes_before = static_cast<std::int64_t>(source_.find(weight.name).tensor->bytes),
-                           .bytes_after = 0,
-                           .non_finite = made.non_finite,
-                           .error = made.error};
-    tensor.bytes_after = is_int8(weight.format) ? add_int8(weight, made) : add_four_bit(weight, made);
+    QuantizedTensor tensor{
+        .name = weight.name,
+        .rows = weight.rows,
+        .columns = weight.columns,
+        .bytes_before = static_cast<std::int64_t>(source_->find(weight.name).tensor->bytes),
+        .bytes_after = 0,
+        .non_finite = made.non_finite,
+        .error = made.error};
+    tensor.bytes_after = is_own()                 ? add_own_int8(weight, made)
+                         : is_int8(weight.format) ? add_int8(weight, made)
+                                                  : add_four_bit(weight, made);
     return tensor;
+  }
+
+  // int8 that is not bitsandbytes'.
+  bool is_own() const { return precision_.weights == WeightFormat::int8; }
+
+  std::int64_t add_own_int8(const WeightSpec& weight, const Quantized& made) {
+    const std::string module = weight.name.substr(0, weight.name.rfind('.'));
+    const auto beside = [&](std::string_view suffix) { return module + std::string(suffix); };
+    const auto add_one = [&](std::string_view suffix, DType dtype, const auto& value) {
+      return add_bytes(beside(suffix), dtype, {}, std::as_bytes(std::span(&value, 1)));
+    };
+    std::int64_t bytes =
+        add_bytes(weight.name, DType::i8, {weight.rows, weight.columns}, bytes_of(made.codes)) +
+        add_floats(beside(int8::kAbsmax), made.scales);
+    if (!precision_.needs_calibration()) return bytes;
+    const InputCalibration& found = calibration_.at(weight.name);
+    if (precision_.inputs == InputScale::calibrated)
+      bytes += add_one(int8::kInputScale, DType::f32, found.code.scale) +
+               add_one(int8::kInputZeroPoint, DType::u8, static_cast<std::uint8_t>(found.code.zero_point)) +
+               add_one(int8::kInputClippedShare, DType::f32, static_cast<float>(found.clipped_share));
+    if (!found.smoothing.empty()) bytes += add_floats(beside(int8::kInputSmoothing), found.smoothing);
+    return bytes;
   }
 
   std::int64_t add_int8(const WeightSpec& weight, const Quantized& made) {
@@ -393,8 +451,10 @@ class Job {
 
   // A tensor that stays as it is, but for its type: read when the file is written.
   void add_plain(const WeightSpec& weight) {
-    const ModelFolder::Location at = source_.find(weight.name);
-    writer_.add(weight.name, remainder_, at.tensor->shape, [this, at](const ByteSink& sink) {
+    const ModelFolder::Location at = source_->find(weight.name);
+    const bool is_float32 = remainder_ == DType::f32 || (is_own() && weight.kind == WeightSpec::Kind::vector);
+    const DType type = is_float32 ? DType::f32 : remainder_;
+    writer_.add(weight.name, type, at.tensor->shape, [this, at, is_float32](const ByteSink& sink) {
       std::vector<float> slab(static_cast<std::size_t>(std::min(kSlab, at.tensor->elements())));
       std::vector<std::uint16_t> halves(slab.size());
       for (std::int64_t done = 0; done < at.tensor->elements();) {
@@ -403,7 +463,7 @@ class Job {
         const auto part = std::span(slab).first(static_cast<std::size_t>(count));
         at.file->read_floats(*at.tensor, done, count, slab.data());
         done += count;
-        if (remainder_ == DType::f32) {
+        if (is_float32) {
           sink(std::as_bytes(part));
           continue;
         }
@@ -427,7 +487,7 @@ class Job {
     for (const char* name :
          {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
-      const fs::path from = source_.path() / name;
+      const fs::path from = source_->path() / name;
       if (!fs::is_regular_file(from)) continue;
       write_file_atomically(folder_->path() / name, read_text_file(from));
       names.emplace_back(name);
@@ -436,9 +496,22 @@ class Job {
   }
 
   void write_config() const {
-    Json config = source_.config().raw();
+    Json config = source_->config().raw();
     config["dtype"] = name_of(remainder_);
     if (config.contains("torch_dtype")) config["torch_dtype"] = name_of(remainder_);
+    config["quantization_config"] = is_own() ? own_config() : bnb_config();
+    write_file_atomically(folder_->path() / "config.json", config.dump(2) + "\n");
+  }
+
+  Json own_config() const {
+    const bool is_static = precision_.inputs == InputScale::calibrated;
+    return int8::to_json({.precision = is_static ? "int8-static" : "int8-dynamic",
+                          .calibrator = is_static ? std::string(name_of(precision_.calibrator)) : "",
+                          .smoothing = precision_.smoothing,
+                          .calibration_sha256 = calibration_sha256_});
+  }
+
+  Json bnb_config() const {
     const bool is_four = is_four_bit(precision_.weights);
     const bool is_nf4 = precision_.weights == WeightFormat::nf4 || precision_.weights == WeightFormat::nf4_dq;
     bnb::ConfigToWrite written;
@@ -449,8 +522,7 @@ class Job {
     written.compute_dtype = is_four ? name_of(remainder_) : "float32";
     written.threshold = static_cast<double>(precision_.outlier_threshold);
     written.skip_modules = skipped();
-    config["quantization_config"] = bnb::to_json(written);
-    write_file_atomically(folder_->path() / "config.json", config.dump(2) + "\n");
+    return bnb::to_json(written);
   }
 
   // A list replaces Transformers' own rule, so that it names what the rule leaves out as well.
@@ -464,11 +536,13 @@ class Job {
 
   const QuantizeOptions& options_;
   Precision precision_;
-  ModelFolder source_;
+  std::shared_ptr<const ModelFolder> source_;
   ModelSpec spec_;
   Plan plan_;
   DType remainder_;
   ThreadPool pool_;
+  Calibration calibration_;
+  std::string calibration_sha256_;
   std::unique_ptr<NewFolder> folder_;
   std::unique_ptr<ScratchFile> scratch_;
   SafetensorsWriter writer_;

@@ -71,7 +71,8 @@ std::optional<Config> config_from(const JsonView& config) {
   const bool is_old = !view.has("quant_method") && (found.is_eight_bit || found.is_four_bit);
   const std::string method = is_old ? "bitsandbytes" : view.text("quant_method");
   if (method != "bitsandbytes")
-    throw Error("{}: quant_method '{}' is not supported; expected bitsandbytes", view.where(), method);
+    throw Error("{}: quant_method '{}' is not supported; expected bitsandbytes or assay", view.where(),
+                method);
   if (!(found.threshold >= 0 && found.threshold <= 1e6))
     throw Error("{}: llm_int8_threshold: expected 0 or more, found {}", view.where(), found.threshold);
   return found;

@@ -87,10 +87,8 @@ class PlanWriter {
  private:
   void calibrate(LinearOp& op, const InputCalibration& found) {
     if (spec_of(op.weight).format != WeightFormat::int8) return;  // kept as it is: its inputs are, too
-    if (precision_.inputs == InputScale::calibrated) {
-      const UniformCode code = uint8_code(found.range);
-      op.static_input = StaticInput{code.scale, code.zero_point, found.clipped_share};
-    }
+    if (precision_.inputs == InputScale::calibrated)
+      op.static_input = StaticInput{found.code.scale, found.code.zero_point, found.clipped_share};
     if (found.smoothing.empty()) return;
     std::vector<float> inverse;
     for (const float factor : found.smoothing) inverse.push_back(1.0F / factor);

@@ -63,10 +63,12 @@ void check_weights(const Plan& plan, const ModelFolder& folder) {
 
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
                                          const Precision& precision, const Calibration& calibration) {
-  if (precision.needs_calibration() && calibration.empty())
+  const bool keeps_calibration = precision.is_stored && precision.needs_calibration();
+  if (precision.needs_calibration() && !keeps_calibration && calibration.empty())
     throw Error("{}: it needs a calibration, and none was given", precision.name);
-  const Plan plan = plan_forward(spec, precision, calibration);
+  Plan plan = plan_forward(spec, precision, calibration);
   check_weights(plan, folder);
+  if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, precision, folder));
   return backend.prepare(plan, FolderSource(folder));
 }
 

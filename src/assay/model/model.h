@@ -15,7 +15,8 @@ namespace assay {
 class Model {
  public:
   // Checks every tensor's presence and shape, then reads, converts and packs the weights. Throws Error naming
-  // the file and the tensor, and where the precision needs a calibration and none is given.
+  // the file and the tensor, and where the precision needs a calibration and none is given. A checkpoint that
+  // keeps its calibration takes that one.
   static Model load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
                     const Precision& precision, const Calibration& calibration = {});
 

@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/files/bitsandbytes.h"
+#include "assay/files/int8_checkpoint.h"
 #include "assay/model/forward.h"
 #include "assay/quant/four_bit.h"
 
@@ -14,6 +15,7 @@ namespace assay {
 namespace {
 
 namespace bnb = bitsandbytes;
+namespace int8 = int8_checkpoint;
 using Location = ModelFolder::Location;
 
 std::string where_of(const Location& at) {
@@ -163,6 +165,11 @@ void check_four_bit(const WeightSpec& weight, const ModelFolder& folder) {
                   values[i], is_nf4 ? "nf4" : "fp4", book[i]);
 }
 
+// The largest magnitude of each output, of int8 codes.
+std::string absmax_name(const WeightSpec& weight) {
+  return beside(module_of(weight.name), weight.format == WeightFormat::int8 ? int8::kAbsmax : bnb::kScb);
+}
+
 void check_int8(const WeightSpec& weight, const ModelFolder& folder) {
   const Location codes = folder.find(weight.name);
   StoredTensor expected;
@@ -170,7 +177,12 @@ void check_int8(const WeightSpec& weight, const ModelFolder& folder) {
   if (codes.tensor->dtype != DType::i8 || codes.tensor->shape != expected.shape)
     throw Error("{}: expected I8 {} (by config.json), found {} {}", where_of(codes), expected.shape_text(),
                 info(codes.tensor->dtype).safetensors, codes.tensor->shape_text());
-  expect_floats(need(folder, weight.name, beside(module_of(weight.name), bnb::kScb)), weight.rows);
+  const Location absmax = need(folder, weight.name, absmax_name(weight));
+  expect_floats(absmax, weight.rows);
+  const std::vector<float> largest = floats_of(absmax);
+  if (std::any_of(largest.begin(), largest.end(), [](float x) { return x < 0; }))
+    throw Error("{}: expected magnitudes, 0 or more, found a negative number", where_of(absmax));
+  if (weight.format == WeightFormat::int8) return;
   const Location format = folder.find(beside(module_of(weight.name), bnb::kWeightFormat));
   if (format.tensor == nullptr) return;  // files of before it existed are rows too
   std::uint8_t value = 0;
@@ -201,9 +213,96 @@ std::vector<float> nested_scales(const ModelFolder& folder, const WeightSpec& we
   return scales;
 }
 
+// The precision of a checkpoint of our own.
+Precision int8_precision(const int8::Config& config, const ModelFolder& folder, const ModelSpec& spec) {
+  Precision precision = precision_from_name(config.precision);
+  if (precision.inputs == InputScale::calibrated) {
+    constexpr Calibrator kCalibrators[] = {Calibrator::minmax, Calibrator::percentile, Calibrator::entropy};
+    if (std::none_of(std::begin(kCalibrators), std::end(kCalibrators),
+                     [&](Calibrator each) { return name_of(each) == config.calibrator; }))
+      throw Error("{}: quantization_config: calibrator: expected minmax, percentile or entropy, found '{}'",
+                  folder.config().where(), config.calibrator);
+    set_calibrator(precision, config.calibrator);
+  }
+  if (config.smoothing >= 0) set_smoothing(precision, config.smoothing);
+  precision.name += " (as stored)";
+  precision.is_stored = true;
+  const Plan plan = plan_forward(spec, Precision{});
+  const std::vector<std::string> modules = modules_of(plan);
+  for (const std::string& module : modules) {
+    const Location at = folder.find(module + ".weight");
+    const bool is_in = at.tensor != nullptr &&
+                       (at.tensor->dtype == DType::i8 || folder.find(beside(module, int8::kAbsmax)).tensor);
+    if (!is_in) precision.kept.push_back(module);
+  }
+  if (precision.kept.size() == modules.size())
+    throw Error("{}: quantization_config is there, but no weight of the blocks is stored quantized",
+                folder.config().where());
+  return precision;
+}
+
+// The tensor's one number.
+float float_of(const Location& at) {
+  expect_floats(at, 1);
+  return floats_of(at).front();
+}
+
+UniformCode input_code(const ModelFolder& folder, const std::string& weight) {
+  const Location scale_at = need(folder, weight, beside(module_of(weight), int8::kInputScale));
+  const Location zero_at = need(folder, weight, beside(module_of(weight), int8::kInputZeroPoint));
+  UniformCode code{.scale = float_of(scale_at)};
+  // A smaller one has no inverse.
+  if (!(code.scale > 1e-38F))
+    throw Error("{}: expected a scale above 0, found {}", where_of(scale_at), code.scale);
+  if (zero_at.tensor->dtype != DType::u8 || zero_at.tensor->elements() != 1)
+    throw Error("{}: expected one U8, found {} {}", where_of(zero_at),
+                info(zero_at.tensor->dtype).safetensors, zero_at.tensor->shape_text());
+  std::uint8_t zero_point = 0;
+  zero_at.file->read_bytes(*zero_at.tensor, 0, std::as_writable_bytes(std::span(&zero_point, 1)));
+  code.zero_point = zero_point;
+  return code;
+}
+
+double clipped_share(const ModelFolder& folder, const std::string& weight) {
+  const Location at = need(folder, weight, beside(module_of(weight), int8::kInputClippedShare));
+  const float share = float_of(at);
+  if (!(share >= 0 && share <= 1))
+    throw Error("{}: expected a share from 0 to 1, found {}", where_of(at), share);
+  return static_cast<double>(share);
+}
+
+std::vector<float> input_smoothing(const ModelFolder& folder, const WeightSpec& weight) {
+  const Location at = need(folder, weight.name, beside(module_of(weight.name), int8::kInputSmoothing));
+  expect_floats(at, weight.columns);
+  std::vector<float> factors = floats_of(at);
+  if (!std::all_of(factors.begin(), factors.end(), [](float x) { return x > 1e-38F; }))
+    throw Error("{}: expected factors above 0", where_of(at));
+  return factors;
+}
+
 }  // namespace
 
+Calibration stored_calibration(const Plan& plan, const Precision& precision, const ModelFolder& folder) {
+  Calibration found;
+  for (const WeightSpec& weight : plan.weights) {
+    if (!weight.is_stored_quantized) continue;
+    InputCalibration& input = found[weight.name];
+    if (precision.inputs == InputScale::calibrated) {
+      input.code = input_code(folder, weight.name);
+      input.clipped_share = clipped_share(folder, weight.name);
+    }
+    if (precision.smoothing >= 0) input.smoothing = input_smoothing(folder, weight);
+  }
+  return found;
+}
+
+std::string stored_calibration_sha256(const ModelFolder& folder) {
+  const std::optional<int8::Config> config = int8::config_from(folder.config());
+  return config ? config->calibration_sha256 : std::string();
+}
+
 std::optional<Precision> stored_precision(const ModelFolder& folder, const ModelSpec& spec) {
+  if (const auto own = int8::config_from(folder.config())) return int8_precision(*own, folder, spec);
   const std::optional<bnb::Config> config = bnb::config_from(folder.config());
   if (!config) return std::nullopt;
   const Plan plan = plan_forward(spec, Precision{});
@@ -263,7 +362,7 @@ void read_stored_codes(const ModelFolder& folder, const WeightSpec& weight, std:
 }
 
 std::vector<float> read_stored_scales(const ModelFolder& folder, const WeightSpec& weight) {
-  if (is_int8(weight.format)) return floats_of(folder.find(beside(module_of(weight.name), bnb::kScb)));
+  if (is_int8(weight.format)) return floats_of(folder.find(absmax_name(weight)));
   if (is_nested(folder, weight.name)) return nested_scales(folder, weight);
   return floats_of(folder.find(beside(weight.name, bnb::kAbsmax)));
 }

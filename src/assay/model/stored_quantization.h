@@ -1,20 +1,33 @@
-// Checkpoints that are quantized already (bitsandbytes): what they hold, their codes and their scales.
+// Checkpoints that are quantized already, by bitsandbytes or as int8 of our own: what they hold, their codes
+// and their scales.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "assay/backend/plan.h"
 #include "assay/files/model_folder.h"
 #include "assay/model/spec.h"
+#include "assay/quant/calibration.h"
 #include "assay/quant/precision.h"
 
 namespace assay {
 
 // The precision that the folder's weights are stored in, "nf4-dq (as stored)"; none where config.json has no
-// quantization_config. The tensors decide, not the configuration. Throws Error for another method than
-// bitsandbytes, for modules of different formats, and where nothing is stored quantized.
+// quantization_config. The tensors decide which modules are; of int8 its configuration names the precision.
+// Throws Error for another method than bitsandbytes and assay, for modules of different formats, and where
+// nothing is stored quantized.
 std::optional<Precision> stored_precision(const ModelFolder& folder, const ModelSpec& spec);
+
+// What an int8 checkpoint keeps of its calibration, by the plan's weights that are stored quantized: codes of
+// inputs where the precision has them calibrated, the factors of SmoothQuant where it smooths; no ranges.
+// Throws Error naming file and tensor where one is missing, of another type or size, not finite, or a scale
+// or factor that is not positive.
+Calibration stored_calibration(const Plan& plan, const Precision& precision, const ModelFolder& folder);
+// Of the text it was calibrated on; empty where there was none.
+std::string stored_calibration_sha256(const ModelFolder& folder);
 
 // Of a weight that is_stored_quantized: throws Error naming file and tensor where one of its tensors is
 // missing, of another size or type, or says something that does not go with the weight.

@@ -82,7 +82,8 @@ std::vector<float> smoothing_factors(std::span<const float> input_max, std::span
 
 // Of one product's inputs.
 struct InputCalibration {
-  Range range;                   // of smoothed inputs; [0, 0] where no range was asked for
+  Range range;       // of smoothed inputs; [0, 0] where no range was asked for, or only its code is kept
+  UniformCode code;  // of the range, 0 to 255
   double clipped_share = 0;      // of the calibration's inputs
   std::vector<float> smoothing;  // s[j] of each input; empty: none
 };
