@@ -120,6 +120,8 @@ TEST(CliBadFlags, Windows) {
   for (const char* value : {"-1", "65"}) expect_flag_refused(command, "--stride", value, {"stride"});
   for (const char* value : {"0", "-4"}) expect_flag_refused(command, "--batch-size", value, {"--batch-size"});
   expect_flag_refused(command, "--protocol", "mine", {"--protocol", "mine", "hf"});
+  expect_flag_refused(command, "--through", "both", {"--through", "both", "prefill", "decode"});
+  expect_flag_refused({"tradeoff", kModel}, "--through", "both", {"--through", "both", "prefill", "decode"});
   expect_flag_refused({"run", kModel}, "-r", "0", {"--repeats"});
   expect_flag_refused({"run", kModel}, "--context", "-1", {"--context"});
 }

@@ -70,6 +70,11 @@ TEST(CliJsonKeys, Perplexity) {
   expect_keys(json, {"loss", "perplexity", "tokens_scored", "standard_error", "protocol", "corpus_sha256"});
   EXPECT_NEAR(json["perplexity"].get<double>(), std::exp(json["loss"].get<double>()),
               1e-9 * json["perplexity"].get<double>());
+  EXPECT_EQ(json["through"], "prefill");
+  const Json decode = run_json({"perplexity", kModel, folder / "corpus.txt", "--through", "decode"});
+  EXPECT_EQ(decode["through"], "decode");
+  EXPECT_EQ(decode["loss"], json["loss"]);
+  EXPECT_EQ(decode["protocol"], json["protocol"].get<std::string>() + " through=decode");
   EXPECT_EQ(json["corpus_sha256"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_NE(json["protocol"].get<std::string>().find("context=64"), std::string::npos);
 }

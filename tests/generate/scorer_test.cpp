@@ -64,6 +64,52 @@ TEST_F(ScorerTest, BatchSizeChangesNoBit) {
   }
 }
 
+// Token by token with the cache: the same windows and tokens, in float32 the same bits, on every tier.
+TEST_F(ScorerTest, DecodeScoresWhatPrefillScores) {
+  for (const Isa isa : test::usable_isas()) {
+    const Model model = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("base")),
+                                    test::cpu_backend(isa), precision_from_name("float32"));
+    for (const auto& [context, stride] : {std::pair{64, 32}, {30, 7}, {64, 64}}) {
+      const Score want = score(model.program(), ids_, {.context = context, .stride = stride});
+      for (const std::int64_t batch : {0, 3}) {
+        const Score got =
+            score(model.program(), ids_,
+                  {.context = context, .stride = stride, .through = ScoreThrough::decode, .batch = batch});
+        EXPECT_EQ(got.log_probabilities, want.log_probabilities) << name_of(isa) << " " << context;
+        EXPECT_EQ(got.loss, want.loss);
+        EXPECT_EQ(got.windows, want.windows);
+        EXPECT_EQ(got.tokens_scored, want.tokens_scored);
+        EXPECT_EQ(got.protocol, want.protocol + " through=decode" + (batch == 3 ? " batch=3" : ""));
+      }
+    }
+  }
+  EXPECT_THROW(score_through_from_name("both"), UsageError);
+}
+
+// The steps are decode steps: with 4-bit weights and bfloat16 around them, tiles multiply a prompt and the
+// vector units a step, so that the losses differ, by little.
+TEST_F(ScorerTest, DecodeIsScoredInItsOwnArithmetic) {
+  for (const Isa isa : test::usable_isas()) {
+    Precision precision = precision_from_name("nf4");
+    set_remainder(precision, "bfloat16");
+    const Model model = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("base")),
+                                    test::cpu_backend(isa), precision);
+    const Score prefill = score(model.program(), ids_, {}),
+                decode = score(model.program(), ids_, {.through = ScoreThrough::decode});
+    EXPECT_NEAR(decode.loss, prefill.loss, 5e-3 * prefill.loss) << name_of(isa);
+    if (isa == Isa::amx) {
+      EXPECT_NE(decode.log_probabilities, prefill.log_probabilities);
+    }
+  }
+}
+
+TEST_F(ScorerTest, DecodeStopsBetweenTwoSteps) {
+  int calls = 0;
+  const auto stop = [&] { return ++calls > 20; };  // in the first window
+  EXPECT_THROW(score(model_.program(), ids_, {.through = ScoreThrough::decode, .should_stop = stop}), Error);
+  EXPECT_EQ(calls, 21);
+}
+
 TEST_F(ScorerTest, ALastWindowOfOneTokenScoresNone) {
   ids_.resize(65);
   const Score s = score(model_.program(), ids_, {.context = 64, .stride = 64});

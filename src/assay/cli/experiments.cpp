@@ -180,30 +180,31 @@ void add_probe(CLI::App& app, int& exit_code, const std::string& command_line) {
 
 void add_tradeoff(CLI::App& app, int& exit_code, const std::string& command_line) {
   auto flags = std::make_shared<SweepFlags>();
-  auto corpus = std::make_shared<std::string>();
+  auto corpus = std::make_shared<std::string>(), through = std::make_shared<std::string>("prefill");
   CLI::App* command = app.add_subcommand("tradeoff", "Every precision: memory, speed, quality, texts");
   flags->measure.add_to(*command, true);
   add_prompts(*command, *flags);
   add_new_tokens(*command, *flags);
   command->add_option("--corpus", *corpus, "The text to score (default: the one that ships)");
+  command->add_option("--through", *through,
+                      "prefill (the default) or decode, token by token: how the text is scored");
   command->footer("Example: assay tradeoff demo --precision float32,int8,nf4,fp4");
-  command->callback([flags, corpus, command_line, command, &exit_code] {
+  command->callback([flags, corpus, through, command_line, command, &exit_code] {
+    PerplexityOptions quality;
+    quality.through = score_through_from_name(*through);
     TradeoffOptions options;
     options.precisions = flags->measure.precisions();
     if (const auto prompts = flags->prompts(); !prompts.empty()) options.prompts = prompts;
     options.new_tokens = flags->new_tokens;
-    const std::filesystem::path text =
-        corpus->empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(*corpus);
+    quality.corpus = corpus->empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(*corpus);
     exit_code = measure(
         flags->measure, *command, command_line,
         [&](const Laboratory& l) { return tradeoff_cases(l, options); },
         [&](const Laboratory& l) {
           ExperimentResult result = run_quantization_tradeoff(l, options);
           if (result.is_interrupted) return result;
-          PerplexityOptions quality;
           for (const Case& what : tradeoff_cases(l, options))
             quality.configurations.push_back(what.configuration);
-          quality.corpus = text;
           result.add(compare_perplexity(l, quality));
           merge_quality(result.rows);
           return result;

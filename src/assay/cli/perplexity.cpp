@@ -15,13 +15,14 @@ namespace {
 struct Flags {
   ModelFlags model;
   OutputFlags output;
-  std::string file, protocol = "hf";
-  std::int64_t context = 0, stride = 0, batch = 4;
+  std::string file, protocol = "hf", through = "prefill";
+  std::int64_t context = 0, stride = 0, batch = 0;
   bool is_ids = false;
 };
 
 int run(const Flags& flags) {
   if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
+  const ScoreThrough through = score_through_from_name(flags.through);
   const LoadedModel loaded = flags.model.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
@@ -31,6 +32,7 @@ int run(const Flags& flags) {
   const ScoreOptions options{
       .context = flags.context,
       .stride = flags.stride,
+      .through = through,
       .batch = flags.batch,
       .on_progress = [&](std::int64_t done,
                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
@@ -51,6 +53,7 @@ int run(const Flags& flags) {
                  {"windows", s.windows},
                  {"standard_error", nullptr},
                  {"protocol", s.protocol},
+                 {"through", name_of(through)},
                  {"corpus_sha256", scored.corpus_sha256},
                  {"seconds", scored.seconds},
                  {"doubts", loaded.doubts}});
@@ -75,7 +78,11 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   add_whole(*command, "--stride", flags->stride,
             "Tokens from window to window (0, the default: half the context)");
   command->add_option("--protocol", flags->protocol, "hf: the windows of the Transformers perplexity guide");
-  add_whole(*command, "--batch-size", flags->batch, "Windows computed together (default 4)", 1);
+  command->add_option("--through", flags->through,
+                      "prefill (the default), or decode: each token a step of its own with the cache, which "
+                      "tells what a precision costs whose decode computes otherwise");
+  add_whole(*command, "--batch-size", flags->batch,
+            "Windows computed together (default 4, through decode 1: steps of more are batched decoding)", 1);
   command->add_flag("--ids", flags->is_ids, "FILE holds token ids, not text");
   flags->output.add_to(*command);
   command->footer("Example: assay perplexity demo book.txt --stride 512");

@@ -70,7 +70,8 @@ class PerplexityRun {
         throw Error("{}", why);
       Subject& subject = laboratory_.subjects->of(scored.configuration);
       scored.facts = subject.facts();
-      scored.losses = subject.score({options_.corpus.string(), options_.context, options_.stride});
+      scored.losses =
+          subject.score({options_.corpus.string(), options_.context, options_.stride, options_.through});
       if (journal != nullptr)
         journal->append("losses", key,
                         {{"losses", to_json(*scored.losses)}, {"facts", to_json(scored.facts)}});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/experiments/experiment.h"
+#include "assay/generate/scorer.h"
 
 namespace assay {
 
@@ -26,6 +27,7 @@ struct PerplexityOptions {
   std::vector<Configuration> configurations;  // the first is what the others are compared with
   std::filesystem::path corpus;
   std::int64_t context = 0, stride = 0;  // 0 = the scorer's defaults
+  ScoreThrough through = ScoreThrough::prefill;
 };
 // A row per configuration: loss and perplexity with an interval by a bootstrap of blocks of 64 tokens, and
 // the ratio to the first's over the same tokens. Throws Error for a corpus that cannot be scored.

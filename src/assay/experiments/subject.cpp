@@ -36,9 +36,11 @@ class LocalSubject : public Subject {
   }
   Sample run(const Case& what) override { return run_case(loaded_, what, &roofline_, should_stop_); }
   CorpusLosses score(const CorpusRequest& corpus) override {
-    CorpusScore scored =
-        score_file(loaded_, corpus.file,
-                   {.context = corpus.context, .stride = corpus.stride, .should_stop = should_stop_});
+    CorpusScore scored = score_file(loaded_, corpus.file,
+                                    {.context = corpus.context,
+                                     .stride = corpus.stride,
+                                     .through = corpus.through,
+                                     .should_stop = should_stop_});
     return {scored.corpus_sha256, scored.score.protocol, std::move(scored.score.log_probabilities),
             scored.score.tokens, scored.seconds};
   }
@@ -91,9 +93,12 @@ class WorkerSubject : public Subject {
     return sample_from_json(ask({{"op", "run"}, {"case", to_json(what)}}).at("sample"));
   }
   CorpusLosses score(const CorpusRequest& corpus) override {
-    return corpus_losses_from_json(
-        ask({{"op", "score"}, {"file", corpus.file}, {"context", corpus.context}, {"stride", corpus.stride}})
-            .at("losses"));
+    return corpus_losses_from_json(ask({{"op", "score"},
+                                        {"file", corpus.file},
+                                        {"context", corpus.context},
+                                        {"stride", corpus.stride},
+                                        {"through", name_of(corpus.through)}})
+                                       .at("losses"));
   }
   std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
     const OrderedJson answer =
@@ -180,9 +185,10 @@ OrderedJson answer_request(Subject& subject, const std::string& op, const Ordere
     return {{"ok", true}, {"sample", to_json(subject.run(case_from_json(request.at("case"))))}};
   if (op == "score")
     return {{"ok", true},
-            {"losses", to_json(subject.score({request.at("file").get<std::string>(),
-                                              request.at("context").get<std::int64_t>(),
-                                              request.at("stride").get<std::int64_t>()}))}};
+            {"losses", to_json(subject.score(
+                           {request.at("file").get<std::string>(), request.at("context").get<std::int64_t>(),
+                            request.at("stride").get<std::int64_t>(),
+                            score_through_from_name(request.value("through", "prefill"))}))}};
   if (op == "audit") {
     OrderedJson rows = OrderedJson::array();
     for (const AuditRow& row : subject.audit(prompts_from_json(request.at("prompts")),

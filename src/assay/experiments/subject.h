@@ -9,6 +9,7 @@
 
 #include "assay/base/error.h"
 #include "assay/experiments/case.h"
+#include "assay/generate/scorer.h"
 #include "assay/measure/results.h"
 
 namespace assay {
@@ -32,6 +33,7 @@ struct CorpusLosses {
 struct CorpusRequest {
   std::string file;
   std::int64_t context = 0, stride = 0;  // 0 = the scorer's defaults
+  ScoreThrough through = ScoreThrough::prefill;
 };
 
 class Subject {

@@ -26,35 +26,72 @@ std::vector<Window> windows_of(std::int64_t tokens, std::int64_t context, std::i
   }
 }
 
-// Log-probabilities of one batch of windows, appended in text order.
+// Log-probabilities of one batch of windows, appended in text order. `stop` is called before each step of
+// decoding.
 void score_windows(Program& program, std::span<const TokenId> ids, std::span<const Window> windows,
-                   std::vector<double>& out) {
+                   ScoreThrough through, const std::function<void()>& stop, std::vector<double>& out) {
   const auto cache = program.make_cache();
-  std::vector<StepItem> items;
-  for (const Window& w : windows)
-    items.push_back({cache->add_sequence(), ids.subspan(static_cast<std::size_t>(w.begin),
-                                                        static_cast<std::size_t>(w.end - w.begin))});
+  std::vector<int> sequences;
+  for (std::size_t i = 0; i < windows.size(); ++i) sequences.push_back(cache->add_sequence());
+  std::vector<std::vector<double>> scored(windows.size());
   std::vector<std::int64_t> rows;
   std::vector<TokenId> targets;
-  run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {
-    rows.clear();
-    targets.clear();
-    for (const StepPart& part : parts) {
-      const Window& w = windows[part.item];
-      for (std::int64_t i = 0; i < part.rows; ++i) {
-        const std::int64_t target = w.begin + part.first + i + 1;
-        if (target < w.first_target || target >= w.end) continue;
-        rows.push_back(part.first_row + i);
-        targets.push_back(ids[static_cast<std::size_t>(target)]);
-      }
+  std::vector<std::size_t> owners;  // of the rows: windows
+  std::vector<double> now;
+  // Tokens [first, first + count) of every window that has them.
+  const auto run = [&](std::int64_t first, std::int64_t count) {
+    std::vector<StepItem> items;
+    std::vector<std::size_t> of_item;
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      const std::int64_t begin = windows[i].begin + first, end = std::min(begin + count, windows[i].end);
+      if (begin >= end) continue;
+      items.push_back({sequences[i],
+                       ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))});
+      of_item.push_back(i);
     }
-    const std::size_t held = out.size();
-    out.resize(held + rows.size());
-    program.head(rows, LogProbabilitySink{targets, std::span(out).subspan(held)});
-  });
+    run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {
+      rows.clear();
+      targets.clear();
+      owners.clear();
+      for (const StepPart& part : parts) {
+        const Window& w = windows[of_item[part.item]];
+        for (std::int64_t i = 0; i < part.rows; ++i) {
+          const std::int64_t target = w.begin + first + part.first + i + 1;
+          if (target < w.first_target || target >= w.end) continue;
+          rows.push_back(part.first_row + i);
+          targets.push_back(ids[static_cast<std::size_t>(target)]);
+          owners.push_back(of_item[part.item]);
+        }
+      }
+      now.resize(rows.size());
+      program.head(rows, LogProbabilitySink{targets, now});
+      for (std::size_t i = 0; i < now.size(); ++i) scored[owners[i]].push_back(now[i]);
+    });
+  };
+  std::int64_t longest = 0;
+  for (const Window& w : windows) longest = std::max(longest, w.end - w.begin);
+  if (through == ScoreThrough::prefill) {
+    run(0, longest);
+  } else {
+    for (std::int64_t first = 0; first + 1 < longest; ++first) {  // the last token scores nothing
+      stop();
+      run(first, 1);
+    }
+  }
+  for (const std::vector<double>& window : scored) out.insert(out.end(), window.begin(), window.end());
 }
 
 }  // namespace
+
+ScoreThrough score_through_from_name(std::string_view name) {
+  if (name == "prefill") return ScoreThrough::prefill;
+  if (name == "decode") return ScoreThrough::decode;
+  throw UsageError("--through: expected prefill or decode, found '{}'", name.substr(0, 64));
+}
+
+std::string_view name_of(ScoreThrough through) {
+  return through == ScoreThrough::decode ? "decode" : "prefill";
+}
 
 Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& options) {
   const std::int64_t limit = program.plan().context, vocab = program.plan().vocab;
@@ -72,12 +109,16 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
 
   const std::vector<Window> windows = windows_of(result.tokens, result.context, result.stride);
   result.windows = static_cast<std::int64_t>(windows.size());
-  const auto batch = static_cast<std::size_t>(std::max<std::int64_t>(1, options.batch));
+  const bool is_decode = options.through == ScoreThrough::decode;
+  const auto batch = static_cast<std::size_t>(options.batch > 0 ? options.batch : is_decode ? 1 : 4);
   for (std::size_t first = 0; first < windows.size(); first += batch) {
-    if (options.should_stop && options.should_stop())
-      throw Error("interrupted after {} of {} windows", first, windows.size());
+    const auto stop = [&] {
+      if (options.should_stop && options.should_stop())
+        throw Error("interrupted after {} of {} windows", first, windows.size());
+    };
+    stop();
     score_windows(program, ids, std::span(windows).subspan(first, std::min(batch, windows.size() - first)),
-                  result.log_probabilities);
+                  options.through, stop, result.log_probabilities);
     if (options.on_progress)
       options.on_progress(static_cast<std::int64_t>(std::min(first + batch, windows.size())), result.windows);
   }
@@ -89,6 +130,8 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   if (!std::isfinite(result.loss))
     throw Error("the loss is not finite ({}): the model's weights or arithmetic are broken", result.loss);
   result.protocol = fmt::format("hf context={} stride={}", result.context, result.stride);
+  if (is_decode) result.protocol += " through=decode";
+  if (is_decode && batch > 1) result.protocol += fmt::format(" batch={}", batch);
   return result;
 }
 

@@ -5,11 +5,21 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/backend/backend.h"
 
 namespace assay {
+
+// How the tokens of a window go through the model: many at once, as a prompt does, or one after the other,
+// each a decode step with the cache of those before it. The windows and the scored tokens are the same. In
+// float32 both give the same bits; where a precision's decode has another arithmetic than its prefill, this
+// tells what each costs.
+enum class ScoreThrough { prefill, decode };
+// Throws UsageError for a name that is none.
+ScoreThrough score_through_from_name(std::string_view name);
+std::string_view name_of(ScoreThrough through);
 
 // The fixed-length protocol of the Transformers perplexity guide
 // (https://huggingface.co/docs/transformers/perplexity): windows of `context` tokens begin every `stride`
@@ -20,7 +30,11 @@ namespace assay {
 struct ScoreOptions {
   std::int64_t context = 0;  // 0 = the model's
   std::int64_t stride = 0;   // 0 = half the context
-  std::int64_t batch = 4;    // windows computed together; changes speed, never a bit of the result
+  ScoreThrough through = ScoreThrough::prefill;
+  // Windows computed together; 0: 4 through prefill, where it changes speed alone (but for llm-int8, whose
+  // outliers are those of a call), and 1 through decode, where a step of more is one of batched decoding,
+  // with its arithmetic.
+  std::int64_t batch = 0;
   std::function<void(std::int64_t done, std::int64_t windows)> on_progress = {};
   std::function<bool()> should_stop = {};  // true: ends with an Error that says so
 };
@@ -30,7 +44,8 @@ struct Score {
   double perplexity = 0;  // exp(loss)
   std::int64_t tokens = 0, tokens_scored = 0, windows = 0;
   std::int64_t context = 0, stride = 0;
-  std::string protocol;                   // "hf context=1024 stride=512"
+  // "hf context=1024 stride=512", and " through=decode", " batch=4" where decode steps are of more than one.
+  std::string protocol;
   std::vector<double> log_probabilities;  // of every scored token, in text order
 };
 
