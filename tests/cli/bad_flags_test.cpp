@@ -38,7 +38,7 @@ TEST(CliBadFlags, Mask) {
 }
 
 TEST(CliBadFlags, KvCacheAndMatmul) {
-  expect_flag_refused(kGenerate, "--kv-cache", "float16", {"--kv-cache", "float16", "bfloat16"});
+  expect_flag_refused(kGenerate, "--kv-cache", "float16", {"--kv-cache", "float16", "bfloat16", "int8"});
   expect_flag_refused(kGenerate, "--float32-matmul", "bf16x2", {"--float32-matmul", "bf16x3"});
   expect_flag_refused({"generate", kModel, "-p", "hi", "--precision", "bfloat16"}, "--float32-matmul",
                       "bf16x3", {"--float32-matmul", "bfloat16"});

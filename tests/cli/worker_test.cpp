@@ -88,6 +88,9 @@ TEST(CliWorker, LoadSaysWhatItHolds) {
       answers_to(std::vector<Json>{{{"op", "load"}, {"model", "demo"}, {"precision", "bf16"}}}).front();
   EXPECT_EQ(narrow["label"], "bfloat16");
   EXPECT_LT(narrow["weight_bytes"], answer["weight_bytes"]);
+  const Json codes =
+      answers_to(std::vector<Json>{{{"op", "load"}, {"model", "demo"}, {"kv_cache", "int8"}}}).front();
+  EXPECT_EQ(codes["label"], "float32 (KV int8)");
 }
 
 TEST(CliWorker, PrefillAndDecodeGiveTheIdsOfGenerate) {

@@ -12,13 +12,16 @@
 namespace assay {
 namespace {
 
-// A tier and a precision.
+// A tier and a precision, which a format of the cache may follow: "bfloat16 int8".
 using Case = std::tuple<Isa, const char*>;
 
 Model load(const std::string& name, const Case& c, int threads = 2) {
   const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
   const auto backend = test::cpu_backend(std::get<Isa>(c), threads);
-  Precision precision = precision_from_name(std::get<1>(c));
+  const std::string text = std::get<1>(c);
+  const std::size_t blank = text.find(' ');
+  Precision precision = precision_from_name(text.substr(0, blank));
+  if (blank != std::string::npos) set_kv_cache(precision, text.substr(blank + 1));
   Calibration calibration;
   if (precision.needs_calibration()) {  // with factors on the inputs that no norm can take
     precision.smoothing = 0.5;
@@ -50,11 +53,12 @@ class GeneratorTest : public testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(Isas, GeneratorTest,
                          testing::Combine(testing::ValuesIn(kAllIsas),
                                           testing::Values("float32", "bfloat16", "int8", "int8-static", "nf4",
-                                                          "int4")),
+                                                          "int4", "float32 int8", "bfloat16 int8",
+                                                          "int8-static int8")),
                          [](const auto& p) {
                            std::string name =
                                std::string(name_of(std::get<Isa>(p.param))) + "_" + std::get<1>(p.param);
-                           for (char& c : name) c = c == '-' ? '_' : c;
+                           for (char& c : name) c = c == '-' || c == ' ' ? '_' : c;
                            return name;
                          });
 

@@ -35,9 +35,9 @@ struct CostVisitor {
     // Row i of the new ones sees past + i + 1 keys: a product with the keys and one with the values each.
     const double keys = static_cast<double>(rows) * static_cast<double>(past) +
                         0.5 * static_cast<double>(rows) * static_cast<double>(rows + 1);
-    const std::int64_t kv_width = 2LL * op.kv_heads * op.head_dim;
+    const std::int64_t kv_bytes_each = 2LL * op.kv_heads * kv_bytes(plan.kv_format, op.head_dim);
     return {.weight_bytes = {},
-            .kv_bytes = {(past + rows) * kv_width * bytes_of(plan.kv_format)},
+            .kv_bytes = {(past + rows) * kv_bytes_each},
             .flops = {4.0 * keys * op.heads * op.head_dim}};
   }
 };

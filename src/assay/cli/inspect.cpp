@@ -45,7 +45,7 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
     weights += static_cast<double>(w.elements()) *
                (w.kind == WeightSpec::Kind::vector ? 32 : info(w.format).bits_per_weight) / 8;
   const std::int64_t kv_per_token =
-      2LL * spec.layers * spec.kv_heads * spec.head_dim * bytes_of(plan.kv_format);
+      2LL * spec.layers * spec.kv_heads * kv_bytes(plan.kv_format, spec.head_dim);
   return {{"precision", name},
           {"runs_as", resolved.label},
           {"footprint_bytes", plan.footprint(resolved.precision.bytes_per_parameter).value},

@@ -29,7 +29,9 @@ int run_kernels(const Flags& flags) {
       {"norm", "float32", table.norm_origin},
       {"attend", "float32 cache", table.attend_origin},
       {"attend", "bfloat16 cache", table.attend_bfloat16_origin},
+      {"attend", "int8 cache", table.attend_int8_origin},
       {"store", "bfloat16 cache", table.store_origin},
+      {"store", "int8 cache", table.store_int8_origin},
       {"argmax", "float32", table.argmax_origin},
       {"log_sum_exp", "float32", table.log_sum_exp_origin}};
   if (table.uses_tiles) rows.insert(rows.begin() + 2, {"linear", "bf16x3, bf16x6", tiles});

@@ -121,7 +121,8 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2, avx512 or amx");
   app.add_option("--cpu-mask", cpu_mask, "Processors to run on, in hexadecimal: 0x3 is the first two");
   app.add_option("--kv-cache", kv_cache,
-                 "float32 or bfloat16: how keys and values are kept (default: as the precision computes)");
+                 "float32, bfloat16 or int8: how keys and values are kept (default: as the precision "
+                 "computes)");
   app.add_option(
       "--float32-matmul", float32_matmul,
       "bf16x3 or bf16x6: multiply float32 weights as sums of 3 or 6 bfloat16 products (AMX); faster, "

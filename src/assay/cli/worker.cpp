@@ -125,8 +125,8 @@ class Worker {
 
   Answer load(const JsonView& request) {
     if (request.has("configuration")) return load_configuration(request);
-    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "calibration",
-                         "calibrator", "smooth_quant"});
+    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "kv_cache",
+                         "calibration", "calibrator", "smooth_quant"});
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
@@ -134,6 +134,7 @@ class Worker {
     flags.isa = request.text_or("isa", "");
     flags.remainder = request.text_or("remainder", "");
     flags.quantized_head = request.text_or("quantize_head", "");
+    flags.kv_cache = request.text_or("kv_cache", "");
     flags.calibration = request.text_or("calibration", "");
     flags.calibrator = request.text_or("calibrator", "");
     if (request.has("smooth_quant")) {

@@ -26,6 +26,7 @@ void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
   if (!options.modules.is_empty()) set_modules(precision, options.modules);
   if (precision.is_quantized()) resolved.label = precision.name;
   if (!options.kv_cache.empty()) set_kv_cache(precision, options.kv_cache);
+  if (precision.kv_cache == KvFormat::int8) resolved.label += " (KV int8)";
   precision.allows_non_finite = options.allows_non_finite;
   if (!options.float32_matmul.empty()) {
     set_float32_matmul(precision, options.float32_matmul);

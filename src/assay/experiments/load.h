@@ -46,7 +46,7 @@ struct LoadOptions {
   BackendOptions backend;
   std::shared_ptr<Backend> shared_backend =
       nullptr;                     // to load on instead of a new one; `backend` is not read then
-  std::string kv_cache;            // float32 or bfloat16; empty: as the precision has it
+  std::string kv_cache;            // float32, bfloat16 or int8; empty: as the precision has it
   std::string float32_matmul;      // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
   std::string remainder;           // float32 or bfloat16, of a quantized precision: everything else
   std::string quantized_head;      // int8, nf4 or fp4, of a quantized precision

@@ -101,7 +101,7 @@ Precision precision_of(WeightFormat quantized) {
 }
 
 std::string_view name_of(KvFormat format) {
-  return format == KvFormat::bfloat16 ? "bfloat16" : "float32";
+  return format == KvFormat::int8 ? "int8" : format == KvFormat::bfloat16 ? "bfloat16" : "float32";
 }
 
 void set_kv_cache(Precision& precision, std::string_view name) {
@@ -110,8 +110,10 @@ void set_kv_cache(Precision& precision, std::string_view name) {
     precision.kv_cache = KvFormat::float32;
   else if (wanted == "bfloat16")
     precision.kv_cache = KvFormat::bfloat16;
+  else if (wanted == "int8")
+    precision.kv_cache = KvFormat::int8;
   else
-    throw UsageError("--kv-cache: expected float32 or bfloat16, found '{}'", wanted);
+    throw UsageError("--kv-cache: expected float32, bfloat16 or int8, found '{}'", wanted);
 }
 
 namespace {

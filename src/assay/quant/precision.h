@@ -1,6 +1,7 @@
 // What a model's numbers are stored and computed in: one struct, of which the names users type are presets.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,11 +47,13 @@ constexpr int planes_of(WeightFormat format) {
   return format == WeightFormat::bfloat16_x3 ? 3 : format == WeightFormat::bfloat16_x2 ? 2 : 1;
 }
 
-// How keys and values are kept.
-enum class KvFormat { float32, bfloat16 };
+// How keys and values are kept. int8: codes of -127 to 127, with a scale for the key and one for the value of
+// each head at each position, so that neither neighbours nor the length of the text change them.
+enum class KvFormat { float32, bfloat16, int8 };
 std::string_view name_of(KvFormat format);
-constexpr int bytes_of(KvFormat format) {
-  return format == KvFormat::bfloat16 ? 2 : 4;
+// A key, or a value, of one head at one position, with its scale.
+constexpr std::int64_t kv_bytes(KvFormat format, std::int64_t head_dim) {
+  return format == KvFormat::int8 ? head_dim + 4 : head_dim * (format == KvFormat::bfloat16 ? 2 : 4);
 }
 
 struct WeightFormatInfo {
@@ -106,6 +109,7 @@ Precision precision_of(WeightFormat quantized);
 
 // Changes of a preset, by their flags. They throw UsageError for a name that
 // is none, or that does not go with the precision.
+// --kv-cache float32|bfloat16|int8.
 void set_kv_cache(Precision& precision, std::string_view name);
 // --remainder float32|bfloat16: what a quantized precision keeps everything else in, and computes with;
 // --quantize-head int8|nf4|fp4: the output head too (Transformers leaves it alone); --llm-int8-threshold.

@@ -671,20 +671,21 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
   const bool has_tiles = qkv.floats == nullptr;
   const float* row_floats = has_tiles ? nullptr : qkv.floats + (s.first_row + padding) * qkv.stride;
   const std::int64_t k_offset = cache.k_offset(op.layer, head), v_offset = cache.v_offset(op.layer, head);
-  if (cache.is_bfloat16()) {
-    table_.store_bfloat16({.k = has_tiles ? nullptr : row_floats + k_column,
-                           .v = has_tiles ? nullptr : row_floats + v_column,
-                           .stride = qkv.stride,
-                           .tiles = has_tiles ? qkv.tiles : kNoTiles,
-                           .first_tile_row = s.first_row + padding,
-                           .k_column = k_column,
-                           .v_column = v_column,
-                           .rows = rows,
-                           .first_position = first_position,
-                           .shape = cache.shape(),
-                           .blocks = cache.blocks(s.sequence),
-                           .k_offset = k_offset,
-                           .v_offset = v_offset});
+  if (cache.format() != KvFormat::float32) {
+    const auto store = cache.format() == KvFormat::int8 ? table_.store_int8 : table_.store_bfloat16;
+    store({.k = has_tiles ? nullptr : row_floats + k_column,
+           .v = has_tiles ? nullptr : row_floats + v_column,
+           .stride = qkv.stride,
+           .tiles = has_tiles ? qkv.tiles : kNoTiles,
+           .first_tile_row = s.first_row + padding,
+           .k_column = k_column,
+           .v_column = v_column,
+           .rows = rows,
+           .first_position = first_position,
+           .shape = cache.shape(),
+           .blocks = cache.blocks(s.sequence),
+           .k_offset = k_offset,
+           .v_offset = v_offset});
     return;
   }
   const float *k = row_floats + k_column, *v = row_floats + v_column;
@@ -704,7 +705,9 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
   });
   const Buffer& qkv = buffer(op.qkv);
   Buffer& out = buffer(op.out);
-  const auto kernel = cache.is_bfloat16() ? table_.attend_bfloat16 : table_.attend;
+  const auto kernel = cache.format() == KvFormat::int8       ? table_.attend_int8
+                      : cache.format() == KvFormat::bfloat16 ? table_.attend_bfloat16
+                                                             : table_.attend;
   pool_->run(static_cast<std::int64_t>(attend_tasks_.size()), [&](std::int64_t index) {
     const AttendTask& task = attend_tasks_[static_cast<std::size_t>(index)];
     const int kv_head = task.head / (op.heads / op.kv_heads);

@@ -192,6 +192,9 @@ struct NormArgs {
 //   to
 //             32; values padded / 16 panels of 16 dimensions, each [32][16][2], pairs of positions; all that
 //             is not held is zero. Both are in the order of the packed weights.
+//   int8:     keys [head_dim][64], values [64][padded], of codes: what a code is worth follows each, a
+//   float32
+//             per position, [64]. Beyond head_dim values are zero.
 struct KvShape {
   std::int64_t head_dim;
   std::int64_t padded() const { return round_up(head_dim, kPanel); }
@@ -211,16 +214,22 @@ struct AttendArgs {
   KvShape shape;
   float scale;
   const void* const* blocks;        // per 64 positions
-  std::int64_t k_offset, v_offset;  // of this head and layer in a block, in elements
+  std::int64_t k_offset, v_offset;  // of this head and layer in a block, in elements, of int8 in bytes
   float* out;                       // [rows, head_dim]; null where only tiles are wanted
   std::int64_t out_stride;
   Tiles out_tiles;  // row 0 goes to first_tile_row, first_tile_column
   std::int64_t first_tile_row, first_tile_column;
 };
 
-// Puts the keys and values of consecutive positions of one head into a bfloat16 cache.
+// What holds the scales of 64 positions.
+inline constexpr std::int64_t kInt8ScaleBytes = 64 * 4;
+
+// Puts the keys and values of consecutive positions of one head into a bfloat16 or an int8 cache. int8: a
+// scale of largest / 127 for each key and each value, codes = rint(x * (127 / largest)); all 0 where the
+// largest magnitude is below 1e-35. One that is not finite makes the scale NaN.
 struct StoreArgs {
-  const float *k, *v;  // [rows, head_dim], stride apart; null where tiles are given (tables that use them)
+  const float *k, *v;  // [rows, head_dim], stride apart; null where tiles are given (tables that use them,
+                       // a bfloat16 cache)
   std::int64_t stride;
   Tiles tiles;  // keys and values from first_tile_row on, at columns that are multiples of 32, as is head_dim
   std::int64_t first_tile_row, k_column, v_column;
@@ -237,7 +246,9 @@ struct KernelTable {
   void (*norm)(const NormArgs&) noexcept;
   void (*attend)(const AttendArgs&) noexcept;           // float32 cache
   void (*attend_bfloat16)(const AttendArgs&) noexcept;  // bfloat16 cache
+  void (*attend_int8)(const AttendArgs&) noexcept;      // int8 cache; queries in float32
   void (*store_bfloat16)(const StoreArgs&) noexcept;
+  void (*store_int8)(const StoreArgs&) noexcept;  // keys and values in float32
   void (*quantize)(const QuantizeArgs&) noexcept;
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
@@ -250,7 +261,8 @@ struct KernelTable {
   double (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
   // Where each comes from, for listings.
   const char *linear_origin, *linear_tiles_origin, *norm_origin, *attend_origin, *attend_bfloat16_origin,
-      *store_origin, *argmax_origin, *log_sum_exp_origin, *int8_origin, *expand_origin;
+      *attend_int8_origin, *store_origin, *store_int8_origin, *argmax_origin, *log_sum_exp_origin,
+      *int8_origin, *expand_origin;
   // Products of bfloat16 weights run on tiles, and the norm, linear and attention kernels write them.
   bool uses_tiles;
   // `linear` goes through the inputs in chunks: any number of rows is served near the processor.

@@ -5,14 +5,26 @@
 
 namespace assay::cpu {
 
+namespace {
+
+constexpr std::int64_t element_bytes(KvFormat format) {
+  return format == KvFormat::int8 ? 1 : format == KvFormat::bfloat16 ? 2 : 4;
+}
+// Of the keys or the values of a head in a block, in elements: scales follow codes.
+constexpr std::int64_t size_of(KvFormat format, std::int64_t columns) {
+  return columns * kKvBlock + (format == KvFormat::int8 ? kInt8ScaleBytes : 0);
+}
+
+}  // namespace
+
 CpuKvCache::CpuKvCache(int layers, int heads, int head_dim, KvFormat format,
                        std::shared_ptr<KvBlockPool> pool)
     : format_(format),
       layers_(layers),
       heads_(heads),
       shape_{head_dim},
-      key_size_((is_bfloat16() ? shape_.dim_padded() : head_dim) * kKvBlock),
-      value_size_(shape_.padded() * kKvBlock),
+      key_size_(size_of(format, format == KvFormat::bfloat16 ? shape_.dim_padded() : head_dim)),
+      value_size_(size_of(format, shape_.padded())),
       layer_size_(heads_ * (key_size_ + value_size_)),
       free_blocks_(std::move(pool)) {}
 
@@ -22,7 +34,7 @@ CpuKvCache::~CpuKvCache() {
 }
 
 std::size_t CpuKvCache::block_bytes() const {
-  return static_cast<std::size_t>(layers_ * layer_size_ * (is_bfloat16() ? 2 : 4));
+  return static_cast<std::size_t>(layers_ * layer_size_ * element_bytes(format_));
 }
 
 CpuKvCache::Sequence& CpuKvCache::at(int sequence) {

@@ -1,4 +1,4 @@
-// Keys and values on the CPU, in float32 or bfloat16: blocks of 64 positions that hold all layers.
+// Keys and values on the CPU, in float32, bfloat16 or int8: blocks of 64 positions that hold all layers.
 #pragma once
 
 #include <memory>
@@ -33,13 +33,13 @@ class CpuKvCache : public KvCache {
   void grow(int sequence, std::int64_t rows);
   // Block pointers of a sequence, one per 64 positions.
   void* const* blocks(int sequence) const { return at(sequence).pointers.data(); }
-  // In elements, from the beginning of a block.
+  // In elements, of int8 in bytes, from the beginning of a block.
   std::int64_t k_offset(int layer, int head) const { return layer * layer_size_ + head * key_size_; }
   std::int64_t v_offset(int layer, int head) const {
     return layer * layer_size_ + heads_ * key_size_ + head * value_size_;
   }
   KvShape shape() const { return shape_; }
-  bool is_bfloat16() const { return format_ == KvFormat::bfloat16; }
+  KvFormat format() const { return format_; }
 
  private:
   struct Sequence {
@@ -57,7 +57,7 @@ class CpuKvCache : public KvCache {
   int layers_;
   std::int64_t heads_;
   KvShape shape_;
-  std::int64_t key_size_, value_size_, layer_size_;  // elements per block
+  std::int64_t key_size_, value_size_, layer_size_;  // per block, in elements, of int8 in bytes
   std::vector<Sequence> sequences_;
   std::shared_ptr<KvBlockPool> free_blocks_;
 };

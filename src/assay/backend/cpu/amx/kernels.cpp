@@ -493,6 +493,8 @@ void fill(KernelTable& table) {
   table.norm = norm;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16_tiles;
+  table.attend_int8 = attend_int8;
+  table.store_int8 = store_int8;
   table.store_bfloat16 = store_bfloat16_tiles;
   table.quantize = quantize;
   table.linear_int8 = linear_int8_tiles;

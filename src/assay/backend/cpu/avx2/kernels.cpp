@@ -47,6 +47,9 @@ struct Vec {
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }
+  static Vec load_codes(const std::int8_t* p) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
+  }
   void store_bytes(std::int8_t* p) const {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v), _mm256_setzero_si256());
     const __m256i bytes = _mm256_packs_epi16(words, words);
@@ -182,6 +185,8 @@ void fill(KernelTable& table) {
   table.norm = norm;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
+  table.attend_int8 = attend_int8;
+  table.store_int8 = store_int8;
   table.quantize = quantize;
   table.linear_int8 = linear_int8;
   table.expand = expand;
@@ -191,7 +196,8 @@ void fill(KernelTable& table) {
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
-      table.argmax_origin = table.log_sum_exp_origin = table.int8_origin = table.expand_origin = "avx2";
+      table.attend_int8_origin = table.store_int8_origin = table.argmax_origin = table.log_sum_exp_origin =
+          table.int8_origin = table.expand_origin = "avx2";
 }
 
 }  // namespace assay::cpu::avx2

@@ -39,6 +39,8 @@ void fill(KernelTable& table) {
   table.norm = norm;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
+  table.attend_int8 = attend_int8;
+  table.store_int8 = store_int8;
   table.store_bfloat16 = store_bfloat16;
   table.quantize = quantize;
   table.linear_int8 = linear_int8;
@@ -49,8 +51,9 @@ void fill(KernelTable& table) {
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
-      table.store_origin = table.argmax_origin = table.log_sum_exp_origin = table.int8_origin =
-          table.expand_origin = ASSAY_NAME_OF(ASSAY_AVX512_TIER);
+      table.attend_int8_origin = table.store_int8_origin = table.store_origin = table.argmax_origin =
+          table.log_sum_exp_origin = table.int8_origin = table.expand_origin =
+              ASSAY_NAME_OF(ASSAY_AVX512_TIER);
 }
 
 }  // namespace assay::cpu::ASSAY_AVX512_TIER

@@ -143,6 +143,25 @@ struct Bfloat16Cache {
   }
 };
 
+struct Int8Cache {
+  static const std::int8_t* block(const AttendArgs& args, std::int64_t position, std::int64_t offset) {
+    return static_cast<const std::int8_t*>(args.blocks[position / kKvBlockPositions]) + offset;
+  }
+  static float scale(const std::int8_t* codes, std::int64_t columns, std::int64_t position) {
+    return reinterpret_cast<const float*>(codes + columns * kKvBlockPositions)[position % kKvBlockPositions];
+  }
+  static float key(const AttendArgs& args, std::int64_t position, std::int64_t i) {
+    const std::int8_t* codes = block(args, position, args.k_offset);
+    return static_cast<float>(codes[i * kKvBlockPositions + position % kKvBlockPositions]) *
+           scale(codes, args.shape.head_dim, position);
+  }
+  static float value(const AttendArgs& args, std::int64_t position, std::int64_t i) {
+    const std::int8_t* codes = block(args, position, args.v_offset);
+    return static_cast<float>(codes[position % kKvBlockPositions * args.shape.padded() + i]) *
+           scale(codes, args.shape.padded(), position);
+  }
+};
+
 template <typename Cache>
 double score(const AttendArgs& args, const float* q, std::int64_t position) {
   double sum = 0;
@@ -186,6 +205,41 @@ void attend(const AttendArgs& args) noexcept {
 }
 void attend_bfloat16(const AttendArgs& args) noexcept {
   attend_of<Bfloat16Cache>(args);
+}
+
+void attend_int8(const AttendArgs& args) noexcept {
+  attend_of<Int8Cache>(args);
+}
+
+// One key or value to codes, `step` apart; returns what they are worth.
+float store_codes(const float* x, std::int64_t n, std::int8_t* codes, std::int64_t step) {
+  float largest = 0;
+  bool is_finite = true;
+  for (std::int64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::fabs(x[i]));
+    is_finite = is_finite && std::isfinite(x[i]);
+  }
+  const float inverse = is_finite && largest >= 1e-35F ? 127.0F / largest : 0.0F;
+  for (std::int64_t i = 0; i < n; ++i)
+    codes[i * step] = is_finite ? static_cast<std::int8_t>(std::nearbyint(x[i] * inverse)) : std::int8_t{0};
+  if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
+  return inverse > 0 ? largest / 127.0F : 0.0F;
+}
+
+void store_int8(const StoreArgs& args) noexcept {
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
+    auto* block = static_cast<std::int8_t*>(args.blocks[position / kKvBlockPositions]);
+    const auto scales = [&](std::int64_t offset, std::int64_t columns) {
+      return reinterpret_cast<float*>(block + offset + columns * kKvBlockPositions);
+    };
+    scales(args.k_offset, args.shape.head_dim)[at] = store_codes(
+        args.k + row * args.stride, args.shape.head_dim, block + args.k_offset + at, kKvBlockPositions);
+    std::int8_t* values = block + args.v_offset + at * args.shape.padded();
+    std::fill_n(values, args.shape.padded(), std::int8_t{0});
+    scales(args.v_offset, args.shape.padded())[at] =
+        store_codes(args.v + row * args.stride, args.shape.head_dim, values, 1);
+  }
 }
 
 void store_bfloat16(const StoreArgs& args) noexcept {
@@ -402,7 +456,9 @@ void fill(KernelTable& table) {
   table.norm = norm;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
+  table.attend_int8 = attend_int8;
   table.store_bfloat16 = store_bfloat16;
+  table.store_int8 = store_int8;
   table.quantize = quantize;
   table.linear_int8 = linear_int8;
   table.expand = expand;
@@ -411,10 +467,10 @@ void fill(KernelTable& table) {
   table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
-  for (const char** origin :
-       {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin, &table.attend_origin,
-        &table.attend_bfloat16_origin, &table.store_origin, &table.argmax_origin, &table.log_sum_exp_origin,
-        &table.int8_origin, &table.expand_origin})
+  for (const char** origin : {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin,
+                              &table.attend_origin, &table.attend_bfloat16_origin, &table.attend_int8_origin,
+                              &table.store_origin, &table.store_int8_origin, &table.argmax_origin,
+                              &table.log_sum_exp_origin, &table.int8_origin, &table.expand_origin})
     *origin = "scalar";
   table.uses_tiles = table.chunks_inputs = false;
 }

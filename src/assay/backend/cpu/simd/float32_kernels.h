@@ -3,9 +3,10 @@
 // header for others.
 //
 // `Vec` has kWidth floats, kRegisters registers, and:
-// load, keep, store, load_n, store_n (the first n floats, zero beyond), load_pairs, set, fma, add, sub, mul,
-// div, max, min (their second operand where one is NaN), round, add_to_exponent, reciprocal (of numbers from
-// 1 on), select_less (a < b ? x : y), highest and total (of its lanes, halves added to halves).
+// load, keep, store, load_n, store_n (the first n floats, zero beyond), load_pairs, load_codes (of int8),
+// store_bytes (rounded to int8), set, fma, add, sub, mul, div, max, min (their second operand where one is
+// NaN), round, add_to_exponent, reciprocal (of numbers from 1 on), select_less (a < b ? x : y), highest and
+// total (of its lanes, halves added to halves).
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
@@ -29,11 +30,17 @@ void add_products(const float* a, std::int64_t a_stride, const Vec (&weights)[Co
   }
 }
 
-// Where a block of panels lies: floats [k][..16..] at k_stride, or pairs of bfloat16 [k / 2][16][2].
+// Where a block of panels lies: floats or int8 codes [k][..16..] at k_stride, or pairs of bfloat16
+// [k / 2][16][2].
 struct Floats {
   const float* data;
   std::int64_t k_stride, panel_stride;
   Floats panel(std::int64_t i) const { return {data + i * panel_stride, k_stride, panel_stride}; }
+};
+struct Codes {
+  const std::int8_t* data;
+  std::int64_t k_stride, panel_stride;
+  Codes panel(std::int64_t i) const { return {data + i * panel_stride, k_stride, panel_stride}; }
 };
 struct Pairs {
   const std::uint16_t* data;
@@ -41,9 +48,16 @@ struct Pairs {
   Pairs panel(std::int64_t i) const { return {data + i * panel_stride, panel_stride}; }
 };
 
+ASSAY_INLINE Vec load_values(const float* from) {
+  return Vec::load(from);
+}
+ASSAY_INLINE Vec load_values(const std::int8_t* from) {
+  return Vec::load_codes(from);
+}
+
 // C[Rows, 16 * Panels] = A[Rows, k] * B. One chain of fused multiply-adds along k for each output.
-template <int Rows, int Panels>
-void multiply_block(const float* a, std::int64_t a_stride, const Floats& b, std::int64_t k_count, float* c,
+template <int Rows, int Panels, typename Values>
+void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std::int64_t k_count, float* c,
                     std::int64_t c_stride) {
   Vec sums[Rows][Panels * kParts];
   clear(sums);
@@ -51,9 +65,9 @@ void multiply_block(const float* a, std::int64_t a_stride, const Floats& b, std:
     Vec weights[Panels * kParts];
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part) {
-        const float* from = b.data + panel * b.panel_stride + k * b.k_stride + part * Vec::kWidth;
+        const auto* from = b.data + panel * b.panel_stride + k * b.k_stride + part * Vec::kWidth;
         Vec& w = weights[panel * kParts + part];
-        w = Vec::load(from);
+        w = load_values(from);
         if (Rows > 1) w.keep();
       }
     add_products(a + k, a_stride, weights, sums);
@@ -402,11 +416,28 @@ Floats keys_of(const AttendArgs& args, const float* block) {
 Floats values_of(const AttendArgs& args, const float* block) {
   return {block + args.v_offset, args.shape.padded(), kPanel};
 }
+Codes keys_of(const AttendArgs& args, const std::int8_t* block) {
+  return {block + args.k_offset, kKvBlockPositions, kPanel};
+}
+Codes values_of(const AttendArgs& args, const std::int8_t* block) {
+  return {block + args.v_offset, args.shape.padded(), kPanel};
+}
 Pairs keys_of(const AttendArgs& args, const std::uint16_t* block) {
   return {block + args.k_offset, args.shape.dim_padded() * kPanel};
 }
 Pairs values_of(const AttendArgs& args, const std::uint16_t* block) {
   return {block + args.v_offset, kKvBlockPositions * kPanel};
+}
+
+// Scores of int8 keys, or weights of int8 values, times what the codes of their positions are worth.
+void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
+  for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
+    const Vec scale = Vec::load(reinterpret_cast<const float*>(scales) + j);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      float* at = x + row * kKvBlockPositions + j;
+      Vec::mul(Vec::load(at), scale).store(at);
+    }
+  }
 }
 
 void store_attended(const AttendArgs& args, std::int64_t row, const float* out, float total) {
@@ -428,6 +459,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
   alignas(64) float block_out[kRowsAtOnce * kMaxHeadDim];
   alignas(64) float out[kRowsAtOnce * kMaxHeadDim];
   const std::int64_t padded = args.shape.padded(), first_position = args.first_position + first_row;
+  constexpr bool kIsInt8 = sizeof(Element) == 1;
   Softmax state;
   for (std::int64_t row = 0; row < rows; ++row) {
     state.highest[row] = -__builtin_huge_valf();
@@ -443,6 +475,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
                        keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
     multiply(rows, kBlock / kPanel, args.q + first_row * args.q_stride, args.q_stride, keys_of(args, base),
              args.shape.head_dim, scores, kBlock);
+    if constexpr (kIsInt8) scale_positions(base + args.k_offset + args.shape.head_dim * kBlock, rows, scores);
     float factors[kRowsAtOnce];
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t last = first_position + row;
@@ -451,6 +484,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
       factors[row] = weigh_row(scores + row * kBlock, first - begin, last - begin, args.scale,
                                static_cast<int>(row), state);
     }
+    if constexpr (kIsInt8) scale_positions(base + args.v_offset + padded * kBlock, rows, scores);
     // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
     multiply(rows, padded / kPanel, scores, kBlock, values_of(args, base), keys, block_out, kMaxHeadDim);
     for (std::int64_t row = 0; row < rows; ++row)
@@ -475,6 +509,49 @@ void attend(const AttendArgs& args) noexcept {
 }
 [[maybe_unused]] void attend_bfloat16(const AttendArgs& args) noexcept {
   attend_of<std::uint16_t>(args);
+}
+
+void attend_int8(const AttendArgs& args) noexcept {
+  attend_of<std::int8_t>(args);
+}
+
+// One key or value to codes, zero from n on to a whole vector; returns what they are worth.
+float quantize_values(const float* x, std::int64_t n, std::int8_t* codes) {
+  Vec best = Vec::set(0.0F), poison = Vec::set(0.0F);
+  for (std::int64_t i = 0; i < n; i += Vec::kWidth) {
+    const Vec v = Vec::load_n(x + i, n - i < Vec::kWidth ? n - i : Vec::kWidth);
+    best = Vec::max(best, Vec::max(v, Vec::sub(Vec::set(0.0F), v)));
+    poison = Vec::add(poison, Vec::sub(v, v));  // NaN or infinity leaves NaN behind
+  }
+  const float largest = max_lanes(best), not_finite = sum_lanes(poison);
+  if (not_finite != not_finite) {
+    for (std::int64_t i = 0; i < n; i += Vec::kWidth) Vec::set(0.0F).store_bytes(codes + i);
+    return not_finite;
+  }
+  const float inverse = largest >= 1e-35F ? 127.0F / largest : 0.0F;
+  for (std::int64_t i = 0; i < n; i += Vec::kWidth)
+    Vec::mul(Vec::load_n(x + i, n - i < Vec::kWidth ? n - i : Vec::kWidth), Vec::set(inverse))
+        .store_bytes(codes + i);
+  return inverse > 0 ? largest / 127.0F : 0.0F;
+}
+
+void store_int8(const StoreArgs& args) noexcept {
+  alignas(64) std::int8_t key[kMaxHeadDim];
+  const std::int64_t dim = args.shape.head_dim, padded = args.shape.padded();
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
+    auto* block = static_cast<std::int8_t*>(args.blocks[position / kKvBlockPositions]);
+    std::int8_t *keys = block + args.k_offset, *values = block + args.v_offset;
+    reinterpret_cast<float*>(keys + dim * kKvBlockPositions)[at] =
+        quantize_values(args.k + row * args.stride, dim, key);
+    for (std::int64_t i = 0; i < dim; ++i) keys[i * kKvBlockPositions + at] = key[i];
+    std::int8_t* value = values + at * padded;
+    if (Vec::kWidth < kPanel)
+      for (std::int64_t i = padded - Vec::kWidth; i < padded; i += Vec::kWidth)
+        Vec::set(0.0F).store_bytes(value + i);
+    reinterpret_cast<float*>(values + padded * kKvBlockPositions)[at] =
+        quantize_values(args.v + row * args.stride, dim, value);
+  }
 }
 
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
