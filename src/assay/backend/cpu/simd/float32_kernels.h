@@ -523,7 +523,7 @@ float quantize_values(const float* x, std::int64_t n, std::int8_t* codes) {
     best = Vec::max(best, Vec::max(v, Vec::sub(Vec::set(0.0F), v)));
     poison = Vec::add(poison, Vec::sub(v, v));  // NaN or infinity leaves NaN behind
   }
-  const float largest = max_lanes(best), not_finite = sum_lanes(poison);
+  const float largest = best.highest(), not_finite = poison.total();
   if (not_finite != not_finite) {
     for (std::int64_t i = 0; i < n; i += Vec::kWidth) Vec::set(0.0F).store_bytes(codes + i);
     return not_finite;
