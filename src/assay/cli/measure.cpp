@@ -1,6 +1,7 @@
 #include "assay/cli/measure.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 
 #include <nlohmann/json.hpp>
@@ -165,7 +166,13 @@ int Measuring::finish(ResultSet results) {
   results.model.sha256 = sha256_;
   if (is_interrupted()) results.status = "interrupted";
   WrittenReports written;
-  if (!flags_.folder.empty()) written = write_reports(results, flags_.folder);
+  std::exception_ptr unwritten;
+  try {
+    if (!flags_.folder.empty()) written = write_reports(results, flags_.folder);
+  } catch (const Error&) {
+    if (flags_.output.is_json) throw;
+    unwritten = std::current_exception();  // what was measured is shown all the same
+  }
   if (flags_.output.is_json) {
     nlohmann::ordered_json json = to_json(results);
     json["results"] =
@@ -186,6 +193,7 @@ int Measuring::finish(ResultSet results) {
     answer_json(json);
   } else {
     answer_text(summary_text(results));
+    if (unwritten) std::rethrow_exception(unwritten);
     std::string names;
     for (const auto& path : written.paths) names += " " + path.string();
     if (!names.empty() && !flags_.output.is_quiet) note("written:" + names);
