@@ -99,6 +99,17 @@ TEST(CliBench, BytesAndFlopsAreThoseOfTheWork) {
   EXPECT_GT(figure(2, "flops_per_token"), figure(0, "flops_per_token"));
 }
 
+// 4 layers of 4 heads of 64: a key and a value of each, at 501 positions.
+TEST(CliBench, KeysAndValuesInFewerBitsMoveFewerBytes) {
+  const auto row_of = [](const char* kv_cache) {
+    return bench_json({"-p", "0", "-n", "1", "-d", "500", "-r", "1", "--kv-cache", kv_cache})["rows"][0];
+  };
+  const Json wide = row_of("bfloat16"), narrow = row_of("int8");
+  EXPECT_EQ(narrow["precision"], "float32 (KV int8)");
+  EXPECT_DOUBLE_EQ(wide["bytes_per_token"].get<double>() - narrow["bytes_per_token"].get<double>(),
+                   501.0 * 2 * 4 * 4 * (64 * 2 - 68));
+}
+
 TEST(CliBench, APromptLongerThanAStepReadsTheWeightsAgain) {
   const Json json = bench_json({"-p", "512,513", "-n", "0", "-r", "1", "--precision", "bfloat16"});
   const double one = json["rows"][0]["bytes_per_token"].get<double>() * 512,

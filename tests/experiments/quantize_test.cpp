@@ -259,6 +259,21 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST_P(Int8Folder, AnInterruptAtAnyMomentLeavesNothing) {
+  int moments = 0, last = -1;
+  QuantizeOptions options = quantize_options();
+  options.should_stop = [&] { return moments++ == last; };
+  quantize_model(model, out, options);
+  ASSERT_GT(moments, *how.calibrator != 0 || how.smoothing >= 0 ? 100 : 20);
+  fs::remove_all(out);
+  const int all = moments;
+  for (last = 0; last < all; last += 17) {
+    moments = 0;
+    EXPECT_THROW(quantize_model(model, out, options), Error);
+    EXPECT_TRUE(folder.is_empty()) << last;
+  }
+}
+
 // The text that a folder was calibrated on is not one to score, in whichever process that was.
 TEST(Int8Folder, TheTextItWasCalibratedOnIsNotScored) {
   test::TemporaryFolder folder;

@@ -237,6 +237,9 @@ void add_bench(CLI::App& app, int& exit_code) {
                       "float32 (the default) or bfloat16: what quantized precisions keep everything else in");
   command->add_option("--quantize-head", flags->model.quantized_head,
                       "int8, nf4 or fp4: quantized precisions quantize the output head too");
+  command->add_option("--kv-cache", flags->model.kv_cache,
+                      "float32, bfloat16 or int8: how keys and values are kept (default: as each precision "
+                      "computes)");
   flags->model.add_selection_to(*command);
   flags->model.add_calibration_to(*command);
   command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");

@@ -16,8 +16,9 @@ namespace {
 
 class Calibrating {
  public:
-  Calibrating(const Model& model, const Precision& precision, std::span<const TokenId> ids)
-      : model_(model), precision_(precision), ids_(ids) {}
+  Calibrating(const Model& model, const Precision& precision, std::span<const TokenId> ids,
+              const std::function<bool()>& should_stop)
+      : model_(model), precision_(precision), ids_(ids), should_stop_(should_stop) {}
 
   Calibration run() {
     if (precision_.smoothing >= 0) find_smoothing();
@@ -36,6 +37,8 @@ class Calibrating {
     program.observe_inputs(observer);
     const auto context = static_cast<std::size_t>(program.plan().context);
     for (std::size_t first = 0; first < ids_.size(); first += context) {
+      if (should_stop_ && should_stop_())
+        throw Error("interrupted after {} of {} tokens", first, ids_.size());
       const auto cache = program.make_cache();
       const StepItem item{cache->add_sequence(), ids_.subspan(first, std::min(context, ids_.size() - first))};
       run_in_steps(program, *cache, std::span(&item, 1), [](std::span<const StepPart>) {});
@@ -91,6 +94,7 @@ class Calibrating {
   const Model& model_;
   const Precision& precision_;
   std::span<const TokenId> ids_;
+  const std::function<bool()>& should_stop_;
   Calibration found_;
 };
 
@@ -124,10 +128,10 @@ CalibrationText read_calibration(const std::filesystem::path& file, const Tokeni
 
 Calibration calibrate(const std::shared_ptr<const ModelFolder>& folder,
                       const std::shared_ptr<Backend>& backend, const Precision& precision,
-                      std::span<const TokenId> ids) {
+                      std::span<const TokenId> ids, const std::function<bool()>& should_stop) {
   require_enough(ids.size(), "calibration");
   const Model model = Model::load(folder, backend, precision_from_name("float32"));
-  return Calibrating(model, precision, ids).run();
+  return Calibrating(model, precision, ids, should_stop).run();
 }
 
 }  // namespace assay

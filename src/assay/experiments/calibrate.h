@@ -31,9 +31,10 @@ CalibrationText read_calibration(const std::filesystem::path& file, const Tokeni
 // Runs the ids through the folder's model in float32, in windows of its context, and gives what `precision`
 // asks for: the ranges of the inputs of each matrix of the blocks by its calibrator, and the factors of
 // SmoothQuant, which are found in a pass of their own. The weights are in memory in float32 until it returns.
-// Throws Error for fewer tokens than kFewestCalibrationTokens and for what is not finite.
+// Throws Error for fewer tokens than kFewestCalibrationTokens, for what is not finite, and where should_stop
+// said so, which is asked before each window.
 Calibration calibrate(const std::shared_ptr<const ModelFolder>& folder,
                       const std::shared_ptr<Backend>& backend, const Precision& precision,
-                      std::span<const TokenId> ids);
+                      std::span<const TokenId> ids, const std::function<bool()>& should_stop = {});
 
 }  // namespace assay

@@ -344,7 +344,8 @@ class Job {
         Tokenizer::load(source_->path()));
     BackendOptions backend;
     backend.threads = pool_.size();
-    calibration_ = calibrate(source_, make_backend(Device{}, backend), precision_, text.ids);
+    calibration_ =
+        calibrate(source_, make_backend(Device{}, backend), precision_, text.ids, options_.should_stop);
     plan_ = plan_forward(spec_, precision_, calibration_);
     calibration_sha256_ = report.calibration_sha256 = text.sha256;
     report.calibration_s = elapsed(begin, Clock::now()).value;
