@@ -173,6 +173,41 @@ TEST_P(QuantizedKernelTest, FixedCodesOfInputsEqualReference) {
       }
 }
 
+// With the scale and zero point of all rows together, codes are those of ONNX Runtime's DynamicQuantizeLinear
+// (tools/make_dynamic_int8_fixtures.py).
+TEST_P(QuantizedKernelTest, CodesOfATensorAreThoseOfOnnxRuntime) {
+  const SafetensorsFile file(test::fixture("dynamic_int8.safetensors"));
+  const std::int64_t rows = 21, k = 75;
+  for (const std::string name :
+       {"normal", "outliers", "positive", "negative", "one_sided", "whole", "tiny", "zeros"}) {
+    const auto x = test::read_floats(file, name + ".x"), code = test::read_floats(file, name + ".code");
+    std::vector<std::uint8_t> want(x.size());
+    file.read(*file.find(name + ".codes"), 0, rows * k, std::as_writable_bytes(std::span(want)));
+    const Tiles tiles{nullptr, rows + kTileRows, round_up(k, kInt8Columns) / 2, 1};
+    std::vector<std::uint16_t> data(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
+    std::vector<float> absmax(static_cast<std::size_t>(rows));
+    std::vector<std::int32_t> zero_points(absmax.size(), 7);
+    table_.quantize({.x = x.data(),
+                     .x_stride = k,
+                     .codes = {data.data(), tiles.rows, tiles.columns, 1},
+                     .first_row = 0,
+                     .rows = rows,
+                     .k = k,
+                     .absmax = absmax.data(),
+                     .zero_points = zero_points.data(),
+                     .fixed_scale = code[0],
+                     .fixed_zero_point = static_cast<std::int32_t>(code[1]) - 128});
+    const auto* got = reinterpret_cast<const std::int8_t*>(data.data());
+    for (std::int64_t row = 0; row < rows; ++row) {
+      EXPECT_EQ(zero_points[static_cast<std::size_t>(row)], static_cast<std::int32_t>(code[1]) - 128);
+      for (std::int64_t i = 0; i < k; ++i)
+        ASSERT_EQ(got[i / kInt8Columns * tiles.strip() * 2 + row * kInt8Columns + i % kInt8Columns] + 128,
+                  want[static_cast<std::size_t>(row * k + i)])
+            << name << " " << row << " " << i;
+    }
+  }
+}
+
 TEST_P(QuantizedKernelTest, Int8ProductsAreExact) {
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 9, 17, 33, 64, 70})
     for (const std::int64_t k : {1, 31, 64, 100, 200})

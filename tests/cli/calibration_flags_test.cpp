@@ -40,22 +40,27 @@ TEST(CliCalibration, WorkerTakesThemToo) {
       R"({"op":"load","model":"demo","precision":"int8-static","calibrator":"entropy","smooth_quant":0.5})"
       "\n"
       R"({"op":"load","model":"demo","precision":"int8-static","smooth_quant":-1})"
+      "\n"
+      R"({"op":"load","model":"demo","precision":"int8-dynamic","input_scale":"per-tensor"})"
       "\n";
   const ProgramResult result = run_program({"worker"}, {.input = input});
   const std::vector<std::string> lines = lines_of(result.out);
-  ASSERT_EQ(lines.size(), 2U);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(Json::parse(lines[2])["label"], "int8-dynamic (input scale per tensor)") << lines[2];
   EXPECT_EQ(Json::parse(lines[0])["label"], "int8-static (entropy) (SmoothQuant 0.5)") << lines[0];
   EXPECT_NE(lines[1].find("smooth_quant"), std::string::npos);
 }
 
 // A mixed list: flags go to the precisions they belong to.
 TEST(CliCalibration, BenchGivesFlagsToTheirPrecisions) {
-  const ProgramResult result = run_program(
-      {"bench", "demo", "-p", "8", "-n", "0", "-r", "1", "--format", "json", "--precision",
-       "float32,nf4,int8-dynamic,int8-static,int4-g128", "--calibrator", "minmax", "--smooth-quant"});
+  const ProgramResult result =
+      run_program({"bench", "demo", "-p", "8", "-n", "0", "-r", "1", "--format", "json", "--precision",
+                   "float32,nf4,int8-dynamic,int8-static,int4-g128", "--calibrator", "minmax",
+                   "--input-scale", "per-tensor", "--smooth-quant"});
   expect_success(result);
-  for (const char* label : {"\"float32\"", "\"nf4\"", "int8-dynamic (SmoothQuant 0.5)",
-                            "int8-static (minmax) (SmoothQuant 0.5)", "\"int4-g128\""})
+  for (const char* label :
+       {"\"float32\"", "\"nf4\"", "int8-dynamic (input scale per tensor) (SmoothQuant 0.5)",
+        "int8-static (minmax) (SmoothQuant 0.5)", "\"int4-g128\""})
     EXPECT_NE(result.out.find(label), std::string::npos) << label;
 }
 
@@ -70,6 +75,10 @@ TEST(CliCalibration, WrongFlagsAndTextsAreRefused) {
   refused({"--precision", "int8-static", "--calibrator", "best"}, 2, {"--calibrator", "minmax", "best"});
   refused({"--precision", "nf4", "--calibrator", "minmax"}, 2, {"--calibrator", "int8-static", "nf4"});
   refused({"--precision", "nf4", "--smooth-quant"}, 2, {"--smooth-quant", "nf4"});
+  refused({"--precision", "int8-static", "--input-scale", "per-tensor"}, 2,
+          {"--input-scale", "int8-dynamic"});
+  refused({"--precision", "int8-dynamic", "--input-scale", "best"}, 2,
+          {"--input-scale", "per-token", "per-tensor", "best"});
   for (const char* alpha : {"2", "-0.1", "nan", "x"})
     refused({"--precision", "int8-dynamic", "--smooth-quant=" + std::string(alpha)}, 2,
             {"--smooth-quant", alpha});

@@ -63,6 +63,21 @@ INSTANTIATE_TEST_SUITE_P(Methods, CalibratorTest, testing::ValuesIn(kMethods), [
   return name;
 });
 
+// As DynamicQuantizeLinear computes them (tools/make_dynamic_int8_fixtures.py), not as a calibrator does.
+TEST(DynamicCode, IsThatOfOnnxRuntime) {
+  const SafetensorsFile file(test::fixture("dynamic_int8.safetensors"));
+  for (const std::string name :
+       {"normal", "outliers", "positive", "negative", "one_sided", "whole", "tiny", "zeros"}) {
+    Range range;
+    for (const float x : test::read_floats(file, name + ".x"))
+      range = {std::min(range.low, x), std::max(range.high, x)};
+    const UniformCode code = dynamic_uint8_code(range);
+    const auto want = test::read_floats(file, name + ".code");
+    EXPECT_EQ(code.scale, want[0]) << name;
+    EXPECT_EQ(static_cast<float>(code.zero_point), want[1]) << name;
+  }
+}
+
 std::vector<float> normal_values(std::size_t count, float scale, std::uint64_t seed) {
   Random random(seed);
   std::vector<float> values(count);

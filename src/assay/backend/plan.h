@@ -76,9 +76,10 @@ struct LinearOp {  // out = activation(in * weight^T + bias), or out += where it
   Activation activation = Activation::none;
   bool adds_to_output = false;
   float outlier_threshold = 0;  // of llm_int8 weights: columns of inputs that reach it are apart; 0 = none
-  // Of int8 weights. Without static codes each token has a scale and zero point of its own; what each input
-  // is multiplied by first, empty: 1.
+  // Of int8 weights. Without static codes each token has a scale and zero point of its own, or all tokens of
+  // a step together; what each input is multiplied by first, empty: 1.
   std::optional<StaticInput> static_input = {};
+  bool has_tensor_scale = false;
   std::vector<float> input_factors = {};
   BufferId in = kNone, out = kNone;
 };

@@ -184,6 +184,7 @@ int run(const Flags& flags) {
     }
     const Precision preset = precision_from_name(precision == kAutoPrecision ? "float32" : precision);
     if (preset.weights != WeightFormat::int8) model.smoothing = -1;
+    if (!takes_input_scale(preset)) model.input_scale.clear();
     if (preset.inputs != InputScale::calibrated) model.calibrator.clear();
     if (model.smoothing < 0 && !preset.needs_calibration()) model.calibration.clear();
     progress.clear();

@@ -130,6 +130,9 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
 }
 
 void ModelFlags::add_calibration_to(CLI::App& app) {
+  app.add_option("--input-scale", input_scale,
+                 "per-token (the default) or per-tensor: whether the inputs of int8-dynamic have a scale for "
+                 "each token or, as ONNX Runtime's dynamic scheme, one for all that are computed together");
   app.add_option(
       "--calibration", calibration,
       "A text to calibrate int8-static or SmoothQuant on (default: one that ships); never the text that "
@@ -162,6 +165,7 @@ Configuration ModelFlags::without_precision() const {
   base.device = resolved_device().text();
   base.threads = static_cast<int>(threads);
   base.outlier_threshold = outlier_threshold;
+  base.input_scale = input_scale;
   base.calibration = calibration;
   base.calibrator = calibrator;
   base.smoothing = smoothing;

@@ -40,7 +40,7 @@ struct ModelFlags {
   double outlier_threshold = -1;
   ModuleSelection modules;
   bool allows_non_finite = false;
-  std::string calibration, calibrator;
+  std::string input_scale, calibration, calibrator;
   double smoothing = -1;
 
   // The flags that say which modules a quantized precision quantizes.

@@ -47,7 +47,8 @@ class Audit {
  private:
   void set_tolerance() {
     const Precision& precision = loaded_.model->precision();
-    looks_across_batch_ = precision.weights == WeightFormat::llm_int8 && precision.outlier_threshold > 0;
+    looks_across_batch_ = (precision.weights == WeightFormat::llm_int8 && precision.outlier_threshold > 0) ||
+                          precision.inputs == InputScale::per_tensor;
     if (is_four_bit(precision.weights) && precision.remainder == WeightFormat::bfloat16) tolerance_ = 0.1;
   }
 

@@ -53,6 +53,7 @@ std::string Configuration::label() const {
   if (!kv_cache.empty()) text += ", KV " + kv_cache;
   if (!float32_matmul.empty()) text += ", products " + float32_matmul;
   if (outlier_threshold >= 0) text += fmt::format(", threshold {}", outlier_threshold);
+  if (!input_scale.empty()) text += ", input scale " + input_scale;
   if (smoothing >= 0) text += fmt::format(", SmoothQuant {}", smoothing);
   if (!calibrator.empty()) text += ", " + calibrator;
   if (!modules.include.empty()) text += fmt::format(", only {}", fmt::join(modules.include, " "));
@@ -77,6 +78,7 @@ LoadOptions Configuration::load_options() const {
   options.remainder = remainder;
   options.quantized_head = quantized_head;
   options.outlier_threshold = outlier_threshold;
+  options.input_scale = input_scale;
   options.calibration = calibration;
   options.calibrator = calibrator;
   options.smoothing = smoothing;
@@ -103,6 +105,7 @@ Configuration configuration_from_text(const std::string& text, const Configurati
   }
   if (precision.weights != WeightFormat::llm_int8) configuration.outlier_threshold = -1;
   if (precision.weights != WeightFormat::int8) configuration.smoothing = -1;
+  if (!takes_input_scale(precision)) configuration.input_scale.clear();
   if (precision.inputs != InputScale::calibrated) configuration.calibrator.clear();
   if (configuration.smoothing < 0 && !precision.needs_calibration()) configuration.calibration.clear();
   if (precision.name != "float32") configuration.float32_matmul.clear();
@@ -142,6 +145,7 @@ OrderedJson to_json(const Configuration& c) {
           {"device", c.device},
           {"threads", c.threads},
           {"llm_int8_threshold", c.outlier_threshold},
+          {"input_scale", c.input_scale},
           {"calibration", c.calibration},
           {"calibrator", c.calibrator},
           {"smooth_quant", c.smoothing},
@@ -163,6 +167,7 @@ Configuration configuration_from_json(const OrderedJson& json) {
   c.device = json.at("device").get<std::string>();
   c.threads = json.at("threads").get<int>();
   c.outlier_threshold = json.at("llm_int8_threshold").get<double>();
+  c.input_scale = json.at("input_scale").get<std::string>();
   c.calibration = json.at("calibration").get<std::string>();
   c.calibrator = json.at("calibrator").get<std::string>();
   c.smoothing = json.at("smooth_quant").get<double>();

@@ -20,7 +20,7 @@ struct Configuration {
   std::string remainder, quantized_head, kv_cache, float32_matmul, isa, cpu_mask, device = "cpu";
   int threads = 0;  // 0 = default_thread_count()
   double outlier_threshold = -1;
-  std::string calibration, calibrator;
+  std::string input_scale, calibration, calibrator;
   double smoothing = -1;
   ModuleSelection modules;
   bool allows_non_finite = false;

@@ -18,6 +18,7 @@ void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
   if (!options.remainder.empty()) set_remainder(precision, options.remainder);
   if (!options.quantized_head.empty()) set_quantized_head(precision, options.quantized_head);
   if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
+  if (!options.input_scale.empty()) set_input_scale(precision, options.input_scale);
   if (!options.calibrator.empty()) set_calibrator(precision, options.calibrator);
   if (options.smoothing >= 0) set_smoothing(precision, options.smoothing);
   if (!options.calibration.empty() && !precision.needs_calibration())

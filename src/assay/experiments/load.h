@@ -51,6 +51,7 @@ struct LoadOptions {
   std::string remainder;           // float32 or bfloat16, of a quantized precision: everything else
   std::string quantized_head;      // int8, nf4 or fp4, of a quantized precision
   double outlier_threshold = -1;   // of llm-int8; negative: 6
+  std::string input_scale;         // per-token or per-tensor, of int8-dynamic; empty: per-token
   std::string calibration;         // a text file, for int8-static and SmoothQuant; empty: the one that ships
   std::string calibrator;          // minmax, percentile or entropy, of int8-static
   double smoothing = -1;           // SmoothQuant's alpha, of int8-dynamic and int8-static; negative: none

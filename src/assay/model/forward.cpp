@@ -67,15 +67,17 @@ class PlanWriter {
     const bool is_in = is_quantized(format);
     Op op = {
         tensor, Phase::linear,
-        LinearOp{.weight = matrix(tensor + ".weight", outputs, inputs, spec_.names.linear_is_transposed,
-                                  format, is_in && precision_.is_stored,
-                                  is_in ? std::string_view() : precision_.why_kept(tensor)),
-                 .bias = vector(tensor + ".bias", outputs),
-                 .activation = activation,
-                 .adds_to_output = adds,
-                 .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
-                 .in = in,
-                 .out = out}};
+        LinearOp{
+            .weight = matrix(tensor + ".weight", outputs, inputs, spec_.names.linear_is_transposed, format,
+                             is_in && precision_.is_stored,
+                             is_in ? std::string_view() : precision_.why_kept(tensor)),
+            .bias = vector(tensor + ".bias", outputs),
+            .activation = activation,
+            .adds_to_output = adds,
+            .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
+            .has_tensor_scale = format == WeightFormat::int8 && precision_.inputs == InputScale::per_tensor,
+            .in = in,
+            .out = out}};
     if (const auto found = calibration_.find(tensor + ".weight"); is_in && found != calibration_.end())
       calibrate(std::get<LinearOp>(op.what), found->second);
     return op;

@@ -298,6 +298,13 @@ UniformCode uint8_code(Range range) {
   return {static_cast<float>(scale), static_cast<int>(std::nearbyint(0 - low / scale))};
 }
 
+UniformCode dynamic_uint8_code(Range range) {
+  const float low = std::min(range.low, 0.0F), high = std::max(range.high, 0.0F);
+  if (low == high) return {};
+  const float scale = (high - low) / 255.0F;
+  return {scale, static_cast<int>(std::nearbyint(std::clamp(-low / scale, 0.0F, 255.0F)))};
+}
+
 UniformCode symmetric_int8_code(Range range) {
   const auto further = static_cast<double>(std::max({-range.low, range.high, 0.0F}));
   const double scale = 2 * further / 254;

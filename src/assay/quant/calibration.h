@@ -72,6 +72,7 @@ struct UniformCode {
   int zero_point = 0;
 };
 UniformCode uint8_code(Range range);           // codes 0 to 255
+UniformCode dynamic_uint8_code(Range range);   // the same in float32, as DynamicQuantizeLinear has it
 UniformCode symmetric_int8_code(Range range);  // codes -127 to 127, zero_point 0
 
 // s[j] = input_max[j]^alpha / weight_max[j]^(1 - alpha): inputs are divided and weights multiplied by it,

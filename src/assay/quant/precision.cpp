@@ -166,6 +166,21 @@ void set_modules(Precision& precision, ModuleSelection modules) {
   precision.modules = std::move(modules);
 }
 
+bool takes_input_scale(const Precision& precision) {
+  return precision.weights == WeightFormat::int8 && precision.inputs != InputScale::calibrated;
+}
+
+void set_input_scale(Precision& precision, std::string_view name) {
+  if (!takes_input_scale(precision))
+    throw UsageError("--input-scale: it goes with int8-dynamic, not with {}", precision.name);
+  const std::string wanted = lower(name).substr(0, 64);
+  if (wanted != "per-token" && wanted != "per-tensor")
+    throw UsageError("--input-scale: expected per-token or per-tensor, found '{}'", wanted);
+  if (wanted == "per-token") return;
+  precision.inputs = InputScale::per_tensor;
+  precision.name += " (input scale per tensor)";
+}
+
 void set_calibrator(Precision& precision, std::string_view name) {
   if (precision.inputs != InputScale::calibrated)
     throw UsageError("--calibrator: it goes with int8-static, not with {}", precision.name);

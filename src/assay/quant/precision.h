@@ -63,10 +63,13 @@ struct WeightFormatInfo {
 };
 const WeightFormatInfo& info(WeightFormat format);
 
-// Where the inputs of int8 products get their scale from: each token's own magnitudes, or a text beforehand
-// (then one scale and zero point for all tokens, as codes of 8 bits without a sign: ONNX Runtime's static
-// scheme).
-enum class InputScale { per_token, calibrated };
+// Where the inputs of int8 products get their scale and zero point from.
+//   per_token   each token's own range
+//   per_tensor  the range of all tokens of all sequences that are computed together: ONNX Runtime's dynamic
+//               scheme (DynamicQuantizeLinear), whose results depend on what else is in the batch
+//   calibrated  a text beforehand: ONNX Runtime's static scheme
+// A quantized head has a scale per token in each.
+enum class InputScale { per_token, per_tensor, calibrated };
 
 struct Precision {
   std::string name;                                // the preset's canonical name
@@ -118,6 +121,9 @@ void set_quantized_head(Precision& precision, std::string_view name);
 void set_outlier_threshold(Precision& precision, double threshold);
 // --include, --exclude: which modules of the blocks are quantized.
 void set_modules(Precision& precision, ModuleSelection modules);
+// --input-scale per-token|per-tensor, of int8-dynamic.
+bool takes_input_scale(const Precision& precision);
+void set_input_scale(Precision& precision, std::string_view name);
 // --calibrator minmax|percentile|entropy, of int8-static; --smooth-quant ALPHA from 0 to 1, of int8-static
 // and int8-dynamic.
 void set_calibrator(Precision& precision, std::string_view name);

@@ -1,6 +1,7 @@
 #include "assay/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <cmath>
@@ -184,6 +185,7 @@ class CpuProgram : public Program {
   void fold_zero_points();
   void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
   void run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in);
+  StaticInput input_of_all(const LinearOp& op, const LinearArgs& whole);
   void run_four_bit(const PackedWeight& w, LinearArgs whole);
   void run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole, const ExpandArgs& weights);
 
@@ -202,6 +204,7 @@ class CpuProgram : public Program {
   Tiles codes_ = kNoTiles;
   float* absmax_ = nullptr;
   std::int32_t* zero_points_ = nullptr;
+  std::array<Range, kMaxRows / kNormRows> ranges_;  // of some rows each, where one code serves all
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
   std::int64_t columns_apart_ = 0, columns_seen_ = 0;  // of all products that look for outliers
@@ -510,6 +513,34 @@ LinearArgs panels_of(LinearArgs whole, std::int64_t first, std::int64_t count) {
   return whole;
 }
 
+// Widened by a row's inputs; NaN is passed over, as in the kernels.
+Range range_of_row(const float* x, std::int64_t k, const float* factors, Range range) {
+  for (std::int64_t i = 0; i < k; ++i) {
+    const float value = factors == nullptr ? x[i] : x[i] * factors[i];
+    range.low = value < range.low ? value : range.low;
+    range.high = value > range.high ? value : range.high;
+  }
+  return range;
+}
+
+// The code of the inputs of all rows together.
+StaticInput CpuProgram::input_of_all(const LinearOp& op, const LinearArgs& whole) {
+  const float* factors = op.input_factors.empty() ? nullptr : op.input_factors.data();
+  const std::int64_t chunks = (whole.rows + kNormRows - 1) / kNormRows;
+  pool_->run(chunks, [&](std::int64_t chunk) {
+    Range range;
+    const std::int64_t end = std::min(whole.rows, (chunk + 1) * kNormRows);
+    for (std::int64_t row = chunk * kNormRows; row < end; ++row)
+      range = range_of_row(whole.x + row * whole.x_stride, whole.k, factors, range);
+    ranges_[static_cast<std::size_t>(chunk)] = range;
+  });
+  Range all;
+  for (const Range& range : std::span(ranges_).first(static_cast<std::size_t>(chunks)))
+    all = {std::min(all.low, range.low), std::max(all.high, range.high)};
+  const UniformCode code = dynamic_uint8_code(all);
+  return {.scale = code.scale, .zero_point = code.zero_point};
+}
+
 void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in) {
   const PackedWeight& w = weight(op.weight);
   const bool has_outliers = w.spec.format == WeightFormat::llm_int8 && op.outlier_threshold > 0;
@@ -540,7 +571,8 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
           ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
           : 0.0F;
   const bool has_row_ranges = w.spec.format == WeightFormat::int8 && !op.static_input;
-  const StaticInput fixed = op.static_input.value_or(StaticInput{.scale = 0});
+  const StaticInput fixed =
+      op.has_tensor_scale ? input_of_all(op, whole) : op.static_input.value_or(StaticInput{.scale = 0});
   if (op.static_input) whole.bias = static_biases_[static_cast<std::size_t>(op.weight)].data();
   pool_->run(chunks, [&](std::int64_t chunk) {
     table_.quantize({.x = in.floats,

@@ -84,7 +84,8 @@ struct LinearArgs {
 //               zero_points[row] = rint(-low * (1 / scale)) - 128; codes = rint(x * (1 / scale)) +
 //               zero_points[row]; absmax = 127 * scale. A range below 1e-35 is none: scale, zero point and
 //               codes 0.
-//   fixed       fixed_scale > 0: the same with a scale and a zero point that are known beforehand
+//   fixed       fixed_scale > 0: the same with a scale and a zero point that are known beforehand, which goes
+//               to zero_points too where they are given
 // Codes are clamped to -128 and 127 and are zero beyond k.
 struct QuantizeArgs {
   const float* x;

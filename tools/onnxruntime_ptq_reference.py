@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Perplexity of a GPT-2 folder under ONNX Runtime's own static quantization, to hold `--precision int8-static` against.
+"""Perplexity of a GPT-2 folder under ONNX Runtime's own quantization, static and dynamic, to hold `--precision int8-static`
+and `int8-dynamic --input-scale per-tensor` against.
 
-usage: tools/static_ptq_reference.py MODEL CALIBRATION TEXT [--window 512]   (needs optimum, onnxruntime, torch)
+usage: tools/onnxruntime_ptq_reference.py MODEL CALIBRATION TEXT [--window 512]   (needs optimum, onnxruntime, torch)
 
 The matrices of the blocks alone, as int8-static has them: unsigned codes of inputs, per-output int8 weights, outputs
 left in float32. Both texts are cut into whole windows; their ids are written to DIR (--keep DIR), for
@@ -9,7 +10,8 @@ left in float32. Both texts are cut into whole windows; their ids are written to
     assay perplexity MODEL DIR/text.ids --ids --context 512 --stride 512 --precision int8-static --calibrator minmax \\
         --calibration DIR/calibration.txt
 
-whose result differs in nothing but the rounding of biases and of ties.
+whose result differs in nothing but the rounding of biases and of ties. Of dynamic quantization, which looks at the
+inputs of a whole window, likewise: a step of Assay's takes up to 512 tokens, so `--window` is that at most.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.quantization.calibrate import CalibrationDataReader
 from optimum.onnxruntime import ORTModelForCausalLM
 from tokenizers import Tokenizer
@@ -81,7 +83,8 @@ def main():
         folder = Path(name)
         ORTModelForCausalLM.from_pretrained(a.model, export=True, use_cache=False).save_pretrained(folder)
         plain = folder / "model.onnx"
-        products = [node.name for node in onnx.load(plain).graph.node if node.op_type == "Gemm"]
+        nodes = onnx.load(plain).graph.node
+        products = [node.name for node in nodes if node.op_type == "Gemm"]
         print(f"float32     {perplexity(plain, text):.4f}   ({len(products)} products)")
         for method in METHODS:
             quantized = folder / f"{method}.onnx"
@@ -93,6 +96,13 @@ def main():
                                "CalibTensorRangeSymmetric": False, "OpTypesToExcludeOutputQuantization": ["Gemm"]},
             )  # fmt: skip
             print(f"{method:11} {perplexity(quantized, text):.4f}")
+        # It makes products of each Gemm before it chooses: what is left out is named.
+        quantized, others = folder / "dynamic.onnx", [node.name for node in nodes if node.op_type != "Gemm"]
+        quantize_dynamic(
+            plain, quantized, per_channel=True, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"],
+            nodes_to_exclude=others,
+        )  # fmt: skip
+        print(f"dynamic     {perplexity(quantized, text):.4f}")
 
 
 if __name__ == "__main__":
