@@ -6,7 +6,9 @@ bench/check.py judges the result. For a quiet machine.
 """
 
 import argparse
+import dataclasses
 import json
+import math
 import os
 import platform
 import statistics
@@ -19,18 +21,21 @@ import models
 import tables
 from cases import CASES, prompts, some_ids
 from participants import KINDS, Participant, Setting
+from precisions import PLAIN, PRECISIONS, QUANTIZED
 from roofs import SHAPES, Roofs, highest, roof_tokens_per_s, roofs
 
 HERE = Path(__file__).resolve().parent
 SETTLE_S = 0.3  # between turns: threads that spin after their work have gone to sleep by then
-TOLERANCE = {"float32": 1e-2, "bfloat16": 5e-2, "bf16x3": 1e-2}  # of logits, in standard deviations
 USUAL_SHARE = 0.75  # of what expected.json leads to expect; below it a peer is measured again
 CHECKED_IDS = 128
 
 
-def list_of(allowed):
+def list_of(allowed, groups=None):
+    """Words of a comma list; the name of a group stands for its words."""
+
     def read(text):
         words = [word.strip() for word in text.split(",") if word.strip()]
+        words = [each for word in words for each in (groups or {}).get(word, [word])]
         unknown = [word for word in words if word not in allowed]
         if unknown or not words:
             raise argparse.ArgumentTypeError(f"expected some of {','.join(allowed)}, found '{text}'")
@@ -56,8 +61,12 @@ def read_options(arguments=None):
     every = ["load", *CASES]
     parser.add_argument("--cases", type=list_of(every), default=every, help=f"default {','.join(every)}")
     parser.add_argument("--peers", type=list_of(list(KINDS)), default=list(KINDS), help="assay among them")
-    precisions = ["float32", "bfloat16", "bf16x3"]
-    parser.add_argument("--precisions", type=list_of(precisions), default=precisions[:2])
+    parser.add_argument(
+        "--precisions",
+        type=list_of(list(PRECISIONS), {"quantized": QUANTIZED}),
+        default=list(PLAIN),
+        help=f"default {','.join(PLAIN)}; quantized: all of {','.join(QUANTIZED)}",
+    )
     parser.add_argument("--threads", type=whole_list, default=[1, 2], help="default 1,2")
     parser.add_argument("--isa", type=list_of(["native", "avx2", "avx512"]), default=["native"])
     parser.add_argument("--rounds", type=int, default=5)
@@ -100,35 +109,47 @@ def memory_available():
     return 0
 
 
-def relative_difference(mine, theirs, is_shifted):
-    """The largest difference of logits in standard deviations; is_shifted: but for a constant."""
+def relative_difference(mine, theirs, is_shifted, is_quantized):
+    """The largest difference of logits in standard deviations; is_shifted: but for a constant. Of quantized rows the
+    root of the mean square, as what rounding adds has no largest value."""
     mean, other = statistics.fmean(mine), statistics.fmean(theirs)
     shift = mean - other if is_shifted else 0.0
     deviation = statistics.pstdev(mine, mean)
-    return max(abs(a - b - shift) for a, b in zip(mine, theirs)) / deviation
+    differences = [abs(a - b - shift) for a, b in zip(mine, theirs)]
+    if is_quantized:
+        return math.sqrt(statistics.fmean(d * d for d in differences)) / deviation
+    return max(differences) / deviation
 
 
-def check_logits(participants, is_resident):
-    """How far each peer's last logits are from Assay's, before anything is timed."""
+def check_logits(participants, is_resident, options):
+    """How far each peer's last logits are from Assay's, before anything is timed; of quantized rows, Assay's among
+    them, from Assay's in float32."""
     found = {}
     assay = next((p for p in participants if p.name == "assay"), None)
     if assay is None:
         return found
+    is_quantized = PRECISIONS[assay.setting.precision].is_quantized
+    judge = assay
+    if is_quantized:
+        setting = dataclasses.replace(assay.setting, precision="float32")
+        judge = Participant("assay", setting, assay.cpus, options)
     ids = some_ids(CHECKED_IDS, seed=1000)
-    reference = assay.logits(ids)
+    reference = judge.logits(ids)
     for p in participants:
-        if p is assay or reference is None:
+        if p is judge or reference is None:
             continue
-        if p.name == "llama.cpp":
+        if p.is_llama:
             answer = p.guarded(lambda p=p: p.worker.checked_logits(), "logits")
-            mine = assay.logits(answer[0]) if answer else None
+            mine = judge.logits(answer[0]) if answer else None
             theirs = answer[1] if answer else None
         else:
             mine, theirs = reference, p.logits(ids)
         if not is_resident:
             p.stop()
         if mine and theirs:
-            found[p.name] = relative_difference(mine, theirs, is_shifted=p.name == "llama.cpp")
+            found[p.name] = relative_difference(mine, theirs, p.is_llama, is_quantized)
+    if judge is not assay:
+        judge.stop()
     return found
 
 
@@ -166,6 +187,7 @@ def make_row(p, case, samples):
     row = {"case": case.name, "peer": p.name, "label": p.label, "precision": setting.precision}
     row |= {"threads": setting.threads, "isa": setting.isa, "model": setting.size, "marks": []}
     row |= {"status": "ok" if samples else "failed", "failure": p.failure, "tokens_per_s": samples}
+    row["weight_bytes"] = p.loaded.get("weight_bytes") or None
     if samples:
         row |= {"median": statistics.median(samples), "spread": spread_of(samples)}
     return row
@@ -229,7 +251,8 @@ def run_case(case, participants, options, differences, is_resident):
         row["roof"] = roof
         row["share_of_roof"] = row["median"] / roof if roof and "median" in row else None
         row["logit_difference"] = differences.get(p.name)
-        if row["logit_difference"] is not None and not row["logit_difference"] < TOLERANCE[setting.precision]:
+        tolerance = PRECISIONS[setting.precision].tolerance
+        if row["logit_difference"] is not None and not row["logit_difference"] < tolerance:
             row["marks"].append(f"logits differ by {row['logit_difference']:.2g} deviations")
         if p.name not in ("assay", *differences) and p.failure is None:
             row["marks"].append("logits not checked")
@@ -262,7 +285,8 @@ def run_load(participants, options):
     if assay is None:
         return []
     folder = models.hugging_face(options.dir, options.model)
-    request = {"model": str(folder), "precision": assay.setting.precision, "threads": assay.setting.threads}
+    request = {"model": str(folder), "threads": assay.setting.threads}
+    request |= PRECISIONS[assay.setting.precision].request()
     if assay.setting.isa != "native":
         request["isa"] = assay.setting.isa
     file = folder / "model.safetensors"
@@ -306,7 +330,7 @@ def run_setting(setting, options, add_rows):
     if not is_resident:
         print("  not enough memory for all at once: each is loaded for its turns", file=sys.stderr)
     try:
-        differences = check_logits(participants, is_resident)
+        differences = check_logits(participants, is_resident, options)
         for name in options.cases:
             print(f"  {name}", file=sys.stderr)
             if name == "load":

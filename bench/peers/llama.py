@@ -52,6 +52,10 @@ class Llama:
             what = ["-p", case.context, "-n", 0]
         return json.loads(self.run("llama-bench", *what, "-r", 1, "-o", "json"))[-1]["avg_ts"]
 
+    def weight_bytes(self):
+        """Of all tensors in the file, as its bench states them after one token."""
+        return json.loads(self.run("llama-bench", "-p", 0, "-n", 1, "-r", 1, "-o", "json"))[-1]["model_size"]
+
     def checked_logits(self):
         """(ids, log-probabilities after the last of them), as llama-perplexity writes them: 16 bits each."""
         with tempfile.TemporaryDirectory() as folder:

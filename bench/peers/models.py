@@ -56,7 +56,8 @@ def run_logged(command, log):
     with open(log, "a", encoding="utf-8") as out:
         code = subprocess.run([str(word) for word in command], stdout=out, stderr=out, check=False).returncode
     if code != 0:
-        raise RuntimeError(f"{Path(str(command[1])).name} ended with {code}: see {log}")
+        name = next(Path(word).name for word in map(str, command) if "python" not in Path(word).name)
+        raise RuntimeError(f"{name} ended with {code}: see {log}")
 
 
 def hugging_face(peers_dir, size):
@@ -80,24 +81,45 @@ def log_of(peers_dir):
     return peers_dir / "logs" / "models.log"
 
 
-def converted(peers_dir, size, environment):
-    """The model in a peer's own format, by the converter in its worker."""
-    source = hugging_face(peers_dir, size)
+def converted(peers_dir, size, environment, form="float32"):
+    """The model in a peer's own format, by the converter in its worker: plain, or quantized from the plain one."""
+    is_plain = form == "float32"
+    source = hugging_face(peers_dir, size) if is_plain else converted(peers_dir, size, environment)
 
     def make(out):
-        worker = HERE / f"worker_{environment}.py"
-        run_logged([python_of(peers_dir, environment), worker, "--convert", source, out], log_of(peers_dir))
+        command = [python_of(peers_dir, environment), HERE / f"worker_{environment}.py"]
+        run_logged([*command, "--convert", source, out, "--form", form], log_of(peers_dir))
 
-    return make_once(peers_dir / "models" / f"{size}-{environment}", make)
+    name = f"{size}-{environment}" + ("" if is_plain else f"-{form}")
+    return make_once(peers_dir / "models" / name, make)
 
 
-def gguf(peers_dir, size, precision):
-    """llama.cpp's file; its converter runs in the torch environment."""
-    source, kind = hugging_face(peers_dir, size), {"float32": "f32", "bfloat16": "bf16"}[precision]
-    checkout = peers_dir / "llama.cpp" / "source"
+# What llama-quantize is told beside a type. By itself it puts the tied embedding, which is the output head, in the type
+# of Q8_0, and in Q6_K beside types of 4 bits; --pure leaves no exception.
+GGUF_HEADS = {"": [], "pure": ["--pure"], "head-bf16": ["--token-embedding-type", "bf16"]}
+
+
+def gguf(peers_dir, size, form):
+    """llama.cpp's file: f32, bf16 (its converter runs in the torch environment), or of llama-quantize: Q8_0,
+    Q4_0+pure."""
+    home = peers_dir / "llama.cpp"
+    kind, _, head = form.partition("+")
 
     def make(out):
-        command = [python_of(peers_dir, "torch"), HERE / "convert_gguf.py", checkout, source, out, kind]
+        source = hugging_face(peers_dir, size)
+        command = [
+            python_of(peers_dir, "torch"),
+            HERE / "convert_gguf.py",
+            home / "source",
+            source,
+            out,
+            kind,
+        ]
         run_logged(command, log_of(peers_dir))
 
-    return make_once(peers_dir / "models" / f"{size}-{kind}.gguf", make)
+    def quantize(out):
+        program, source = home / "build" / "bin" / "llama-quantize", gguf(peers_dir, size, "f32")
+        run_logged([program, *GGUF_HEADS[head], source, out, kind], log_of(peers_dir))
+
+    name = f"{size}-{form.replace('+', '-')}.gguf"
+    return make_once(peers_dir / "models" / name, make if kind in ("f32", "bf16") else quantize)

@@ -7,6 +7,7 @@ import time
 
 import models
 from llama import Llama
+from precisions import PLAIN, PRECISIONS
 from protocol import ISA_VARIABLES
 from workers import HERE, Worker, WorkerError
 
@@ -25,20 +26,77 @@ class Setting:
 @dataclasses.dataclass(frozen=True)
 class Kind:
     environment: str  # of setup.sh
-    precisions: tuple = ("float32", "bfloat16")
+    # What it runs beside a row of Assay's: the name its worker and its converter have for it.
+    forms: dict
     mode: str = ""  # of worker_torch.py
     isa_limit: str = "whole"  # how far it can be held to an instruction set: whole, part or none
     is_ragged: bool = False
 
 
+def as_they_are(names):
+    return {name: name for name in names}
+
+
+# One row of a peer beside one of Assay's; where it has two forms of that kind, the second is a peer of its own.
 KINDS = {
-    "assay": Kind("", ("float32", "bfloat16", "bf16x3"), is_ragged=True),
-    "torch": Kind("torch", mode="eager"),
-    "torch-compile": Kind("torch", mode="compile"),
-    "onnxruntime": Kind("onnxruntime", ("float32",), isa_limit="none"),
-    "openvino": Kind("openvino", isa_limit="part"),  # oneDNN obeys, its other kernels do not
-    "ctranslate2": Kind("ctranslate2", ("float32",)),
-    "llama.cpp": Kind("llama.cpp", isa_limit="none"),  # built for the machine at hand
+    "assay": Kind("", as_they_are(PRECISIONS), is_ragged=True),
+    # What a row of Assay's is held to, in turns with it.
+    "assay-base": Kind(
+        "",
+        {
+            "bf16x3": "float32",
+            "int8-static+head:int8": "int8-dynamic+head:int8",
+            "llm-int8": "int8-dynamic",
+            "nf4": "bfloat16",
+            "fp4": "bfloat16",
+        },
+        is_ragged=True,
+    ),
+    "torch": Kind("torch", as_they_are(PLAIN) | {"int8-dynamic+head:int8": "int8"}, mode="eager"),
+    "torch-compile": Kind("torch", as_they_are(PLAIN), mode="compile"),
+    "bitsandbytes": Kind("torch", as_they_are(("llm-int8", "nf4", "fp4")), mode="eager"),
+    "onnxruntime": Kind(
+        "onnxruntime",
+        {"float32": "float32", "int8-dynamic+head:int8": "int8-dynamic"},
+        isa_limit="none",
+    ),
+    "onnxruntime-static": Kind("onnxruntime", {"int8-static+head:int8": "int8-static"}, isa_limit="none"),
+    # oneDNN obeys a limit of the instruction set, its other kernels do not
+    "openvino": Kind(
+        "openvino",
+        as_they_are(PLAIN)
+        | {
+            "int8-dynamic+head:int8": "int8",
+            "nf4+head:int8": "int4",
+            "nf4+head:nf4": "int4-all",
+            "int4-g128+head:int8": "int4",
+        },
+        isa_limit="part",
+    ),
+    "openvino-w8a8": Kind(
+        "openvino",
+        {"int8-dynamic+head:int8": "w8a8", "int8-static+head:int8": "w8a8"},
+        isa_limit="part",
+    ),
+    "openvino-nf4": Kind("openvino", {"nf4+head:int8": "nf4"}, isa_limit="part"),
+    "ctranslate2": Kind("ctranslate2", {"float32": "float32", "int8-dynamic+head:int8": "int8"}),
+    # built for the machine at hand
+    "llama.cpp": Kind(
+        "llama.cpp",
+        {
+            "float32": "f32",
+            "bfloat16": "bf16",
+            "int8-dynamic+head:int8": "Q8_0",
+            "int8-dynamic": "Q8_0+head-bf16",
+            "nf4+head:int8": "Q4_0",
+            "nf4+head:nf4": "Q4_0",
+            "nf4": "Q4_0+head-bf16",
+            "int4-g128+head:int8": "Q4_0",
+        },
+        isa_limit="none",
+    ),
+    "llama.cpp-pure": Kind("llama.cpp", {"nf4+head:nf4": "Q4_0+pure"}, isa_limit="none"),
+    "llama.cpp-k": Kind("llama.cpp", {"nf4+head:int8": "Q4_K_M"}, isa_limit="none"),
 }
 
 
@@ -49,9 +107,17 @@ class Participant:
         self.has_started = False
         self.repeats = {}  # of a case in a turn, by its name
 
+    @property
+    def is_assay(self):
+        return not self.kind.environment
+
+    @property
+    def is_llama(self):
+        return self.kind.environment == "llama.cpp"
+
     def why_not(self):
         """Why it has no row in this setting; empty where it has one."""
-        if self.setting.precision not in self.kind.precisions:
+        if self.setting.precision not in self.kind.forms:
             return f"offers no {self.setting.precision}"
         if self.setting.isa != "native" and self.kind.isa_limit == "none":
             return "cannot be limited to an instruction set"
@@ -60,12 +126,14 @@ class Participant:
     def start(self):
         """A process with the model loaded. Throws WorkerError, OSError or RuntimeError."""
         setting, peers_dir = self.setting, self.options.dir
-        if self.name == "llama.cpp":
-            model = models.gguf(peers_dir, setting.size, setting.precision)
+        form = self.kind.forms[setting.precision]
+        if self.is_llama:
+            model = models.gguf(peers_dir, setting.size, form)
             self.worker = Llama(peers_dir / "llama.cpp", model, setting.threads, self.cpus)
-            self.label, self.has_started = self.worker.label, True
+            self.loaded = {"weight_bytes": self.worker.weight_bytes()}
+            self.label, self.has_started = f"{self.worker.label}, {form.replace('+', ' ')}", True
             return
-        if self.name == "assay":
+        if self.is_assay:
             command, model = [self.options.assay, "worker"], models.hugging_face(peers_dir, setting.size)
         else:
             environment = self.kind.environment
@@ -77,20 +145,24 @@ class Participant:
             if environment == "torch":
                 model = models.hugging_face(peers_dir, setting.size)
             else:
-                model = models.converted(peers_dir, setting.size, environment)
-        request = {"model": str(model), "precision": setting.precision, "threads": setting.threads}
+                model = models.converted(
+                    peers_dir, setting.size, environment, "float32" if form in PLAIN else form
+                )
+        request = {"model": str(model), "precision": form, "threads": setting.threads}
+        if self.is_assay:
+            request |= PRECISIONS[form].request()
         variables = {}
         if setting.isa != "native":
             variables = ISA_VARIABLES[setting.isa]
-            if self.name == "assay":
+            if self.is_assay:
                 request["isa"] = setting.isa
         log = models.log_of(peers_dir).with_name(f"worker-{self.name}.log")
         self.worker = Worker(command, self.cpus, log, variables)
         self.loaded = self.worker.ask("load", **request)
         self.has_started = True
-        self.label = (
-            f"Assay ({self.loaded['kernels']} kernels)" if self.name == "assay" else self.loaded["label"]
-        )
+        self.label = f"Assay ({self.loaded['kernels']} kernels)" if self.is_assay else self.loaded["label"]
+        if form != setting.precision or (not self.is_assay and form not in PLAIN):
+            self.label += f", {form}"
 
     def stop(self):
         if self.worker is not None:

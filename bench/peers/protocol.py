@@ -2,6 +2,7 @@
 
 A worker calls serve() with a function that loads a model and gives an object with
   label, threads                what it is, for the tables
+  weight_bytes                  of all weights with their scales, as they are held (0: not known)
   prefill(ids) -> next ids      fresh cache, all sequences whole; one id per sequence
   step(ids) -> next ids         one more token of each sequence, after prefill
   logits(ids) -> floats         of the last position of one sequence
@@ -44,6 +45,7 @@ def arguments(description):
     parser.add_argument(
         "--convert", nargs=2, metavar=("MODEL", "OUT"), help="convert a model instead of serving"
     )
+    parser.add_argument("--form", default="float32", help="what to convert it to: a peer's own name")
     a = parser.parse_args()
     if a.cpus:
         os.sched_setaffinity(0, {int(cpu) for cpu in a.cpus.split(",")})
@@ -76,6 +78,7 @@ def reply(request, state, load):
             "label": peer.label,
             "kernels": getattr(peer, "kernels", ""),
             "threads": peer.threads,
+            "weight_bytes": getattr(peer, "weight_bytes", 0),
             "load_s": seconds,
         }
     if op not in ("prefill", "decode", "logits", "quit"):

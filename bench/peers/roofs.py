@@ -6,13 +6,13 @@ import math
 import os
 import subprocess
 
+from precisions import PRECISIONS
+
 SHAPES = {"124m": (768, 12), "355m": (1024, 24)}  # width, layers
 VOCAB, CONTEXT = 50257, 1024
-WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "bf16x3": 4}
-KV_BYTES = 4  # of an element of Assay's cache
 
 AVX2, AVX512 = "avx2 float32 FMA", "avx512 float32 FMA"
-# Names of Assay's probes, best first, for what a precision multiplies with under a tier.
+# Names of Assay's probes, best first, for what a precision's products are of and a tier.
 PRODUCTS = {
     ("float32", "native"): (AVX512, AVX2),
     ("float32", "avx512"): (AVX512,),
@@ -20,8 +20,10 @@ PRODUCTS = {
     ("bfloat16", "native"): ("amx bfloat16", "avx512 bfloat16", AVX512, AVX2),
     ("bfloat16", "avx512"): ("avx512 bfloat16", AVX512),
     ("bfloat16", "avx2"): (AVX2,),
+    ("int8", "native"): ("amx int8", "avx512 int8 VNNI", "avx2 int8"),
+    ("int8", "avx512"): ("avx512 int8 VNNI",),
+    ("int8", "avx2"): ("avx2 int8",),
 }
-PRODUCTS["bf16x3", "native"] = PRODUCTS["bfloat16", "native"]
 
 
 @dataclasses.dataclass
@@ -41,7 +43,7 @@ class Roofs:
         return points[0][1] if working_set < points[0][0] else points[-1][1]
 
     def operations_per_s(self, precision, isa):
-        for name in PRODUCTS.get((precision, isa), ()):
+        for name in PRODUCTS.get((PRECISIONS[precision].product, isa), ()):
             if self.products.get(name):
                 return self.products[name]
         return None
@@ -95,16 +97,26 @@ class Need:
     tokens: int
 
 
+def weight_bytes(size, precision):
+    """Read for a token: matrices and their scales, the head among them; norms and biases in float32."""
+    width, layers = SHAPES[size]
+    body, head = layers * 12 * width * width, VOCAB * width
+    body_scales, head_scales = precision.output_scales()
+    scales = layers * 9 * width * body_scales + VOCAB * head_scales
+    vectors = layers * 13 * width + 2 * width
+    return (body * precision.body_bits + head * precision.head_bits) / 8 + scales + 4 * vectors
+
+
 def need(size, case, precision):
     width, layers = SHAPES[size]
-    body = layers * (12 * width * width + 13 * width) + 2 * width
-    read = WEIGHT_BYTES[precision] * (body + VOCAB * width)
+    body = layers * 12 * width * width
+    read = weight_bytes(size, PRECISIONS[precision])
     if case.kind == "prefill":
         n = case.context
         operations = 2 * body * n + 2 * VOCAB * width + layers * 4 * width * n * (n + 1) / 2
         return Need(read, operations, n)
     past = case.context + (case.new_tokens + 1) / 2
-    read += case.batch * KV_BYTES * 2 * layers * width * past
+    read += case.batch * PRECISIONS[precision].kv_bytes * 2 * layers * width * past
     operations = case.batch * (2 * body + 2 * VOCAB * width + layers * 4 * width * past)
     return Need(read, operations, case.batch)
 

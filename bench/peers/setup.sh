@@ -50,9 +50,9 @@ venv() {
     "$home/bin/python" -c "import $imports"
 }
 
-setup_torch() { venv torch "torch, transformers" torch transformers accelerate tokenizers safetensors bitsandbytes; }
+setup_torch() { venv torch "torch, transformers, bitsandbytes" torch transformers accelerate tokenizers safetensors bitsandbytes; }
 setup_onnxruntime() { venv onnxruntime "onnxruntime, optimum.onnxruntime" "optimum[onnxruntime]"; }
-setup_openvino() { venv openvino "openvino, optimum.intel" openvino "optimum-intel[openvino]"; }
+setup_openvino() { venv openvino "openvino, optimum.intel, nncf" openvino nncf "optimum-intel[openvino]"; }
 setup_ctranslate2() { venv ctranslate2 "ctranslate2, transformers, torch" ctranslate2 transformers torch; }
 
 # clang-19 is what llama.cpp is known to run right with (g++ 12 breaks its AMX path); else the newest clang there is.
@@ -69,7 +69,8 @@ find_clang() {
 setup_llama.cpp() {
   local home=$dir/llama.cpp version sources
   local targets=(llama-bench llama-batched-bench llama-quantize llama-perplexity)
-  if "$home/build/bin/llama-bench" --help && [ -x "$home/build/bin/llama-batched-bench" ]; then return; fi
+  if "$home/build/bin/llama-bench" --help && [ -x "$home/build/bin/llama-batched-bench" ] &&
+    [ -x "$home/build/bin/llama-quantize" ]; then return; fi
   mkdir -p "$home" && cd "$home" || return 1
   version=$(find_clang) || { echo "no clang was found, and clang-19 could not be installed"; return 1; }
   echo "clang $version" >compiler.txt
@@ -93,7 +94,7 @@ for name in "${chosen[@]}"; do
     case $name in
       llama.cpp) echo "ready: $dir/$name (built with $(cat "$dir/$name/compiler.txt"))" ;;
       *) echo "ready: $dir/$name ($("$dir/$name/bin/pip" list 2>/dev/null |
-        grep -iE '^(torch|transformers|onnxruntime|openvino|optimum[a-z-]*|ctranslate2|bitsandbytes) ' |
+        grep -iE '^(torch|transformers|onnxruntime|openvino|optimum[a-z-]*|nncf|ctranslate2|bitsandbytes) ' |
         tr -s ' ' | paste -sd, | sed 's/,/, /g'))" ;;
     esac
   else

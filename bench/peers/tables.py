@@ -1,9 +1,14 @@
 """A compare.py document as Markdown tables."""
 
 
+def is_assay(row):
+    """Its row, or the one that it is held to."""
+    return row["peer"].startswith("assay")
+
+
 def best_peer(rows, case):
     """The fastest row not Assay's, or None. A marked one counts: it can only make Assay look worse."""
-    found = [r for r in rows if r["case"] == case and r["peer"] != "assay" and "median" in r]
+    found = [r for r in rows if r["case"] == case and not is_assay(r) and "median" in r]
     return max(found, key=lambda r: r["median"], default=None)
 
 
@@ -33,9 +38,12 @@ def table(rows):
     peers = list(dict.fromkeys(r["peer"] for r in rows))
     at = {(r["peer"], r["case"]): r for r in rows}
     labels = {r["peer"]: r["label"] for r in rows}
-    out = [line(["", *cases]), line(["---"] + ["---:"] * len(cases))]
+    held = {r["peer"]: r.get("weight_bytes") for r in rows}
+    out = [line(["", "weights, MB", *cases]), line(["---"] + ["---:"] * (len(cases) + 1))]
     for peer in peers:
-        out.append(line([f"{peer}: {labels[peer]}", *(cell(at.get((peer, case))) for case in cases)]))
+        size = f"{held[peer] / 1e6:.1f}" if held[peer] else ""
+        cells = (cell(at.get((peer, case))) for case in cases)
+        out.append(line([f"{peer}: {labels[peer]}", size, *cells]))
     ratios, shares = [], []
     for case in cases:
         mine, best = at.get(("assay", case)), best_peer(rows, case)
@@ -43,8 +51,8 @@ def table(rows):
         ratios.append(f"{mine['median'] / best['median']:.2f} ({best['peer']})" if has_both else "")
         share = mine.get("share_of_roof") if mine else None
         shares.append(f"{100 * share:.0f} %" if share else "")
-    out.append(line(["Assay / best peer", *ratios]))
-    out.append(line(["Assay, of its roof", *shares]))
+    out.append(line(["Assay / best peer", "", *ratios]))
+    out.append(line(["Assay, of its roof", "", *shares]))
     return out
 
 
@@ -66,7 +74,8 @@ def markdown(document):
         "",
         f"{machine['cpu']}, processors {machine['cpus']}, load average {load:.1f} at the start; "
         f"{machine['assay']}. Tokens/s, medians of {document['rounds']} rounds in turns (interquartile "
-        "range / median); * see below.",
+        "range / median); * see below. Weights: all of them with their scales, as each holds them. Quantized rows of "
+        "Assay: everything else, keys and values in bfloat16.",
     ]
     for (isa, threads, precision, model), rows in groups(document["rows"]).items():
         out += ["", f"## {precision}, {threads} thread(s), {isa}, GPT-2 {model}"]

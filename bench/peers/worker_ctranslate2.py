@@ -13,21 +13,31 @@ a = protocol.arguments(__doc__)
 def convert(model, out):
     from ctranslate2.converters import TransformersConverter
 
-    TransformersConverter(model).convert(out, force=True)
+    if a.form == "float32":
+        TransformersConverter(model).convert(out, force=True)
+    else:
+        # From the folder's own source: a converted model is no input to the converter.
+        source = Path(model).with_name(Path(model).name.removesuffix("-ctranslate2"))
+        TransformersConverter(str(source)).convert(out, quantization=a.form, force=True)
 
 
 class CTranslate2:
     def __init__(self, folder, precision, threads):
         import ctranslate2
 
-        if precision != "float32":
-            raise ValueError(f"{precision}: CTranslate2 runs float32 here")
+        if precision not in ("float32", "int8"):
+            raise ValueError(f"{precision}: CTranslate2 runs float32 and int8 here")
+        known = ctranslate2.get_supported_compute_types("cpu")
+        kind = "int8_bfloat16" if precision == "int8" and "int8_bfloat16" in known else precision
         self.generator = ctranslate2.Generator(
-            str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=threads
+            str(folder), device="cpu", compute_type=kind, inter_threads=1, intra_threads=threads
         )
+        self.weight_bytes = (Path(folder) / "model.bin").stat().st_size
         self.words = json.loads((Path(folder) / "vocabulary.json").read_text(encoding="utf-8"))
         self.threads = threads
         self.label = f"CTranslate2 {ctranslate2.__version__}"
+        if precision != "float32":
+            self.label += f" ({self.generator.compute_type})"
 
     def generate(self, ids, new_tokens, on_token=None):
         results = self.generator.generate_batch(

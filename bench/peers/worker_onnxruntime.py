@@ -5,26 +5,83 @@ The session is driven directly, outputs bound to memory: no copy and no framewor
 """
 
 import json
+import shutil
 from pathlib import Path
 
 import protocol
 
 a = protocol.arguments(__doc__)
 import numpy as np  # noqa: E402  (after the settings it reads)
+from cases import some_ids  # noqa: E402
+
+CALIBRATION_PROMPTS, CALIBRATION_LENGTH = 8, 64
 
 
 def convert(model, out):
+    if a.form != "float32":
+        return quantize(Path(model), Path(out))
     from optimum.onnxruntime import ORTModelForCausalLM
 
     ORTModelForCausalLM.from_pretrained(model, export=True).save_pretrained(out)
+
+
+def quantize(folder, out):
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "config.json", out)
+    source, target = folder / "model.onnx", out / "model.onnx"
+    if a.form == "int8-dynamic":
+        quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
+    else:
+        quantize_static_products(source, target, json.loads((folder / "config.json").read_text()))
+
+
+def quantize_static_products(source, target, config):
+    """Products with a matrix of weights, the head among them; their outputs stay float32."""
+    import onnx
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+
+    graph = onnx.load(source).graph
+    held = {tensor.name for tensor in graph.initializer}
+    products = [n.name for n in graph.node if n.op_type in ("Gemm", "MatMul") and n.input[1] in held]
+    past = np.zeros((1, config["n_head"], 0, config["n_embd"] // config["n_head"]), np.float32)
+    inputs = [i.name for i in graph.input]
+    feeds = []
+    for seed in range(CALIBRATION_PROMPTS):
+        ids = np.array([some_ids(CALIBRATION_LENGTH, seed)], np.int64)
+        known = feed(ids, 0)
+        feeds.append({name: known.get(name, past) for name in inputs})
+
+    class Reader:  # what quantize_static asks of a CalibrationDataReader
+        left = iter(feeds)
+
+        def get_next(self):
+            return next(self.left, None)
+
+    quantize_static(
+        source, target, Reader(), quant_format=QuantFormat.QDQ, op_types_to_quantize=["Gemm", "MatMul"],
+        nodes_to_quantize=products, per_channel=True, activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8, extra_options={"OpTypesToExcludeOutputQuantization": ["Gemm", "MatMul"]},
+    )  # fmt: skip
+
+
+def feed(ids, past):
+    """Inputs of new ids [batch, rows] after `past` others, but for the keys and values."""
+    batch, rows = ids.shape
+    return {
+        "input_ids": ids,
+        "attention_mask": np.ones((batch, past + rows), np.int64),
+        "position_ids": np.tile(np.arange(past, past + rows, dtype=np.int64), (batch, 1)),
+    }
 
 
 class OnnxRuntime:
     def __init__(self, folder, precision, threads):
         import onnxruntime as ort
 
-        if precision != "float32":
-            raise ValueError(f"{precision}: ONNX Runtime runs float32 here")
+        if precision == "bfloat16":
+            raise ValueError(f"{precision}: ONNX Runtime runs float32 and int8 here")
         if a.isa:
             raise ValueError("ONNX Runtime cannot be limited to an instruction set")
         self.ort = ort
@@ -36,6 +93,7 @@ class OnnxRuntime:
         config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
         self.heads, self.head_dim = config["n_head"], config["n_embd"] // config["n_head"]
         self.vocab = config["vocab_size"]
+        self.weight_bytes = (Path(folder) / "model.onnx").stat().st_size
         self.inputs = {i.name for i in self.session.get_inputs()}
         self.past = sorted(name for name in self.inputs if name.startswith("past_key_values"))
         self.threads = threads
@@ -46,12 +104,7 @@ class OnnxRuntime:
         """One forward pass over new ids [batch, rows] after `length` cached ones: [batch, rows, vocab]."""
         batch, rows = ids.shape
         binding = self.session.io_binding()
-        feeds = {
-            "input_ids": ids,
-            "attention_mask": np.ones((batch, length + rows), np.int64),
-            "position_ids": np.tile(np.arange(length, length + rows, dtype=np.int64), (batch, 1)),
-        }
-        for name, value in feeds.items():
+        for name, value in feed(ids, length).items():
             if name in self.inputs:
                 binding.bind_cpu_input(name, np.ascontiguousarray(value))
         for name in self.past:

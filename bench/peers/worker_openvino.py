@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """OpenVINO as a worker, on the stateful graph that optimum-intel exports.
 
-INFERENCE_PRECISION_HINT decides the arithmetic; keys and values are kept in the same one, not in 8 bits.
+INFERENCE_PRECISION_HINT decides the arithmetic, bfloat16 of quantized weights; keys and values are kept in the same one,
+not in 8 bits.
 """
 
 from pathlib import Path
@@ -10,11 +11,22 @@ import protocol
 
 a = protocol.arguments(__doc__)
 import numpy as np  # noqa: E402  (after the settings it reads)
+from cases import some_ids  # noqa: E402
 
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
+# Of weights: the arguments of nncf.compress_weights; the embedding and the head stay in int8 but for int4-all.
+COMPRESSIONS = {
+    "int8": {"mode": "int8_sym"},
+    "int4": {"mode": "int4_sym", "group_size": 64},
+    "int4-all": {"mode": "int4_sym", "group_size": 64, "all_layers": True},
+    "nf4": {"mode": "nf4", "group_size": 64},
+}
+CALIBRATION_PROMPTS, CALIBRATION_LENGTH = 8, 64
 
 
 def convert(model, out):
+    if a.form != "float32":
+        return quantize(Path(model) / "openvino_model.xml", Path(out))
     from optimum.intel import OVModelForCausalLM
 
     OVModelForCausalLM.from_pretrained(model, export=True, load_in_8bit=False, compile=False).save_pretrained(
@@ -22,20 +34,49 @@ def convert(model, out):
     )
 
 
+def quantize(source, out):
+    import nncf
+    import openvino as ov
+
+    model = ov.Core().read_model(source)
+    if a.form == "w8a8":
+        names = {name for port in model.inputs for name in port.get_names()}
+        prompts = [some_ids(CALIBRATION_LENGTH, seed) for seed in range(CALIBRATION_PROMPTS)]
+        feeds = [{n: v for n, v in feed(np.array([ids]), 0).items() if n in names} for ids in prompts]
+        model = nncf.quantize(
+            model, nncf.Dataset(feeds), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(feeds)
+        )
+    else:
+        how = COMPRESSIONS[a.form]
+        model = nncf.compress_weights(model, **how | {"mode": nncf.CompressWeightsMode(how["mode"])})
+    ov.save_model(model, out / source.name, compress_to_fp16=False)
+
+
+def feed(ids, past):
+    """Inputs of new ids [batch, rows] after `past` others; not every export has all of them."""
+    batch, rows = ids.shape
+    return {
+        "input_ids": ids,
+        "attention_mask": np.ones((batch, past + rows), np.int64),
+        "position_ids": np.tile(np.arange(past, past + rows, dtype=np.int64), (batch, 1)),
+        "beam_idx": np.arange(batch, dtype=np.int32),
+    }
+
+
 class OpenVino:
     def __init__(self, folder, precision, threads):
         import openvino as ov
 
-        if precision not in HINTS:
-            raise ValueError(f"{precision}: expected one of {', '.join(HINTS)}")
         core = ov.Core()
         model = core.read_model(str(Path(folder) / "openvino_model.xml"))
+        self.weight_bytes = (Path(folder) / "openvino_model.bin").stat().st_size
+        hint = HINTS.get(precision, "bf16")  # of quantized weights too
         compiled = core.compile_model(
             model,
             "CPU",
             {
-                "INFERENCE_PRECISION_HINT": HINTS[precision],
-                "KV_CACHE_PRECISION": HINTS[precision],
+                "INFERENCE_PRECISION_HINT": hint,
+                "KV_CACHE_PRECISION": hint,
                 "INFERENCE_NUM_THREADS": threads,
                 "NUM_STREAMS": 1,
                 "PERFORMANCE_HINT": "LATENCY",
@@ -49,14 +90,8 @@ class OpenVino:
 
     def run(self, ids):
         """One forward pass over new ids [batch, rows]: [batch, rows, vocab], valid until the next."""
-        batch, rows = ids.shape
-        self.length += rows
-        feeds = {
-            "input_ids": ids,
-            "attention_mask": np.ones((batch, self.length), np.int64),
-            "position_ids": np.tile(np.arange(self.length - rows, self.length, dtype=np.int64), (batch, 1)),
-            "beam_idx": np.arange(batch, dtype=np.int32),
-        }
+        feeds = feed(ids, self.length)
+        self.length += ids.shape[1]
         self.request.infer({n: v for n, v in feeds.items() if n in self.inputs}, share_inputs=True)
         return self.request.get_tensor("logits").data
 

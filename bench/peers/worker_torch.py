@@ -1,5 +1,11 @@
 #!/usr/bin/env python3
-"""Transformers on torch as a worker: --mode eager, or --mode compile (static shapes and cache)."""
+"""Transformers on torch as a worker: --mode eager, or --mode compile (static shapes and cache).
+
+Precisions float32 and bfloat16; int8: torch's dynamic quantization of every product, in float32; llm-int8, nf4, fp4: by
+bitsandbytes, in bfloat16.
+"""
+
+import logging
 
 import protocol
 
@@ -11,12 +17,69 @@ from transformers import AutoModelForCausalLM, DynamicCache, StaticCache  # noqa
 CACHE_STEP = 64  # static caches are a multiple of it long, so that near lengths share a compilation
 
 
+def load(folder, precision):
+    if precision in ("float32", "bfloat16"):
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, precision))
+    if precision == "int8":
+        model = with_linears(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32))
+        how = {torch.nn.Linear: torch.ao.quantization.per_channel_dynamic_qconfig}
+        return torch.ao.quantization.quantize_dynamic(model, how)
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns of a cast in each product
+    how = {"load_in_8bit": True}
+    if precision != "llm-int8":
+        how = {
+            "load_in_4bit": True,
+            "bnb_4bit_quant_type": precision,
+            "bnb_4bit_compute_dtype": torch.bfloat16,
+        }
+    return AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=torch.bfloat16,
+        device_map="cpu",
+        quantization_config=transformers.BitsAndBytesConfig(**how),
+    )
+
+
+def with_linears(model):
+    """GPT-2's Conv1D as Linear, which torch knows how to quantize."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child).__name__ != "Conv1D":
+                continue
+            linear = torch.nn.Linear(*child.weight.shape, device="meta")
+            linear.weight = torch.nn.Parameter(child.weight.data.T.contiguous())
+            linear.bias = child.bias
+            setattr(parent, name, linear)
+    return model
+
+
+def bytes_of(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
+def weight_bytes(model):
+    """Parameters, tied ones once, and the scales that a footprint leaves out."""
+    total = sum(bytes_of(p) for p in model.parameters())
+    for module in model.modules():
+        state = getattr(getattr(module, "weight", None), "quant_state", None)
+        if state is not None:
+            total += bytes_of(state.absmax)
+        scales = getattr(getattr(module, "weight", None), "SCB", None)
+        if scales is not None:
+            total += bytes_of(scales)
+        if "quantized.dynamic" in type(module).__module__:
+            weight = module.weight()
+            total += weight.numel() + bytes_of(weight.q_per_channel_scales())
+    return total
+
+
 class Torch:
     def __init__(self, folder, precision, threads):
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
         self.threads = torch.get_num_threads()
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, precision)).eval()
+        self.model = load(folder, precision).eval()
+        self.weight_bytes = weight_bytes(self.model)
         self.kernels = torch.backends.cpu.get_cpu_capability()
         self.label = f"torch {torch.__version__} {a.mode}, Transformers {transformers.__version__}"
         self.forward = self.model

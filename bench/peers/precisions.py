@@ -1,0 +1,61 @@
+"""What Assay's rows are stored and computed in; peers are put beside the row whose bytes theirs are nearest to.
+
+Names are Assay's own: int8-dynamic has the output head in the remainder's precision, as Transformers leaves it,
+int8-dynamic+head:int8 in int8 too. The remainder of every quantized precision is bfloat16, keys and values too.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    name: str
+    body_bits: float  # of a weight of the blocks, with the scales of blocks of weights
+    head_bits: float
+    product: str  # what prefill multiplies in: float32, bfloat16 or int8
+    kv_bytes: int = 2  # of an element of Assay's cache
+    # What the logits may differ by, in standard deviations. The largest difference, from Assay's row of the same
+    # precision; of quantized rows the root of the mean square, from Assay's float32. Unrelated logits: 1.4.
+    tolerance: float = 5e-2
+
+    @property
+    def is_quantized(self):
+        return self.body_bits < 16
+
+    def request(self):
+        """Of Assay's worker, beside the model."""
+        if self.name == "bf16x3":
+            return {"precision": self.name}
+        base, _, head = self.name.partition("+head:")
+        request = {"precision": base}
+        if self.is_quantized:
+            request["remainder"] = "bfloat16"
+        return request | ({"quantize_head": head} if head else {})
+
+    def output_scales(self):
+        """Bytes of scales of each output of the blocks, of the head."""
+        return 4 * (self.body_bits == 8), 4 * (self.head_bits == 8)
+
+
+INT8, FOUR_BIT = 0.15, 0.5
+NF4 = 4.5  # a float32 scale per 64
+
+PRECISIONS = {
+    precision.name: precision
+    for precision in (
+        Precision("float32", 32, 32, "float32", kv_bytes=4, tolerance=1e-2),
+        Precision("bfloat16", 16, 16, "bfloat16"),
+        Precision("bf16x3", 32, 32, "bfloat16", kv_bytes=4, tolerance=1e-2),
+        Precision("int8-dynamic+head:int8", 8, 8, "int8", tolerance=INT8),
+        Precision("int8-dynamic", 8, 16, "int8", tolerance=INT8),
+        Precision("int8-static+head:int8", 8, 8, "int8", tolerance=INT8),
+        Precision("llm-int8", 8, 16, "int8", tolerance=INT8),
+        Precision("nf4+head:int8", NF4, 8, "bfloat16", tolerance=FOUR_BIT),
+        Precision("nf4+head:nf4", NF4, NF4, "bfloat16", tolerance=FOUR_BIT),
+        Precision("nf4", NF4, 16, "bfloat16", tolerance=FOUR_BIT),
+        Precision("fp4", NF4, 16, "bfloat16", tolerance=FOUR_BIT),
+        Precision("int4-g128+head:int8", 4.25, 8, "bfloat16", tolerance=FOUR_BIT),
+    )
+}
+PLAIN = ("float32", "bfloat16")
+QUANTIZED = tuple(name for name, precision in PRECISIONS.items() if precision.is_quantized)
