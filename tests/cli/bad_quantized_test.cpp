@@ -321,11 +321,15 @@ TEST_F(CliBadInt8, ConfigurationsThatPromiseSomethingElse) {
 
 // Whatever the bytes: an error or a model, never a crash.
 TEST(BadQuantized, SpoiledBytesNeverCrash) {
-  TemporaryFolder folder;
+  TemporaryFolder folder, own;
   Random random(7);
-  for (const char* precision : {"nf4", "fp4-dq", "llm-int8"}) {
-    const std::string config = read_file(stored(precision) / "config.json");
-    const std::string sound = read_file(stored(precision) / "model.safetensors");
+  const std::string of_own = own / "int8-static";
+  expect_success(run_program({"quantize", model_fixture("with_tokenizer"), of_own, "--precision",
+                              "int8-static", "--smooth-quant=0.5"}));
+  for (const std::filesystem::path& model :
+       std::vector<std::filesystem::path>{stored("nf4"), stored("fp4-dq"), stored("llm-int8"), of_own}) {
+    const std::string config = read_file(model / "config.json");
+    const std::string sound = read_file(model / "model.safetensors");
     std::size_t header = 8;
     for (int i = 0; i < 3; ++i)
       header += static_cast<std::size_t>(static_cast<unsigned char>(sound[static_cast<std::size_t>(i)]))
@@ -352,7 +356,7 @@ TEST(BadQuantized, SpoiledBytesNeverCrash) {
         EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
       }
     }
-    EXPECT_GT(refused, 50) << precision;
+    EXPECT_GT(refused, 50) << model;
   }
 }
 

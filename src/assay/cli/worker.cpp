@@ -125,8 +125,8 @@ class Worker {
 
   Answer load(const JsonView& request) {
     if (request.has("configuration")) return load_configuration(request);
-    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "kv_cache", "input_scale",
-                         "calibration", "calibrator", "smooth_quant"});
+    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "kv_cache",
+                         "input_scale", "calibration", "calibrator", "smooth_quant"});
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
