@@ -217,6 +217,7 @@ class CpuProgram : public Program {
   std::vector<std::atomic<bool>> expanded_in_use_;
   std::int64_t hidden_rows_ = 0;
   std::vector<AttendTask> attend_tasks_;
+  bool has_one_task_each_ = false;      // the sequences, for each of their heads
   std::optional<StepProfile> profile_;  // while one is taken
 };
 
@@ -386,8 +387,10 @@ void CpuProgram::run(const Batch& batch, KvCache& cache) {
 // Rows of every head in chunks, the longest first for each sequence, so that threads end together.
 void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int heads) {
   attend_tasks_.clear();
+  has_one_task_each_ = true;
   for (const SequenceRows& s : batch.sequences) {
     const std::int64_t past = cache.length(s.sequence) - s.rows, padding = padding_of(s, past);
+    has_one_task_each_ = has_one_task_each_ && padding == 0 && s.rows <= kAttendChunk;
     for (std::int64_t end = s.rows; end > 0;) {
       const bool is_padding = end <= padding;
       const std::int64_t first = std::max(end - kAttendChunk, is_padding ? 0 : padding);
@@ -731,10 +734,13 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
 
 void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& cache) {
   const auto sequences = static_cast<std::int64_t>(batch.sequences.size());
-  pool_->run(sequences * op.kv_heads, [&](std::int64_t task) {
-    store_keys_and_values(op, batch.sequences[static_cast<std::size_t>(task / op.kv_heads)],
-                          static_cast<int>(task % op.kv_heads), cache);
-  });
+  // A task that alone reads the keys of its head stores them too: threads wait for each other once less.
+  const bool stores_its_own = op.heads == op.kv_heads && has_one_task_each_;
+  if (!stores_its_own)
+    pool_->run(sequences * op.kv_heads, [&](std::int64_t task) {
+      store_keys_and_values(op, batch.sequences[static_cast<std::size_t>(task / op.kv_heads)],
+                            static_cast<int>(task % op.kv_heads), cache);
+    });
   const Buffer& qkv = buffer(op.qkv);
   Buffer& out = buffer(op.out);
   const auto kernel = cache.format() == KvFormat::int8       ? table_.attend_int8
@@ -743,6 +749,7 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
   pool_->run(static_cast<std::int64_t>(attend_tasks_.size()), [&](std::int64_t index) {
     const AttendTask& task = attend_tasks_[static_cast<std::size_t>(index)];
     const int kv_head = task.head / (op.heads / op.kv_heads);
+    if (stores_its_own) store_keys_and_values(op, *task.rows, kv_head, cache);
     const std::int64_t row = task.rows->first_row + task.first,
                        column = std::int64_t{task.head} * op.head_dim;
     float* floats = out.floats;

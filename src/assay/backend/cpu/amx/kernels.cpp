@@ -108,6 +108,10 @@ void add_one_by_four(const RowSteps& x, const WeightSteps& w, std::int64_t steps
       "tileloadd (%[b3],%[row],1), %%tmm5\n\t"
       ASSAY_PRODUCT(2, 4, 7)
       ASSAY_PRODUCT(3, 4, 5)
+      "prefetcht0 2048(%[b0])\n\tprefetcht0 2112(%[b0])\n\tprefetcht0 2176(%[b0])\n\tprefetcht0 2240(%[b0])\n\tprefetcht0 2304(%[b0])\n\tprefetcht0 2368(%[b0])\n\tprefetcht0 2432(%[b0])\n\tprefetcht0 2496(%[b0])\n\tprefetcht0 2560(%[b0])\n\tprefetcht0 2624(%[b0])\n\tprefetcht0 2688(%[b0])\n\tprefetcht0 2752(%[b0])\n\tprefetcht0 2816(%[b0])\n\tprefetcht0 2880(%[b0])\n\tprefetcht0 2944(%[b0])\n\tprefetcht0 3008(%[b0])\n\t"
+      "prefetcht0 2048(%[b1])\n\tprefetcht0 2112(%[b1])\n\tprefetcht0 2176(%[b1])\n\tprefetcht0 2240(%[b1])\n\tprefetcht0 2304(%[b1])\n\tprefetcht0 2368(%[b1])\n\tprefetcht0 2432(%[b1])\n\tprefetcht0 2496(%[b1])\n\tprefetcht0 2560(%[b1])\n\tprefetcht0 2624(%[b1])\n\tprefetcht0 2688(%[b1])\n\tprefetcht0 2752(%[b1])\n\tprefetcht0 2816(%[b1])\n\tprefetcht0 2880(%[b1])\n\tprefetcht0 2944(%[b1])\n\tprefetcht0 3008(%[b1])\n\t"
+      "prefetcht0 2048(%[b2])\n\tprefetcht0 2112(%[b2])\n\tprefetcht0 2176(%[b2])\n\tprefetcht0 2240(%[b2])\n\tprefetcht0 2304(%[b2])\n\tprefetcht0 2368(%[b2])\n\tprefetcht0 2432(%[b2])\n\tprefetcht0 2496(%[b2])\n\tprefetcht0 2560(%[b2])\n\tprefetcht0 2624(%[b2])\n\tprefetcht0 2688(%[b2])\n\tprefetcht0 2752(%[b2])\n\tprefetcht0 2816(%[b2])\n\tprefetcht0 2880(%[b2])\n\tprefetcht0 2944(%[b2])\n\tprefetcht0 3008(%[b2])\n\t"
+      "prefetcht0 2048(%[b3])\n\tprefetcht0 2112(%[b3])\n\tprefetcht0 2176(%[b3])\n\tprefetcht0 2240(%[b3])\n\tprefetcht0 2304(%[b3])\n\tprefetcht0 2368(%[b3])\n\tprefetcht0 2432(%[b3])\n\tprefetcht0 2496(%[b3])\n\tprefetcht0 2560(%[b3])\n\tprefetcht0 2624(%[b3])\n\tprefetcht0 2688(%[b3])\n\tprefetcht0 2752(%[b3])\n\tprefetcht0 2816(%[b3])\n\tprefetcht0 2880(%[b3])\n\tprefetcht0 2944(%[b3])\n\tprefetcht0 3008(%[b3])\n\t"
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\tadd $1024, %[b2]\n\tadd $1024, %[b3]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"

@@ -10,6 +10,12 @@
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
+// Of a stream of weights that one row passes once: the processor alone does not keep up with memory.
+constexpr std::int64_t kBytesAhead = 2048;
+ASSAY_INLINE void fetch_ahead(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p) + kBytesAhead, _MM_HINT_T0);
+}
+
 template <int Rows, int Columns>
 void clear(Vec (&sums)[Rows][Columns]) {
   for (auto& row : sums)
@@ -67,6 +73,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std:
       for (int part = 0; part < kParts; ++part) {
         const auto* from = b.data + panel * b.panel_stride + k * b.k_stride + part * Vec::kWidth;
         Vec& w = weights[panel * kParts + part];
+        if (Rows == 1) fetch_ahead(from);
         w = load_values(from);
         if (Rows > 1) w.keep();
       }
@@ -85,6 +92,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part) {
         const int j = panel * kParts + part;
+        if (Rows == 1) fetch_ahead(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2);
         Vec::load_pairs(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2, even[j],
                         odd[j]);
       }

@@ -141,8 +141,11 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
     for (Dot& dot : row) dot = Dot::zero();
   for (std::int64_t k = 0; k < padded; k += 4) {
     Dot::Weights weights[Panels * kParts];
-    for (int j = 0; j < Panels * kParts; ++j)
-      weights[j] = Dot::weights(w + j / kParts * padded * kPanel + k * kPanel + j % kParts * Vec::kWidth * 4);
+    for (int j = 0; j < Panels * kParts; ++j) {
+      const std::int8_t* four = w + j / kParts * padded * kPanel + k * kPanel + j % kParts * Vec::kWidth * 4;
+      if (Rows == 1) fetch_ahead(four);
+      weights[j] = Dot::weights(four);
+    }
     for (int row = 0; row < Rows; ++row) {
       std::int32_t four = 0;
       __builtin_memcpy(&four, x + k / kInt8Columns * strip + row * kInt8Columns + k % kInt8Columns, 4);
@@ -370,7 +373,9 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
                        end = group * weights.group + (left < weights.group ? left : weights.group);
     for (std::int64_t k = group * weights.group; k < end; k += kCodeInputs)
       for (int j = 0; j < kColumns; ++j) {
-        const Vec::Codes codes = Vec::codes(from[j].codes + k / kCodeInputs * kPanel * 4);
+        const std::uint8_t* eight = from[j].codes + k / kCodeInputs * kPanel * 4;
+        if (Rows == 1) fetch_ahead(eight);
+        const Vec::Codes codes = Vec::codes(eight);
         const Dot::Bytes low = Dot::look_up_low(book, codes), high = Dot::look_up_high(book, codes);
         for (int row = 0; row < Rows; ++row) {
           const std::int8_t* inputs = x + row * weights.k_padded + k;
