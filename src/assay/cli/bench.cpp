@@ -242,6 +242,7 @@ void add_bench(CLI::App& app, int& exit_code) {
                       "float32, bfloat16 or int8: how keys and values are kept (default: as each precision "
                       "computes)");
   flags->model.add_selection_to(*command);
+  flags->model.add_input_scale_to(*command);
   flags->model.add_calibration_to(*command);
   command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");
   command->add_option("--isa", flags->model.isa,

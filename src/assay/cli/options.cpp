@@ -115,6 +115,7 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   add_real(app, "--llm-int8-threshold", outlier_threshold,
            "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
   add_selection_to(app);
+  add_input_scale_to(app);
   add_calibration_to(app);
   app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
   add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
@@ -129,10 +130,13 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
       "less exact, and named in the result");
 }
 
-void ModelFlags::add_calibration_to(CLI::App& app) {
+void ModelFlags::add_input_scale_to(CLI::App& app) {
   app.add_option("--input-scale", input_scale,
                  "per-token (the default) or per-tensor: whether the inputs of int8-dynamic have a scale for "
                  "each token or, as ONNX Runtime's dynamic scheme, one for all that are computed together");
+}
+
+void ModelFlags::add_calibration_to(CLI::App& app) {
   app.add_option(
       "--calibration", calibration,
       "A text to calibrate int8-static or SmoothQuant on (default: one that ships); never the text that "

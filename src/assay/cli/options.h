@@ -46,6 +46,7 @@ struct ModelFlags {
   // The flags that say which modules a quantized precision quantizes.
   void add_selection_to(CLI::App& app);
   void add_to(CLI::App& app, bool is_model_required = true);
+  void add_input_scale_to(CLI::App& app);
   void add_calibration_to(CLI::App& app);
   Device resolved_device() const { return device_from_name(device); }
   Configuration without_precision() const;

@@ -19,7 +19,7 @@ struct Flags {
   PromptFlags prompt;
   std::string corpus, skipped;
   std::vector<std::int64_t> lengths, batches, ablation_lengths;
-  std::int64_t max_new_tokens = 50, context = 0, stride = 0, noise_pairs = 10;
+  std::int64_t max_new_tokens = 50, context = 0, stride = 0, noise_pairs = 20;
   bool has_no_cache = false;
 };
 
@@ -102,7 +102,7 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   add_whole(*command, "--context", flags->context, "Tokens per window of the perplexity");
   add_whole(*command, "--stride", flags->stride, "Tokens from window to window");
   add_whole(*command, "--noise-pairs", flags->noise_pairs,
-            "Runs of equals before anything else (default 10; 0: none)");
+            "Runs of equals before anything else (default 20; 0: none)");
   command->add_option("--skip", flags->skipped,
                       "Parts to leave out: noise,trade-off,lengths,ablation,batches,perplexity,edge");
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");

@@ -30,7 +30,7 @@ struct ExerciseOptions {
   std::int64_t edge_new_tokens = 50;
   std::filesystem::path corpus;
   std::int64_t context = 0, stride = 0;  // of the perplexity
-  int noise_pairs = 10;                  // runs of equals before anything else, at least; 0: none
+  int noise_pairs = 20;                  // runs of equals before anything else, at least; 0: none
   // Seconds of one run of a case, about (predict.h): for the time left of the whole run. Empty: none is told.
   std::function<double(const Case&)> predicted_seconds = {};
   // Parts to leave out: "trade-off", "ablation", "lengths", "batches", "perplexity", "edge", "noise".
