@@ -189,13 +189,11 @@ struct NormArgs {
 
 // Keys and values of one head in a block of 64 positions.
 //   float32:  keys [head_dim][64] (position last), values [64][padded], padded = head_dim rounded up to 16
-//   bfloat16: keys 4 panels of 16 positions, each [dim_padded / 2][16][2], dim_padded = head_dim rounded up
-//   to
-//             32; values padded / 16 panels of 16 dimensions, each [32][16][2], pairs of positions; all that
-//             is not held is zero. Both are in the order of the packed weights.
-//   int8:     keys [head_dim][64], values [64][padded], of codes: what a code is worth follows each, a
-//   float32
-//             per position, [64]. Beyond head_dim values are zero.
+//   bfloat16: keys 4 panels of 16 positions, each [dim_padded / 2][16][2], dim_padded = head_dim rounded
+//             up to 32; values padded / 16 panels of 16 dimensions, each [32][16][2], pairs of positions; all
+//             that is not held is zero. Both are in the order of the packed weights.
+//   int8:     keys [head_dim][64], values [64][padded], of codes; behind each what its codes are worth, a
+//             float32 per position, [64]. Beyond head_dim values are zero.
 struct KvShape {
   std::int64_t head_dim;
   std::int64_t padded() const { return round_up(head_dim, kPanel); }
