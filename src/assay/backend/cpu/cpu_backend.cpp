@@ -24,6 +24,7 @@ constexpr std::int64_t kNormRows = 8;   // rows a thread takes at a time
 constexpr std::int64_t kNoKey = std::int64_t{1} << 40;
 // Rows of a head that a thread attends at a time: they share the keys while these are in the nearest cache.
 constexpr std::int64_t kAttendChunk = kAttendRows;
+constexpr std::int64_t kAttendTasksPerThread = 8;  // enough that threads end together
 // Panels a thread takes at a time: of few rows as many as it reads side by side, so that all threads end
 // together; of many rows more, which share the rows while these are near.
 constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup;
@@ -39,9 +40,9 @@ constexpr int kCodeOffset = 128;
 struct AttendTask {
   const SequenceRows* rows;
   std::int64_t first_position;  // among the keys that are kept
-  int head;
-  std::int64_t first, count;  // within the sequence's new rows
-  bool is_padding;            // rows that see no key
+  int head, heads;              // the first, and how many
+  std::int64_t first, count;    // within the sequence's new rows
+  bool is_padding;              // rows that see no key
 };
 
 // How many of the new rows are padding. Keys of padding are not kept, so that the others lie in blocks of 64
@@ -388,14 +389,20 @@ void CpuProgram::run(const Batch& batch, KvCache& cache) {
 void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int heads) {
   attend_tasks_.clear();
   has_one_task_each_ = true;
+  // Heads lie side by side in the cache: of many sequences a task takes several, so that memory is read in
+  // long streams.
+  const auto sequences = static_cast<std::int64_t>(batch.sequences.size());
+  const auto together = static_cast<int>(
+      std::clamp<std::int64_t>(sequences * heads / (kAttendTasksPerThread * pool_->size()), 1, heads));
   for (const SequenceRows& s : batch.sequences) {
     const std::int64_t past = cache.length(s.sequence) - s.rows, padding = padding_of(s, past);
     has_one_task_each_ = has_one_task_each_ && padding == 0 && s.rows <= kAttendChunk;
     for (std::int64_t end = s.rows; end > 0;) {
       const bool is_padding = end <= padding;
       const std::int64_t first = std::max(end - kAttendChunk, is_padding ? 0 : padding);
-      for (int head = 0; head < heads; ++head)
-        attend_tasks_.push_back({&s, past + first - s.first_key, head, first, end - first, is_padding});
+      for (int head = 0; head < heads; head += together)
+        attend_tasks_.push_back({&s, past + first - s.first_key, head, std::min(together, heads - head),
+                                 first, end - first, is_padding});
       end = first;
     }
   }
@@ -746,12 +753,10 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
   const auto kernel = cache.format() == KvFormat::int8       ? table_.attend_int8
                       : cache.format() == KvFormat::bfloat16 ? table_.attend_bfloat16
                                                              : table_.attend;
-  pool_->run(static_cast<std::int64_t>(attend_tasks_.size()), [&](std::int64_t index) {
-    const AttendTask& task = attend_tasks_[static_cast<std::size_t>(index)];
-    const int kv_head = task.head / (op.heads / op.kv_heads);
+  const auto attend_head = [&](const AttendTask& task, int head) {
+    const int kv_head = head / (op.heads / op.kv_heads);
     if (stores_its_own) store_keys_and_values(op, *task.rows, kv_head, cache);
-    const std::int64_t row = task.rows->first_row + task.first,
-                       column = std::int64_t{task.head} * op.head_dim;
+    const std::int64_t row = task.rows->first_row + task.first, column = std::int64_t{head} * op.head_dim;
     float* floats = out.floats;
     kernel({.q = qkv.floats == nullptr ? nullptr : qkv.floats + row * qkv.stride + column,
             .q_stride = qkv.stride,
@@ -766,11 +771,17 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
             .blocks = cache.blocks(task.rows->sequence),
             .k_offset = cache.k_offset(op.layer, kv_head),
             .v_offset = cache.v_offset(op.layer, kv_head),
+            .next_k_offset =
+                stores_its_own && head + 1 < task.head + task.heads ? cache.k_offset(op.layer, head + 1) : 0,
             .out = floats == nullptr ? nullptr : floats + row * out.stride + column,
             .out_stride = out.stride,
             .out_tiles = out.tiles,
             .first_tile_row = row,
             .first_tile_column = column});
+  };
+  pool_->run(static_cast<std::int64_t>(attend_tasks_.size()), [&](std::int64_t index) {
+    const AttendTask& task = attend_tasks_[static_cast<std::size_t>(index)];
+    for (int head = task.head; head < task.head + task.heads; ++head) attend_head(task, head);
   });
 }
 

@@ -214,6 +214,7 @@ struct AttendArgs {
   float scale;
   const void* const* blocks;        // per 64 positions
   std::int64_t k_offset, v_offset;  // of this head and layer in a block, in elements, of int8 in bytes
+  std::int64_t next_k_offset = 0;   // of the head that the caller attends next; 0: unknown
   float* out;                       // [rows, head_dim]; null where only tiles are wanted
   std::int64_t out_stride;
   Tiles out_tiles;  // row 0 goes to first_tile_row, first_tile_column

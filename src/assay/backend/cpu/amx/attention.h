@@ -45,15 +45,53 @@ void stage_queries(const AttendArgs& args, std::int64_t first_row, std::int64_t 
     }
 }
 
-// scores[16, 64] = queries * keys of one block.
-void score_block(const RowSteps& queries, const std::uint16_t* keys, const KvShape& shape, float* scores) {
+// As add_one_by_four, of a cache that is read in long streams: nothing is fetched beforehand.
+void add_one_by_four_near(const RowSteps& x, const WeightSteps& w, std::int64_t steps) {
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::uint16_t* b = w.data + step * kTileElements;
+    ASSAY_TILE_LOAD(4, x.data + step * x.strip, kTileBytes);
+    ASSAY_TILE_LOAD(5, b, kTileBytes);
+    ASSAY_TILE_LOAD(6, b + w.next, kTileBytes);
+    ASSAY_BFLOAT16_PRODUCT(0, 4, 5);
+    ASSAY_TILE_LOAD(7, b + 2 * w.next, kTileBytes);
+    ASSAY_BFLOAT16_PRODUCT(1, 4, 6);
+    ASSAY_TILE_LOAD(5, b + 3 * w.next, kTileBytes);
+    ASSAY_BFLOAT16_PRODUCT(2, 4, 7);
+    ASSAY_BFLOAT16_PRODUCT(3, 4, 5);
+  }
+}
+
+// Of one row, whose products take no time beside memory: keys and values are fetched a phase ahead.
+ASSAY_INLINE void fetch(const std::uint16_t* from, std::int64_t elements) {
+  for (std::int64_t i = 0; i < elements; i += kTileColumns) _mm_prefetch(from + i, _MM_HINT_T0);
+}
+void fetch_keys(const std::uint16_t* keys, std::int64_t count, const KvShape& shape) {
+  fetch(keys, round_up(count, kPanel) * shape.dim_padded());
+}
+void fetch_values(const std::uint16_t* values, std::int64_t count, const KvShape& shape) {
+  for (std::int64_t i = 0; i < shape.padded(); i += kPanel)
+    fetch(values + i * kKvBlockPositions, round_up(count, kTileColumns) * kPanel);
+}
+
+// scores[16, 64] = queries * the first `count` keys of one block, in whole panels of 16.
+void score_block(const RowSteps& queries, const std::uint16_t* keys, std::int64_t count, const KvShape& shape,
+                 float* scores) {
   const std::int64_t panel = shape.dim_padded() * kPanel, steps = shape.dim_padded() / kTileColumns;
-  clear_sums();
-  add_one_by_four(queries, {keys, panel}, steps);
-  ASSAY_TILE_STORE(0, scores, 256);
-  ASSAY_TILE_STORE(1, scores + kLane, 256);
-  ASSAY_TILE_STORE(2, scores + 2 * kLane, 256);
-  ASSAY_TILE_STORE(3, scores + 3 * kLane, 256);
+  constexpr std::int64_t kStrideBytes = kKvBlockPositions * sizeof(float);
+  if (count > (kGroup - 1) * kPanel) {
+    clear_sums();
+    add_one_by_four_near(queries, {keys, panel}, steps);
+    ASSAY_TILE_STORE(0, scores, kStrideBytes);
+    ASSAY_TILE_STORE(1, scores + kLane, kStrideBytes);
+    ASSAY_TILE_STORE(2, scores + 2 * kLane, kStrideBytes);
+    ASSAY_TILE_STORE(3, scores + 3 * kLane, kStrideBytes);
+    return;
+  }
+  for (std::int64_t i = 0; i * kPanel < count; ++i) {
+    ASSAY_TILE_ZERO(0);
+    add_one_by_one(queries, {keys + i * panel, 0}, steps);
+    ASSAY_TILE_STORE(0, scores + i * kLane, kStrideBytes);
+  }
 }
 
 // The lanes of 16 keys from `begin` on that lie in [first, last].
@@ -115,10 +153,10 @@ void weigh_row(AttendState& state, std::int64_t row, std::int64_t first, std::in
   state.highest[row] = top;
 }
 
-// out[rows, padded] = weights * values over the blocks [unseen, blocks) of a span, added to out * factor
-// unless it is the first.
+// out[rows, padded] = weights * values over the blocks [unseen, blocks) of a span, `last_steps` of the last
+// one, added to out * factor unless it is the first.
 void add_values(AttendState& state, const AttendArgs& args, std::int64_t first_block, std::int64_t unseen,
-                std::int64_t blocks, std::int64_t rows, bool is_first) {
+                std::int64_t blocks, std::int64_t last_steps, std::int64_t rows, bool is_first) {
   const std::int64_t padded = args.shape.padded();
   constexpr std::int64_t kPanelElements = kKvBlockPositions * kPanel, kStride = kGroup * kPanel;
   alignas(64) float sums[kTileRows * kStride];
@@ -129,10 +167,11 @@ void add_values(AttendState& state, const AttendArgs& args, std::int64_t first_b
       const auto* values = static_cast<const std::uint16_t*>(args.blocks[first_block + block]) +
                            args.v_offset + panel * kPanelElements;
       const RowSteps weights{state.weights[block][0], kTileElements};
+      const std::int64_t steps = block == blocks - 1 ? last_steps : kBlockSteps;
       if (panels == kGroup)
-        add_one_by_four(weights, {values, kPanelElements}, kBlockSteps);
+        add_one_by_four_near(weights, {values, kPanelElements}, steps);
       else
-        add_one_by_one(weights, {values, 0}, kBlockSteps);
+        add_one_by_one(weights, {values, 0}, steps);
     }
     ASSAY_TILE_STORE(0, sums, 256);
     if (panels == kGroup) {
@@ -175,18 +214,32 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
     const std::int64_t blocks =
         last_block - first_block + 1 < kSpanBlocks ? last_block - first_block + 1 : kSpanBlocks;
     const std::int64_t unseen = first_key > begin ? (first_key - begin) / kKvBlockPositions : 0;
+    // Keys of the last block that any row sees: what lies beyond has weight zero.
+    const std::int64_t left = last_position - (first_block + blocks - 1) * kKvBlockPositions + 1;
+    const std::int64_t last_keys = left < kKvBlockPositions ? left : kKvBlockPositions;
     configure(rows);
+    const auto base_of = [&](std::int64_t block) {
+      return static_cast<const std::uint16_t*>(args.blocks[first_block + block]);
+    };
+    const auto keys_of_block = [&](std::int64_t block) {
+      return block == blocks - 1 ? last_keys : kKvBlockPositions;
+    };
     for (std::int64_t block = unseen; block < blocks; ++block) {
-      const auto* base = static_cast<const std::uint16_t*>(args.blocks[first_block + block]);
-      score_block(queries, base + args.k_offset, args.shape, state.scores[block][0]);
+      if (args.rows == 1) fetch_values(base_of(block) + args.v_offset, keys_of_block(block), args.shape);
+      score_block(queries, base_of(block) + args.k_offset, keys_of_block(block), args.shape,
+                  state.scores[block][0]);
     }
+    if (args.rows == 1 && args.next_k_offset != 0)
+      for (std::int64_t block = unseen; block < blocks; ++block)
+        fetch_keys(base_of(block) + args.next_k_offset, keys_of_block(block), args.shape);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t last = first_position + row;
       const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
       const std::int64_t first = in_window > args.first_key ? in_window : args.first_key;
       weigh_row(state, row, first - begin, last - begin, blocks, scale);
     }
-    add_values(state, args, first_block, unseen, blocks, rows, is_first);
+    add_values(state, args, first_block, unseen, blocks, (last_keys + kTileColumns - 1) / kTileColumns, rows,
+               is_first);
     release();
     is_first = false;
   }

@@ -39,6 +39,19 @@ double log_of(double x) {
   "\n\t.else\n\ttdpbf16ps %%tmm" #weights ", %%tmm" #rows ", %%tmm" #sums "\n\t.endif\n\t"
 #define ASSAY_TILE_PRODUCT(sums, rows, weights) \
   __asm__ volatile(ASSAY_PRODUCT(sums, rows, weights)::[is_int8] "i"(kIsInt8))
+#define ASSAY_BFLOAT16_PRODUCT(sums, rows, weights) \
+  __asm__ volatile("tdpbf16ps %%tmm" #weights ", %%tmm" #rows ", %%tmm" #sums ::)
+
+// The panel that a register walks, 2 KB ahead: a line each of a step, since the processor alone does not keep
+// up with memory.
+// clang-format off
+#define ASSAY_FETCH_LINES(at, panel) \
+  "prefetcht0 64*(32+" at ")(%[" panel "])\n\tprefetcht0 64*(33+" at ")(%[" panel "])\n\t" \
+  "prefetcht0 64*(34+" at ")(%[" panel "])\n\tprefetcht0 64*(35+" at ")(%[" panel "])\n\t"
+#define ASSAY_FETCH_STEP(panel) \
+  ASSAY_FETCH_LINES("0", panel) ASSAY_FETCH_LINES("4", panel) \
+  ASSAY_FETCH_LINES("8", panel) ASSAY_FETCH_LINES("12", panel)
+// clang-format on
 
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -108,10 +121,10 @@ void add_one_by_four(const RowSteps& x, const WeightSteps& w, std::int64_t steps
       "tileloadd (%[b3],%[row],1), %%tmm5\n\t"
       ASSAY_PRODUCT(2, 4, 7)
       ASSAY_PRODUCT(3, 4, 5)
-      "prefetcht0 2048(%[b0])\n\tprefetcht0 2112(%[b0])\n\tprefetcht0 2176(%[b0])\n\tprefetcht0 2240(%[b0])\n\tprefetcht0 2304(%[b0])\n\tprefetcht0 2368(%[b0])\n\tprefetcht0 2432(%[b0])\n\tprefetcht0 2496(%[b0])\n\tprefetcht0 2560(%[b0])\n\tprefetcht0 2624(%[b0])\n\tprefetcht0 2688(%[b0])\n\tprefetcht0 2752(%[b0])\n\tprefetcht0 2816(%[b0])\n\tprefetcht0 2880(%[b0])\n\tprefetcht0 2944(%[b0])\n\tprefetcht0 3008(%[b0])\n\t"
-      "prefetcht0 2048(%[b1])\n\tprefetcht0 2112(%[b1])\n\tprefetcht0 2176(%[b1])\n\tprefetcht0 2240(%[b1])\n\tprefetcht0 2304(%[b1])\n\tprefetcht0 2368(%[b1])\n\tprefetcht0 2432(%[b1])\n\tprefetcht0 2496(%[b1])\n\tprefetcht0 2560(%[b1])\n\tprefetcht0 2624(%[b1])\n\tprefetcht0 2688(%[b1])\n\tprefetcht0 2752(%[b1])\n\tprefetcht0 2816(%[b1])\n\tprefetcht0 2880(%[b1])\n\tprefetcht0 2944(%[b1])\n\tprefetcht0 3008(%[b1])\n\t"
-      "prefetcht0 2048(%[b2])\n\tprefetcht0 2112(%[b2])\n\tprefetcht0 2176(%[b2])\n\tprefetcht0 2240(%[b2])\n\tprefetcht0 2304(%[b2])\n\tprefetcht0 2368(%[b2])\n\tprefetcht0 2432(%[b2])\n\tprefetcht0 2496(%[b2])\n\tprefetcht0 2560(%[b2])\n\tprefetcht0 2624(%[b2])\n\tprefetcht0 2688(%[b2])\n\tprefetcht0 2752(%[b2])\n\tprefetcht0 2816(%[b2])\n\tprefetcht0 2880(%[b2])\n\tprefetcht0 2944(%[b2])\n\tprefetcht0 3008(%[b2])\n\t"
-      "prefetcht0 2048(%[b3])\n\tprefetcht0 2112(%[b3])\n\tprefetcht0 2176(%[b3])\n\tprefetcht0 2240(%[b3])\n\tprefetcht0 2304(%[b3])\n\tprefetcht0 2368(%[b3])\n\tprefetcht0 2432(%[b3])\n\tprefetcht0 2496(%[b3])\n\tprefetcht0 2560(%[b3])\n\tprefetcht0 2624(%[b3])\n\tprefetcht0 2688(%[b3])\n\tprefetcht0 2752(%[b3])\n\tprefetcht0 2816(%[b3])\n\tprefetcht0 2880(%[b3])\n\tprefetcht0 2944(%[b3])\n\tprefetcht0 3008(%[b3])\n\t"
+      ASSAY_FETCH_STEP("b0")
+      ASSAY_FETCH_STEP("b1")
+      ASSAY_FETCH_STEP("b2")
+      ASSAY_FETCH_STEP("b3")
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\tadd $1024, %[b2]\n\tadd $1024, %[b3]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
@@ -175,10 +188,8 @@ void add_two_by_two_streaming(const RowSteps& x, const WeightSteps& w, std::int6
       ASSAY_PRODUCT(0, 4, 6)
       "tileloadd 1024(%[a],%[row],1), %%tmm5\n\t"
       ASSAY_PRODUCT(1, 4, 7)
-      "prefetcht0 2048(%[b0])\n\tprefetcht0 2304(%[b0])\n\t"
-      "prefetcht0 2560(%[b0])\n\tprefetcht0 2816(%[b0])\n\t"
-      "prefetcht0 2048(%[b1])\n\tprefetcht0 2304(%[b1])\n\t"
-      "prefetcht0 2560(%[b1])\n\tprefetcht0 2816(%[b1])\n\t"
+      ASSAY_FETCH_STEP("b0")
+      ASSAY_FETCH_STEP("b1")
       ASSAY_PRODUCT(2, 5, 6)
       ASSAY_PRODUCT(3, 5, 7)
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"

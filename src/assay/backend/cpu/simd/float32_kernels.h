@@ -73,7 +73,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std:
       for (int part = 0; part < kParts; ++part) {
         const auto* from = b.data + panel * b.panel_stride + k * b.k_stride + part * Vec::kWidth;
         Vec& w = weights[panel * kParts + part];
-        if (Rows == 1) fetch_ahead(from);
+        fetch_ahead(from);
         w = load_values(from);
         if (Rows > 1) w.keep();
       }
@@ -92,7 +92,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part) {
         const int j = panel * kParts + part;
-        if (Rows == 1) fetch_ahead(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2);
+        fetch_ahead(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2);
         Vec::load_pairs(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2, even[j],
                         odd[j]);
       }
@@ -259,8 +259,9 @@ void linear_few_rows(const LinearArgs& args, const Weights& w) {
 }
 
 #if defined(ASSAY_HAS_CHUNKS)
-// Inputs of a chunk: two panels of them are 32 KB, which stay in the nearest cache while all rows pass.
-constexpr std::int64_t kChunkInputs = 256;
+// Inputs of a chunk: two panels of them are 32 KB, which stay in the nearest cache while all rows pass. Few
+// rows stay there too: 16 KB of each then.
+constexpr std::int64_t kChunkInputs = 256, kFewRowsChunkInputs = 128, kFewRowsBlocks = 4;
 constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
 constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
 constexpr std::int64_t kChunkColumns = 2 * kPanel;
@@ -281,8 +282,9 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
                  std::int64_t first_panel, std::int64_t panels) {
   alignas(64) float sums[kPassPanels / 2 * kPassRows * kChunkColumns];
   const std::int64_t blocks = (rows + kChunkRows - 1) / kChunkRows;
-  for (std::int64_t k = 0; k < args.k; k += kChunkInputs) {
-    const std::int64_t count = args.k - k < kChunkInputs ? args.k - k : kChunkInputs;
+  const std::int64_t inputs = blocks <= kFewRowsBlocks ? kFewRowsChunkInputs : kChunkInputs;
+  for (std::int64_t k = 0; k < args.k; k += inputs) {
+    const std::int64_t count = args.k - k < inputs ? args.k - k : inputs;
     for (std::int64_t i = 0; i < panels; i += 2) {
       const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
       const float* b = w.panel(panel).data + k * kPanel;
@@ -481,8 +483,9 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
     const auto* base = static_cast<const Element*>(args.blocks[block]);
     const std::int64_t begin = block * kBlock,
                        keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
-    multiply(rows, kBlock / kPanel, args.q + first_row * args.q_stride, args.q_stride, keys_of(args, base),
-             args.shape.head_dim, scores, kBlock);
+    // Scores of panels without a key are never looked at: they are masked.
+    multiply(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride, args.q_stride,
+             keys_of(args, base), args.shape.head_dim, scores, kBlock);
     if constexpr (kIsInt8) scale_positions(base + args.k_offset + args.shape.head_dim * kBlock, rows, scores);
     float factors[kRowsAtOnce];
     for (std::int64_t row = 0; row < rows; ++row) {

@@ -143,7 +143,7 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
     Dot::Weights weights[Panels * kParts];
     for (int j = 0; j < Panels * kParts; ++j) {
       const std::int8_t* four = w + j / kParts * padded * kPanel + k * kPanel + j % kParts * Vec::kWidth * 4;
-      if (Rows == 1) fetch_ahead(four);
+      fetch_ahead(four);
       weights[j] = Dot::weights(four);
     }
     for (int row = 0; row < Rows; ++row) {
@@ -298,6 +298,7 @@ void expand(const ExpandArgs& args) noexcept {
       auto* pairs =
           static_cast<std::uint16_t*>(args.out) + panel * args.k_padded * kPanel + part * Vec::kWidth * 2;
       for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); k += kCodeInputs) {
+        fetch_ahead(from.codes + code_offset(k, 0));
         EightWeights weights(from, k, bits);
 #pragma GCC unroll 4
         for (int i = 0; i < kCodeInputs; i += 2) {
@@ -374,7 +375,7 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
     for (std::int64_t k = group * weights.group; k < end; k += kCodeInputs)
       for (int j = 0; j < kColumns; ++j) {
         const std::uint8_t* eight = from[j].codes + k / kCodeInputs * kPanel * 4;
-        if (Rows == 1) fetch_ahead(eight);
+        fetch_ahead(eight);
         const Vec::Codes codes = Vec::codes(eight);
         const Dot::Bytes low = Dot::look_up_low(book, codes), high = Dot::look_up_high(book, codes);
         for (int row = 0; row < Rows; ++row) {
