@@ -86,23 +86,28 @@ TEST_P(GeneratorTest, LogitsAreEqualBitForBit) {
   Program& program = model.program();
   const auto whole = test::all_logits(program, ids);
   EXPECT_EQ(test::all_logits(single.program(), ids), whole) << "one thread";
-  // Token by token, beside a sequence that is elsewhere in its text.
+  // Token by token, beside sequences that are elsewhere in their text: one, or so many that the heads of each
+  // are attended together.
   const auto vocab = static_cast<std::size_t>(program.plan().vocab);
-  const auto cache = program.make_cache();
-  const int other = cache->add_sequence(), mine = cache->add_sequence();
-  std::vector<float> logits(vocab);
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    Batch batch;
-    batch.ids = {ids[ids.size() - 1 - i], ids[i]};
-    batch.positions = {static_cast<std::int32_t>(i), static_cast<std::int32_t>(i)};
-    batch.sequences = {{.sequence = other, .first_row = 0, .rows = 1},
-                       {.sequence = mine, .first_row = 1, .rows = 1}};
-    program.run(batch, *cache);
-    const std::int64_t row = 1;
-    program.head(std::span(&row, 1), LogitsSink{logits});
-    ASSERT_TRUE(
-        std::equal(logits.begin(), logits.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * vocab)))
-        << "token " << i;
+  for (const std::int64_t others : {1, 40}) {
+    const auto cache = program.make_cache();
+    std::vector<int> sequences;
+    for (std::int64_t i = 0; i <= others; ++i) sequences.push_back(cache->add_sequence());
+    std::vector<float> logits(vocab);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      Batch batch;
+      for (std::int64_t row = 0; row <= others; ++row) {
+        batch.ids.push_back(row == others ? ids[i] : ids[ids.size() - 1 - i]);
+        batch.positions.push_back(static_cast<std::int32_t>(i));
+        batch.sequences.push_back(
+            {.sequence = sequences[static_cast<std::size_t>(row)], .first_row = row, .rows = 1});
+      }
+      program.run(batch, *cache);
+      program.head(std::span(&others, 1), LogitsSink{logits});
+      ASSERT_TRUE(
+          std::equal(logits.begin(), logits.end(), whole.begin() + static_cast<std::ptrdiff_t>(i * vocab)))
+          << "token " << i << ", " << others << " others";
+    }
   }
 }
 

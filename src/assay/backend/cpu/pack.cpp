@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <exception>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <numeric>
 
@@ -94,25 +94,45 @@ std::uint8_t* codes_of(PackedWeight& w, std::int64_t output) {
   return reinterpret_cast<std::uint8_t*>(w.data.data()) + output / kPanel * w.panel_bytes();
 }
 
-void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, float absmax) {
-  std::uint8_t* panel = codes_of(w, output);
-  const std::int64_t j = output % kPanel, columns = w.spec.columns;  // read once: bytes may alias anything
-  std::int32_t sum = 0;
-  for (std::int64_t k = 0; k < columns; ++k) {
-    panel[k / 4 * 4 * kPanel + j * 4 + k % 4] = static_cast<std::uint8_t>(codes[k]);
-    sum += codes[k];
-  }
-  const_cast<float*>(w.scales())[output] = absmax;
-  const_cast<std::int32_t*>(w.sums())[output] = sum;
+// Calls take(group, codes) for each `size` codes of a row of n; those of the last are followed by zeros.
+template <std::int64_t size, typename Code, typename Take>
+void for_groups(const Code* codes, std::int64_t n, const Take& take) {
+  const std::int64_t whole = n / size;
+  for (std::int64_t i = 0; i < whole; ++i) take(i, codes + i * size);
+  if (whole * size == n) return;
+  Code last[size] = {};
+  std::copy(codes + whole * size, codes + n, last);
+  take(whole, last);
 }
 
+void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, float absmax) {
+  std::uint8_t* panel = codes_of(w, output) + output % kPanel * 4;
+  const std::int64_t columns = w.spec.columns;  // read once: bytes may alias anything
+  for_groups<4>(codes, columns, [panel](std::int64_t i, const std::int8_t* four) {
+    std::memcpy(panel + i * 4 * kPanel, four, 4);
+  });
+  const_cast<float*>(w.scales())[output] = absmax;
+  const_cast<std::int32_t*>(w.sums())[output] = std::accumulate(codes, codes + columns, std::int32_t{0});
+}
+
+// Of eight codes, the last four go beside the first four, 4 bits up.
 void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
-  std::uint8_t* panel = codes_of(w, output);
-  const std::int64_t columns = w.spec.columns;
-  for (std::int64_t k = 0; k < columns; ++k) {
-    std::uint8_t& byte = panel[code_offset(k, output % kPanel)];
-    byte = static_cast<std::uint8_t>(byte | codes[k] << code_shift(k));
-  }
+  static_assert(code_offset(4, 0) == 0 && code_shift(4) == 4 && code_offset(0, 1) == 4);
+  std::uint8_t* panel = codes_of(w, output) + code_offset(0, output % kPanel);
+  for_groups<kCodeInputs>(codes, w.spec.columns, [panel](std::int64_t i, const std::uint8_t* eight) {
+    std::uint32_t low = 0, high = 0;
+    std::memcpy(&low, eight, 4);
+    std::memcpy(&high, eight + 4, 4);
+    low |= high << 4;
+    std::memcpy(panel + code_offset(i * kCodeInputs, 0), &low, 4);
+  });
+}
+
+bool are_finite(const float* x, std::int64_t n) {
+  std::uint32_t broken = 0;  // integers: compilers make vectors of them
+  for (std::int64_t i = 0; i < n; ++i)
+    broken |= (std::bit_cast<std::uint32_t>(x[i]) & 0x7f800000U) == 0x7f800000U ? 1U : 0U;
+  return broken == 0;
 }
 
 // Rows [first, first + count) of the outputs, [count][columns], to codes. A multiple of 64 comes first, so
@@ -122,11 +142,11 @@ void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, 
   const std::int64_t k_count = w.spec.columns;
   if (w.spec.format == WeightFormat::llm_int8)
     std::transform(rows, rows + count * k_count, rows, [](float x) { return f16_to_float(float_to_f16(x)); });
-  const auto is_finite = [](float x) { return std::isfinite(x); };
-  if (!std::all_of(rows, rows + count * k_count, is_finite)) {
+  if (!are_finite(rows, count * k_count)) {
     if (!w.spec.allows_non_finite)
       throw Error("tensor '{}': expected finite numbers to quantize, found NaN or infinity", w.spec.name);
-    std::replace_if(rows, rows + count * k_count, std::not_fn(is_finite), 0.0F);
+    std::replace_if(
+        rows, rows + count * k_count, [](float x) { return !std::isfinite(x); }, 0.0F);
   }
   const auto size = static_cast<std::size_t>(k_count);
   if (is_int8(w.spec.format)) {
@@ -414,9 +434,8 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
   std::exception_ptr failure;
   pool.run(pool.size(), [&](std::int64_t) {
     try {
-      // Not a vector: zeroing a slab that is about to be overwritten costs a tenth of loading.
-      const auto slab = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(slab_floats));
-      for (std::size_t i = next++; i < parts.size(); i = next++) pack_part(parts[i], source, slab.get());
+      AlignedBuffer slab(static_cast<std::size_t>(slab_floats) * sizeof(float), "a slab of weights");
+      for (std::size_t i = next++; i < parts.size(); i = next++) pack_part(parts[i], source, slab.floats());
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (failure == nullptr) failure = std::current_exception();
