@@ -22,7 +22,7 @@ import tables
 from cases import CASES, prompts, some_ids
 from participants import KINDS, Participant, Setting
 from precisions import PLAIN, PRECISIONS, QUANTIZED
-from roofs import SHAPES, Roofs, highest, roof_tokens_per_s, roofs
+from roofs import SHAPES, Roofs, highest, measured_roof_tokens_per_s, need, roof_tokens_per_s, roofs
 
 HERE = Path(__file__).resolve().parent
 SETTLE_S = 0.3  # between turns: threads that spin after their work have gone to sleep by then
@@ -153,14 +153,22 @@ def check_logits(participants, is_resident, options):
     return found
 
 
-def take_turns(participants, case, rounds, is_resident):
-    """Samples of each participant by name; the order rotates, so that nobody always follows the same one."""
+def take_turns(participants, case, rounds, is_resident, readings):
+    """Samples of each participant by name; the order rotates, so that nobody always follows the same one.
+    The roof at the case's working set, read before and after each turn of Assay's, is added to `readings`."""
     samples = {p.name: [] for p in participants}
+
+    def read_roof(p):
+        if p.name == "assay" and p.worker is not None:
+            readings.append(p.roof(need(p.setting.size, case, p.setting.precision).bytes))
+
     for r in range(rounds):
         shift = r % len(participants)
         for p in participants[shift:] + participants[:shift]:
             time.sleep(SETTLE_S)
+            read_roof(p)
             value = p.turn(case, prompts(case, p.kind.is_ragged))
+            read_roof(p)
             if value is not None:
                 samples[p.name].append(value)
             if not is_resident:
@@ -233,21 +241,22 @@ def run_case(case, participants, options, differences, is_resident):
         ids[p.name] = p.warm_up(case, prompts(case, p.kind.is_ragged))
         if not is_resident:
             p.stop()
-    known = [roofs(options.assay, setting.threads, cpus)]
-    samples = take_turns(participants, case, options.rounds, is_resident)
+    known, readings = [roofs(options.assay, setting.threads, cpus)], []
+    samples = take_turns(participants, case, options.rounds, is_resident, readings)
     known = highest([*known, roofs(options.assay, setting.threads, cpus)])
     expected, rows = Expected(), []
     for p in participants:
         row = make_row(p, case, samples[p.name])
         row["expected"] = expected.tokens_per_s(p.name, case, setting, known)
         if is_low(row):
-            again = take_turns([p], case, options.rounds, is_resident)[p.name]
+            again = take_turns([p], case, options.rounds, is_resident, readings)[p.name]
             row = make_row(p, case, again) | {
                 "expected": row["expected"],
                 "first_tokens_per_s": samples[p.name],
             }
             row["marks"].append("crippled" if is_low(row) else "below its usual level: measured again")
-        roof = roof_tokens_per_s(known, setting.size, case, setting.precision, setting.isa)
+        roof = measured_roof_tokens_per_s(readings, setting.size, case, setting.precision)
+        roof = roof or roof_tokens_per_s(known, setting.size, case, setting.precision, setting.isa)
         row["roof"] = roof
         row["share_of_roof"] = row["median"] / roof if roof and "median" in row else None
         row["logit_difference"] = differences.get(p.name)

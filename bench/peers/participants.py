@@ -191,6 +191,16 @@ class Participant:
     def logits(self, ids):
         return self.guarded(lambda: self.worker.ask("logits", ids=ids)["logits"], "logits")
 
+    def roof(self, working_set):
+        """(bytes, operations) per second that the machine reaches now, for Assay's working set; or None."""
+
+        def work():
+            for _ in range(2):  # the first wakes the processors
+                answer = self.worker.ask("roof", working_set_bytes=round(working_set))
+            return answer["read_bytes_per_s"], answer["operations_per_s"]
+
+        return self.guarded(work, "roof")
+
     def measure(self, case, prompts):
         """(tokens, seconds, generated ids) of the case run once."""
         if case.kind == "prefill":

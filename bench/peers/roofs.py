@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import statistics
 import subprocess
 
 from precisions import PRECISIONS
@@ -121,12 +122,8 @@ def need(size, case, precision):
     return Need(read, operations, case.batch)
 
 
-def roof_tokens_per_s(known, size, case, precision, isa="native"):
-    """None where the roofs are not known."""
-    if known is None:
-        return None
-    per_pass = need(size, case, precision)
-    bytes_per_s, operations_per_s = known.bytes_per_s(per_pass.bytes), known.operations_per_s(precision, isa)
+def bound_tokens_per_s(per_pass, case, bytes_per_s, operations_per_s):
+    """The longer of reading and computing decides; None where what the case needs is not known."""
     if case.kind == "prefill":
         return operations_per_s and per_pass.tokens * operations_per_s / per_pass.operations
     if not bytes_per_s:
@@ -135,3 +132,21 @@ def roof_tokens_per_s(known, size, case, precision, isa="native"):
     if operations_per_s:
         seconds = max(seconds, per_pass.operations / operations_per_s)
     return per_pass.tokens / seconds
+
+
+def roof_tokens_per_s(known, size, case, precision, isa="native"):
+    """By the roofs of `assay machine`; None where they are not known."""
+    if known is None:
+        return None
+    per_pass = need(size, case, precision)
+    rates = known.bytes_per_s(per_pass.bytes), known.operations_per_s(precision, isa)
+    return bound_tokens_per_s(per_pass, case, *rates)
+
+
+def measured_roof_tokens_per_s(readings, size, case, precision):
+    """By readings of Participant.roof in turns with the case; None of none."""
+    readings = [each for each in readings if each is not None]
+    if not readings:
+        return None
+    rates = [statistics.median(column) for column in zip(*readings)]
+    return bound_tokens_per_s(need(size, case, precision), case, *rates)

@@ -13,6 +13,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/experiments/roofline.h"
 #include "assay/experiments/subject.h"
 #include "assay/files/json.h"
 #include "assay/generate/generator.h"
@@ -70,6 +71,7 @@ class Worker {
     if (op == "prefill") return prefill(request);
     if (op == "decode") return decode(request);
     if (op == "logits") return logits(request);
+    if (op == "roof") return roof(request);
     if (op == "quit") return quit(request);
     if (op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit") {
       model();
@@ -80,8 +82,8 @@ class Worker {
       }
     }
     throw Error(
-        "{}: unknown op '{}': expected load, prefill, decode, logits, facts, first_run, run, score, audit or "
-        "quit",
+        "{}: unknown op '{}': expected load, prefill, decode, logits, roof, facts, first_run, run, score, "
+        "audit or quit",
         kRequest, op);
   }
 
@@ -101,8 +103,7 @@ class Worker {
   Answer load_configuration(const JsonView& request) {
     check_keys(request, {"candidates", "configuration", "needs_tokenizer", "memory_limit"});
     const Answer json = Answer::parse(request.raw().dump());
-    loaded_.reset();
-    subject_.reset();
+    forget();
     try {
       const auto limit = json.at("memory_limit").get<std::int64_t>();
       if (limit > 0) {
@@ -143,8 +144,7 @@ class Worker {
       if (flags.smoothing < 0)
         throw Error("smooth_quant: expected a number from 0 to 1, found {}", flags.smoothing);
     }
-    loaded_.reset();  // never two models in memory; after a failed load there is none
-    subject_.reset();
+    forget();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
     subject_ = local_subject(*loaded_, is_interrupted);
     const Program& program = model().program();
@@ -204,14 +204,32 @@ class Worker {
     return {{"ok", true}, {"logits", logits}};
   }
 
+  // What this moment's machine reaches at most on the model's threads; 0 where nothing measures it.
+  Answer roof(const JsonView& request) {
+    check_keys(request, {"working_set_bytes"});
+    const std::int64_t bytes = request.integer("working_set_bytes", 1, std::int64_t{1} << 50);
+    if (!roofline_) roofline_.emplace(model());
+    const Roofline::Roofs roofs = roofline_->measure({bytes});
+    return {{"ok", true},
+            {"read_bytes_per_s", roofs.bytes_per_second},
+            {"operations_per_s", roofs.operations_per_second}};
+  }
+
   Answer quit(const JsonView& request) {
     check_keys(request, {});
     is_open_ = false;
     return {{"ok", true}};
   }
 
+  void forget() {
+    roofline_.reset();
+    subject_.reset();
+    loaded_.reset();
+  }
+
   std::optional<LoadedModel> loaded_;
   std::unique_ptr<Subject> subject_;
+  std::optional<Roofline> roofline_;  // of the loaded model
   bool is_open_ = true;
 };
 
@@ -244,9 +262,9 @@ void add_worker(CLI::App& app, int& exit_code) {
   command->footer(
       "Requests: {\"op\":\"load\",\"model\":DIR,\"precision\":P,\"threads\":N,\"isa\":TIER}, "
       "{\"op\":\"prefill\",\"ids\":[[...],...]},\n"
-      "{\"op\":\"decode\",\"ids\":[[...],...],\"new_tokens\":N}, {\"op\":\"logits\",\"ids\":[...]}, "
-      "{\"op\":\"quit\"}; a failure is\n"
-      "answered with {\"ok\":false,\"error\":...}\n"
+      "{\"op\":\"decode\",\"ids\":[[...],...],\"new_tokens\":N}, {\"op\":\"logits\",\"ids\":[...]},\n"
+      "{\"op\":\"roof\",\"working_set_bytes\":N}, {\"op\":\"quit\"}; a failure is answered with\n"
+      " {\"ok\":false,\"error\":...}\n"
       "Example: assay worker < requests.jsonl");
   command->callback([&exit_code] { exit_code = run(); });
 }
