@@ -114,17 +114,17 @@ void add_one_by_four(const RowSteps& x, const WeightSteps& w, std::int64_t steps
       "1:\n\t"
       "tileloadd (%[a],%[row],1), %%tmm4\n\t"
       "tileloadd (%[b0],%[row],1), %%tmm5\n\t"
-      "tileloadd (%[b1],%[row],1), %%tmm6\n\t"
-      ASSAY_PRODUCT(0, 4, 5)
-      "tileloadd (%[b2],%[row],1), %%tmm7\n\t"
-      ASSAY_PRODUCT(1, 4, 6)
-      "tileloadd (%[b3],%[row],1), %%tmm5\n\t"
-      ASSAY_PRODUCT(2, 4, 7)
-      ASSAY_PRODUCT(3, 4, 5)
       ASSAY_FETCH_STEP("b0")
+      ASSAY_PRODUCT(0, 4, 5)
+      "tileloadd (%[b1],%[row],1), %%tmm6\n\t"
       ASSAY_FETCH_STEP("b1")
+      ASSAY_PRODUCT(1, 4, 6)
+      "tileloadd (%[b2],%[row],1), %%tmm7\n\t"
       ASSAY_FETCH_STEP("b2")
+      ASSAY_PRODUCT(2, 4, 7)
+      "tileloadd (%[b3],%[row],1), %%tmm5\n\t"
       ASSAY_FETCH_STEP("b3")
+      ASSAY_PRODUCT(3, 4, 5)
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\tadd $1024, %[b2]\n\tadd $1024, %[b3]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
@@ -184,12 +184,12 @@ void add_two_by_two_streaming(const RowSteps& x, const WeightSteps& w, std::int6
       "1:\n\t"
       "tileloadd (%[a],%[row],1), %%tmm4\n\t"
       "tileloadd (%[b0],%[row],1), %%tmm6\n\t"
-      "tileloadd (%[b1],%[row],1), %%tmm7\n\t"
       ASSAY_PRODUCT(0, 4, 6)
-      "tileloadd 1024(%[a],%[row],1), %%tmm5\n\t"
-      ASSAY_PRODUCT(1, 4, 7)
       ASSAY_FETCH_STEP("b0")
+      "tileloadd (%[b1],%[row],1), %%tmm7\n\t"
+      ASSAY_PRODUCT(1, 4, 7)
       ASSAY_FETCH_STEP("b1")
+      "tileloadd 1024(%[a],%[row],1), %%tmm5\n\t"
       ASSAY_PRODUCT(2, 5, 6)
       ASSAY_PRODUCT(3, 5, 7)
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
