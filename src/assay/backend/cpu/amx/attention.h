@@ -61,7 +61,8 @@ void add_one_by_four_near(const RowSteps& x, const WeightSteps& w, std::int64_t 
   }
 }
 
-// Of one row, whose products take no time beside memory: keys and values are fetched a phase ahead.
+// Of one row, whose products take no time beside memory: what comes next is fetched while a block is worked
+// on.
 ASSAY_INLINE void fetch(const std::uint16_t* from, std::int64_t elements) {
   for (std::int64_t i = 0; i < elements; i += kTileColumns) _mm_prefetch(from + i, _MM_HINT_T0);
 }
@@ -164,10 +165,18 @@ void add_values(AttendState& state, const AttendArgs& args, std::int64_t first_b
     const std::int64_t panels = padded / kPanel - panel >= kGroup ? kGroup : 1;
     clear_sums();
     for (std::int64_t block = unseen; block < blocks; ++block) {
-      const auto* values = static_cast<const std::uint16_t*>(args.blocks[first_block + block]) +
-                           args.v_offset + panel * kPanelElements;
+      const auto base_of = [&](std::int64_t i) {
+        return static_cast<const std::uint16_t*>(args.blocks[first_block + i]);
+      };
+      const auto steps_of_block = [&](std::int64_t i) { return i == blocks - 1 ? last_steps : kBlockSteps; };
+      if (args.rows == 1 && panel == 0 && block + 1 < blocks)
+        fetch_values(base_of(block + 1) + args.v_offset, steps_of_block(block + 1) * kTileColumns,
+                     args.shape);
+      else if (args.rows == 1 && panel == 0 && args.next_k_offset != 0)
+        fetch_keys(base_of(unseen) + args.next_k_offset, steps_of_block(unseen) * kTileColumns, args.shape);
+      const std::uint16_t* values = base_of(block) + args.v_offset + panel * kPanelElements;
       const RowSteps weights{state.weights[block][0], kTileElements};
-      const std::int64_t steps = block == blocks - 1 ? last_steps : kBlockSteps;
+      const std::int64_t steps = steps_of_block(block);
       if (panels == kGroup)
         add_one_by_four_near(weights, {values, kPanelElements}, steps);
       else
@@ -225,13 +234,13 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
       return block == blocks - 1 ? last_keys : kKvBlockPositions;
     };
     for (std::int64_t block = unseen; block < blocks; ++block) {
-      if (args.rows == 1) fetch_values(base_of(block) + args.v_offset, keys_of_block(block), args.shape);
+      if (args.rows == 1 && block + 1 < blocks)
+        fetch_keys(base_of(block + 1) + args.k_offset, keys_of_block(block + 1), args.shape);
+      else if (args.rows == 1)
+        fetch_values(base_of(unseen) + args.v_offset, keys_of_block(unseen), args.shape);
       score_block(queries, base_of(block) + args.k_offset, keys_of_block(block), args.shape,
                   state.scores[block][0]);
     }
-    if (args.rows == 1 && args.next_k_offset != 0)
-      for (std::int64_t block = unseen; block < blocks; ++block)
-        fetch_keys(base_of(block) + args.next_k_offset, keys_of_block(block), args.shape);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t last = first_position + row;
       const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
