@@ -13,9 +13,11 @@ struct Chunk {
   std::int64_t a_stride;
   const float *b, *b_second;  // two panels, [inputs][16] each
   std::int64_t inputs;
-  bool is_first;       // else sums are added to
-  float* c;            // [rows][32]
-  const float* ahead;  // fetched into the second-level cache meanwhile, 64 bytes per input
+  bool is_first;  // else sums are added to
+  float* c;       // [rows][32]
+  // Of both panels, fetched into the second-level cache meanwhile: `step` bytes per two inputs.
+  const char *ahead, *ahead_second;
+  std::int64_t step;
 };
 
 // X(lower sum, upper sum, where its pair starts in c, address of its input, register of the input)
@@ -34,15 +36,15 @@ struct Chunk {
 #define ASSAY_ROWS_14(X) ASSAY_ROWS_13(X) X("26", "27", "1664", "(%[p2],%[s3])", "31")
 
 #define ASSAY_CLEAR(low, high, at, from, x) \
-  "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\t" \
+  "vpxord %%zmm" low ", %%zmm" low ", %%zmm" low "\n\t"                                                   \
   "vpxord %%zmm" high ", %%zmm" high ", %%zmm" high "\n\t"
 #define ASSAY_LOAD(low, high, at, from, x) \
   "vmovups " at "(%[c]), %%zmm" low "\n\tvmovups 64+" at "(%[c]), %%zmm" high "\n\t"
 #define ASSAY_STORE(low, high, at, from, x) \
   "vmovups %%zmm" low ", " at "(%[c])\n\tvmovups %%zmm" high ", 64+" at "(%[c])\n\t"
 #define ASSAY_MULTIPLY(offset, low, high, from, x) \
-  "vbroadcastss " offset from ", %%zmm" x "\n\t" \
-  "vfmadd231ps %%zmm28, %%zmm" x ", %%zmm" low "\n\t" \
+  "vbroadcastss " offset from ", %%zmm" x "\n\t"                                                          \
+  "vfmadd231ps %%zmm28, %%zmm" x ", %%zmm" low "\n\t"                                                     \
   "vfmadd231ps %%zmm29, %%zmm" x ", %%zmm" high "\n\t"
 #define ASSAY_MULTIPLY_0(low, high, at, from, x) ASSAY_MULTIPLY("0", low, high, from, x)
 #define ASSAY_MULTIPLY_1(low, high, at, from, x) ASSAY_MULTIPLY("4", low, high, from, x)
@@ -53,18 +55,19 @@ struct Chunk {
 #define ASSAY_MULTIPLY_6(low, high, at, from, x) ASSAY_MULTIPLY("24", low, high, from, x)
 #define ASSAY_MULTIPLY_7(low, high, at, from, x) ASSAY_MULTIPLY("28", low, high, from, x)
 #define ASSAY_WEIGHTS(offset) "vmovups " offset "(%[b0]), %%zmm28\n\tvmovups " offset "(%[b1]), %%zmm29\n\t"
-#define ASSAY_FETCH(offset) "prefetcht1 " offset "(%[ahead])\n\t"
+#define ASSAY_FETCH(panel) "prefetcht1 (%[" panel "])\n\tadd %[step], %[" panel "]\n\t"
 // clang-format on
 
 #define ASSAY_ADD_CHUNK(n)                                                                                  \
   void add_chunk_##n(const Chunk& chunk) {                                                                  \
     const std::int64_t s = chunk.a_stride * 4;                                                              \
     const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *p2 = p0 + 10 * s;           \
-    const float *b0 = chunk.b, *b1 = chunk.b_second, *ahead = chunk.ahead;                                  \
+    const float *b0 = chunk.b, *b1 = chunk.b_second;                                                        \
     std::int64_t eights = chunk.inputs / 8, rest = chunk.inputs % 8;                                        \
+    const char *ahead = chunk.ahead, *ahead_second = chunk.ahead_second;                                    \
     const std::int64_t is_first = chunk.is_first ? 1 : 0;                                                   \
     __asm__ volatile(                                                                                     \
-        "test %[is_first], %[is_first]\n\t"                                                               \
+        "cmpq $0, %[is_first]\n\t"                                                                        \
         "jnz 1f\n\t" ASSAY_ROWS_##n(ASSAY_LOAD) "jmp 2f\n"                                                \
         "1:\n\t" ASSAY_ROWS_##n(ASSAY_CLEAR)                                                              \
         "2:\n\t"                                                                                          \
@@ -72,16 +75,16 @@ struct Chunk {
         "jz 4f\n\t"                                                                                       \
         ".p2align 6\n"                                                                                    \
         "3:\n\t"                                                                                          \
-        ASSAY_WEIGHTS("0") ASSAY_FETCH("0") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                              \
-        ASSAY_WEIGHTS("64") ASSAY_FETCH("64") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1)                            \
-        ASSAY_WEIGHTS("128") ASSAY_FETCH("128") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2)                          \
-        ASSAY_WEIGHTS("192") ASSAY_FETCH("192") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3)                          \
-        ASSAY_WEIGHTS("256") ASSAY_FETCH("256") ASSAY_ROWS_##n(ASSAY_MULTIPLY_4)                          \
-        ASSAY_WEIGHTS("320") ASSAY_FETCH("320") ASSAY_ROWS_##n(ASSAY_MULTIPLY_5)                          \
-        ASSAY_WEIGHTS("384") ASSAY_FETCH("384") ASSAY_ROWS_##n(ASSAY_MULTIPLY_6)                          \
-        ASSAY_WEIGHTS("448") ASSAY_FETCH("448") ASSAY_ROWS_##n(ASSAY_MULTIPLY_7)                          \
+        ASSAY_WEIGHTS("0") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                          \
+        ASSAY_WEIGHTS("64") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1)                  \
+        ASSAY_WEIGHTS("128") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2)                        \
+        ASSAY_WEIGHTS("192") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3)                 \
+        ASSAY_WEIGHTS("256") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_4)                        \
+        ASSAY_WEIGHTS("320") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_5)                 \
+        ASSAY_WEIGHTS("384") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_6)                        \
+        ASSAY_WEIGHTS("448") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_7)                 \
         "add $32, %[p0]\n\tadd $32, %[p1]\n\tadd $32, %[p2]\n\t"                                          \
-        "add $512, %[b0]\n\tadd $512, %[b1]\n\tadd $512, %[ahead]\n\t"                                    \
+        "add $512, %[b0]\n\tadd $512, %[b1]\n\t"                                                          \
         "dec %[eights]\n\t"                                                                               \
         "jnz 3b\n"                                                                                        \
         "4:\n\t"                                                                                          \
@@ -94,8 +97,9 @@ struct Chunk {
         "jnz 5b\n"                                                                                        \
         "6:\n\t" ASSAY_ROWS_##n(ASSAY_STORE)                                                              \
         : [p0] "+r"(p0), [p1] "+r"(p1), [p2] "+r"(p2), [b0] "+r"(b0), [b1] "+r"(b1), [ahead] "+r"(ahead), \
+          [ahead_second] "+r"(ahead_second), \
           [eights] "+r"(eights), [rest] "+r"(rest)                                                        \
-        : [s] "r"(s), [s3] "r"(3 * s), [c] "r"(chunk.c), [is_first] "r"(is_first)                         \
+        : [s] "r"(s), [s3] "r"(3 * s), [c] "r"(chunk.c), [is_first] "m"(is_first), [step] "r"(chunk.step) \
         : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", \
           "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",       \
           "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",       \

@@ -290,6 +290,10 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
       const float* b = w.panel(panel).data + k * kPanel;
       // After the last panels of the pass come the first ones again, for the inputs that follow.
       const float* next = i + 2 < panels ? b + 2 * w.panel_stride : b - i * w.panel_stride + count * kPanel;
+      // A share of them with each block of rows: memory is asked evenly. Beside one block alone the processor
+      // does better by itself.
+      const char* fetched = reinterpret_cast<const char*>(next);
+      const std::int64_t share = (count * kPanel * 4 + blocks - 1) / blocks;
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
         float* c = sums + (i / 2 * kPassRows + row) * kChunkColumns;
@@ -302,7 +306,9 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
                               .inputs = count,
                               .is_first = k == 0,
                               .c = c,
-                              .ahead = blocks == 1 || block > 1 ? b : next + block * w.panel_stride});
+                              .ahead = fetched + block * share,
+                              .ahead_second = fetched + block * share + w.panel_stride * 4,
+                              .step = blocks == 1 ? 0 : 2 * share / count});
         if (is_last)
           finish_block(args, c, kChunkColumns, first_row + row, end - row, panel * kPanel,
                        columns < kChunkColumns ? columns : kChunkColumns);
