@@ -25,7 +25,7 @@ class Precision:
     def request(self):
         """Of Assay's worker, beside the model."""
         if self.name == "bf16x3":
-            return {"precision": self.name}
+            return {"precision": "float32", "float32_matmul": self.name}
         base, _, head = self.name.partition("+head:")
         request = {"precision": base}
         if self.is_quantized:

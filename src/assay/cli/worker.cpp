@@ -127,7 +127,7 @@ class Worker {
   Answer load(const JsonView& request) {
     if (request.has("configuration")) return load_configuration(request);
     check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "kv_cache",
-                         "input_scale", "calibration", "calibrator", "smooth_quant"});
+                         "float32_matmul", "input_scale", "calibration", "calibrator", "smooth_quant"});
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
@@ -136,6 +136,7 @@ class Worker {
     flags.remainder = request.text_or("remainder", "");
     flags.quantized_head = request.text_or("quantize_head", "");
     flags.kv_cache = request.text_or("kv_cache", "");
+    flags.float32_matmul = request.text_or("float32_matmul", "");
     flags.input_scale = request.text_or("input_scale", "");
     flags.calibration = request.text_or("calibration", "");
     flags.calibrator = request.text_or("calibrator", "");

@@ -158,6 +158,41 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
       dots[row][j].store(sums + (row * Panels * kParts + j) * Vec::kWidth);
 }
 
+#if defined(ASSAY_HAS_UNSIGNED_WEIGHTS)
+// The same of many rows where bytes have to be unsigned: the weights that are read are, not the inputs, and
+// sums start at what makes up for it.
+template <int Rows, int Panels>
+void multiply_int8_block(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
+                         std::int32_t* sums) {
+  Dot dots[Rows][Panels * kParts];
+  for (int row = 0; row < Rows; ++row) {
+    Dot codes = Dot::zero();
+    for (std::int64_t k = 0; k < padded; k += kInt8Columns)
+      codes.add(Dot::ones(), Dot::weights(x + k / kInt8Columns * strip + row * kInt8Columns));
+    const Dot start = Dot::start(codes.total());
+    for (Dot& dot : dots[row]) dot = start;
+  }
+  for (std::int64_t k = 0; k < padded; k += 4) {
+    Dot::Bytes weights[Panels * kParts];
+    for (int j = 0; j < Panels * kParts; ++j)
+      weights[j] = Dot::bytes(w + j / kParts * padded * kPanel + k * kPanel + j % kParts * Vec::kWidth * 4);
+    for (int row = 0; row < Rows; ++row) {
+      const Dot::Four four = Dot::four(x + k / kInt8Columns * strip + row * kInt8Columns + k % kInt8Columns);
+      for (int j = 0; j < Panels * kParts; ++j) dots[row][j].add_bytes(four, weights[j]);
+    }
+  }
+  for (int row = 0; row < Rows; ++row)
+    for (int j = 0; j < Panels * kParts; ++j)
+      dots[row][j].store(sums + (row * Panels * kParts + j) * Vec::kWidth);
+}
+#else
+template <int Rows, int Panels>
+void multiply_int8_block(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
+                         std::int32_t* sums) {
+  multiply_int8<Rows, Panels>(x, strip, w, padded, sums);
+}
+#endif
+
 template <int Panels>
 void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t strip, const std::int8_t* w,
                         std::int64_t padded, std::int32_t* sums) {
@@ -204,12 +239,20 @@ constexpr std::int64_t kInt8Panels = Vec::kRegisters == 32 ? kGroup : 1;
 constexpr std::int64_t kManyInt8Rows = Vec::kRegisters == 32 ? 8 : 4;
 constexpr std::int64_t kManyInt8Panels = Vec::kRegisters == 32 ? 3 : 1;
 
-// Outputs of some rows and panels from sums [row][panels * 16].
+#if defined(ASSAY_HAS_UNSIGNED_WEIGHTS)
+constexpr bool kHasUnsignedWeights = true;
+#else
+constexpr bool kHasUnsignedWeights = false;
+#endif
+constexpr std::int32_t kInputOffset = Dot::kHasOffset ? 128 : 0;
+
+// Outputs of some rows and panels from sums [row][panels * 16] of inputs that are `offset` too large.
 ASSAY_INLINE void finish_int8_rows(const Int8Args& args, const std::int32_t* sums, std::int64_t first_row,
-                                   std::int64_t rows, std::int64_t panel, std::int64_t panels) {
+                                   std::int64_t rows, std::int64_t panel, std::int64_t panels,
+                                   std::int32_t offset) {
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t row = first_row + i;
-    const Dot zero = Dot::all((Dot::kHasOffset ? 128 : 0) + (args.x_zero == nullptr ? 0 : args.x_zero[row]));
+    const Dot zero = Dot::all(offset + (args.x_zero == nullptr ? 0 : args.x_zero[row]));
     for (std::int64_t j = 0; j < panels * kPanel && panel * kPanel + j < args.to.n; j += Vec::kWidth) {
       const std::int64_t output = panel * kPanel + j, left = args.to.n - output;
       const Dot exact = Dot::load(sums + i * panels * kPanel + j).less(zero, Dot::load(args.w_sums + output));
@@ -232,10 +275,10 @@ void linear_int8(const Int8Args& args) noexcept {
     for (std::int64_t row = 0; row < many; row += kManyInt8Rows) {
       const std::int8_t* x = codes + row * kInt8Columns;
       if (panels == kManyInt8Panels)
-        multiply_int8<kManyInt8Rows, kManyInt8Panels>(x, strip, w, padded, sums);
+        multiply_int8_block<kManyInt8Rows, kManyInt8Panels>(x, strip, w, padded, sums);
       else
-        multiply_int8<kManyInt8Rows, 1>(x, strip, w, padded, sums);
-      finish_int8_rows(args, sums, row, kManyInt8Rows, panel, panels);
+        multiply_int8_block<kManyInt8Rows, 1>(x, strip, w, padded, sums);
+      finish_int8_rows(args, sums, row, kManyInt8Rows, panel, panels, kHasUnsignedWeights ? 0 : kInputOffset);
     }
     panel += panels;
   }
@@ -249,7 +292,7 @@ void linear_int8(const Int8Args& args) noexcept {
         multiply_int8_rows<kInt8Panels>(rows, x, strip, w, padded, sums);
       else
         multiply_int8_rows<1>(rows, x, strip, w, padded, sums);
-      finish_int8_rows(args, sums, row, rows, panel, panels);
+      finish_int8_rows(args, sums, row, rows, panel, panels, kInputOffset);
     }
     panel += panels;
   }

@@ -148,6 +148,7 @@ struct Dot {
     return look_up_low(book, _mm512_srli_epi16(codes, 4));
   }
 #if defined(__AVX512VNNI__)
+#define ASSAY_HAS_UNSIGNED_WEIGHTS
   static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
   using Weights = __m512i;
   using Inputs = __m512i;
@@ -169,6 +170,15 @@ struct Dot {
   }
   static Dot start(std::int32_t sum_of_inputs) {
     return {_mm512_set1_epi32(-128 * sum_of_inputs)};
+  }
+  static Bytes bytes(const std::int8_t* weights) {
+    return {_mm512_xor_si512(_mm512_loadu_si512(weights), _mm512_set1_epi8(-128))};
+  }
+  static Inputs ones() {
+    return _mm512_set1_epi8(1);
+  }
+  std::int32_t total() const {
+    return _mm512_reduce_add_epi32(v);
   }
   using Four = __m512i;
   static Four four(const std::int8_t* x) {
