@@ -1,6 +1,7 @@
 // Every usable instruction set against the scalar reference: odd sizes, unaligned rows, extreme values.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -39,6 +40,7 @@ struct LinearCase {
   Activation activation;
   bool has_bias, adds, is_bfloat16;
   int planes = 0;  // 0: float32 activations; 1 to 3: tiles
+  float unit = 1;  // of the inputs
 };
 
 // The parts of a float in bfloat16, and where they go.
@@ -55,7 +57,8 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
   const std::int64_t panels = (c.n + kPanel - 1) / kPanel, x_stride = c.k + 3, y_stride = c.n + 5;
   const std::int64_t padded = round_up(c.k, kTileColumns), tile_rows = round_up(c.rows, kTileRows);
   const int planes = std::max(c.planes, 1);
-  const auto x = random_floats(static_cast<std::size_t>(c.rows * x_stride + 1), 1);
+  auto x = random_floats(static_cast<std::size_t>(c.rows * x_stride + 1), 1);
+  for (float& value : x) value *= c.unit;
   const auto w = random_floats(static_cast<std::size_t>(panels * kPanel * c.k), 2);
   std::vector<std::uint16_t> w16(static_cast<std::size_t>(panels * planes * kPanel * padded));
   std::vector<std::uint16_t> x16(static_cast<std::size_t>(planes * tile_rows * padded));
@@ -187,6 +190,16 @@ TEST_P(KernelTest, LinearDoesNotDependOnTheNumberOfRows) {
                     all[static_cast<std::size_t>(row * (c.n + 5) + j)])
               << rows;
     }
+  }
+}
+
+// Where products and sums are so small that tiles count them as zero, one row does so too.
+TEST_P(KernelTest, TinySumsDoNotDependOnTheNumberOfRows) {
+  for (const float unit : {1e-38F, 1e-37F, 1e-36F}) {
+    const LinearCase c{16, 129, 101, Activation::none, false, false, true, 1, unit};
+    const auto all = run_linear(table_, c, 16), one = run_linear(table_, c, 1);
+    for (std::size_t j = 0; j < 101; ++j)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(one[j]), std::bit_cast<std::uint32_t>(all[j])) << unit;
   }
 }
 

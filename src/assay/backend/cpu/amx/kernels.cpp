@@ -253,6 +253,73 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
   release();
 }
 
+// One row on the vector units, which read memory faster than tile loads do (bfloat16 decode +6 %), to the
+// bits of the tile products: of 32 inputs the even and the odd ones are two chains of multiply-adds from
+// zero, their sum is added to the sums so far, and numbers below the normal ones count as zero (Intel's
+// manual, TDPBF16PS).
+template <int Panels>
+void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, float* sums) {
+  const auto low = [](__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); };
+  const auto high = [](__m512i pairs) {
+    return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+  };
+  Vec sum[Panels];
+  for (Vec& v : sum) v = Vec::set(0.0F);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::uint16_t* inputs = x.data + step * x.strip;
+    const std::uint16_t* weights = w.data + step * kTileElements;
+    Vec even[Panels], odd[Panels];
+    for (int i = 0; i < Panels; ++i) even[i] = odd[i] = Vec::set(0.0F);
+#pragma GCC unroll 4
+    for (std::int64_t pair = 0; pair < kTileColumns / 2; ++pair) {
+      std::int32_t bits = 0;
+      __builtin_memcpy(&bits, inputs + 2 * pair, sizeof(bits));
+      const __m512i two = _mm512_set1_epi32(bits);
+      Vec first{low(two)}, second{high(two)};
+      first.keep();
+      second.keep();
+      for (int i = 0; i < Panels; ++i) {
+        const std::uint16_t* from = weights + i * w.next + pair * 2 * kPanel;
+        fetch_ahead(from);
+        const __m512i pairs = _mm512_loadu_si512(from);
+        even[i] = Vec::fma(first, Vec{low(pairs)}, even[i]);
+        odd[i] = Vec::fma(second, Vec{high(pairs)}, odd[i]);
+      }
+    }
+    for (int i = 0; i < Panels; ++i) sum[i] = Vec::add(sum[i], Vec::add(even[i], odd[i]));
+  }
+  for (int i = 0; i < Panels; ++i) sum[i].store(sums + i * kPanel);
+}
+
+// Numbers below the normal ones are zero, as tile products have it, while one of these lives.
+class FlushesDenormals {
+ public:
+  FlushesDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+  ~FlushesDenormals() { _mm_setcsr(before_); }
+  FlushesDenormals(const FlushesDenormals&) = delete;
+  FlushesDenormals& operator=(const FlushesDenormals&) = delete;
+
+ private:
+  unsigned before_;
+};
+
+void linear_one_row(const LinearArgs& args, std::int64_t row) {
+  alignas(64) float sums[kGroup * kPanel];
+  const std::int64_t last = args.first_panel + args.panels;
+  for (std::int64_t panel = args.first_panel; panel < last;) {
+    const std::int64_t panels = last - panel >= kGroup ? kGroup : 1, first_output = panel * kPanel;
+    {
+      const FlushesDenormals flushes;
+      const auto multiply = panels == kGroup ? multiply_row<kGroup> : multiply_row<1>;
+      multiply(row_steps(args, row, 0), weight_steps(args, panel, 0), steps_of(args), sums);
+    }
+    const std::int64_t left = args.n - first_output;
+    finish_block(args, sums, kGroup * kPanel, row, 1, first_output,
+                 left < panels * kPanel ? left : panels * kPanel);
+    panel += panels;
+  }
+}
+
 // Inputs go through in chunks: a pair of panels stays in the nearest cache while all rows pass over it. As
 // many steps of 32 inputs as fill that cache (48 KB) need no sums to be kept; longer inputs go in chunks of
 // half of it, and sums are loaded and stored between them.
@@ -479,8 +546,13 @@ std::int64_t multiply_blocks(const LinearArgs& args, const Int8Args* int8) {
 }
 
 void linear_tiles(const LinearArgs& args) noexcept {
-  for (std::int64_t row = multiply_blocks<false>(args, nullptr); row < args.rows; row += kTileRows)
-    linear_few_rows(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows);
+  for (std::int64_t row = multiply_blocks<false>(args, nullptr); row < args.rows; row += kTileRows) {
+    const std::int64_t rows = args.rows - row < kTileRows ? args.rows - row : kTileRows;
+    if (rows == 1 && args.planes == 1)
+      linear_one_row(args, row);
+    else
+      linear_few_rows(args, row, rows);
+  }
 }
 
 // Whole blocks of rows on tiles, what is left by VNNI: the same exact sums.
