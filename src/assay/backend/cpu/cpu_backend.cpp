@@ -466,8 +466,8 @@ std::int64_t panels_of_task(std::int64_t panels, int threads) {
   return best;
 }
 
-// Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its beginning
-// on, which memory serves faster than regions that several threads share.
+// Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its
+// beginning on, which memory serves faster than regions that several threads share.
 std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads) {
   const std::int64_t region = task % threads;
   return region * (tasks / threads) + std::min(region, tasks % threads) + task / threads;

@@ -81,12 +81,11 @@ struct Vec {
   static void store_pairs(Vec even, Vec odd, std::uint16_t* p) {
 #if defined(__AVX512BF16__)
     const auto in_turn = [](int i) { return (i + 16) << 16 | i; };
-    const __m512i order = _mm512_setr_epi32(in_turn(0), in_turn(1), in_turn(2), in_turn(3), in_turn(4),
-                                            in_turn(5), in_turn(6), in_turn(7), in_turn(8), in_turn(9),
-                                            in_turn(10), in_turn(11), in_turn(12), in_turn(13), in_turn(14),
-                                            in_turn(15));
-    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(
-                               order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd.v, even.v))));
+    const __m512i order = _mm512_setr_epi32(
+        in_turn(0), in_turn(1), in_turn(2), in_turn(3), in_turn(4), in_turn(5), in_turn(6), in_turn(7),
+        in_turn(8), in_turn(9), in_turn(10), in_turn(11), in_turn(12), in_turn(13), in_turn(14), in_turn(15));
+    _mm512_storeu_si512(
+        p, _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd.v, even.v))));
 #else
     const __m512i low = _mm512_cvtepu16_epi32(even.narrow()), high = _mm512_cvtepu16_epi32(odd.narrow());
     _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
