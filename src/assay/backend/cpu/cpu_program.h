@@ -1,0 +1,194 @@
+// The program of the CPU backend: buffers, the order of the work, and how it is cut into tasks. Products of
+// quantized weights are in quantized_products.cpp, attention in cpu_attention.cpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "assay/backend/backend.h"
+#include "assay/backend/cpu/kernels.h"
+#include "assay/backend/cpu/kv_cache.h"
+#include "assay/backend/cpu/pack.h"
+#include "assay/base/memory.h"
+#include "assay/base/thread_pool.h"
+
+namespace assay::cpu {
+
+// Of one run: bounds the workspace, and weights are read once per 512 tokens.
+inline constexpr std::int64_t kMaxRows = 512;
+inline constexpr std::int64_t kNormRows = 8;  // rows a thread takes at a time
+// Panels a thread takes at a time, of few rows: as many as it reads side by side, so that all threads end
+// together.
+inline constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup;
+
+struct AttendTask {
+  const SequenceRows* rows;
+  std::int64_t first_position;  // among the keys that are kept
+  int head, heads;              // the first, and how many
+  std::int64_t first, count;    // within the sequence's new rows
+  bool is_padding;              // rows that see no key
+};
+
+// Activations, a row per token of the batch, in the forms their readers want.
+struct Buffer {
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+  float* floats = nullptr;  // [rows][stride]; null where only tile products read it
+  Tiles tiles = kNoTiles;   // none where no tile products do
+};
+
+// One allocation for all activations: huge pages serve them, where each alone would be too small for one.
+class Arena {
+ public:
+  // Counts first, gives after reserve().
+  std::byte* take(std::int64_t bytes) {
+    std::byte* p = memory_.size() == 0 ? nullptr : memory_.data() + used_;
+    used_ += round_up(bytes, 64);
+    return p;
+  }
+  void reserve() {
+    require_memory({used_}, "the activations");
+    memory_ = AlignedBuffer(static_cast<std::size_t>(used_), "the activations");
+    used_ = 0;
+  }
+  std::int64_t size() const { return used_; }
+
+ private:
+  AlignedBuffer memory_;
+  std::int64_t used_ = 0;
+};
+
+class CpuProgram : public Program {
+ public:
+  CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
+             std::shared_ptr<ThreadPool> pool);
+  // Without weights or memory: it only knows what it would take.
+  CpuProgram(const Plan& plan, const KernelTable& table, std::shared_ptr<ThreadPool> pool);
+
+  const Plan& plan() const override { return plan_; }
+  std::unique_ptr<KvCache> make_cache() override {
+    return std::make_unique<CpuKvCache>(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format,
+                                        kv_blocks_);
+  }
+  void run(const Batch& batch, KvCache& cache) override;
+  void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
+  void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
+  double outlier_share() const override {
+    return columns_seen_ == 0 ? 0 : static_cast<double>(columns_apart_) / static_cast<double>(columns_seen_);
+  }
+  std::int64_t max_rows() const override { return kMaxRows; }
+  Bytes cache_bytes(std::int64_t length) const override {
+    return CpuKvCache(plan_.layers, plan_.kv_heads, plan_.head_dim, plan_.kv_format, kv_blocks_)
+        .bytes_of(length);
+  }
+  MemoryReport memory() const override;
+  void trim() override { kv_blocks_->clear(); }
+  void begin_profile() override {
+    profile_ = StepProfile{};
+    pool_->account_busy_time(true);
+  }
+  StepProfile end_profile() override {
+    pool_->account_busy_time(false);
+    return std::exchange(profile_, std::nullopt).value_or(StepProfile{});
+  }
+
+ private:
+  // Adds the time from its making to its end to a phase of the profile, where one is taken.
+  class PhaseTimer {
+   public:
+    PhaseTimer(CpuProgram& program, Phase phase) : program_(program), phase_(phase) {
+      if (!program.profile_) return;
+      busy_ = program.pool_->busy_time();
+      begin_ = Clock::now();
+    }
+    ~PhaseTimer() {
+      if (!program_.profile_) return;
+      StepProfile::Part& part = program_.profile_->parts[static_cast<std::size_t>(phase_)];
+      const Seconds time = elapsed(begin_, Clock::now());
+      const double busy = (program_.pool_->busy_time() - busy_).value / program_.pool_->size();
+      part.time = part.time + time;
+      part.waiting = part.waiting + Seconds{std::max(0.0, time.value - busy)};
+    }
+    PhaseTimer(const PhaseTimer&) = delete;
+    PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+   private:
+    CpuProgram& program_;
+    Phase phase_;
+    TimePoint begin_;
+    Seconds busy_;
+  };
+
+  void check(const Batch& batch, const CpuKvCache& cache) const;
+  void plan_attention(const Batch& batch, const CpuKvCache& cache, int heads);
+  void apply(const EmbedOp& op, const Batch& batch);
+  void apply(const NormOp& op, std::int64_t rows);
+  void apply(const LinearOp& op, std::int64_t rows);
+  void apply(const AttentionOp& op, const Batch& batch, CpuKvCache& cache);
+  void store_keys_and_values(const AttentionOp& op, const SequenceRows& s, int head, CpuKvCache& cache);
+  void head_logits(std::span<const std::int64_t> rows);
+  void drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink);
+
+  const PackedWeight& weight(WeightId id) const { return weights_[static_cast<std::size_t>(id)]; }
+  const float* vector(WeightId id) const { return id == kNone ? nullptr : weight(id).data.floats(); }
+  Buffer& buffer(BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
+  std::int64_t width(BufferId id) const { return plan_.buffers[static_cast<std::size_t>(id)].columns; }
+  void make_buffers();
+  void make_quantized_buffers();
+  Buffer make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes);
+  // By tile products: bfloat16, or 4-bit codes that become bfloat16.
+  bool multiplies_tiles(const PackedWeight& w) const {
+    return table_.uses_tiles &&
+           (w.packing() == Packing::bfloat16 ||
+            (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
+  }
+  void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
+  void fold_zero_points();
+  void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
+  void run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in);
+  StaticInput input_of_all(const LinearOp& op, const LinearArgs& whole);
+  void run_four_bit(const PackedWeight& w, LinearArgs whole);
+  void run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole, const ExpandArgs& weights);
+
+  Plan plan_;
+  KernelTable table_;
+  std::shared_ptr<ThreadPool> pool_;
+  std::vector<PackedWeight> weights_;
+  // By weight: the bias of a product with static inputs, less what their zero point adds to its sums.
+  std::vector<std::vector<float>> static_biases_;
+  InputObserver observer_;
+  std::shared_ptr<KvBlockPool> kv_blocks_ = std::make_shared<KvBlockPool>();
+  Arena arena_;
+  std::vector<Buffer> buffers_;
+  Buffer head_normed_, logits_;
+  // Inputs of int8 products, and panels that 4-bit codes become: one at a time for each thread.
+  Tiles codes_ = kNoTiles;
+  float* absmax_ = nullptr;
+  std::int32_t* zero_points_ = nullptr;
+  std::array<Range, kMaxRows / kNormRows> ranges_;  // of some rows each, where one code serves all
+  std::vector<std::uint8_t> is_outlier_;
+  std::vector<std::int32_t> outliers_;
+  std::int64_t columns_apart_ = 0, columns_seen_ = 0;  // of all products that look for outliers
+  // Inputs of few rows times 4-bit codes: as bytes, with the scales and sums of their groups.
+  std::int8_t* coded_inputs_ = nullptr;
+  float* input_scales_ = nullptr;
+  std::int32_t* input_sums_ = nullptr;
+  std::int64_t expanded_bytes_ = 0;
+  std::byte* expanded_ = nullptr;
+  std::vector<std::atomic<bool>> expanded_in_use_;
+  std::int64_t hidden_rows_ = 0;
+  std::vector<AttendTask> attend_tasks_;
+  bool has_one_task_each_ = false;      // the sequences, for each of their heads
+  std::optional<StepProfile> profile_;  // while one is taken
+};
+
+// Panels of a task of many rows: the most with which the threads end together, or nearly so.
+std::int64_t panels_of_task(std::int64_t panels, int threads);
+// Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its
+// beginning on, which memory serves faster than regions that several threads share.
+std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads);
+
+}  // namespace assay::cpu

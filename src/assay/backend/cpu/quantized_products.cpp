@@ -1,0 +1,243 @@
+// Products of int8 and of 4-bit weights.
+#include <cmath>
+#include <limits>
+
+#include "assay/backend/cpu/cpu_program.h"
+#include "assay/tensor/half.h"
+
+namespace assay::cpu {
+
+namespace {
+
+// Panels that 4-bit codes become at a time: even, so that pairs of columns stay whole.
+constexpr std::int64_t kExpandedPanels = kGroup;
+
+// Codes of static inputs go from 0 to 255, those of the kernels from -128 on.
+constexpr int kCodeOffset = 128;
+
+// Of 4-bit codes beside bfloat16: few rows are multiplied as bytes.
+bool has_coded_inputs(const PackedWeight& w) {
+  return w.spec.expanded == WeightFormat::bfloat16 && w.group >= kSmallestCodedGroup;
+}
+
+// The part of an operation that computes panels [first, first + count) of all rows.
+LinearArgs panels_of(LinearArgs whole, std::int64_t first, std::int64_t count) {
+  whole.first_panel = first;
+  whole.panels = count;
+  return whole;
+}
+
+// Widened by a row's inputs; NaN is passed over, as in the kernels.
+Range range_of_row(const float* x, std::int64_t k, const float* factors, Range range) {
+  for (std::int64_t i = 0; i < k; ++i) {
+    const float value = factors == nullptr ? x[i] : x[i] * factors[i];
+    range.low = value < range.low ? value : range.low;
+    range.high = value > range.high ? value : range.high;
+  }
+  return range;
+}
+
+}  // namespace
+
+// Inputs are scale * (code - zero_point): what the zero point adds to an output does not depend on the
+// inputs.
+void CpuProgram::fold_zero_points() {
+  static_biases_.resize(weights_.size());
+  for (const Op& op : plan_.ops) {
+    const auto* linear = std::get_if<LinearOp>(&op.what);
+    if (linear == nullptr || !linear->static_input) continue;
+    const PackedWeight& w = weight(linear->weight);
+    const float* bias = vector(linear->bias);
+    std::vector<float>& folded = static_biases_[static_cast<std::size_t>(linear->weight)];
+    for (std::int64_t i = 0; i < w.spec.rows; ++i) {
+      const double sum = w.sums()[i], unit = static_cast<double>(w.scales()[i]) / 127;
+      const double zero = static_cast<double>(linear->static_input->scale) * unit * sum *
+                          (linear->static_input->zero_point - kCodeOffset);
+      folded.push_back(static_cast<float>((bias == nullptr ? 0.0 : static_cast<double>(bias[i])) - zero));
+    }
+  }
+}
+
+void CpuProgram::make_quantized_buffers() {
+  std::int64_t widest_int8 = 0, widest_four_bit = 0;
+  expanded_bytes_ = 0;
+  for (const PackedWeight& w : weights_) {
+    if (w.packing() == Packing::int8) widest_int8 = std::max(widest_int8, w.k_padded());
+    if (w.packing() == Packing::four_bit) widest_four_bit = std::max(widest_four_bit, w.k_padded());
+    if (w.packing() == Packing::four_bit)
+      expanded_bytes_ =
+          std::max(expanded_bytes_, kExpandedPanels * w.k_padded() * kPanel * (multiplies_tiles(w) ? 2 : 4));
+  }
+  if (widest_int8 > 0) {
+    const std::int64_t capacity = kMaxRows + kTileRows;
+    codes_ = {reinterpret_cast<std::uint16_t*>(arena_.take(capacity * widest_int8)), capacity,
+              widest_int8 / 2, 1};
+    absmax_ = reinterpret_cast<float*>(arena_.take(capacity * 4));
+    zero_points_ = reinterpret_cast<std::int32_t*>(arena_.take(capacity * 4));
+    is_outlier_.resize(static_cast<std::size_t>(widest_int8));
+  }
+  if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * pool_->size());
+  if (widest_four_bit > 0) {
+    const std::int64_t inputs = widest_four_bit * kFourBitRows, groups = inputs / kSmallestCodedGroup;
+    coded_inputs_ = reinterpret_cast<std::int8_t*>(arena_.take(inputs));
+    input_scales_ = reinterpret_cast<float*>(arena_.take(groups * 4));
+    input_sums_ = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
+  }
+}
+
+// The code of the inputs of all rows together.
+StaticInput CpuProgram::input_of_all(const LinearOp& op, const LinearArgs& whole) {
+  const float* factors = op.input_factors.empty() ? nullptr : op.input_factors.data();
+  const std::int64_t chunks = (whole.rows + kNormRows - 1) / kNormRows;
+  pool_->run(chunks, [&](std::int64_t chunk) {
+    Range range;
+    const std::int64_t end = std::min(whole.rows, (chunk + 1) * kNormRows);
+    for (std::int64_t row = chunk * kNormRows; row < end; ++row)
+      range = range_of_row(whole.x + row * whole.x_stride, whole.k, factors, range);
+    ranges_[static_cast<std::size_t>(chunk)] = range;
+  });
+  Range all;
+  for (const Range& range : std::span(ranges_).first(static_cast<std::size_t>(chunks)))
+    all = {std::min(all.low, range.low), std::max(all.high, range.high)};
+  const UniformCode code = dynamic_uint8_code(all);
+  return {.scale = code.scale, .zero_point = code.zero_point};
+}
+
+void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in) {
+  const PackedWeight& w = weight(op.weight);
+  const bool has_outliers = w.spec.format == WeightFormat::llm_int8 && op.outlier_threshold > 0;
+  const std::int64_t chunks = (whole.rows + kNormRows - 1) / kNormRows;
+  outliers_.clear();
+  if (has_outliers) {
+    // A column is apart for all rows of the call when one of them has an outlier there.
+    std::fill(is_outlier_.begin(), is_outlier_.end(), std::uint8_t{0});
+    pool_->run(chunks, [&](std::int64_t chunk) {
+      const std::int64_t end = std::min(whole.rows, (chunk + 1) * kNormRows);
+      for (std::int64_t row = chunk * kNormRows; row < end; ++row)
+        for (std::int64_t k = 0; k < whole.k; ++k) {
+          const float x = std::fabs(whole.x[row * whole.x_stride + k]);
+          // As float16, which is looked at where it can matter.
+          if (x >= op.outlier_threshold * 0.999F && f16_to_float(float_to_f16(x)) >= op.outlier_threshold)
+            std::atomic_ref(is_outlier_[static_cast<std::size_t>(k)]).store(1, std::memory_order_relaxed);
+        }
+    });
+    for (std::int64_t k = 0; k < whole.k; ++k)
+      if (is_outlier_[static_cast<std::size_t>(k)] != 0) outliers_.push_back(static_cast<std::int32_t>(k));
+    columns_apart_ += static_cast<std::int64_t>(outliers_.size());
+    columns_seen_ += whole.k;
+  }
+  Tiles codes = codes_;
+  codes.columns = w.k_padded() / 2;
+  const float threshold =
+      w.spec.format == WeightFormat::llm_int8
+          ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
+          : 0.0F;
+  const bool has_row_ranges = w.spec.format == WeightFormat::int8 && !op.static_input;
+  const StaticInput fixed =
+      op.has_tensor_scale ? input_of_all(op, whole) : op.static_input.value_or(StaticInput{.scale = 0});
+  if (op.static_input) whole.bias = static_biases_[static_cast<std::size_t>(op.weight)].data();
+  pool_->run(chunks, [&](std::int64_t chunk) {
+    table_.quantize({.x = in.floats,
+                     .x_stride = in.stride,
+                     .codes = codes,
+                     .first_row = chunk * kNormRows,
+                     .rows = std::min(kNormRows, whole.rows - chunk * kNormRows),
+                     .k = whole.k,
+                     .absmax = absmax_,
+                     .threshold = threshold,
+                     .is_outlier = outliers_.empty() ? nullptr : is_outlier_.data(),
+                     .factors = op.input_factors.empty() ? nullptr : op.input_factors.data(),
+                     .zero_points = has_row_ranges ? zero_points_ : nullptr,
+                     .fixed_scale = fixed.scale,
+                     .fixed_zero_point = fixed.zero_point - kCodeOffset});
+  });
+  whole.x_tiles = codes;
+  const std::int64_t panels =
+      whole.rows <= kFewRows ? kFewRowsPanels : panels_of_task(w.panels, pool_->size());
+  const std::int64_t tasks = (w.panels + panels - 1) / panels;
+  pool_->run(tasks, [&](std::int64_t task) {
+    if (whole.rows <= kFewRows) task = in_regions(task, tasks, pool_->size());
+    table_.linear_int8({.to = panels_of(whole, task * panels, std::min(panels, w.panels - task * panels)),
+                        .x_absmax = absmax_,
+                        .w_absmax = w.scales(),
+                        .w_sums = w.sums(),
+                        .x_zero = has_row_ranges ? zero_points_ : nullptr,
+                        .outliers = outliers_.data(),
+                        .outlier_count = static_cast<std::int64_t>(outliers_.size())});
+  });
+}
+
+// Few rows read the codes as they are. Beside bfloat16 their inputs become bytes: the sums of bytes keep up
+// with memory, where those of floats do not.
+void CpuProgram::run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole,
+                                       const ExpandArgs& weights) {
+  if (has_coded_inputs(w))
+    table_.quantize_groups({.x = whole.x,
+                            .x_stride = whole.x_stride,
+                            .x_tiles = whole.x_tiles,
+                            .rows = whole.rows,
+                            .k = whole.k,
+                            .k_padded = weights.k_padded,
+                            .group = weights.group,
+                            .codes = coded_inputs_,
+                            .scales = input_scales_,
+                            .sums = input_sums_});
+  const std::int64_t tasks = (w.panels + kFewRowsPanels - 1) / kFewRowsPanels;
+  pool_->run(tasks, [&](std::int64_t task) {
+    const std::int64_t first = in_regions(task, tasks, pool_->size()) * kFewRowsPanels;
+    const LinearArgs part = panels_of(whole, first, std::min(kFewRowsPanels, w.panels - first));
+    if (has_coded_inputs(w))
+      table_.linear_coded_inputs({.to = part,
+                                  .weights = weights,
+                                  .book = w.byte_book().values.data(),
+                                  .unit = w.byte_book().unit,
+                                  .x_codes = coded_inputs_,
+                                  .x_scales = input_scales_,
+                                  .x_sums = input_sums_});
+    else
+      table_.linear_four_bit({.to = part, .weights = weights});
+  });
+}
+
+// Codes become panels in the second-level cache, a few at a time, which are then multiplied like any other.
+void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
+  const bool has_tiles = multiplies_tiles(w);
+  const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
+  ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
+                    .scales = w.scales(),
+                    .book = w.book().data(),
+                    .k = whole.k,
+                    .k_padded = w.k_padded(),
+                    .group = w.group,
+                    .panels = w.panels,
+                    .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
+                    .out = nullptr};
+  if (whole.rows <= kFourBitRows && (!has_tiles || has_coded_inputs(w)))
+    return run_four_bit_few_rows(w, whole, expand);
+  whole.packing = expand.packing;
+  const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
+  pool_->run((w.panels + kExpandedPanels - 1) / kExpandedPanels, [&](std::int64_t task) {
+    std::size_t mine = 0;  // there is one for each thread
+    while (expanded_in_use_[mine].exchange(true, std::memory_order_acquire))
+      mine = (mine + 1) % expanded_in_use_.size();
+    const std::int64_t first = task * kExpandedPanels, count = std::min(kExpandedPanels, w.panels - first);
+    std::byte* out = expanded_ + static_cast<std::int64_t>(mine) * expanded_bytes_;
+    ExpandArgs some = expand;
+    some.codes += first * w.panel_bytes();
+    some.scales += first * groups * kPanel;
+    some.panels = count;
+    some.out = out;
+    table_.expand(some);
+    LinearArgs part = panels_of(whole, 0, count);
+    const std::int64_t column = first * kPanel;
+    part.w = out;
+    part.n = std::min(count * kPanel, whole.n - column);
+    if (part.bias != nullptr) part.bias += column;
+    if (part.y != nullptr) part.y += column;
+    if (part.y_tiles.data != nullptr) part.y_tiles.data += part.y_tiles.offset(0, column);
+    kernel(part);
+    expanded_in_use_[mine].store(false, std::memory_order_release);
+  });
+}
+
+}  // namespace assay::cpu
