@@ -239,11 +239,6 @@ constexpr std::int64_t kInt8Panels = Vec::kRegisters == 32 ? kGroup : 1;
 constexpr std::int64_t kManyInt8Rows = Vec::kRegisters == 32 ? 8 : 4;
 constexpr std::int64_t kManyInt8Panels = Vec::kRegisters == 32 ? 3 : 1;
 
-#if defined(ASSAY_HAS_UNSIGNED_WEIGHTS)
-constexpr bool kHasUnsignedWeights = true;
-#else
-constexpr bool kHasUnsignedWeights = false;
-#endif
 constexpr std::int32_t kInputOffset = Dot::kHasOffset ? 128 : 0;
 
 // Outputs of some rows and panels from sums [row][panels * 16] of inputs that are `offset` too large.
@@ -278,7 +273,7 @@ void linear_int8(const Int8Args& args) noexcept {
         multiply_int8_block<kManyInt8Rows, kManyInt8Panels>(x, strip, w, padded, sums);
       else
         multiply_int8_block<kManyInt8Rows, 1>(x, strip, w, padded, sums);
-      finish_int8_rows(args, sums, row, kManyInt8Rows, panel, panels, kHasUnsignedWeights ? 0 : kInputOffset);
+      finish_int8_rows(args, sums, row, kManyInt8Rows, panel, panels, 0);
     }
     panel += panels;
   }
