@@ -13,6 +13,7 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/memory.h"
+#include "assay/base/process.h"
 #include "assay/base/random.h"
 #include "assay/base/sha256.h"
 #include "assay/base/thread_pool.h"
@@ -100,6 +101,14 @@ TEST(Random, StaysTheSame) {
 TEST(Sha256, KnownAnswers) {  // FIPS 180-2, appendix B
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256_hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+// A child that has ended makes a write fail; the signal of a closed pipe would end this process.
+TEST(ChildProcess, WritingToOneThatHasEndedFails) {
+  ChildProcess child({"/bin/true"});
+  EXPECT_EQ(child.read_line({10}, {}).end, ChildProcess::End::closed);
+  EXPECT_FALSE(child.write_line("hello"));
+  EXPECT_FALSE(child.write_line("hello"));
 }
 
 TEST(ThreadPool, RunsEveryChunkOnce) {

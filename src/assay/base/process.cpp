@@ -40,6 +40,26 @@ std::string how(int status) {
   return fmt::format("exited with {}", WEXITSTATUS(status));
 }
 
+// While one lives, writing into a pipe that nobody reads any more is an error, not the end of this process.
+class SurvivesClosedPipe {
+ public:
+  SurvivesClosedPipe() {
+    sigemptyset(&closed_pipe_);
+    sigaddset(&closed_pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &closed_pipe_, &before_);
+  }
+  ~SurvivesClosedPipe() {
+    constexpr timespec kAtOnce{0, 0};
+    if (sigismember(&before_, SIGPIPE) == 0) sigtimedwait(&closed_pipe_, nullptr, &kAtOnce);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SurvivesClosedPipe(const SurvivesClosedPipe&) = delete;
+  SurvivesClosedPipe& operator=(const SurvivesClosedPipe&) = delete;
+
+ private:
+  sigset_t closed_pipe_, before_;
+};
+
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
@@ -75,6 +95,7 @@ ChildProcess::~ChildProcess() {
 }
 
 bool ChildProcess::write_line(const std::string& line) {
+  const SurvivesClosedPipe survives;
   const std::string text = line + "\n";
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t n = write(in_, text.data() + done, text.size() - done);
