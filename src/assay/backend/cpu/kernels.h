@@ -71,7 +71,8 @@ struct LinearArgs {
   const float* bias;  // [n] or null
   Activation activation;
   bool adds;
-  float* y;  // [rows, n], rows y_stride apart; null where only y_tiles are wanted
+  bool is_rounded = false;  // outputs become bfloat16 or bytes next: the activation need be no finer
+  float* y;                 // [rows, n], rows y_stride apart; null where only y_tiles are wanted
   std::int64_t y_stride;
   Tiles y_tiles;  // written by the tables that use tiles
   std::int64_t n;

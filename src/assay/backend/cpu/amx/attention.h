@@ -1,22 +1,6 @@
 // Attention and the bfloat16 cache on tiles: a part of kernels.cpp, included in its anonymous namespace after
 // the tile loops. Not a header for others.
 
-// 2^x to about 3e-7 for x up to 127, by rounding and the Taylor series of degree 6 over [-1/2, 1/2]; 0 from
-// -127 down: a power of -127 leaves nothing of 1. NaN goes in and comes out.
-Vec power_of_two(Vec x) {
-  const Vec bounded = Vec::max(Vec::set(-127.0F), x), rounder = Vec::set(12582912.0F);
-  const Vec shifted = Vec::add(bounded, rounder);
-  const Vec r = Vec::sub(bounded, Vec::sub(shifted, rounder));
-  Vec p = Vec::set(1.540353e-4F);
-  p = Vec::fma(p, r, Vec::set(1.333356e-3F));
-  p = Vec::fma(p, r, Vec::set(9.618129e-3F));
-  p = Vec::fma(p, r, Vec::set(5.550411e-2F));
-  p = Vec::fma(p, r, Vec::set(2.402265e-1F));
-  p = Vec::fma(p, r, Vec::set(6.931472e-1F));
-  p = Vec::fma(p, r, Vec::set(1.0F));
-  return Vec::add_to_exponent(p, shifted);
-}
-
 constexpr float kMasked = -__builtin_huge_valf();
 
 // Keys that a row's scores are held for at a time; between spans the sums are rescaled (the online softmax of
@@ -50,12 +34,12 @@ void add_one_by_four_near(const RowSteps& x, const WeightSteps& w, std::int64_t 
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::uint16_t* b = w.data + step * kTileElements;
     ASSAY_TILE_LOAD(4, x.data + step * x.strip, kTileBytes);
-    ASSAY_TILE_LOAD(5, b, kTileBytes);
-    ASSAY_TILE_LOAD(6, b + w.next, kTileBytes);
+    ASSAY_TILE_LOAD_ONCE(5, b, kTileBytes);
+    ASSAY_TILE_LOAD_ONCE(6, b + w.next, kTileBytes);
     ASSAY_BFLOAT16_PRODUCT(0, 4, 5);
-    ASSAY_TILE_LOAD(7, b + 2 * w.next, kTileBytes);
+    ASSAY_TILE_LOAD_ONCE(7, b + 2 * w.next, kTileBytes);
     ASSAY_BFLOAT16_PRODUCT(1, 4, 6);
-    ASSAY_TILE_LOAD(5, b + 3 * w.next, kTileBytes);
+    ASSAY_TILE_LOAD_ONCE(5, b + 3 * w.next, kTileBytes);
     ASSAY_BFLOAT16_PRODUCT(2, 4, 7);
     ASSAY_BFLOAT16_PRODUCT(3, 4, 5);
   }
@@ -103,54 +87,71 @@ __mmask16 seen_of(std::int64_t begin, std::int64_t first, std::int64_t last) {
   return static_cast<__mmask16>(upto & (low <= 0 ? 0xffffu : 0xffffu << low));
 }
 
+// Keys [first, last] that a row sees, of which some lie in a block: all masks full within it.
+struct SeenKeys {
+  std::int64_t first, last;
+  bool holds_block(std::int64_t block) const {
+    return first <= block * kKvBlockPositions && last >= (block + 1) * kKvBlockPositions - 1;
+  }
+  __mmask16 lanes(std::int64_t block, int i) const {
+    return seen_of(block * kKvBlockPositions + i * kLane, first, last);
+  }
+};
+constexpr int kBlockLanes = kKvBlockPositions / kLane;
+
 // Scores of one row, for the keys [first, last] of blocks [0, blocks) of the span, to weights in bfloat16.
 void weigh_row(AttendState& state, std::int64_t row, std::int64_t first, std::int64_t last,
                std::int64_t blocks, float scale) {
-  const std::int64_t low = first < 0 ? 0 : first, high = last < kSpan ? last : kSpan - 1;
-  const auto scores_at = [&](std::int64_t key) {
-    return &state.scores[key / kKvBlockPositions][row][key % kKvBlockPositions];
-  };
-  const auto weights_at = [&](std::int64_t key) {
-    return &state.weights[key / kKvBlockPositions][key / kTileColumns % kBlockSteps]
-                         [row * kTileColumns + key % kTileColumns];
-  };
-  const std::int64_t begin = low / kTileColumns * kTileColumns, end = high / kTileColumns * kTileColumns;
-  Vec best[2] = {Vec::set(kMasked), Vec::set(kMasked)};
-  for (std::int64_t key = begin; key <= high; key += kTileColumns)
-    for (int i = 0; i < 2; ++i) {
-      Vec s = Vec::load(scores_at(key) + i * kLane);
-      if (key == begin || key == end)
-        s.v = _mm512_mask_blend_ps(seen_of(key + i * kLane, low, high), Vec::set(kMasked).v, s.v);
+  const SeenKeys seen{first < 0 ? 0 : first, last < kSpan ? last : kSpan - 1};
+  const std::int64_t begin = seen.first / kKvBlockPositions, end = seen.last / kKvBlockPositions + 1;
+  const Vec masked = Vec::set(kMasked);
+  Vec best[kBlockLanes] = {masked, masked, masked, masked};
+  for (std::int64_t block = begin; block < end; ++block) {
+    const float* scores = state.scores[block][row];
+    const bool is_whole = seen.holds_block(block);
+    for (int i = 0; i < kBlockLanes; ++i) {
+      Vec s = Vec::load(scores + i * kLane);
+      if (!is_whole) s.v = _mm512_mask_blend_ps(seen.lanes(block, i), masked.v, s.v);
       best[i] = Vec::max(best[i], s);
     }
-  const float here = _mm512_reduce_max_ps(Vec::max(best[0], best[1]).v) * scale;
+  }
+  const float here =
+      _mm512_reduce_max_ps(Vec::max(Vec::max(best[0], best[1]), Vec::max(best[2], best[3])).v) * scale;
   const float top = here > state.highest[row] ? here : state.highest[row];
-  const auto clear = [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t key = from; key < to; key += kTileColumns)
-      _mm512_storeu_si512(weights_at(key), _mm512_setzero_si512());
+  const auto weights_at = [&](std::int64_t block, int step) {
+    return state.weights[block][step] + row * kTileColumns;
   };
-  if (low > high || top == kMasked) {  // no key yet
-    clear(0, blocks * kKvBlockPositions);
+  const auto clear = [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t block = from; block < to; ++block)
+      for (int step = 0; step < kBlockSteps; ++step)
+        _mm512_storeu_si512(weights_at(block, step), _mm512_setzero_si512());
+  };
+  if (seen.first > seen.last || top == kMasked) {  // no key yet
+    clear(0, blocks);
     state.factors[row] = 1;
     return;
   }
   const Vec unit = Vec::set(scale), minus_top = Vec::set(-top);
-  Vec sum[2] = {Vec::set(0.0F), Vec::set(0.0F)};
-  for (std::int64_t key = begin; key <= high; key += kTileColumns) {
-    Vec w[2];
-    for (int i = 0; i < 2; ++i) {
-      w[i] = power_of_two(Vec::fma(Vec::load(scores_at(key) + i * kLane), unit, minus_top));
-      if (key == begin || key == end)
-        w[i].v = _mm512_maskz_mov_ps(seen_of(key + i * kLane, low, high), w[i].v);
+  Vec sum[kBlockLanes] = {Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F)};
+  for (std::int64_t block = begin; block < end; ++block) {
+    const float* scores = state.scores[block][row];
+    const bool is_whole = seen.holds_block(block);
+    Vec w[kBlockLanes];
+    for (int i = 0; i < kBlockLanes; ++i) {
+      w[i] = power_of_two(Vec::fma(Vec::load(scores + i * kLane), unit, minus_top));
+      if (!is_whole) w[i].v = _mm512_maskz_mov_ps(seen.lanes(block, i), w[i].v);
       sum[i] = Vec::add(sum[i], w[i]);
     }
-    _mm512_storeu_si512(weights_at(key), reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w[1].v, w[0].v)));
+    for (int step = 0; step < kBlockSteps; ++step)
+      _mm512_storeu_si512(weights_at(block, step),
+                          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w[2 * step + 1].v, w[2 * step].v)));
   }
   clear(0, begin);
-  clear(end + kTileColumns, blocks * kKvBlockPositions);
+  clear(end, blocks);
   const float factor = _mm512_cvtss_f32(power_of_two(Vec::set(state.highest[row] - top)).v);
   state.factors[row] = factor;
-  state.total[row] = state.total[row] * factor + _mm512_reduce_add_ps(Vec::add(sum[0], sum[1]).v);
+  state.total[row] = state.total[row] * factor +
+                     _mm512_reduce_add_ps(Vec::add(Vec::add(sum[0], sum[1]), Vec::add(sum[2], sum[3])).v);
   state.highest[row] = top;
 }
 
@@ -255,7 +256,8 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
   if (is_first)  // rows that see no key
     for (std::int64_t i = 0; i < rows * args.shape.padded(); i += kLane) Vec::set(0.0F).store(state.out + i);
   for (std::int64_t row = 0; row < rows; ++row)
-    store_attended(args, first_row + row, state.out + row * args.shape.padded(), state.total[row]);
+    for (std::int64_t i = 0; i < args.shape.head_dim; i += kSumColumns)
+      store_attended(args, first_row + row, i, state.out + row * args.shape.padded() + i, state.total[row]);
 }
 
 void attend_bfloat16_tiles(const AttendArgs& args) noexcept {

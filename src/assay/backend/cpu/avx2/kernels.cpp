@@ -107,6 +107,7 @@ struct Vec {
         _mm256_add_epi32(_mm256_castps_si256(p.v), _mm256_slli_epi32(_mm256_castps_si256(n.v), 23)))};
   }
   static Vec reciprocal(Vec x) { return div(set(1.0F), x); }
+  static Vec estimate_reciprocal(Vec x) { return reciprocal(x); }
   static Vec select_less(Vec a, Vec b, Vec x, Vec y) {
     return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
   }

@@ -119,3 +119,71 @@ void add_chunk(std::int64_t rows, const Chunk& chunk) {
                                            add_chunk_11, add_chunk_12, add_chunk_13, add_chunk_14};
   kOf[rows - kFewestChunkRows](chunk);
 }
+
+// The same of weights whose inputs lie `b_stride` apart, once and from zero: sums [rows][64], of which the
+// first 32 columns from `c` on are written.
+struct SpreadChunk {
+  const float* a;  // [rows, inputs]
+  std::int64_t a_stride;
+  const float* b;  // two panels side by side, [inputs][32] at b_stride
+  std::int64_t b_stride, inputs;
+  float* c;
+};
+
+// clang-format off
+#define ASSAY_STORE_SPREAD(low, high, at, from, x) \
+  "vmovups %%zmm" low ", 2*" at "(%[c])\n\tvmovups %%zmm" high ", 64+2*" at "(%[c])\n\t"
+#define ASSAY_SPREAD_WEIGHTS(at) "vmovups (" at "), %%zmm28\n\tvmovups 64(" at "), %%zmm29\n\t"
+// clang-format on
+
+#define ASSAY_ADD_SPREAD_CHUNK(n)                                                                            \
+  void add_spread_chunk_##n(const SpreadChunk& chunk) {                                                      \
+    const std::int64_t s = chunk.a_stride * 4, w = chunk.b_stride * 4;                                       \
+    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *p2 = p0 + 10 * s;            \
+    const float* b = chunk.b;                                                                                \
+    std::int64_t fours = chunk.inputs / 4, rest = chunk.inputs % 4;                                          \
+    __asm__ volatile(                                                                                      \
+        ASSAY_ROWS_##n(ASSAY_CLEAR)                                                                        \
+        "test %[fours], %[fours]\n\t"                                                                      \
+        "jz 4f\n\t"                                                                                        \
+        ".p2align 6\n"                                                                                     \
+        "3:\n\t"                                                                                           \
+        ASSAY_SPREAD_WEIGHTS("%[b]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                                      \
+        ASSAY_SPREAD_WEIGHTS("%[b],%[w]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1)                                 \
+        ASSAY_SPREAD_WEIGHTS("%[b],%[w],2") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2)                               \
+        ASSAY_SPREAD_WEIGHTS("%[b],%[w3]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3)                                \
+        "add $16, %[p0]\n\tadd $16, %[p1]\n\tadd $16, %[p2]\n\t"                                          \
+        "lea (%[b],%[w],4), %[b]\n\t"                                                                      \
+        "dec %[fours]\n\t"                                                                                 \
+        "jnz 3b\n"                                                                                         \
+        "4:\n\t"                                                                                           \
+        "test %[rest], %[rest]\n\t"                                                                        \
+        "jz 6f\n"                                                                                          \
+        "5:\n\t" ASSAY_SPREAD_WEIGHTS("%[b]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                             \
+        "add $4, %[p0]\n\tadd $4, %[p1]\n\tadd $4, %[p2]\n\t"                                             \
+        "add %[w], %[b]\n\t"                                                                               \
+        "dec %[rest]\n\t"                                                                                  \
+        "jnz 5b\n"                                                                                         \
+        "6:\n\t" ASSAY_ROWS_##n(ASSAY_STORE_SPREAD)                                                        \
+        : [p0] "+r"(p0), [p1] "+r"(p1), [p2] "+r"(p2), [b] "+r"(b), [fours] "+r"(fours), [rest] "+r"(rest) \
+        : [s] "r"(s), [s3] "r"(3 * s), [w] "r"(w), [w3] "r"(3 * w), [c] "r"(chunk.c)                       \
+        : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",  \
+          "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",        \
+          "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",        \
+          "xmm30", "xmm31"); \
+  }
+ASSAY_ADD_SPREAD_CHUNK(7)
+ASSAY_ADD_SPREAD_CHUNK(8)
+ASSAY_ADD_SPREAD_CHUNK(9)
+ASSAY_ADD_SPREAD_CHUNK(10)
+ASSAY_ADD_SPREAD_CHUNK(11)
+ASSAY_ADD_SPREAD_CHUNK(12)
+ASSAY_ADD_SPREAD_CHUNK(13)
+ASSAY_ADD_SPREAD_CHUNK(14)
+
+void add_spread_chunk(std::int64_t rows, const SpreadChunk& chunk) {
+  constexpr void (*kOf[])(const SpreadChunk&) = {
+      add_spread_chunk_7,  add_spread_chunk_8,  add_spread_chunk_9,  add_spread_chunk_10,
+      add_spread_chunk_11, add_spread_chunk_12, add_spread_chunk_13, add_spread_chunk_14};
+  kOf[rows - kFewestChunkRows](chunk);
+}

@@ -5,8 +5,8 @@
 // `Vec` has kWidth floats, kRegisters registers, and:
 // load, keep, store, load_n, store_n (the first n floats, zero beyond), load_pairs, load_codes (of int8),
 // store_bytes (rounded to int8), set, fma, add, sub, mul, div, max, min (their second operand where one is
-// NaN), round, add_to_exponent, reciprocal (of numbers from 1 on), select_less (a < b ? x : y), highest and
-// total (of its lanes, halves added to halves).
+// NaN), round, add_to_exponent, reciprocal and estimate_reciprocal (of numbers from 1 on), select_less (a < b
+// ? x : y), highest and total (of its lanes, halves added to halves).
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
@@ -169,6 +169,21 @@ ASSAY_INLINE Vec exponential(Vec x) {
   return Vec::select_less(x, Vec::set(-87.3F), Vec::set(0.0F), bounded_exponential(x));
 }
 
+// 2^x to 3e-6, far below what bfloat16 keeps of it, for x up to 127: by rounding and a polynomial over
+// [-1/2, 1/2], fitted to the least relative error with 1 at 0; 0 from -127 down: a power of -127 leaves
+// nothing of 1. NaN goes in and comes out.
+ASSAY_INLINE Vec power_of_two(Vec x) {
+  const Vec bounded = Vec::max(Vec::set(-127.0F), x), rounder = Vec::set(12582912.0F);
+  const Vec shifted = Vec::add(bounded, rounder);
+  const Vec r = Vec::sub(bounded, Vec::sub(shifted, rounder));
+  Vec p = Vec::set(9.58285e-3F);
+  p = Vec::fma(p, r, Vec::set(5.590643e-2F));
+  p = Vec::fma(p, r, Vec::set(2.4024099e-1F));
+  p = Vec::fma(p, r, Vec::set(6.9312419e-1F));
+  p = Vec::fma(p, r, Vec::set(1.0F));
+  return Vec::add_to_exponent(p, shifted);
+}
+
 // 1 / (1 + exp(-x)).
 ASSAY_INLINE Vec sigmoid_of_negative(Vec minus_x) {
   return Vec::reciprocal(Vec::add(Vec::set(1.0F), bounded_exponential(minus_x)));
@@ -191,7 +206,17 @@ Vec error_function(Vec x) {
   return Vec::select_less(x, Vec::set(0.0F), Vec::sub(Vec::set(0.0F), positive), positive);
 }
 
-ASSAY_INLINE Vec activate(Activation activation, Vec x) {
+// GELU by tanh to 1e-4, for outputs that are rounded to bfloat16 or to bytes next: x / (1 + 2^t), where
+// t = -2 log2(e) sqrt(2/pi) (x + 0.044715 x^3).
+ASSAY_INLINE Vec rounded_gelu(Vec x) {
+  constexpr float kUnit = -2.3022082F;
+  const Vec t = Vec::mul(x, Vec::fma(Vec::mul(x, x), Vec::set(0.044715F * kUnit), Vec::set(kUnit)));
+  const Vec power = power_of_two(Vec::min(Vec::set(126.0F), t));
+  return Vec::mul(x, Vec::estimate_reciprocal(Vec::add(Vec::set(1.0F), power)));
+}
+
+ASSAY_INLINE Vec activate(Activation activation, Vec x, bool is_rounded) {
+  if (is_rounded && activation == Activation::gelu_tanh) return rounded_gelu(x);
   switch (activation) {
     case Activation::none:
       return x;
@@ -222,7 +247,7 @@ ASSAY_INLINE Vec activate(Activation activation, Vec x) {
 ASSAY_INLINE void finish_vector(const LinearArgs& args, Vec value, std::int64_t row, std::int64_t column,
                                 std::int64_t count) {
   if (args.bias != nullptr) value = Vec::add(value, Vec::load_n(args.bias + column, count));
-  value = activate(args.activation, value);
+  value = activate(args.activation, value, args.is_rounded);
   if (args.y != nullptr) {
     float* y = args.y + row * args.y_stride + column;
     if (args.adds) value = Vec::add(Vec::load_n(y, count), value);
@@ -353,54 +378,76 @@ void linear(const LinearArgs& args) noexcept {
     linear_of(args, Floats{static_cast<const float*>(args.w), kPanel, args.k * kPanel});
 }
 
-// Sums in a fixed order: lanes along the row, then lane by lane.
+// The sum of term(vector) over a row, in a fixed order: four chains, their lanes, then what is left over.
+template <typename Term, typename Rest>
+ASSAY_INLINE float sum_of_row(const float* x, std::int64_t n, const Term& term, const Rest& rest) {
+  constexpr std::int64_t kChains = 4;
+  Vec sums[kChains];
+  for (Vec& sum : sums) sum = Vec::set(0.0F);
+  std::int64_t i = 0;
+  for (; i + kChains * Vec::kWidth <= n; i += kChains * Vec::kWidth)
+    for (int j = 0; j < kChains; ++j) sums[j] = term(Vec::load(x + i + j * Vec::kWidth), sums[j]);
+  for (; i + Vec::kWidth <= n; i += Vec::kWidth) sums[0] = term(Vec::load(x + i), sums[0]);
+  float tail = 0;
+  for (; i < n; ++i) tail += rest(x[i]);
+  return Vec::add(Vec::add(sums[0], sums[1]), Vec::add(sums[2], sums[3])).total() + tail;
+}
+
+// Rows come from other threads' caches: each is asked for while the one before is worked on.
+ASSAY_INLINE void fetch_row(const float* x, std::int64_t n) {
+  constexpr std::int64_t kLine = 16;
+  for (std::int64_t i = 0; i < n; i += kLine) _mm_prefetch(reinterpret_cast<const char*>(x + i), _MM_HINT_T0);
+}
+
 void norm(const NormArgs& args) noexcept {
   const float count = static_cast<float>(args.n);
-  const std::int64_t whole = args.n / Vec::kWidth * Vec::kWidth, rest = args.n - whole;
+  fetch_row(args.x, args.n);
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     float* y = args.y == nullptr ? nullptr : args.y + row * args.y_stride;
+    if (row + 1 < args.rows) fetch_row(x + args.x_stride, args.n);
     float mean = 0;
-    if (args.subtracts_mean) {
-      Vec sum = Vec::set(0.0F);
-      for (std::int64_t i = 0; i < whole; i += Vec::kWidth) sum = Vec::add(sum, Vec::load(x + i));
-      if (rest > 0) sum = Vec::add(sum, Vec::load_n(x + whole, rest));
-      mean = sum.total() / count;
-    }
+    if (args.subtracts_mean)
+      mean = sum_of_row(
+                 x, args.n, [](Vec v, Vec sum) __attribute__((always_inline)) { return Vec::add(sum, v); },
+                 [](float v) { return v; }) /
+             count;
     const Vec center = Vec::set(mean);
-    Vec squares = Vec::set(0.0F);
-    for (std::int64_t i = 0; i < whole; i += Vec::kWidth) {
-      const Vec d = Vec::sub(Vec::load(x + i), center);
-      squares = Vec::fma(d, d, squares);
-    }
-    float tail = 0;
-    for (std::int64_t i = whole; i < args.n; ++i) tail += (x[i] - mean) * (x[i] - mean);
-    const Vec scale =
-        Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set((squares.total() + tail) / count + args.epsilon)));
-    for (std::int64_t i = 0; i < args.n; i += Vec::kWidth) {
-      const std::int64_t n = args.n - i < Vec::kWidth ? args.n - i : Vec::kWidth;
+    const float squares = sum_of_row(
+        x, args.n,
+        [&](Vec v, Vec sum) __attribute__((always_inline)) {
+          const Vec d = Vec::sub(v, center);
+          return Vec::fma(d, d, sum);
+        },
+        [&](float v) { return (v - mean) * (v - mean); });
+    const Vec scale = Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set(squares / count + args.epsilon)));
+    const auto finish = [&](std::int64_t i, std::int64_t n) __attribute__((always_inline)) {
       const Vec unit = Vec::mul(Vec::sub(Vec::load_n(x + i, n), center), scale);
       const Vec gain = Vec::load_n(args.gain + i, n);
       const Vec value =
           args.bias != nullptr ? Vec::fma(unit, gain, Vec::load_n(args.bias + i, n)) : Vec::mul(unit, gain);
       if (y != nullptr) value.store_n(y + i, n);
       if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, args.first_tile_row + row, i, value, n);
-    }
+    };
+    std::int64_t i = 0;
+    for (; i + Vec::kWidth <= args.n; i += Vec::kWidth) finish(i, Vec::kWidth);
+    if (i < args.n) finish(i, args.n - i);
   }
 }
 
-// Running softmax of one attend call (Milakov and Gimelshein 2018; Dao et al. 2022).
+// Running softmax of some rows (Milakov and Gimelshein 2018; Dao et al. 2022).
 struct Softmax {
-  float highest[kRowsAtOnce];
-  float total[kRowsAtOnce];
+  float *highest, *total;  // of each row
 };
 
 // Masks a row of scores to the keys [first, last] of its block, scales it, and turns it into weights relative
 // to the running maximum. Returns what earlier sums must be multiplied with.
-float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scale, int row, Softmax& state) {
+float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scale, int row,
+                const Softmax& state) {
   constexpr float kMasked = -__builtin_huge_valf();
-  for (std::int64_t j = 0; j < kKvBlockPositions; ++j)
-    if (j < first || j > last) scores[j] = kMasked;
+  if (first > 0 || last < kKvBlockPositions - 1)
+    for (std::int64_t j = 0; j < kKvBlockPositions; ++j)
+      if (j < first || j > last) scores[j] = kMasked;
   Vec best = Vec::set(kMasked);
   for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
     const Vec scaled = Vec::mul(Vec::load(scores + j), Vec::set(scale));
@@ -456,32 +503,71 @@ void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
   }
 }
 
-void store_attended(const AttendArgs& args, std::int64_t row, const float* out, float total) {
+// Dimensions from `first` on, a multiple of 64, at most 64 of them.
+void store_attended(const AttendArgs& args, std::int64_t row, std::int64_t first, const float* out,
+                    float total) {
   const Vec divisor = Vec::set(total > 0 ? total : 1.0F);
-  for (std::int64_t i = 0; i < args.shape.head_dim; i += Vec::kWidth) {
-    const std::int64_t n = args.shape.head_dim - i < Vec::kWidth ? args.shape.head_dim - i : Vec::kWidth;
-    const Vec value = Vec::div(Vec::load(out + i), divisor);
+  const std::int64_t left = args.shape.head_dim - first,
+                     end = left < kKvBlockPositions ? left : kKvBlockPositions;
+  for (std::int64_t j = 0; j < end; j += Vec::kWidth) {
+    const std::int64_t i = first + j, n = end - j < Vec::kWidth ? end - j : Vec::kWidth;
+    const Vec value = Vec::div(Vec::load(out + j), divisor);
     if (args.out != nullptr) value.store_n(args.out + row * args.out_stride + i, n);
     if (args.out_tiles.data != nullptr)
       store_tiles(args.out_tiles, args.first_tile_row + row, args.first_tile_column + i, value, n);
   }
 }
 
-// Rows [first_row, first_row + rows), at most 6.
-template <typename Element>
+// Sums of some rows lie [columns / 64][rows][64].
+constexpr std::int64_t kSumColumns = kGroup * kPanel;
+static_assert(kSumColumns == kKvBlockPositions);
+
+// c[rows, 16 * panels] = a * b, at most kRows rows and 4 panels.
+struct FewRowProducts {
+  static constexpr std::int64_t kRows = kRowsAtOnce;
+  template <typename Values>
+  static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
+                            const Values& b, std::int64_t k, float* c) {
+    multiply(rows, panels, a, a_stride, b, k, c, kSumColumns);
+  }
+};
+#if defined(ASSAY_HAS_CHUNKS)
+// The same sums for 7 rows and more. Pairs of panels: the columns beyond an odd one are read and written too.
+struct ManyRowProducts {
+  static constexpr std::int64_t kRows = kChunkRows;
+  static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
+                            const Floats& b, std::int64_t k, float* c) {
+    for (std::int64_t i = 0; i < panels; i += 2)
+      add_spread_chunk(rows, {.a = a,
+                              .a_stride = a_stride,
+                              .b = b.data + i * b.panel_stride,
+                              .b_stride = b.k_stride,
+                              .inputs = k,
+                              .c = c + i * kPanel});
+  }
+};
+#endif
+
+// Rows [first_row, first_row + rows), at most Products::kRows.
+template <typename Products, typename Element>
 void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t rows) {
-  constexpr std::int64_t kBlock = kKvBlockPositions;
-  alignas(64) float scores[kRowsAtOnce * kBlock];
-  alignas(64) float block_out[kRowsAtOnce * kMaxHeadDim];
-  alignas(64) float out[kRowsAtOnce * kMaxHeadDim];
+  constexpr std::int64_t kBlock = kKvBlockPositions, kRows = Products::kRows;
+  alignas(64) float scores[kRows * kBlock];
+  alignas(64) float block_out[kRows * kMaxHeadDim];
+  alignas(64) float out[kRows * kMaxHeadDim];
+  float highest[kRows], total[kRows];
   const std::int64_t padded = args.shape.padded(), first_position = args.first_position + first_row;
   constexpr bool kIsInt8 = sizeof(Element) == 1;
-  Softmax state;
+  const Softmax state{highest, total};
   for (std::int64_t row = 0; row < rows; ++row) {
-    state.highest[row] = -__builtin_huge_valf();
-    state.total[row] = 0;
-    for (std::int64_t i = 0; i < padded; ++i) out[row * kMaxHeadDim + i] = 0;
+    highest[row] = -__builtin_huge_valf();
+    total[row] = 0;
   }
+  for (std::int64_t i = 0; i < rows * round_up(padded, kSumColumns); i += Vec::kWidth)
+    Vec::set(0.0F).store(out + i);
+  const auto sums_at = [&](std::int64_t row, std::int64_t column) {
+    return (column / kSumColumns * rows + row) * kSumColumns + column % kSumColumns;
+  };
   const std::int64_t last_position = first_position + rows - 1;
   const std::int64_t oldest = args.window > 0 ? first_position - args.window + 1 : 0;
   const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
@@ -490,10 +576,10 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
     const std::int64_t begin = block * kBlock,
                        keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
     // Scores of panels without a key are never looked at: they are masked.
-    multiply(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride, args.q_stride,
-             keys_of(args, base), args.shape.head_dim, scores, kBlock);
+    Products::multiply_rows(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride,
+                            args.q_stride, keys_of(args, base), args.shape.head_dim, scores);
     if constexpr (kIsInt8) scale_positions(base + args.k_offset + args.shape.head_dim * kBlock, rows, scores);
-    float factors[kRowsAtOnce];
+    float factors[kRows];
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t last = first_position + row;
       const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
@@ -503,22 +589,38 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
     }
     if constexpr (kIsInt8) scale_positions(base + args.v_offset + padded * kBlock, rows, scores);
     // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
-    multiply(rows, padded / kPanel, scores, kBlock, values_of(args, base), keys, block_out, kMaxHeadDim);
+    for (std::int64_t panel = 0; panel < padded / kPanel; panel += kGroup)
+      Products::multiply_rows(rows, padded / kPanel - panel < kGroup ? padded / kPanel - panel : kGroup,
+                              scores, kBlock, values_of(args, base).panel(panel), keys,
+                              block_out + sums_at(0, panel * kPanel));
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
-        float* sum = out + row * kMaxHeadDim + i;
-        Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block_out + row * kMaxHeadDim + i))
-            .store(sum);
+        float* sum = out + sums_at(row, i);
+        Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block_out + sums_at(row, i))).store(sum);
       }
   }
   for (std::int64_t row = 0; row < rows; ++row)
-    store_attended(args, first_row + row, out + row * kMaxHeadDim, state.total[row]);
+    for (std::int64_t i = 0; i < args.shape.head_dim; i += kSumColumns)
+      store_attended(args, first_row + row, i, out + sums_at(row, i), total[row]);
 }
 
 template <typename Element>
 void attend_of(const AttendArgs& args) {
+#if defined(ASSAY_HAS_CHUNKS)
+  if constexpr (sizeof(Element) == sizeof(float)) {
+    const std::int64_t blocks = (args.rows + kChunkRows - 1) / kChunkRows;
+    if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0) {
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t row = args.rows * block / blocks, end = args.rows * (block + 1) / blocks;
+        attend_rows<ManyRowProducts, Element>(args, row, end - row);
+      }
+      return;
+    }
+  }
+#endif
   for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce)
-    attend_rows<Element>(args, row, args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce);
+    attend_rows<FewRowProducts, Element>(args, row,
+                                         args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce);
 }
 
 void attend(const AttendArgs& args) noexcept {
