@@ -41,6 +41,7 @@ struct LinearCase {
   bool has_bias, adds, is_bfloat16;
   int planes = 0;  // 0: float32 activations; 1 to 3: tiles
   float unit = 1;  // of the inputs
+  bool is_rounded = false;
 };
 
 // The parts of a float in bfloat16, and where they go.
@@ -89,6 +90,7 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
                                  .bias = c.has_bias ? bias.data() : nullptr,
                                  .activation = c.activation,
                                  .adds = c.adds,
+                                 .is_rounded = c.is_rounded,
                                  .y = y.data(),
                                  .y_stride = y_stride,
                                  .y_tiles = kNoTiles,
@@ -99,7 +101,7 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
 }
 
 // One input times one output of weight 1.
-float run_activation(const KernelTable& table, Activation activation, float input) {
+float run_activation(const KernelTable& table, Activation activation, float input, bool is_rounded = false) {
   const std::vector<float> w(kPanel, 1.0F);
   float y[kPanel] = {};
   table.linear({.x = &input,
@@ -113,6 +115,7 @@ float run_activation(const KernelTable& table, Activation activation, float inpu
                 .bias = nullptr,
                 .activation = activation,
                 .adds = false,
+                .is_rounded = is_rounded,
                 .y = y,
                 .y_stride = kPanel,
                 .y_tiles = kNoTiles,
@@ -147,6 +150,18 @@ TEST_P(KernelTest, LinearOnTilesEqualsReference) {
         }
 }
 
+// Inputs that go through in chunks, between which sums are kept: near ones with each pair of panels, others
+// with many at a time.
+TEST_P(KernelTest, LinearOfLongInputsOnTilesEqualsReference) {
+  for (const auto& [rows, k, n] : {std::tuple{65, 500, 101}, {96, 777, 580}, {544, 3000, 50}, {512, 768, 48}})
+    for (const Activation activation : {Activation::none, Activation::gelu_tanh}) {
+      const LinearCase c{rows, k, n, activation, true, rows % 2 == 1, true, 1, 0.1F};
+      const auto got = run_linear(table_, c, rows), want = run_linear(reference_, c, rows);
+      EXPECT_LE(test::largest_difference(got, want), 1e-6 * std::sqrt(static_cast<double>(k)) * 4)
+          << rows << "x" << k << "x" << n;
+    }
+}
+
 // More parts come nearer to float32.
 TEST_P(KernelTest, PartsOfBfloat16ApproachFloat32) {
   const auto error = [&](int planes) {
@@ -171,24 +186,38 @@ TEST_P(KernelTest, ActivationsEqualReference) {
     }
 }
 
+// Where outputs are rounded next the activation may be coarser, far below what that rounding costs.
+TEST_P(KernelTest, RoundedActivationsAreNearTheReference) {
+  for (const float input : {-1e30F, -100.0F, -20.0F, -8.0F, -3.0F, -1.0F, -1e-3F, 0.0F, 1e-6F, 0.1F, 0.7F,
+                            2.0F, 5.0F, 30.0F, 100.0F, 1e30F}) {
+    const double want = run_activation(reference_, Activation::gelu_tanh, input);
+    EXPECT_NEAR(run_activation(table_, Activation::gelu_tanh, input, true), want,
+                1e-4 * std::fabs(want) + 1e-7)
+        << input;
+  }
+}
+
 TEST_P(KernelTest, LinearKeepsNaN) {
   for (const Activation a : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu})
-    EXPECT_TRUE(std::isnan(run_activation(table_, a, std::numeric_limits<float>::quiet_NaN())))
-        << static_cast<int>(a);
+    for (const bool is_rounded : {false, true})
+      EXPECT_TRUE(std::isnan(run_activation(table_, a, std::numeric_limits<float>::quiet_NaN(), is_rounded)))
+          << static_cast<int>(a);
 }
 
 // A row's result is the same bits whatever rows are computed with it.
 TEST_P(KernelTest, LinearDoesNotDependOnTheNumberOfRows) {
   for (const auto& [is_bfloat16, planes] : {std::pair{false, 0}, {true, 0}, {true, 1}, {true, 2}}) {
-    const LinearCase c{49, 129, 101, Activation::gelu_tanh, true, false, is_bfloat16, planes};
-    const auto all = run_linear(table_, c, 49);
-    for (const std::int64_t rows : {1, 2, 4, 5, 7, 12, 16, 17, 32, 40}) {
-      const auto some = run_linear(table_, c, rows);
-      for (std::int64_t row = 0; row < rows; ++row)
-        for (std::int64_t j = 0; j < c.n; ++j)
-          ASSERT_EQ(some[static_cast<std::size_t>(row * (c.n + 5) + j)],
-                    all[static_cast<std::size_t>(row * (c.n + 5) + j)])
-              << rows;
+    for (const auto& [k, is_rounded] : {std::pair{129, false}, {129, true}, {500, false}}) {
+      const LinearCase c{97, k, 101, Activation::gelu_tanh, true, false, is_bfloat16, planes, 1, is_rounded};
+      const auto all = run_linear(table_, c, c.rows);
+      for (const std::int64_t rows : {1, 2, 4, 5, 7, 12, 16, 17, 32, 40, 64, 70}) {
+        const auto some = run_linear(table_, c, rows);
+        for (std::int64_t row = 0; row < rows; ++row)
+          for (std::int64_t j = 0; j < c.n; ++j)
+            ASSERT_EQ(some[static_cast<std::size_t>(row * (c.n + 5) + j)],
+                      all[static_cast<std::size_t>(row * (c.n + 5) + j)])
+                << rows;
+      }
     }
   }
 }
@@ -204,7 +233,7 @@ TEST_P(KernelTest, TinySumsDoNotDependOnTheNumberOfRows) {
 }
 
 TEST_P(KernelTest, NormEqualsReference) {
-  for (const std::int64_t n : {1, 7, 16, 36, 60, 129})
+  for (const std::int64_t n : {1, 7, 16, 36, 60, 129, 200})
     for (const bool subtracts : {true, false})
       for (const double scale : {1e-3, 1.0, 1e4}) {
         const auto x = random_floats(static_cast<std::size_t>(3 * (n + 1)), 5, scale);
@@ -463,8 +492,8 @@ TEST_P(KernelTest, AttentionOfTilesEqualsReference) {
 
 TEST_P(KernelTest, AttentionEqualsReference) {
   for (const KvFormat format : {KvFormat::float32, KvFormat::bfloat16, KvFormat::int8})
-    for (const std::int64_t dim : {1, 7, 12, 15, 16, 64, 80, 129})
-      for (const std::int64_t rows : {1, 5, 9, 33})
+    for (const std::int64_t dim : {1, 7, 12, 15, 16, 32, 64, 80, 129})
+      for (const std::int64_t rows : {1, 5, 9, 33, 48})
         for (const std::int64_t past : {0, 60, 63, 64, 130})
           for (const std::int64_t window : {0, 5, 70})
             for (const std::int64_t first_key : {0, 3}) {
@@ -486,13 +515,15 @@ TEST_P(KernelTest, AttentionDoesNotDependOnItsNeighbours) {
                                      {KvFormat::bfloat16, 500},
                                      {KvFormat::int8, 60},
                                      {KvFormat::int8, 500}}) {
-    const AttendCase c{37, past, 15, 0, 0, format};
-    const auto together = run_attend(table_, c);
-    EXPECT_EQ(run_attend(table_, c, 0, 1), together);
-    for (std::int64_t skip = 1; skip < 6; ++skip) {
-      const auto shifted = run_attend(table_, c, skip, 17);
-      for (std::size_t i = static_cast<std::size_t>(skip * 15); i < shifted.size(); ++i)
-        ASSERT_EQ(shifted[i], together[i]) << skip;
+    for (const std::int64_t dim : {15, 32, 96}) {
+      const AttendCase c{37, past, dim, 0, 0, format};
+      const auto together = run_attend(table_, c);
+      EXPECT_EQ(run_attend(table_, c, 0, 1), together) << dim;
+      for (std::int64_t skip = 1; skip < 6; ++skip) {
+        const auto shifted = run_attend(table_, c, skip, 17);
+        for (std::size_t i = static_cast<std::size_t>(skip * dim); i < shifted.size(); ++i)
+          ASSERT_EQ(shifted[i], together[i]) << skip << " " << dim;
+      }
     }
   }
 }

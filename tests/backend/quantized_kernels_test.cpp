@@ -223,6 +223,19 @@ TEST_P(QuantizedKernelTest, Int8ProductsAreExact) {
       }
 }
 
+// Inputs that go through in chunks.
+TEST_P(QuantizedKernelTest, Int8ProductsOfLongInputsAreExact) {
+  for (const auto& [rows, k, n] : {std::tuple{64, 1000, 83}, {96, 3000, 580}, {544, 3100, 50}}) {
+    const auto x = random_floats(static_cast<std::size_t>(rows * k), 1, 1);
+    const Int8Weights w(random_floats(static_cast<std::size_t>(n * k), 2, 1), n, k);
+    const auto bias = random_floats(static_cast<std::size_t>(n), 3, 1);
+    ASSERT_LE(test::largest_difference(run_int8(table_, x, rows, k, n, w, bias, -1),
+                                       run_int8(reference_, x, rows, k, n, w, bias, -1)),
+              2e-5)
+        << rows << "x" << k << "x" << n;
+  }
+}
+
 // Codes of -127 and 127 throughout: what saturates where sums of pairs are kept in 16 bits.
 TEST_P(QuantizedKernelTest, Int8ProductsDoNotSaturate) {
   const std::int64_t rows = 33, k = 128, n = 32;

@@ -111,6 +111,39 @@ TEST_P(GeneratorTest, LogitsAreEqualBitForBit) {
   }
 }
 
+// So many rows that threads keep to shares of them.
+TEST_P(GeneratorTest, RowsInSharesKeepTheirBits) {
+  constexpr std::int64_t kSequences = 4, kLength = 120;
+  const Model model = load("odd_heads", GetParam(), 2), single = load("odd_heads", GetParam(), 1);
+  Program& program = model.program();
+  const auto vocab = static_cast<std::size_t>(program.plan().vocab);
+  const auto cache = program.make_cache();
+  Batch batch;
+  std::vector<std::vector<TokenId>> texts;
+  for (std::int64_t i = 0; i < kSequences; ++i) {
+    texts.emplace_back();
+    for (std::int64_t j = 0; j < kLength; ++j) {
+      texts.back().push_back(static_cast<TokenId>((i * 31 + j * 7) % 90));
+      batch.positions.push_back(static_cast<std::int32_t>(j));
+    }
+    batch.ids.insert(batch.ids.end(), texts.back().begin(), texts.back().end());
+    batch.sequences.push_back({.sequence = cache->add_sequence(), .first_row = i * kLength, .rows = kLength});
+  }
+  program.run(batch, *cache);
+  std::vector<float> logits(vocab);
+  for (std::int64_t i = 0; i < kSequences; ++i) {
+    const auto alone = test::all_logits(single.program(), texts[static_cast<std::size_t>(i)]);
+    for (const std::int64_t at : {0, 7, 40, 119}) {
+      const std::int64_t row = i * kLength + at;
+      program.head(std::span(&row, 1), LogitsSink{logits});
+      ASSERT_TRUE(
+          std::equal(logits.begin(), logits.end(),
+                     alone.begin() + static_cast<std::ptrdiff_t>(at * static_cast<std::int64_t>(vocab))))
+          << "sequence " << i << ", token " << at;
+    }
+  }
+}
+
 // Padded on the left with masked keys and the same positions, a sequence keeps its bits, in one step or in
 // several, beyond a block of keys.
 TEST_P(GeneratorTest, PaddedKeysAreNotSeen) {

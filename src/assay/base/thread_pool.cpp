@@ -29,13 +29,15 @@ void pin(pthread_t thread, const std::vector<int>& processors) {
 
 }  // namespace
 
+thread_local int ThreadPool::worker_ = 0;
+
 ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_caller) {
   if (threads < 1 || threads > kMaxThreads)
     throw UsageError("--threads: expected 1 to {}, found {}", kMaxThreads, threads);
   if (processors.empty()) processors = allowed_processors();
   const bool is_pinned = static_cast<std::size_t>(threads) <= processors.size();
   for (int i = 1; i < threads; ++i) {
-    workers_.emplace_back([this] { worker_loop(); });
+    workers_.emplace_back([this, i] { worker_loop(i); });
     pin(workers_.back().native_handle(),
         is_pinned ? std::vector<int>{processors[static_cast<std::size_t>(i)]} : processors);
   }
@@ -112,7 +114,8 @@ void ThreadPool::work_off() {
   }
 }
 
-void ThreadPool::worker_loop() {
+void ThreadPool::worker_loop(int worker) {
+  worker_ = worker;
   std::uint32_t seen = 0;
   for (;;) {
     for (int spin = 0; spin < kSpins && epoch_.load(std::memory_order_acquire) == seen; ++spin) _mm_pause();

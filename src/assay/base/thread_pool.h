@@ -32,6 +32,9 @@ class ThreadPool {
         chunks, [](const void* t, std::int64_t chunk) { (*static_cast<const Task*>(t))(chunk); }, &task);
   }
 
+  // Which worker of its pool runs the calling thread is: 0 for one that is of none.
+  static int worker() { return worker_; }
+
   // While it is on, the time that threads spend in chunks is added up; a clock reading per thread and phase.
   void account_busy_time(bool is_on) {
     accounts_.store(is_on, std::memory_order_relaxed);
@@ -45,7 +48,7 @@ class ThreadPool {
  private:
   using Call = void (*)(const void* task, std::int64_t chunk);
   void run_erased(std::int64_t chunks, Call call, const void* task);
-  void worker_loop();
+  void worker_loop(int worker);
   void work();
   void work_off();
   void add_busy_time(TimePoint begin);
@@ -60,6 +63,7 @@ class ThreadPool {
   Call call_ = nullptr;
   const void* task_ = nullptr;
   std::vector<std::thread> workers_;
+  static thread_local int worker_;
 };
 
 }  // namespace assay

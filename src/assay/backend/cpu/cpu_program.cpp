@@ -52,6 +52,15 @@ Tiles tiles_from(Tiles tiles, std::int64_t row) {
 
 }  // namespace
 
+LinearArgs rows_of(LinearArgs args, std::int64_t first, std::int64_t count) {
+  args.rows = count;
+  if (args.x != nullptr) args.x += first * args.x_stride;
+  args.x_tiles = tiles_from(args.x_tiles, first);
+  if (args.y != nullptr) args.y += first * args.y_stride;
+  args.y_tiles = tiles_from(args.y_tiles, first);
+  return args;
+}
+
 std::int64_t panels_of_task(std::int64_t panels, int threads) {
   std::int64_t best = 0, best_time = 0;
   for (std::int64_t size = kManyRowsPanels; size >= kFewestManyRowsPanels; size -= 2) {
@@ -62,6 +71,12 @@ std::int64_t panels_of_task(std::int64_t panels, int threads) {
     }
   }
   return best;
+}
+
+RowShares row_shares(std::int64_t rows, int threads) {
+  const std::int64_t count = std::clamp<std::int64_t>((rows + kShareRows / 2) / kShareRows, 1,
+                                                      std::min<std::int64_t>(threads, kMaxShares));
+  return {rows, count, round_up((rows + count - 1) / count, kBlockUnit)};
 }
 
 std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads) {
@@ -91,14 +106,23 @@ CpuProgram::CpuProgram(const Plan& plan, const KernelTable& table, std::shared_p
   make_buffers();
 }
 
+bool CpuProgram::rounds_inputs(const LinearOp& op) const {
+  const PackedWeight& w = weight(op.weight);
+  if (w.packing() == Packing::int8)
+    return w.spec.format == WeightFormat::int8 && !op.static_input && !op.has_tensor_scale;
+  return multiplies_tiles(w) && planes_for(w) == 1;
+}
+
 void CpuProgram::make_buffers() {
   // What only tile products read is kept in tiles alone.
   std::vector<int> planes(plan_.buffers.size());
-  std::vector<bool> has_floats(plan_.buffers.size());
+  std::vector<bool> has_floats(plan_.buffers.size()), has_fine_reader(plan_.buffers.size());
   has_floats[static_cast<std::size_t>(plan_.hidden)] = true;
+  has_fine_reader[static_cast<std::size_t>(plan_.hidden)] = true;
   for (const Op& op : plan_.ops) {
     if (const auto* norm = std::get_if<NormOp>(&op.what))
-      has_floats[static_cast<std::size_t>(norm->in)] = true;
+      has_floats[static_cast<std::size_t>(norm->in)] = has_fine_reader[static_cast<std::size_t>(norm->in)] =
+          true;
     if (const auto* attention = std::get_if<AttentionOp>(&op.what)) {
       // Queries, keys and values go to tile products as they come out of one.
       const auto qkv = static_cast<std::size_t>(attention->qkv);
@@ -110,6 +134,7 @@ void CpuProgram::make_buffers() {
     }
     if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
       const auto in = static_cast<std::size_t>(linear->in);
+      if (!rounds_inputs(*linear)) has_fine_reader[in] = true;
       if (multiplies_tiles(weight(linear->weight)))
         planes[in] = std::max(planes[in], planes_for(weight(linear->weight)));
       else
@@ -119,6 +144,10 @@ void CpuProgram::make_buffers() {
   buffers_.clear();
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i)
     buffers_.push_back(make_buffer(plan_.buffers[i].columns, kMaxRows, has_floats[i], planes[i]));
+  // Only what a product of int8 or bfloat16 alone reads, as the activations within an MLP are.
+  for (const Op& op : plan_.ops)
+    if (const auto* linear = std::get_if<LinearOp>(&op.what))
+      buffer(linear->in).is_rounded = !has_fine_reader[static_cast<std::size_t>(linear->in)];
   const PackedWeight& head = weight(std::get<LinearOp>(plan_.head.what).weight);
   const int head_planes = multiplies_tiles(head) ? planes_for(head) : 0;
   head_normed_ = make_buffer(width(plan_.hidden), kHeadRows, head_planes == 0, head_planes);
@@ -189,27 +218,24 @@ void CpuProgram::run(const Batch& batch, KvCache& cache) {
 void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
   const PackedWeight& tokens = weight(op.tokens);
   const Buffer& out = buffer(op.out);
-  pool_->run(
-      static_cast<std::int64_t>((batch.ids.size() + kNormRows - 1) / kNormRows), [&](std::int64_t chunk) {
-        const auto end = std::min(static_cast<std::int64_t>(batch.ids.size()), (chunk + 1) * kNormRows);
-        for (std::int64_t row = chunk * kNormRows; row < end; ++row) {
-          float* x = out.floats + row * out.stride;
-          tokens.copy_row(batch.ids[static_cast<std::size_t>(row)], x);
-          if (op.positions == kNone) continue;
-          weight(op.positions)
-              .add_row(batch.positions[static_cast<std::size_t>(row)] + op.position_offset, x);
-        }
-      });
+  run_rows(static_cast<std::int64_t>(batch.ids.size()), [&](std::int64_t first, std::int64_t rows) {
+    for (std::int64_t row = first; row < first + rows; ++row) {
+      float* x = out.floats + row * out.stride;
+      tokens.copy_row(batch.ids[static_cast<std::size_t>(row)], x);
+      if (op.positions == kNone) continue;
+      weight(op.positions).add_row(batch.positions[static_cast<std::size_t>(row)] + op.position_offset, x);
+    }
+  });
 }
 
 void CpuProgram::apply(const NormOp& op, std::int64_t rows) {
   const NormArgs whole = norm_args(op, vector(op.gain), vector(op.bias), buffer(op.in), buffer(op.out));
-  pool_->run((rows + kNormRows - 1) / kNormRows, [&](std::int64_t chunk) {
+  run_rows(rows, [&](std::int64_t first, std::int64_t count) {
     NormArgs part = whole;
-    part.first_tile_row = chunk * kNormRows;
-    part.x += part.first_tile_row * part.x_stride;
-    if (part.y != nullptr) part.y += part.first_tile_row * part.y_stride;
-    part.rows = std::min(kNormRows, rows - part.first_tile_row);
+    part.first_tile_row = first;
+    part.x += first * part.x_stride;
+    if (part.y != nullptr) part.y += first * part.y_stride;
+    part.rows = count;
     table_.norm(part);
   });
 }
@@ -228,6 +254,7 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
                          .bias = vector(op.bias),
                          .activation = op.activation,
                          .adds = op.adds_to_output,
+                         .is_rounded = out.is_rounded,
                          .y = out.floats,
                          .y_stride = out.stride,
                          .y_tiles = out.tiles,
@@ -237,26 +264,30 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
   if (w.packing() == Packing::int8) return run_int8(op, whole, in);
   if (w.packing() == Packing::four_bit) return run_four_bit(w, whole);
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
-  const std::int64_t row_bytes = w.spec.columns * 4;
   const bool is_chunked = has_tiles || (table_.chunks_inputs && w.packing() == Packing::float32);
+  const RowShares shares = is_chunked ? row_shares(rows, pool_->size()) : RowShares{rows, 1, rows};
+  const std::int64_t row_bytes = w.spec.columns * 4;
   const std::int64_t block =
-      is_chunked ? kMaxRows
+      is_chunked ? shares.each
                  : std::clamp(kNearBytes / row_bytes / kBlockUnit * kBlockUnit, kBlockUnit, kMaxRows);
-  const std::int64_t panels = rows <= kFewRows ? kFewRowsPanels : panels_of_task(w.panels, pool_->size());
-  const std::int64_t groups = (w.panels + panels - 1) / panels;
-  pool_->run((rows + block - 1) / block * groups, [&](std::int64_t chunk) {
-    LinearArgs part = whole;
-    const std::int64_t first_row = chunk / groups * block;
-    part.rows = std::min(block, rows - first_row);
-    if (part.x != nullptr) part.x += first_row * part.x_stride;
-    part.x_tiles = tiles_from(part.x_tiles, first_row);
-    if (part.y != nullptr) part.y += first_row * part.y_stride;
-    part.y_tiles = tiles_from(part.y_tiles, first_row);
-    const std::int64_t group = chunk % groups;
-    part.first_panel = (rows <= kFewRows ? in_regions(group, groups, pool_->size()) : group) * panels;
-    part.panels = std::min(panels, w.panels - part.first_panel);
-    kernel(part);
-  });
+  const std::int64_t panels = panels_at_once(rows, w.panels, shares),
+                     groups = (w.panels + panels - 1) / panels;
+  run_in_shares(
+      shares, (shares.each + block - 1) / block * groups, [&](std::int64_t share, std::int64_t task) {
+        const std::int64_t begin = task / groups * block, group = task % groups;
+        LinearArgs part =
+            rows_of(whole, shares.first(share) + begin, std::min(block, shares.size(share) - begin));
+        part.first_panel = (rows <= kFewRows ? in_regions(group, groups, pool_->size()) : group) * panels;
+        part.panels = std::min(panels, w.panels - part.first_panel);
+        kernel(part);
+      });
+}
+
+std::int64_t CpuProgram::panels_at_once(std::int64_t rows, std::int64_t panels,
+                                        const RowShares& shares) const {
+  if (rows <= kFewRows) return kFewRowsPanels;
+  const auto count = static_cast<int>(shares.count);
+  return panels_of_task(panels, (pool_->size() + count - 1) / count);
 }
 
 void CpuProgram::show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const {

@@ -24,6 +24,17 @@ inline constexpr std::int64_t kNormRows = 8;  // rows a thread takes at a time
 // together.
 inline constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup;
 
+// Rows cut into shares that threads keep to, so that what they make of them stays in their own caches.
+struct RowShares {
+  std::int64_t rows, count, each;  // `each` a multiple of 32; the last share may be smaller
+  std::int64_t first(std::int64_t share) const { return share * each; }
+  std::int64_t size(std::int64_t share) const {
+    return std::clamp<std::int64_t>(rows - first(share), 0, each);
+  }
+};
+inline constexpr std::int64_t kShareRows = 256, kMaxShares = kMaxRows / kShareRows;
+RowShares row_shares(std::int64_t rows, int threads);
+
 struct AttendTask {
   const SequenceRows* rows;
   std::int64_t first_position;  // among the keys that are kept
@@ -38,6 +49,7 @@ struct Buffer {
   std::int64_t stride = 0;
   float* floats = nullptr;  // [rows][stride]; null where only tile products read it
   Tiles tiles = kNoTiles;   // none where no tile products do
+  bool is_rounded = false;  // to bfloat16 or to bytes by all that reads it
 };
 
 // One allocation for all activations: huge pages serve them, where each alone would be too small for one.
@@ -122,6 +134,29 @@ class CpuProgram : public Program {
     Seconds busy_;
   };
 
+  // Calls task(share, i) for i in [0, tasks) of every share. A thread begins with a share of its own, then
+  // helps with the others.
+  template <typename Task>
+  void run_in_shares(const RowShares& shares, std::int64_t tasks, const Task& task) {
+    for (auto& next : next_of_share_) next.store(0, std::memory_order_relaxed);
+    pool_->run(tasks * shares.count, [&](std::int64_t) {
+      for (std::int64_t share = ThreadPool::worker();; ++share) {
+        const std::int64_t mine = share % shares.count;
+        const std::int64_t i =
+            next_of_share_[static_cast<std::size_t>(mine)].fetch_add(1, std::memory_order_relaxed);
+        if (i < tasks) return task(mine, i);
+      }
+    });
+  }
+  // Calls task(first row, rows) for some rows at a time.
+  template <typename Task>
+  void run_rows(std::int64_t rows, const Task& task) {
+    const RowShares shares = row_shares(rows, pool_->size());
+    run_in_shares(shares, (shares.each + kNormRows - 1) / kNormRows, [&](std::int64_t share, std::int64_t i) {
+      const std::int64_t left = shares.size(share) - i * kNormRows;
+      if (left > 0) task(shares.first(share) + i * kNormRows, std::min(kNormRows, left));
+    });
+  }
   void check(const Batch& batch, const CpuKvCache& cache) const;
   void plan_attention(const Batch& batch, const CpuKvCache& cache, int heads);
   void apply(const EmbedOp& op, const Batch& batch);
@@ -145,6 +180,11 @@ class CpuProgram : public Program {
            (w.packing() == Packing::bfloat16 ||
             (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
   }
+  // Of a task of a product of rows in shares.
+  std::int64_t panels_at_once(std::int64_t rows, std::int64_t panels, const RowShares& shares) const;
+  // Inputs lose more by becoming bytes, or one bfloat16, than an activation to 1e-4 does; schemes that repeat
+  // the arithmetic of others have it exact.
+  bool rounds_inputs(const LinearOp& op) const;
   void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
   void fold_zero_points();
   void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
@@ -181,12 +221,15 @@ class CpuProgram : public Program {
   std::vector<std::atomic<bool>> expanded_in_use_;
   std::int64_t hidden_rows_ = 0;
   std::vector<AttendTask> attend_tasks_;
-  bool has_one_task_each_ = false;      // the sequences, for each of their heads
+  bool has_one_task_each_ = false;  // the sequences, for each of their heads
+  std::array<std::atomic<std::int64_t>, kMaxShares> next_of_share_{};
   std::optional<StepProfile> profile_;  // while one is taken
 };
 
 // Panels of a task of many rows: the most with which the threads end together, or nearly so.
 std::int64_t panels_of_task(std::int64_t panels, int threads);
+// The same products of some of the rows.
+LinearArgs rows_of(LinearArgs args, std::int64_t first, std::int64_t count);
 // Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its
 // beginning on, which memory serves faster than regions that several threads share.
 std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads);

@@ -136,12 +136,12 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
   const StaticInput fixed =
       op.has_tensor_scale ? input_of_all(op, whole) : op.static_input.value_or(StaticInput{.scale = 0});
   if (op.static_input) whole.bias = static_biases_[static_cast<std::size_t>(op.weight)].data();
-  pool_->run(chunks, [&](std::int64_t chunk) {
+  run_rows(whole.rows, [&](std::int64_t first, std::int64_t rows) {
     table_.quantize({.x = in.floats,
                      .x_stride = in.stride,
                      .codes = codes,
-                     .first_row = chunk * kNormRows,
-                     .rows = std::min(kNormRows, whole.rows - chunk * kNormRows),
+                     .first_row = first,
+                     .rows = rows,
                      .k = whole.k,
                      .absmax = absmax_,
                      .threshold = threshold,
@@ -152,16 +152,18 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
                      .fixed_zero_point = fixed.zero_point - kCodeOffset});
   });
   whole.x_tiles = codes;
-  const std::int64_t panels =
-      whole.rows <= kFewRows ? kFewRowsPanels : panels_of_task(w.panels, pool_->size());
+  const RowShares shares = row_shares(whole.rows, pool_->size());
+  const std::int64_t panels = panels_at_once(whole.rows, w.panels, shares);
   const std::int64_t tasks = (w.panels + panels - 1) / panels;
-  pool_->run(tasks, [&](std::int64_t task) {
+  run_in_shares(shares, tasks, [&](std::int64_t share, std::int64_t task) {
     if (whole.rows <= kFewRows) task = in_regions(task, tasks, pool_->size());
-    table_.linear_int8({.to = panels_of(whole, task * panels, std::min(panels, w.panels - task * panels)),
-                        .x_absmax = absmax_,
+    const std::int64_t first = shares.first(share);
+    table_.linear_int8({.to = panels_of(rows_of(whole, first, shares.size(share)), task * panels,
+                                        std::min(panels, w.panels - task * panels)),
+                        .x_absmax = absmax_ + first,
                         .w_absmax = w.scales(),
                         .w_sums = w.sums(),
-                        .x_zero = has_row_ranges ? zero_points_ : nullptr,
+                        .x_zero = has_row_ranges ? zero_points_ + first : nullptr,
                         .outliers = outliers_.data(),
                         .outlier_count = static_cast<std::int64_t>(outliers_.size())});
   });
