@@ -12,6 +12,8 @@ namespace {
 constexpr std::int64_t kHeadRows = 32;  // logits held at once
 // Panels a thread takes at a time, of many rows: they share the rows while these are near.
 constexpr std::int64_t kManyRowsPanels = 4 * kGroup, kFewestManyRowsPanels = 2 * kGroup;
+// Of float32 in chunks, which go best by sixes.
+constexpr std::int64_t kManyChunkedPanels = 12;
 // Rows that pass over the panels together stay in the second-level cache.
 constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
 constexpr std::int64_t kBlockUnit = 2 * kTileRows;
@@ -61,9 +63,9 @@ LinearArgs rows_of(LinearArgs args, std::int64_t first, std::int64_t count) {
   return args;
 }
 
-std::int64_t panels_of_task(std::int64_t panels, int threads) {
+std::int64_t panels_of_task(std::int64_t panels, int threads, std::int64_t most) {
   std::int64_t best = 0, best_time = 0;
-  for (std::int64_t size = kManyRowsPanels; size >= kFewestManyRowsPanels; size -= 2) {
+  for (std::int64_t size = most; size >= kFewestManyRowsPanels; size -= 2) {
     const std::int64_t tasks = (panels + size - 1) / size, time = (tasks + threads - 1) / threads * size;
     if (best == 0 || time < best_time) {
       best = size;
@@ -270,8 +272,7 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
   const std::int64_t block =
       is_chunked ? shares.each
                  : std::clamp(kNearBytes / row_bytes / kBlockUnit * kBlockUnit, kBlockUnit, kMaxRows);
-  const std::int64_t panels = panels_at_once(rows, w.panels, shares),
-                     groups = (w.panels + panels - 1) / panels;
+  const std::int64_t panels = panels_at_once(rows, w, shares), groups = (w.panels + panels - 1) / panels;
   run_in_shares(
       shares, (shares.each + block - 1) / block * groups, [&](std::int64_t share, std::int64_t task) {
         const std::int64_t begin = task / groups * block, group = task % groups;
@@ -283,11 +284,13 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
       });
 }
 
-std::int64_t CpuProgram::panels_at_once(std::int64_t rows, std::int64_t panels,
+std::int64_t CpuProgram::panels_at_once(std::int64_t rows, const PackedWeight& w,
                                         const RowShares& shares) const {
   if (rows <= kFewRows) return kFewRowsPanels;
   const auto count = static_cast<int>(shares.count);
-  return panels_of_task(panels, (pool_->size() + count - 1) / count);
+  const bool has_chunks = table_.chunks_inputs && w.packing() == Packing::float32;
+  return panels_of_task(w.panels, (pool_->size() + count - 1) / count,
+                        has_chunks ? kManyChunkedPanels : kManyRowsPanels);
 }
 
 void CpuProgram::show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const {

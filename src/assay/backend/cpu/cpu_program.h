@@ -181,7 +181,7 @@ class CpuProgram : public Program {
             (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
   }
   // Of a task of a product of rows in shares.
-  std::int64_t panels_at_once(std::int64_t rows, std::int64_t panels, const RowShares& shares) const;
+  std::int64_t panels_at_once(std::int64_t rows, const PackedWeight& w, const RowShares& shares) const;
   // Inputs lose more by becoming bytes, or one bfloat16, than an activation to 1e-4 does; schemes that repeat
   // the arithmetic of others have it exact.
   bool rounds_inputs(const LinearOp& op) const;
@@ -226,8 +226,8 @@ class CpuProgram : public Program {
   std::optional<StepProfile> profile_;  // while one is taken
 };
 
-// Panels of a task of many rows: the most with which the threads end together, or nearly so.
-std::int64_t panels_of_task(std::int64_t panels, int threads);
+// Panels of a task of many rows: the most, up to `most`, with which the threads end together, or nearly so.
+std::int64_t panels_of_task(std::int64_t panels, int threads, std::int64_t most);
 // The same products of some of the rows.
 LinearArgs rows_of(LinearArgs args, std::int64_t first, std::int64_t count);
 // Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its

@@ -153,7 +153,7 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
   });
   whole.x_tiles = codes;
   const RowShares shares = row_shares(whole.rows, pool_->size());
-  const std::int64_t panels = panels_at_once(whole.rows, w.panels, shares);
+  const std::int64_t panels = panels_at_once(whole.rows, w, shares);
   const std::int64_t tasks = (w.panels + panels - 1) / panels;
   run_in_shares(shares, tasks, [&](std::int64_t share, std::int64_t task) {
     if (whole.rows <= kFewRows) task = in_regions(task, tasks, pool_->size());

@@ -256,10 +256,37 @@ ASSAY_INLINE void finish_vector(const LinearArgs& args, Vec value, std::int64_t 
   if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, row, column, value, count);
 }
 
+// y[rows, columns] from sums [rows][block_stride], whole vectors, to y alone. What does not change from row
+// to row is in registers: a store into y could have changed args, for all that a compiler knows.
+template <Activation kActivation, bool kIsRounded>
+void finish_whole_vectors(const LinearArgs& args, const float* block, std::int64_t block_stride,
+                          std::int64_t first_row, std::int64_t rows, std::int64_t first_output,
+                          std::int64_t columns) {
+  const float* bias = args.bias == nullptr ? nullptr : args.bias + first_output;
+  const bool adds = args.adds;
+  const std::int64_t y_stride = args.y_stride;
+  float* y = args.y + first_row * y_stride + first_output;
+  for (std::int64_t row = 0; row < rows; ++row, block += block_stride, y += y_stride)
+    for (std::int64_t j = 0; j < columns; j += Vec::kWidth) {
+      Vec value = Vec::load(block + j);
+      if (bias != nullptr) value = Vec::add(value, Vec::load(bias + j));
+      value = activate(kActivation, value, kIsRounded);
+      if (adds) value = Vec::add(Vec::load(y + j), value);
+      value.store(y + j);
+    }
+}
+
 // y[rows, columns] from sums [rows][block_stride].
 void finish_block(const LinearArgs& args, const float* block, std::int64_t block_stride,
                   std::int64_t first_row, std::int64_t rows, std::int64_t first_output,
                   std::int64_t columns) {
+  if (args.y != nullptr && args.y_tiles.data == nullptr && columns % Vec::kWidth == 0) {
+    const auto finish = args.activation == Activation::none ? finish_whole_vectors<Activation::none, false>
+                        : args.activation != Activation::gelu_tanh ? nullptr
+                        : args.is_rounded ? finish_whole_vectors<Activation::gelu_tanh, true>
+                                          : finish_whole_vectors<Activation::gelu_tanh, false>;
+    if (finish != nullptr) return finish(args, block, block_stride, first_row, rows, first_output, columns);
+  }
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t j = 0; j < columns; j += Vec::kWidth)
       finish_vector(args, Vec::load(block + row * block_stride + j), first_row + row, first_output + j,
@@ -291,13 +318,13 @@ constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serv
 constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
 constexpr std::int64_t kChunkColumns = 2 * kPanel;
 
-// Outputs that are written soon: two lines of each row.
-void fetch_outputs(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t column) {
+// Outputs that are written soon: a line for each panel of each row.
+void fetch_outputs(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t column,
+                   int panels) {
   if (args.y == nullptr) return;
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* y = args.y + (first_row + row) * args.y_stride + column;
-    __builtin_prefetch(y, 1);
-    __builtin_prefetch(y + kPanel, 1);
+    for (int i = 0; i < panels; ++i) __builtin_prefetch(y + i * kPanel, 1);
   }
 }
 
@@ -323,7 +350,7 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
         const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
         float* c = sums + (i / 2 * kPassRows + row) * kChunkColumns;
         const bool is_last = k + count == args.k;
-        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel);
+        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel, 2);
         add_chunk(end - row, {.a = args.x + (first_row + row) * args.x_stride + k,
                               .a_stride = args.x_stride,
                               .b = b,
@@ -342,12 +369,61 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
   }
 }
 
+// The same of panels by threes, for rows so many that the panels alone stay near.
+constexpr std::int64_t kTripleInputs = 192, kTriplePassPanels = 12, kTripleColumns = 3 * kPanel;
+constexpr std::int64_t kFewestTriplePassRows = 64;
+
+void linear_triple_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
+                        std::int64_t first_panel, std::int64_t panels) {
+  alignas(64) float sums[kTriplePassPanels * kPanel * kPassRows];
+  const std::int64_t blocks = (rows + kTripleRows - 1) / kTripleRows;
+  for (std::int64_t k = 0; k < args.k; k += kTripleInputs) {
+    const std::int64_t count = args.k - k < kTripleInputs ? args.k - k : kTripleInputs;
+    const bool is_last = k + count == args.k;
+    for (std::int64_t i = 0; i < panels; i += 3) {
+      const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
+      const float* b = w.panel(panel).data + k * kPanel;
+      const float* next = i + 3 < panels ? b + 3 * w.panel_stride : b - i * w.panel_stride + count * kPanel;
+      const std::int64_t each = (blocks + 2) / 3;  // blocks that fetch one of the three panels that follow
+      const std::int64_t share = (count * kPanel * 4 + each - 1) / each;
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
+        float* c = sums + (i / 3 * kPassRows + row) * kTripleColumns;
+        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel, 3);
+        add_triple_chunk(end - row,
+                         {.a = args.x + (first_row + row) * args.x_stride + k,
+                          .a_stride = args.x_stride,
+                          .b = b,
+                          .b_stride = w.panel_stride,
+                          .inputs = count,
+                          .is_first = k == 0,
+                          .c = c,
+                          .ahead = reinterpret_cast<const char*>(next + block / each * w.panel_stride) +
+                                   block % each * share,
+                          .step = share / count});
+        if (is_last)
+          finish_block(args, c, kTripleColumns, first_row + row, end - row, panel * kPanel,
+                       columns < kTripleColumns ? columns : kTripleColumns);
+      }
+    }
+  }
+}
+
 void linear_many_rows(const LinearArgs& args, const Floats& w) {
   const std::int64_t last = args.first_panel + args.panels / 2 * 2;
   const std::int64_t passes = (args.rows + kPassRows - 1) / kPassRows;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const std::int64_t row = args.rows * pass / passes, end = args.rows * (pass + 1) / passes;
-    for (std::int64_t panel = args.first_panel; panel < last; panel += kPassPanels)
+    std::int64_t panel = args.first_panel;
+    if (end - row >= kFewestTriplePassRows) {
+      // By sixes: what is left is then even in number, but for a single last one.
+      const std::int64_t triples = args.first_panel + args.panels / 6 * 6;
+      for (; panel < triples; panel += kTriplePassPanels)
+        linear_triple_pass(args, w, row, end - row, panel,
+                           triples - panel < kTriplePassPanels ? triples - panel : kTriplePassPanels);
+      panel = triples;
+    }
+    for (; panel < last; panel += kPassPanels)
       linear_pass(args, w, row, end - row, panel, last - panel < kPassPanels ? last - panel : kPassPanels);
   }
   LinearArgs rest = args;
