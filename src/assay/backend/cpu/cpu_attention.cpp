@@ -123,6 +123,7 @@ void CpuProgram::apply(const AttentionOp& op, const Batch& batch, CpuKvCache& ca
   pool_->run(static_cast<std::int64_t>(attend_tasks_.size()), [&](std::int64_t index) {
     const AttendTask& task = attend_tasks_[static_cast<std::size_t>(index)];
     for (int head = task.head; head < task.head + task.heads; ++head) attend_head(task, head);
+    table_.end_attending();
   });
 }
 

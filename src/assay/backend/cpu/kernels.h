@@ -256,6 +256,8 @@ struct KernelTable {
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;
   void (*linear_coded_inputs)(const CodedInputsArgs&) noexcept;
+  // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
+  void (*end_attending)() noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double.

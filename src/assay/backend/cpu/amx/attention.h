@@ -250,7 +250,6 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
     }
     add_values(state, args, first_block, unseen, blocks, (last_keys + kTileColumns - 1) / kTileColumns, rows,
                is_first);
-    release();
     is_first = false;
   }
   if (is_first)  // rows that see no key

@@ -467,6 +467,7 @@ void fill(KernelTable& table) {
   table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
+  table.end_attending = []() noexcept {};
   for (const char** origin : {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin,
                               &table.attend_origin, &table.attend_bfloat16_origin, &table.attend_int8_origin,
                               &table.store_origin, &table.store_int8_origin, &table.argmax_origin,
