@@ -311,102 +311,121 @@ void linear_few_rows(const LinearArgs& args, const Weights& w) {
 }
 
 #if defined(ASSAY_HAS_CHUNKS)
-// Inputs of a chunk: two panels of them are 32 KB, which stay in the nearest cache while all rows pass. Few
-// rows stay there too: 16 KB of each then.
-constexpr std::int64_t kChunkInputs = 256, kFewRowsChunkInputs = 128, kFewRowsBlocks = 4;
-constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
 constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
-constexpr std::int64_t kChunkColumns = 2 * kPanel;
+
+// One of `blocks` blocks of rows times some panels, over some of the inputs. Each block has its share of
+// `next`, the same inputs' panels that follow, fetched into the second-level cache: memory is asked evenly.
+struct BlockOfChunk {
+  std::int64_t rows, block, blocks;
+  const float* a;
+  std::int64_t a_stride;
+  const float *b, *next;
+  std::int64_t b_stride;  // from a panel to the next
+  std::int64_t inputs;
+  bool is_first;
+  float* c;
+};
+
+// Panels by twos. Two of 256 inputs are 32 KB, which stay in the nearest cache while all rows pass. Few rows
+// stay there too: 16 KB of each then.
+struct PairsOfPanels {
+  static constexpr std::int64_t kRows = kChunkRows, kPanels = 2;
+  static constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
+  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 4 ? 128 : 256; }
+  static void add(const BlockOfChunk& x) {
+    const char* fetched = reinterpret_cast<const char*>(x.next);
+    const std::int64_t share = (x.inputs * kPanel * 4 + x.blocks - 1) / x.blocks;
+    add_chunk(x.rows, {.a = x.a,
+                       .a_stride = x.a_stride,
+                       .b = x.b,
+                       .b_second = x.b + x.b_stride,
+                       .inputs = x.inputs,
+                       .is_first = x.is_first,
+                       .c = x.c,
+                       .ahead = fetched + x.block * share,
+                       .ahead_second = fetched + x.block * share + x.b_stride * 4,
+                       // Beside one block alone the processor does better by itself.
+                       .step = x.blocks == 1 ? 0 : 2 * share / x.inputs});
+  }
+};
+// Panels by threes, for rows so many that the panels alone stay near: 36 KB.
+struct TriplesOfPanels {
+  static constexpr std::int64_t kRows = kTripleRows, kPanels = 3, kPassPanels = 12;
+  static constexpr std::int64_t kFewestPassRows = 64;
+  static std::int64_t inputs(std::int64_t) { return 192; }
+  static void add(const BlockOfChunk& x) {
+    const std::int64_t each = (x.blocks + 2) / 3;  // blocks that fetch one of the three panels
+    const std::int64_t share = (x.inputs * kPanel * 4 + each - 1) / each;
+    add_triple_chunk(x.rows, {.a = x.a,
+                              .a_stride = x.a_stride,
+                              .b = x.b,
+                              .b_stride = x.b_stride,
+                              .inputs = x.inputs,
+                              .is_first = x.is_first,
+                              .c = x.c,
+                              .ahead = reinterpret_cast<const char*>(x.next + x.block / each * x.b_stride) +
+                                       x.block % each * share,
+                              .step = share / x.inputs});
+  }
+};
 
 // Outputs that are written soon: a line for each panel of each row.
 void fetch_outputs(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t column,
-                   int panels) {
+                   std::int64_t panels) {
   if (args.y == nullptr) return;
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* y = args.y + (first_row + row) * args.y_stride + column;
-    for (int i = 0; i < panels; ++i) __builtin_prefetch(y + i * kPanel, 1);
+    for (std::int64_t i = 0; i < panels; ++i) __builtin_prefetch(y + i * kPanel, 1);
   }
 }
 
-// Rows [first_row, first_row + rows), at most kPassRows, times at most kPassPanels panels. Between chunks the
-// sums wait in memory: one chain along k still.
+// Rows [first_row, first_row + rows), at most kPassRows, times at most Panels::kPassPanels panels, a multiple
+// of Panels::kPanels. Between chunks the sums wait in memory: one chain along k still.
+template <typename Panels>
 void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
                  std::int64_t first_panel, std::int64_t panels) {
-  alignas(64) float sums[kPassPanels / 2 * kPassRows * kChunkColumns];
-  const std::int64_t blocks = (rows + kChunkRows - 1) / kChunkRows;
-  const std::int64_t inputs = blocks <= kFewRowsBlocks ? kFewRowsChunkInputs : kChunkInputs;
+  constexpr std::int64_t kColumns = Panels::kPanels * kPanel;
+  alignas(64) float sums[Panels::kPassPanels * kPanel * kPassRows];
+  const std::int64_t blocks = (rows + Panels::kRows - 1) / Panels::kRows, inputs = Panels::inputs(blocks);
   for (std::int64_t k = 0; k < args.k; k += inputs) {
     const std::int64_t count = args.k - k < inputs ? args.k - k : inputs;
-    for (std::int64_t i = 0; i < panels; i += 2) {
+    const bool is_last = k + count == args.k;
+    for (std::int64_t i = 0; i < panels; i += Panels::kPanels) {
       const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
       const float* b = w.panel(panel).data + k * kPanel;
       // After the last panels of the pass come the first ones again, for the inputs that follow.
-      const float* next = i + 2 < panels ? b + 2 * w.panel_stride : b - i * w.panel_stride + count * kPanel;
-      // A share of them with each block of rows: memory is asked evenly. Beside one block alone the processor
-      // does better by itself.
-      const char* fetched = reinterpret_cast<const char*>(next);
-      const std::int64_t share = (count * kPanel * 4 + blocks - 1) / blocks;
+      const float* next = i + Panels::kPanels < panels ? b + Panels::kPanels * w.panel_stride
+                                                       : b - i * w.panel_stride + count * kPanel;
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
-        float* c = sums + (i / 2 * kPassRows + row) * kChunkColumns;
-        const bool is_last = k + count == args.k;
-        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel, 2);
-        add_chunk(end - row, {.a = args.x + (first_row + row) * args.x_stride + k,
-                              .a_stride = args.x_stride,
-                              .b = b,
-                              .b_second = b + w.panel_stride,
-                              .inputs = count,
-                              .is_first = k == 0,
-                              .c = c,
-                              .ahead = fetched + block * share,
-                              .ahead_second = fetched + block * share + w.panel_stride * 4,
-                              .step = blocks == 1 ? 0 : 2 * share / count});
+        float* c = sums + (i / Panels::kPanels * kPassRows + row) * kColumns;
+        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel, Panels::kPanels);
+        Panels::add({.rows = end - row,
+                     .block = block,
+                     .blocks = blocks,
+                     .a = args.x + (first_row + row) * args.x_stride + k,
+                     .a_stride = args.x_stride,
+                     .b = b,
+                     .next = next,
+                     .b_stride = w.panel_stride,
+                     .inputs = count,
+                     .is_first = k == 0,
+                     .c = c});
         if (is_last)
-          finish_block(args, c, kChunkColumns, first_row + row, end - row, panel * kPanel,
-                       columns < kChunkColumns ? columns : kChunkColumns);
+          finish_block(args, c, kColumns, first_row + row, end - row, panel * kPanel,
+                       columns < kColumns ? columns : kColumns);
       }
     }
   }
 }
 
-// The same of panels by threes, for rows so many that the panels alone stay near.
-constexpr std::int64_t kTripleInputs = 192, kTriplePassPanels = 12, kTripleColumns = 3 * kPanel;
-constexpr std::int64_t kFewestTriplePassRows = 64;
-
-void linear_triple_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
-                        std::int64_t first_panel, std::int64_t panels) {
-  alignas(64) float sums[kTriplePassPanels * kPanel * kPassRows];
-  const std::int64_t blocks = (rows + kTripleRows - 1) / kTripleRows;
-  for (std::int64_t k = 0; k < args.k; k += kTripleInputs) {
-    const std::int64_t count = args.k - k < kTripleInputs ? args.k - k : kTripleInputs;
-    const bool is_last = k + count == args.k;
-    for (std::int64_t i = 0; i < panels; i += 3) {
-      const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
-      const float* b = w.panel(panel).data + k * kPanel;
-      const float* next = i + 3 < panels ? b + 3 * w.panel_stride : b - i * w.panel_stride + count * kPanel;
-      const std::int64_t each = (blocks + 2) / 3;  // blocks that fetch one of the three panels that follow
-      const std::int64_t share = (count * kPanel * 4 + each - 1) / each;
-      for (std::int64_t block = 0; block < blocks; ++block) {
-        const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
-        float* c = sums + (i / 3 * kPassRows + row) * kTripleColumns;
-        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel, 3);
-        add_triple_chunk(end - row,
-                         {.a = args.x + (first_row + row) * args.x_stride + k,
-                          .a_stride = args.x_stride,
-                          .b = b,
-                          .b_stride = w.panel_stride,
-                          .inputs = count,
-                          .is_first = k == 0,
-                          .c = c,
-                          .ahead = reinterpret_cast<const char*>(next + block / each * w.panel_stride) +
-                                   block % each * share,
-                          .step = share / count});
-        if (is_last)
-          finish_block(args, c, kTripleColumns, first_row + row, end - row, panel * kPanel,
-                       columns < kTripleColumns ? columns : kTripleColumns);
-      }
-    }
-  }
+// Panels [first, last) of some rows.
+template <typename Panels>
+void linear_passes(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
+                   std::int64_t first, std::int64_t last) {
+  for (std::int64_t panel = first; panel < last; panel += Panels::kPassPanels)
+    linear_pass<Panels>(args, w, first_row, rows, panel,
+                        last - panel < Panels::kPassPanels ? last - panel : Panels::kPassPanels);
 }
 
 void linear_many_rows(const LinearArgs& args, const Floats& w) {
@@ -414,17 +433,11 @@ void linear_many_rows(const LinearArgs& args, const Floats& w) {
   const std::int64_t passes = (args.rows + kPassRows - 1) / kPassRows;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const std::int64_t row = args.rows * pass / passes, end = args.rows * (pass + 1) / passes;
-    std::int64_t panel = args.first_panel;
-    if (end - row >= kFewestTriplePassRows) {
-      // By sixes: what is left is then even in number, but for a single last one.
-      const std::int64_t triples = args.first_panel + args.panels / 6 * 6;
-      for (; panel < triples; panel += kTriplePassPanels)
-        linear_triple_pass(args, w, row, end - row, panel,
-                           triples - panel < kTriplePassPanels ? triples - panel : kTriplePassPanels);
-      panel = triples;
-    }
-    for (; panel < last; panel += kPassPanels)
-      linear_pass(args, w, row, end - row, panel, last - panel < kPassPanels ? last - panel : kPassPanels);
+    // By sixes: what is left is then even in number, but for a single last one.
+    const std::int64_t triples =
+        args.first_panel + (end - row >= TriplesOfPanels::kFewestPassRows ? args.panels / 6 * 6 : 0);
+    linear_passes<TriplesOfPanels>(args, w, row, end - row, args.first_panel, triples);
+    linear_passes<PairsOfPanels>(args, w, row, end - row, triples, last);
   }
   LinearArgs rest = args;
   rest.first_panel = last;
