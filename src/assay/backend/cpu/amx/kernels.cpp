@@ -79,7 +79,7 @@ void configure(std::int64_t rows) {
   }
   __asm__ volatile("ldtilecfg %0" ::"m"(config) : "memory");
 }
-void release() noexcept {
+void release() {
   configured_rows = 0;
   __asm__ volatile("tilerelease" ::: "memory");
 }
@@ -685,6 +685,10 @@ void linear_int8_tiles(const Int8Args& args) noexcept {
 
 #include "assay/backend/cpu/amx/attention.h"
 
+void end_attending() noexcept {
+  if (configured_rows != 0) release();
+}
+
 }  // namespace
 
 void fill(KernelTable& table) {
@@ -694,7 +698,7 @@ void fill(KernelTable& table) {
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16_tiles;
   table.attend_int8 = attend_int8;
-  table.end_attending = release;
+  table.end_attending = end_attending;
   table.store_int8 = store_int8;
   table.store_bfloat16 = store_bfloat16_tiles;
   table.quantize = quantize;
