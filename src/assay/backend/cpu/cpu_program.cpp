@@ -111,7 +111,9 @@ CpuProgram::CpuProgram(const Plan& plan, const KernelTable& table, std::shared_p
 bool CpuProgram::rounds_inputs(const LinearOp& op) const {
   const PackedWeight& w = weight(op.weight);
   if (w.packing() == Packing::int8)
-    return w.spec.format == WeightFormat::int8 && !op.static_input && !op.has_tensor_scale;
+    // Beside a bfloat16 cache nothing repeats another library's arithmetic to the last bit.
+    return w.spec.format == WeightFormat::int8 && !op.has_tensor_scale &&
+           (!op.static_input || plan_.kv_format == KvFormat::bfloat16);
   return multiplies_tiles(w) && planes_for(w) == 1;
 }
 
