@@ -331,10 +331,9 @@ void linear_one_row(const LinearArgs& args, std::int64_t row) {
   }
 }
 
-// Inputs go through in chunks: a pair of panels stays in the nearest cache while all rows pass over it. As
-// many steps of 32 inputs as fill that cache (48 KB) need no sums to be kept; longer inputs go in chunks of
-// half of it, and sums are loaded and stored between them.
-constexpr std::int64_t kWholeSteps = 12, kChunkSteps = 12;
+// Inputs go through in chunks: a pair of panels fills half of the nearest cache (48 KB) and stays there while
+// all rows pass over it; sums are loaded and stored between them.
+constexpr std::int64_t kChunkSteps = 12;
 // Panels of a turn. Inputs that stay in the second-level cache as a whole are gone through with each pair of
 // panels, of others a chunk serves many panels while it is near.
 constexpr std::int64_t kNearBytes = std::int64_t{1} << 20, kNearTurnPanels = 2, kTurnPanels = 16;
@@ -499,7 +498,7 @@ class TilePass {
   // Takes panels in turns. The inputs of a turn go through in segments, between which its sums are held.
   template <Activation kActivation, bool kIsRounded>
   void run() {
-    const bool is_whole = args_.planes == 1 && (steps_ <= kWholeSteps || rows_ == kBlockRows);
+    const bool is_whole = args_.planes == 1 && (steps_ <= kChunkSteps || rows_ == kBlockRows);
     const std::int64_t turn = is_whole                                                   ? args_.panels
                               : rows_ * steps_ * args_.planes * kTileBytes <= kNearBytes ? kNearTurnPanels
                                                                                          : kTurnPanels;
