@@ -21,9 +21,9 @@ PRODUCTS = {
     ("bfloat16", "native"): ("amx bfloat16", "avx512 bfloat16", AVX512, AVX2),
     ("bfloat16", "avx512"): ("avx512 bfloat16", AVX512),
     ("bfloat16", "avx2"): (AVX2,),
-    ("int8", "native"): ("amx int8", "avx512 int8 VNNI", "avx2 int8"),
+    ("int8", "native"): ("amx int8", "avx512 int8 VNNI", "avx2 int8 VNNI", "avx2 int8"),
     ("int8", "avx512"): ("avx512 int8 VNNI",),
-    ("int8", "avx2"): ("avx2 int8",),
+    ("int8", "avx2"): ("avx2 int8 VNNI", "avx2 int8"),
 }
 
 

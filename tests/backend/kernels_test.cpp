@@ -11,6 +11,7 @@
 #include "assay/base/random.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/kernel_tiers.h"
 
 namespace assay::cpu {
 namespace {
@@ -22,18 +23,10 @@ std::vector<float> random_floats(std::size_t n, std::uint64_t seed, double scale
   return out;
 }
 
-class KernelTest : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!is_usable(GetParam())) GTEST_SKIP() << "this machine has no " << name_of(GetParam());
-    table_ = select_kernels(GetParam());
-    reference_ = select_kernels(Isa::scalar);
-  }
-  KernelTable table_{}, reference_{};
-};
+class KernelTest : public test::TestOfKernelTiers {};
 
-INSTANTIATE_TEST_SUITE_P(Isas, KernelTest, testing::Values(Isa::avx2, Isa::avx512, Isa::amx),
-                         [](const auto& p) { return std::string(name_of(p.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, KernelTest, test::kKernelTiers,
+                         [](const auto& info) { return info.param.name(); });
 
 struct LinearCase {
   std::int64_t rows, k, n;

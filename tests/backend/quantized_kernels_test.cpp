@@ -16,6 +16,7 @@
 #include "assay/quant/int8.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/kernel_tiers.h"
 
 namespace assay::cpu {
 namespace {
@@ -118,15 +119,7 @@ std::vector<float> run_int8(const KernelTable& table, const std::vector<float>& 
   return y;
 }
 
-class QuantizedKernelTest : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!is_usable(GetParam())) GTEST_SKIP() << "this machine cannot run it";
-    table_ = select_kernels(GetParam());
-  }
-  const KernelTable reference_ = select_kernels(Isa::scalar);
-  KernelTable table_{};
-};
+class QuantizedKernelTest : public test::TestOfKernelTiers {};
 
 TEST_P(QuantizedKernelTest, CodesOfInputsEqualReference) {
   for (const std::int64_t k : {1, 7, 16, 63, 64, 65, 200})
@@ -236,13 +229,18 @@ TEST_P(QuantizedKernelTest, Int8ProductsOfLongInputsAreExact) {
   }
 }
 
-// Codes of -127 and 127 throughout: what saturates where sums of pairs are kept in 16 bits.
+// Codes of -127 and 127, and of -128 where rows have ranges, throughout: what saturates where sums of pairs
+// are kept in 16 bits, and what has no opposite in 8.
 TEST_P(QuantizedKernelTest, Int8ProductsDoNotSaturate) {
-  const std::int64_t rows = 33, k = 128, n = 32;
-  std::vector<float> x(static_cast<std::size_t>(rows * k), -1.0F), w(static_cast<std::size_t>(n * k), 1.0F);
-  const std::vector<float> bias(static_cast<std::size_t>(n));
-  for (const float y : run_int8(table_, x, rows, k, n, Int8Weights(w, n, k), bias, 0))
-    ASSERT_NEAR(y, -static_cast<float>(k), 1e-4);
+  const std::int64_t k = 128, n = 32;
+  for (const std::int64_t rows : {1, 2, 33})
+    for (const float weight : {1.0F, -1.0F})
+      for (const float threshold : {0.0F, -1.0F}) {
+        const std::vector<float> x(static_cast<std::size_t>(rows * k), -1.0F),
+            w(static_cast<std::size_t>(n * k), weight), bias(static_cast<std::size_t>(n));
+        for (const float y : run_int8(table_, x, rows, k, n, Int8Weights(w, n, k), bias, threshold))
+          ASSERT_NEAR(y, -weight * static_cast<float>(k), 1e-4) << rows << " " << weight << " " << threshold;
+      }
 }
 
 TEST_P(QuantizedKernelTest, LlmInt8IsThatOfBitsandbytes) {
@@ -492,8 +490,8 @@ TEST(ByteBook, IsWithinHalfAUnit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, QuantizedKernelTest, testing::Values(Isa::avx2, Isa::avx512, Isa::amx),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, QuantizedKernelTest, test::kKernelTiers,
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace assay::cpu

@@ -50,7 +50,7 @@ class PeakOfAnonymousMemory {
 
 // The demo model's file has 17 MB, so a copy of the whole that is kept too long would show.
 TEST(Memory, LoadingTakesTheWeightsTheWorkspaceAndLittleMore) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer keeps memory of its own";
 #endif
   if (anonymous_bytes() < 0) GTEST_SKIP() << "this system does not tell anonymous memory apart";

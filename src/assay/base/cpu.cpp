@@ -178,6 +178,10 @@ std::string why_not_usable(Isa isa) {
   return "unknown";
 }
 
+bool has_avx2_vnni() {
+  return has_avx2() && bit(cpuid(7, 1).a, 4);
+}
+
 bool has_avx512_vnni() {
   return has_avx512() && bit(cpuid(7).c, 11);
 }
@@ -204,6 +208,7 @@ CpuInfo cpu_info() {
   };
   add(has_avx2(), "avx2");
   add(has_avx2(), "fma");
+  add(has_avx2_vnni(), "avx_vnni");
   add(bit(seven.b, 16), "avx512f");
   add(bit(seven.b, 30), "avx512bw");
   add(has_avx512_vnni(), "avx512_vnni");

@@ -21,7 +21,8 @@ Isa isa_from_name(std::string_view text);
 // True where the processor has every instruction of the tier AND the operating system saves its registers.
 // Tiles (AMX) need the kernel's permission as well, which is asked for once per process.
 bool is_usable(Isa isa);
-// AVX-512's products of bytes, which not every processor of that tier has.
+// The products of bytes of AVX2 and of AVX-512, which not every processor of those tiers has.
+bool has_avx2_vnni();
 bool has_avx512_vnni();
 // Why a tier is not usable: "the processor has no AVX2", "the kernel refuses AMX tiles (errno 95)"; empty
 // where it is.

@@ -16,6 +16,7 @@ std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa 
   if (is_int8(format))
     kind = isa == Isa::amx      ? ProductKind::amx_int8
            : isa >= Isa::avx512 ? ProductKind::avx512_vnni
+           : has_avx2_vnni()    ? ProductKind::avx2_vnni
                                 : ProductKind::avx2_int8;
   else if (isa == Isa::amx && format != WeightFormat::float32)
     return BoundingProduct{ProductKind::amx_bfloat16, parts * (parts + 1) / 2};

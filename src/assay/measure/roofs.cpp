@@ -65,6 +65,8 @@ ProductInfo info(ProductKind kind) {
       return {"avx512 float32 FMA", Isa::avx512, {}};
     case ProductKind::avx2_int8:
       return {"avx2 int8", Isa::avx2, {}};
+    case ProductKind::avx2_vnni:
+      return {"avx2 int8 VNNI", Isa::avx2, "avx_vnni"};
     case ProductKind::avx512_vnni:
       return {"avx512 int8 VNNI", Isa::avx512, "avx512_vnni"};
     case ProductKind::avx512_bfloat16:
@@ -85,6 +87,8 @@ probes::ProductLoop loop_of(ProductKind kind) {
       return probes::avx512::loops().float32;
     case ProductKind::avx2_int8:
       return probes::avx2::loops().int8;
+    case ProductKind::avx2_vnni:
+      return probes::avx2::loops().vnni;
     case ProductKind::avx512_vnni:
       return probes::avx512::loops().int8;
     case ProductKind::avx512_bfloat16:

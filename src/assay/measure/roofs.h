@@ -41,15 +41,16 @@ enum class ProductKind {
   avx2_float32,
   avx512_float32,
   avx2_int8,        // vpmaddubsw, vpmaddwd
+  avx2_vnni,        // vpdpbusd
   avx512_vnni,      // vpdpbusd
   avx512_bfloat16,  // vdpbf16ps
   amx_bfloat16,
   amx_int8,
 };
-inline constexpr ProductKind kAllProducts[] = {ProductKind::avx2_float32,    ProductKind::avx512_float32,
-                                               ProductKind::avx2_int8,       ProductKind::avx512_vnni,
-                                               ProductKind::avx512_bfloat16, ProductKind::amx_bfloat16,
-                                               ProductKind::amx_int8};
+inline constexpr ProductKind kAllProducts[] = {ProductKind::avx2_float32, ProductKind::avx512_float32,
+                                               ProductKind::avx2_int8,    ProductKind::avx2_vnni,
+                                               ProductKind::avx512_vnni,  ProductKind::avx512_bfloat16,
+                                               ProductKind::amx_bfloat16, ProductKind::amx_int8};
 std::string_view name_of(ProductKind kind);  // "avx512 float32 FMA"
 // Empty where this machine can run it, else why not.
 std::string why_not_usable(ProductKind kind);

@@ -75,6 +75,8 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
   for (std::int64_t row = 0; row < rows; ++row, k += qkv.stride, v += qkv.stride) {
     const std::int64_t at = (first_position + row) % kKvBlock;
     auto* block = static_cast<float*>(cache.blocks(s.sequence)[(first_position + row) / kKvBlock]);
+    if (at % 16 == 0)
+      for (std::int64_t i = 0; i < dim; ++i) __builtin_prefetch(block + k_offset + i * kKvBlock + at, 1);
     for (std::int64_t i = 0; i < dim; ++i) block[k_offset + i * kKvBlock + at] = k[i];
     std::copy(v, v + dim, block + v_offset + at * cache.shape().padded());
   }

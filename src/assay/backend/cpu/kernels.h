@@ -284,6 +284,9 @@ void fill(KernelTable& table);
 namespace avx2 {
 void fill(KernelTable& table);
 }
+namespace avx2_vnni {
+void fill(KernelTable& table);
+}
 namespace avx512 {
 void fill(KernelTable& table);
 }

@@ -4,14 +4,14 @@
 
 namespace assay::cpu {
 
-KernelTable select_kernels(Isa isa) {
+KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))
     throw UsageError("--isa {}: this machine cannot run it: {}; the best it can is {}", name_of(isa),
                      why_not_usable(isa), name_of(best_usable_isa()));
   KernelTable table{};
   scalar::fill(table);
-  if (isa >= Isa::avx2) avx2::fill(table);
-  if (isa >= Isa::avx512) has_avx512_vnni() ? avx512_vnni::fill(table) : avx512::fill(table);
+  if (isa >= Isa::avx2) allows_vnni&& has_avx2_vnni() ? avx2_vnni::fill(table) : avx2::fill(table);
+  if (isa >= Isa::avx512) allows_vnni&& has_avx512_vnni() ? avx512_vnni::fill(table) : avx512::fill(table);
   if (isa >= Isa::amx) amx::fill(table);
   return table;
 }

@@ -6,7 +6,8 @@
 
 namespace assay::cpu {
 
-// Throws UsageError when the tier cannot run on this machine.
-KernelTable select_kernels(Isa isa);
+// Throws UsageError when the tier cannot run on this machine. Products of bytes (VNNI) are used where the
+// processor has them, unless `allows_vnni` is false.
+KernelTable select_kernels(Isa isa, bool allows_vnni = true);
 
 }  // namespace assay::cpu

@@ -58,10 +58,27 @@ void run_int8(std::int64_t rounds) noexcept {
         "ymm11", "ymm12", "ymm13", "ymm14", "ymm15");
 }
 
+void run_vnni(std::int64_t rounds) noexcept {
+  const std::uint32_t bytes = 0x01020304;
+  __asm__ volatile(
+      "vpbroadcastd %[bytes], %%ymm12\n\t"
+      "vpbroadcastd %[bytes], %%ymm13\n\t"
+      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\tvpxor %%ymm\\n, %%ymm\\n, %%ymm\\n\n\t.endr\n\t"
+      "1:\n\t"
+      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\t%{vex%} vpdpbusd %%ymm12, %%ymm13, %%ymm\\n\n\t.endr\n\t"
+      "dec %[rounds]\n\t"
+      "jnz 1b\n\t"
+      "vzeroupper"
+      : [rounds] "+r"(rounds)
+      : [bytes] "m"(bytes)
+      : "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10",
+        "ymm11", "ymm12", "ymm13");
+}
+
 }  // namespace
 
 Loops loops() {
-  return {read, {run_float32, 12 * 8 * 2}, {run_int8, 8 * 32 * 2}, {}};
+  return {read, {run_float32, 12 * 8 * 2}, {run_int8, 8 * 32 * 2}, {}, {run_vnni, 12 * 32 * 2}};
 }
 
 }  // namespace assay::probes::avx2

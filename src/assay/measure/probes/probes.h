@@ -20,6 +20,7 @@ struct ProductLoop {
 struct Loops {
   ReadLoop read;
   ProductLoop float32, int8, bfloat16;  // run is null where the instruction set has none
+  ProductLoop vnni = {};                // of int8, by an extension of AVX2 that not every processor has
 };
 
 namespace scalar {

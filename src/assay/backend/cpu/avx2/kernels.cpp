@@ -1,4 +1,5 @@
-// AVX2 and FMA kernels in float32. Compiled with its own flags, called only after the CPU check.
+// AVX2 and FMA kernels. Compiled with its own flags, called only after the CPU check. vnni.cpp compiles them
+// again as another tier.
 #include "assay/backend/cpu/kernels.h"
 
 #include <immintrin.h>
@@ -8,7 +9,13 @@ extern "C" double log(double) noexcept;
 // What is called per vector: a call costs as much as the work.
 #define ASSAY_INLINE [[gnu::always_inline]] inline
 
-namespace assay::cpu::avx2 {
+#if !defined(ASSAY_AVX2_TIER)
+#define ASSAY_AVX2_TIER avx2
+#endif
+#define ASSAY_TEXT_OF(name) #name
+#define ASSAY_NAME_OF(name) ASSAY_TEXT_OF(name)
+
+namespace assay::cpu::ASSAY_AVX2_TIER {
 
 namespace {
 
@@ -86,7 +93,15 @@ struct Vec {
   static __m256i narrow(Vec x) {
     const __m256i bits = _mm256_castps_si256(x.v);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i rounded =
+        _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
+    return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(x.v, x.v, _CMP_UNORD_Q)));
+  }
+  void store_bfloat16(std::uint16_t* p) const {
+    const __m256i bits = narrow(*this);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                     _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
   }
   static void store_pairs(Vec even, Vec odd, std::uint16_t* p) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
@@ -115,58 +130,164 @@ struct Vec {
 
 // Sums of products of four bytes each, in 8 lanes.
 struct Dot {
-  static constexpr bool kHasOffset = false;
-  // As 16 bits: products of bytes summed in 16 bits could saturate.
-  struct Weights {
-    __m256i even, odd;
-  };
-  using Inputs = Weights;
   __m256i v;
-  static Weights widened(__m256i bytes) {
-    return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), _mm256_srai_epi16(bytes, 8)};
-  }
-  static Weights weights(const std::int8_t* p) {
-    return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
-  static Inputs inputs(std::int32_t four) { return widened(_mm256_set1_epi32(four)); }
-  void add(const Inputs& x, const Weights& w) {
-    v = _mm256_add_epi32(
-        v, _mm256_add_epi32(_mm256_madd_epi16(x.even, w.even), _mm256_madd_epi16(x.odd, w.odd)));
-  }
   // Bytes of a register, each one of 16 values by its code.
   struct Bytes {
     __m256i v;
   };
-  static Bytes byte_book(const std::int8_t* values) {
-    return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
-  }
   static Bytes look_up_low(Bytes book, __m256i codes) {
     return {_mm256_shuffle_epi8(book.v, _mm256_and_si256(codes, _mm256_set1_epi8(15)))};
   }
   static Bytes look_up_high(Bytes book, __m256i codes) {
     return look_up_low(book, _mm256_srli_epi16(codes, 4));
   }
-  static Dot start(std::int32_t) { return zero(); }
+  static __m256i four_bytes(const std::int8_t* x) {
+    std::int32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return _mm256_set1_epi32(bytes);
+  }
+  static __m256i load_bytes(const std::int8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static __m256i book_of(const std::int8_t* values) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
+  }
+#if defined(__AVXVNNI__)
+  static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
+  using Weights = __m256i;
+  using Inputs = __m256i;
+  static Weights weights(const std::int8_t* p) {
+    return load_bytes(p);
+  }
+  static Inputs inputs(const std::int8_t* x) {
+    std::uint32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return _mm256_set1_epi32(static_cast<std::int32_t>(bytes ^ 0x80808080u));
+  }
+  void add(Inputs x, Weights w) {
+    v = _mm256_dpbusd_avx_epi32(v, x, w);
+  }
+  // Values by codes are 128 too large instead, so that inputs come straight from memory; sums start at what
+  // makes up for it.
+  static Bytes byte_book(const std::int8_t* values) {
+    return {_mm256_xor_si256(book_of(values), _mm256_set1_epi8(-128))};
+  }
+  static Dot start(std::int32_t sum_of_inputs) {
+    return {_mm256_set1_epi32(-128 * sum_of_inputs)};
+  }
+  using Four = __m256i;
+  static Four four(const std::int8_t* x) {
+    return four_bytes(x);
+  }
+  void add_bytes(Four x, Bytes w) {
+    v = _mm256_dpbusd_avx_epi32(v, w.v, x);
+  }
+  // Of many rows it is the weights, in a copy of them that all rows share.
+  static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
+    for (std::int64_t i = 0; i < bytes; i += 32)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to + i),
+                         _mm256_xor_si256(load_bytes(weights + i), _mm256_set1_epi8(-128)));
+  }
+  static std::int32_t start_of_codes(const std::int8_t* x, std::int64_t strip, std::int64_t count) {
+    Dot sum = zero();
+    for (std::int64_t i = 0; i < count; i += 64, x += strip)
+      for (std::int64_t half = 0; half < 64; half += 32)
+        sum.v = _mm256_dpbusd_avx_epi32(sum.v, _mm256_set1_epi8(1), load_bytes(x + half));
+    alignas(32) std::int32_t lanes[8];
+    sum.store(lanes);
+    std::int32_t total = 0;
+    for (const std::int32_t lane : lanes) total += lane;
+    return -128 * total;
+  }
+  static constexpr int kBlockRows = 6, kBlockPanels = 1;
+  using BlockWeights = __m256i;
+  using BlockInputs = __m256i;
+  static BlockWeights block_weights(const std::int8_t* p) {
+    __m256i w = load_bytes(p);
+    __asm__("" : "+x"(w));  // one load for all rows
+    return w;
+  }
+  static BlockInputs block_inputs(const std::int8_t* x) {
+    __m256i four = four_bytes(x);
+    __asm__("" : "+x"(four));
+    return four;
+  }
+  void add_in_block(BlockInputs x, BlockWeights w) {
+    v = _mm256_dpbusd_avx_epi32(v, w, x);
+  }
+#else
+  static constexpr bool kHasOffset = false;
+  using Weights = __m256i;
+  struct Inputs {
+    __m256i codes, magnitudes;
+  };
+  static Weights weights(const std::int8_t* p) {
+    return load_bytes(p);
+  }
+  static Inputs inputs(const std::int8_t* x) {
+    const __m256i codes = four_bytes(x);
+    return {codes, _mm256_abs_epi8(codes)};
+  }
+  // Magnitudes of inputs times weights with their signs: two products of at most 128 * 127 fit 16 bits.
+  void add(const Inputs& x, Weights w) {
+    add_pairs(x.magnitudes, _mm256_sign_epi8(w, x.codes));
+  }
+  void add_pairs(__m256i magnitudes, __m256i codes) {
+    const __m256i pairs = _mm256_maddubs_epi16(magnitudes, codes);
+    v = _mm256_add_epi32(v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  static Bytes byte_book(const std::int8_t* values) {
+    return {book_of(values)};
+  }
+  static Dot start(std::int32_t) {
+    return zero();
+  }
   struct Four {
     __m256i v;
   };
   static Four four(const std::int8_t* x) {
-    std::int32_t bytes = 0;
-    __builtin_memcpy(&bytes, x, 4);
-    return {_mm256_set1_epi32(bytes)};
+    return {four_bytes(x)};
   }
-  // Magnitudes of weights times inputs with their signs: two products of at most 127 * 127 fit 16 bits.
+  // Magnitudes of weights times inputs with their signs.
   void add_bytes(Four x, Bytes w) {
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w.v), _mm256_sign_epi8(x.v, w.v));
-    v = _mm256_add_epi32(v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    add_pairs(_mm256_abs_epi8(w.v), _mm256_sign_epi8(x.v, w.v));
   }
-  static Dot zero() { return {_mm256_setzero_si256()}; }
-  void store(std::int32_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
-  Vec floats() const { return {_mm256_cvtepi32_ps(v)}; }
-  static Dot all(std::int32_t x) { return {_mm256_set1_epi32(x)}; }
-  static Dot load(const std::int32_t* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
+  static constexpr int kBlockRows = 4, kBlockPanels = 1;
+  using BlockWeights = Weights;
+  using BlockInputs = Inputs;
+  static BlockWeights block_weights(const std::int8_t* p) {
+    return weights(p);
+  }
+  static BlockInputs block_inputs(const std::int8_t* x) {
+    return inputs(x);
+  }
+  void add_in_block(const BlockInputs& x, BlockWeights w) {
+    add(x, w);
+  }
+  static void copy_for_block(std::int8_t*, const std::int8_t*, std::int64_t) {}
+  static std::int32_t start_of_codes(const std::int8_t*, std::int64_t, std::int64_t) {
+    return 0;
+  }
+#endif
+  static Dot zero() {
+    return {_mm256_setzero_si256()};
+  }
+  void store(std::int32_t* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
+  }
+  Vec floats() const {
+    return {_mm256_cvtepi32_ps(v)};
+  }
+  static Dot all(std::int32_t x) {
+    return {_mm256_set1_epi32(x)};
+  }
+  static Dot load(const std::int32_t* p) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+  }
   // Less the products of two.
-  Dot less(Dot a, Dot b) const { return {_mm256_sub_epi32(v, _mm256_mullo_epi32(a.v, b.v))}; }
+  Dot less(Dot a, Dot b) const {
+    return {_mm256_sub_epi32(v, _mm256_mullo_epi32(a.v, b.v))};
+  }
 };
 
 // This tier has no products on tiles, so nobody asks for them.
@@ -178,6 +299,7 @@ double log_of(double x) {
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
 #include "assay/backend/cpu/simd/quantized_kernels.h"
+#include "assay/backend/cpu/simd/store_bfloat16.h"
 
 }  // namespace
 
@@ -187,6 +309,7 @@ void fill(KernelTable& table) {
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
   table.attend_int8 = attend_int8;
+  table.store_bfloat16 = store_bfloat16;
   table.store_int8 = store_int8;
   table.quantize = quantize;
   table.linear_int8 = linear_int8;
@@ -197,8 +320,8 @@ void fill(KernelTable& table) {
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
-      table.attend_int8_origin = table.store_int8_origin = table.argmax_origin = table.log_sum_exp_origin =
-          table.int8_origin = table.expand_origin = "avx2";
+      table.attend_int8_origin = table.store_origin = table.store_int8_origin = table.argmax_origin =
+          table.log_sum_exp_origin = table.int8_origin = table.expand_origin = ASSAY_NAME_OF(ASSAY_AVX2_TIER);
 }
 
-}  // namespace assay::cpu::avx2
+}  // namespace assay::cpu::ASSAY_AVX2_TIER

@@ -369,11 +369,12 @@ struct TriplesOfPanels {
   }
 };
 
-// Outputs that are written soon: a line for each panel of each row.
+// Outputs that are written when all inputs are done, a line for each panel of each row: of each of `parts`
+// chunks the rows that are its own, since many lines asked for at once keep a processor waiting.
 void fetch_outputs(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t column,
-                   std::int64_t panels) {
+                   std::int64_t panels, std::int64_t part, std::int64_t parts) {
   if (args.y == nullptr) return;
-  for (std::int64_t row = 0; row < rows; ++row) {
+  for (std::int64_t row = part; row < rows; row += parts) {
     const float* y = args.y + (first_row + row) * args.y_stride + column;
     for (std::int64_t i = 0; i < panels; ++i) __builtin_prefetch(y + i * kPanel, 1);
   }
@@ -386,7 +387,8 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
                  std::int64_t first_panel, std::int64_t panels) {
   constexpr std::int64_t kColumns = Panels::kPanels * kPanel;
   alignas(64) float sums[Panels::kPassPanels * kPanel * kPassRows];
-  const std::int64_t blocks = (rows + Panels::kRows - 1) / Panels::kRows, inputs = Panels::inputs(blocks);
+  const std::int64_t blocks = (rows + Panels::kRows - 1) / Panels::kRows, inputs = Panels::inputs(blocks),
+                     chunks = (args.k + inputs - 1) / inputs;
   for (std::int64_t k = 0; k < args.k; k += inputs) {
     const std::int64_t count = args.k - k < inputs ? args.k - k : inputs;
     const bool is_last = k + count == args.k;
@@ -399,7 +401,7 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
         float* c = sums + (i / Panels::kPanels * kPassRows + row) * kColumns;
-        if (is_last) fetch_outputs(args, first_row + row, end - row, panel * kPanel, Panels::kPanels);
+        fetch_outputs(args, first_row + row, end - row, panel * kPanel, Panels::kPanels, k / inputs, chunks);
         Panels::add({.rows = end - row,
                      .block = block,
                      .blocks = blocks,
@@ -621,8 +623,27 @@ struct FewRowProducts {
   }
 };
 #if defined(ASSAY_HAS_CHUNKS)
+// kFewestChunkRows to Rows rows times two panels.
+template <int Rows, typename Values>
+void multiply_two_panels(std::int64_t rows, const float* a, std::int64_t a_stride, const Values& b,
+                         std::int64_t k, float* c) {
+  if constexpr (Rows > kFewestChunkRows)
+    if (rows < Rows) return multiply_two_panels<Rows - 1>(rows, a, a_stride, b, k, c);
+  multiply_block<Rows, 2>(a, a_stride, b, k, c, kSumColumns);
+}
+
 // The same sums for 7 rows and more. Pairs of panels: the columns beyond an odd one are read and written too.
+template <typename Values>
 struct ManyRowProducts {
+  static constexpr std::int64_t kRows = 12;  // 24 sums, 4 vectors of weights as floats and 1 input
+  static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
+                            const Values& b, std::int64_t k, float* c) {
+    for (std::int64_t i = 0; i < panels; i += 2)
+      multiply_two_panels<kRows>(rows, a, a_stride, b.panel(i), k, c + i * kPanel);
+  }
+};
+template <>
+struct ManyRowProducts<Floats> {
   static constexpr std::int64_t kRows = kChunkRows;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Floats& b, std::int64_t k, float* c) {
@@ -696,15 +717,14 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
 template <typename Element>
 void attend_of(const AttendArgs& args) {
 #if defined(ASSAY_HAS_CHUNKS)
-  if constexpr (sizeof(Element) == sizeof(float)) {
-    const std::int64_t blocks = (args.rows + kChunkRows - 1) / kChunkRows;
-    if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0) {
-      for (std::int64_t block = 0; block < blocks; ++block) {
-        const std::int64_t row = args.rows * block / blocks, end = args.rows * (block + 1) / blocks;
-        attend_rows<ManyRowProducts, Element>(args, row, end - row);
-      }
-      return;
+  using Products = ManyRowProducts<decltype(keys_of(args, static_cast<const Element*>(nullptr)))>;
+  if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0) {
+    const std::int64_t blocks = (args.rows + Products::kRows - 1) / Products::kRows;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t row = args.rows * block / blocks, end = args.rows * (block + 1) / blocks;
+      attend_rows<Products, Element>(args, row, end - row);
     }
+    return;
   }
 #endif
   for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce)

@@ -132,66 +132,34 @@ void quantize(const QuantizeArgs& args) noexcept {
   return args.threshold > 0 ? quantize_magnitudes<true>(args) : quantize_magnitudes<false>(args);
 }
 
-// Sums of up to kRowsAtOnce rows times some panels: [row][panel * 16], exact.
+// Sums of a few rows times some panels: [row][panel * 16], exact.
 template <int Rows, int Panels>
 void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
                    std::int32_t* sums) {
   Dot dots[Rows][Panels * kParts];
   for (auto& row : dots)
     for (Dot& dot : row) dot = Dot::zero();
-  for (std::int64_t k = 0; k < padded; k += 4) {
-    Dot::Weights weights[Panels * kParts];
-    for (int j = 0; j < Panels * kParts; ++j) {
-      const std::int8_t* four = w + j / kParts * padded * kPanel + k * kPanel + j % kParts * Vec::kWidth * 4;
-      fetch_ahead(four);
-      weights[j] = Dot::weights(four);
+  for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip)
+    for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
+      Dot::Inputs inputs[Rows];
+      for (int row = 0; row < Rows; ++row) inputs[row] = Dot::inputs(x + row * kInt8Columns + k);
+      for (int j = 0; j < Panels * kParts; ++j) {
+        const std::int8_t* four = w + j / kParts * padded * kPanel + j % kParts * Vec::kWidth * 4;
+        fetch_ahead(four);
+        const Dot::Weights weights = Dot::weights(four);
+        for (int row = 0; row < Rows; ++row) dots[row][j].add(inputs[row], weights);
+      }
     }
-    for (int row = 0; row < Rows; ++row) {
-      std::int32_t four = 0;
-      __builtin_memcpy(&four, x + k / kInt8Columns * strip + row * kInt8Columns + k % kInt8Columns, 4);
-      const Dot::Inputs inputs = Dot::inputs(four);
-      for (int j = 0; j < Panels * kParts; ++j) dots[row][j].add(inputs, weights[j]);
-    }
-  }
   for (int row = 0; row < Rows; ++row)
     for (int j = 0; j < Panels * kParts; ++j)
       dots[row][j].store(sums + (row * Panels * kParts + j) * Vec::kWidth);
 }
 
-#if defined(ASSAY_HAS_UNSIGNED_WEIGHTS)
-// The same of many rows where bytes have to be unsigned: the weights that are read are, not the inputs, and
-// sums start at what makes up for it.
-template <int Rows, int Panels>
-void multiply_int8_block(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
-                         std::int32_t* sums) {
-  Dot dots[Rows][Panels * kParts];
-  for (int row = 0; row < Rows; ++row) {
-    Dot codes = Dot::zero();
-    for (std::int64_t k = 0; k < padded; k += kInt8Columns)
-      codes.add(Dot::ones(), Dot::weights(x + k / kInt8Columns * strip + row * kInt8Columns));
-    const Dot start = Dot::start(codes.total());
-    for (Dot& dot : dots[row]) dot = start;
-  }
-  for (std::int64_t k = 0; k < padded; k += 4) {
-    Dot::Bytes weights[Panels * kParts];
-    for (int j = 0; j < Panels * kParts; ++j)
-      weights[j] = Dot::bytes(w + j / kParts * padded * kPanel + k * kPanel + j % kParts * Vec::kWidth * 4);
-    for (int row = 0; row < Rows; ++row) {
-      const Dot::Four four = Dot::four(x + k / kInt8Columns * strip + row * kInt8Columns + k % kInt8Columns);
-      for (int j = 0; j < Panels * kParts; ++j) dots[row][j].add_bytes(four, weights[j]);
-    }
-  }
-  for (int row = 0; row < Rows; ++row)
-    for (int j = 0; j < Panels * kParts; ++j)
-      dots[row][j].store(sums + (row * Panels * kParts + j) * Vec::kWidth);
+// Few rows: panels side by side, of which the sums fit the registers.
+constexpr std::int64_t kFewInt8Rows = 4;
+constexpr int int8_panels_at_once(std::int64_t rows) {
+  return Vec::kRegisters == 32 || rows == 1 ? kGroup : rows == 2 ? 2 : 1;
 }
-#else
-template <int Rows, int Panels>
-void multiply_int8_block(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
-                         std::int32_t* sums) {
-  multiply_int8<Rows, Panels>(x, strip, w, padded, sums);
-}
-#endif
 
 template <int Panels>
 void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t strip, const std::int8_t* w,
@@ -206,6 +174,69 @@ void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t st
     default:
       return multiply_int8<4, Panels>(x, strip, w, padded, sums);
   }
+}
+
+// Many rows go through the inputs in chunks, of which the weights of some panels stay in the nearest cache
+// while all rows pass; sums wait in memory between chunks.
+constexpr std::int64_t kInt8ChunkInputs = 12 * kInt8Columns, kInt8PassRows = 256;
+constexpr std::int64_t kInt8BlockRows = Dot::kBlockRows, kFewestInt8BlockRows = (kInt8BlockRows + 1) / 2;
+constexpr std::int64_t kInt8BlockColumns = Dot::kBlockPanels * kPanel;
+
+struct Int8Chunk {
+  const std::int8_t* x;  // the first strip, from the first row on
+  std::int64_t strip, strips;
+  const std::int8_t* w;  // panels, each [inputs / 4][16][4]
+  std::int64_t panel_bytes;
+  std::int32_t* sums;        // [rows][kInt8BlockColumns], added to
+  const std::int8_t* ahead;  // fetched into the second-level cache meanwhile: `share` bytes
+  std::int64_t share;
+  const float* outputs;  // of the block, fetched too; or null
+  std::int64_t output_rows, output_stride;
+};
+
+// The part of what a chunk fetches that its strip i has to.
+ASSAY_INLINE void fetch_beside(const Int8Chunk& chunk, std::int64_t i) {
+  const std::int64_t end = chunk.share * (i + 1) / chunk.strips;
+  for (std::int64_t at = chunk.share * i / chunk.strips; at < end; at += 64)
+    __builtin_prefetch(chunk.ahead + at, 0, 2);
+  if (chunk.outputs == nullptr) return;
+  const std::int64_t last = chunk.output_rows * (i + 1) / chunk.strips;
+  for (std::int64_t row = chunk.output_rows * i / chunk.strips; row < last; ++row)
+    for (std::int64_t j = 0; j < kInt8BlockColumns; j += kPanel)
+      __builtin_prefetch(chunk.outputs + row * chunk.output_stride + j, 1);
+}
+
+template <int Rows>
+void add_int8_chunk(const Int8Chunk& chunk) {
+  constexpr int kVectors = Dot::kBlockPanels * kParts;
+  Dot dots[Rows][kVectors];
+  for (int row = 0; row < Rows; ++row)
+    for (int j = 0; j < kVectors; ++j)
+      dots[row][j] = Dot::load(chunk.sums + row * kInt8BlockColumns + j * Vec::kWidth);
+  const std::int8_t *x = chunk.x, *w = chunk.w;
+  for (std::int64_t strip = 0; strip < chunk.strips; ++strip, x += chunk.strip) {
+    fetch_beside(chunk, strip);
+    for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
+      Dot::BlockWeights weights[kVectors];
+      for (int j = 0; j < kVectors; ++j)
+        weights[j] = Dot::block_weights(w + j / kParts * chunk.panel_bytes + j % kParts * Vec::kWidth * 4);
+      for (int row = 0; row < Rows; ++row) {
+        const Dot::BlockInputs inputs = Dot::block_inputs(x + row * kInt8Columns + k);
+        for (int j = 0; j < kVectors; ++j) dots[row][j].add_in_block(inputs, weights[j]);
+      }
+    }
+  }
+  for (int row = 0; row < Rows; ++row)
+    for (int j = 0; j < kVectors; ++j)
+      dots[row][j].store(chunk.sums + row * kInt8BlockColumns + j * Vec::kWidth);
+}
+
+// kFewestInt8BlockRows to Rows rows.
+template <int Rows>
+void add_int8_rows(std::int64_t rows, const Int8Chunk& chunk) {
+  if constexpr (Rows > kFewestInt8BlockRows)
+    if (rows < Rows) return add_int8_rows<Rows - 1>(rows, chunk);
+  add_int8_chunk<Rows>(chunk);
 }
 
 // What the columns of outliers add to the outputs of a vector.
@@ -232,65 +263,122 @@ ASSAY_INLINE Vec int8_value(const Int8Args& args, Vec sums, std::int64_t row, st
   return args.outlier_count > 0 ? Vec::add(value, outlier_part(args, row, output)) : value;
 }
 
-// Few rows: panels side by side, of which the sums of 4 rows fit the registers.
-constexpr std::int64_t kInt8Rows = 4;
-constexpr std::int64_t kInt8Panels = Vec::kRegisters == 32 ? kGroup : 1;
-// Many rows: as many products of each weight that is read as the registers hold sums.
-constexpr std::int64_t kManyInt8Rows = Vec::kRegisters == 32 ? 8 : 4;
-constexpr std::int64_t kManyInt8Panels = Vec::kRegisters == 32 ? 3 : 1;
-
+// What sums of codes that are 128 too large have too much, by output, is what a zero point of -128 takes off.
 constexpr std::int32_t kInputOffset = Dot::kHasOffset ? 128 : 0;
 
-// Outputs of some rows and panels from sums [row][panels * 16] of inputs that are `offset` too large.
-ASSAY_INLINE void finish_int8_rows(const Int8Args& args, const std::int32_t* sums, std::int64_t first_row,
-                                   std::int64_t rows, std::int64_t panel, std::int64_t panels,
-                                   std::int32_t offset) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const std::int64_t row = first_row + i;
-    const Dot zero = Dot::all(offset + (args.x_zero == nullptr ? 0 : args.x_zero[row]));
-    for (std::int64_t j = 0; j < panels * kPanel && panel * kPanel + j < args.to.n; j += Vec::kWidth) {
-      const std::int64_t output = panel * kPanel + j, left = args.to.n - output;
-      const Dot exact = Dot::load(sums + i * panels * kPanel + j).less(zero, Dot::load(args.w_sums + output));
-      finish_vector(args.to, int8_value(args, exact.floats(), row, output), row, output,
-                    left < Vec::kWidth ? left : Vec::kWidth);
+// Sums [rows][columns] of inputs that are `offset` too large become values in place.
+ASSAY_INLINE void int8_values(const Int8Args& args, std::int32_t* sums, std::int64_t first_row,
+                              std::int64_t rows, std::int64_t output, std::int64_t columns,
+                              std::int32_t offset) {
+  for (std::int64_t row = first_row; row < first_row + rows; ++row)
+    for (std::int64_t j = 0; j < columns; j += Vec::kWidth, sums += Vec::kWidth) {
+      const Dot zero = Dot::all(offset + (args.x_zero == nullptr ? 0 : args.x_zero[row]));
+      const Dot exact = Dot::load(sums).less(zero, Dot::load(args.w_sums + output + j));
+      int8_value(args, exact.floats(), row, output + j).store(reinterpret_cast<float*>(sums));
+    }
+}
+
+void finish_int8(const Int8Args& args, std::int32_t* sums, std::int64_t first_row, std::int64_t rows,
+                 std::int64_t output, std::int64_t columns, std::int32_t offset) {
+  int8_values(args, sums, first_row, rows, output, columns, offset);
+  const std::int64_t left = args.to.n - output;
+  finish_block(args.to, reinterpret_cast<const float*>(sums), columns, first_row, rows, output,
+               left < columns ? left : columns);
+}
+
+// Panels [first, last) of some rows, at most kFewInt8Rows at a time.
+void linear_int8_few_rows(const Int8Args& args, std::int64_t first_row, std::int64_t first,
+                          std::int64_t last) {
+  const LinearArgs& to = args.to;
+  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
+  alignas(64) std::int32_t sums[kFewInt8Rows * kGroup * kPanel];
+  const std::int64_t side_by_side = int8_panels_at_once(to.rows - first_row);
+  for (std::int64_t panel = first; panel < last;) {
+    const std::int64_t panels = last - panel >= side_by_side ? side_by_side : 1;
+    const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
+    for (std::int64_t row = first_row; row < to.rows; row += kFewInt8Rows) {
+      const std::int64_t rows = to.rows - row < kFewInt8Rows ? to.rows - row : kFewInt8Rows;
+      const std::int8_t* x = reinterpret_cast<const std::int8_t*>(to.x_tiles.data) + row * kInt8Columns;
+      if (panels == kGroup)
+        multiply_int8_rows<kGroup>(rows, x, strip, w, padded, sums);
+      else if (panels == 2)
+        multiply_int8_rows<2>(rows, x, strip, w, padded, sums);
+      else
+        multiply_int8_rows<1>(rows, x, strip, w, padded, sums);
+      finish_int8(args, sums, row, rows, panel * kPanel, panels * kPanel, kInputOffset);
+    }
+    panel += panels;
+  }
+}
+
+// What the sums of a row start at: codes are signed where they are the inputs of a block.
+std::int32_t start_of_row(const Int8Args& args, std::int64_t row) {
+  if (!Dot::kHasOffset) return 0;
+  const std::int64_t padded = round_up(args.to.k, kInt8Columns), strip = args.to.x_tiles.strip() * 2;
+  const std::int8_t* x = reinterpret_cast<const std::int8_t*>(args.to.x_tiles.data) + row * kInt8Columns;
+  return Dot::start_of_codes(x, strip, padded);
+}
+
+// kBlockPanels panels of at most kInt8PassRows rows.
+void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t rows, std::int64_t panel,
+                      const std::int32_t* starts) {
+  const LinearArgs& to = args.to;
+  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
+  const std::int8_t* x = reinterpret_cast<const std::int8_t*>(to.x_tiles.data) + first_row * kInt8Columns;
+  const std::int8_t* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
+  alignas(64) std::int32_t sums[kInt8PassRows * kInt8BlockColumns];
+  alignas(64) std::int8_t near[Dot::kHasOffset ? Dot::kBlockPanels * kInt8ChunkInputs * kPanel : 64];
+  const std::int64_t blocks = (rows + kInt8BlockRows - 1) / kInt8BlockRows;
+  for (std::int64_t k = 0; k < padded; k += kInt8ChunkInputs) {
+    const std::int64_t inputs = padded - k < kInt8ChunkInputs ? padded - k : kInt8ChunkInputs,
+                       bytes = inputs * kPanel;
+    const bool is_last = k + inputs == padded;
+    const std::int8_t* chunk_w = w + k * kPanel;
+    const std::int8_t* next = is_last ? w + Dot::kBlockPanels * padded * kPanel : chunk_w + bytes;
+    const std::int64_t share = Dot::kBlockPanels * bytes / blocks;
+    if (Dot::kHasOffset)
+      for (int i = 0; i < Dot::kBlockPanels; ++i)
+        Dot::copy_for_block(near + i * kInt8ChunkInputs * kPanel, chunk_w + i * padded * kPanel, bytes);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
+      std::int32_t* c = sums + row * kInt8BlockColumns;
+      if (k == 0)
+        for (std::int64_t i = row; i < end; ++i)
+          for (std::int64_t j = 0; j < kInt8BlockColumns; j += Vec::kWidth)
+            Dot::all(starts[i]).store(sums + i * kInt8BlockColumns + j);
+      add_int8_rows<kInt8BlockRows>(
+          end - row,
+          {.x = x + k / kInt8Columns * strip + row * kInt8Columns,
+           .strip = strip,
+           .strips = inputs / kInt8Columns,
+           .w = Dot::kHasOffset ? near : chunk_w,
+           .panel_bytes = Dot::kHasOffset ? kInt8ChunkInputs * kPanel : padded * kPanel,
+           .sums = c,
+           .ahead = next + block * share,
+           .share = share,
+           .outputs =
+               is_last && to.y != nullptr ? to.y + (first_row + row) * to.y_stride + panel * kPanel : nullptr,
+           .output_rows = end - row,
+           .output_stride = to.y_stride});
+      if (is_last) finish_int8(args, c, first_row + row, end - row, panel * kPanel, kInt8BlockColumns, 0);
     }
   }
 }
 
 void linear_int8(const Int8Args& args) noexcept {
   const LinearArgs& to = args.to;
-  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
-  const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
-  const std::int64_t last = to.first_panel + to.panels,
-                     many = to.rows / kManyInt8Rows * kManyInt8Rows;  // rows of whole blocks
-  alignas(64) std::int32_t sums[kManyInt8Rows * kInt8Panels * kPanel];
-  for (std::int64_t panel = to.first_panel; many > 0 && panel < last;) {
-    const std::int64_t panels = last - panel >= kManyInt8Panels ? kManyInt8Panels : 1;
-    const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
-    for (std::int64_t row = 0; row < many; row += kManyInt8Rows) {
-      const std::int8_t* x = codes + row * kInt8Columns;
-      if (panels == kManyInt8Panels)
-        multiply_int8_block<kManyInt8Rows, kManyInt8Panels>(x, strip, w, padded, sums);
-      else
-        multiply_int8_block<kManyInt8Rows, 1>(x, strip, w, padded, sums);
-      finish_int8_rows(args, sums, row, kManyInt8Rows, panel, panels, 0);
-    }
-    panel += panels;
+  const std::int64_t last = to.first_panel + to.panels;
+  if (to.rows < kFewestInt8BlockRows) return linear_int8_few_rows(args, 0, to.first_panel, last);
+  const std::int64_t passes = (to.rows + kInt8PassRows - 1) / kInt8PassRows,
+                     whole = to.first_panel + to.panels / Dot::kBlockPanels * Dot::kBlockPanels;
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    const std::int64_t row = to.rows * pass / passes, rows = to.rows * (pass + 1) / passes - row;
+    std::int32_t starts[kInt8PassRows];
+    for (std::int64_t i = 0; i < rows; ++i) starts[i] = start_of_row(args, row + i);
+    for (std::int64_t panel = to.first_panel; panel < whole; panel += Dot::kBlockPanels)
+      linear_int8_pass(args, row, rows, panel, starts);
   }
-  for (std::int64_t panel = to.first_panel; many < to.rows && panel < last;) {
-    const std::int64_t panels = last - panel >= kInt8Panels ? kInt8Panels : 1;
-    const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
-    for (std::int64_t row = many; row < to.rows; row += kInt8Rows) {
-      const std::int64_t rows = to.rows - row < kInt8Rows ? to.rows - row : kInt8Rows;
-      const std::int8_t* x = codes + row * kInt8Columns;
-      if (panels == kInt8Panels)
-        multiply_int8_rows<kInt8Panels>(rows, x, strip, w, padded, sums);
-      else
-        multiply_int8_rows<1>(rows, x, strip, w, padded, sums);
-      finish_int8_rows(args, sums, row, rows, panel, panels, kInputOffset);
-    }
-    panel += panels;
-  }
+  if (whole < last) linear_int8_few_rows(args, 0, whole, last);
 }
 
 // Where the codes and the scales of a part of a panel begin.

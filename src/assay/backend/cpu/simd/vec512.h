@@ -77,6 +77,9 @@ struct Vec {
   static Vec look_up(Book book, Codes codes, int i) {
     return {_mm512_permutexvar_ps(_mm512_srl_epi32(codes, _mm_cvtsi32_si128(i % 4 * 8 + i / 4 * 4)), book)};
   }
+  void store_bfloat16(std::uint16_t* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow());
+  }
   // Pairs of bfloat16, the even one first.
   static void store_pairs(Vec even, Vec odd, std::uint16_t* p) {
 #if defined(__AVX512BF16__)
@@ -151,15 +154,16 @@ struct Dot {
     return look_up_low(book, _mm512_srli_epi16(codes, 4));
   }
 #if defined(__AVX512VNNI__)
-#define ASSAY_HAS_UNSIGNED_WEIGHTS
   static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
   using Weights = __m512i;
   using Inputs = __m512i;
   static Weights weights(const std::int8_t* p) {
     return _mm512_loadu_si512(p);
   }
-  static Inputs inputs(std::int32_t four) {
-    return _mm512_set1_epi32(static_cast<std::int32_t>(static_cast<std::uint32_t>(four) ^ 0x80808080u));
+  static Inputs inputs(const std::int8_t* x) {
+    std::uint32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return _mm512_set1_epi32(static_cast<std::int32_t>(bytes ^ 0x80808080u));
   }
   void add(Inputs x, Weights w) {
     v = _mm512_dpbusd_epi32(v, x, w);
@@ -174,14 +178,32 @@ struct Dot {
   static Dot start(std::int32_t sum_of_inputs) {
     return {_mm512_set1_epi32(-128 * sum_of_inputs)};
   }
-  static Bytes bytes(const std::int8_t* weights) {
-    return {_mm512_xor_si512(_mm512_loadu_si512(weights), _mm512_set1_epi8(-128))};
+  // Of many rows it is the weights, in a copy of them that all rows share.
+  static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
+    for (std::int64_t i = 0; i < bytes; i += 64)
+      _mm512_store_si512(to + i, _mm512_xor_si512(_mm512_loadu_si512(weights + i), _mm512_set1_epi8(-128)));
   }
-  static Inputs ones() {
-    return _mm512_set1_epi8(1);
+  static std::int32_t start_of_codes(const std::int8_t* x, std::int64_t strip, std::int64_t count) {
+    __m512i sum = _mm512_setzero_si512();
+    for (std::int64_t i = 0; i < count; i += 64, x += strip)
+      sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_loadu_si512(x));
+    return -128 * _mm512_reduce_add_epi32(sum);
   }
-  std::int32_t total() const {
-    return _mm512_reduce_add_epi32(v);
+  static constexpr int kBlockRows = 14, kBlockPanels = 2;
+  using BlockWeights = __m512i;
+  using BlockInputs = __m512i;
+  static BlockWeights block_weights(const std::int8_t* p) {
+    __m512i w = _mm512_load_si512(p);
+    __asm__("" : "+v"(w));  // one load for all rows
+    return w;
+  }
+  static BlockInputs block_inputs(const std::int8_t* x) {
+    __m512i bytes = four(x);
+    __asm__("" : "+v"(bytes));
+    return bytes;
+  }
+  void add_in_block(BlockInputs x, BlockWeights w) {
+    v = _mm512_dpbusd_epi32(v, w, x);
   }
   using Four = __m512i;
   static Four four(const std::int8_t* x) {
@@ -205,8 +227,10 @@ struct Dot {
   static Weights weights(const std::int8_t* p) {
     return widened(_mm512_loadu_si512(p));
   }
-  static Inputs inputs(std::int32_t four) {
-    return widened(_mm512_set1_epi32(four));
+  static Inputs inputs(const std::int8_t* x) {
+    std::int32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return widened(_mm512_set1_epi32(bytes));
   }
   void add(const Inputs& x, const Weights& w) {
     v = _mm512_add_epi32(
@@ -218,11 +242,25 @@ struct Dot {
   static Dot start(std::int32_t) {
     return zero();
   }
+  static constexpr int kBlockRows = 8, kBlockPanels = 2;
+  using BlockWeights = Weights;
+  using BlockInputs = Inputs;
+  static BlockWeights block_weights(const std::int8_t* p) {
+    return weights(p);
+  }
+  static BlockInputs block_inputs(const std::int8_t* x) {
+    return inputs(x);
+  }
+  void add_in_block(const BlockInputs& x, const BlockWeights& w) {
+    add(x, w);
+  }
+  static void copy_for_block(std::int8_t*, const std::int8_t*, std::int64_t) {}
+  static std::int32_t start_of_codes(const std::int8_t*, std::int64_t, std::int64_t) {
+    return 0;
+  }
   using Four = Inputs;
   static Four four(const std::int8_t* x) {
-    std::int32_t bytes = 0;
-    __builtin_memcpy(&bytes, x, 4);
-    return inputs(bytes);
+    return inputs(x);
   }
   void add_bytes(const Four& x, Bytes w) {
     add(x, widened(w.v));
