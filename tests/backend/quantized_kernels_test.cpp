@@ -310,7 +310,7 @@ TEST_P(QuantizedKernelTest, FourBitProductsEqualThoseOfExpandedCodes) {
                                  .packing = Packing::float32,
                                  .out = expanded.data()};
         table_.expand(weights);
-        const auto run = [&](const auto& multiply) {
+        const auto run = [&, rows = rows](const auto& multiply) {
           std::vector<float> y(static_cast<std::size_t>(rows * n), 3.0F);
           multiply(LinearArgs{.x = x.data(),
                               .x_stride = k,
@@ -414,7 +414,7 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
           for (auto& c : codes) c = static_cast<std::uint8_t>(random.uniform() * 256);
           const auto scales = random_floats(static_cast<std::size_t>(panels * in.groups * kPanel), 6, 3);
           const ByteBook bytes = byte_book_of(*book);
-          const auto run = [&](const KernelTable& table) {
+          const auto run = [&, rows = rows, group = group](const KernelTable& table) {
             std::vector<float> y(static_cast<std::size_t>(rows * n), 3.0F);
             table.linear_coded_inputs({.to = {.x = nullptr,
                                               .x_stride = 0,

@@ -40,7 +40,7 @@ TEST(CliSweep, GivesRowsAsJson) {
 }
 
 TEST(CliSweep, PredictedMemoryIsNearWhatIsMeasured) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer's own memory counts too";
 #endif
   const ProgramResult result = run_program({"sweep", "precisions", "demo", "--precision",
@@ -105,7 +105,7 @@ TEST(CliSweep, BadFlags) {
 }
 
 TEST(CliSweep, AMemoryLimitOfAWorkerIsARow) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer's own memory counts too";
 #endif
   // The weights of float32 take 18 MB, those of nf4 with its head 3.

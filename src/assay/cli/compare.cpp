@@ -100,8 +100,9 @@ int history(const HistoryFlags& flags) {
       {false, false, false, false, true, true, true, true, false},
       {}};
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const auto& [path, results] : runs) {
-    const auto first = [&](std::string_view tag) {
+  for (const auto& run : runs) {
+    const auto& [path, results] = run;
+    const auto first = [&results = results](std::string_view tag) {
       for (const Row& row : results.rows)
         if (row.status == "ok" && row.find(tag) != nullptr) return std::optional(row.find(tag)->value);
       return std::optional<double>();

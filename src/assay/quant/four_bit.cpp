@@ -141,8 +141,14 @@ void quantize_blocks_baseline(FourBit type, std::span<const float> x, std::int64
                                                   std::uint8_t* codes, float* absmax) {
   quantize_blocks(type, x, block, codes, absmax);
 }
-[[gnu::target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")]] void quantize_blocks_avx512(
-    FourBit type, std::span<const float> x, std::int64_t block, std::uint8_t* codes, float* absmax) {
+#if defined(__clang__)  // which does not know how to ask for the width
+#define ASSAY_AVX512_TARGET "avx512f,avx512bw,avx512vl"
+#else
+#define ASSAY_AVX512_TARGET "avx512f,avx512bw,avx512vl,prefer-vector-width=512"
+#endif
+[[gnu::target(ASSAY_AVX512_TARGET)]] void quantize_blocks_avx512(FourBit type, std::span<const float> x,
+                                                                 std::int64_t block, std::uint8_t* codes,
+                                                                 float* absmax) {
   quantize_blocks(type, x, block, codes, absmax);
 }
 

@@ -21,39 +21,16 @@ namespace {
 
 #include "assay/backend/cpu/simd/vec512.h"
 
-double log_of(double x) {
-  return ::log(x);
-}
-
 #include "assay/backend/cpu/simd/float32_chunk512.h"
-
-#include "assay/backend/cpu/simd/float32_kernels.h"
-#include "assay/backend/cpu/simd/quantized_kernels.h"
-#include "assay/backend/cpu/simd/store_bfloat16.h"
+// Its loops are used there.
+#include "assay/backend/cpu/simd/all_kernels.h"
 
 }  // namespace
 
 void fill(KernelTable& table) {
-  table.linear = linear;
+  fill_all(table);
   table.chunks_inputs = true;
-  table.norm = norm;
-  table.attend = attend;
-  table.attend_bfloat16 = attend_bfloat16;
-  table.attend_int8 = attend_int8;
-  table.store_int8 = store_int8;
-  table.store_bfloat16 = store_bfloat16;
-  table.quantize = quantize;
-  table.linear_int8 = linear_int8;
-  table.expand = expand;
-  table.linear_four_bit = linear_four_bit;
-  table.quantize_groups = quantize_groups;
-  table.linear_coded_inputs = linear_coded_inputs;
-  table.argmax = argmax;
-  table.log_sum_exp = log_sum_exp;
-  table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
-      table.attend_int8_origin = table.store_int8_origin = table.store_origin = table.argmax_origin =
-          table.log_sum_exp_origin = table.int8_origin = table.expand_origin =
-              ASSAY_NAME_OF(ASSAY_AVX512_TIER);
+  name_all(table, ASSAY_NAME_OF(ASSAY_AVX512_TIER));
 }
 
 }  // namespace assay::cpu::ASSAY_AVX512_TIER

@@ -20,6 +20,19 @@ struct Chunk {
   std::int64_t step;
 };
 
+// What all three loops are made of: sums that start at zero or at what is there; whole strides of inputs,
+// then what is left of them one by one; and the registers they use, which are all.
+#define ASSAY_START(load, clear) "cmpq $0, %[is_first]\n\tjnz 1f\n\t" load "jmp 2f\n1:\n\t" clear "2:\n\t"
+#define ASSAY_LOOPS(stride, one)                                               \
+  "test %[strides], %[strides]\n\tjz 4f\n\t.p2align 6\n3:\n\t" stride          \
+  "dec %[strides]\n\tjnz 3b\n4:\n\ttest %[rest], %[rest]\n\tjz 6f\n5:\n\t" one \
+  "dec %[rest]\n\tjnz 5b\n6:\n\t"
+#define ASSAY_USED                                                                                         \
+  "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+      "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21",   \
+      "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31"
+#define ASSAY_PASS_THREE(bytes) "add $" bytes ", %[p0]\n\tadd $" bytes ", %[p1]\n\tadd $" bytes ", %[p2]\n\t"
+
 // X(lower sum, upper sum, where its pair starts in c, address of its input, register of the input)
 // clang-format off
 #define ASSAY_ROWS_7(X) \
@@ -56,54 +69,36 @@ struct Chunk {
 #define ASSAY_MULTIPLY_7(low, high, at, from, x) ASSAY_MULTIPLY("28", low, high, from, x)
 #define ASSAY_WEIGHTS(offset) "vmovups " offset "(%[b0]), %%zmm28\n\tvmovups " offset "(%[b1]), %%zmm29\n\t"
 #define ASSAY_FETCH(panel) "prefetcht1 (%[" panel "])\n\tadd %[step], %[" panel "]\n\t"
+#define ASSAY_EIGHT(n) \
+  ASSAY_WEIGHTS("0") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0) \
+  ASSAY_WEIGHTS("64") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1) \
+  ASSAY_WEIGHTS("128") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2) \
+  ASSAY_WEIGHTS("192") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3) \
+  ASSAY_WEIGHTS("256") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_4) \
+  ASSAY_WEIGHTS("320") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_5) \
+  ASSAY_WEIGHTS("384") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_6) \
+  ASSAY_WEIGHTS("448") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_7) \
+  ASSAY_PASS_THREE("32") "add $512, %[b0]\n\tadd $512, %[b1]\n\t"
+#define ASSAY_ONE(n) \
+  ASSAY_WEIGHTS("0") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0) \
+  ASSAY_PASS_THREE("4") "add $64, %[b0]\n\tadd $64, %[b1]\n\t"
 // clang-format on
 
-#define ASSAY_ADD_CHUNK(n)                                                                                  \
-  void add_chunk_##n(const Chunk& chunk) {                                                                  \
-    const std::int64_t s = chunk.a_stride * 4;                                                              \
-    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *p2 = p0 + 10 * s;           \
-    const float *b0 = chunk.b, *b1 = chunk.b_second;                                                        \
-    std::int64_t eights = chunk.inputs / 8, rest = chunk.inputs % 8;                                        \
-    const char *ahead = chunk.ahead, *ahead_second = chunk.ahead_second;                                    \
-    const std::int64_t is_first = chunk.is_first ? 1 : 0;                                                   \
+#define ASSAY_ADD_CHUNK(n)                                                                                \
+  void add_chunk_##n(const Chunk& chunk) {                                                                \
+    const std::int64_t s = chunk.a_stride * 4;                                                            \
+    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *p2 = p0 + 10 * s;         \
+    const float *b0 = chunk.b, *b1 = chunk.b_second;                                                      \
+    std::int64_t strides = chunk.inputs / 8, rest = chunk.inputs % 8;                                     \
+    const char *ahead = chunk.ahead, *ahead_second = chunk.ahead_second;                                  \
+    const std::int64_t is_first = chunk.is_first ? 1 : 0;                                                 \
     __asm__ volatile(                                                                                     \
-        "cmpq $0, %[is_first]\n\t"                                                                        \
-        "jnz 1f\n\t" ASSAY_ROWS_##n(ASSAY_LOAD) "jmp 2f\n"                                                \
-        "1:\n\t" ASSAY_ROWS_##n(ASSAY_CLEAR)                                                              \
-        "2:\n\t"                                                                                          \
-        "test %[eights], %[eights]\n\t"                                                                   \
-        "jz 4f\n\t"                                                                                       \
-        ".p2align 6\n"                                                                                    \
-        "3:\n\t"                                                                                          \
-        ASSAY_WEIGHTS("0") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                          \
-        ASSAY_WEIGHTS("64") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1)                  \
-        ASSAY_WEIGHTS("128") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2)                        \
-        ASSAY_WEIGHTS("192") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3)                 \
-        ASSAY_WEIGHTS("256") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_4)                        \
-        ASSAY_WEIGHTS("320") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_5)                 \
-        ASSAY_WEIGHTS("384") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_6)                        \
-        ASSAY_WEIGHTS("448") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_7)                 \
-        "add $32, %[p0]\n\tadd $32, %[p1]\n\tadd $32, %[p2]\n\t"                                          \
-        "add $512, %[b0]\n\tadd $512, %[b1]\n\t"                                                          \
-        "dec %[eights]\n\t"                                                                               \
-        "jnz 3b\n"                                                                                        \
-        "4:\n\t"                                                                                          \
-        "test %[rest], %[rest]\n\t"                                                                       \
-        "jz 6f\n"                                                                                         \
-        "5:\n\t" ASSAY_WEIGHTS("0") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                                      \
-        "add $4, %[p0]\n\tadd $4, %[p1]\n\tadd $4, %[p2]\n\t"                                             \
-        "add $64, %[b0]\n\tadd $64, %[b1]\n\t"                                                            \
-        "dec %[rest]\n\t"                                                                                 \
-        "jnz 5b\n"                                                                                        \
-        "6:\n\t" ASSAY_ROWS_##n(ASSAY_STORE)                                                              \
+        ASSAY_START(ASSAY_ROWS_##n(ASSAY_LOAD), ASSAY_ROWS_##n(ASSAY_CLEAR))                              \
+            ASSAY_LOOPS(ASSAY_EIGHT(n), ASSAY_ONE(n)) ASSAY_ROWS_##n(ASSAY_STORE)                         \
         : [p0] "+r"(p0), [p1] "+r"(p1), [p2] "+r"(p2), [b0] "+r"(b0), [b1] "+r"(b1), [ahead] "+r"(ahead), \
-          [ahead_second] "+r"(ahead_second), \
-          [eights] "+r"(eights), [rest] "+r"(rest)                                                        \
+          [ahead_second] "+r"(ahead_second), [strides] "+r"(strides), [rest] "+r"(rest)                   \
         : [s] "r"(s), [s3] "r"(3 * s), [c] "r"(chunk.c), [is_first] "m"(is_first), [step] "r"(chunk.step) \
-        : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", \
-          "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",       \
-          "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",       \
-          "xmm30", "xmm31"); \
+        : ASSAY_USED);                                                                                    \
   }
 ASSAY_ADD_CHUNK(7)
 ASSAY_ADD_CHUNK(8)
@@ -168,47 +163,32 @@ struct TripleChunk {
 #define ASSAY_TRIPLE_WEIGHTS(offset) \
   "vmovups " offset "(%[b]), %%zmm27\n\tvmovups " offset "(%[b],%[w]), %%zmm28\n\t" \
   "vmovups " offset "(%[b],%[w],2), %%zmm29\n\t" ASSAY_FETCH("ahead")
+#define ASSAY_TRIPLE_FOUR(n) \
+  ASSAY_TRIPLE_WEIGHTS("0") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_0) \
+  ASSAY_TRIPLE_WEIGHTS("64") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_1) \
+  ASSAY_TRIPLE_WEIGHTS("128") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_2) \
+  ASSAY_TRIPLE_WEIGHTS("192") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_3) \
+  "add $16, %[p0]\n\tadd $16, %[p1]\n\tadd $256, %[b]\n\t"
+#define ASSAY_TRIPLE_ONE(n) \
+  ASSAY_TRIPLE_WEIGHTS("0") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_0) \
+  "add $4, %[p0]\n\tadd $4, %[p1]\n\tadd $64, %[b]\n\t"
 // clang-format on
 
-#define ASSAY_ADD_TRIPLE_CHUNK(n)                                                                             \
-  void add_triple_chunk_##n(const TripleChunk& chunk) {                                                       \
-    const std::int64_t s = chunk.a_stride * 4, w = chunk.b_stride * 4;                                        \
-    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *ahead = chunk.ahead;          \
-    const float* b = chunk.b;                                                                                 \
-    std::int64_t fours = chunk.inputs / 4, rest = chunk.inputs % 4;                                           \
-    const std::int64_t is_first = chunk.is_first ? 1 : 0;                                                     \
-    __asm__ volatile(                                                                                       \
-        "cmpq $0, %[is_first]\n\t"                                                                          \
-        "jnz 1f\n\t" ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_LOAD) "jmp 2f\n"                                   \
-        "1:\n\t" ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_CLEAR)                                                  \
-        "2:\n\t"                                                                                            \
-        "test %[fours], %[fours]\n\t"                                                                       \
-        "jz 4f\n\t"                                                                                         \
-        ".p2align 6\n"                                                                                      \
-        "3:\n\t"                                                                                            \
-        ASSAY_TRIPLE_WEIGHTS("0") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_0)                            \
-        ASSAY_TRIPLE_WEIGHTS("64") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_1)                           \
-        ASSAY_TRIPLE_WEIGHTS("128") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_2)                          \
-        ASSAY_TRIPLE_WEIGHTS("192") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_3)                          \
-        "add $16, %[p0]\n\tadd $16, %[p1]\n\tadd $256, %[b]\n\t"                                           \
-        "dec %[fours]\n\t"                                                                                  \
-        "jnz 3b\n"                                                                                          \
-        "4:\n\t"                                                                                            \
-        "test %[rest], %[rest]\n\t"                                                                         \
-        "jz 6f\n"                                                                                           \
-        "5:\n\t" ASSAY_TRIPLE_WEIGHTS("0") ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_MULTIPLY_0)                   \
-        "add $4, %[p0]\n\tadd $4, %[p1]\n\tadd $64, %[b]\n\t"                                              \
-        "dec %[rest]\n\t"                                                                                   \
-        "jnz 5b\n"                                                                                          \
-        "6:\n\t" ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_STORE)                                                  \
-        : [p0] "+r"(p0), [p1] "+r"(p1), [b] "+r"(b), [ahead] "+r"(ahead), [fours] "+r"(fours),              \
-          [rest] "+r"(rest)                                                                                 \
-        : [s] "r"(s), [s3] "r"(3 * s), [w] "r"(w), [c] "r"(chunk.c), [is_first] "m"(is_first),              \
-          [step] "r"(chunk.step)                                                                            \
-        : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",   \
-          "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",         \
-          "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",         \
-          "xmm30", "xmm31"); \
+#define ASSAY_ADD_TRIPLE_CHUNK(n)                                                                            \
+  void add_triple_chunk_##n(const TripleChunk& chunk) {                                                      \
+    const std::int64_t s = chunk.a_stride * 4, w = chunk.b_stride * 4;                                       \
+    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *ahead = chunk.ahead;         \
+    const float* b = chunk.b;                                                                                \
+    std::int64_t strides = chunk.inputs / 4, rest = chunk.inputs % 4;                                        \
+    const std::int64_t is_first = chunk.is_first ? 1 : 0;                                                    \
+    __asm__ volatile(                                                                                        \
+        ASSAY_START(ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_LOAD), ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_CLEAR))     \
+            ASSAY_LOOPS(ASSAY_TRIPLE_FOUR(n), ASSAY_TRIPLE_ONE(n)) ASSAY_TRIPLE_ROWS_##n(ASSAY_TRIPLE_STORE) \
+        : [p0] "+r"(p0), [p1] "+r"(p1), [b] "+r"(b), [ahead] "+r"(ahead), [strides] "+r"(strides),           \
+          [rest] "+r"(rest)                                                                                  \
+        : [s] "r"(s), [s3] "r"(3 * s), [w] "r"(w), [c] "r"(chunk.c), [is_first] "m"(is_first),               \
+          [step] "r"(chunk.step)                                                                             \
+        : ASSAY_USED);                                                                                       \
   }
 ASSAY_ADD_TRIPLE_CHUNK(5)
 ASSAY_ADD_TRIPLE_CHUNK(6)
@@ -236,43 +216,28 @@ struct SpreadChunk {
 #define ASSAY_STORE_SPREAD(low, high, at, from, x) \
   "vmovups %%zmm" low ", 2*" at "(%[c])\n\tvmovups %%zmm" high ", 64+2*" at "(%[c])\n\t"
 #define ASSAY_SPREAD_WEIGHTS(at) "vmovups (" at "), %%zmm28\n\tvmovups 64(" at "), %%zmm29\n\t"
+#define ASSAY_SPREAD_FOUR(n) \
+  ASSAY_SPREAD_WEIGHTS("%[b]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0) \
+  ASSAY_SPREAD_WEIGHTS("%[b],%[w]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1) \
+  ASSAY_SPREAD_WEIGHTS("%[b],%[w],2") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2) \
+  ASSAY_SPREAD_WEIGHTS("%[b],%[w3]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3) \
+  ASSAY_PASS_THREE("16") "lea (%[b],%[w],4), %[b]\n\t"
+#define ASSAY_SPREAD_ONE(n) \
+  ASSAY_SPREAD_WEIGHTS("%[b]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0) ASSAY_PASS_THREE("4") "add %[w], %[b]\n\t"
 // clang-format on
 
-#define ASSAY_ADD_SPREAD_CHUNK(n)                                                                            \
-  void add_spread_chunk_##n(const SpreadChunk& chunk) {                                                      \
-    const std::int64_t s = chunk.a_stride * 4, w = chunk.b_stride * 4;                                       \
-    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *p2 = p0 + 10 * s;            \
-    const float* b = chunk.b;                                                                                \
-    std::int64_t fours = chunk.inputs / 4, rest = chunk.inputs % 4;                                          \
-    __asm__ volatile(                                                                                      \
-        ASSAY_ROWS_##n(ASSAY_CLEAR)                                                                        \
-        "test %[fours], %[fours]\n\t"                                                                      \
-        "jz 4f\n\t"                                                                                        \
-        ".p2align 6\n"                                                                                     \
-        "3:\n\t"                                                                                           \
-        ASSAY_SPREAD_WEIGHTS("%[b]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                                      \
-        ASSAY_SPREAD_WEIGHTS("%[b],%[w]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1)                                 \
-        ASSAY_SPREAD_WEIGHTS("%[b],%[w],2") ASSAY_ROWS_##n(ASSAY_MULTIPLY_2)                               \
-        ASSAY_SPREAD_WEIGHTS("%[b],%[w3]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_3)                                \
-        "add $16, %[p0]\n\tadd $16, %[p1]\n\tadd $16, %[p2]\n\t"                                          \
-        "lea (%[b],%[w],4), %[b]\n\t"                                                                      \
-        "dec %[fours]\n\t"                                                                                 \
-        "jnz 3b\n"                                                                                         \
-        "4:\n\t"                                                                                           \
-        "test %[rest], %[rest]\n\t"                                                                        \
-        "jz 6f\n"                                                                                          \
-        "5:\n\t" ASSAY_SPREAD_WEIGHTS("%[b]") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0)                             \
-        "add $4, %[p0]\n\tadd $4, %[p1]\n\tadd $4, %[p2]\n\t"                                             \
-        "add %[w], %[b]\n\t"                                                                               \
-        "dec %[rest]\n\t"                                                                                  \
-        "jnz 5b\n"                                                                                         \
-        "6:\n\t" ASSAY_ROWS_##n(ASSAY_STORE_SPREAD)                                                        \
-        : [p0] "+r"(p0), [p1] "+r"(p1), [p2] "+r"(p2), [b] "+r"(b), [fours] "+r"(fours), [rest] "+r"(rest) \
-        : [s] "r"(s), [s3] "r"(3 * s), [w] "r"(w), [w3] "r"(3 * w), [c] "r"(chunk.c)                       \
-        : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",  \
-          "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",        \
-          "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",        \
-          "xmm30", "xmm31"); \
+#define ASSAY_ADD_SPREAD_CHUNK(n)                                                                         \
+  void add_spread_chunk_##n(const SpreadChunk& chunk) {                                                   \
+    const std::int64_t s = chunk.a_stride * 4, w = chunk.b_stride * 4;                                    \
+    const char *p0 = reinterpret_cast<const char*>(chunk.a), *p1 = p0 + 5 * s, *p2 = p0 + 10 * s;         \
+    const float* b = chunk.b;                                                                             \
+    std::int64_t strides = chunk.inputs / 4, rest = chunk.inputs % 4;                                     \
+    __asm__ volatile(ASSAY_ROWS_##n(ASSAY_CLEAR) ASSAY_LOOPS(ASSAY_SPREAD_FOUR(n), ASSAY_SPREAD_ONE(n))   \
+                         ASSAY_ROWS_##n(ASSAY_STORE_SPREAD)                                               \
+                     : [p0] "+r"(p0), [p1] "+r"(p1), [p2] "+r"(p2), [b] "+r"(b), [strides] "+r"(strides), \
+                       [rest] "+r"(rest)                                                                  \
+                     : [s] "r"(s), [s3] "r"(3 * s), [w] "r"(w), [w3] "r"(3 * w), [c] "r"(chunk.c)         \
+                     : ASSAY_USED);                                                                       \
   }
 ASSAY_ADD_SPREAD_CHUNK(7)
 ASSAY_ADD_SPREAD_CHUNK(8)

@@ -1,0 +1,37 @@
+// Every kernel over a `Vec` and a `Dot`, for the ISA files that define these in their own anonymous namespace
+// and include it there.
+
+double log_of(double x) {
+  return ::log(x);
+}
+
+#include "assay/backend/cpu/simd/float32_kernels.h"
+// These need it.
+#include "assay/backend/cpu/simd/attention_kernels.h"
+#include "assay/backend/cpu/simd/four_bit_kernels.h"
+#include "assay/backend/cpu/simd/int8_kernels.h"
+#include "assay/backend/cpu/simd/store_bfloat16.h"
+
+void fill_all(KernelTable& table) {
+  table.linear = linear;
+  table.norm = norm;
+  table.attend = attend;
+  table.attend_bfloat16 = attend_bfloat16;
+  table.attend_int8 = attend_int8;
+  table.store_bfloat16 = store_bfloat16;
+  table.store_int8 = store_int8;
+  table.quantize = quantize;
+  table.linear_int8 = linear_int8;
+  table.expand = expand;
+  table.linear_four_bit = linear_four_bit;
+  table.quantize_groups = quantize_groups;
+  table.linear_coded_inputs = linear_coded_inputs;
+  table.argmax = argmax;
+  table.log_sum_exp = log_sum_exp;
+}
+
+[[maybe_unused]] void name_all(KernelTable& table, const char* origin) {
+  table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
+      table.attend_int8_origin = table.store_origin = table.store_int8_origin = table.argmax_origin =
+          table.log_sum_exp_origin = table.int8_origin = table.expand_origin = origin;
+}

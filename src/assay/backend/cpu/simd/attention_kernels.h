@@ -1,0 +1,258 @@
+// Attention over a `Vec`, and the int8 cache, for the ISA files that include it inside their own anonymous
+// namespace, after float32_kernels.h. Not a header for others.
+
+// Running softmax of some rows (Milakov and Gimelshein 2018; Dao et al. 2022).
+struct Softmax {
+  float *highest, *total;  // of each row
+};
+
+// Masks a row of scores to the keys [first, last] of its block, scales it, and turns it into weights relative
+// to the running maximum. Returns what earlier sums must be multiplied with.
+float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scale, int row,
+                const Softmax& state) {
+  constexpr float kMasked = -__builtin_huge_valf();
+  if (first > 0 || last < kKvBlockPositions - 1)
+    for (std::int64_t j = 0; j < kKvBlockPositions; ++j)
+      if (j < first || j > last) scores[j] = kMasked;
+  Vec best = Vec::set(kMasked);
+  for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
+    const Vec scaled = Vec::mul(Vec::load(scores + j), Vec::set(scale));
+    scaled.store(scores + j);
+    best = Vec::max(best, scaled);
+  }
+  const float block_best = best.highest(),
+              highest = block_best > state.highest[row] ? block_best : state.highest[row];
+  if (highest == kMasked) {  // no key yet: a padding row
+    for (std::int64_t j = 0; j < kKvBlockPositions; ++j) scores[j] = 0;
+    return 1;
+  }
+  Vec sum = Vec::set(0.0F);
+  for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
+    const Vec weight = exponential(Vec::sub(Vec::load(scores + j), Vec::set(highest)));
+    weight.store(scores + j);
+    sum = Vec::add(sum, weight);
+  }
+  alignas(64) float factor[Vec::kWidth];
+  exponential(Vec::set(state.highest[row] - highest)).store(factor);
+  state.total[row] = state.total[row] * factor[0] + sum.total();
+  state.highest[row] = highest;
+  return factor[0];
+}
+
+Floats keys_of(const AttendArgs& args, const float* block) {
+  return {block + args.k_offset, kKvBlockPositions, kPanel};
+}
+Floats values_of(const AttendArgs& args, const float* block) {
+  return {block + args.v_offset, args.shape.padded(), kPanel};
+}
+Codes keys_of(const AttendArgs& args, const std::int8_t* block) {
+  return {block + args.k_offset, kKvBlockPositions, kPanel};
+}
+Codes values_of(const AttendArgs& args, const std::int8_t* block) {
+  return {block + args.v_offset, args.shape.padded(), kPanel};
+}
+Pairs keys_of(const AttendArgs& args, const std::uint16_t* block) {
+  return {block + args.k_offset, args.shape.dim_padded() * kPanel};
+}
+Pairs values_of(const AttendArgs& args, const std::uint16_t* block) {
+  return {block + args.v_offset, kKvBlockPositions * kPanel};
+}
+
+// Scores of int8 keys, or weights of int8 values, times what the codes of their positions are worth.
+void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
+  for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
+    const Vec scale = Vec::load(reinterpret_cast<const float*>(scales) + j);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      float* at = x + row * kKvBlockPositions + j;
+      Vec::mul(Vec::load(at), scale).store(at);
+    }
+  }
+}
+
+// Dimensions from `first` on, a multiple of 64, at most 64 of them.
+void store_attended(const AttendArgs& args, std::int64_t row, std::int64_t first, const float* out,
+                    float total) {
+  const Vec divisor = Vec::set(total > 0 ? total : 1.0F);
+  const std::int64_t left = args.shape.head_dim - first,
+                     end = left < kKvBlockPositions ? left : kKvBlockPositions;
+  for (std::int64_t j = 0; j < end; j += Vec::kWidth) {
+    const std::int64_t i = first + j, n = end - j < Vec::kWidth ? end - j : Vec::kWidth;
+    const Vec value = Vec::div(Vec::load(out + j), divisor);
+    if (args.out != nullptr) value.store_n(args.out + row * args.out_stride + i, n);
+    if (args.out_tiles.data != nullptr)
+      store_tiles(args.out_tiles, args.first_tile_row + row, args.first_tile_column + i, value, n);
+  }
+}
+
+// Sums of some rows lie [columns / 64][rows][64].
+constexpr std::int64_t kSumColumns = kGroup * kPanel;
+static_assert(kSumColumns == kKvBlockPositions);
+
+// c[rows, 16 * panels] = a * b, at most kRows rows and 4 panels.
+struct FewRowProducts {
+  static constexpr std::int64_t kRows = kRowsAtOnce;
+  template <typename Values>
+  static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
+                            const Values& b, std::int64_t k, float* c) {
+    multiply(rows, panels, a, a_stride, b, k, c, kSumColumns);
+  }
+};
+#if defined(ASSAY_HAS_CHUNKS)
+// kFewestChunkRows to Rows rows times two panels.
+template <int Rows, typename Values>
+void multiply_two_panels(std::int64_t rows, const float* a, std::int64_t a_stride, const Values& b,
+                         std::int64_t k, float* c) {
+  if constexpr (Rows > kFewestChunkRows)
+    if (rows < Rows) return multiply_two_panels<Rows - 1>(rows, a, a_stride, b, k, c);
+  multiply_block<Rows, 2>(a, a_stride, b, k, c, kSumColumns);
+}
+
+// The same sums for 7 rows and more. Pairs of panels: the columns beyond an odd one are read and written too.
+template <typename Values>
+struct ManyRowProducts {
+  static constexpr std::int64_t kRows = 12;  // 24 sums, 4 vectors of weights as floats and 1 input
+  static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
+                            const Values& b, std::int64_t k, float* c) {
+    for (std::int64_t i = 0; i < panels; i += 2)
+      multiply_two_panels<kRows>(rows, a, a_stride, b.panel(i), k, c + i * kPanel);
+  }
+};
+template <>
+struct ManyRowProducts<Floats> {
+  static constexpr std::int64_t kRows = kChunkRows;
+  static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
+                            const Floats& b, std::int64_t k, float* c) {
+    for (std::int64_t i = 0; i < panels; i += 2)
+      add_spread_chunk(rows, {.a = a,
+                              .a_stride = a_stride,
+                              .b = b.data + i * b.panel_stride,
+                              .b_stride = b.k_stride,
+                              .inputs = k,
+                              .c = c + i * kPanel});
+  }
+};
+#endif
+
+// Rows [first_row, first_row + rows), at most Products::kRows.
+template <typename Products, typename Element>
+void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t rows) {
+  constexpr std::int64_t kBlock = kKvBlockPositions, kRows = Products::kRows;
+  alignas(64) float scores[kRows * kBlock];
+  alignas(64) float block_out[kRows * kMaxHeadDim];
+  alignas(64) float out[kRows * kMaxHeadDim];
+  float highest[kRows], total[kRows];
+  const std::int64_t padded = args.shape.padded(), first_position = args.first_position + first_row;
+  constexpr bool kIsInt8 = sizeof(Element) == 1;
+  const Softmax state{highest, total};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    highest[row] = -__builtin_huge_valf();
+    total[row] = 0;
+  }
+  for (std::int64_t i = 0; i < rows * round_up(padded, kSumColumns); i += Vec::kWidth)
+    Vec::set(0.0F).store(out + i);
+  const auto sums_at = [&](std::int64_t row, std::int64_t column) {
+    return (column / kSumColumns * rows + row) * kSumColumns + column % kSumColumns;
+  };
+  const std::int64_t last_position = first_position + rows - 1;
+  const std::int64_t oldest = args.window > 0 ? first_position - args.window + 1 : 0;
+  const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
+  for (std::int64_t block = first_key / kBlock; block <= last_position / kBlock; ++block) {
+    const auto* base = static_cast<const Element*>(args.blocks[block]);
+    const std::int64_t begin = block * kBlock,
+                       keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
+    // Scores of panels without a key are never looked at: they are masked.
+    Products::multiply_rows(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride,
+                            args.q_stride, keys_of(args, base), args.shape.head_dim, scores);
+    if constexpr (kIsInt8) scale_positions(base + args.k_offset + args.shape.head_dim * kBlock, rows, scores);
+    float factors[kRows];
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t last = first_position + row;
+      const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
+      const std::int64_t first = in_window > args.first_key ? in_window : args.first_key;
+      factors[row] = weigh_row(scores + row * kBlock, first - begin, last - begin, args.scale,
+                               static_cast<int>(row), state);
+    }
+    if constexpr (kIsInt8) scale_positions(base + args.v_offset + padded * kBlock, rows, scores);
+    // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
+    for (std::int64_t panel = 0; panel < padded / kPanel; panel += kGroup)
+      Products::multiply_rows(rows, padded / kPanel - panel < kGroup ? padded / kPanel - panel : kGroup,
+                              scores, kBlock, values_of(args, base).panel(panel), keys,
+                              block_out + sums_at(0, panel * kPanel));
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
+        float* sum = out + sums_at(row, i);
+        Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block_out + sums_at(row, i))).store(sum);
+      }
+  }
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t i = 0; i < args.shape.head_dim; i += kSumColumns)
+      store_attended(args, first_row + row, i, out + sums_at(row, i), total[row]);
+}
+
+template <typename Element>
+void attend_of(const AttendArgs& args) {
+#if defined(ASSAY_HAS_CHUNKS)
+  using Products = ManyRowProducts<decltype(keys_of(args, static_cast<const Element*>(nullptr)))>;
+  if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0) {
+    const std::int64_t blocks = (args.rows + Products::kRows - 1) / Products::kRows;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t row = args.rows * block / blocks, end = args.rows * (block + 1) / blocks;
+      attend_rows<Products, Element>(args, row, end - row);
+    }
+    return;
+  }
+#endif
+  for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce)
+    attend_rows<FewRowProducts, Element>(args, row,
+                                         args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce);
+}
+
+void attend(const AttendArgs& args) noexcept {
+  attend_of<float>(args);
+}
+void attend_bfloat16(const AttendArgs& args) noexcept {
+  attend_of<std::uint16_t>(args);
+}
+
+void attend_int8(const AttendArgs& args) noexcept {
+  attend_of<std::int8_t>(args);
+}
+
+// One key or value to codes, zero from n on to a whole vector; returns what they are worth.
+float quantize_values(const float* x, std::int64_t n, std::int8_t* codes) {
+  Vec best = Vec::set(0.0F), poison = Vec::set(0.0F);
+  for (std::int64_t i = 0; i < n; i += Vec::kWidth) {
+    const Vec v = Vec::load_n(x + i, n - i < Vec::kWidth ? n - i : Vec::kWidth);
+    best = Vec::max(best, Vec::max(v, Vec::sub(Vec::set(0.0F), v)));
+    poison = Vec::add(poison, Vec::sub(v, v));  // NaN or infinity leaves NaN behind
+  }
+  const float largest = best.highest(), not_finite = poison.total();
+  if (not_finite != not_finite) {
+    for (std::int64_t i = 0; i < n; i += Vec::kWidth) Vec::set(0.0F).store_bytes(codes + i);
+    return not_finite;
+  }
+  const float inverse = largest >= 1e-35F ? 127.0F / largest : 0.0F;
+  for (std::int64_t i = 0; i < n; i += Vec::kWidth)
+    Vec::mul(Vec::load_n(x + i, n - i < Vec::kWidth ? n - i : Vec::kWidth), Vec::set(inverse))
+        .store_bytes(codes + i);
+  return inverse > 0 ? largest / 127.0F : 0.0F;
+}
+
+void store_int8(const StoreArgs& args) noexcept {
+  alignas(64) std::int8_t key[kMaxHeadDim];
+  const std::int64_t dim = args.shape.head_dim, padded = args.shape.padded();
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
+    auto* block = static_cast<std::int8_t*>(args.blocks[position / kKvBlockPositions]);
+    std::int8_t *keys = block + args.k_offset, *values = block + args.v_offset;
+    reinterpret_cast<float*>(keys + dim * kKvBlockPositions)[at] =
+        quantize_values(args.k + row * args.stride, dim, key);
+    for (std::int64_t i = 0; i < dim; ++i) keys[i * kKvBlockPositions + at] = key[i];
+    std::int8_t* value = values + at * padded;
+    if (Vec::kWidth < kPanel)
+      for (std::int64_t i = padded - Vec::kWidth; i < padded; i += Vec::kWidth)
+        Vec::set(0.0F).store_bytes(value + i);
+    reinterpret_cast<float*>(values + padded * kKvBlockPositions)[at] =
+        quantize_values(args.v + row * args.stride, dim, value);
+  }
+}

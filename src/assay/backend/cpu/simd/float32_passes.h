@@ -1,0 +1,138 @@
+// Float32 products with many rows: which rows, panels and inputs follow each other, around the loops of
+// float32_chunk512.h. Included by float32_kernels.h.
+
+constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
+
+// One of `blocks` blocks of rows times some panels, over some of the inputs. Each block has its share of
+// `next`, the same inputs' panels that follow, fetched into the second-level cache: memory is asked evenly.
+struct BlockOfChunk {
+  std::int64_t rows, block, blocks;
+  const float* a;
+  std::int64_t a_stride;
+  const float *b, *next;
+  std::int64_t b_stride;  // from a panel to the next
+  std::int64_t inputs;
+  bool is_first;
+  float* c;
+};
+
+// Panels by twos. Two of 256 inputs are 32 KB, which stay in the nearest cache while all rows pass. Few rows
+// stay there too: 16 KB of each then.
+struct PairsOfPanels {
+  static constexpr std::int64_t kRows = kChunkRows, kPanels = 2;
+  static constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
+  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 4 ? 128 : 256; }
+  static void add(const BlockOfChunk& x) {
+    const char* fetched = reinterpret_cast<const char*>(x.next);
+    const std::int64_t share = (x.inputs * kPanel * 4 + x.blocks - 1) / x.blocks;
+    add_chunk(x.rows, {.a = x.a,
+                       .a_stride = x.a_stride,
+                       .b = x.b,
+                       .b_second = x.b + x.b_stride,
+                       .inputs = x.inputs,
+                       .is_first = x.is_first,
+                       .c = x.c,
+                       .ahead = fetched + x.block * share,
+                       .ahead_second = fetched + x.block * share + x.b_stride * 4,
+                       // Beside one block alone the processor does better by itself.
+                       .step = x.blocks == 1 ? 0 : 2 * share / x.inputs});
+  }
+};
+// Panels by threes, for rows so many that the panels alone stay near: 36 KB.
+struct TriplesOfPanels {
+  static constexpr std::int64_t kRows = kTripleRows, kPanels = 3, kPassPanels = 12;
+  static constexpr std::int64_t kFewestPassRows = 64;
+  static std::int64_t inputs(std::int64_t) { return 192; }
+  static void add(const BlockOfChunk& x) {
+    const std::int64_t each = (x.blocks + 2) / 3;  // blocks that fetch one of the three panels
+    const std::int64_t share = (x.inputs * kPanel * 4 + each - 1) / each;
+    add_triple_chunk(x.rows, {.a = x.a,
+                              .a_stride = x.a_stride,
+                              .b = x.b,
+                              .b_stride = x.b_stride,
+                              .inputs = x.inputs,
+                              .is_first = x.is_first,
+                              .c = x.c,
+                              .ahead = reinterpret_cast<const char*>(x.next + x.block / each * x.b_stride) +
+                                       x.block % each * share,
+                              .step = share / x.inputs});
+  }
+};
+
+// Outputs that are written when all inputs are done, a line for each panel of each row: of each of `parts`
+// chunks the rows that are its own, since many lines asked for at once keep a processor waiting.
+void fetch_outputs(const LinearArgs& args, std::int64_t first_row, std::int64_t rows, std::int64_t column,
+                   std::int64_t panels, std::int64_t part, std::int64_t parts) {
+  if (args.y == nullptr) return;
+  for (std::int64_t row = part; row < rows; row += parts) {
+    const float* y = args.y + (first_row + row) * args.y_stride + column;
+    for (std::int64_t i = 0; i < panels; ++i) __builtin_prefetch(y + i * kPanel, 1);
+  }
+}
+
+// Rows [first_row, first_row + rows), at most kPassRows, times at most Panels::kPassPanels panels, a multiple
+// of Panels::kPanels. Between chunks the sums wait in memory: one chain along k still.
+template <typename Panels>
+void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
+                 std::int64_t first_panel, std::int64_t panels) {
+  constexpr std::int64_t kColumns = Panels::kPanels * kPanel;
+  alignas(64) float sums[Panels::kPassPanels * kPanel * kPassRows];
+  const std::int64_t blocks = (rows + Panels::kRows - 1) / Panels::kRows, inputs = Panels::inputs(blocks),
+                     chunks = (args.k + inputs - 1) / inputs;
+  for (std::int64_t k = 0; k < args.k; k += inputs) {
+    const std::int64_t count = args.k - k < inputs ? args.k - k : inputs;
+    const bool is_last = k + count == args.k;
+    for (std::int64_t i = 0; i < panels; i += Panels::kPanels) {
+      const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
+      const float* b = w.panel(panel).data + k * kPanel;
+      // After the last panels of the pass come the first ones again, for the inputs that follow.
+      const float* next = i + Panels::kPanels < panels ? b + Panels::kPanels * w.panel_stride
+                                                       : b - i * w.panel_stride + count * kPanel;
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
+        float* c = sums + (i / Panels::kPanels * kPassRows + row) * kColumns;
+        fetch_outputs(args, first_row + row, end - row, panel * kPanel, Panels::kPanels, k / inputs, chunks);
+        Panels::add({.rows = end - row,
+                     .block = block,
+                     .blocks = blocks,
+                     .a = args.x + (first_row + row) * args.x_stride + k,
+                     .a_stride = args.x_stride,
+                     .b = b,
+                     .next = next,
+                     .b_stride = w.panel_stride,
+                     .inputs = count,
+                     .is_first = k == 0,
+                     .c = c});
+        if (is_last)
+          finish_block(args, c, kColumns, first_row + row, end - row, panel * kPanel,
+                       columns < kColumns ? columns : kColumns);
+      }
+    }
+  }
+}
+
+// Panels [first, last) of some rows.
+template <typename Panels>
+void linear_passes(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
+                   std::int64_t first, std::int64_t last) {
+  for (std::int64_t panel = first; panel < last; panel += Panels::kPassPanels)
+    linear_pass<Panels>(args, w, first_row, rows, panel,
+                        last - panel < Panels::kPassPanels ? last - panel : Panels::kPassPanels);
+}
+
+void linear_many_rows(const LinearArgs& args, const Floats& w) {
+  const std::int64_t last = args.first_panel + args.panels / 2 * 2;
+  const std::int64_t passes = (args.rows + kPassRows - 1) / kPassRows;
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    const std::int64_t row = args.rows * pass / passes, end = args.rows * (pass + 1) / passes;
+    // By sixes: what is left is then even in number, but for a single last one.
+    const std::int64_t triples =
+        args.first_panel + (end - row >= TriplesOfPanels::kFewestPassRows ? args.panels / 6 * 6 : 0);
+    linear_passes<TriplesOfPanels>(args, w, row, end - row, args.first_panel, triples);
+    linear_passes<PairsOfPanels>(args, w, row, end - row, triples, last);
+  }
+  LinearArgs rest = args;
+  rest.first_panel = last;
+  rest.panels = args.panels % 2;
+  linear_few_rows(rest, w);
+}

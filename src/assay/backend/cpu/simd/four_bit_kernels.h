@@ -1,0 +1,231 @@
+// Products of 4-bit weights over a `Vec`, for the ISA files that include it inside their own anonymous
+// namespace, after float32_kernels.h. Not a header for others.
+//
+// `Vec` has also: book and look_up (16 values, by 4-bit codes) and store_pairs (pairs of bfloat16). `Dot` has
+// byte_book, look_up_low and look_up_high (bytes by codes), start, four and add_bytes (sums of their products
+// with inputs).
+
+// Where the codes and the scales of a part of a panel begin.
+struct CodePanel {
+  const std::uint8_t* codes;
+  const float* scales;
+};
+ASSAY_INLINE CodePanel code_panel(const ExpandArgs& args, std::int64_t panel, std::int64_t part) {
+  const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  return {args.codes + panel * args.k_padded / 2 * kPanel + part * Vec::kWidth * 4,
+          args.scales + panel * groups * kPanel + part * Vec::kWidth};
+}
+int group_bits(const ExpandArgs& args) {
+  return __builtin_ctzll(static_cast<unsigned long long>(args.group));
+}
+// The weights of the eight inputs from k on, one after another.
+class EightWeights {
+ public:
+  ASSAY_INLINE EightWeights(const CodePanel& panel, std::int64_t k, int group_bits)
+      : codes_(Vec::codes(panel.codes + k / kCodeInputs * kPanel * 4)),
+        scale_(Vec::load(panel.scales + (k >> group_bits) * kPanel)) {}
+  // Groups of fewer than eight inputs: the scale of one of them.
+  ASSAY_INLINE void set_scale(const CodePanel& panel, std::int64_t k, int group_bits) {
+    scale_ = Vec::load(panel.scales + (k >> group_bits) * kPanel);
+  }
+  ASSAY_INLINE Vec operator()(const Vec::Book& book, int i) const {
+    return Vec::mul(Vec::look_up(book, codes_, i), scale_);
+  }
+
+ private:
+  Vec::Codes codes_;
+  Vec scale_;
+};
+
+void expand(const ExpandArgs& args) noexcept {
+  const Vec::Book book = Vec::book(args.book);
+  const int bits = group_bits(args);
+  const bool is_float32 = args.packing == Packing::float32;
+  for (std::int64_t panel = 0; panel < args.panels; ++panel)
+    for (std::int64_t part = 0; part < kParts; ++part) {
+      const CodePanel from = code_panel(args, panel, part);
+      float* floats = static_cast<float*>(args.out) + panel * args.k * kPanel + part * Vec::kWidth;
+      auto* pairs =
+          static_cast<std::uint16_t*>(args.out) + panel * args.k_padded * kPanel + part * Vec::kWidth * 2;
+      for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); k += kCodeInputs) {
+        fetch_ahead(from.codes + code_offset(k, 0));
+        EightWeights weights(from, k, bits);
+#pragma GCC unroll 4
+        for (int i = 0; i < kCodeInputs; i += 2) {
+          if (bits < 3) weights.set_scale(from, k + i, bits);
+          const Vec even = weights(book, i);
+          if (bits == 0) weights.set_scale(from, k + i + 1, bits);
+          const Vec odd = weights(book, i + 1);
+          if (!is_float32) {
+            Vec::store_pairs(even, odd, pairs + (k + i) * kPanel);
+            continue;
+          }
+          if (k + i < args.k) even.store(floats + (k + i) * kPanel);
+          if (k + i + 1 < args.k) odd.store(floats + (k + i + 1) * kPanel);
+        }
+      }
+    }
+}
+
+// Rows times some panels: one chain of multiply-adds along k for each output, as linear has it.
+template <int Rows, int Panels>
+void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int64_t first_row,
+                       std::int64_t panel) {
+  constexpr int kColumns = Panels * kParts;
+  const ExpandArgs& weights = args.weights;
+  const int bits = group_bits(weights);
+  CodePanel from[kColumns];
+  for (int j = 0; j < kColumns; ++j) from[j] = code_panel(weights, panel + j / kParts, j % kParts);
+  Vec sums[Rows][kColumns];
+  clear(sums);
+  const float* x = args.to.x + first_row * args.to.x_stride;
+  const auto add = [&](std::int64_t k, int count) __attribute__((always_inline)) {
+    for (int j = 0; j < kColumns; ++j) {
+      EightWeights eight(from[j], k, bits);
+#pragma GCC unroll 8
+      for (int i = 0; i < kCodeInputs; ++i) {
+        if (i >= count) break;
+        if (bits < 3) eight.set_scale(from[j], k + i, bits);
+        const Vec w = eight(book, i);
+        for (int row = 0; row < Rows; ++row)
+          sums[row][j] = Vec::fma(Vec::set(x[row * args.to.x_stride + k + i]), w, sums[row][j]);
+      }
+    }
+  };
+  const std::int64_t whole = weights.k / kCodeInputs * kCodeInputs;
+  for (std::int64_t k = 0; k < whole; k += kCodeInputs) add(k, kCodeInputs);
+  if (whole < weights.k) add(whole, static_cast<int>(weights.k - whole));
+  const std::int64_t column = panel * kPanel;
+  for (int row = 0; row < Rows; ++row)
+    for (int j = 0; j < kColumns; ++j) {
+      const std::int64_t output = column + j * Vec::kWidth, left = args.to.n - output;
+      if (left > 0)
+        finish_vector(args.to, sums[row][j], first_row + row, output,
+                      left < Vec::kWidth ? left : Vec::kWidth);
+    }
+}
+
+// The same of inputs in int8. Sums of bytes for each group, then one multiply-add.
+template <int Rows, int Panels>
+void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t panel) {
+  constexpr int kColumns = Panels * kParts;
+  const ExpandArgs& weights = args.weights;
+  const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
+  CodePanel from[kColumns];
+  for (int j = 0; j < kColumns; ++j) from[j] = code_panel(weights, panel + j / kParts, j % kParts);
+  Vec sums[Rows][kColumns];
+  clear(sums);
+  const std::int8_t* x = args.x_codes;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    Dot dots[Rows][kColumns];
+    for (int row = 0; row < Rows; ++row)
+      for (int j = 0; j < kColumns; ++j) dots[row][j] = Dot::start(args.x_sums[row * groups + group]);
+    const std::int64_t left = weights.k_padded - group * weights.group,
+                       end = group * weights.group + (left < weights.group ? left : weights.group);
+    for (std::int64_t k = group * weights.group; k < end; k += kCodeInputs)
+      for (int j = 0; j < kColumns; ++j) {
+        const std::uint8_t* eight = from[j].codes + k / kCodeInputs * kPanel * 4;
+        fetch_ahead(eight);
+        const Vec::Codes codes = Vec::codes(eight);
+        const Dot::Bytes low = Dot::look_up_low(book, codes), high = Dot::look_up_high(book, codes);
+        for (int row = 0; row < Rows; ++row) {
+          const std::int8_t* inputs = x + row * weights.k_padded + k;
+          dots[row][j].add_bytes(Dot::four(inputs), low);
+          dots[row][j].add_bytes(Dot::four(inputs + 4), high);
+        }
+      }
+    for (int row = 0; row < Rows; ++row) {
+      const Vec scale = Vec::set(args.unit * args.x_scales[row * groups + group]);
+      for (int j = 0; j < kColumns; ++j)
+        sums[row][j] = Vec::fma(dots[row][j].floats(),
+                                Vec::mul(scale, Vec::load(from[j].scales + group * kPanel)), sums[row][j]);
+    }
+  }
+  for (int row = 0; row < Rows; ++row)
+    for (int j = 0; j < kColumns; ++j) {
+      const std::int64_t output = panel * kPanel + j * Vec::kWidth, left = args.to.n - output;
+      if (left > 0)
+        finish_vector(args.to, sums[row][j], row, output, left < Vec::kWidth ? left : Vec::kWidth);
+    }
+}
+
+// Calls a product for one row or two, of kGroup panels side by side or fewer.
+template <typename One, typename Two>
+void for_panels(const LinearArgs& to, int side_by_side, const One& one_row, const Two& two_rows) {
+  const std::int64_t last = to.first_panel + to.panels;
+  for (std::int64_t panel = to.first_panel; panel < last;) {
+    const bool is_group = last - panel >= side_by_side;
+    if (to.rows == 1)
+      one_row(panel, is_group);
+    else
+      two_rows(panel, is_group);
+    panel += is_group ? side_by_side : 1;
+  }
+}
+
+constexpr int kCodePanels = Vec::kRegisters == 32 ? kGroup : 2;  // side by side
+
+void linear_four_bit(const FourBitArgs& args) noexcept {
+  const Vec::Book book = Vec::book(args.weights.book);
+  for_panels(
+      args.to, kCodePanels,
+      [&](std::int64_t panel, bool is_group) {
+        is_group ? multiply_four_bit<1, kCodePanels>(args, book, 0, panel)
+                 : multiply_four_bit<1, 1>(args, book, 0, panel);
+      },
+      [&](std::int64_t panel, bool is_group) {
+        is_group ? multiply_four_bit<2, kCodePanels>(args, book, 0, panel)
+                 : multiply_four_bit<2, 1>(args, book, 0, panel);
+      });
+}
+
+void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
+  const Dot::Bytes book = Dot::byte_book(args.book);
+  for_panels(
+      args.to, kCodePanels,
+      [&](std::int64_t panel, bool is_group) {
+        is_group ? multiply_coded_inputs<1, kCodePanels>(args, book, panel)
+                 : multiply_coded_inputs<1, 1>(args, book, panel);
+      },
+      [&](std::int64_t panel, bool is_group) {
+        is_group ? multiply_coded_inputs<2, kCodePanels>(args, book, panel)
+                 : multiply_coded_inputs<2, 1>(args, book, panel);
+      });
+}
+
+// Some inputs of a row, from floats or from tiles; nothing beyond k.
+ASSAY_INLINE Vec inputs_of(const QuantizeGroupsArgs& args, std::int64_t row, std::int64_t i) {
+  const std::int64_t left = args.k - i;
+  if (left <= 0) return Vec::set(0.0F);
+  if (args.x != nullptr)
+    return Vec::load_n(args.x + row * args.x_stride + i, left < Vec::kWidth ? left : Vec::kWidth);
+  return Vec::load_bfloat16(args.x_tiles.data + args.x_tiles.offset(row, i));  // zeros beyond k
+}
+
+void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
+  const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  const Vec zero = Vec::set(0.0F);
+  for (std::int64_t row = 0; row < args.rows; ++row)
+    for (std::int64_t group = 0; group < groups; ++group) {
+      const std::int64_t first = group * args.group, left = args.k_padded - first,
+                         count = left < args.group ? left : args.group;
+      Vec largest = zero;
+      for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
+        const Vec v = inputs_of(args, row, first + i);
+        largest = Vec::max(Vec::max(v, Vec::sub(zero, v)), largest);
+      }
+      const float absmax = largest.highest();
+      const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
+      Vec sums = zero;  // of whole numbers below 2^24: exact
+      std::int8_t* codes = args.codes + row * args.k_padded + first;
+      for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
+        // NaN becomes the lowest code.
+        const Vec code =
+            Vec::max(Vec::round(Vec::mul(inputs_of(args, row, first + i), scale)), Vec::set(-127.0F));
+        sums = Vec::add(sums, code);
+        code.store_bytes(codes + i);
+      }
+      args.scales[row * groups + group] = absmax * (1.0F / 127.0F);
+      args.sums[row * groups + group] = static_cast<std::int32_t>(sums.total());
+    }
+}
