@@ -138,6 +138,8 @@ class Program {
   // Of llm_int8 products so far: the share of their input columns that were apart as outliers; 0 where none
   // ran.
   virtual double outlier_share() const = 0;
+  // Of a screened head so far: the share of its outputs that were computed exactly; 0 where none is.
+  virtual double screened_share() const { return 0; }
   virtual std::int64_t max_rows() const = 0;
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;

@@ -50,6 +50,12 @@ Bytes stored_bytes(const WeightSpec& weight) {
   return {static_cast<std::int64_t>(elements) + (is_int8(weight.format) ? weight.rows * 4 : 0)};
 }
 
+Bytes screen_bytes(const Plan& plan) {
+  const auto& head = plan.weights[static_cast<std::size_t>(std::get<LinearOp>(plan.head.what).weight)];
+  // Codes; the scale of an output, the sum of its codes, and two norms.
+  return {head.elements() + head.rows * 4 * 4};
+}
+
 std::string_view name_of(Phase phase) {
   switch (phase) {
     case Phase::embed:
@@ -100,7 +106,9 @@ std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, st
   for (const Op& op : plan.ops) of(op.phase) += std::visit(CostVisitor{plan, rows, past}, op.what);
   const CostVisitor head{plan, head_rows, past};
   of(Phase::head) += std::visit(head, plan.head_norm.what);
-  of(Phase::head) += std::visit(head, plan.head.what);
+  Cost product = std::visit(head, plan.head.what);
+  if (plan.screens_head && head_rows > 0) product.weight_bytes = screen_bytes(plan);
+  of(Phase::head) += product;
   return costs;
 }
 

@@ -106,6 +106,9 @@ struct Plan {
   std::int64_t vocab = 0, context = 0;
   int layers = 0, kv_heads = 0, head_dim = 0;
   KvFormat kv_format = KvFormat::float32;
+  // The backend may look for the head's highest output in int8 first, if it finds the same (Precision). It
+  // keeps the head a second time for that.
+  bool screens_head = false;
 
   std::int64_t parameters() const;  // elements of all weights; tied ones once
   // As Transformers counts a footprint: codes of quantized matrices, `bytes` for every other element, no
@@ -116,14 +119,18 @@ struct Plan {
 // Bytes of a weight in its format, with the scales of quantized ones; vectors are float32.
 Bytes stored_bytes(const WeightSpec& weight);
 
+// What the screen of a head reads.
+Bytes screen_bytes(const Plan& plan);
+
 // What an operation, or a step, must read and compute at least.
 struct Cost {
   Bytes weight_bytes, kv_bytes;
   Flops flops;
   Cost& operator+=(const Cost& other);
 };
-// Of the body and the head for `rows` new tokens, `head_rows` of which go through the head, of one sequence
-// that holds `past` tokens. A multiplication and an addition are two FLOPs.
+// Of the body and the head for `rows` new tokens, of a screened head what the screen reads, `head_rows` of
+// which go through the head, of one sequence that holds `past` tokens. A multiplication and an addition are
+// two FLOPs.
 Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows);
 // The same by Phase.
 std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,

@@ -182,6 +182,7 @@ int run(const Flags& flags) {
       model.quantized_head.clear();
       model.modules = {};
     }
+    if (!model.quantized_head.empty()) model.screens_head = false;
     const Precision preset = precision_from_name(precision == kAutoPrecision ? "float32" : precision);
     if (preset.weights != WeightFormat::int8) model.smoothing = -1;
     if (!takes_input_scale(preset)) model.input_scale.clear();
@@ -241,6 +242,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--kv-cache", flags->model.kv_cache,
                       "float32, bfloat16 or int8: how keys and values are kept (default: as each precision "
                       "computes)");
+  flags->model.add_screen_to(*command);
   flags->model.add_selection_to(*command);
   flags->model.add_input_scale_to(*command);
   flags->model.add_calibration_to(*command);

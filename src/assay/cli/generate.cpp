@@ -5,6 +5,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/experiments/subject.h"
 
 namespace assay::cli {
 
@@ -64,6 +65,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
                               {"prefill_tokens_per_sec", timed.prefill_tokens_per_sec}};
   json["decode_tokens_per_sec"] = nullptr;
   if (timed.tokens_generated > 1) json["decode_tokens_per_sec"] = timed.decode_tokens_per_sec;
+  if (const auto share = head_computed_share(*loaded.model)) json["head_computed_share"] = *share;
   json["tokenize_s"] = timed.tokenize_s;
   json["sampling_s"] = timed.sampling_s;
   json["load_s"] = loaded.model->load_time().value;

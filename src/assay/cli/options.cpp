@@ -99,6 +99,13 @@ void ModelFlags::add_selection_to(CLI::App& app) {
                "Quantize NaN and infinity as 0; without it they are an error");
 }
 
+void ModelFlags::add_screen_to(CLI::App& app) {
+  app.add_flag(
+      "--screen-head", screens_head,
+      "Greedy decoding looks for the head's highest output in int8 and computes those that a bound "
+      "leaves exactly: the same tokens from fewer bytes a step, for a second copy of the head in int8");
+}
+
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   CLI::Option* option = app.add_option("MODEL", model,
                                        "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or "
@@ -112,6 +119,7 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
                  "float32 (the default) or bfloat16: what a quantized precision keeps everything else in");
   app.add_option("--quantize-head", quantized_head,
                  "int8, nf4 or fp4: quantize the output head too, which Transformers leaves alone");
+  add_screen_to(app);
   add_real(app, "--llm-int8-threshold", outlier_threshold,
            "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
   add_selection_to(app);
@@ -175,6 +183,7 @@ Configuration ModelFlags::without_precision() const {
   base.smoothing = smoothing;
   base.modules = modules;
   base.allows_non_finite = allows_non_finite;
+  base.screens_head = screens_head;
   return base;
 }
 

@@ -39,13 +39,14 @@ struct ModelFlags {
   std::string isa, cpu_mask, kv_cache, float32_matmul, remainder, quantized_head;
   double outlier_threshold = -1;
   ModuleSelection modules;
-  bool allows_non_finite = false;
+  bool allows_non_finite = false, screens_head = false;
   std::string input_scale, calibration, calibrator;
   double smoothing = -1;
 
   // The flags that say which modules a quantized precision quantizes.
   void add_selection_to(CLI::App& app);
   void add_to(CLI::App& app, bool is_model_required = true);
+  void add_screen_to(CLI::App& app);
   void add_input_scale_to(CLI::App& app);
   void add_calibration_to(CLI::App& app);
   Device resolved_device() const { return device_from_name(device); }

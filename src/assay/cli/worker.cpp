@@ -126,8 +126,9 @@ class Worker {
 
   Answer load(const JsonView& request) {
     if (request.has("configuration")) return load_configuration(request);
-    check_keys(request, {"model", "precision", "threads", "isa", "remainder", "quantize_head", "kv_cache",
-                         "float32_matmul", "input_scale", "calibration", "calibrator", "smooth_quant"});
+    check_keys(request,
+               {"model", "precision", "threads", "isa", "remainder", "quantize_head", "kv_cache",
+                "float32_matmul", "input_scale", "calibration", "calibrator", "smooth_quant", "screen_head"});
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
@@ -137,6 +138,7 @@ class Worker {
     flags.quantized_head = request.text_or("quantize_head", "");
     flags.kv_cache = request.text_or("kv_cache", "");
     flags.float32_matmul = request.text_or("float32_matmul", "");
+    flags.screens_head = request.boolean_or("screen_head", false);
     flags.input_scale = request.text_or("input_scale", "");
     flags.calibration = request.text_or("calibration", "");
     flags.calibrator = request.text_or("calibrator", "");

@@ -49,6 +49,7 @@ Disturbance disturbance_from_json(const OrderedJson& json) {
 std::string Configuration::label() const {
   std::string text = precision == kAutoPrecision ? "as stored" : precision;
   if (!quantized_head.empty()) text += "+head:" + quantized_head;
+  if (screens_head) text += "+screen";
   if (!remainder.empty()) text += ", remainder " + remainder;
   if (!kv_cache.empty()) text += ", KV " + kv_cache;
   if (!float32_matmul.empty()) text += ", products " + float32_matmul;
@@ -84,6 +85,7 @@ LoadOptions Configuration::load_options() const {
   options.smoothing = smoothing;
   options.modules = modules;
   options.allows_non_finite = allows_non_finite;
+  options.screens_head = screens_head;
   return options;
 }
 
@@ -109,6 +111,10 @@ Configuration configuration_from_text(const std::string& text, const Configurati
   if (precision.inputs != InputScale::calibrated) configuration.calibrator.clear();
   if (configuration.smoothing < 0 && !precision.needs_calibration()) configuration.calibration.clear();
   if (precision.name != "float32") configuration.float32_matmul.clear();
+  // What is quantized, or a sum of parts, needs no screen.
+  if (!configuration.quantized_head.empty() || !configuration.float32_matmul.empty() ||
+      plus != std::string::npos)
+    configuration.screens_head = false;
   if (plus == std::string::npos) return configuration;
   const std::string suffix = text.substr(plus + 1);
   if (suffix != "head" && suffix.rfind("head:", 0) != 0)
@@ -152,6 +158,7 @@ OrderedJson to_json(const Configuration& c) {
           {"include", c.modules.include},
           {"exclude", c.modules.exclude},
           {"allow_non_finite", c.allows_non_finite},
+          {"screen_head", c.screens_head},
           {"replica", c.replica}};
 }
 
@@ -174,6 +181,7 @@ Configuration configuration_from_json(const OrderedJson& json) {
   c.modules.include = json.at("include").get<std::vector<std::string>>();
   c.modules.exclude = json.at("exclude").get<std::vector<std::string>>();
   c.allows_non_finite = json.at("allow_non_finite").get<bool>();
+  c.screens_head = json.at("screen_head").get<bool>();
   c.replica = json.at("replica").get<int>();
   return c;
 }

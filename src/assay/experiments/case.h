@@ -24,6 +24,7 @@ struct Configuration {
   double smoothing = -1;
   ModuleSelection modules;
   bool allows_non_finite = false;
+  bool screens_head = false;
   int replica = 0;  // of the same: what runs of equals compare
 
   // "nf4+head", "bfloat16, 1 thread": what rows call it. Unset parts are not named.

@@ -111,6 +111,8 @@ class RowBuilder {
     row.set("workspace_bytes", static_cast<double>(result_.facts.model.workspace_bytes));
     row.set("kv_cache_bytes", result_.first.kv_cache_bytes);
     row.set("measured_memory_bytes", result_.first.measured_memory_bytes);
+    if (result_.facts.model.head_computed_share)
+      row.set("head_computed_percent", 100 * *result_.facts.model.head_computed_share);
     const CoverageFacts& coverage = result_.facts.model.coverage;
     if (coverage.quantized > 0) {
       row.set("quantized_weights_percent", 100 * coverage.weights_share);

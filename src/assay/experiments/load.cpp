@@ -34,6 +34,10 @@ void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
     if (options.float32_matmul != "float32")
       resolved.label += " (products as " + options.float32_matmul + ")";
   }
+  if (options.screens_head) {
+    set_screened_head(precision);
+    resolved.label += " (head screened in int8)";
+  }
 }
 
 // The precision of a checkpoint that is quantized already, where it goes with what was asked for.

@@ -50,6 +50,7 @@ struct LoadOptions {
   std::string float32_matmul;      // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
   std::string remainder;           // float32 or bfloat16, of a quantized precision: everything else
   std::string quantized_head;      // int8, nf4 or fp4, of a quantized precision
+  bool screens_head = false;       // a head in float32 or bfloat16: its highest output by way of int8
   double outlier_threshold = -1;   // of llm-int8; negative: 6
   std::string input_scale;         // per-token or per-tensor, of int8-dynamic; empty: per-token
   std::string calibration;         // a text file, for int8-static and SmoothQuant; empty: the one that ships

@@ -149,6 +149,11 @@ class WorkerSubject : public Subject {
 
 }  // namespace
 
+std::optional<double> head_computed_share(const Model& model) {
+  if (!model.precision().screens_head) return std::nullopt;
+  return model.program().screened_share();
+}
+
 ModelFacts model_facts(const LoadedModel& loaded) {
   const Model& model = *loaded.model;
   const MemoryReport memory = model.program().memory();
@@ -164,6 +169,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
           .memory_bytes = get_model_memory_footprint(model).value,
           .resident_weights_bytes = (memory.weights + memory.packing).value,
           .workspace_bytes = memory.workspace.value,
+          .head_computed_share = head_computed_share(model),
           .load_s = model.load_time().value + loaded.calibration_s,
           .coverage = std::move(coverage)};
 }

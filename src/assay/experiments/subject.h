@@ -84,5 +84,7 @@ CorpusLosses corpus_losses_from_json(const nlohmann::ordered_json& json);
 
 // All but the hash of its files, which takes reading them.
 ModelFacts model_facts(const LoadedModel& loaded);
+// Of a screened head so far: the share of its outputs that were computed exactly.
+std::optional<double> head_computed_share(const Model& model);
 
 }  // namespace assay

@@ -79,6 +79,8 @@ constexpr Metric kCatalogue[] = {
      "Of llm-int8: 100 * input columns that were apart as outliers / input columns of its products."},
     {"saturation_percent", "Saturated", "%", Better::lower,
      "Of int8-static: 100 * inputs beyond the calibrated range / inputs, over the calibration text."},
+    {"head_computed_percent", "Head", "%", Better::lower,
+     "Of a screened head: 100 * outputs that were computed exactly / outputs, over the run's tokens."},
     {"kv_cache_bytes", "KV cache", "B", Better::lower,
      "Keys and values at the end of the case, in whole blocks of 64 positions."},
     {"predicted_memory_bytes", "Predicted", "B", Better::lower,

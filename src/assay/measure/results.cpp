@@ -159,6 +159,7 @@ OrderedJson model_to_json(const ModelFacts& m) {
           {"memory_bytes", m.memory_bytes},
           {"resident_weights_bytes", m.resident_weights_bytes},
           {"workspace_bytes", m.workspace_bytes},
+          {"head_computed_share", or_null(m.head_computed_share)},
           {"load_s", m.load_s},
           {"quantization", to_json(m.coverage)}};
 }
@@ -174,6 +175,7 @@ ModelFacts read_model(const OrderedJson& json) {
   m.memory_bytes = json.at("memory_bytes").get<std::int64_t>();
   m.resident_weights_bytes = json.at("resident_weights_bytes").get<std::int64_t>();
   m.workspace_bytes = json.at("workspace_bytes").get<std::int64_t>();
+  m.head_computed_share = number_at(json, "head_computed_share");
   m.load_s = json.at("load_s").get<double>();
   // Earlier files have none.
   if (json.contains("quantization") && !json.at("quantization").is_null())

@@ -67,6 +67,8 @@ struct ModelFacts {
   std::string id, path, family, sha256;
   std::string dtype;  // the label of what really ran
   std::int64_t parameters = 0, memory_bytes = 0, resident_weights_bytes = 0, workspace_bytes = 0;
+  // Of a screened head: the share of its outputs that were computed exactly.
+  std::optional<double> head_computed_share = {};
   double load_s = 0;
   CoverageFacts coverage;
 };

@@ -19,6 +19,7 @@ class PlanWriter {
     plan_.kv_heads = spec.kv_heads;
     plan_.head_dim = spec.head_dim;
     plan_.kv_format = precision.kv_cache;
+    plan_.screens_head = precision.screens_head;
   }
 
   BufferId buffer(std::string name, std::int64_t columns) {

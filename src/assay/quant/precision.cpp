@@ -160,6 +160,13 @@ void set_outlier_threshold(Precision& precision, double threshold) {
   precision.outlier_threshold = static_cast<float>(threshold);
 }
 
+void set_screened_head(Precision& precision) {
+  if (precision.head != WeightFormat::float32 && precision.head != WeightFormat::bfloat16)
+    throw UsageError("--screen-head: it goes with a head in float32 or bfloat16, and that of {} is {}",
+                     precision.name, info(precision.head).name);
+  precision.screens_head = true;
+}
+
 void set_modules(Precision& precision, ModuleSelection modules) {
   require_quantized(precision, modules.include.empty() ? "--exclude" : "--include");
   precision.name += modules.text();

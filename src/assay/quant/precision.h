@@ -90,6 +90,9 @@ struct Precision {
 
   // Of a checkpoint that is quantized: its codes are taken as they are.
   bool is_stored = false, is_head_stored = false;
+  // The highest output of the head is looked for in int8 first; those that a bound leaves are computed
+  // exactly.
+  bool screens_head = false;
   std::vector<std::string> kept;  // modules that it keeps unquantized
 
   bool is_quantized() const { return assay::is_quantized(weights); }
@@ -119,6 +122,8 @@ void set_kv_cache(Precision& precision, std::string_view name);
 void set_remainder(Precision& precision, std::string_view name);
 void set_quantized_head(Precision& precision, std::string_view name);
 void set_outlier_threshold(Precision& precision, double threshold);
+// --screen-head, of a head in float32 or bfloat16; after what else changes the head.
+void set_screened_head(Precision& precision);
 // --include, --exclude: which modules of the blocks are quantized.
 void set_modules(Precision& precision, ModuleSelection modules);
 // --input-scale per-token|per-tensor, of int8-dynamic.

@@ -9,7 +9,6 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr std::int64_t kHeadRows = 32;  // logits held at once
 // Panels a thread takes at a time, of many rows: they share the rows while these are near.
 constexpr std::int64_t kManyRowsPanels = 4 * kGroup, kFewestManyRowsPanels = 2 * kGroup;
 // Of float32 in chunks, which go best by sixes.
@@ -86,14 +85,31 @@ std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads) {
   return region * (tasks / threads) + std::min(region, tasks % threads) + task / threads;
 }
 
+namespace {
+
+// The plan's, and the codes of a head that is screened.
+std::vector<WeightSpec> all_specs(const Plan& plan) {
+  std::vector<WeightSpec> specs = plan.weights;
+  if (!plan.screens_head) return specs;
+  WeightSpec codes = specs[static_cast<std::size_t>(std::get<LinearOp>(plan.head.what).weight)];
+  codes.format = WeightFormat::int8;
+  codes.is_table_too = false;
+  codes.allows_non_finite = true;  // no bound is found then, and the head computed as ever
+  specs.push_back(std::move(codes));
+  return specs;
+}
+
+}  // namespace
+
 CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const KernelTable& table,
                        std::shared_ptr<ThreadPool> pool)
     : plan_(plan),
       table_(table),
       pool_(std::move(pool)),
       expanded_in_use_(static_cast<std::size_t>(pool_->size())) {
-  weights_ = pack_weights(plan_.weights, source, *pool_);
+  weights_ = pack_weights(all_specs(plan_), source, *pool_);
   fold_zero_points();
+  if (plan_.screens_head) measure_screen();
   make_buffers();
   arena_.reserve();
   make_buffers();
@@ -103,7 +119,7 @@ CpuProgram::CpuProgram(const Plan& plan, const KernelTable& table, std::shared_p
     : plan_(plan),
       table_(table),
       pool_(std::move(pool)),
-      weights_(lay_out_weights(plan.weights)),
+      weights_(lay_out_weights(all_specs(plan))),
       expanded_in_use_(static_cast<std::size_t>(pool_->size())) {
   make_buffers();
 }
@@ -154,7 +170,8 @@ void CpuProgram::make_buffers() {
       buffer(linear->in).is_rounded = !has_fine_reader[static_cast<std::size_t>(linear->in)];
   const PackedWeight& head = weight(std::get<LinearOp>(plan_.head.what).weight);
   const int head_planes = multiplies_tiles(head) ? planes_for(head) : 0;
-  head_normed_ = make_buffer(width(plan_.hidden), kHeadRows, head_planes == 0, head_planes);
+  head_normed_ =
+      make_buffer(width(plan_.hidden), kHeadRows, head_planes == 0 || plan_.screens_head, head_planes);
   logits_ = make_buffer(plan_.vocab, kHeadRows, true, 0);
   make_quantized_buffers();
 }
@@ -244,27 +261,34 @@ void CpuProgram::apply(const NormOp& op, std::int64_t rows) {
   });
 }
 
+LinearArgs CpuProgram::linear_args(const LinearOp& op, const Buffer& in, std::int64_t rows,
+                                   const Buffer& out) const {
+  const PackedWeight& w = weight(op.weight);
+  const bool has_tiles = multiplies_tiles(w);
+  return {.x = has_tiles ? nullptr : in.floats,
+          .x_stride = in.stride,
+          .x_tiles = has_tiles ? in.tiles : kNoTiles,
+          .rows = rows,
+          .k = w.spec.columns,
+          .w = w.data.data(),
+          .packing = w.packing(),
+          .planes = has_tiles ? planes_for(w) : w.planes(),
+          .bias = vector(op.bias),
+          .activation = op.activation,
+          .adds = op.adds_to_output,
+          .is_rounded = out.is_rounded,
+          .y = out.floats,
+          .y_stride = out.stride,
+          .y_tiles = out.tiles,
+          .n = w.spec.rows,
+          .first_panel = 0,
+          .panels = 0};
+}
+
 void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out) {
   const PackedWeight& w = weight(op.weight);
   const bool has_tiles = multiplies_tiles(w);
-  const LinearArgs whole{.x = has_tiles ? nullptr : in.floats,
-                         .x_stride = in.stride,
-                         .x_tiles = has_tiles ? in.tiles : kNoTiles,
-                         .rows = rows,
-                         .k = w.spec.columns,
-                         .w = w.data.data(),
-                         .packing = w.packing(),
-                         .planes = has_tiles ? planes_for(w) : w.planes(),
-                         .bias = vector(op.bias),
-                         .activation = op.activation,
-                         .adds = op.adds_to_output,
-                         .is_rounded = out.is_rounded,
-                         .y = out.floats,
-                         .y_stride = out.stride,
-                         .y_tiles = out.tiles,
-                         .n = w.spec.rows,
-                         .first_panel = 0,
-                         .panels = 0};
+  const LinearArgs whole = linear_args(op, in, rows, out);
   if (w.packing() == Packing::int8) return run_int8(op, whole, in);
   if (w.packing() == Packing::four_bit) return run_four_bit(w, whole);
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
@@ -312,8 +336,8 @@ void CpuProgram::apply(const LinearOp& op, std::int64_t rows) {
   run_linear(op, buffer(op.in), rows, buffer(op.out));
 }
 
-// The logits of at most kHeadRows rows into logits_.
-void CpuProgram::head_logits(std::span<const std::int64_t> rows) {
+// Hidden states of at most kHeadRows rows into head_normed_.
+void CpuProgram::norm_head(std::span<const std::int64_t> rows) {
   const auto& norm = std::get<NormOp>(plan_.head_norm.what);
   const NormArgs whole =
       norm_args(norm, vector(norm.gain), vector(norm.bias), buffer(plan_.hidden), head_normed_);
@@ -326,15 +350,18 @@ void CpuProgram::head_logits(std::span<const std::int64_t> rows) {
     if (one.y != nullptr) one.y += one.first_tile_row * one.y_stride;
     table_.norm(one);
   }
-  run_linear(std::get<LinearOp>(plan_.head.what), head_normed_, static_cast<std::int64_t>(rows.size()),
-             logits_);
 }
 
 void CpuProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
   const PhaseTimer timer(*this, Phase::head);
   for (std::size_t first = 0; first < rows.size(); first += kHeadRows) {
     const auto part = rows.subspan(first, std::min<std::size_t>(kHeadRows, rows.size() - first));
-    head_logits(part);
+    const auto count = static_cast<std::int64_t>(part.size());
+    norm_head(part);
+    const auto* best = std::get_if<ArgmaxSink>(&sink);
+    if (best != nullptr && plan_.screens_head && find_highest(count, best->ids.subspan(first, part.size())))
+      continue;
+    run_linear(std::get<LinearOp>(plan_.head.what), head_normed_, count, logits_);
     drain(part, static_cast<std::int64_t>(first), sink);
   }
 }

@@ -19,7 +19,8 @@ namespace assay::cpu {
 
 // Of one run: bounds the workspace, and weights are read once per 512 tokens.
 inline constexpr std::int64_t kMaxRows = 512;
-inline constexpr std::int64_t kNormRows = 8;  // rows a thread takes at a time
+inline constexpr std::int64_t kHeadRows = 32;  // logits held at once
+inline constexpr std::int64_t kNormRows = 8;   // rows a thread takes at a time
 // Panels a thread takes at a time, of few rows: as many as it reads side by side, so that all threads end
 // together.
 inline constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup;
@@ -90,6 +91,10 @@ class CpuProgram : public Program {
   void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
   double outlier_share() const override {
     return columns_seen_ == 0 ? 0 : static_cast<double>(columns_apart_) / static_cast<double>(columns_seen_);
+  }
+  double screened_share() const override {
+    return panels_screened_ == 0 ? 0
+                                 : static_cast<double>(panels_left_) / static_cast<double>(panels_screened_);
   }
   std::int64_t max_rows() const override { return kMaxRows; }
   Bytes cache_bytes(std::int64_t length) const override {
@@ -164,7 +169,11 @@ class CpuProgram : public Program {
   void apply(const LinearOp& op, std::int64_t rows);
   void apply(const AttentionOp& op, const Batch& batch, CpuKvCache& cache);
   void store_keys_and_values(const AttentionOp& op, const SequenceRows& s, int head, CpuKvCache& cache);
-  void head_logits(std::span<const std::int64_t> rows);
+  void norm_head(std::span<const std::int64_t> rows);
+  // A head that is screened (head_screen.cpp): its codes are the last of the weights.
+  void measure_screen();
+  bool screen_rows(std::int64_t rows);
+  bool find_highest(std::int64_t rows, std::span<TokenId> ids);
   void drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink);
 
   const PackedWeight& weight(WeightId id) const { return weights_[static_cast<std::size_t>(id)]; }
@@ -185,6 +194,7 @@ class CpuProgram : public Program {
   // Inputs lose more by becoming bytes, or one bfloat16, than an activation to 1e-4 does; schemes that repeat
   // the arithmetic of others have it exact.
   bool rounds_inputs(const LinearOp& op) const;
+  LinearArgs linear_args(const LinearOp& op, const Buffer& in, std::int64_t rows, const Buffer& out) const;
   void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
   void fold_zero_points();
   void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
@@ -204,6 +214,12 @@ class CpuProgram : public Program {
   Arena arena_;
   std::vector<Buffer> buffers_;
   Buffer head_normed_, logits_;
+  // Of the screen of the head: the norms of each output's codes, and of what the weights differ from them,
+  // with what rounding adds; empty where there is none, or no bound. Of each row the panels that it leaves.
+  std::vector<float> code_norms_, error_norms_;
+  std::vector<std::uint8_t> panel_marks_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> panels_to_compute_;  // row, panel
+  std::int64_t panels_left_ = 0, panels_screened_ = 0;                    // of all calls
   // Inputs of int8 products, and panels that 4-bit codes become: one at a time for each thread.
   Tiles codes_ = kNoTiles;
   float* absmax_ = nullptr;

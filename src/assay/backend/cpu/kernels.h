@@ -241,6 +241,15 @@ struct StoreArgs {
   std::int64_t k_offset, v_offset;
 };
 
+// Which panels of outputs may hold the highest of all, where each is known to a bound: x_norm *
+// error_norms[i] + x_error * code_norms[i].
+struct ScreenArgs {
+  const float *outputs, *code_norms, *error_norms;  // [n]
+  std::int64_t n;
+  float x_norm, x_error;
+  std::uint8_t* marks;  // [n / 16, rounded up]: written, 1 where it may
+};
+
 struct KernelTable {
   void (*linear)(const LinearArgs&) noexcept;        // x in float32
   void (*linear_tiles)(const LinearArgs&) noexcept;  // x in tiles, w in bfloat16
@@ -258,6 +267,7 @@ struct KernelTable {
   void (*linear_coded_inputs)(const CodedInputsArgs&) noexcept;
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
   void (*end_attending)() noexcept;
+  void (*screen)(const ScreenArgs&) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double.

@@ -431,6 +431,17 @@ void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
     }
 }
 
+void screen(const ScreenArgs& args) noexcept {
+  const auto bound = [&](std::int64_t i) {
+    return args.x_norm * args.error_norms[i] + args.x_error * args.code_norms[i];
+  };
+  float best = -std::numeric_limits<float>::infinity();
+  for (std::int64_t i = 0; i < args.n; ++i) best = std::max(best, args.outputs[i] - bound(i));
+  std::fill_n(args.marks, (args.n + kPanel - 1) / kPanel, std::uint8_t{0});
+  for (std::int64_t i = 0; i < args.n; ++i)
+    if (args.outputs[i] + bound(i) >= best) args.marks[i / kPanel] = 1;
+}
+
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
   std::int64_t best = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -467,6 +478,7 @@ void fill(KernelTable& table) {
   table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
+  table.screen = screen;
   table.end_attending = []() noexcept {};
   for (const char** origin : {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin,
                               &table.attend_origin, &table.attend_bfloat16_origin, &table.attend_int8_origin,

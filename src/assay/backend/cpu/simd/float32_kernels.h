@@ -392,6 +392,43 @@ void norm(const NormArgs& args) noexcept {
   }
 }
 
+void screen(const ScreenArgs& args) noexcept {
+  const Vec x_norm = Vec::set(args.x_norm), x_error = Vec::set(args.x_error);
+  const auto bound = [&](std::int64_t i, std::int64_t count) __attribute__((always_inline)) {
+    return Vec::fma(x_norm, Vec::load_n(args.error_norms + i, count),
+                    Vec::mul(x_error, Vec::load_n(args.code_norms + i, count)));
+  };
+  const std::int64_t whole = args.n / kPanel * kPanel;
+  Vec best[kParts];
+  for (Vec& b : best) b = Vec::set(-__builtin_huge_valf());
+  for (std::int64_t i = 0; i < whole; i += kPanel)
+    for (int part = 0; part < kParts; ++part) {
+      const std::int64_t at = i + part * Vec::kWidth;
+      best[part] = Vec::max(best[part], Vec::sub(Vec::load(args.outputs + at), bound(at, Vec::kWidth)));
+    }
+  float highest = best[0].highest();
+  for (const Vec& b : best) highest = b.highest() > highest ? b.highest() : highest;
+  const auto bound_of_one = [&](std::int64_t i) {
+    return args.x_norm * args.error_norms[i] + args.x_error * args.code_norms[i];
+  };
+  for (std::int64_t i = whole; i < args.n; ++i) {
+    const float lowest = args.outputs[i] - bound_of_one(i);
+    highest = lowest > highest ? lowest : highest;
+  }
+  for (std::int64_t i = 0; i < whole; i += kPanel) {
+    float most = -__builtin_huge_valf();
+    for (int part = 0; part < kParts; ++part) {
+      const std::int64_t at = i + part * Vec::kWidth;
+      const float of_part = Vec::add(Vec::load(args.outputs + at), bound(at, Vec::kWidth)).highest();
+      most = of_part > most ? of_part : most;
+    }
+    args.marks[i / kPanel] = most >= highest ? 1 : 0;
+  }
+  if (whole < args.n) args.marks[whole / kPanel] = 0;
+  for (std::int64_t i = whole; i < args.n; ++i)
+    if (args.outputs[i] + bound_of_one(i) >= highest) args.marks[i / kPanel] = 1;
+}
+
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
   const std::int64_t whole = n / Vec::kWidth * Vec::kWidth;
   Vec best = Vec::set(x[0]), sums = Vec::set(0.0F);

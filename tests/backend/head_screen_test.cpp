@@ -1,0 +1,208 @@
+// A screened head finds what the whole head finds: whatever the weights and the hidden states are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "assay/backend/backend.h"
+#include "assay/base/random.h"
+#include "support/fixtures.h"
+#include "support/kernel_tiers.h"
+
+namespace assay {
+namespace {
+
+constexpr std::int64_t kHidden = 100, kTokens = 40;
+
+std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& v : values) v = static_cast<float>(random.uniform() * 2 - 1);
+  return values;
+}
+
+class Weights : public WeightSource {
+ public:
+  std::map<std::string, std::vector<float>> values;
+  void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
+                 float* out) const override {
+    std::copy_n(values.at(weight.name).data() + first_row * weight.columns, row_count * weight.columns, out);
+  }
+};
+
+// A model without blocks: the embedding of a token is its hidden state.
+struct HeadOnly {
+  std::int64_t vocab;
+  Weights weights;
+
+  explicit HeadOnly(std::int64_t outputs) : vocab(outputs) {
+    weights.values = {{"tokens", random_floats(kTokens * kHidden, 1)},
+                      {"gain", std::vector<float>(kHidden, 1.0F)},
+                      {"head", random_floats(vocab * kHidden, 2)}};
+  }
+  std::vector<float>& head() { return weights.values["head"]; }
+
+  Plan plan(WeightFormat format, bool screens) const {
+    Plan plan;
+    plan.buffers = {{"hidden", kHidden}};
+    plan.weights = {{.name = "tokens", .rows = kTokens, .columns = kHidden, .kind = WeightSpec::Kind::table},
+                    {.name = "gain", .rows = 1, .columns = kHidden, .kind = WeightSpec::Kind::vector},
+                    {.name = "head",
+                     .rows = vocab,
+                     .columns = kHidden,
+                     .kind = WeightSpec::Kind::matrix,
+                     .format = format}};
+    plan.ops = {{"embed", Phase::embed, EmbedOp{.tokens = 0, .out = 0}}};
+    plan.hidden = 0;
+    plan.head_norm = {"norm", Phase::head, NormOp{.kind = Norm::rms, .gain = 1, .epsilon = 1e-5F, .in = 0}};
+    LinearOp head;
+    head.weight = 2;
+    plan.head = {"head", Phase::head, head};
+    plan.vocab = vocab;
+    plan.context = kTokens;
+    plan.layers = plan.kv_heads = 1;
+    plan.head_dim = 16;
+    plan.screens_head = screens;
+    return plan;
+  }
+  // The highest output for `rows` tokens at once, and what share of them was computed exactly.
+  std::vector<TokenId> highest(Isa isa, WeightFormat format, bool screens, std::int64_t rows,
+                               double* share = nullptr) const {
+    const auto program = test::cpu_backend(isa)->prepare(plan(format, screens), weights);
+    const auto cache = program->make_cache();
+    Batch batch;
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      batch.ids.push_back(static_cast<TokenId>(i));
+      batch.positions.push_back(static_cast<std::int32_t>(i));
+      all.push_back(i);
+    }
+    batch.sequences = {{cache->add_sequence(), 0, rows, 0}};
+    program->run(batch, *cache);
+    std::vector<TokenId> ids(all.size(), -2);
+    program->head(all, ArgmaxSink{ids});
+    if (share != nullptr) *share = program->screened_share();
+    return ids;
+  }
+};
+
+class HeadScreen : public testing::TestWithParam<std::tuple<Isa, WeightFormat>> {
+ protected:
+  void SetUp() override {
+    if (!is_usable(isa())) GTEST_SKIP() << "this machine has no " << name_of(isa());
+  }
+  static Isa isa() { return std::get<Isa>(GetParam()); }
+  static WeightFormat format() { return std::get<WeightFormat>(GetParam()); }
+  static void expect_the_same(const HeadOnly& model, double least_share, double most_share) {
+    for (const std::int64_t rows : {1, 2, 5, 33, 40}) {
+      double share = -1;
+      EXPECT_EQ(model.highest(isa(), format(), true, rows, &share),
+                model.highest(isa(), format(), false, rows))
+          << rows << " rows";
+      EXPECT_GE(share, least_share) << rows << " rows";
+      EXPECT_LE(share, most_share) << rows << " rows";
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Isas, HeadScreen,
+                         testing::Combine(testing::ValuesIn(kAllIsas),
+                                          testing::Values(WeightFormat::float32, WeightFormat::bfloat16)),
+                         [](const auto& p) {
+                           return std::string(name_of(std::get<Isa>(p.param))) + "_" +
+                                  std::string(assay::info(std::get<WeightFormat>(p.param)).name);
+                         });
+
+TEST_P(HeadScreen, FindsTheSameFromFewPanels) {
+  expect_the_same(HeadOnly(3001), 1.0 / 3001, 0.2);
+}
+
+// Logits that differ by less than int8 can tell, and some that are equal: the lowest of them counts.
+TEST_P(HeadScreen, FindsTheLowestOfNearAndEqualOutputs) {
+  HeadOnly model(1000);
+  const std::vector<float>& head = model.head();
+  const std::vector<float> first(head.begin(), head.begin() + kHidden);
+  Random random(3);
+  for (std::int64_t output = 900; output < 1000; ++output)
+    for (std::int64_t k = 0; k < kHidden; ++k) {
+      const float x = model.weights.values["tokens"][static_cast<std::size_t>(k)];  // of token 0
+      float& w = model.head()[static_cast<std::size_t>(output * kHidden + k)];
+      w = x + (output % 2 == 0 ? 0.0F : 1e-4F * static_cast<float>(random.uniform() - 0.5));
+    }
+  expect_the_same(model, 1.0 / 1000, 1);
+}
+
+// Rows whose largest weight hides all others: codes say next to nothing of them.
+TEST_P(HeadScreen, ComputesTheWholeHeadWhereBoundsAreLoose) {
+  HeadOnly model(500);
+  for (std::int64_t output = 0; output < 500; ++output)
+    model.head()[static_cast<std::size_t>(output * kHidden)] = 1000.0F;
+  expect_the_same(model, 1, 1);
+}
+
+TEST_P(HeadScreen, ComputesTheWholeHeadWhereSomethingIsNotFinite) {
+  HeadOnly model(500);
+  model.head()[4321] = std::numeric_limits<float>::infinity();
+  expect_the_same(model, 1, 1);
+  model = HeadOnly(500);
+  model.head()[4321] = std::numeric_limits<float>::quiet_NaN();
+  expect_the_same(model, 1, 1);
+  model = HeadOnly(500);
+  model.weights.values["tokens"][7] = std::numeric_limits<float>::quiet_NaN();  // the first row
+  expect_the_same(model, 0.5, 1);
+}
+
+TEST_P(HeadScreen, ZerosAndTinyNumbersAreNoTrap) {
+  HeadOnly model(100);
+  std::fill(model.head().begin(), model.head().end(), 0.0F);
+  expect_the_same(model, 1, 1);  // all are equal
+  model.head()[55 * kHidden + 3] = 1e-30F;
+  expect_the_same(model, 0, 1);
+}
+
+TEST(HeadScreenCost, ReadsCodesInsteadOfWeights) {
+  const HeadOnly model(1000);
+  const Plan plain = model.plan(WeightFormat::float32, false),
+             screened = model.plan(WeightFormat::float32, true);
+  EXPECT_EQ(cost_of(plain, 1, 0, 1).weight_bytes.value - cost_of(screened, 1, 0, 1).weight_bytes.value,
+            1000 * kHidden * 3 - 1000 * 16);
+  EXPECT_EQ(cost_of(plain, 1, 0, 0).weight_bytes.value, cost_of(screened, 1, 0, 0).weight_bytes.value);
+}
+
+class ScreenKernel : public test::TestOfKernelTiers {};
+INSTANTIATE_TEST_SUITE_P(Isas, ScreenKernel, test::kKernelTiers,
+                         [](const auto& info) { return info.param.name(); });
+
+TEST_P(ScreenKernel, MarksWhatTheReferenceMarks) {
+  for (const std::int64_t n : {1, 15, 16, 17, 100, 1003})
+    for (const float looseness : {0.0F, 0.01F, 0.3F}) {
+      // Quarters, so that no rounding differs.
+      const auto quarters = [&](std::uint64_t seed, float scale) {
+        std::vector<float> values = random_floats(n, seed);
+        for (float& v : values) v = std::round(v * 64) / 4 * scale;
+        return values;
+      };
+      const std::vector<float> outputs = quarters(1, 1);
+      std::vector<float> code_norms = quarters(2, 1), error_norms = quarters(3, 1);
+      for (float& norm : code_norms) norm = std::fabs(norm);
+      for (float& norm : error_norms) norm = std::fabs(norm);
+      const std::size_t panels = static_cast<std::size_t>((n + 15) / 16);
+      std::vector<std::uint8_t> want(panels, 7), got(panels, 7);
+      cpu::ScreenArgs args{outputs.data(),
+                           code_norms.data(),
+                           error_norms.data(),
+                           n,
+                           std::round(looseness * 64) / 64,
+                           std::round(looseness * 32) / 64,
+                           want.data()};
+      reference_.screen(args);
+      args.marks = got.data();
+      table_.screen(args);
+      EXPECT_EQ(got, want) << n << " " << looseness;
+      EXPECT_NE(std::count(want.begin(), want.end(), 1), 0);
+    }
+}
+
+}  // namespace
+}  // namespace assay
