@@ -46,6 +46,13 @@ TEST(CliBadFlags, KvCacheAndMatmul) {
                       {"AMX"});
 }
 
+TEST(CliBadFlags, OutlierThreshold) {
+  const std::vector<std::string> command{"generate", kModel, "-p", "hi", "--precision", "llm-int8"};
+  for (const char* threshold : {"-1", "-3.5", "nan", "inf", "six"})
+    expect_flag_refused(command, "--llm-int8-threshold", threshold,
+                        {"--llm-int8-threshold", "0 (none) or more", threshold});
+}
+
 // More threads than processors are allowed, with a word of warning.
 TEST(CliBadFlags, ManyThreadsAreAllowed) {
   const ProgramResult result = run_program({"generate", kModel, "-p", "hi", "-n", "2", "-t", "300"});

@@ -15,8 +15,6 @@
 
 #include "assay/base/error.h"
 
-extern char** environ;
-
 namespace assay {
 
 namespace {

@@ -120,8 +120,13 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   app.add_option("--quantize-head", quantized_head,
                  "int8, nf4 or fp4: quantize the output head too, which Transformers leaves alone");
   add_screen_to(app);
-  add_real(app, "--llm-int8-threshold", outlier_threshold,
-           "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
+  app.add_option_function<std::string>(
+      "--llm-int8-threshold",
+      [this](const std::string& text) {
+        if (!parse(text, outlier_threshold) || !(outlier_threshold >= 0 && outlier_threshold <= 1e6))
+          throw UsageError("--llm-int8-threshold: expected 0 (none) or more, found '{}'", text);
+      },
+      "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
   add_selection_to(app);
   add_input_scale_to(app);
   add_calibration_to(app);

@@ -105,9 +105,11 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
         backend->kernels() == "amx" ? "bfloat16" : "float32"));
   if (const std::string why = why_tiles_are_refused(); !why.empty() && !options.backend.is_isa_forced)
     loaded.doubts.push_back(fmt::format("{}: {} kernels run instead", why, backend->kernels()));
-  if (const auto allowed = static_cast<int>(allowed_processors().size()); backend->threads() > allowed)
-    loaded.doubts.push_back(
-        fmt::format("{} threads on {} processors: they wait for each other", backend->threads(), allowed));
+  const std::size_t masked = options.backend.processors.size();
+  const auto processors = static_cast<int>(masked == 0 ? allowed_processors().size() : masked);
+  if (backend->threads() > processors)
+    loaded.doubts.push_back(fmt::format("{} threads on {} processor{}: they wait for each other",
+                                        backend->threads(), processors, processors == 1 ? "" : "s"));
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
     loaded.doubts.push_back(
         fmt::format("the tokenizer knows {} tokens, the model {}: some texts cannot be run",
@@ -218,7 +220,15 @@ Bytes get_model_memory_footprint(const Model& model) {
 }
 
 std::filesystem::path shipped_file(const std::string& name) {
-  std::filesystem::path path = locate_model("demo") / name;
+  std::filesystem::path path;
+  try {
+    path = locate_model("demo") / name;
+  } catch (const Error&) {
+    throw Error(
+        "{}: a text that ships with the program, wanted where no file is given, was not found; give one "
+        "(--calibration, --corpus or --prompts-file), or set ASSAY_MODELS to the folder that holds demo/",
+        name);
+  }
   if (!std::filesystem::exists(path)) throw Error("{}: this file of the program is missing", path.string());
   return path;
 }

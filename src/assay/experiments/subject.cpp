@@ -109,7 +109,7 @@ class WorkerSubject : public Subject {
   }
 
  private:
-  OrderedJson ask(OrderedJson request) {
+  OrderedJson ask(const OrderedJson& request) {
     if (is_lost_) throw SubjectLost(SubjectLost::Cause::crashed, "the worker is gone");
     const std::string line = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
     if (!process_.write_line(line)) lose(SubjectLost::Cause::crashed, "");

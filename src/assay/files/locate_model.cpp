@@ -24,7 +24,8 @@ fs::path executable_folder() {
   const fs::path self = fs::read_symlink("/proc/self/exe", code);
   if (!code) return self.parent_path();
   // Without /proc: the name the program was started by.
-  const auto* name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  const auto* name =
+      reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr): its type
   return name != nullptr ? fs::absolute(name, code).parent_path() : fs::path();
 }
 
@@ -95,7 +96,7 @@ fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
     throw Error("{}: no revision '{}' in the cache", entry.string(), revision);
   }
   if (fs::exists(entry / "refs/main")) {
-    const fs::path main = referenced(entry, "main");
+    fs::path main = referenced(entry, "main");
     if (fs::is_directory(main)) return main;
   }
   fs::path newest;

@@ -316,9 +316,9 @@ ByteBook byte_book_of(const std::array<float, 16>& book) {
   ByteBook best{};
   double least = 0;
   // From three quarters of the range to all of it: less would waste a bit.
-  for (float top = 96; top <= 127; top += 0.0625F) {
+  for (int sixteenths = 96 * 16; sixteenths <= 127 * 16; ++sixteenths) {
     ByteBook tried{};
-    tried.unit = highest / top;
+    tried.unit = highest / (static_cast<float>(sixteenths) / 16);
     double squares = 0;
     for (std::size_t i = 0; i < book.size(); ++i) {
       const float value = std::nearbyint(book[i] / tried.unit);
@@ -326,7 +326,7 @@ ByteBook byte_book_of(const std::array<float, 16>& book) {
       tried.values[i] = static_cast<std::int8_t>(value);
       squares += error * error;
     }
-    if (top > 96 && squares >= least) continue;
+    if (sixteenths > 96 * 16 && squares >= least) continue;
     least = squares;
     best = tried;
   }

@@ -192,7 +192,7 @@ void attend_of(const AttendArgs& args) {
     }
     // A padding row sees no key; its output is zero and nobody reads it.
     for (std::int64_t i = 0; i < args.shape.head_dim; ++i) {
-      const float value = total > 0 ? static_cast<float>(sums[i] / total) : 0.0F;
+      const float value = total == 0 ? 0.0F : static_cast<float>(sums[i] / total);
       if (args.out != nullptr) args.out[row * args.out_stride + i] = value;
       if (args.out_tiles.data != nullptr)
         store_tiles(args.out_tiles, args.first_tile_row + row, args.first_tile_column + i, value);

@@ -376,7 +376,7 @@ void linear_int8(const Int8Args& args) noexcept {
                      whole = to.first_panel + to.panels / Dot::kBlockPanels * Dot::kBlockPanels;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const std::int64_t row = to.rows * pass / passes, rows = to.rows * (pass + 1) / passes - row;
-    std::int32_t starts[kInt8PassRows];
+    std::int32_t starts[kInt8PassRows] = {};
     for (std::int64_t i = 0; i < rows; ++i) starts[i] = start_of_row(args, row + i);
     for (std::int64_t panel = to.first_panel; panel < whole; panel += Dot::kBlockPanels)
       linear_int8_pass(args, row, rows, panel, starts);
