@@ -2,8 +2,9 @@
 // |w x - w' x'| <= |w - w'| |x| + |w'| |x - x'| (Cauchy and Schwarz): outputs that lie below the best lower
 // bound by more than that cannot be the highest, and all others are computed as they would be without a
 // screen.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
-#include <numeric>
 
 #include "assay/backend/cpu/cpu_program.h"
 #include "assay/tensor/half.h"
@@ -62,10 +63,9 @@ void CpuProgram::measure_screen() {
 // bound.
 bool CpuProgram::screen_rows(std::int64_t rows) {
   if (error_norms_.empty()) return false;
-  const auto id = static_cast<WeightId>(plan_.weights.size());
   const PackedWeight& head = weight(std::get<LinearOp>(plan_.head.what).weight);
   LinearOp screen;
-  screen.weight = id;
+  screen.weight = static_cast<WeightId>(plan_.weights.size());  // behind the plan's own
   run_linear(screen, head_normed_, rows, logits_);
   std::atomic<bool> has_bounds = true;
   pool_->run(rows, [&](std::int64_t row) {
@@ -98,8 +98,8 @@ bool CpuProgram::screen_rows(std::int64_t rows) {
   return has_bounds;
 }
 
-// The highest output of each row in head_normed_, the lowest of equals, -1 where one that counts is NaN.
-// False, and nothing found, where the screen leaves too many.
+// The highest output of each row in head_normed_, the lowest of equals. False where that takes the whole
+// head: the screen leaves too many, or one of them is NaN.
 bool CpuProgram::find_highest(std::int64_t rows, std::span<TokenId> ids) {
   const auto& op = std::get<LinearOp>(plan_.head.what);
   const PackedWeight& head = weight(op.weight);
@@ -124,16 +124,13 @@ bool CpuProgram::find_highest(std::int64_t rows, std::span<TokenId> ids) {
     kernel(part);
   });
   std::fill(ids.begin(), ids.end(), TokenId{-1});
-  std::vector<float> best(ids.size());
   for (const auto& [row, panel] : panels_to_compute_) {
     const float* logits = logits_.floats + row * logits_.stride;
-    const auto at = static_cast<std::size_t>(row);
+    TokenId& best = ids[static_cast<std::size_t>(row)];
     const std::int64_t end = std::min(plan_.vocab, (panel + 1) * kPanel);
     for (std::int64_t j = panel * kPanel; j < end; ++j) {
       if (std::isnan(logits[j])) return false;
-      if (ids[at] >= 0 && !(logits[j] > best[at])) continue;
-      ids[at] = static_cast<TokenId>(j);
-      best[at] = logits[j];
+      if (best < 0 || logits[j] > logits[best]) best = static_cast<TokenId>(j);
     }
   }
   return true;

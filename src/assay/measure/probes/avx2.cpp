@@ -19,22 +19,33 @@ struct Vec {
 #include "assay/measure/probes/read_loop.h"
 
 // Twelve independent sums cover the latency of two multiply-add units (4 or 5 cycles) on every processor.
+#define ASSAY_PRODUCT_LOOP(instruction, factor)                                                        \
+  __asm__ volatile(                                                                                    \
+      "vpbroadcastd %[value], %%ymm12\n\t"                                                             \
+      "vmovdqa %%ymm12, %%ymm13\n\t"                                                                   \
+      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\tvpxor %%ymm\\n, %%ymm\\n, %%ymm\\n\n\t.endr\n\t"            \
+      "1:\n\t"                                                                                         \
+      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\t" instruction                                               \
+      " %%ymm12, %%ymm13, %%ymm\\n\n\t.endr\n\t"                                                       \
+      "dec %[rounds]\n\t"                                                                              \
+      "jnz 1b\n\t"                                                                                     \
+      "vzeroupper"                                                                                     \
+      : [rounds] "+r"(rounds)                                                                          \
+      : [value] "m"(factor)                                                                            \
+      : "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10", \
+        "ymm11", "ymm12", "ymm13")
+
 void run_float32(std::int64_t rounds) noexcept {
   const float factor = 0x1p-10f;
-  __asm__ volatile(
-      "vbroadcastss %[factor], %%ymm12\n\t"
-      "vmovaps %%ymm12, %%ymm13\n\t"
-      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\tvmovaps %%ymm12, %%ymm\\n\n\t.endr\n\t"
-      "1:\n\t"
-      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\tvfmadd231ps %%ymm12, %%ymm13, %%ymm\\n\n\t.endr\n\t"
-      "dec %[rounds]\n\t"
-      "jnz 1b\n\t"
-      "vzeroupper"
-      : [rounds] "+r"(rounds)
-      : [factor] "m"(factor)
-      : "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10",
-        "ymm11", "ymm12", "ymm13", "ymm14", "ymm15");
+  ASSAY_PRODUCT_LOOP("vfmadd231ps", factor);
 }
+
+void run_vnni(std::int64_t rounds) noexcept {
+  const std::uint32_t bytes = 0x01020304;
+  ASSAY_PRODUCT_LOOP("%{vex%} vpdpbusd", bytes);
+}
+
+#undef ASSAY_PRODUCT_LOOP
 
 // Unsigned times signed bytes: pairs are summed to 16 bits, pairs of those to 32, and added.
 void run_int8(std::int64_t rounds) noexcept {
@@ -56,23 +67,6 @@ void run_int8(std::int64_t rounds) noexcept {
       : [bytes] "m"(bytes), [ones] "m"(ones)
       : "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10",
         "ymm11", "ymm12", "ymm13", "ymm14", "ymm15");
-}
-
-void run_vnni(std::int64_t rounds) noexcept {
-  const std::uint32_t bytes = 0x01020304;
-  __asm__ volatile(
-      "vpbroadcastd %[bytes], %%ymm12\n\t"
-      "vpbroadcastd %[bytes], %%ymm13\n\t"
-      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\tvpxor %%ymm\\n, %%ymm\\n, %%ymm\\n\n\t.endr\n\t"
-      "1:\n\t"
-      ".irp n,0,1,2,3,4,5,6,7,8,9,10,11\n\t%{vex%} vpdpbusd %%ymm12, %%ymm13, %%ymm\\n\n\t.endr\n\t"
-      "dec %[rounds]\n\t"
-      "jnz 1b\n\t"
-      "vzeroupper"
-      : [rounds] "+r"(rounds)
-      : [bytes] "m"(bytes)
-      : "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10",
-        "ymm11", "ymm12", "ymm13");
 }
 
 }  // namespace
