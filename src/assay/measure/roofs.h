@@ -56,8 +56,8 @@ std::string_view name_of(ProductKind kind);  // "avx512 float32 FMA"
 std::string why_not_usable(ProductKind kind);
 
 // Operations per second of all threads of the pool together; a multiplication and an addition are two. Vector
-// loops stay in registers. Tile loops load each operand once per round from the nearest cache, as a product of
-// matrices has to: their clock depends on it (probes/amx.cpp). 0 where it is not usable.
+// loops stay in registers. Tile loops load each operand once per round from the nearest cache, as a product
+// of matrices has to: their clock depends on it (probes/amx.cpp). 0 where it is not usable.
 double operations_per_second(ProductKind kind, ThreadPool& pool, Seconds at_least);
 
 // Median time of one phase of the pool that does nothing, one chunk per thread.

@@ -146,17 +146,16 @@ void add_one_by_one(const RowSteps& x, const WeightSteps& w, std::int64_t steps)
   }
 }
 // 32 rows times 2 panels: each tile loaded serves two products. The rows pass the nearest cache by
-// (tileloaddt1), where the panels are to stay for the rows that follow. Meanwhile 128 bytes a step of the
-// panels, and 256 of a strip of the rows, that come next are fetched into the second-level cache.
-constexpr std::int64_t kFetchedElements = 128;
+// (tileloaddt1), where the panels are to stay for the rows that follow. Meanwhile some lines a step of the
+// panels, and four of a strip of the rows, that come next are fetched into the second-level cache: no more
+// than are needed, since each takes one of the few buffers that the rows come in through as well.
 struct Ahead {
   const std::uint16_t *panels, *rows;
-  Ahead from(std::int64_t step, std::int64_t strip) const {
-    return {panels + step * kFetchedElements, rows + step * strip};
-  }
 };
-template <bool kIsInt8>
-void add_two_by_two(const RowSteps& x, const WeightSteps& w, std::int64_t steps, const Ahead& ahead) {
+template <bool kIsInt8, int kPanelLines, bool kFetchesRows>
+ASSAY_INLINE void add_two_by_two(const RowSteps& x, const WeightSteps& w, std::int64_t steps,
+                                 const Ahead& ahead) {
+  static_assert(kPanelLines == 2 || kPanelLines == 4);
   const std::uint16_t *a = x.data, *b0 = w.data, *b1 = b0 + w.next;
   const std::uint16_t *panels = ahead.panels, *rows = ahead.rows;
   __asm__ volatile(
@@ -167,18 +166,22 @@ void add_two_by_two(const RowSteps& x, const WeightSteps& w, std::int64_t steps,
       ASSAY_PRODUCT(0, 4, 6)
       "tileloaddt1 1024(%[a],%[row],1), %%tmm5\n\t"
       ASSAY_PRODUCT(1, 4, 7)
-      "prefetcht1 (%[panels])\n\tprefetcht1 64(%[panels])\n\tprefetcht1 128(%[panels])\n\tprefetcht1 192(%[panels])\n\t"
+      "prefetcht1 (%[panels])\n\tprefetcht1 64(%[panels])\n\t"
+      ".if %c[lines] == 4\n\tprefetcht1 128(%[panels])\n\tprefetcht1 192(%[panels])\n\t.endif\n\t"
+      ".if %c[fetches_rows]\n\t"
       "prefetcht1 (%[rows])\n\tprefetcht1 64(%[rows])\n\t"
-      "prefetcht1 128(%[rows])\n\tprefetcht1 192(%[rows])\n\t"
+      "prefetcht1 128(%[rows])\n\tprefetcht1 192(%[rows])\n\tadd %[strip], %[rows]\n\t"
+      ".endif\n\t"
       ASSAY_PRODUCT(2, 5, 6)
       ASSAY_PRODUCT(3, 5, 7)
       "add %[strip], %[a]\n\tadd $1024, %[b0]\n\tadd $1024, %[b1]\n\t"
-      "add $256, %[panels]\n\tadd %[strip], %[rows]\n\t"
+      "add $64*%c[lines], %[panels]\n\t"
       "dec %[steps]\n\t"
       "jnz 1b"
       :
       [a] "+r"(a), [b0] "+r"(b0), [b1] "+r"(b1), [panels] "+r"(panels), [rows] "+r"(rows), [steps] "+r"(steps)
-      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip), [is_int8] "i"(kIsInt8)
+      : [row] "r"(kTileBytes), [strip] "r"(2 * x.strip), [is_int8] "i"(kIsInt8), [lines] "i"(kPanelLines),
+        [fetches_rows] "i"(kFetchesRows)
       : "cc", "memory");
 }
 // The same where no rows follow: the panels come from memory, fetched 2 KB ahead.

@@ -88,73 +88,113 @@ void finish_any(const LinearArgs& args, const Int8Args* int8, const Finished& bl
   }
 }
 
-// The same of whole panels, which is nearly all: what does not change from row to row is in registers, and
-// two rows go side by side.
+// The same of whole panels, which is nearly all, two rows at a time from the first on: what does not change
+// from row to row stays in registers while tiles are summed between two calls. Everything else that a
+// processor has to do there takes room that tile loads wait for.
 template <bool kIsInt8, Activation kActivation, bool kIsRounded>
-void finish_whole(const LinearArgs& args, const Int8Args* int8, const Finished& block, std::int64_t first,
-                  std::int64_t count) {
-  constexpr int kRows = 2;
-  const std::int64_t column = block.panel * kPanel, row = block.row + first;
-  const bool has_bias = args.bias != nullptr, has_floats = args.y != nullptr, adds = args.adds;
-  const bool has_tiles = args.y_tiles.data != nullptr;
-  Vec bias[2] = {Vec::set(0.0F), Vec::set(0.0F)}, unit[2] = {};
-  Dot weight_sums[2] = {};
-  const float* x_absmax = nullptr;
-  const std::int32_t* x_zero = nullptr;
-  for (int i = 0; i < 2; ++i) {
-    if (has_bias) bias[i] = Vec::load(args.bias + column + i * kPanel);
-    if (!kIsInt8) continue;
-    unit[i] = Vec::load(int8->w_absmax + column + i * kPanel);
-    weight_sums[i] = Dot::load(int8->w_sums + column + i * kPanel);
+class WholeRows {
+ public:
+  static constexpr std::int64_t kRows = 2;
+
+  ASSAY_INLINE WholeRows(const LinearArgs& args, const Int8Args* int8, const Finished& block)
+      : sums_(block.sums),
+        half_(block.sums + kTileRows * kPanel),
+        y_stride_(args.y_stride),
+        adds_(args.adds) {
+    const std::int64_t column = block.panel * kPanel;
+    for (int i = 0; i < 2; ++i) {
+      bias_[i] = args.bias != nullptr ? Vec::load(args.bias + column + i * kPanel) : Vec::set(-0.0F);
+      if (!kIsInt8) continue;
+      unit_[i] = Vec::load(int8->w_absmax + column + i * kPanel);
+      weight_sums_[i] = Dot::load(int8->w_sums + column + i * kPanel);
+    }
+    if (kIsInt8) {
+      x_absmax_ = int8->x_absmax + block.row;
+      if (int8->x_zero != nullptr) x_zero_ = int8->x_zero + block.row;
+    }
+    if (args.y != nullptr) y_ = args.y + block.row * y_stride_ + column;
+    if (args.y_tiles.data != nullptr) tiles_ = args.y_tiles.data + args.y_tiles.offset(block.row, column);
   }
-  if (kIsInt8) {
-    x_absmax = int8->x_absmax + row;
-    x_zero = int8->x_zero == nullptr ? nullptr : int8->x_zero + row;
-  }
-  const float* sums = block.sums + first / kTileRows * 2 * kSums + first % kTileRows * kPanel;
-  const std::int64_t y_stride = args.y_stride;
-  float* y = has_floats ? args.y + row * y_stride + column : nullptr;
-  std::uint16_t* tiles = has_tiles ? args.y_tiles.data + args.y_tiles.offset(row, column) : nullptr;
-  for (std::int64_t at = 0; at < count; at += kRows) {
+
+  ASSAY_INLINE void finish() {
     Vec value[kRows][2];
     for (int r = 0; r < kRows; ++r)
       for (int i = 0; i < 2; ++i) {
-        Vec v = Vec::load(sums + i * kSums + (at + r) * kPanel);
+        Vec v = Vec::load(sums_ + i * kSums + r * kPanel);
         if (kIsInt8) {
           Dot exact{_mm512_castps_si512(v.v)};
-          if (x_zero != nullptr) exact = exact.less(Dot::all(x_zero[at + r]), weight_sums[i]);
-          v = Vec::mul(exact.floats(), Vec::mul(Vec::set(x_absmax[at + r] * kInt8Unit), unit[i]));
+          if (x_zero_ != nullptr) exact = exact.less(Dot::all(x_zero_[r]), weight_sums_[i]);
+          v = Vec::mul(exact.floats(), Vec::mul(Vec::set(x_absmax_[r] * kInt8Unit), unit_[i]));
         }
-        if (has_bias) v = Vec::add(v, bias[i]);
-        value[r][i] = v;
+        value[r][i] = Vec::add(v, bias_[i]);
       }
     for (auto& of_row : value)
       for (Vec& v : of_row) v = activate(kActivation, v, kIsRounded);
-    for (int r = 0; r < kRows; ++r) {
-      if (has_floats) {
-        float* out = y + (at + r) * y_stride;
+    if (y_ != nullptr)
+      for (auto& of_row : value) {
         for (int i = 0; i < 2; ++i) {
-          if (adds) value[r][i] = Vec::add(Vec::load(out + i * kPanel), value[r][i]);
-          value[r][i].store(out + i * kPanel);
+          if (adds_) of_row[i] = Vec::add(Vec::load(y_ + i * kPanel), of_row[i]);
+          of_row[i].store(y_ + i * kPanel);
         }
+        y_ += y_stride_;
       }
-      if (has_tiles)  // the pair is one row of a tile: panels are even
-        _mm512_storeu_si512(tiles + (at + r) * kTileColumns,
-                            reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(value[r][1].v, value[r][0].v)));
+    if (tiles_ != nullptr)
+      for (auto& of_row : value) {  // the pair is one row of a tile: panels are even
+        _mm512_storeu_si512(tiles_, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(of_row[1].v, of_row[0].v)));
+        tiles_ += kTileColumns;
+      }
+    sums_ += kRows * kPanel;
+    if (sums_ == half_) sums_ += kSums;  // past the second panel's
+    if (kIsInt8) {
+      x_absmax_ += kRows;
+      if (x_zero_ != nullptr) x_zero_ += kRows;
     }
   }
-}
 
-// Rows of a block from an even one on within 16.
-template <bool kIsInt8, Activation kActivation, bool kIsRounded>
-ASSAY_INLINE void finish_some(const LinearArgs& args, const Int8Args* int8, const Finished& block,
-                              std::int64_t first, std::int64_t count) {
-  const bool is_whole = args.n - block.panel * kPanel >= 2 * kPanel && args.y_tiles.planes <= 1 &&
-                        (!kIsInt8 || int8->outlier_count == 0);
-  if (is_whole)
-    finish_whole<kIsInt8, kActivation, kIsRounded>(args, int8, block, first, count);
-  else
-    finish_any(args, int8, block, first, count);
+ private:
+  const float *sums_, *half_;
+  const std::int64_t y_stride_;
+  const bool adds_;
+  float* y_ = nullptr;
+  std::uint16_t* tiles_ = nullptr;
+  Vec bias_[2], unit_[2];
+  Dot weight_sums_[2];
+  const float* x_absmax_ = nullptr;
+  const std::int32_t* x_zero_ = nullptr;
+};
+
+// Outputs of a block that are to be written soon, fetched: they lie too far apart to be foreseen by the
+// processor, and a store that waits for its line holds up the loads of tiles.
+class FetchedOutputs {
+ public:
+  ASSAY_INLINE FetchedOutputs(const LinearArgs& args, std::int64_t row, std::int64_t panel)
+      : y_stride_(args.y_stride) {
+    const std::int64_t column = panel * kPanel;
+    if (args.y != nullptr) y_ = args.y + row * y_stride_ + column;
+    if (args.y_tiles.data != nullptr) tiles_ = args.y_tiles.data + args.y_tiles.offset(row, column);
+  }
+  ASSAY_INLINE void fetch(std::int64_t rows) {
+    if (y_ != nullptr)
+      for (std::int64_t r = 0; r < rows; ++r, y_ += y_stride_) {
+        fetch_to_write(y_);
+        fetch_to_write(y_ + kPanel);
+      }
+    if (tiles_ != nullptr)
+      for (std::int64_t r = 0; r < rows; ++r, tiles_ += kTileColumns) fetch_to_write(tiles_);
+  }
+
+ private:
+  ASSAY_INLINE static void fetch_to_write(const void* line) {
+    __asm__ volatile("prefetchw (%0)" ::"r"(line));
+  }
+  const std::int64_t y_stride_;
+  const float* y_ = nullptr;
+  const std::uint16_t* tiles_ = nullptr;
+};
+
+bool is_whole(const LinearArgs& args, const Int8Args* int8, std::int64_t panel) {
+  return args.n - panel * kPanel >= 2 * kPanel && args.y_tiles.planes <= 1 &&
+         (int8 == nullptr || int8->outlier_count == 0);
 }
 
 // One pass: rows [first_row, first_row + rows), a multiple of 32, at most kPassRows, by the panels of a call,
@@ -168,14 +208,13 @@ class TilePass {
   // Takes panels in turns. The inputs of a turn go through in segments, between which its sums are held.
   template <Activation kActivation, bool kIsRounded>
   void run() {
-    const bool is_whole = args_.planes == 1 && (steps_ <= kChunkSteps || rows_ == kBlockRows);
-    const std::int64_t turn = is_whole                                                   ? args_.panels
-                              : rows_ * steps_ * args_.planes * kTileBytes <= kNearBytes ? kNearTurnPanels
-                                                                                         : kTurnPanels;
+    const bool goes_at_once = args_.planes == 1 && (steps_ <= kChunkSteps || rows_ == kBlockRows);
+    is_near_ = rows_ * steps_ * args_.planes * kTileBytes <= kNearBytes;
+    const std::int64_t turn = goes_at_once ? args_.panels : is_near_ ? kNearTurnPanels : kTurnPanels;
     alignas(64) float sums[kPassRows * kTurnPanels * kPanel];
     for (first_ = 0; first_ < args_.panels; first_ = end_) {
       end_ = args_.panels - first_ < turn ? args_.panels : first_ + turn;
-      if (is_whole)
+      if (goes_at_once)
         run_segment<kActivation, kIsRounded>({0, 0, 0, steps_, true, true}, nullptr);
       else
         run_turn<kActivation, kIsRounded>(sums);
@@ -206,21 +245,25 @@ class TilePass {
   }
 
   // What comes next: of the panels a share with each block of rows, of the rows a share with each panel.
-  Ahead ahead_of(const Segment& segment, const RowSteps& x, const WeightSteps& w, std::int64_t i,
-                 std::int64_t row) const {
+  template <int kPanelLines>
+  ASSAY_INLINE Ahead ahead_of(const Segment& segment, const RowSteps& x, const WeightSteps& w, std::int64_t i,
+                              std::int64_t row) const {
     const std::int64_t all = segment.steps * kTileElements;
     const std::uint16_t* panels = i + 2 < end_      ? w.data + 2 * w.next
                                   : segment.is_last ? w.from(-segment.first_step).data + 2 * w.next
                                                     : w.data - (i - first_) * w.next + all;
-    const std::int64_t at = row / kBlockRows * segment.steps * kFetchedElements % (2 * all);
+    const std::int64_t at = row / kBlockRows * segment.steps * kPanelLines * kTileColumns % (2 * all);
     return {panels + (at < all ? at : w.next + at - all),
             segment.is_last ? x.data : x.from(segment.steps).data + i / 2 * 128 % (2 * kTileElements)};
   }
 
+  // The last block's outputs, where no tiles are summed meanwhile.
   template <Activation kActivation, bool kIsRounded>
-  ASSAY_INLINE void finish_last() const {
-    for (std::int64_t row = 0; last_.sums != nullptr && row < kBlockRows; row += kTileRows)
-      finish_some<kIsInt8, kActivation, kIsRounded>(args_, int8_, last_, row, kTileRows);
+  void finish_last() const {
+    if (last_.sums == nullptr) return;
+    if (!is_whole(args_, int8_, last_.panel)) return finish_any(args_, int8_, last_, 0, kBlockRows);
+    WholeRows<kIsInt8, kActivation, kIsRounded> rows(args_, int8_, last_);
+    for (std::int64_t row = 0; row < kBlockRows; row += rows.kRows) rows.finish();
   }
 
   template <Activation kActivation, bool kIsRounded>
@@ -234,10 +277,12 @@ class TilePass {
       load_sums(sums);
     const bool has_two = i + 1 < args_.panels;
     if (!segment.is_last) {
-      if (has_two)
-        add_two_by_two<kIsInt8>(x, w, segment.steps, ahead_of(segment, x, w, i, row));
-      else
+      if (!has_two)
         add_two_by_one<kIsInt8>(x, w, segment.steps);
+      else if (rows_ <= kFewPassRows)
+        add_ahead<4>(segment, x, w, i, row);
+      else
+        add_ahead<2>(segment, x, w, i, row);
       store_sums(sums);
       return;
     }
@@ -245,48 +290,75 @@ class TilePass {
     if (!has_two) {
       add_two_by_one<kIsInt8>(x, w, segment.steps);
       finish_last<kActivation, kIsRounded>();
+    } else if (rows_ == kBlockRows) {
+      finish_meanwhile<kActivation, kIsRounded>(
+          next, segment.steps, [&](std::int64_t begin, std::int64_t count) {
+            add_two_by_two_streaming<kIsInt8>(x.from(begin), w.from(begin), count);
+          });
+    } else if (rows_ <= kFewPassRows) {
+      add_and_finish<4, kActivation, kIsRounded>(segment, x, w, i, row, next);
     } else {
-      // The vector units finish the block before while the tiles of this one are summed.
-      const Ahead ahead = ahead_of(segment, x, w, i, row);
-      const bool streams = rows_ == kBlockRows;
-      for (std::int64_t slice = 0; slice < kSlices; ++slice) {
-        const std::int64_t begin = segment.steps * slice / kSlices,
-                           end = segment.steps * (slice + 1) / kSlices;
-        if (end > begin && streams)
-          add_two_by_two_streaming<kIsInt8>(x.from(begin), w.from(begin), end - begin);
-        else if (end > begin)
-          add_two_by_two<kIsInt8>(x.from(begin), w.from(begin), end - begin, ahead.from(begin, x.strip));
-        fetch_outputs(next, slice * (kBlockRows / kSlices), kBlockRows / kSlices);
-        if (last_.sums != nullptr)
-          finish_some<kIsInt8, kActivation, kIsRounded>(args_, int8_, last_, slice * (kBlockRows / kSlices),
-                                                        kBlockRows / kSlices);
-      }
+      add_and_finish<2, kActivation, kIsRounded>(segment, x, w, i, row, next);
     }
     store_sums(scratch_[is_odd_ ? 1 : 0]);
     last_ = next;
     is_odd_ = !is_odd_;
   }
 
-  // Rows of outputs, to be written soon: they lie too far apart to be foreseen by the processor, and a store
-  // that waits for its line holds up the loads of tiles.
-  ASSAY_INLINE void fetch_outputs(const Finished& block, std::int64_t first, std::int64_t count) const {
-    for (std::int64_t row = block.row + first; row < block.row + first + count; ++row) {
-      if (args_.y != nullptr) {
-        const float* y = args_.y + row * args_.y_stride + block.panel * kPanel;
-        fetch_to_write(y);
-        fetch_to_write(y + kPanel);
-      }
-      if (args_.y_tiles.data != nullptr)
-        fetch_to_write(args_.y_tiles.data + args_.y_tiles.offset(row, block.panel * kPanel));
+  template <int kPanelLines>
+  ASSAY_INLINE void add_ahead(const Segment& segment, const RowSteps& x, const WeightSteps& w, std::int64_t i,
+                              std::int64_t row) const {
+    const Ahead ahead = ahead_of<kPanelLines>(segment, x, w, i, row);
+    if (is_near_)
+      add_two_by_two<kIsInt8, kPanelLines, false>(x, w, segment.steps, ahead);
+    else
+      add_two_by_two<kIsInt8, kPanelLines, true>(x, w, segment.steps, ahead);
+  }
+  template <int kPanelLines, Activation kActivation, bool kIsRounded>
+  void add_and_finish(const Segment& segment, const RowSteps& x, const WeightSteps& w, std::int64_t i,
+                      std::int64_t row, const Finished& next) const {
+    // In the last segment no rows are fetched: those that follow were read already.
+    const Ahead ahead = ahead_of<kPanelLines>(segment, x, w, i, row);
+    RowSteps rows = x;
+    WeightSteps panels = w;
+    const std::uint16_t* fetched = ahead.panels;
+    finish_meanwhile<kActivation, kIsRounded>(next, segment.steps, [&](std::int64_t, std::int64_t count) {
+      add_two_by_two<kIsInt8, kPanelLines, false>(rows, panels, count, {fetched, nullptr});
+      rows = rows.from(count);
+      panels = panels.from(count);
+      fetched += count * kPanelLines * kTileColumns;
+    });
+  }
+
+  // The vector units finish the block before while the tiles of this one are summed, by add(first step,
+  // count).
+  template <Activation kActivation, bool kIsRounded, typename Add>
+  ASSAY_INLINE void finish_meanwhile(const Finished& next, std::int64_t steps, const Add& add) const {
+    constexpr std::int64_t kRows = 2, kSlices = kBlockRows / kRows;
+    FetchedOutputs outputs(args_, next.row, next.panel);
+    if (last_.sums == nullptr || !is_whole(args_, int8_, last_.panel)) {
+      add(0, steps);
+      outputs.fetch(kBlockRows);
+      if (last_.sums != nullptr) finish_any(args_, int8_, last_, 0, kBlockRows);
+      return;
+    }
+    WholeRows<kIsInt8, kActivation, kIsRounded> rows(args_, int8_, last_);
+    std::int64_t begin = 0;
+    for (std::int64_t slice = 1; slice <= kSlices; ++slice) {
+      const std::int64_t end = steps * slice / kSlices;
+      if (end > begin) add(begin, end - begin);
+      begin = end;
+      outputs.fetch(kRows);
+      rows.finish();
     }
   }
-  static void fetch_to_write(const void* line) { __asm__ volatile("prefetchw (%0)" ::"r"(line)); }
 
-  static constexpr std::int64_t kSlices = 16;
+  static constexpr std::int64_t kFewPassRows = 256;
   LinearArgs args_;
   const Int8Args* int8_;
   std::int64_t first_row_, rows_, steps_;
   std::int64_t first_ = 0, end_ = 0;  // the panels of this turn, from the first of the call
+  bool is_near_ = false;              // all inputs stay in the second-level cache
   alignas(64) float scratch_[2][kBlockSums];
   Finished last_{nullptr, 0, 0};
   bool is_odd_ = false;
