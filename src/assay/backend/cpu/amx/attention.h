@@ -14,8 +14,40 @@ struct AttendState {
   alignas(64) std::uint16_t weights[kSpanBlocks][kBlockSteps][kTileElements];
   alignas(64) std::uint16_t queries[kTileRows * kMaxHeadDim];  // where they do not come as tiles
   alignas(64) float out[kTileRows * kMaxHeadDim];
-  float highest[kTileRows], total[kTileRows], factors[kTileRows];
+  alignas(64) float lanes[kTileRows][kLane];  // of each row, 16 highest scores, then 16 sums of weights
+  // Of each row.
+  alignas(64) float highest[kTileRows];
+  alignas(64) float total[kTileRows];
+  alignas(64) float factors[kTileRows];
+  alignas(64) float minus_top[kTileRows];
 };
+
+// 16 rows of 16 elements of 32 bits each, transposed.
+void transpose(__m512i (&r)[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
 
 // Queries of up to 16 rows as tiles, [dim_padded / 32][16][32].
 void stage_queries(const AttendArgs& args, std::int64_t first_row, std::int64_t rows,
@@ -87,125 +119,249 @@ __mmask16 seen_of(std::int64_t begin, std::int64_t first, std::int64_t last) {
   return static_cast<__mmask16>(upto & (low <= 0 ? 0xffffu : 0xffffu << low));
 }
 
-// Keys [first, last] that a row sees, of which some lie in a block: all masks full within it.
+// Keys of a span that its rows see: row 0 up to `last`, each row one more, from its window's first on.
 struct SeenKeys {
-  std::int64_t first, last;
-  bool holds_block(std::int64_t block) const {
-    return first <= block * kKvBlockPositions && last >= (block + 1) * kKvBlockPositions - 1;
+  std::int64_t first_key, last, window;  // from the begin of the span; window 0: none
+  std::int64_t first_of(std::int64_t row) const {
+    const std::int64_t in_window = window > 0 ? last + row - window + 1 : first_key;
+    return in_window > first_key ? in_window : first_key;
   }
-  __mmask16 lanes(std::int64_t block, int i) const {
-    return seen_of(block * kKvBlockPositions + i * kLane, first, last);
+  // Whether all rows see all of a block.
+  bool hold(std::int64_t block, std::int64_t rows) const {
+    return first_of(rows - 1) <= block * kKvBlockPositions && last >= (block + 1) * kKvBlockPositions - 1;
+  }
+  __mmask16 lanes(std::int64_t row, std::int64_t block, int i) const {
+    return seen_of(block * kKvBlockPositions + i * kLane, first_of(row), last + row);
   }
 };
 constexpr int kBlockLanes = kKvBlockPositions / kLane;
 
-// Scores of one row, for the keys [first, last] of blocks [0, blocks) of the span, to weights in bfloat16.
-void weigh_row(AttendState& state, std::int64_t row, std::int64_t first, std::int64_t last,
-               std::int64_t blocks, float scale) {
-  const SeenKeys seen{first < 0 ? 0 : first, last < kSpan ? last : kSpan - 1};
-  const std::int64_t begin = seen.first / kKvBlockPositions, end = seen.last / kKvBlockPositions + 1;
-  const Vec masked = Vec::set(kMasked);
-  Vec best[kBlockLanes] = {masked, masked, masked, masked};
-  for (std::int64_t block = begin; block < end; ++block) {
-    const float* scores = state.scores[block][row];
-    const bool is_whole = seen.holds_block(block);
+// The lanes' highest scores of each row, with those of one more block.
+template <bool kSeesAll>
+ASSAY_INLINE void raise_highest(AttendState& state, const SeenKeys& seen, std::int64_t block,
+                                std::int64_t rows) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    Vec s[kBlockLanes];
     for (int i = 0; i < kBlockLanes; ++i) {
-      Vec s = Vec::load(scores + i * kLane);
-      if (!is_whole) s.v = _mm512_mask_blend_ps(seen.lanes(block, i), masked.v, s.v);
-      best[i] = Vec::max(best[i], s);
+      s[i] = Vec::load(state.scores[block][row] + i * kLane);
+      if (!kSeesAll)
+        s[i].v = _mm512_mask_blend_ps(seen.lanes(row, block, i), _mm512_set1_ps(kMasked), s[i].v);
     }
+    const Vec here = Vec::max(Vec::max(s[0], s[1]), Vec::max(s[2], s[3]));
+    Vec::max(Vec::load(state.lanes[row]), here).store(state.lanes[row]);
   }
-  const float here =
-      _mm512_reduce_max_ps(Vec::max(Vec::max(best[0], best[1]), Vec::max(best[2], best[3])).v) * scale;
-  const float top = here > state.highest[row] ? here : state.highest[row];
-  const auto weights_at = [&](std::int64_t block, int step) {
-    return state.weights[block][step] + row * kTileColumns;
-  };
-  const auto clear = [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t block = from; block < to; ++block)
-      for (int step = 0; step < kBlockSteps; ++step)
-        _mm512_storeu_si512(weights_at(block, step), _mm512_setzero_si512());
-  };
-  if (seen.first > seen.last || top == kMasked) {  // no key yet
-    clear(0, blocks);
-    state.factors[row] = 1;
-    return;
-  }
-  const Vec unit = Vec::set(scale), minus_top = Vec::set(-top);
-  Vec sum[kBlockLanes] = {Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F)};
-  for (std::int64_t block = begin; block < end; ++block) {
-    const float* scores = state.scores[block][row];
-    const bool is_whole = seen.holds_block(block);
-    Vec w[kBlockLanes];
-    for (int i = 0; i < kBlockLanes; ++i) {
-      w[i] = power_of_two(Vec::fma(Vec::load(scores + i * kLane), unit, minus_top));
-      if (!is_whole) w[i].v = _mm512_maskz_mov_ps(seen.lanes(block, i), w[i].v);
-      sum[i] = Vec::add(sum[i], w[i]);
-    }
-    for (int step = 0; step < kBlockSteps; ++step)
-      _mm512_storeu_si512(weights_at(block, step),
-                          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w[2 * step + 1].v, w[2 * step].v)));
-  }
-  clear(0, begin);
-  clear(end, blocks);
-  const float factor = _mm512_cvtss_f32(power_of_two(Vec::set(state.highest[row] - top)).v);
-  state.factors[row] = factor;
-  state.total[row] = state.total[row] * factor +
-                     _mm512_reduce_add_ps(Vec::add(Vec::add(sum[0], sum[1]), Vec::add(sum[2], sum[3])).v);
-  state.highest[row] = top;
+}
+void raise_highest(AttendState& state, const SeenKeys& seen, std::int64_t block, std::int64_t rows) {
+  if (seen.hold(block, rows))
+    raise_highest<true>(state, seen, block, rows);
+  else
+    raise_highest<false>(state, seen, block, rows);
 }
 
-// out[rows, padded] = weights * values over the blocks [unseen, blocks) of a span, `last_steps` of the last
-// one, added to out * factor unless it is the first.
-void add_values(AttendState& state, const AttendArgs& args, std::int64_t first_block, std::int64_t unseen,
-                std::int64_t blocks, std::int64_t last_steps, std::int64_t rows, bool is_first) {
-  const std::int64_t padded = args.shape.padded();
-  constexpr std::int64_t kPanelElements = kKvBlockPositions * kPanel, kStride = kGroup * kPanel;
+// Scores of some rows and one block to weights in bfloat16, 2^(score * scale - top); their sums by lanes.
+template <bool kSeesAll>
+ASSAY_INLINE void weigh(AttendState& state, const SeenKeys& seen, std::int64_t block, float scale,
+                        std::int64_t first_row, std::int64_t rows) {
+  const Vec unit = Vec::set(scale);
+  for (std::int64_t row = first_row; row < rows; ++row) {
+    const Vec minus_top = Vec::set(state.minus_top[row]);
+    Vec w[kBlockLanes];
+    for (int i = 0; i < kBlockLanes; ++i) {
+      w[i] = power_of_two(Vec::fma(Vec::load(state.scores[block][row] + i * kLane), unit, minus_top));
+      if (!kSeesAll) w[i].v = _mm512_maskz_mov_ps(seen.lanes(row, block, i), w[i].v);
+    }
+    const Vec sum = Vec::add(Vec::add(w[0], w[1]), Vec::add(w[2], w[3]));
+    Vec::add(Vec::load(state.lanes[row]), sum).store(state.lanes[row]);
+    for (int step = 0; step < kBlockSteps; ++step)
+      _mm512_storeu_si512(state.weights[block][step] + row * kTileColumns,
+                          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w[2 * step + 1].v, w[2 * step].v)));
+  }
+}
+void weigh(AttendState& state, const SeenKeys& seen, std::int64_t block, float scale, std::int64_t first_row,
+           std::int64_t rows) {
+  if (seen.hold(block, rows))
+    weigh<true>(state, seen, block, scale, first_row, rows);
+  else
+    weigh<false>(state, seen, block, scale, first_row, rows);
+}
+
+void set_lanes(AttendState& state, float value, std::int64_t rows) {
+  for (std::int64_t row = 0; row < rows; ++row) Vec::set(value).store(state.lanes[row]);
+}
+
+// One number of each row from its 16 lanes: lanes 8 apart first, then 4, 2 and 1, for few rows and for many.
+template <typename Combine, typename Reduce>
+ASSAY_INLINE Vec reduce_lanes(const AttendState& state, std::int64_t rows, const Combine& combine,
+                              const Reduce& reduce) {
+  constexpr std::int64_t kFew = 4;
+  if (rows <= kFew) {
+    alignas(64) float of_row[kLane] = {};
+    for (std::int64_t row = 0; row < rows; ++row) of_row[row] = reduce(Vec::load(state.lanes[row]).v);
+    return Vec::load(of_row);
+  }
+  __m512i lanes[kTileRows];
+  for (std::int64_t row = 0; row < kTileRows; ++row) lanes[row] = _mm512_loadu_si512(state.lanes[row]);
+  transpose(lanes);
+  Vec of_lane[kTileRows];
+  for (int i = 0; i < kTileRows; ++i) of_lane[i].v = _mm512_castsi512_ps(lanes[i]);
+  for (int apart = kTileRows / 2; apart > 0; apart /= 2)
+    for (int i = 0; i < apart; ++i) of_lane[i] = combine(of_lane[i], of_lane[i + apart]);
+  return of_lane[0];
+}
+
+// From the highest scores by lanes: what each row's scores are taken relative to from here on, and what its
+// sums so far are worth then. Rows that see no key yet stay as they are.
+void take_highest(AttendState& state, std::int64_t rows, float scale) {
+  const Vec here = Vec::mul(reduce_lanes(
+                                state, rows, [](Vec a, Vec b) { return Vec::max(a, b); },
+                                [](__m512 v) { return _mm512_reduce_max_ps(v); }),
+                            Vec::set(scale));
+  const Vec before = Vec::load(state.highest), top = Vec::max(here, before);
+  const __mmask16 sees = _mm512_cmp_ps_mask(top.v, _mm512_set1_ps(kMasked), _CMP_NEQ_UQ);
+  const Vec change{_mm512_maskz_sub_ps(sees, before.v, top.v)};
+  power_of_two(change).store(state.factors);
+  Vec{_mm512_maskz_sub_ps(sees, _mm512_setzero_ps(), top.v)}.store(state.minus_top);
+  top.store(state.highest);
+}
+void add_to_total(AttendState& state, std::int64_t rows) {
+  const Vec sum = reduce_lanes(
+      state, rows, [](Vec a, Vec b) { return Vec::add(a, b); },
+      [](__m512 v) { return _mm512_reduce_add_ps(v); });
+  Vec::fma(Vec::load(state.total), Vec::load(state.factors), sum).store(state.total);
+}
+
+// Sums of weights times values of a group of panels, which `add` has put into tiles, to out, added to
+// out * factor unless it is the first.
+void add_to_out(AttendState& state, std::int64_t padded, std::int64_t panel, std::int64_t panels,
+                std::int64_t rows, bool is_first) {
+  constexpr std::int64_t kStride = kGroup * kPanel, kStrideBytes = kStride * sizeof(float);
   alignas(64) float sums[kTileRows * kStride];
-  for (std::int64_t panel = 0; panel < padded / kPanel;) {
-    const std::int64_t panels = padded / kPanel - panel >= kGroup ? kGroup : 1;
+  ASSAY_TILE_STORE(0, sums, kStrideBytes);
+  if (panels == kGroup) {
+    ASSAY_TILE_STORE(1, sums + kLane, kStrideBytes);
+    ASSAY_TILE_STORE(2, sums + 2 * kLane, kStrideBytes);
+    ASSAY_TILE_STORE(3, sums + 3 * kLane, kStrideBytes);
+  }
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t i = 0; i < panels * kPanel; i += kLane) {
+      float* out = state.out + row * padded + panel * kPanel + i;
+      const Vec sum = Vec::load(sums + row * kStride + i);
+      (is_first ? sum : Vec::fma(Vec::load(out), Vec::set(state.factors[row]), sum)).store(out);
+    }
+}
+
+// Blocks [unseen, end) of a span that begins at block `first`, `last_keys` keys of the last one.
+struct SpanBlocks {
+  std::int64_t first, unseen, end, last_keys;
+  std::int64_t keys_of(std::int64_t block) const {
+    return block == end - 1 ? last_keys : std::int64_t{kKvBlockPositions};
+  }
+  std::int64_t steps_of(std::int64_t block) const {
+    return (keys_of(block) + kTileColumns - 1) / kTileColumns;
+  }
+  const std::uint16_t* of(const AttendArgs& args, std::int64_t block) const {
+    return static_cast<const std::uint16_t*>(args.blocks[first + block]);
+  }
+};
+
+// All scores of a span by tile products; the vector units look for the highest of one block while the tiles
+// of the next are summed.
+void score_span(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks, const SeenKeys& seen,
+                const RowSteps& queries, std::int64_t rows) {
+  set_lanes(state, kMasked, rows);
+  for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) {
+    if (args.rows == 1 && block + 1 < blocks.end)
+      fetch_keys(blocks.of(args, block + 1) + args.k_offset, blocks.keys_of(block + 1), args.shape);
+    else if (args.rows == 1)
+      fetch_values(blocks.of(args, blocks.unseen) + args.v_offset, blocks.keys_of(blocks.unseen), args.shape);
+    score_block(queries, blocks.of(args, block) + args.k_offset, blocks.keys_of(block), args.shape,
+                state.scores[block][0]);
+    if (block > blocks.unseen) raise_highest(state, seen, block - 1, rows);
+  }
+  raise_highest(state, seen, blocks.end - 1, rows);
+}
+
+// Weights of a span, and weights times values: the vector units weigh one block while the tiles of the one
+// before are summed.
+void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks, const SeenKeys& seen,
+                std::int64_t rows, float scale, bool is_first) {
+  constexpr std::int64_t kPanelElements = kKvBlockPositions * kPanel;
+  const std::int64_t padded = args.shape.padded(), half = (rows + 1) / 2;
+  const auto add_values = [&](std::int64_t block, std::int64_t panel, std::int64_t panels,
+                              std::int64_t first_step, std::int64_t steps) {
+    const std::uint16_t* values = blocks.of(args, block) + args.v_offset + panel * kPanelElements;
+    const RowSteps weights = RowSteps{state.weights[block][0], kTileElements}.from(first_step);
+    const WeightSteps steps_of_values = WeightSteps{values, kPanelElements}.from(first_step);
+    if (steps <= 0) return;
+    if (panels == kGroup)
+      add_one_by_four_near(weights, steps_of_values, steps);
+    else
+      add_one_by_one(weights, steps_of_values, steps);
+  };
+  const std::int64_t panels = padded / kPanel >= kGroup ? kGroup : 1;
+  set_lanes(state, 0, rows);
+  clear_sums();
+  for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) {
+    if (args.rows == 1 && block + 1 < blocks.end)
+      fetch_values(blocks.of(args, block + 1) + args.v_offset, blocks.steps_of(block + 1) * kTileColumns,
+                   args.shape);
+    else if (args.rows == 1 && args.next_k_offset != 0)
+      fetch_keys(blocks.of(args, blocks.unseen) + args.next_k_offset,
+                 blocks.steps_of(blocks.unseen) * kTileColumns, args.shape);
+    const bool has_one_before = block > blocks.unseen;
+    weigh(state, seen, block, scale, 0, half);
+    if (has_one_before) add_values(block - 1, 0, panels, 0, 1);
+    weigh(state, seen, block, scale, half, rows);
+    if (has_one_before) add_values(block - 1, 0, panels, 1, kBlockSteps - 1);
+  }
+  add_values(blocks.end - 1, 0, panels, 0, blocks.steps_of(blocks.end - 1));
+  add_to_out(state, padded, 0, panels, rows, is_first);
+  for (std::int64_t panel = panels; panel < padded / kPanel;) {
+    const std::int64_t more = padded / kPanel - panel >= kGroup ? kGroup : 1;
     clear_sums();
-    for (std::int64_t block = unseen; block < blocks; ++block) {
-      const auto base_of = [&](std::int64_t i) {
-        return static_cast<const std::uint16_t*>(args.blocks[first_block + i]);
-      };
-      const auto steps_of_block = [&](std::int64_t i) { return i == blocks - 1 ? last_steps : kBlockSteps; };
-      if (args.rows == 1 && panel == 0 && block + 1 < blocks)
-        fetch_values(base_of(block + 1) + args.v_offset, steps_of_block(block + 1) * kTileColumns,
-                     args.shape);
-      else if (args.rows == 1 && panel == 0 && args.next_k_offset != 0)
-        fetch_keys(base_of(unseen) + args.next_k_offset, steps_of_block(unseen) * kTileColumns, args.shape);
-      const std::uint16_t* values = base_of(block) + args.v_offset + panel * kPanelElements;
-      const RowSteps weights{state.weights[block][0], kTileElements};
-      const std::int64_t steps = steps_of_block(block);
-      if (panels == kGroup)
-        add_one_by_four_near(weights, {values, kPanelElements}, steps);
-      else
-        add_one_by_one(weights, {values, 0}, steps);
-    }
-    ASSAY_TILE_STORE(0, sums, 256);
-    if (panels == kGroup) {
-      ASSAY_TILE_STORE(1, sums + kLane, 256);
-      ASSAY_TILE_STORE(2, sums + 2 * kLane, 256);
-      ASSAY_TILE_STORE(3, sums + 3 * kLane, 256);
-    }
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t i = 0; i < panels * kPanel; i += kLane) {
-        float* out = state.out + row * padded + panel * kPanel + i;
-        const Vec sum = Vec::load(sums + row * kStride + i);
-        (is_first ? sum : Vec::fma(Vec::load(out), Vec::set(state.factors[row]), sum)).store(out);
-      }
-    panel += panels;
+    for (std::int64_t block = blocks.unseen; block < blocks.end; ++block)
+      add_values(block, panel, more, 0, blocks.steps_of(block));
+    add_to_out(state, padded, panel, more, rows, is_first);
+    panel += more;
+  }
+}
+
+// out / total of each row to where it is wanted.
+void store_tiles_attended(AttendState& state, const AttendArgs& args, std::int64_t first_row,
+                          std::int64_t rows) {
+  const std::int64_t padded = args.shape.padded(), head_dim = args.shape.head_dim;
+  const Vec total = Vec::load(state.total), one = Vec::set(1.0F);
+  const __mmask16 sees = _mm512_cmp_ps_mask(total.v, _mm512_setzero_ps(), _CMP_NLE_UQ);
+  Vec{_mm512_mask_div_ps(one.v, sees, one.v, total.v)}.store(state.factors);
+  const bool has_pairs = head_dim % kTileColumns == 0 && args.out_tiles.planes == 1;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const Vec factor = Vec::set(state.factors[row]);
+    const float* from = state.out + row * padded;
+    if (args.out != nullptr)
+      for (std::int64_t i = 0; i < head_dim; i += kLane)
+        Vec::mul(Vec::load(from + i), factor)
+            .store_n(args.out + (first_row + row) * args.out_stride + i,
+                     head_dim - i < kLane ? head_dim - i : kLane);
+    if (args.out_tiles.data == nullptr) continue;
+    const std::int64_t to_row = args.first_tile_row + first_row + row, column = args.first_tile_column;
+    if (has_pairs)
+      for (std::int64_t i = 0; i < head_dim; i += kTileColumns)
+        _mm512_storeu_si512(
+            args.out_tiles.data + args.out_tiles.offset(to_row, column + i),
+            reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(Vec::mul(Vec::load(from + i + kLane), factor).v,
+                                                          Vec::mul(Vec::load(from + i), factor).v)));
+    else
+      for (std::int64_t i = 0; i < head_dim; i += kLane)
+        store_tiles(args.out_tiles, to_row, column + i, Vec::mul(Vec::load(from + i), factor),
+                    head_dim - i < kLane ? head_dim - i : kLane);
   }
 }
 
 // Up to 16 rows: all scores of a span by tile products, softmax, weights times values by tile products.
 void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t rows, AttendState& state) {
   const std::int64_t first_position = args.first_position + first_row;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    state.highest[row] = kMasked;
-    state.total[row] = 0;
-  }
+  Vec::set(kMasked).store(state.highest);
+  Vec::set(0.0F).store(state.total);
   RowSteps queries{state.queries, kTileElements};
   if (args.q == nullptr)
     queries = {args.q_tiles.data + args.q_tiles.offset(args.first_tile_row + first_row, args.q_first_column),
@@ -221,75 +377,29 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
   // Spans begin at multiples of 512 keys: which keys share one does not depend on the rows of this call.
   for (std::int64_t span = first_key / kSpan; span * kSpanBlocks <= last_block; ++span) {
     const std::int64_t begin = span * kSpan, first_block = span * kSpanBlocks;
-    const std::int64_t blocks =
+    const std::int64_t end =
         last_block - first_block + 1 < kSpanBlocks ? last_block - first_block + 1 : kSpanBlocks;
     const std::int64_t unseen = first_key > begin ? (first_key - begin) / kKvBlockPositions : 0;
     // Keys of the last block that any row sees: what lies beyond has weight zero.
-    const std::int64_t left = last_position - (first_block + blocks - 1) * kKvBlockPositions + 1;
-    const std::int64_t last_keys = left < kKvBlockPositions ? left : kKvBlockPositions;
+    const std::int64_t left = last_position - (first_block + end - 1) * kKvBlockPositions + 1;
+    const SpanBlocks blocks{first_block, unseen, end, left < kKvBlockPositions ? left : kKvBlockPositions};
+    const SeenKeys seen{args.first_key - begin, first_position - begin, args.window};
     configure(rows);
-    const auto base_of = [&](std::int64_t block) {
-      return static_cast<const std::uint16_t*>(args.blocks[first_block + block]);
-    };
-    const auto keys_of_block = [&](std::int64_t block) {
-      return block == blocks - 1 ? last_keys : kKvBlockPositions;
-    };
-    for (std::int64_t block = unseen; block < blocks; ++block) {
-      if (args.rows == 1 && block + 1 < blocks)
-        fetch_keys(base_of(block + 1) + args.k_offset, keys_of_block(block + 1), args.shape);
-      else if (args.rows == 1)
-        fetch_values(base_of(unseen) + args.v_offset, keys_of_block(unseen), args.shape);
-      score_block(queries, base_of(block) + args.k_offset, keys_of_block(block), args.shape,
-                  state.scores[block][0]);
-    }
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t last = first_position + row;
-      const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
-      const std::int64_t first = in_window > args.first_key ? in_window : args.first_key;
-      weigh_row(state, row, first - begin, last - begin, blocks, scale);
-    }
-    add_values(state, args, first_block, unseen, blocks, (last_keys + kTileColumns - 1) / kTileColumns, rows,
-               is_first);
+    score_span(state, args, blocks, seen, queries, rows);
+    take_highest(state, rows, scale);
+    weigh_span(state, args, blocks, seen, rows, scale, is_first);
+    add_to_total(state, rows);
     is_first = false;
   }
   if (is_first)  // rows that see no key
     for (std::int64_t i = 0; i < rows * args.shape.padded(); i += kLane) Vec::set(0.0F).store(state.out + i);
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t i = 0; i < args.shape.head_dim; i += kSumColumns)
-      store_attended(args, first_row + row, i, state.out + row * args.shape.padded() + i, state.total[row]);
+  store_tiles_attended(state, args, first_row, rows);
 }
 
 void attend_bfloat16_tiles(const AttendArgs& args) noexcept {
   AttendState state;
   for (std::int64_t row = 0; row < args.rows; row += kTileRows)
     attend_tiles(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows, state);
-}
-
-// 16 rows of 16 elements of 32 bits each, transposed.
-void transpose(__m512i (&r)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 8; ++i) {
-    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-  }
 }
 
 // Keys of up to 16 positions of one panel: pairs of dimensions change places with positions.
