@@ -8,6 +8,9 @@ constexpr float kMasked = -__builtin_huge_valf();
 constexpr std::int64_t kSpanBlocks = 8, kSpan = kSpanBlocks * kKvBlockPositions;
 constexpr std::int64_t kBlockSteps = kKvBlockPositions / kTileColumns;
 
+// So few rows take less time than their keys and values take from memory: nothing is done beside the tiles.
+constexpr std::int64_t kFewRows = 4;
+
 // What the rows of one call share while they go through the spans.
 struct AttendState {
   alignas(64) float scores[kSpanBlocks][kTileRows][kKvBlockPositions];
@@ -193,11 +196,12 @@ void set_lanes(AttendState& state, float value, std::int64_t rows) {
 template <typename Combine, typename Reduce>
 ASSAY_INLINE Vec reduce_lanes(const AttendState& state, std::int64_t rows, const Combine& combine,
                               const Reduce& reduce) {
-  constexpr std::int64_t kFew = 4;
-  if (rows <= kFew) {
-    alignas(64) float of_row[kLane] = {};
-    for (std::int64_t row = 0; row < rows; ++row) of_row[row] = reduce(Vec::load(state.lanes[row]).v);
-    return Vec::load(of_row);
+  if (rows <= kFewRows) {
+    Vec of_row = Vec::set(reduce(Vec::load(state.lanes[0]).v));
+    for (std::int64_t row = 1; row < rows; ++row)
+      of_row.v = _mm512_mask_mov_ps(of_row.v, static_cast<__mmask16>(1u << row),
+                                    _mm512_set1_ps(reduce(Vec::load(state.lanes[row]).v)));
+    return of_row;
   }
   __m512i lanes[kTileRows];
   for (std::int64_t row = 0; row < kTileRows; ++row) lanes[row] = _mm512_loadu_si512(state.lanes[row]);
@@ -264,8 +268,8 @@ struct SpanBlocks {
   }
 };
 
-// All scores of a span by tile products; the vector units look for the highest of one block while the tiles
-// of the next are summed.
+// All scores of a span by tile products; of more than a few rows the vector units look for the highest of one
+// block while the tiles of the next are summed.
 void score_span(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks, const SeenKeys& seen,
                 const RowSteps& queries, std::int64_t rows) {
   set_lanes(state, kMasked, rows);
@@ -276,13 +280,14 @@ void score_span(AttendState& state, const AttendArgs& args, const SpanBlocks& bl
       fetch_values(blocks.of(args, blocks.unseen) + args.v_offset, blocks.keys_of(blocks.unseen), args.shape);
     score_block(queries, blocks.of(args, block) + args.k_offset, blocks.keys_of(block), args.shape,
                 state.scores[block][0]);
-    if (block > blocks.unseen) raise_highest(state, seen, block - 1, rows);
+    if (rows > kFewRows && block > blocks.unseen) raise_highest(state, seen, block - 1, rows);
   }
-  raise_highest(state, seen, blocks.end - 1, rows);
+  const std::int64_t left = rows > kFewRows ? blocks.end - 1 : blocks.unseen;
+  for (std::int64_t block = left; block < blocks.end; ++block) raise_highest(state, seen, block, rows);
 }
 
-// Weights of a span, and weights times values: the vector units weigh one block while the tiles of the one
-// before are summed.
+// Weights of a span, and weights times values: of more than a few rows the vector units weigh one block while
+// the tiles of the one before are summed.
 void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks, const SeenKeys& seen,
                 std::int64_t rows, float scale, bool is_first) {
   constexpr std::int64_t kPanelElements = kKvBlockPositions * kPanel;
@@ -300,6 +305,9 @@ void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& bl
   };
   const std::int64_t panels = padded / kPanel >= kGroup ? kGroup : 1;
   set_lanes(state, 0, rows);
+  if (rows <= kFewRows)
+    for (std::int64_t block = blocks.unseen; block < blocks.end; ++block)
+      weigh(state, seen, block, scale, 0, rows);
   clear_sums();
   for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) {
     if (args.rows == 1 && block + 1 < blocks.end)
@@ -308,13 +316,17 @@ void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& bl
     else if (args.rows == 1 && args.next_k_offset != 0)
       fetch_keys(blocks.of(args, blocks.unseen) + args.next_k_offset,
                  blocks.steps_of(blocks.unseen) * kTileColumns, args.shape);
+    if (rows <= kFewRows) {
+      add_values(block, 0, panels, 0, blocks.steps_of(block));
+      continue;
+    }
     const bool has_one_before = block > blocks.unseen;
     weigh(state, seen, block, scale, 0, half);
     if (has_one_before) add_values(block - 1, 0, panels, 0, 1);
     weigh(state, seen, block, scale, half, rows);
     if (has_one_before) add_values(block - 1, 0, panels, 1, kBlockSteps - 1);
   }
-  add_values(blocks.end - 1, 0, panels, 0, blocks.steps_of(blocks.end - 1));
+  if (rows > kFewRows) add_values(blocks.end - 1, 0, panels, 0, blocks.steps_of(blocks.end - 1));
   add_to_out(state, padded, 0, panels, rows, is_first);
   for (std::int64_t panel = panels; panel < padded / kPanel;) {
     const std::int64_t more = padded / kPanel - panel >= kGroup ? kGroup : 1;
