@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <tuple>
 
 #include "assay/backend/cpu/pack.h"
 #include "assay/backend/cpu/select.h"
@@ -164,6 +165,43 @@ TEST_P(QuantizedKernelTest, FixedCodesOfInputsEqualReference) {
         };
         ASSERT_EQ(run(table_), run(reference_)) << k << " " << zero_point;
       }
+}
+
+// Inputs that come as bfloat16 in tiles, by rows that begin anywhere.
+TEST_P(QuantizedKernelTest, CodesOfTilesAreThoseOfTheirFloats) {
+  if (!table_.uses_tiles) GTEST_SKIP() << "the table has no tiles";
+  for (const std::int64_t k : {1, 31, 32, 64, 65, 200})
+    for (const bool has_ranges : {false, true}) {
+      constexpr std::int64_t kRows = 5, kFirst = 3, kAll = kFirst + kRows;
+      const Tiles in{nullptr, kAll + kTileRows, round_up(k, kTileColumns), 1};
+      std::vector<std::uint16_t> tiles(static_cast<std::size_t>(in.rows * in.columns), 0x7fc0);  // NaN
+      const Tiles x_tiles{tiles.data(), in.rows, in.columns, 1};
+      auto x = random_floats(static_cast<std::size_t>(kAll * k), 5, 9);
+      for (std::int64_t row = 0; row < kAll; ++row)
+        for (std::int64_t i = 0; i < k; ++i) {
+          float& value = x[static_cast<std::size_t>(row * k + i)];
+          std::uint16_t& bits = tiles[static_cast<std::size_t>(x_tiles.offset(row, i))];
+          bits = float_to_bf16(value);
+          value = bf16_to_float(bits);
+        }
+      const auto run = [&](const float* floats, const Tiles& from) {
+        const Tiles out{nullptr, kAll + kTileRows, round_up(k, kInt8Columns) / 2, 1};
+        std::vector<std::uint16_t> codes(static_cast<std::size_t>(out.rows * out.columns), 0x5555);
+        std::vector<float> absmax(static_cast<std::size_t>(kAll));
+        std::vector<std::int32_t> zero_points(absmax.size());
+        table_.quantize({.x = floats,
+                         .x_stride = k,
+                         .codes = {codes.data(), out.rows, out.columns, 1},
+                         .first_row = kFirst,
+                         .rows = kRows,
+                         .k = k,
+                         .absmax = absmax.data(),
+                         .zero_points = has_ranges ? zero_points.data() : nullptr,
+                         .x_tiles = from});
+        return std::tuple(codes, absmax, zero_points);
+      };
+      ASSERT_EQ(run(nullptr, x_tiles), run(x.data(), kNoTiles)) << k << " " << has_ranges;
+    }
 }
 
 // With the scale and zero point of all rows together, codes are those of ONNX Runtime's DynamicQuantizeLinear

@@ -133,10 +133,17 @@ bool CpuProgram::rounds_inputs(const LinearOp& op) const {
   return multiplies_tiles(w) && planes_for(w) == 1;
 }
 
+bool CpuProgram::quantizes_tiles(const LinearOp& op) const {
+  const PackedWeight& w = weight(op.weight);
+  return table_.uses_tiles && w.packing() == Packing::int8 && rounds_inputs(op) &&
+         plan_.kv_format == KvFormat::bfloat16 && w.spec.columns <= kMaxTileInputs;
+}
+
 void CpuProgram::make_buffers() {
   // What only tile products read is kept in tiles alone.
   std::vector<int> planes(plan_.buffers.size());
-  std::vector<bool> has_floats(plan_.buffers.size()), has_fine_reader(plan_.buffers.size());
+  std::vector<bool> has_floats(plan_.buffers.size()), has_fine_reader(plan_.buffers.size()),
+      is_product(plan_.buffers.size());
   has_floats[static_cast<std::size_t>(plan_.hidden)] = true;
   has_fine_reader[static_cast<std::size_t>(plan_.hidden)] = true;
   for (const Op& op : plan_.ops) {
@@ -157,8 +164,11 @@ void CpuProgram::make_buffers() {
       if (!rounds_inputs(*linear)) has_fine_reader[in] = true;
       if (multiplies_tiles(weight(linear->weight)))
         planes[in] = std::max(planes[in], planes_for(weight(linear->weight)));
+      else if (is_product[in] && quantizes_tiles(*linear))
+        planes[in] = std::max(planes[in], 1);  // half the bytes, which stay near until they are quantized
       else
         has_floats[in] = true;
+      is_product[static_cast<std::size_t>(linear->out)] = !linear->adds_to_output;
     }
   }
   buffers_.clear();

@@ -194,6 +194,7 @@ class CpuProgram : public Program {
   // Inputs lose more by becoming bytes, or one bfloat16, than an activation to 1e-4 does; schemes that repeat
   // the arithmetic of others have it exact.
   bool rounds_inputs(const LinearOp& op) const;
+  bool quantizes_tiles(const LinearOp& op) const;  // what a product before it made, as bfloat16
   LinearArgs linear_args(const LinearOp& op, const Buffer& in, std::int64_t rows, const Buffer& out) const;
   void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
   void fold_zero_points();

@@ -89,7 +89,7 @@ struct LinearArgs {
 //               to zero_points too where they are given
 // Codes are clamped to -128 and 127 and are zero beyond k.
 struct QuantizeArgs {
-  const float* x;
+  const float* x;  // null where x_tiles are given
   std::int64_t x_stride;
   Tiles codes;  // as bytes: strips of 64 columns, [k_padded / 64][rows][64]
   std::int64_t first_row, rows, k;
@@ -102,7 +102,9 @@ struct QuantizeArgs {
   std::int32_t* zero_points = nullptr;       // [first_row + rows], written; or null
   float fixed_scale = 0;
   std::int32_t fixed_zero_point = 0;
+  Tiles x_tiles = kNoTiles;  // bfloat16, of tables that use tiles; k at most kMaxTileInputs
 };
+inline constexpr std::int64_t kMaxTileInputs = 16384;
 // Where a row's codes begin to be worth something, of a range that holds zero.
 struct RowCode {
   float scale, inverse;

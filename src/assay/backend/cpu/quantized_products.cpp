@@ -149,7 +149,8 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
                      .factors = op.input_factors.empty() ? nullptr : op.input_factors.data(),
                      .zero_points = has_row_ranges ? zero_points_ : nullptr,
                      .fixed_scale = fixed.scale,
-                     .fixed_zero_point = fixed.zero_point - kCodeOffset});
+                     .fixed_zero_point = fixed.zero_point - kCodeOffset,
+                     .x_tiles = in.floats == nullptr ? in.tiles : kNoTiles});
   });
   whole.x_tiles = codes;
   const RowShares shares = row_shares(whole.rows, pool_->size());

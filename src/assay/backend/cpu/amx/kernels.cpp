@@ -357,6 +357,28 @@ void linear_int8_tiles(const Int8Args& args) noexcept {
 
 #include "assay/backend/cpu/amx/attention.h"
 
+// Rows of tiles become floats one at a time, in the nearest cache.
+void quantize_tiles(const QuantizeArgs& args) noexcept {
+  if (args.x != nullptr) return quantize(args);
+  alignas(64) float row_floats[kMaxTileInputs];
+  QuantizeArgs one = args;
+  one.x = row_floats;
+  one.x_stride = 0;  // the same for every row
+  one.rows = 1;
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    for (std::int64_t i = 0; i < args.k; i += kTileColumns) {
+      const __m512i pair = _mm512_loadu_si512(args.x_tiles.data + args.x_tiles.offset(row, i));
+      const auto floats = [](__m256i bits) {
+        return Vec{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+      };
+      floats(_mm512_castsi512_si256(pair)).store(row_floats + i);
+      floats(_mm512_extracti64x4_epi64(pair, 1)).store(row_floats + i + kPanel);
+    }
+    one.first_row = row;
+    quantize(one);
+  }
+}
+
 void end_attending() noexcept {
   if (configured_rows != 0) release();
 }
@@ -370,6 +392,7 @@ void fill(KernelTable& table) {
   table.end_attending = end_attending;
   table.store_bfloat16 = store_bfloat16_tiles;
   table.linear_int8 = linear_int8_tiles;
+  table.quantize = quantize_tiles;
   table.linear_tiles_origin = table.attend_bfloat16_origin = table.store_origin = table.int8_origin = "amx";
   table.uses_tiles = true;
 }
