@@ -11,23 +11,18 @@
 
 #include "assay/backend/cpu/pack.h"
 #include "assay/backend/cpu/select.h"
-#include "assay/base/random.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int4.h"
 #include "assay/quant/int8.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
 #include "support/kernel_tiers.h"
+#include "support/random_floats.h"
 
 namespace assay::cpu {
 namespace {
 
-std::vector<float> random_floats(std::size_t count, std::uint64_t seed, float scale) {
-  Random random(seed);
-  std::vector<float> values(count);
-  for (float& v : values) v = scale * static_cast<float>(random.uniform() * 2 - 1);
-  return values;
-}
+using test::random_floats;
 
 // Weights [n, k] as int8 panels.
 struct Int8Weights {

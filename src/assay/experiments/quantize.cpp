@@ -1,11 +1,8 @@
 #include "assay/experiments/quantize.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -18,6 +15,7 @@
 #include "assay/base/units.h"
 #include "assay/experiments/calibrate.h"
 #include "assay/experiments/load.h"
+#include "assay/experiments/matrix_quantizer.h"
 #include "assay/files/bitsandbytes.h"
 #include "assay/files/int8_checkpoint.h"
 #include "assay/files/safetensors_writer.h"
@@ -43,31 +41,6 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
 }
 
-// Calls task(i) for 0 <= i < count on the pool's threads; throws the first of what they throw.
-template <typename Task>
-void run_all(ThreadPool& pool, std::int64_t count, const Task& task) {
-  std::atomic<std::int64_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  pool.run(pool.size(), [&](std::int64_t) {
-    try {
-      for (std::int64_t i = next++; i < count; i = next++) task(i);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (failure == nullptr) failure = std::current_exception();
-      next = count;
-    }
-  });
-  if (failure != nullptr) std::rethrow_exception(failure);
-}
-
-// The number as the type holds it.
-float rounded(DType dtype, float x) {
-  if (dtype == DType::bf16) return bf16_to_float(float_to_bf16(x));
-  if (dtype == DType::f16) return f16_to_float(float_to_f16(x));
-  return x;
-}
-
 // The type that everything else is written in: as asked for, else as Transformers would load the model.
 DType remainder_of(const std::string& name, const ModelFolder& folder, const Plan& plan) {
   static constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
@@ -81,170 +54,6 @@ DType remainder_of(const std::string& name, const ModelFolder& folder, const Pla
   const DType stored = folder.find(plan.weights.front().name).tensor->dtype;
   return info(stored).is_weight ? stored : DType::f32;
 }
-
-// What quantizing makes of a matrix. Codes have the outputs as rows.
-struct Quantized {
-  std::vector<std::uint8_t> codes;  // as the file has them: packed, or int8 as two's complement
-  std::vector<float> scales;        // of blocks of 64, or of outputs
-  NestedScales nested;              // of double quantization
-  std::int64_t non_finite = 0;
-  ReconstructionError error;
-};
-
-// Quantizes one matrix after the other; the buffers of the largest serve all.
-class MatrixQuantizer {
- public:
-  MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType remainder, bool allows_non_finite,
-                  ThreadPool& pool)
-      : folder_(folder),
-        format_(format),
-        remainder_(remainder),
-        allows_non_finite_(allows_non_finite),
-        pool_(pool) {}
-
-  Quantized operator()(const WeightSpec& weight) {
-    read(weight);
-    Quantized out;
-    out.non_finite = make_finite(weight);
-    codes_.resize(rows_.size());
-    if (is_int8(format_))
-      quantize_rows(weight, out);
-    else
-      quantize_blocks(weight, out);
-    measure(weight, out);
-    return out;
-  }
-
- private:
-  static constexpr std::int64_t kOutputs = 64;  // of a task: no block of 64 crosses its limits
-  static std::int64_t tasks_of(const WeightSpec& weight) { return (weight.rows + kOutputs - 1) / kOutputs; }
-  bool is_double() const { return format_ == WeightFormat::nf4_dq || format_ == WeightFormat::fp4_dq; }
-  FourBit type() const {
-    return format_ == WeightFormat::nf4 || format_ == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
-  }
-
-  // The elements of the outputs [64 task, ...), as a span of their offset and size.
-  struct Part {
-    std::size_t first, size;
-  };
-  static Part part_of(const WeightSpec& weight, std::int64_t task) {
-    const std::int64_t first = task * kOutputs, count = std::min(kOutputs, weight.rows - first);
-    return {static_cast<std::size_t>(first * weight.columns),
-            static_cast<std::size_t>(count * weight.columns)};
-  }
-
-  // Fills originals_ [outputs][inputs], transposing what is stored the other way.
-  void read(const WeightSpec& weight) {
-    require_memory({weight.elements() * 9}, "quantizing " + weight.name);
-    const ModelFolder::Location at = folder_.find(weight.name);
-    originals_.resize(static_cast<std::size_t>(weight.elements()));
-    const std::int64_t width = weight.stored_transposed ? weight.rows : weight.columns;
-    const std::int64_t height = weight.stored_transposed ? weight.columns : weight.rows;
-    const std::int64_t per_slab = std::max<std::int64_t>(16, kSlab / width / 16 * 16);
-    run_all(pool_, (height + per_slab - 1) / per_slab, [&](std::int64_t i) {
-      const std::int64_t first = i * per_slab, count = std::min(per_slab, height - first);
-      if (!weight.stored_transposed)
-        return at.file->read_floats(*at.tensor, first * width, count * width,
-                                    originals_.data() + first * width);
-      std::vector<float> slab(static_cast<std::size_t>(count * width));
-      at.file->read_floats(*at.tensor, first * width, count * width, slab.data());
-      for (std::int64_t begin = 0; begin < count; begin += 16)  // a line of the transposed rows at once
-        for (std::int64_t output = 0; output < width; ++output)
-          for (std::int64_t k = begin; k < std::min(begin + 16, count); ++k)
-            originals_[static_cast<std::size_t>(output * weight.columns + first + k)] =
-                slab[static_cast<std::size_t>(k * width + output)];
-    });
-  }
-
-  // What the element's column was multiplied by for SmoothQuant.
-  static float factor_of(const WeightSpec& weight, std::size_t i) {
-    return weight.column_factors.empty() ? 1.0F : weight.column_factors[i % weight.column_factors.size()];
-  }
-
-  // rows_: what is quantized, the originals as the remainder's type holds them; for int8 of our own as they
-  // are, smoothed. Returns how many numbers became 0.
-  std::int64_t make_finite(const WeightSpec& weight) {
-    rows_.resize(originals_.size());
-    std::atomic<std::int64_t> replaced{0};
-    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-      const auto [first, size] = part_of(weight, task);
-      std::int64_t count = 0;
-      for (std::size_t i = first; i < first + size; ++i) {
-        float x = format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i)
-                                                : rounded(remainder_, originals_[i]);
-        if (format_ == WeightFormat::llm_int8) x = rounded(DType::f16, x);
-        if (!std::isfinite(x)) {
-          if (!allows_non_finite_)
-            throw Error("{}: tensor '{}': expected finite numbers to quantize{}, found NaN or infinity",
-                        folder_.find(weight.name).file->path().string(), weight.name,
-                        std::isfinite(originals_[i]) ? " that fit 16 bits" : "");
-          x = originals_[i] = 0;
-          ++count;
-        }
-        rows_[i] = x;
-      }
-      replaced += count;
-    });
-    return replaced;
-  }
-
-  void quantize_rows(const WeightSpec& weight, Quantized& out) {
-    out.scales.resize(static_cast<std::size_t>(weight.rows));
-    const auto width = static_cast<std::size_t>(weight.columns);
-    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-      const auto [first, size] = part_of(weight, task);
-      for (std::size_t at = first; at < first + size; at += width)
-        out.scales[at / width] =
-            quantize_int8({rows_.data() + at, width}, reinterpret_cast<std::int8_t*>(codes_.data()) + at);
-    });
-    out.codes = codes_;
-  }
-
-  void quantize_blocks(const WeightSpec& weight, Quantized& out) {
-    constexpr auto kBlock = static_cast<std::size_t>(kFourBitBlock);
-    out.scales.resize((rows_.size() + kBlock - 1) / kBlock);
-    out.codes.resize((rows_.size() + 1) / 2);
-    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-      const auto [first, size] = part_of(weight, task);
-      quantize_four_bit(type(), {rows_.data() + first, size}, kFourBitBlock, codes_.data() + first,
-                        out.scales.data() + first / kBlock);
-      for (std::size_t i = first; i < first + size; i += 2) {
-        const std::uint8_t zero = type() == FourBit::nf4 ? 7 : 0;  // where their number is odd
-        const std::uint8_t low = i + 1 < rows_.size() ? codes_[i + 1] : zero;
-        out.codes[i / 2] = static_cast<std::uint8_t>(codes_[i] << 4 | low);
-      }
-    });
-    if (!is_double()) return;
-    out.nested = nest_scales(out.scales);
-    unnest_scales(out.nested, out.scales.data());
-  }
-
-  void measure(const WeightSpec& weight, Quantized& out) {
-    std::vector<ReconstructionSums> sums(static_cast<std::size_t>(tasks_of(weight)));
-    const auto width = static_cast<std::size_t>(weight.columns);
-    run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-      const auto [first, size] = part_of(weight, task);
-      for (std::size_t i = first; i < first + size; ++i)
-        rows_[i] = is_int8(format_) ? static_cast<float>(static_cast<std::int8_t>(codes_[i])) *
-                                          (out.scales[i / width] / 127) / factor_of(weight, i)
-                                    : code_book(type())[codes_[i]] *
-                                          out.scales[i / static_cast<std::size_t>(kFourBitBlock)];
-      sums[static_cast<std::size_t>(task)].add({originals_.data() + first, size},
-                                               {rows_.data() + first, size});
-    });
-    ReconstructionSums all;
-    for (const ReconstructionSums& part : sums) all.merge(part);
-    out.error = all.result();
-  }
-
-  const ModelFolder& folder_;
-  WeightFormat format_;
-  DType remainder_;
-  bool allows_non_finite_;
-  ThreadPool& pool_;
-  std::vector<float> originals_, rows_;
-  std::vector<std::uint8_t> codes_;
-};
 
 // The job, with what its steps share.
 class Job {
