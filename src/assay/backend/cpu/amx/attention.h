@@ -234,8 +234,8 @@ void add_to_total(AttendState& state, std::int64_t rows) {
   Vec::fma(Vec::load(state.total), Vec::load(state.factors), sum).store(state.total);
 }
 
-// Sums of weights times values of a group of panels, which `add` has put into tiles, to out, added to
-// out * factor unless it is the first.
+// Sums of weights times values of a group of panels, which lie in the tiles, to out: added to out * factor
+// unless the span is the first.
 void add_to_out(AttendState& state, std::int64_t padded, std::int64_t panel, std::int64_t panels,
                 std::int64_t rows, bool is_first) {
   constexpr std::int64_t kStride = kGroup * kPanel, kStrideBytes = kStride * sizeof(float);
