@@ -58,7 +58,8 @@ assay::cpu::LinearArgs output_of(const Shape& shape, AlignedBuffer& y, assay::Ac
           .planes = 1,
           .bias = nullptr,
           .activation = activation,
-          .adds = activation == assay::Activation::none,
+          .adds = shape.n < shape.k,
+          .is_rounded = true,  // as beside a bfloat16 cache
           .y = y.floats(),
           .y_stride = shape.n,
           .y_tiles = assay::cpu::kNoTiles,
@@ -80,7 +81,7 @@ void int8(benchmark::State& state, Isa isa) {
   const std::vector<float> absmax(static_cast<std::size_t>(std::max(capacity, shape.panels * kPanel)), 0.01F);
   const std::vector<std::int32_t> sums(absmax.size(), 3);
   assay::cpu::LinearArgs to =
-      output_of(shape, y, shape.n > shape.k ? assay::Activation::gelu_tanh : assay::Activation::none);
+      output_of(shape, y, shape.n == 4 * shape.k ? assay::Activation::gelu_tanh : assay::Activation::none);
   to.x_tiles = {reinterpret_cast<std::uint16_t*>(x.data()), capacity, shape.k / 2, 1};
   std::int64_t copy = 0;
   for (auto _ : state) {

@@ -302,7 +302,7 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
   if (w.packing() == Packing::int8) return run_int8(op, whole, in);
   if (w.packing() == Packing::four_bit) return run_four_bit(w, whole);
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
-  const bool is_chunked = has_tiles || (table_.chunks_inputs && w.packing() == Packing::float32);
+  const bool is_chunked = has_tiles || table_.chunks_inputs;
   const RowShares shares = is_chunked ? row_shares(rows, pool_->size()) : RowShares{rows, 1, rows};
   const std::int64_t row_bytes = w.spec.columns * 4;
   const std::int64_t block =
@@ -324,7 +324,7 @@ std::int64_t CpuProgram::panels_at_once(std::int64_t rows, const PackedWeight& w
                                         const RowShares& shares) const {
   if (rows <= kFewRows) return kFewRowsPanels;
   const auto count = static_cast<int>(shares.count);
-  const bool has_chunks = table_.chunks_inputs && w.packing() == Packing::float32;
+  const bool has_chunks = table_.chunks_inputs && w.packing() != Packing::int8 && !multiplies_tiles(w);
   return panels_of_task(w.panels, (pool_->size() + count - 1) / count,
                         has_chunks ? kManyChunkedPanels : kManyRowsPanels);
 }

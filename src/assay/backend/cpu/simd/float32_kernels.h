@@ -316,16 +316,11 @@ void linear_few_rows(const LinearArgs& args, const Weights& w) {
 
 template <typename Weights>
 void linear_of(const LinearArgs& args, const Weights& w) {
+#if defined(ASSAY_HAS_CHUNKS)
+  if (args.rows >= fewest_chunk_rows(w)) return linear_many_rows(args, w);
+#endif
   linear_few_rows(args, w);
 }
-#if defined(ASSAY_HAS_CHUNKS)
-void linear_of(const LinearArgs& args, const Floats& w) {
-  if (args.rows < kFewestChunkRows)
-    linear_few_rows(args, w);
-  else
-    linear_many_rows(args, w);
-}
-#endif
 
 void linear(const LinearArgs& args) noexcept {
   if (args.packing == Packing::bfloat16)

@@ -9,8 +9,10 @@ struct BlockOfChunk {
   std::int64_t rows, block, blocks;
   const float* a;
   std::int64_t a_stride;
-  const float *b, *next;
+  const float* b;
   std::int64_t b_stride;  // from a panel to the next
+  const char* next;
+  std::int64_t next_stride, next_bytes;  // from a panel to the next, and of each
   std::int64_t inputs;
   bool is_first;
   float* c;
@@ -21,10 +23,10 @@ struct BlockOfChunk {
 struct PairsOfPanels {
   static constexpr std::int64_t kRows = kChunkRows, kPanels = 2;
   static constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
-  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 4 ? 128 : 256; }
+  static constexpr std::int64_t kMostInputs = 256;
+  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 4 ? 128 : kMostInputs; }
   static void add(const BlockOfChunk& x) {
-    const char* fetched = reinterpret_cast<const char*>(x.next);
-    const std::int64_t share = (x.inputs * kPanel * 4 + x.blocks - 1) / x.blocks;
+    const std::int64_t share = (x.next_bytes + x.blocks - 1) / x.blocks;
     add_chunk(x.rows, {.a = x.a,
                        .a_stride = x.a_stride,
                        .b = x.b,
@@ -32,8 +34,8 @@ struct PairsOfPanels {
                        .inputs = x.inputs,
                        .is_first = x.is_first,
                        .c = x.c,
-                       .ahead = fetched + x.block * share,
-                       .ahead_second = fetched + x.block * share + x.b_stride * 4,
+                       .ahead = x.next + x.block * share,
+                       .ahead_second = x.next + x.block * share + x.next_stride,
                        // Beside one block alone the processor does better by itself.
                        .step = x.blocks == 1 ? 0 : 2 * share / x.inputs});
   }
@@ -42,10 +44,11 @@ struct PairsOfPanels {
 struct TriplesOfPanels {
   static constexpr std::int64_t kRows = kTripleRows, kPanels = 3, kPassPanels = 12;
   static constexpr std::int64_t kFewestPassRows = 64;
-  static std::int64_t inputs(std::int64_t) { return 192; }
+  static constexpr std::int64_t kMostInputs = 192;
+  static std::int64_t inputs(std::int64_t) { return kMostInputs; }
   static void add(const BlockOfChunk& x) {
     const std::int64_t each = (x.blocks + 2) / 3;  // blocks that fetch one of the three panels
-    const std::int64_t share = (x.inputs * kPanel * 4 + each - 1) / each;
+    const std::int64_t share = (x.next_bytes + each - 1) / each;
     add_triple_chunk(x.rows, {.a = x.a,
                               .a_stride = x.a_stride,
                               .b = x.b,
@@ -53,8 +56,7 @@ struct TriplesOfPanels {
                               .inputs = x.inputs,
                               .is_first = x.is_first,
                               .c = x.c,
-                              .ahead = reinterpret_cast<const char*>(x.next + x.block / each * x.b_stride) +
-                                       x.block % each * share,
+                              .ahead = x.next + x.block / each * x.next_stride + x.block % each * share,
                               .step = share / x.inputs});
   }
 };
@@ -70,13 +72,41 @@ void fetch_outputs(const LinearArgs& args, std::int64_t first_row, std::int64_t 
   }
 }
 
+// Some panels over some inputs, as the loops read them: floats where they lie; bfloat16, which becomes floats
+// in `near` while all rows of a pass meet it.
+struct PanelsOfChunk {
+  const float* data;
+  std::int64_t stride;
+};
+template <int Panels, std::int64_t Inputs>
+struct NearPanels {
+  static constexpr std::int64_t kStride = Inputs * kPanel;
+  alignas(64) float near[Panels * kStride];
+  PanelsOfChunk of(const Floats& w, std::int64_t k, std::int64_t) {
+    return {w.data + k * kPanel, w.panel_stride};
+  }
+  PanelsOfChunk of(const Pairs& w, std::int64_t k, std::int64_t count) {
+    for (int panel = 0; panel < Panels; ++panel)
+      for (std::int64_t i = 0; i < count; i += 2) {
+        Vec even, odd;
+        Vec::load_pairs(w.data + panel * w.panel_stride + (k + i) * kPanel, even, odd);
+        float* to = near + panel * kStride + i * kPanel;
+        even.store(to);
+        odd.store(to + kPanel);
+      }
+    return {near, kStride};
+  }
+};
+
 // Rows [first_row, first_row + rows), at most kPassRows, times at most Panels::kPassPanels panels, a multiple
 // of Panels::kPanels. Between chunks the sums wait in memory: one chain along k still.
-template <typename Panels>
-void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
+template <typename Panels, typename Weights>
+void linear_pass(const LinearArgs& args, const Weights& w, std::int64_t first_row, std::int64_t rows,
                  std::int64_t first_panel, std::int64_t panels) {
   constexpr std::int64_t kColumns = Panels::kPanels * kPanel;
+  constexpr std::int64_t kSize = sizeof(*w.data);
   alignas(64) float sums[Panels::kPassPanels * kPanel * kPassRows];
+  NearPanels<Panels::kPanels, Panels::kMostInputs> near;
   const std::int64_t blocks = (rows + Panels::kRows - 1) / Panels::kRows, inputs = Panels::inputs(blocks),
                      chunks = (args.k + inputs - 1) / inputs;
   for (std::int64_t k = 0; k < args.k; k += inputs) {
@@ -84,10 +114,10 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
     const bool is_last = k + count == args.k;
     for (std::int64_t i = 0; i < panels; i += Panels::kPanels) {
       const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
-      const float* b = w.panel(panel).data + k * kPanel;
+      const PanelsOfChunk b = near.of(w.panel(panel), k, count);
       // After the last panels of the pass come the first ones again, for the inputs that follow.
-      const float* next = i + Panels::kPanels < panels ? b + Panels::kPanels * w.panel_stride
-                                                       : b - i * w.panel_stride + count * kPanel;
+      const auto* next = i + Panels::kPanels < panels ? w.panel(panel + Panels::kPanels).data + k * kPanel
+                                                      : w.panel(first_panel).data + (k + count) * kPanel;
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
         float* c = sums + (i / Panels::kPanels * kPassRows + row) * kColumns;
@@ -97,9 +127,11 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
                      .blocks = blocks,
                      .a = args.x + (first_row + row) * args.x_stride + k,
                      .a_stride = args.x_stride,
-                     .b = b,
-                     .next = next,
-                     .b_stride = w.panel_stride,
+                     .b = b.data,
+                     .b_stride = b.stride,
+                     .next = reinterpret_cast<const char*>(next),
+                     .next_stride = w.panel_stride * kSize,
+                     .next_bytes = count * kPanel * kSize,
                      .inputs = count,
                      .is_first = k == 0,
                      .c = c});
@@ -112,15 +144,24 @@ void linear_pass(const LinearArgs& args, const Floats& w, std::int64_t first_row
 }
 
 // Panels [first, last) of some rows.
-template <typename Panels>
-void linear_passes(const LinearArgs& args, const Floats& w, std::int64_t first_row, std::int64_t rows,
+template <typename Panels, typename Weights>
+void linear_passes(const LinearArgs& args, const Weights& w, std::int64_t first_row, std::int64_t rows,
                    std::int64_t first, std::int64_t last) {
   for (std::int64_t panel = first; panel < last; panel += Panels::kPassPanels)
     linear_pass<Panels>(args, w, first_row, rows, panel,
                         last - panel < Panels::kPassPanels ? last - panel : Panels::kPassPanels);
 }
 
-void linear_many_rows(const LinearArgs& args, const Floats& w) {
+// bfloat16 becomes floats twice on the way through memory: for fewer rows that costs more than it saves.
+std::int64_t fewest_chunk_rows(const Floats&) {
+  return kFewestChunkRows;
+}
+std::int64_t fewest_chunk_rows(const Pairs&) {
+  return TriplesOfPanels::kFewestPassRows;
+}
+
+template <typename Weights>
+void linear_many_rows(const LinearArgs& args, const Weights& w) {
   const std::int64_t last = args.first_panel + args.panels / 2 * 2;
   const std::int64_t passes = (args.rows + kPassRows - 1) / kPassRows;
   for (std::int64_t pass = 0; pass < passes; ++pass) {

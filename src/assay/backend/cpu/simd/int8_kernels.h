@@ -190,20 +190,19 @@ struct Int8Chunk {
   const std::int8_t* w;  // panels, each [inputs / 4][16][4]
   std::int64_t panel_bytes;
   std::int32_t* sums;        // [rows][kInt8BlockColumns], added to
-  const std::int8_t* ahead;  // fetched into the second-level cache meanwhile: `share` bytes
+  const std::int8_t* ahead;  // fetched into the second-level cache meanwhile, so many bytes a strip
   std::int64_t share;
   const float* outputs;  // of the block, fetched too; or null
   std::int64_t output_rows, output_stride;
 };
 
-// The part of what a chunk fetches that its strip i has to.
+// What a chunk fetches while its strip i is multiplied. Nothing is divided here: it would wait for that.
 ASSAY_INLINE void fetch_beside(const Int8Chunk& chunk, std::int64_t i) {
-  const std::int64_t end = chunk.share * (i + 1) / chunk.strips;
-  for (std::int64_t at = chunk.share * i / chunk.strips; at < end; at += 64)
-    __builtin_prefetch(chunk.ahead + at, 0, 2);
+  const std::int8_t* ahead = chunk.ahead + chunk.share * i;
+  for (const std::int8_t* end = ahead + chunk.share; ahead < end; ahead += 64)
+    __builtin_prefetch(ahead, 0, 2);
   if (chunk.outputs == nullptr) return;
-  const std::int64_t last = chunk.output_rows * (i + 1) / chunk.strips;
-  for (std::int64_t row = chunk.output_rows * i / chunk.strips; row < last; ++row)
+  for (std::int64_t row = i; row < chunk.output_rows; row += chunk.strips)
     for (std::int64_t j = 0; j < kInt8BlockColumns; j += kPanel)
       __builtin_prefetch(chunk.outputs + row * chunk.output_stride + j, 1);
 }
@@ -280,10 +279,43 @@ ASSAY_INLINE void int8_values(const Int8Args& args, std::int32_t* sums, std::int
     }
 }
 
+// The same to outputs, whole vectors of them, in one pass: see finish_whole_vectors.
+template <Activation kActivation, bool kIsRounded>
+void finish_whole_int8(const Int8Args& args, const std::int32_t* sums, std::int64_t first_row,
+                       std::int64_t rows, std::int64_t output, std::int64_t columns, std::int32_t offset) {
+  const LinearArgs& to = args.to;
+  const float *absmax = args.x_absmax + first_row, *bias = to.bias == nullptr ? nullptr : to.bias + output;
+  const float* w_absmax = args.w_absmax + output;
+  const std::int32_t *zeros = args.x_zero == nullptr ? nullptr : args.x_zero + first_row,
+                     *w_sums = args.w_sums + output;
+  const bool adds = to.adds;
+  const std::int64_t y_stride = to.y_stride;
+  float* y = to.y + first_row * y_stride + output;
+  for (std::int64_t row = 0; row < rows; ++row, y += y_stride, sums += columns) {
+    const Dot zero = Dot::all(offset + (zeros == nullptr ? 0 : zeros[row]));
+    const Vec unit = Vec::set(absmax[row] * kInt8Unit);
+    for (std::int64_t j = 0; j < columns; j += Vec::kWidth) {
+      const Dot exact = Dot::load(sums + j).less(zero, Dot::load(w_sums + j));
+      Vec value = Vec::mul(exact.floats(), Vec::mul(unit, Vec::load(w_absmax + j)));
+      if (bias != nullptr) value = Vec::add(value, Vec::load(bias + j));
+      value = activate(kActivation, value, kIsRounded);
+      if (adds) value = Vec::add(Vec::load(y + j), value);
+      value.store(y + j);
+    }
+  }
+}
+
 void finish_int8(const Int8Args& args, std::int32_t* sums, std::int64_t first_row, std::int64_t rows,
                  std::int64_t output, std::int64_t columns, std::int32_t offset) {
-  int8_values(args, sums, first_row, rows, output, columns, offset);
   const std::int64_t left = args.to.n - output;
+  if (args.to.y != nullptr && args.to.y_tiles.data == nullptr && args.outlier_count == 0 && left >= columns) {
+    const auto finish = args.to.activation == Activation::none ? finish_whole_int8<Activation::none, false>
+                        : args.to.activation != Activation::gelu_tanh ? nullptr
+                        : args.to.is_rounded ? finish_whole_int8<Activation::gelu_tanh, true>
+                                             : finish_whole_int8<Activation::gelu_tanh, false>;
+    if (finish != nullptr) return finish(args, sums, first_row, rows, output, columns, offset);
+  }
+  int8_values(args, sums, first_row, rows, output, columns, offset);
   finish_block(args.to, reinterpret_cast<const float*>(sums), columns, first_row, rows, output,
                left < columns ? left : columns);
 }
@@ -337,7 +369,7 @@ void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t
     const std::int8_t* chunk_w = w + k * kPanel;
     // Each block fetches its share of what follows: the next inputs, or the first of the next panels.
     const std::int8_t* next = is_last ? w + Dot::kBlockPanels * padded * kPanel : chunk_w + bytes;
-    const std::int64_t share = Dot::kBlockPanels * bytes / blocks;
+    const std::int64_t strips = inputs / kInt8Columns, share = Dot::kBlockPanels * bytes / blocks;
     if (Dot::kHasOffset)
       for (int i = 0; i < Dot::kBlockPanels; ++i)
         Dot::copy_for_block(near + i * kInt8ChunkInputs * kPanel, chunk_w + i * padded * kPanel, bytes);
@@ -353,12 +385,12 @@ void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t
           end - row,
           {.x = x + k / kInt8Columns * strip + row * kInt8Columns,
            .strip = strip,
-           .strips = inputs / kInt8Columns,
+           .strips = strips,
            .w = Dot::kHasOffset ? near : chunk_w,
            .panel_bytes = Dot::kHasOffset ? kInt8ChunkInputs * kPanel : padded * kPanel,
            .sums = c,
            .ahead = next + fetched / bytes * padded * kPanel + fetched % bytes,
-           .share = share,
+           .share = (share + strips - 1) / strips,
            .outputs =
                is_last && to.y != nullptr ? to.y + (first_row + row) * to.y_stride + panel * kPanel : nullptr,
            .output_rows = end - row,

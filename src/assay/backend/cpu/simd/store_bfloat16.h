@@ -43,8 +43,16 @@ void clear_values(std::uint16_t* values, const KvShape& shape, std::int64_t firs
       Vec::set(0.0F).store(reinterpret_cast<float*>(values + i * kKvBlockPositions + at * kPanel));
 }
 
+// A head's part of the row some rows further on: rows lie too far apart for the processor to see them coming,
+// and are often another thread's.
+ASSAY_INLINE void fetch_part(const StoreArgs& args, const float* x, std::int64_t row) {
+  constexpr std::int64_t kRowsAhead = 6;
+  if (row + kRowsAhead < args.rows) fetch_row(x + kRowsAhead * args.stride, args.shape.head_dim);
+}
+
 void store_bfloat16(const StoreArgs& args) noexcept {
   for (std::int64_t row = 0; row < args.rows; ++row) {
+    fetch_part(args, args.k + row * args.stride, row);
     const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
     auto* block = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
     std::uint16_t* panel = block + args.k_offset + at / kPanel * args.shape.dim_padded() * kPanel;
@@ -57,6 +65,8 @@ void store_bfloat16(const StoreArgs& args) noexcept {
     const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
     const bool has_next = at % 2 == 0 && row + 1 < args.rows;
     const float* v = args.v + row * args.stride;
+    fetch_part(args, v, row);
+    fetch_part(args, v + args.stride, row + 1);
     auto* values = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]) + args.v_offset;
     if (at == 0) clear_values(values, args.shape, (args.rows - row + 1) / 2);
     store_values(v, has_next ? v + args.stride : nullptr, args.shape, values, at);
