@@ -78,13 +78,18 @@ struct PanelsOfChunk {
   const float* data;
   std::int64_t stride;
 };
+template <typename Weights, int Panels, std::int64_t Inputs>
+struct NearPanels;
 template <int Panels, std::int64_t Inputs>
-struct NearPanels {
-  static constexpr std::int64_t kStride = Inputs * kPanel;
-  alignas(64) float near[Panels * kStride];
+struct NearPanels<Floats, Panels, Inputs> {
   PanelsOfChunk of(const Floats& w, std::int64_t k, std::int64_t) {
     return {w.data + k * kPanel, w.panel_stride};
   }
+};
+template <int Panels, std::int64_t Inputs>
+struct NearPanels<Pairs, Panels, Inputs> {
+  static constexpr std::int64_t kStride = Inputs * kPanel;
+  alignas(64) float near[Panels * kStride];
   PanelsOfChunk of(const Pairs& w, std::int64_t k, std::int64_t count) {
     for (int panel = 0; panel < Panels; ++panel)
       for (std::int64_t i = 0; i < count; i += 2) {
@@ -106,7 +111,7 @@ void linear_pass(const LinearArgs& args, const Weights& w, std::int64_t first_ro
   constexpr std::int64_t kColumns = Panels::kPanels * kPanel;
   constexpr std::int64_t kSize = sizeof(*w.data);
   alignas(64) float sums[Panels::kPassPanels * kPanel * kPassRows];
-  NearPanels<Panels::kPanels, Panels::kMostInputs> near;
+  NearPanels<Weights, Panels::kPanels, Panels::kMostInputs> near;
   const std::int64_t blocks = (rows + Panels::kRows - 1) / Panels::kRows, inputs = Panels::inputs(blocks),
                      chunks = (args.k + inputs - 1) / inputs;
   for (std::int64_t k = 0; k < args.k; k += inputs) {
