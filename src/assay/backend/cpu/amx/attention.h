@@ -170,7 +170,7 @@ ASSAY_INLINE void weigh(AttendState& state, const SeenKeys& seen, std::int64_t b
     const Vec minus_top = Vec::set(state.minus_top[row]);
     Vec w[kBlockLanes];
     for (int i = 0; i < kBlockLanes; ++i) {
-      w[i] = power_of_two(Vec::fma(Vec::load(state.scores[block][row] + i * kLane), unit, minus_top));
+      w[i] = Vec::power_of_two(Vec::fma(Vec::load(state.scores[block][row] + i * kLane), unit, minus_top));
       if (!kSeesAll) w[i].v = _mm512_maskz_mov_ps(seen.lanes(row, block, i), w[i].v);
     }
     const Vec sum = Vec::add(Vec::add(w[0], w[1]), Vec::add(w[2], w[3]));
@@ -223,7 +223,7 @@ void take_highest(AttendState& state, std::int64_t rows, float scale) {
   const Vec before = Vec::load(state.highest), top = Vec::max(here, before);
   const __mmask16 sees = _mm512_cmp_ps_mask(top.v, _mm512_set1_ps(kMasked), _CMP_NEQ_UQ);
   const Vec change{_mm512_maskz_sub_ps(sees, before.v, top.v)};
-  power_of_two(change).store(state.factors);
+  Vec::power_of_two(change).store(state.factors);
   Vec{_mm512_maskz_sub_ps(sees, _mm512_setzero_ps(), top.v)}.store(state.minus_top);
   top.store(state.highest);
 }

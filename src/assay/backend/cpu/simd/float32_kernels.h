@@ -6,7 +6,9 @@
 // load, keep, store, load_n, store_n (the first n floats, zero beyond), load_pairs, load_codes (of int8),
 // store_bytes (rounded to int8), set, fma, add, sub, mul, div, max, min (their second operand where one is
 // NaN), round, add_to_exponent, reciprocal and estimate_reciprocal (of numbers from 1 on), select_less (a < b
-// ? x : y), highest and total (of its lanes, halves added to halves).
+// ? x : y), highest and total (of its lanes, halves added to halves); and power_of_two: 2^x to 3e-6, far
+// below what bfloat16 keeps of it, and 1 at 0; below -126 it is 2^-126 or 0, beyond 126 at least 2^126. NaN
+// goes in and comes out.
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
@@ -169,21 +171,6 @@ ASSAY_INLINE Vec exponential(Vec x) {
   return Vec::select_less(x, Vec::set(-87.3F), Vec::set(0.0F), bounded_exponential(x));
 }
 
-// 2^x to 3e-6, far below what bfloat16 keeps of it, for x up to 127: by rounding and a polynomial over
-// [-1/2, 1/2], fitted to the least relative error with 1 at 0; 0 from -127 down: a power of -127 leaves
-// nothing of 1. NaN goes in and comes out.
-ASSAY_INLINE Vec power_of_two(Vec x) {
-  const Vec bounded = Vec::max(Vec::set(-127.0F), x), rounder = Vec::set(12582912.0F);
-  const Vec shifted = Vec::add(bounded, rounder);
-  const Vec r = Vec::sub(bounded, Vec::sub(shifted, rounder));
-  Vec p = Vec::set(9.58285e-3F);
-  p = Vec::fma(p, r, Vec::set(5.590643e-2F));
-  p = Vec::fma(p, r, Vec::set(2.4024099e-1F));
-  p = Vec::fma(p, r, Vec::set(6.9312419e-1F));
-  p = Vec::fma(p, r, Vec::set(1.0F));
-  return Vec::add_to_exponent(p, shifted);
-}
-
 // 1 / (1 + exp(-x)).
 ASSAY_INLINE Vec sigmoid_of_negative(Vec minus_x) {
   return Vec::reciprocal(Vec::add(Vec::set(1.0F), bounded_exponential(minus_x)));
@@ -211,8 +198,7 @@ Vec error_function(Vec x) {
 ASSAY_INLINE Vec rounded_gelu(Vec x) {
   constexpr float kUnit = -2.3022082F;
   const Vec t = Vec::mul(x, Vec::fma(Vec::mul(x, x), Vec::set(0.044715F * kUnit), Vec::set(kUnit)));
-  const Vec power = power_of_two(Vec::min(Vec::set(126.0F), t));
-  return Vec::mul(x, Vec::estimate_reciprocal(Vec::add(Vec::set(1.0F), power)));
+  return Vec::mul(x, Vec::estimate_reciprocal(Vec::add(Vec::set(1.0F), Vec::power_of_two(t))));
 }
 
 ASSAY_INLINE Vec activate(Activation activation, Vec x, bool is_rounded) {

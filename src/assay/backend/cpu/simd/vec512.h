@@ -126,6 +126,19 @@ struct Vec {
     return {_mm512_castsi512_ps(
         _mm512_add_epi32(_mm512_castps_si512(p.v), _mm512_slli_epi32(_mm512_castps_si512(n.v), 23)))};
   }
+  // By what is above the next whole number below, a polynomial over [0, 1] fitted to the least relative error
+  // with 1 at 0, and an instruction that takes that whole number itself. A result below the smallest normal
+  // number would take it twenty times as long.
+  static Vec power_of_two(Vec x) {
+    x = max(set(-126.0F), x);
+    const Vec r{_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+    Vec p = set(1.34266969e-2F);
+    p = fma(p, r, set(5.22424541e-2F));
+    p = fma(p, r, set(2.41280213e-1F));
+    p = fma(p, r, set(6.93044841e-1F));
+    p = fma(p, r, set(1.0F));
+    return {_mm512_scalef_ps(p.v, x.v)};
+  }
   // To about half a unit in the last place, of x from 1 to 8e37: an estimate of 14 bits and a step of
   // Newton's.
   static Vec reciprocal(Vec x) {
