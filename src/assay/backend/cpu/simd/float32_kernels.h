@@ -242,37 +242,53 @@ ASSAY_INLINE void finish_vector(const LinearArgs& args, Vec value, std::int64_t 
   if (args.y_tiles.data != nullptr) store_tiles(args.y_tiles, row, column, value, count);
 }
 
-// y[rows, columns] from sums [rows][block_stride], whole vectors, to y alone. What does not change from row
-// to row is in registers: a store into y could have changed args, for all that a compiler knows.
-template <Activation kActivation, bool kIsRounded>
-void finish_whole_vectors(const LinearArgs& args, const float* block, std::int64_t block_stride,
-                          std::int64_t first_row, std::int64_t rows, std::int64_t first_output,
-                          std::int64_t columns) {
+// y[rows, columns] from values(row)(column), which lack bias and activation; whole vectors, to y alone. What
+// does not change from row to row is in registers: a store into y could have changed args, for all that a
+// compiler knows.
+template <Activation kActivation, bool kIsRounded, typename Values>
+void finish_whole_vectors(const LinearArgs& args, std::int64_t first_row, std::int64_t rows,
+                          std::int64_t first_output, std::int64_t columns, const Values& values) {
   const float* bias = args.bias == nullptr ? nullptr : args.bias + first_output;
   const bool adds = args.adds;
   const std::int64_t y_stride = args.y_stride;
   float* y = args.y + first_row * y_stride + first_output;
-  for (std::int64_t row = 0; row < rows; ++row, block += block_stride, y += y_stride)
+  for (std::int64_t row = 0; row < rows; ++row, y += y_stride) {
+    const auto value_of = values(row);
     for (std::int64_t j = 0; j < columns; j += Vec::kWidth) {
-      Vec value = Vec::load(block + j);
+      Vec value = value_of(j);
       if (bias != nullptr) value = Vec::add(value, Vec::load(bias + j));
       value = activate(kActivation, value, kIsRounded);
       if (adds) value = Vec::add(Vec::load(y + j), value);
       value.store(y + j);
     }
+  }
+}
+// False, and nothing done, where that does not serve.
+template <typename Values>
+ASSAY_INLINE bool finish_whole(const LinearArgs& args, std::int64_t first_row, std::int64_t rows,
+                               std::int64_t first_output, std::int64_t columns, const Values& values) {
+  if (args.y == nullptr || args.y_tiles.data != nullptr || columns % Vec::kWidth != 0) return false;
+  const auto finish = args.activation == Activation::none
+                          ? finish_whole_vectors<Activation::none, false, Values>
+                      : args.activation != Activation::gelu_tanh ? nullptr
+                      : args.is_rounded ? finish_whole_vectors<Activation::gelu_tanh, true, Values>
+                                        : finish_whole_vectors<Activation::gelu_tanh, false, Values>;
+  if (finish == nullptr) return false;
+  finish(args, first_row, rows, first_output, columns, values);
+  return true;
 }
 
 // y[rows, columns] from sums [rows][block_stride].
 void finish_block(const LinearArgs& args, const float* block, std::int64_t block_stride,
                   std::int64_t first_row, std::int64_t rows, std::int64_t first_output,
                   std::int64_t columns) {
-  if (args.y != nullptr && args.y_tiles.data == nullptr && columns % Vec::kWidth == 0) {
-    const auto finish = args.activation == Activation::none ? finish_whole_vectors<Activation::none, false>
-                        : args.activation != Activation::gelu_tanh ? nullptr
-                        : args.is_rounded ? finish_whole_vectors<Activation::gelu_tanh, true>
-                                          : finish_whole_vectors<Activation::gelu_tanh, false>;
-    if (finish != nullptr) return finish(args, block, block_stride, first_row, rows, first_output, columns);
-  }
+  const auto values = [=](std::int64_t row) __attribute__((always_inline)) {
+    const float* sums = block + row * block_stride;
+    return [=](std::int64_t j) __attribute__((always_inline)) {
+      return Vec::load(sums + j);
+    };
+  };
+  if (finish_whole(args, first_row, rows, first_output, columns, values)) return;
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t j = 0; j < columns; j += Vec::kWidth)
       finish_vector(args, Vec::load(block + row * block_stride + j), first_row + row, first_output + j,

@@ -157,7 +157,7 @@ void linear_passes(const LinearArgs& args, const Weights& w, std::int64_t first_
                         last - panel < Panels::kPassPanels ? last - panel : Panels::kPassPanels);
 }
 
-// bfloat16 becomes floats twice on the way through memory: for fewer rows that costs more than it saves.
+// Of fewer rows making floats of bfloat16 beforehand costs more than it saves.
 std::int64_t fewest_chunk_rows(const Floats&) {
   return kFewestChunkRows;
 }

@@ -279,42 +279,25 @@ ASSAY_INLINE void int8_values(const Int8Args& args, std::int32_t* sums, std::int
     }
 }
 
-// The same to outputs, whole vectors of them, in one pass: see finish_whole_vectors.
-template <Activation kActivation, bool kIsRounded>
-void finish_whole_int8(const Int8Args& args, const std::int32_t* sums, std::int64_t first_row,
-                       std::int64_t rows, std::int64_t output, std::int64_t columns, std::int32_t offset) {
-  const LinearArgs& to = args.to;
-  const float *absmax = args.x_absmax + first_row, *bias = to.bias == nullptr ? nullptr : to.bias + output;
-  const float* w_absmax = args.w_absmax + output;
-  const std::int32_t *zeros = args.x_zero == nullptr ? nullptr : args.x_zero + first_row,
-                     *w_sums = args.w_sums + output;
-  const bool adds = to.adds;
-  const std::int64_t y_stride = to.y_stride;
-  float* y = to.y + first_row * y_stride + output;
-  for (std::int64_t row = 0; row < rows; ++row, y += y_stride, sums += columns) {
-    const Dot zero = Dot::all(offset + (zeros == nullptr ? 0 : zeros[row]));
-    const Vec unit = Vec::set(absmax[row] * kInt8Unit);
-    for (std::int64_t j = 0; j < columns; j += Vec::kWidth) {
-      const Dot exact = Dot::load(sums + j).less(zero, Dot::load(w_sums + j));
-      Vec value = Vec::mul(exact.floats(), Vec::mul(unit, Vec::load(w_absmax + j)));
-      if (bias != nullptr) value = Vec::add(value, Vec::load(bias + j));
-      value = activate(kActivation, value, kIsRounded);
-      if (adds) value = Vec::add(Vec::load(y + j), value);
-      value.store(y + j);
-    }
-  }
-}
-
 void finish_int8(const Int8Args& args, std::int32_t* sums, std::int64_t first_row, std::int64_t rows,
                  std::int64_t output, std::int64_t columns, std::int32_t offset) {
   const std::int64_t left = args.to.n - output;
-  if (args.to.y != nullptr && args.to.y_tiles.data == nullptr && args.outlier_count == 0 && left >= columns) {
-    const auto finish = args.to.activation == Activation::none ? finish_whole_int8<Activation::none, false>
-                        : args.to.activation != Activation::gelu_tanh ? nullptr
-                        : args.to.is_rounded ? finish_whole_int8<Activation::gelu_tanh, true>
-                                             : finish_whole_int8<Activation::gelu_tanh, false>;
-    if (finish != nullptr) return finish(args, sums, first_row, rows, output, columns, offset);
-  }
+  const float *absmax = args.x_absmax + first_row, *w_absmax = args.w_absmax + output;
+  const std::int32_t *zeros = args.x_zero == nullptr ? nullptr : args.x_zero + first_row,
+                     *w_sums = args.w_sums + output;
+  // As int8_values has them, without a stay in memory.
+  const auto values = [=](std::int64_t row) __attribute__((always_inline)) {
+    const Dot zero = Dot::all(offset + (zeros == nullptr ? 0 : zeros[row]));
+    const Vec unit = Vec::set(absmax[row] * kInt8Unit);
+    const std::int32_t* of_row = sums + row * columns;
+    return [=](std::int64_t j) __attribute__((always_inline)) {
+      const Dot exact = Dot::load(of_row + j).less(zero, Dot::load(w_sums + j));
+      return Vec::mul(exact.floats(), Vec::mul(unit, Vec::load(w_absmax + j)));
+    };
+  };
+  if (args.outlier_count == 0 && left >= columns &&
+      finish_whole(args.to, first_row, rows, output, columns, values))
+    return;
   int8_values(args, sums, first_row, rows, output, columns, offset);
   finish_block(args.to, reinterpret_cast<const float*>(sums), columns, first_row, rows, output,
                left < columns ? left : columns);
