@@ -91,7 +91,12 @@ def highest(some):
 
 @dataclasses.dataclass
 class Need:
-    """Of one forward pass of a case: all sequences of a decode step, or the whole prefill."""
+    """Of one forward pass of a case: all sequences of a decode step, or the whole prefill.
+
+    2 x weights + attention for every token in every layer, the head for the last: one count for all. Programs
+    that leave out the last layer's tokens which nobody reads (Assay, llama.cpp: a sixteenth of GPT-2 124M)
+    compute less than it says.
+    """
 
     bytes: float
     operations: float

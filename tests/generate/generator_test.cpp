@@ -144,6 +144,93 @@ TEST_P(GeneratorTest, RowsInSharesKeepTheirBits) {
   }
 }
 
+// Three texts in two steps, the rest of each row's hidden state left out where `wanted` says so.
+void expect_wanted_rows_keep_their_bits(Program& program, Program& other) {
+  constexpr std::array<std::int64_t, 3> kLengths{50, 3, 70}, kFirst{20, 1, 70};
+  const auto vocab = static_cast<std::size_t>(program.plan().vocab);
+  std::vector<std::vector<TokenId>> texts;
+  std::vector<std::vector<float>> whole;
+  for (const std::int64_t length : kLengths) {
+    std::vector<TokenId>& text = texts.emplace_back();
+    for (std::int64_t j = 0; j < length; ++j)
+      text.push_back(static_cast<TokenId>((length * 31 + j * 7) % 90));
+    whole.push_back(test::all_logits(other, text));
+  }
+  struct Wish {
+    const char* what;
+    std::vector<std::int64_t> first, second;  // rows of the two steps
+  };
+  const std::vector<Wish> wishes{{"the last of each", {19, 20, 90}, {29, 31}},
+                                 {"nothing, then one", {}, {31}},
+                                 {"one, so that others must go with it", {90}, {29}},
+                                 {"the first row, then its neighbours too", {0}, {0, 1, 2}},
+                                 {"some from the middle of texts", {5, 9, 22, 40}, {3, 30}},
+                                 {"too many to leave any out", {0, 19, 20, 21, 60, 90}, {0, 31}}};
+  for (const Wish& wish : wishes) {
+    SCOPED_TRACE(wish.what);
+    const auto cache = program.make_cache();
+    std::array<std::int64_t, 3> known{};
+    const std::array sequences{cache->add_sequence(), cache->add_sequence(), cache->add_sequence()};
+    for (const auto* wanted : {&wish.first, &wish.second}) {
+      Batch batch;
+      batch.wants_all = false;
+      batch.wanted = *wanted;
+      std::vector<std::pair<std::size_t, std::int64_t>>
+          tokens;  // of each row: the text, and its number there
+      for (std::size_t i = 0; i < kLengths.size(); ++i) {
+        const std::int64_t end = wanted == &wish.first ? kFirst[i] : kLengths[i];
+        if (end == known[i]) continue;
+        batch.sequences.push_back({.sequence = sequences[i],
+                                   .first_row = static_cast<std::int64_t>(tokens.size()),
+                                   .rows = end - known[i]});
+        for (; known[i] < end; ++known[i]) {
+          batch.ids.push_back(texts[i][static_cast<std::size_t>(known[i])]);
+          batch.positions.push_back(static_cast<std::int32_t>(known[i]));
+          tokens.emplace_back(i, known[i]);
+        }
+      }
+      program.run(batch, *cache);
+      std::vector<float> logits(wanted->size() * vocab);
+      program.head(*wanted, LogitsSink{logits});
+      for (std::size_t j = 0; j < wanted->size(); ++j) {
+        const auto [text, token] = tokens[static_cast<std::size_t>((*wanted)[j])];
+        const auto own = logits.begin() + static_cast<std::ptrdiff_t>(j * vocab);
+        EXPECT_TRUE(std::equal(
+            own, own + static_cast<std::ptrdiff_t>(vocab),
+            whole[text].begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(token) * vocab)))
+            << "text " << text << ", token " << token;
+      }
+    }
+  }
+}
+
+TEST_P(GeneratorTest, RowsThatNobodyWantsChangeNoBit) {
+  const Model model = load("odd_heads", GetParam(), 2), single = load("odd_heads", GetParam(), 1);
+  expect_wanted_rows_keep_their_bits(model.program(), single.program());
+}
+
+// Beside bfloat16 one or two rows of 4-bit weights are multiplied as bytes, which a prompt's never are.
+TEST(Generator, RowsThatNobodyWantsChangeNoBitOfFourBitWeightsBesideBfloat16) {
+  for (const Isa isa : kAllIsas) {
+    if (!is_usable(isa)) continue;
+    SCOPED_TRACE(name_of(isa));
+    Precision precision = precision_from_name("nf4");
+    precision.remainder = WeightFormat::bfloat16;
+    const Model model = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("odd_heads")),
+                                    test::cpu_backend(isa, 2), precision, {});
+    expect_wanted_rows_keep_their_bits(model.program(), model.program());
+  }
+}
+
+// What is right of the text is padding that comes after the row which is wanted.
+TEST_P(GeneratorTest, PaddingOnTheRightChangesNoId) {
+  const Model model = load("odd_heads", GetParam());
+  GenerationOptions options{.max_new_tokens = 8, .end_tokens = {}, .uses_cache = true, .sampling = {}};
+  const auto plain = ids_of(generate(model.backend(), model.program(), ragged_prompts(), options));
+  options.padding = Padding::right;
+  EXPECT_EQ(ids_of(generate(model.backend(), model.program(), ragged_prompts(), options)), plain);
+}
+
 // Padded on the left with masked keys and the same positions, a sequence keeps its bits, in one step or in
 // several, beyond a block of keys.
 TEST_P(GeneratorTest, PaddedKeysAreNotSeen) {

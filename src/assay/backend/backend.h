@@ -58,6 +58,10 @@ struct Batch {
   std::vector<TokenId> ids;
   std::vector<std::int32_t> positions;  // of each id
   std::vector<SequenceRows> sequences;
+  // Rows whose hidden states will go through the head, ascending, unless all may. What only the others would
+  // need is left out.
+  bool wants_all = true;
+  std::vector<std::int64_t> wanted;
 };
 
 // Keys and values of past tokens, in blocks of kKvBlock positions per sequence that are taken as a sequence
@@ -126,11 +130,11 @@ class Program {
   virtual ~Program() = default;
   virtual const Plan& plan() const = 0;
   virtual std::unique_ptr<KvCache> make_cache() = 0;
-  // Appends the batch's tokens to their sequences and computes their hidden states, which stay valid until
-  // the next call. Throws Error for ids outside the vocabulary, positions outside the context, and a batch
-  // larger than max_rows().
+  // Appends the batch's tokens to their sequences and computes the hidden states it wants, which stay valid
+  // until the next call. Throws Error for ids outside the vocabulary, positions outside the context, and a
+  // batch larger than max_rows().
   virtual void run(const Batch& batch, KvCache& cache) = 0;
-  // Sends the given rows of the last batch through the head.
+  // Sends the given rows of the last batch, which were wanted, through the head.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.

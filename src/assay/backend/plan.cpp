@@ -9,6 +9,7 @@ namespace {
 struct CostVisitor {
   const Plan& plan;
   std::int64_t rows, past;
+  std::int64_t queries;  // of the rows, the last: what attention is computed of
 
   Cost operator()(const EmbedOp& op) const {
     const auto width = plan.weights[static_cast<std::size_t>(op.tokens)].columns;
@@ -33,8 +34,8 @@ struct CostVisitor {
   }
   Cost operator()(const AttentionOp& op) const {
     // Row i of the new ones sees past + i + 1 keys: a product with the keys and one with the values each.
-    const double keys = static_cast<double>(rows) * static_cast<double>(past) +
-                        0.5 * static_cast<double>(rows) * static_cast<double>(rows + 1);
+    const auto seen = static_cast<double>(past + rows), count = static_cast<double>(queries);
+    const double keys = count * seen - 0.5 * count * (count - 1);
     const std::int64_t kv_bytes_each = 2LL * op.kv_heads * kv_bytes(plan.kv_format, op.head_dim);
     return {.weight_bytes = {},
             .kv_bytes = {(past + rows) * kv_bytes_each},
@@ -72,6 +73,15 @@ std::string_view name_of(Phase phase) {
   return "?";
 }
 
+std::size_t tail_of(const Plan& plan) {
+  for (std::size_t i = plan.ops.size(); i-- > 0;) {
+    if (std::holds_alternative<AttentionOp>(plan.ops[i].what)) return i;
+    const auto* linear = std::get_if<LinearOp>(&plan.ops[i].what);
+    if (linear != nullptr && (linear->has_tensor_scale || linear->outlier_threshold > 0)) break;
+  }
+  return plan.ops.size();
+}
+
 std::int64_t Plan::parameters() const {
   std::int64_t sum = 0;
   for (const WeightSpec& weight : weights) sum += weight.elements();
@@ -103,8 +113,11 @@ std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, st
                                          std::int64_t head_rows) {
   std::array<Cost, kPhases> costs{};
   const auto of = [&](Phase phase) -> Cost& { return costs[static_cast<std::size_t>(phase)]; };
-  for (const Op& op : plan.ops) of(op.phase) += std::visit(CostVisitor{plan, rows, past}, op.what);
-  const CostVisitor head{plan, head_rows, past};
+  const std::size_t tail = tail_of(plan);
+  for (std::size_t i = 0; i < plan.ops.size(); ++i)
+    of(plan.ops[i].phase) += std::visit(
+        CostVisitor{plan, i > tail ? head_rows : rows, past, i >= tail ? head_rows : rows}, plan.ops[i].what);
+  const CostVisitor head{plan, head_rows, past, head_rows};
   of(Phase::head) += std::visit(head, plan.head_norm.what);
   Cost product = std::visit(head, plan.head.what);
   if (plan.screens_head && head_rows > 0) product.weight_bytes = screen_bytes(plan);

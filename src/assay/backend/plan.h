@@ -116,6 +116,11 @@ struct Plan {
   Bytes footprint(std::int64_t bytes) const;
 };
 
+// Where in `ops` the last attention is. From it on a row needs no other row but through keys and values: rows
+// whose hidden states are not wanted can be left out there. The number of ops where that is not so: a product
+// after it looks at all rows of a step together, for its scale or for outliers.
+std::size_t tail_of(const Plan& plan);
+
 // Bytes of a weight in its format, with the scales of quantized ones; vectors are float32.
 Bytes stored_bytes(const WeightSpec& weight);
 
@@ -128,9 +133,9 @@ struct Cost {
   Flops flops;
   Cost& operator+=(const Cost& other);
 };
-// Of the body and the head for `rows` new tokens, of a screened head what the screen reads, `head_rows` of
-// which go through the head, of one sequence that holds `past` tokens. A multiplication and an addition are
-// two FLOPs.
+// Of the body and the head for `rows` new tokens, the last `head_rows` of which go through the head, of one
+// sequence that holds `past` tokens; of a screened head what the screen reads. A multiplication and an
+// addition are two FLOPs; rows that can be left out (tail_of) are not counted.
 Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows);
 // The same by Phase.
 std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,

@@ -197,7 +197,7 @@ class Worker {
       throw Error("{} tokens exceed the model's context of {}", tokens, program.plan().context);
     std::vector<float> logits(static_cast<std::size_t>(program.plan().vocab));
     const auto cache = program.make_cache();
-    const StepItem item{cache->add_sequence(), ids};
+    const StepItem item{.sequence = cache->add_sequence(), .ids = ids, .wanted = tokens - 1};
     run_in_steps(program, *cache, std::span(&item, 1), [&](std::span<const StepPart> parts) {
       const StepPart& part = parts.front();
       if (part.first + part.rows != tokens) return;

@@ -66,8 +66,10 @@ class TestRun {
   void step(std::int64_t first, std::int64_t count) {
     std::vector<StepItem> items;
     for (std::size_t i = 0; i < ids_.size(); ++i)
-      items.push_back({numbers_[i], std::span<const TokenId>(ids_[i]).subspan(
-                                        static_cast<std::size_t>(first), static_cast<std::size_t>(count))});
+      items.push_back({.sequence = numbers_[i],
+                       .ids = std::span<const TokenId>(ids_[i]).subspan(static_cast<std::size_t>(first),
+                                                                        static_cast<std::size_t>(count)),
+                       .wanted = count - 1});
     run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(parts, count); });
   }
 

@@ -90,13 +90,15 @@ class Generation {
       if (pads_right) texts_[i].insert(texts_[i].end(), missing_[i], options_.pad_token);
       const auto known = static_cast<std::size_t>(cache_->length(numbers_[i]));
       const bool pads_left = options_.padding == Padding::left;
-      items.push_back({numbers_[i], std::span<const TokenId>(texts_[i]).subspan(known),
-                       pads_left ? static_cast<std::int64_t>(missing_[i]) : 0});
+      const std::size_t last = texts_[i].size() - known - 1 - (pads_right ? missing_[i] : 0);
+      items.push_back({.sequence = numbers_[i],
+                       .ids = std::span<const TokenId>(texts_[i]).subspan(known),
+                       .padding = pads_left ? static_cast<std::int64_t>(missing_[i]) : 0,
+                       .wanted = static_cast<std::int64_t>(last)});
     }
     next_.assign(active_.size(), -1);
     sampling_ = {};
-    run_in_steps(program_, *cache_, items,
-                 [&](std::span<const StepPart> parts) { choose(items, parts, pads_right); });
+    run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(items, parts); });
     if (pads_right) remove_right_padding();
     backend_.synchronize();
     const Seconds end = since_start(), computing = end - begin - sampling_;
@@ -110,12 +112,11 @@ class Generation {
   }
 
   // Chooses the next token of every sequence whose last row was in this step.
-  void choose(std::span<const StepItem> items, std::span<const StepPart> parts, bool pads_right) {
+  void choose(std::span<const StepItem> items, std::span<const StepPart> parts) {
     std::vector<std::int64_t> rows;
     std::vector<std::size_t> owners;
     for (const StepPart& part : parts) {
-      const std::size_t padding = pads_right ? missing_[active_[part.item]] : 0;
-      const auto last = static_cast<std::int64_t>(items[part.item].ids.size() - padding) - 1;
+      const std::int64_t last = *items[part.item].wanted;
       if (last < part.first || last >= part.first + part.rows) continue;
       rows.push_back(part.first_row + last - part.first);
       owners.push_back(part.item);
@@ -138,8 +139,9 @@ class Generation {
       const std::size_t i = active_[owners[j]];
       if (options_.on_logits) options_.on_logits(i, logits_);
       const auto seen = std::span(texts_[i]);
+      const StepItem& item = items[owners[j]];
       const std::size_t before = options_.padding == Padding::left ? missing_[i] : 0,
-                        after = pads_right ? missing_[i] : 0;
+                        after = item.ids.size() - 1 - static_cast<std::size_t>(*item.wanted);
       next_[owners[j]] = samplers_[i].next(logits_, seen.subspan(before, seen.size() - before - after));
       sampling_ = sampling_ + backend_.between(begin, backend_.record());
     }

@@ -7,12 +7,14 @@ namespace assay {
 void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
                   const std::function<void(std::span<const StepPart>)>& after_step) {
   Batch batch;
+  batch.wants_all = false;
   std::vector<StepPart> parts;
   const auto flush = [&] {
     if (batch.ids.empty()) return;
     program.run(batch, cache);
     after_step(parts);
     batch = {};
+    batch.wants_all = false;
     parts.clear();
   };
   for (std::size_t item = 0; item < items.size(); ++item) {
@@ -28,9 +30,13 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
           std::min<std::int64_t>(program.max_rows() - held, static_cast<std::int64_t>(ids.size() - first));
       const auto part = ids.subspan(first, static_cast<std::size_t>(rows));
       batch.ids.insert(batch.ids.end(), part.begin(), part.end());
-      for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t i = 0; i < rows; ++i) {
         batch.positions.push_back(
             static_cast<std::int32_t>(std::max<std::int64_t>(0, position++ - items[item].padding)));
+        if (items[item].wanted.value_or(static_cast<std::int64_t>(first) + i) ==
+            static_cast<std::int64_t>(first) + i)
+          batch.wanted.push_back(held + i);
+      }
       batch.sequences.push_back({.sequence = items[item].sequence,
                                  .first_row = held,
                                  .rows = rows,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct StepItem {
   int sequence = 0;
   std::span<const TokenId> ids;
   std::int64_t padding = 0;  // of the sequence's first tokens: they are not seen, and have no position
+  std::optional<std::int64_t> wanted = {};  // the only one of `ids` whose hidden state is; absent: all are
 };
 
 // Where tokens [first, first + rows) of an item stand in the hidden states of the step that has just run.

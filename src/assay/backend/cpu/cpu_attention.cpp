@@ -22,7 +22,8 @@ std::int64_t padding_of(const SequenceRows& s, std::int64_t past) {
 }  // namespace
 
 // Rows of every head in chunks, the longest first for each sequence, so that threads end together.
-void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int heads) {
+void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int heads,
+                                std::span<const RowRange> ranges) {
   attend_tasks_.clear();
   has_one_task_each_ = true;
   // Heads lie side by side in the cache: of many sequences a task takes several, so that memory is read in
@@ -30,12 +31,16 @@ void CpuProgram::plan_attention(const Batch& batch, const CpuKvCache& cache, int
   const auto sequences = static_cast<std::int64_t>(batch.sequences.size());
   const auto together = static_cast<int>(
       std::clamp<std::int64_t>(sequences * heads / (kAttendTasksPerThread * pool_->size()), 1, heads));
-  for (const SequenceRows& s : batch.sequences) {
+  for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+    const SequenceRows& s = batch.sequences[i];
+    const RowRange& range = ranges[i];
     const std::int64_t past = cache.length(s.sequence) - s.rows, padding = padding_of(s, past);
-    has_one_task_each_ = has_one_task_each_ && padding == 0 && s.rows <= kAttendChunk;
-    for (std::int64_t end = s.rows; end > 0;) {
+    has_one_task_each_ =
+        has_one_task_each_ && padding == 0 && s.rows <= kAttendChunk && range.size() == s.rows;
+    for (std::int64_t end = range.end; end > range.first;) {
       const bool is_padding = end <= padding;
-      const std::int64_t first = std::max(end - kAttendChunk, is_padding ? 0 : padding);
+      const std::int64_t first =
+          std::max({end - kAttendChunk, range.first, is_padding ? range.first : padding});
       for (int head = 0; head < heads; head += together)
         attend_tasks_.push_back({&s, past + first - s.first_key, head, std::min(together, heads - head),
                                  first, end - first, is_padding});

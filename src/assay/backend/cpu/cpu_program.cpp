@@ -113,6 +113,7 @@ CpuProgram::CpuProgram(const Plan& plan, const WeightSource& source, const Kerne
   make_buffers();
   arena_.reserve();
   make_buffers();
+  find_tail();
 }
 
 CpuProgram::CpuProgram(const Plan& plan, const KernelTable& table, std::shared_ptr<ThreadPool> pool)
@@ -230,20 +231,28 @@ void CpuProgram::check(const Batch& batch, const CpuKvCache& cache) const {
 void CpuProgram::run(const Batch& batch, KvCache& cache) {
   auto& kv = static_cast<CpuKvCache&>(cache);
   check(batch, kv);
-  const auto rows = static_cast<std::int64_t>(batch.ids.size());
+  hidden_rows_ = static_cast<std::int64_t>(batch.ids.size());
+  keeps_all_ = true;
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
+  const std::vector<RowRange> kept = rows_to_keep(batch);
+  std::vector<RowRange> all;
+  for (const SequenceRows& s : batch.sequences) all.push_back({0, s.rows});
+  std::int64_t rows = hidden_rows_;
   int planned_heads = 0;
-  for (const Op& op : plan_.ops) {
+  for (std::size_t i = 0; i < plan_.ops.size() && rows > 0; ++i) {
+    const Op& op = plan_.ops[i];
     const PhaseTimer timer(*this, op.phase);
     if (const auto* embed = std::get_if<EmbedOp>(&op.what)) apply(*embed, batch);
     if (const auto* norm = std::get_if<NormOp>(&op.what)) apply(*norm, rows);
     if (const auto* linear = std::get_if<LinearOp>(&op.what)) apply(*linear, rows);
     if (const auto* attention = std::get_if<AttentionOp>(&op.what)) {
-      if (planned_heads != attention->heads) plan_attention(batch, kv, planned_heads = attention->heads);
+      const bool is_narrower = i == tail_ && !kept.empty();
+      if (is_narrower || planned_heads != attention->heads)
+        plan_attention(batch, kv, planned_heads = attention->heads, is_narrower ? kept : all);
       apply(*attention, batch, kv);
+      if (is_narrower) rows = keep_rows(batch, kept);
     }
   }
-  hidden_rows_ = rows;
 }
 
 void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
@@ -352,10 +361,9 @@ void CpuProgram::norm_head(std::span<const std::int64_t> rows) {
   const NormArgs whole =
       norm_args(norm, vector(norm.gain), vector(norm.bias), buffer(plan_.hidden), head_normed_);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    assert(rows[i] < hidden_rows_);
     NormArgs one = whole;
     one.rows = 1;
-    one.x += rows[i] * one.x_stride;
+    one.x += place_of(rows[i]) * one.x_stride;
     one.first_tile_row = static_cast<std::int64_t>(i);
     if (one.y != nullptr) one.y += one.first_tile_row * one.y_stride;
     table_.norm(one);

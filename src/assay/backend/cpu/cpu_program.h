@@ -36,6 +36,12 @@ struct RowShares {
 inline constexpr std::int64_t kShareRows = 256, kMaxShares = kMaxRows / kShareRows;
 RowShares row_shares(std::int64_t rows, int threads);
 
+// New rows [first, end) of a sequence.
+struct RowRange {
+  std::int64_t first, end;
+  std::int64_t size() const { return end - first; }
+};
+
 struct AttendTask {
   const SequenceRows* rows;
   std::int64_t first_position;  // among the keys that are kept
@@ -163,7 +169,16 @@ class CpuProgram : public Program {
     });
   }
   void check(const Batch& batch, const CpuKvCache& cache) const;
-  void plan_attention(const Batch& batch, const CpuKvCache& cache, int heads);
+  // The tail of a batch that does not want all rows (cpu_tail.cpp). Of each sequence the rows that are left
+  // there; empty: all are.
+  std::vector<RowRange> rows_to_keep(const Batch& batch) const;
+  void find_tail();
+  // Moves what is read of the rows after the tail's attention to the beginning of its buffers; how many rows.
+  std::int64_t keep_rows(const Batch& batch, std::span<const RowRange> ranges);
+  std::int64_t place_of(std::int64_t row) const;  // of a row of the batch among the hidden states
+  // Attention of some rows of each sequence.
+  void plan_attention(const Batch& batch, const CpuKvCache& cache, int heads,
+                      std::span<const RowRange> ranges);
   void apply(const EmbedOp& op, const Batch& batch);
   void apply(const NormOp& op, std::int64_t rows);
   void apply(const LinearOp& op, std::int64_t rows);
@@ -236,7 +251,11 @@ class CpuProgram : public Program {
   std::int64_t expanded_bytes_ = 0;
   std::byte* expanded_ = nullptr;
   std::vector<std::atomic<bool>> expanded_in_use_;
-  std::int64_t hidden_rows_ = 0;
+  std::size_t tail_ = 0;               // tail_of(plan_)
+  std::vector<BufferId> tail_inputs_;  // what is read after its attention and was written before or by it
+  std::vector<std::int64_t> kept_;     // rows of the last batch that have hidden states; unless it kept all
+  std::int64_t hidden_rows_ = 0;       // of the last batch
+  bool keeps_all_ = true;
   std::vector<AttendTask> attend_tasks_;
   bool has_one_task_each_ = false;  // the sequences, for each of their heads
   std::array<std::atomic<std::int64_t>, kMaxShares> next_of_share_{};
