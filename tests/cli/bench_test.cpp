@@ -99,6 +99,21 @@ TEST(CliBench, BytesAndFlopsAreThoseOfTheWork) {
   EXPECT_GT(figure(2, "flops_per_token"), figure(0, "flops_per_token"));
 }
 
+// As in every experiment, a precision of the list says whether its head is quantized.
+TEST(CliBench, APrecisionNamesItsHead) {
+  const Json json = bench_json({"-p", "0", "-n", "1", "-r", "1", "--precision",
+                                "nf4,nf4+head,nf4+head:int8,float32", "--remainder", "bfloat16"});
+  const auto& rows = json["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  const auto bytes = [&](std::size_t row) { return rows[row]["weight_bytes"].get<double>(); };
+  EXPECT_LT(bytes(1), bytes(2));
+  EXPECT_LT(bytes(2), bytes(0));
+  EXPECT_LT(bytes(0), bytes(3));
+  test::expect_failure(test::run_program({"bench", "demo", "--precision", "nf4+tail"}), 2,
+                       {"--precision", "nf4+tail"});
+  test::expect_failure(test::run_program({"bench", "demo", "--precision", ","}), 2, {"--precision", "','"});
+}
+
 // 4 layers of 4 heads of 64: a key and a value of each, at 501 positions.
 TEST(CliBench, KeysAndValuesInFewerBitsMoveFewerBytes) {
   const auto row_of = [](const char* kv_cache) {

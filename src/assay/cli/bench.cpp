@@ -149,47 +149,30 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
   return to_markdown(table);
 }
 
-// The words of a comma list.
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t comma = std::min(list.find(',', at), list.size());
-    words.push_back(list.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return words;
-}
-
 int run(const Flags& flags) {
   const std::vector<std::string> formats{"md", "csv", "json", "jsonl", "llama-bench"};
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
   BenchOptions options = flags.options;
   options.precisions = words_of(flags.precisions);
+  if (options.precisions.empty())
+    throw UsageError("--precision: expected names joined by commas, found '{}'", flags.precisions);
+  const Configuration base = flags.model.without_precision();
   for (const std::string& precision : options.precisions)
-    if (precision != kAutoPrecision) precision_from_name(precision);  // before any loading
+    configuration_from_text(precision, base);  // before any loading
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
   };
   options.should_stop = is_interrupted;
   const auto load = [&](const std::string& precision, int threads) {
-    ModelFlags model = flags.model;
-    model.precision = precision;
-    model.threads = threads;
-    if (precision != kAutoPrecision && !precision_from_name(precision).is_quantized()) {
-      model.remainder.clear();  // the list may mix them
-      model.quantized_head.clear();
-      model.modules = {};
-    }
-    if (!model.quantized_head.empty()) model.screens_head = false;
-    const Precision preset = precision_from_name(precision == kAutoPrecision ? "float32" : precision);
-    if (preset.weights != WeightFormat::int8) model.smoothing = -1;
-    if (!takes_input_scale(preset)) model.input_scale.clear();
-    if (preset.inputs != InputScale::calibrated) model.calibrator.clear();
-    if (model.smoothing < 0 && !preset.needs_calibration()) model.calibration.clear();
+    Configuration what = configuration_from_text(precision, base);
+    what.threads = threads;
+    LoadOptions how = what.load_options();
+    how.needs_tokenizer = false;
     progress.clear();
-    LoadedModel loaded = model.load(false);
+    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), what.precision,
+                                                  flags.model.resolved_device(), how);
     if (!flags.output.is_quiet) note(loaded.load_line());
     return loaded;
   };
@@ -234,7 +217,8 @@ void add_bench(CLI::App& app, int& exit_code) {
                  "Numbers of threads (default: the processors this process may use)", 1, 1024);
   command->add_option(
       "--precision", flags->precisions,
-      "Precisions, joined by commas (default float32, unless the model is quantized already)");
+      "Precisions, joined by commas; nf4+head, or nf4+head:int8, quantizes the output head too (default "
+      "float32, unless the model is quantized already)");
   command->add_option("--remainder", flags->model.remainder,
                       "float32 (the default) or bfloat16: what quantized precisions keep everything else in");
   command->add_option("--quantize-head", flags->model.quantized_head,
