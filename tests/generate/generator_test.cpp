@@ -222,6 +222,28 @@ TEST(Generator, RowsThatNobodyWantsChangeNoBitOfFourBitWeightsBesideBfloat16) {
   }
 }
 
+TEST(Generator, RowsThatWereNotWantedHaveNoLogits) {
+  const Model model = load("odd_heads", {best_usable_isa(), "float32"});
+  Program& program = model.program();
+  std::vector<TokenId> chosen(1);
+  const auto ask = [&](std::int64_t row) { program.head(std::span(&row, 1), ArgmaxSink{chosen}); };
+  Batch batch{.ids = std::vector<TokenId>(20, 3), .positions = {}, .sequences = {}, .wanted = {19}};
+  for (std::int32_t i = 0; i < 20; ++i) batch.positions.push_back(i);
+  for (const bool wants_all : {false, true}) {
+    const auto cache = program.make_cache();
+    batch.wants_all = wants_all;
+    batch.sequences = {{.sequence = cache->add_sequence(), .first_row = 0, .rows = 20}};
+    program.run(batch, *cache);
+    ask(19);
+    for (const std::int64_t row : {-1, 0, 20}) {
+      if (wants_all && row == 0)
+        ask(row);
+      else
+        EXPECT_THROW(ask(row), Error) << row;
+    }
+  }
+}
+
 // What is right of the text is padding that comes after the row which is wanted.
 TEST_P(GeneratorTest, PaddingOnTheRightChangesNoId) {
   const Model model = load("odd_heads", GetParam());

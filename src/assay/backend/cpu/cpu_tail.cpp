@@ -1,8 +1,8 @@
 // Rows whose hidden states nobody wants: from the last attention on they are left out.
 #include <algorithm>
-#include <cassert>
 
 #include "assay/backend/cpu/cpu_program.h"
+#include "assay/base/error.h"
 
 namespace assay::cpu {
 
@@ -82,10 +82,10 @@ std::int64_t CpuProgram::keep_rows(const Batch& batch, std::span<const RowRange>
 }
 
 std::int64_t CpuProgram::place_of(std::int64_t row) const {
-  assert(row < hidden_rows_);
-  if (keeps_all_) return row;
+  if (keeps_all_ && row >= 0 && row < hidden_rows_) return row;
   const auto at = std::lower_bound(kept_.begin(), kept_.end(), row);
-  assert(at != kept_.end() && *at == row);
+  if (keeps_all_ || at == kept_.end() || *at != row)
+    throw Error("row {} of the last batch has no hidden state: it was not wanted", row);
   return at - kept_.begin();
 }
 
