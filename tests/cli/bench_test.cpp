@@ -109,9 +109,35 @@ TEST(CliBench, APrecisionNamesItsHead) {
   EXPECT_LT(bytes(1), bytes(2));
   EXPECT_LT(bytes(2), bytes(0));
   EXPECT_LT(bytes(0), bytes(3));
+  const auto generated = test::run_program(
+      {"generate", "demo", "--ids", "1,2", "-n", "1", "--precision", "nf4+head:int8", "--json"});
+  test::expect_success(generated);
+  EXPECT_NE(generated.out.find("nf4 (head int8)"), std::string::npos) << generated.out;
   test::expect_failure(test::run_program({"bench", "demo", "--precision", "nf4+tail"}), 2,
                        {"--precision", "nf4+tail"});
   test::expect_failure(test::run_program({"bench", "demo", "--precision", ","}), 2, {"--precision", "','"});
+  test::expect_failure(test::run_program({"bench", "demo", "--precision", "+head"}), 2,
+                       {"--precision", "'+head'"});
+}
+
+// A flag that only some of the list take is theirs alone; one that none takes is an error.
+TEST(CliBench, FlagsThatApplyToNothingAreRefused) {
+  for (const std::vector<std::string>& flag : {std::vector<std::string>{"--quantize-head", "int8"},
+                                               {"--remainder", "bfloat16"},
+                                               {"--smooth-quant=0.5"},
+                                               {"--input-scale", "per-tensor"},
+                                               {"--calibrator", "minmax"},
+                                               {"--calibration", "nowhere.txt"},
+                                               {"--include", "*.mlp.*"},
+                                               {"--exclude", "*.mlp.*"}}) {
+    std::vector<std::string> arguments{"bench", "demo", "-p",          "4",
+                                       "-n",    "0",    "--precision", "float32,bfloat16"};
+    arguments.insert(arguments.end(), flag.begin(), flag.end());
+    const std::string name = flag.front().substr(0, flag.front().find('='));
+    test::expect_failure(test::run_program(arguments), 2, {name + ": ", "float32; bfloat16"});
+  }
+  test::expect_failure(test::run_program({"bench", "demo", "--precision", "nf4+head", "--screen-head"}), 2,
+                       {"--screen-head", "nf4+head:nf4"});
 }
 
 // 4 layers of 4 heads of 64: a key and a value of each, at 501 positions.

@@ -1,6 +1,7 @@
 // assay sweep, ablate, probe, tradeoff, run, compare and history, as users type them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -84,6 +85,23 @@ TEST(CliSweep, ADryRunPredictsAndRunsNothing) {
   const ProgramResult all = run_program({"run", kModel, "--dry-run", "-n", "4"});
   expect_success(all);
   EXPECT_NE(all.out.find("edge prompts"), std::string::npos);
+}
+
+// Whatever its first precision is.
+TEST(CliSweep, FlagsGoToEveryPrecisionOfTheListThatTakesThem) {
+  for (const char* list : {"float32,nf4", "nf4,float32"}) {
+    const ProgramResult result = run_program({"sweep", "precisions", kModel, "--precision", list,
+                                              "--remainder", "bfloat16", "--dry-run", "--json"});
+    expect_success(result);
+    std::vector<std::string> names;
+    const Json json = Json::parse(result.out);
+    for (const Json& what : json["cases"]) names.push_back(what["label"]);
+    std::sort(names.begin(), names.end());
+    EXPECT_EQ(names, (std::vector<std::string>{"float32", "nf4, remainder bfloat16"})) << list;
+  }
+  expect_failure(
+      run_program({"sweep", "precisions", kModel, "--precision", "float32,nf4", "--smooth-quant=0.5"}), 2,
+      {"--smooth-quant", "float32; nf4"});
 }
 
 TEST(CliSweep, BadFlags) {

@@ -158,8 +158,10 @@ int run(const Flags& flags) {
   if (options.precisions.empty())
     throw UsageError("--precision: expected names joined by commas, found '{}'", flags.precisions);
   const Configuration base = flags.model.without_precision();
+  std::vector<Configuration> made;
   for (const std::string& precision : options.precisions)
-    configuration_from_text(precision, base);  // before any loading
+    made.push_back(configuration_from_text(precision, base));  // before any loading
+  require_used(base, made);
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));

@@ -82,6 +82,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   WorkerLaboratoryOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
+  options.common = flags.model.without_precision();
   options.baseline = flags.model.configuration();
   options.memory_budget = {flags.memory_mb << 20};
   options.worker_memory_limit = {flags.worker_memory_mb << 20};

@@ -193,15 +193,25 @@ Configuration ModelFlags::without_precision() const {
 }
 
 Configuration ModelFlags::configuration() const {
-  const std::vector<std::string> words = words_of(precision);
-  return configuration_from_text(words.empty() ? std::string(kAutoPrecision) : words.front(),
-                                 without_precision());
+  const Configuration common = without_precision();
+  std::vector<Configuration> made;
+  for (const std::string& word : words_of(precision)) made.push_back(configuration_from_text(word, common));
+  if (made.empty()) return configuration_from_text(std::string(kAutoPrecision), common);
+  require_used(common, made);
+  return made.front();
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  LoadOptions options = without_precision().load_options();
+  Configuration what = without_precision();
+  what.precision = precision;
+  if (precision.find('+') != std::string::npos) {  // otherwise loading says best what does not go together
+    const Configuration common = what;
+    what = configuration_from_text(precision, common);
+    require_used(common, {&what, 1});
+  }
+  LoadOptions options = what.load_options();
   options.needs_tokenizer = needs_tokenizer;
-  return load_model_and_tokenizer(candidates_of(model), precision, resolved_device(), options);
+  return load_model_and_tokenizer(candidates_of(model), what.precision, resolved_device(), options);
 }
 
 void PromptFlags::add_to(CLI::App& app) {

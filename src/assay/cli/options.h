@@ -52,6 +52,7 @@ struct ModelFlags {
   Device resolved_device() const { return device_from_name(device); }
   Configuration without_precision() const;
   // What the flags say of every configuration; its precision is the first of the list, "float32" of none.
+  // Throws UsageError for an unknown precision, and for a flag that applies to none of the list.
   Configuration configuration() const;
   LoadedModel load(bool needs_tokenizer) const;
 };

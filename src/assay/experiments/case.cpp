@@ -1,5 +1,6 @@
 #include "assay/experiments/case.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <nlohmann/json.hpp>
@@ -96,6 +97,7 @@ Configuration configuration_from_text(const std::string& text, const Configurati
     return configuration;
   }
   const std::size_t plus = text.find('+');
+  if (plus == 0) throw UsageError("--precision: expected a name before +head, found '{}'", text);
   const Precision precision = precision_from_name(text.substr(0, plus));
   configuration.precision = precision.name;
   if (!precision.is_quantized()) {
@@ -117,16 +119,44 @@ Configuration configuration_from_text(const std::string& text, const Configurati
     configuration.screens_head = false;
   if (plus == std::string::npos) return configuration;
   const std::string suffix = text.substr(plus + 1);
-  if (suffix != "head" && suffix.rfind("head:", 0) != 0)
-    throw UsageError("--precision: '{}': expected +head or +head:int8, nf4 or fp4 after the name", text);
+  const auto is_head = [&](const char* with) { return suffix == std::string("head") + with; };
+  if (!is_head("") && !is_head(":int8") && !is_head(":nf4") && !is_head(":fp4"))
+    throw UsageError(
+        "--precision: expected {0}+head, {0}+head:int8, {0}+head:nf4 or {0}+head:fp4, found '{1}'",
+        precision.name, text);
   if (!precision.is_quantized())
-    throw UsageError("--precision: '{}': {} quantizes nothing, so no head either", text, precision.name);
+    throw UsageError("--precision: expected a quantized precision before +head, found '{}'", text);
   const bool is_nf4 = precision.name.rfind("nf4", 0) == 0, is_fp4 = precision.name.rfind("fp4", 0) == 0;
   const std::string own = is_nf4 ? "nf4" : is_fp4 ? "fp4" : "int8";
   configuration.quantized_head = suffix == "head" ? own : suffix.substr(5);
-  Precision checked = precision;
-  set_quantized_head(checked, configuration.quantized_head);
   return configuration;
+}
+
+void require_used(const Configuration& base, std::span<const Configuration> made) {
+  struct Flag {
+    const char* name;
+    bool (*is_set)(const Configuration&);
+  };
+  constexpr Flag kFlags[] = {
+      {"--remainder", [](const Configuration& c) { return !c.remainder.empty(); }},
+      {"--quantize-head", [](const Configuration& c) { return !c.quantized_head.empty(); }},
+      {"--llm-int8-threshold", [](const Configuration& c) { return c.outlier_threshold >= 0; }},
+      {"--include", [](const Configuration& c) { return !c.modules.include.empty(); }},
+      {"--exclude", [](const Configuration& c) { return !c.modules.exclude.empty(); }},
+      {"--allow-non-finite", [](const Configuration& c) { return c.allows_non_finite; }},
+      {"--smooth-quant", [](const Configuration& c) { return c.smoothing >= 0; }},
+      {"--input-scale", [](const Configuration& c) { return !c.input_scale.empty(); }},
+      {"--calibration", [](const Configuration& c) { return !c.calibration.empty(); }},
+      {"--calibrator", [](const Configuration& c) { return !c.calibrator.empty(); }},
+      {"--float32-matmul", [](const Configuration& c) { return !c.float32_matmul.empty(); }},
+      {"--screen-head", [](const Configuration& c) { return c.screens_head; }},
+  };
+  std::vector<std::string> names;
+  for (const Configuration& configuration : made) names.push_back(configuration.label());
+  for (const Flag& flag : kFlags)
+    if (flag.is_set(base) && std::none_of(made.begin(), made.end(), flag.is_set))
+      throw UsageError("{}: expected a precision that it applies to, found {}", flag.name,
+                       fmt::join(names, "; "));
 }
 
 std::string Case::work() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ struct Configuration {
 // "nf4", or "nf4+head" with the output head quantized too (int8, or beside nf4 and fp4 the same),
 // "nf4+head:int8"; everything else as in `base`. Throws UsageError.
 Configuration configuration_from_text(const std::string& text, const Configuration& base);
+// Throws UsageError naming the flag of what `base` asks for and none of the configurations made of it has.
+void require_used(const Configuration& base, std::span<const Configuration> made);
 
 struct Case {
   std::string scenario, label;  // of the row: "lengths", "128 tokens"

@@ -174,6 +174,7 @@ class RowBuilder {
 LocalLaboratory::LocalLaboratory(const LoadedModel& loaded, SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
   laboratory_.baseline.precision = loaded.model->precision().name;
+  laboratory_.common = laboratory_.baseline;
   laboratory_.tokenizer = loaded.tokenizer;
   laboratory_.context = loaded.model->spec().context;
   laboratory_.sweep = std::move(sweep);
@@ -189,7 +190,7 @@ LocalLaboratory::LocalLaboratory(const LoadedModel& loaded, SweepOptions sweep) 
 LocalLaboratory::LocalLaboratory(std::vector<std::string> candidates, const Configuration& baseline,
                                  SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
-  laboratory_.baseline = baseline;
+  laboratory_.common = laboratory_.baseline = baseline;
   laboratory_.sweep = std::move(sweep);
   subjects_ = std::make_unique<Subjects>([candidates, should_stop](const Configuration& configuration) {
     const Bytes before = read_process_memory().anonymous;
@@ -250,6 +251,7 @@ WorkerLaboratory::WorkerLaboratory(const WorkerLaboratoryOptions& options) {
   });
   const ModelSpec spec = spec_from_folder(*folder_);
   laboratory_.context = spec.context;
+  laboratory_.common = options.common;
   laboratory_.baseline = options.baseline;
   laboratory_.sweep = options.sweep;
   const auto stored = stored_precision(*folder_, spec);

@@ -13,6 +13,7 @@ namespace assay {
 // The ground an experiment stands on: where configurations come from, and how carefully to measure.
 struct Laboratory {
   Subjects* subjects = nullptr;
+  Configuration common;  // what lists of precisions are made of: of each of them, what applies to it
   Configuration baseline;
   std::shared_ptr<const Tokenizer> tokenizer;  // of the model; null where it has none
   std::int64_t context = 0;
@@ -43,7 +44,7 @@ class LocalLaboratory {
 struct WorkerLaboratoryOptions {
   std::vector<std::string> program;     // of a worker: {"/usr/bin/assay", "worker"}
   std::vector<std::string> candidates;  // of the model
-  Configuration baseline;
+  Configuration common, baseline;       // as a Laboratory's
   Bytes memory_budget;        // of all workers together; 0 = what the machine has at hand, less a tenth
   Bytes worker_memory_limit;  // of one; 0 = none
   Seconds case_time_limit{600};

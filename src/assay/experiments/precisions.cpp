@@ -27,7 +27,7 @@ ChosenConfigurations choose_configurations(const Laboratory& laboratory,
                                            const std::vector<std::string>& texts) {
   ChosenConfigurations chosen;
   for (const std::string& text : texts) {
-    Configuration configuration = configuration_from_text(text, laboratory.baseline);
+    Configuration configuration = configuration_from_text(text, laboratory.common);
     const Device device = device_from_name(configuration.device);
     // float16 on a CPU becomes float32.
     if (configuration.precision != kAutoPrecision)
