@@ -134,7 +134,8 @@ class Program {
   // until the next call. Throws Error for ids outside the vocabulary, positions outside the context, and a
   // batch larger than max_rows().
   virtual void run(const Batch& batch, KvCache& cache) = 0;
-  // Sends the given rows of the last batch through the head. Throws Error for one that was not wanted.
+  // Sends the given rows of the last batch through the head. Throws Error for one without a hidden state, as
+  // rows that were not wanted may be.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.

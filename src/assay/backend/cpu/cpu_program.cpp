@@ -231,13 +231,13 @@ void CpuProgram::check(const Batch& batch, const CpuKvCache& cache) const {
 void CpuProgram::run(const Batch& batch, KvCache& cache) {
   auto& kv = static_cast<CpuKvCache&>(cache);
   check(batch, kv);
-  hidden_rows_ = static_cast<std::int64_t>(batch.ids.size());
+  hidden_rows_ = 0;  // until they are there
   keeps_all_ = true;
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
   const std::vector<RowRange> kept = rows_to_keep(batch);
   std::vector<RowRange> all;
   for (const SequenceRows& s : batch.sequences) all.push_back({0, s.rows});
-  std::int64_t rows = hidden_rows_;
+  auto rows = static_cast<std::int64_t>(batch.ids.size());
   int planned_heads = 0;
   for (std::size_t i = 0; i < plan_.ops.size() && rows > 0; ++i) {
     const Op& op = plan_.ops[i];
@@ -253,6 +253,7 @@ void CpuProgram::run(const Batch& batch, KvCache& cache) {
       if (is_narrower) rows = keep_rows(batch, kept);
     }
   }
+  hidden_rows_ = static_cast<std::int64_t>(batch.ids.size());
 }
 
 void CpuProgram::apply(const EmbedOp& op, const Batch& batch) {
