@@ -22,7 +22,7 @@ struct Flags {
   ModelFlags model;
   OutputFlags output;
   BenchOptions options;
-  std::string precisions = std::string(kAutoPrecision), format = "md";
+  std::string format = "md";
 };
 
 // A figure that is not known is null.
@@ -154,14 +154,11 @@ int run(const Flags& flags) {
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
   BenchOptions options = flags.options;
-  options.precisions = words_of(flags.precisions);
+  options.precisions = words_of(flags.model.precision);
   if (options.precisions.empty())
-    throw UsageError("--precision: expected names joined by commas, found '{}'", flags.precisions);
+    throw UsageError("--precision: expected names joined by commas, found '{}'", flags.model.precision);
+  flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
   const Configuration base = flags.model.without_precision();
-  std::vector<Configuration> made;
-  for (const std::string& precision : options.precisions)
-    made.push_back(configuration_from_text(precision, base));  // before any loading
-  require_used(base, made);
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
@@ -218,7 +215,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_whole_list(*command, "-t,--threads", options.threads,
                  "Numbers of threads (default: the processors this process may use)", 1, 1024);
   command->add_option(
-      "--precision", flags->precisions,
+      "--precision", flags->model.precision,
       "Precisions, joined by commas; nf4+head, or nf4+head:int8, quantizes the output head too (default "
       "float32, unless the model is quantized already)");
   command->add_option("--remainder", flags->model.remainder,

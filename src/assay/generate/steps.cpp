@@ -7,14 +7,13 @@ namespace assay {
 void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
                   const std::function<void(std::span<const StepPart>)>& after_step) {
   Batch batch;
-  batch.wants_all = false;
   std::vector<StepPart> parts;
   const auto flush = [&] {
     if (batch.ids.empty()) return;
+    batch.wants_all = false;
     program.run(batch, cache);
     after_step(parts);
     batch = {};
-    batch.wants_all = false;
     parts.clear();
   };
   for (std::size_t item = 0; item < items.size(); ++item) {
@@ -33,9 +32,8 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
       for (std::int64_t i = 0; i < rows; ++i) {
         batch.positions.push_back(
             static_cast<std::int32_t>(std::max<std::int64_t>(0, position++ - items[item].padding)));
-        if (items[item].wanted.value_or(static_cast<std::int64_t>(first) + i) ==
-            static_cast<std::int64_t>(first) + i)
-          batch.wanted.push_back(held + i);
+        const std::int64_t token = static_cast<std::int64_t>(first) + i;
+        if (items[item].wanted.value_or(token) == token) batch.wanted.push_back(held + i);
       }
       batch.sequences.push_back({.sequence = items[item].sequence,
                                  .first_row = held,
