@@ -14,6 +14,8 @@ namespace assay::cpu {
 
 inline constexpr int kPanel = 16;  // outputs per panel of a packed matrix
 inline constexpr int kGroup = 4;   // panels walked together: four streams from memory
+// How many bytes ahead a stream of weights is fetched. Set once, by the processor's maker.
+extern const std::int64_t fetch_distance;
 
 // Activations as the tile products (AMX) read them: bfloat16 in strips of 32 columns, [columns /
 // 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of up to

@@ -278,6 +278,7 @@ void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, f
     const std::uint16_t* weights = w.data + step * kTileElements;
     Vec even[Panels], odd[Panels];
     for (int i = 0; i < Panels; ++i) even[i] = odd[i] = Vec::set(0.0F);
+    const std::int64_t ahead = bytes_ahead((steps - step) * kTileElements * 2, (Panels - 1) * w.next * 2);
 #pragma GCC unroll 4
     for (std::int64_t pair = 0; pair < kTileColumns / 2; ++pair) {
       std::int32_t bits = 0;
@@ -288,7 +289,7 @@ void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, f
       second.keep();
       for (int i = 0; i < Panels; ++i) {
         const std::uint16_t* from = weights + i * w.next + pair * 2 * kPanel;
-        fetch_ahead(from);
+        fetch_ahead(from, ahead);
         const __m512i pairs = _mm512_loadu_si512(from);
         even[i] = Vec::fma(first, Vec{low(pairs)}, even[i]);
         odd[i] = Vec::fma(second, Vec{high(pairs)}, odd[i]);

@@ -13,9 +13,13 @@
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
 // Of a stream of weights that one row passes once: the processor alone does not keep up with memory.
-constexpr std::int64_t kBytesAhead = 2048;
-ASSAY_INLINE void fetch_ahead(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p) + kBytesAhead, _MM_HINT_T0);
+ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes = fetch_distance) {
+  _mm_prefetch(static_cast<const char*>(p) + bytes, _MM_HINT_T0);
+}
+// Of panels that are read side by side: behind the end of one lies its neighbour, which is being read, and
+// what will be needed is behind all of them. left, of a panel, and others: bytes.
+ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t others) {
+  return left > fetch_distance ? fetch_distance : fetch_distance + others;
 }
 
 template <int Rows, int Columns>
@@ -69,13 +73,15 @@ void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std:
                     std::int64_t c_stride) {
   Vec sums[Rows][Panels * kParts];
   clear(sums);
+  const std::int64_t step = b.k_stride * static_cast<std::int64_t>(sizeof(*b.data)), bytes = k_count * step;
   for (std::int64_t k = 0; k < k_count; ++k) {
+    const std::int64_t ahead = bytes_ahead(bytes - k * step, (Panels - 1) * bytes);
     Vec weights[Panels * kParts];
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part) {
         const auto* from = b.data + panel * b.panel_stride + k * b.k_stride + part * Vec::kWidth;
         Vec& w = weights[panel * kParts + part];
-        fetch_ahead(from);
+        fetch_ahead(from, ahead);
         w = load_values(from);
         if (Rows > 1) w.keep();
       }
@@ -89,14 +95,16 @@ void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::
                     std::int64_t c_stride) {
   Vec sums[Rows][Panels * kParts];
   clear(sums);
+  const std::int64_t bytes = b.panel_stride * 2;
   for (std::int64_t k = 0; k < k_count; k += 2) {
+    const std::int64_t ahead = bytes_ahead(bytes - k * kPanel * 2, (Panels - 1) * bytes);
     Vec even[Panels * kParts], odd[Panels * kParts];
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part) {
         const int j = panel * kParts + part;
-        fetch_ahead(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2);
-        Vec::load_pairs(b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2, even[j],
-                        odd[j]);
+        const std::uint16_t* from = b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2;
+        fetch_ahead(from, ahead);
+        Vec::load_pairs(from, even[j], odd[j]);
       }
     add_products(a + k, a_stride, even, sums);
     if (k + 1 < k_count) add_products(a + k + 1, a_stride, odd, sums);

@@ -122,10 +122,15 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
       for (int j = 0; j < kColumns; ++j) dots[row][j] = Dot::start(args.x_sums[row * groups + group]);
     const std::int64_t left = weights.k_padded - group * weights.group,
                        end = group * weights.group + (left < weights.group ? left : weights.group);
-    for (std::int64_t k = group * weights.group; k < end; k += kCodeInputs)
+    const std::int64_t panel_bytes = weights.k_padded / 2 * kPanel;
+    for (int j = 0; j < kColumns; j += kParts)
+      fetch_ahead(from[j].scales + group * kPanel,
+                  bytes_ahead((groups - group) * kPanel * 4, (Panels - 1) * groups * kPanel * 4));
+    for (std::int64_t k = group * weights.group; k < end; k += kCodeInputs) {
+      const std::int64_t ahead = bytes_ahead(panel_bytes - k / 2 * kPanel, (Panels - 1) * panel_bytes);
       for (int j = 0; j < kColumns; ++j) {
         const std::uint8_t* eight = from[j].codes + k / kCodeInputs * kPanel * 4;
-        fetch_ahead(eight);
+        fetch_ahead(eight, ahead);
         const Vec::Codes codes = Vec::codes(eight);
         const Dot::Bytes low = Dot::look_up_low(book, codes), high = Dot::look_up_high(book, codes);
         for (int row = 0; row < Rows; ++row) {
@@ -134,6 +139,7 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
           dots[row][j].add_bytes(Dot::four(inputs + 4), high);
         }
       }
+    }
     for (int row = 0; row < Rows; ++row) {
       const Vec scale = Vec::set(args.unit * args.x_scales[row * groups + group]);
       for (int j = 0; j < kColumns; ++j)

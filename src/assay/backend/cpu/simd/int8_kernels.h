@@ -141,17 +141,19 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
   Dot dots[Rows][Panels * kParts];
   for (auto& row : dots)
     for (Dot& dot : row) dot = Dot::zero();
-  for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip)
+  for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip) {
+    const std::int64_t ahead = bytes_ahead(end - w, (Panels - 1) * padded * kPanel);
     for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
       Dot::Inputs inputs[Rows];
       for (int row = 0; row < Rows; ++row) inputs[row] = Dot::inputs(x + row * kInt8Columns + k);
       for (int j = 0; j < Panels * kParts; ++j) {
         const std::int8_t* four = w + j / kParts * padded * kPanel + j % kParts * Vec::kWidth * 4;
-        fetch_ahead(four);
+        fetch_ahead(four, ahead);
         const Dot::Weights weights = Dot::weights(four);
         for (int row = 0; row < Rows; ++row) dots[row][j].add(inputs[row], weights);
       }
     }
+  }
   for (int row = 0; row < Rows; ++row)
     for (int j = 0; j < Panels * kParts; ++j)
       dots[row][j].store(sums + (row * Panels * kParts + j) * Vec::kWidth);
