@@ -81,7 +81,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std:
       for (int part = 0; part < kParts; ++part) {
         const auto* from = b.data + panel * b.panel_stride + k * b.k_stride + part * Vec::kWidth;
         Vec& w = weights[panel * kParts + part];
-        fetch_ahead(from, ahead);
+        if (part == 0) fetch_ahead(from, ahead);
         w = load_values(from);
         if (Rows > 1) w.keep();
       }
@@ -103,7 +103,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::
       for (int part = 0; part < kParts; ++part) {
         const int j = panel * kParts + part;
         const std::uint16_t* from = b.data + panel * b.panel_stride + k * kPanel + part * Vec::kWidth * 2;
-        fetch_ahead(from, ahead);
+        if (part == 0) fetch_ahead(from, ahead);
         Vec::load_pairs(from, even[j], odd[j]);
       }
     add_products(a + k, a_stride, even, sums);

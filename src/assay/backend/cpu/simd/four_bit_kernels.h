@@ -111,30 +111,30 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
   constexpr int kColumns = Panels * kParts;
   const ExpandArgs& weights = args.weights;
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
-  CodePanel from[kColumns];
-  for (int j = 0; j < kColumns; ++j) from[j] = code_panel(weights, panel + j / kParts, j % kParts);
+  const std::int64_t panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4, scales = groups * kPanel;
+  const std::uint8_t *codes = weights.codes + panel * panel_bytes, *end = codes + panel_bytes;
   Vec sums[Rows][kColumns];
   clear(sums);
   const std::int8_t* x = args.x_codes;
   for (std::int64_t group = 0; group < groups; ++group) {
+    const float* scale_of = weights.scales + panel * scales + group * kPanel;
+    for (int i = 0; i < Panels; ++i)
+      fetch_ahead(scale_of + i * scales,
+                  bytes_ahead((groups - group) * kPanel * 4, (Panels - 1) * scales * 4));
     Dot dots[Rows][kColumns];
     for (int row = 0; row < Rows; ++row)
       for (int j = 0; j < kColumns; ++j) dots[row][j] = Dot::start(args.x_sums[row * groups + group]);
-    const std::int64_t left = weights.k_padded - group * weights.group,
-                       end = group * weights.group + (left < weights.group ? left : weights.group);
-    const std::int64_t panel_bytes = weights.k_padded / 2 * kPanel;
-    for (int j = 0; j < kColumns; j += kParts)
-      fetch_ahead(from[j].scales + group * kPanel,
-                  bytes_ahead((groups - group) * kPanel * 4, (Panels - 1) * groups * kPanel * 4));
-    for (std::int64_t k = group * weights.group; k < end; k += kCodeInputs) {
-      const std::int64_t ahead = bytes_ahead(panel_bytes - k / 2 * kPanel, (Panels - 1) * panel_bytes);
+    const std::int64_t left = end - codes, in_group = weights.group / kCodeInputs * kPanel * 4;
+    for (const std::uint8_t* stop = codes + (left < in_group ? left : in_group); codes != stop;
+         codes += kPanel * 4, x += kCodeInputs) {
+      const std::int64_t ahead = bytes_ahead(end - codes, (Panels - 1) * panel_bytes);
       for (int j = 0; j < kColumns; ++j) {
-        const std::uint8_t* eight = from[j].codes + k / kCodeInputs * kPanel * 4;
-        fetch_ahead(eight, ahead);
-        const Vec::Codes codes = Vec::codes(eight);
-        const Dot::Bytes low = Dot::look_up_low(book, codes), high = Dot::look_up_high(book, codes);
+        const std::uint8_t* eight = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
+        if (j % kParts == 0) fetch_ahead(eight, ahead);
+        const Vec::Codes some = Vec::codes(eight);
+        const Dot::Bytes low = Dot::look_up_low(book, some), high = Dot::look_up_high(book, some);
         for (int row = 0; row < Rows; ++row) {
-          const std::int8_t* inputs = x + row * weights.k_padded + k;
+          const std::int8_t* inputs = x + row * weights.k_padded;
           dots[row][j].add_bytes(Dot::four(inputs), low);
           dots[row][j].add_bytes(Dot::four(inputs + 4), high);
         }
@@ -142,9 +142,10 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
     }
     for (int row = 0; row < Rows; ++row) {
       const Vec scale = Vec::set(args.unit * args.x_scales[row * groups + group]);
-      for (int j = 0; j < kColumns; ++j)
-        sums[row][j] = Vec::fma(dots[row][j].floats(),
-                                Vec::mul(scale, Vec::load(from[j].scales + group * kPanel)), sums[row][j]);
+      for (int j = 0; j < kColumns; ++j) {
+        const float* of_panel = scale_of + j / kParts * scales + j % kParts * Vec::kWidth;
+        sums[row][j] = Vec::fma(dots[row][j].floats(), Vec::mul(scale, Vec::load(of_panel)), sums[row][j]);
+      }
     }
   }
   for (int row = 0; row < Rows; ++row)

@@ -148,7 +148,7 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
       for (int row = 0; row < Rows; ++row) inputs[row] = Dot::inputs(x + row * kInt8Columns + k);
       for (int j = 0; j < Panels * kParts; ++j) {
         const std::int8_t* four = w + j / kParts * padded * kPanel + j % kParts * Vec::kWidth * 4;
-        fetch_ahead(four, ahead);
+        if (j % kParts == 0) fetch_ahead(four, ahead);
         const Dot::Weights weights = Dot::weights(four);
         for (int row = 0; row < Rows; ++row) dots[row][j].add(inputs[row], weights);
       }
