@@ -20,13 +20,16 @@ namespace assay::cpu::ASSAY_AVX2_TIER {
 namespace {
 
 #include "assay/backend/cpu/simd/vec256.h"
-// Its vectors are used there.
+
+#include "assay/backend/cpu/simd/float32_chunk256.h"
+// Their vectors and loops are used there.
 #include "assay/backend/cpu/simd/all_kernels.h"
 
 }  // namespace
 
 void fill(KernelTable& table) {
   fill_all(table);
+  table.chunks_inputs = true;
   name_all(table, ASSAY_NAME_OF(ASSAY_AVX2_TIER));
 }
 

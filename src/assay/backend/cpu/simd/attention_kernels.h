@@ -97,7 +97,7 @@ struct FewRowProducts {
     multiply(rows, panels, a, a_stride, b, k, c, kSumColumns);
   }
 };
-#if defined(ASSAY_HAS_CHUNKS)
+#if defined(ASSAY_HAS_WIDE_CHUNKS)
 // kFewestChunkRows to Rows rows times two panels.
 template <int Rows, typename Values>
 void multiply_two_panels(std::int64_t rows, const float* a, std::int64_t a_stride, const Values& b,
@@ -191,7 +191,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
 
 template <typename Element>
 void attend_of(const AttendArgs& args) {
-#if defined(ASSAY_HAS_CHUNKS)
+#if defined(ASSAY_HAS_WIDE_CHUNKS)
   using Products = ManyRowProducts<decltype(keys_of(args, static_cast<const Element*>(nullptr)))>;
   if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0) {
     const std::int64_t blocks = (args.rows + Products::kRows - 1) / Products::kRows;

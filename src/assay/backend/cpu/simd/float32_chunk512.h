@@ -4,7 +4,8 @@
 // 7 to 14 rows times two panels: up to 28 sums, 2 vectors of weights and 2 broadcast inputs fill the 32
 // registers. Assembler, because a load more per row that a compiler puts into the loop costs a quarter: the
 // loads are then as many as the products.
-#define ASSAY_HAS_CHUNKS
+#include "assay/backend/cpu/simd/chunk_loops.h"
+#define ASSAY_HAS_WIDE_CHUNKS
 
 constexpr std::int64_t kChunkRows = 14, kFewestChunkRows = 7;
 
@@ -20,13 +21,7 @@ struct Chunk {
   std::int64_t step;
 };
 
-// What all three loops are made of: sums that start at zero or at what is there; whole strides of inputs,
-// then what is left of them one by one; and the registers they use, which are all.
-#define ASSAY_START(load, clear) "cmpq $0, %[is_first]\n\tjnz 1f\n\t" load "jmp 2f\n1:\n\t" clear "2:\n\t"
-#define ASSAY_LOOPS(stride, one)                                               \
-  "test %[strides], %[strides]\n\tjz 4f\n\t.p2align 6\n3:\n\t" stride          \
-  "dec %[strides]\n\tjnz 3b\n4:\n\ttest %[rest], %[rest]\n\tjz 6f\n5:\n\t" one \
-  "dec %[rest]\n\tjnz 5b\n6:\n\t"
+// The registers they use, which are all.
 #define ASSAY_USED                                                                                         \
   "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
       "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21",   \

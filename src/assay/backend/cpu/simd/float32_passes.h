@@ -1,5 +1,5 @@
 // Float32 products with many rows: which rows, panels and inputs follow each other, around the loops of
-// float32_chunk512.h. Included by float32_kernels.h.
+// float32_chunk256.h or float32_chunk512.h. Included by float32_kernels.h.
 
 constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
 
@@ -18,6 +18,7 @@ struct BlockOfChunk {
   float* c;
 };
 
+#if defined(ASSAY_HAS_WIDE_CHUNKS)
 // Panels by twos. Two of 256 inputs are 32 KB, which stay in the nearest cache while all rows pass. Few rows
 // stay there too: 16 KB of each then.
 struct PairsOfPanels {
@@ -60,6 +61,27 @@ struct TriplesOfPanels {
                               .step = share / x.inputs});
   }
 };
+constexpr std::int64_t kFewestNearRows = TriplesOfPanels::kFewestPassRows;
+#else
+// Panels one by one: 48 KB of each, which come from the second-level cache as fast as they are multiplied.
+// Few rows have 16 KB stay nearer.
+struct SinglePanels {
+  static constexpr std::int64_t kRows = kChunkRows, kPanels = 1, kPassPanels = 4, kMostInputs = 768;
+  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 8 ? 256 : kMostInputs; }
+  static void add(const BlockOfChunk& x) {
+    const std::int64_t share = (x.next_bytes + x.blocks - 1) / x.blocks;
+    add_chunk(x.rows, {.a = x.a,
+                       .a_stride = x.a_stride,
+                       .b = x.b,
+                       .inputs = x.inputs,
+                       .is_first = x.is_first,
+                       .c = x.c,
+                       .ahead = x.next + x.block * share,
+                       .step = x.blocks == 1 ? 0 : 2 * share / x.inputs});
+  }
+};
+constexpr std::int64_t kFewestNearRows = 24;
+#endif
 
 // Outputs that are written when all inputs are done, a line for each panel of each row: of each of `parts`
 // chunks the rows that are its own, since many lines asked for at once keep a processor waiting.
@@ -92,13 +114,15 @@ struct NearPanels<Pairs, Panels, Inputs> {
   alignas(64) float near[Panels * kStride];
   PanelsOfChunk of(const Pairs& w, std::int64_t k, std::int64_t count) {
     for (int panel = 0; panel < Panels; ++panel)
-      for (std::int64_t i = 0; i < count; i += 2) {
-        Vec even, odd;
-        Vec::load_pairs(w.data + panel * w.panel_stride + (k + i) * kPanel, even, odd);
-        float* to = near + panel * kStride + i * kPanel;
-        even.store(to);
-        odd.store(to + kPanel);
-      }
+      for (std::int64_t i = 0; i < count; i += 2)
+        for (int part = 0; part < kParts; ++part) {
+          Vec even, odd;
+          Vec::load_pairs(w.data + panel * w.panel_stride + (k + i) * kPanel + part * Vec::kWidth * 2, even,
+                          odd);
+          float* to = near + panel * kStride + i * kPanel + part * Vec::kWidth;
+          even.store(to);
+          odd.store(to + kPanel);
+        }
     return {near, kStride};
   }
 };
@@ -162,23 +186,33 @@ std::int64_t fewest_chunk_rows(const Floats&) {
   return kFewestChunkRows;
 }
 std::int64_t fewest_chunk_rows(const Pairs&) {
-  return TriplesOfPanels::kFewestPassRows;
+  return kFewestNearRows;
 }
 
 template <typename Weights>
 void linear_many_rows(const LinearArgs& args, const Weights& w) {
-  const std::int64_t last = args.first_panel + args.panels / 2 * 2;
   const std::int64_t passes = (args.rows + kPassRows - 1) / kPassRows;
+#if defined(ASSAY_HAS_WIDE_CHUNKS)
+  const std::int64_t last = args.first_panel + args.panels / 2 * 2;
+#else
+  const std::int64_t last = args.first_panel + args.panels;
+#endif
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const std::int64_t row = args.rows * pass / passes, end = args.rows * (pass + 1) / passes;
+#if defined(ASSAY_HAS_WIDE_CHUNKS)
     // By sixes: what is left is then even in number, but for a single last one.
     const std::int64_t triples =
         args.first_panel + (end - row >= TriplesOfPanels::kFewestPassRows ? args.panels / 6 * 6 : 0);
     linear_passes<TriplesOfPanels>(args, w, row, end - row, args.first_panel, triples);
     linear_passes<PairsOfPanels>(args, w, row, end - row, triples, last);
+#else
+    linear_passes<SinglePanels>(args, w, row, end - row, args.first_panel, last);
+#endif
   }
+#if defined(ASSAY_HAS_WIDE_CHUNKS)
   LinearArgs rest = args;
   rest.first_panel = last;
   rest.panels = args.panels % 2;
   linear_few_rows(rest, w);
+#endif
 }
