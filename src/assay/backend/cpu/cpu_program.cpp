@@ -11,10 +11,8 @@ namespace {
 
 // Panels a thread takes at a time, of many rows: they share the rows while these are near.
 constexpr std::int64_t kManyRowsPanels = 4 * kGroup, kFewestManyRowsPanels = 2 * kGroup;
-// Of float32 in chunks, which go best by sixes.
-constexpr std::int64_t kManyChunkedPanels = 12;
-// Rows that pass over the panels together stay in the second-level cache.
-constexpr std::int64_t kNearBytes = std::int64_t{3} << 19;
+// Of products on the vector units, which go best by sixes.
+constexpr std::int64_t kManyVectorPanels = 12;
 constexpr std::int64_t kBlockUnit = 2 * kTileRows;
 
 // Floats from a row to the next: whole cache lines, and no multiple of 4 KB, at which all rows would share a
@@ -312,31 +310,23 @@ void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t r
   if (w.packing() == Packing::int8) return run_int8(op, whole, in);
   if (w.packing() == Packing::four_bit) return run_four_bit(w, whole);
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
-  const bool is_chunked = has_tiles || table_.chunks_inputs;
-  const RowShares shares = is_chunked ? row_shares(rows, pool_->size()) : RowShares{rows, 1, rows};
-  const std::int64_t row_bytes = w.spec.columns * 4;
-  const std::int64_t block =
-      is_chunked ? shares.each
-                 : std::clamp(kNearBytes / row_bytes / kBlockUnit * kBlockUnit, kBlockUnit, kMaxRows);
+  const RowShares shares = row_shares(rows, pool_->size());
   const std::int64_t panels = panels_at_once(rows, w, shares), groups = (w.panels + panels - 1) / panels;
-  run_in_shares(
-      shares, (shares.each + block - 1) / block * groups, [&](std::int64_t share, std::int64_t task) {
-        const std::int64_t begin = task / groups * block, group = task % groups;
-        LinearArgs part =
-            rows_of(whole, shares.first(share) + begin, std::min(block, shares.size(share) - begin));
-        part.first_panel = (rows <= kFewRows ? in_regions(group, groups, pool_->size()) : group) * panels;
-        part.panels = std::min(panels, w.panels - part.first_panel);
-        kernel(part);
-      });
+  run_in_shares(shares, groups, [&](std::int64_t share, std::int64_t group) {
+    LinearArgs part = rows_of(whole, shares.first(share), shares.size(share));
+    part.first_panel = (rows <= kFewRows ? in_regions(group, groups, pool_->size()) : group) * panels;
+    part.panels = std::min(panels, w.panels - part.first_panel);
+    kernel(part);
+  });
 }
 
 std::int64_t CpuProgram::panels_at_once(std::int64_t rows, const PackedWeight& w,
                                         const RowShares& shares) const {
   if (rows <= kFewRows) return kFewRowsPanels;
   const auto count = static_cast<int>(shares.count);
-  const bool has_chunks = table_.chunks_inputs && w.packing() != Packing::int8 && !multiplies_tiles(w);
+  const bool is_vector = w.packing() != Packing::int8 && !multiplies_tiles(w);
   return panels_of_task(w.panels, (pool_->size() + count - 1) / count,
-                        has_chunks ? kManyChunkedPanels : kManyRowsPanels);
+                        is_vector ? kManyVectorPanels : kManyRowsPanels);
 }
 
 void CpuProgram::show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const {

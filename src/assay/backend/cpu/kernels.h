@@ -282,8 +282,6 @@ struct KernelTable {
       *int8_origin, *expand_origin;
   // Products of bfloat16 weights run on tiles, and the norm, linear and attention kernels write them.
   bool uses_tiles;
-  // `linear` goes through the inputs in chunks: any number of rows is served near the processor.
-  bool chunks_inputs;
 };
 
 // Positions in one block of the cache (backend.h: kKvBlock).

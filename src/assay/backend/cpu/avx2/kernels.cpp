@@ -29,7 +29,6 @@ namespace {
 
 void fill(KernelTable& table) {
   fill_all(table);
-  table.chunks_inputs = true;
   name_all(table, ASSAY_NAME_OF(ASSAY_AVX2_TIER));
 }
 

@@ -485,7 +485,7 @@ void fill(KernelTable& table) {
                               &table.store_origin, &table.store_int8_origin, &table.argmax_origin,
                               &table.log_sum_exp_origin, &table.int8_origin, &table.expand_origin})
     *origin = "scalar";
-  table.uses_tiles = table.chunks_inputs = false;
+  table.uses_tiles = false;
 }
 
 }  // namespace assay::cpu::scalar
