@@ -5,6 +5,7 @@
 
 #include "support/fixtures.h"
 #include "support/program.h"
+#include "support/temporary_folder.h"
 
 namespace assay::test {
 namespace {
@@ -118,6 +119,39 @@ TEST(CliBench, APrecisionNamesItsHead) {
   test::expect_failure(test::run_program({"bench", "demo", "--precision", ","}), 2, {"--precision", "','"});
   test::expect_failure(test::run_program({"bench", "demo", "--precision", "+head"}), 2,
                        {"--precision", "'+head'"});
+}
+
+TEST(CliBench, APrecisionIsMeasuredOnce) {
+  const Json json = bench_json({"-p", "4", "-n", "0", "-r", "1", "--precision", "nf4,float32,nf4"});
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_EQ(json["rows"][1]["precision"], "float32");
+}
+
+// What is measured stays where a later model cannot be loaded; where the first cannot there is nothing.
+TEST(CliBench, AModelThatCannotBeLoadedIsARow) {
+  const TemporaryFolder folder;
+  const std::string stored = folder / "nf4";
+  test::expect_success(run_program({"quantize", "demo", stored, "--precision", "nf4"}));
+  const auto run = [&](const char* precisions) {
+    return run_program(
+        {"bench", stored, "-p", "4,8", "-n", "0", "-r", "1", "-t", "1", "--json", "--precision", precisions});
+  };
+  const ProgramResult result = run("nf4,float32");
+  EXPECT_EQ(result.exit_code, 3);
+  const Json json = Json::parse(result.out);
+  const auto& rows = json["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[0]["status"], "ok");
+  for (const std::size_t row : {2U, 3U}) {
+    EXPECT_EQ(rows[row]["status"], "error");
+    EXPECT_EQ(rows[row]["precision"], "float32");
+    const std::string reason = rows[row]["reason"];
+    EXPECT_NE(reason.find("quantized already"), std::string::npos) << reason;
+  }
+  test::expect_failure(run("float32,nf4"), 1, {stored, "quantized already", "float32"});
+  const ProgramResult dry =
+      run_program({"sweep", "precisions", stored, "--precision", "nf4,float32", "--dry-run"});
+  EXPECT_NE(dry.out.find(stored + ": the model is quantized already"), std::string::npos) << dry.out;
 }
 
 // A flag that only some of the list take is theirs alone; one that none takes is an error.

@@ -99,6 +99,7 @@ TEST_F(CliQuantize, WhatExistsIsReplacedOnlyWhenForced) {
 TEST_F(CliQuantize, FlagsThatSayNothingSensible) {
   expect_failure(quantize({}), 2, {"--precision"});
   expect_failure(quantize({"--precision", "nf5"}), 2, {"nf5", "nf4"});
+  expect_failure(quantize({"--precision", "nf4+head"}), 2, {"output head", "'nf4'", "'nf4+head'"});
   expect_failure(quantize({"--precision", "bfloat16"}), 2, {"nf4", "llm-int8", "bfloat16"});
   expect_failure(quantize({"--precision", "nf4", "--remainder", "int8"}), 2, {"--remainder", "int8"});
   expect_failure(quantize({"--precision", "nf4", "--exclude", "no-such"}), 2,

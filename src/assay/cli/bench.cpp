@@ -154,7 +154,10 @@ int run(const Flags& flags) {
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
   BenchOptions options = flags.options;
-  options.precisions = words_of(flags.model.precision);
+  options.precisions.clear();
+  for (const std::string& name : words_of(flags.model.precision))  // each once
+    if (std::find(options.precisions.begin(), options.precisions.end(), name) == options.precisions.end())
+      options.precisions.push_back(name);
   if (options.precisions.empty())
     throw UsageError("--precision: expected names joined by commas, found '{}'", flags.model.precision);
   flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
@@ -188,7 +191,10 @@ int run(const Flags& flags) {
   if (!flags.output.is_quiet)
     for (const BenchRow& row : rows)
       for (const std::string& doubt : row.doubts) note(fmt::format("doubt: {}: {}", row.test, doubt));
-  if (is_interrupted()) return kInterrupted;
+  if (is_interrupted()) {
+    note("interrupted: tests that are not listed were not measured, or not to their end");
+    return kInterrupted;
+  }
   return std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.status != "ok"; })
              ? kSomeCasesFailed
              : 0;

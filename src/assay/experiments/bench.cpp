@@ -1,6 +1,7 @@
 #include "assay/experiments/bench.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
@@ -214,17 +215,37 @@ class BenchRun {
   std::vector<BenchRow> run() {
     try {
       for (const std::string& precision : options_.precisions)
-        for (const std::int64_t threads : options_.threads) {
-          const LoadedModel loaded = load_(precision, static_cast<int>(threads));
-          if (rows_.empty()) check_lengths(loaded.model->spec().context);
-          for (const BenchCase& what : cases_) add_row(loaded, what);
-        }
+        for (const std::int64_t threads : options_.threads) measure_all(precision, threads);
     } catch (const Stopped&) {
     }
     return std::move(rows_);
   }
 
  private:
+  // The first model has to load; a later one that cannot is rows of errors, so that what is measured stays.
+  void measure_all(const std::string& precision, std::int64_t threads) {
+    std::optional<LoadedModel> loaded;
+    try {
+      loaded = load_(precision, static_cast<int>(threads));
+    } catch (const Error& error) {
+      if (rows_.empty()) throw;
+      for (const BenchCase& what : cases_) {
+        BenchRow row;
+        row.test = what.name();
+        row.what = what;
+        row.model = rows_.front().model;
+        row.precision = precision;
+        row.threads = static_cast<int>(threads);
+        row.status = "error";
+        row.reason = error.what();
+        rows_.push_back(std::move(row));
+      }
+      return;
+    }
+    if (rows_.empty()) check_lengths(loaded->model->spec().context);
+    for (const BenchCase& what : cases_) add_row(*loaded, what);
+  }
+
   void check_lengths(std::int64_t context) const {
     for (const BenchCase& what : cases_)
       if (what.depth + what.prompt_tokens + what.new_tokens > context)

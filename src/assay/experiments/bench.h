@@ -50,9 +50,10 @@ struct BenchOptions {
 using LoadForBench = std::function<LoadedModel(const std::string& precision, int threads)>;
 
 // The tests of each precision and number of threads, a prompt's before a text's. A length of 0 asks for no
-// test. A test that fails is a row of status "error"; where should_stop says so, the finished rows come back.
-// Throws UsageError where nothing is asked for, Error where a test would exceed the model's context: before
-// any test has run.
+// test. A test that fails is a row of status "error", as is each test of a model that cannot be loaded after
+// the first one; where should_stop says so, the finished rows come back. Throws UsageError where nothing is
+// asked for, Error where a test would exceed the model's context and what loading the first model throws:
+// before any test has run.
 std::vector<BenchRow> run_bench(const LoadForBench& load, const BenchOptions& options);
 
 }  // namespace assay

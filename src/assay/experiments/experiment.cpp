@@ -223,8 +223,9 @@ class MemoryPredictor {
       options.backend.pins_caller = false;
       const Device device = device_from_name(configuration.device);
       known.backend = make_backend(device, options.backend);
-      known.plan = plan_forward(
-          spec_, precision_of(*folder_, spec_, "", configuration.precision, device, options).precision);
+      known.plan = plan_forward(spec_, precision_of(*folder_, spec_, folder_->path().string(),
+                                                    configuration.precision, device, options)
+                                           .precision);
     }
     const PredictedMemory memory = known.backend->predict(known.plan, tokens);
     return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +

@@ -71,7 +71,8 @@ class Predictor {
     const Device device = device_from_name(configuration.device);
     const LoadOptions options = configuration.load_options();
     const Precision precision =
-        precision_of(folder_, spec_, "", configuration.precision, device, options).precision;
+        precision_of(folder_, spec_, folder_.path().string(), configuration.precision, device, options)
+            .precision;
     at->second.plan = plan_forward(spec_, precision);
     if (measures_once_ && roofs_.size() > 1) {
       at->second.reached = first_;

@@ -104,6 +104,12 @@ class Job {
 
  private:
   static Precision checked_precision(const QuantizeOptions& options) {
+    if (const auto plus = options.precision.find('+'); plus != std::string::npos)
+      throw UsageError(
+          "--precision: a folder keeps the output head as it is, so that Transformers reads it: expected "
+          "'{}', "
+          "found '{}'",
+          options.precision.substr(0, plus), options.precision);
     Precision precision = precision_from_name(options.precision);
     if (!precision.is_quantized() || precision.weights == WeightFormat::int4_g128)
       throw UsageError(
