@@ -14,7 +14,7 @@ namespace assay::cpu {
 
 inline constexpr int kPanel = 16;  // outputs per panel of a packed matrix
 inline constexpr int kGroup = 4;   // panels walked together: four streams from memory
-// How many bytes ahead a stream of weights is fetched. Set once, by the processor's maker.
+// How many bytes ahead each of kGroup streams of weights is fetched. Set once, by the processor's maker.
 extern const std::int64_t fetch_distance;
 
 // Activations as the tile products (AMX) read them: bfloat16 in strips of 32 columns, [columns /

@@ -278,7 +278,7 @@ void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, f
     const std::uint16_t* weights = w.data + step * kTileElements;
     Vec even[Panels], odd[Panels];
     for (int i = 0; i < Panels; ++i) even[i] = odd[i] = Vec::set(0.0F);
-    const std::int64_t ahead = bytes_ahead((steps - step) * kTileElements * 2, (Panels - 1) * w.next * 2);
+    const std::int64_t ahead = bytes_ahead<Panels>((steps - step) * kTileElements * 2, w.next * 2);
 #pragma GCC unroll 4
     for (std::int64_t pair = 0; pair < kTileColumns / 2; ++pair) {
       std::int32_t bits = 0;

@@ -13,13 +13,22 @@
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
 // Of a stream of weights that one row passes once: the processor alone does not keep up with memory.
-ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes = fetch_distance) {
+// `fetch_distance` is that of kGroup streams; fewer of them are fetched further ahead, up to 2 KB.
+template <int Streams>
+ASSAY_INLINE std::int64_t distance_of() {
+  constexpr std::int64_t kMost = 2048;
+  const std::int64_t distance = fetch_distance * kGroup / Streams;
+  return distance < kMost ? distance : kMost;
+}
+ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes) {
   _mm_prefetch(static_cast<const char*>(p) + bytes, _MM_HINT_T0);
 }
-// Of panels that are read side by side: behind the end of one lies its neighbour, which is being read, and
-// what will be needed is behind all of them. left, of a panel, and others: bytes.
-ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t others) {
-  return left > fetch_distance ? fetch_distance : fetch_distance + others;
+// How far ahead where `left` of the bytes of a panel are still to come. Of panels that are read side by side:
+// behind the end of one lies its neighbour, which is being read, and what will be needed is behind all.
+template <int Panels>
+ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t panel_bytes) {
+  const std::int64_t distance = distance_of<Panels>();
+  return left > distance ? distance : distance + (Panels - 1) * panel_bytes;
 }
 
 template <int Rows, int Columns>
@@ -75,7 +84,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std:
   clear(sums);
   const std::int64_t step = b.k_stride * static_cast<std::int64_t>(sizeof(*b.data)), bytes = k_count * step;
   for (std::int64_t k = 0; k < k_count; ++k) {
-    const std::int64_t ahead = bytes_ahead(bytes - k * step, (Panels - 1) * bytes);
+    const std::int64_t ahead = bytes_ahead<Panels>(bytes - k * step, bytes);
     Vec weights[Panels * kParts];
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part) {
@@ -97,7 +106,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::
   clear(sums);
   const std::int64_t bytes = b.panel_stride * 2;
   for (std::int64_t k = 0; k < k_count; k += 2) {
-    const std::int64_t ahead = bytes_ahead(bytes - k * kPanel * 2, (Panels - 1) * bytes);
+    const std::int64_t ahead = bytes_ahead<Panels>(bytes - k * kPanel * 2, bytes);
     Vec even[Panels * kParts], odd[Panels * kParts];
     for (int panel = 0; panel < Panels; ++panel)
       for (int part = 0; part < kParts; ++part) {

@@ -61,7 +61,7 @@ struct TriplesOfPanels {
                               .step = share / x.inputs});
   }
 };
-constexpr std::int64_t kFewestNearRows = TriplesOfPanels::kFewestPassRows;
+constexpr std::int64_t kFewestPassRows = kFewestChunkRows, kFewestNearRows = TriplesOfPanels::kFewestPassRows;
 #else
 // Panels one by one: 48 KB of each, which come from the second-level cache as fast as they are multiplied.
 // Few rows have 16 KB stay nearer.
@@ -80,7 +80,7 @@ struct SinglePanels {
                        .step = x.blocks == 1 ? 0 : 2 * share / x.inputs});
   }
 };
-constexpr std::int64_t kFewestNearRows = 24;
+constexpr std::int64_t kFewestPassRows = 7, kFewestNearRows = 24;  // one block alone waits for memory
 #endif
 
 // Outputs that are written when all inputs are done, a line for each panel of each row: of each of `parts`
@@ -183,7 +183,7 @@ void linear_passes(const LinearArgs& args, const Weights& w, std::int64_t first_
 
 // Of fewer rows making floats of bfloat16 beforehand costs more than it saves.
 std::int64_t fewest_chunk_rows(const Floats&) {
-  return kFewestChunkRows;
+  return kFewestPassRows;
 }
 std::int64_t fewest_chunk_rows(const Pairs&) {
   return kFewestNearRows;

@@ -48,7 +48,7 @@ void expand(const ExpandArgs& args) noexcept {
       auto* pairs =
           static_cast<std::uint16_t*>(args.out) + panel * args.k_padded * kPanel + part * Vec::kWidth * 2;
       for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); k += kCodeInputs) {
-        fetch_ahead(from.codes + code_offset(k, 0));
+        fetch_ahead(from.codes + code_offset(k, 0), distance_of<1>());
         EightWeights weights(from, k, bits);
 #pragma GCC unroll 4
         for (int i = 0; i < kCodeInputs; i += 2) {
@@ -119,15 +119,14 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
   for (std::int64_t group = 0; group < groups; ++group) {
     const float* scale_of = weights.scales + panel * scales + group * kPanel;
     for (int i = 0; i < Panels; ++i)
-      fetch_ahead(scale_of + i * scales,
-                  bytes_ahead((groups - group) * kPanel * 4, (Panels - 1) * scales * 4));
+      fetch_ahead(scale_of + i * scales, bytes_ahead<Panels>((groups - group) * kPanel * 4, scales * 4));
     Dot dots[Rows][kColumns];
     for (int row = 0; row < Rows; ++row)
       for (int j = 0; j < kColumns; ++j) dots[row][j] = Dot::start(args.x_sums[row * groups + group]);
     const std::int64_t left = end - codes, in_group = weights.group / kCodeInputs * kPanel * 4;
     for (const std::uint8_t* stop = codes + (left < in_group ? left : in_group); codes != stop;
          codes += kPanel * 4, x += kCodeInputs) {
-      const std::int64_t ahead = bytes_ahead(end - codes, (Panels - 1) * panel_bytes);
+      const std::int64_t ahead = bytes_ahead<Panels>(end - codes, panel_bytes);
       for (int j = 0; j < kColumns; ++j) {
         const std::uint8_t* eight = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
         if (j % kParts == 0) fetch_ahead(eight, ahead);

@@ -142,7 +142,7 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
   for (auto& row : dots)
     for (Dot& dot : row) dot = Dot::zero();
   for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip) {
-    const std::int64_t ahead = bytes_ahead(end - w, (Panels - 1) * padded * kPanel);
+    const std::int64_t ahead = bytes_ahead<Panels>(end - w, padded * kPanel);
     for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
       Dot::Inputs inputs[Rows];
       for (int row = 0; row < Rows; ++row) inputs[row] = Dot::inputs(x + row * kInt8Columns + k);
