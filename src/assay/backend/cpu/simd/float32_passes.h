@@ -38,7 +38,7 @@ struct PairsOfPanels {
                        .ahead = x.next + x.block * share,
                        .ahead_second = x.next + x.block * share + x.next_stride,
                        // Beside one block alone the processor does better by itself.
-                       .step = x.blocks == 1 ? 0 : 2 * share / x.inputs});
+                       .step = x.blocks == 1 ? 0 : (2 * share + x.inputs - 1) / x.inputs});
   }
 };
 // Panels by threes, for rows so many that the panels alone stay near: 36 KB.
@@ -58,7 +58,7 @@ struct TriplesOfPanels {
                               .is_first = x.is_first,
                               .c = x.c,
                               .ahead = x.next + x.block / each * x.next_stride + x.block % each * share,
-                              .step = share / x.inputs});
+                              .step = (share + x.inputs - 1) / x.inputs});
   }
 };
 constexpr std::int64_t kFewestPassRows = kFewestChunkRows, kFewestNearRows = TriplesOfPanels::kFewestPassRows;
@@ -77,7 +77,7 @@ struct SinglePanels {
                        .is_first = x.is_first,
                        .c = x.c,
                        .ahead = x.next + x.block * share,
-                       .step = x.blocks == 1 ? 0 : 2 * share / x.inputs});
+                       .step = x.blocks == 1 ? 0 : (2 * share + x.inputs - 1) / x.inputs});
   }
 };
 constexpr std::int64_t kFewestPassRows = 7, kFewestNearRows = 24;  // one block alone waits for memory
@@ -144,8 +144,10 @@ void linear_pass(const LinearArgs& args, const Weights& w, std::int64_t first_ro
     for (std::int64_t i = 0; i < panels; i += Panels::kPanels) {
       const std::int64_t panel = first_panel + i, columns = args.n - panel * kPanel;
       const PanelsOfChunk b = near.of(w.panel(panel), k, count);
-      // After the last panels of the pass come the first ones again, for the inputs that follow.
+      // After the last panels of the pass come the first ones again, for the inputs that follow; then the
+      // next pass.
       const auto* next = i + Panels::kPanels < panels ? w.panel(panel + Panels::kPanels).data + k * kPanel
+                         : is_last                    ? w.panel(first_panel + panels).data
                                                       : w.panel(first_panel).data + (k + count) * kPanel;
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
