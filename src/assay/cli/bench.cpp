@@ -232,6 +232,7 @@ void add_bench(CLI::App& app, int& exit_code) {
                       "float32, bfloat16 or int8: how keys and values are kept (default: as each precision "
                       "computes)");
   flags->model.add_screen_to(*command);
+  flags->model.add_products_to(*command);
   flags->model.add_selection_to(*command);
   flags->model.add_input_scale_to(*command);
   flags->model.add_calibration_to(*command);

@@ -106,6 +106,20 @@ void ModelFlags::add_screen_to(CLI::App& app) {
       "leaves exactly: the same tokens from fewer bytes a step, for a second copy of the head in int8");
 }
 
+void ModelFlags::add_products_to(CLI::App& app) {
+  app.add_option_function<std::string>(
+      "--llm-int8-threshold",
+      [this](const std::string& text) {
+        if (!parse(text, outlier_threshold) || !(outlier_threshold >= 0 && outlier_threshold <= 1e6))
+          throw UsageError("--llm-int8-threshold: expected 0 (none) or more, found '{}'", text);
+      },
+      "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
+  app.add_option(
+      "--float32-matmul", float32_matmul,
+      "bf16x3 or bf16x6: multiply float32 weights as sums of 3 or 6 bfloat16 products (AMX); faster, "
+      "less exact, and named in the result");
+}
+
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   CLI::Option* option = app.add_option("MODEL", model,
                                        "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or "
@@ -120,13 +134,7 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   app.add_option("--quantize-head", quantized_head,
                  "int8, nf4 or fp4: quantize the output head too, which Transformers leaves alone");
   add_screen_to(app);
-  app.add_option_function<std::string>(
-      "--llm-int8-threshold",
-      [this](const std::string& text) {
-        if (!parse(text, outlier_threshold) || !(outlier_threshold >= 0 && outlier_threshold <= 1e6))
-          throw UsageError("--llm-int8-threshold: expected 0 (none) or more, found '{}'", text);
-      },
-      "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
+  add_products_to(app);
   add_selection_to(app);
   add_input_scale_to(app);
   add_calibration_to(app);
@@ -137,10 +145,6 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   app.add_option("--kv-cache", kv_cache,
                  "float32, bfloat16 or int8: how keys and values are kept (default: as the precision "
                  "computes)");
-  app.add_option(
-      "--float32-matmul", float32_matmul,
-      "bf16x3 or bf16x6: multiply float32 weights as sums of 3 or 6 bfloat16 products (AMX); faster, "
-      "less exact, and named in the result");
 }
 
 void ModelFlags::add_input_scale_to(CLI::App& app) {

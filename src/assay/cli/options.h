@@ -47,6 +47,8 @@ struct ModelFlags {
   void add_selection_to(CLI::App& app);
   void add_to(CLI::App& app, bool is_model_required = true);
   void add_screen_to(CLI::App& app);
+  // The flags that say how products of some precisions are computed.
+  void add_products_to(CLI::App& app);
   void add_input_scale_to(CLI::App& app);
   void add_calibration_to(CLI::App& app);
   Device resolved_device() const { return device_from_name(device); }

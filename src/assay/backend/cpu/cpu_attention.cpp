@@ -11,6 +11,7 @@ constexpr std::int64_t kNoKey = std::int64_t{1} << 40;
 // Rows of a head that a thread attends at a time: they share the keys while these are in the nearest cache.
 constexpr std::int64_t kAttendChunk = kAttendRows;
 constexpr std::int64_t kLineFloats = 16;           // of a line of the caches
+constexpr std::int64_t kRowsAhead = 8;             // whose keys and values are fetched
 constexpr std::int64_t kAttendTasksPerThread = 8;  // enough that threads end together
 
 // How many of the new rows are padding. Keys of padding are not kept, so that the others lie in blocks of 64
@@ -78,13 +79,21 @@ void CpuProgram::store_keys_and_values(const AttentionOp& op, const SequenceRows
     return;
   }
   const float *k = row_floats + k_column, *v = row_floats + v_column;
+  const std::int64_t padded = cache.shape().padded();
   for (std::int64_t row = 0; row < rows; ++row, k += qkv.stride, v += qkv.stride) {
     const std::int64_t at = (first_position + row) % kKvBlock;
     auto* block = static_cast<float*>(cache.blocks(s.sequence)[(first_position + row) / kKvBlock]);
+    float* value = block + v_offset + at * padded;
     if (at % kLineFloats == 0)
       for (std::int64_t i = 0; i < dim; ++i) __builtin_prefetch(block + k_offset + i * kKvBlock + at, 1);
+    // Rows lie too far apart for the processor to see them coming.
+    for (std::int64_t i = 0; i < dim && row + kRowsAhead < rows; i += kLineFloats) {
+      __builtin_prefetch(k + kRowsAhead * qkv.stride + i);
+      __builtin_prefetch(v + kRowsAhead * qkv.stride + i);
+      if (at + kRowsAhead < kKvBlock) __builtin_prefetch(value + kRowsAhead * padded + i, 1);
+    }
     for (std::int64_t i = 0; i < dim; ++i) block[k_offset + i * kKvBlock + at] = k[i];
-    std::copy(v, v + dim, block + v_offset + at * cache.shape().padded());
+    std::copy(v, v + dim, value);
   }
 }
 

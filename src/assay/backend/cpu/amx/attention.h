@@ -1,8 +1,6 @@
 // Attention and the bfloat16 cache on tiles: a part of kernels.cpp, included in its anonymous namespace after
 // the tile loops. Not a header for others.
 
-constexpr float kMasked = -__builtin_huge_valf();
-
 // Keys that a row's scores are held for at a time; between spans the sums are rescaled (the online softmax of
 // Milakov and Gimelshein 2018).
 constexpr std::int64_t kSpanBlocks = 8, kSpan = kSpanBlocks * kKvBlockPositions;

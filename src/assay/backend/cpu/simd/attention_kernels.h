@@ -5,38 +5,51 @@
 struct Softmax {
   float *highest, *total;  // of each row
 };
+constexpr float kMasked = -__builtin_huge_valf();
 
-// Masks a row of scores to the keys [first, last] of its block, scales it, and turns it into weights relative
-// to the running maximum. Returns what earlier sums must be multiplied with.
-float weigh_row(float* scores, std::int64_t first, std::int64_t last, float scale, int row,
-                const Softmax& state) {
-  constexpr float kMasked = -__builtin_huge_valf();
+// Masks a row of scores but those of the keys [first, last] of its block; the highest of these.
+float mask_row(float* scores, std::int64_t first, std::int64_t last) {
   if (first > 0 || last < kKvBlockPositions - 1)
     for (std::int64_t j = 0; j < kKvBlockPositions; ++j)
       if (j < first || j > last) scores[j] = kMasked;
-  Vec best = Vec::set(kMasked);
-  for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
-    const Vec scaled = Vec::mul(Vec::load(scores + j), Vec::set(scale));
-    scaled.store(scores + j);
-    best = Vec::max(best, scaled);
-  }
-  const float block_best = best.highest(),
-              highest = block_best > state.highest[row] ? block_best : state.highest[row];
-  if (highest == kMasked) {  // no key yet: a padding row
-    for (std::int64_t j = 0; j < kKvBlockPositions; ++j) scores[j] = 0;
-    return 1;
-  }
+  Vec best = Vec::load(scores);
+  for (std::int64_t j = Vec::kWidth; j < kKvBlockPositions; j += Vec::kWidth)
+    best = Vec::max(best, Vec::load(scores + j));
+  return best.highest();
+}
+
+// A row of scores becomes weights relative to `highest`, which is scaled; returns their sum.
+float weigh_row(float* scores, float scale, float highest) {
   Vec sum = Vec::set(0.0F);
   for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
-    const Vec weight = exponential(Vec::sub(Vec::load(scores + j), Vec::set(highest)));
+    const Vec weight = exponential(Vec::fma(Vec::load(scores + j), Vec::set(scale), Vec::set(-highest)));
     weight.store(scores + j);
     sum = Vec::add(sum, weight);
   }
-  alignas(64) float factor[Vec::kWidth];
-  exponential(Vec::set(state.highest[row] - highest)).store(factor);
-  state.total[row] = state.total[row] * factor[0] + sum.total();
-  state.highest[row] = highest;
-  return factor[0];
+  return sum.total();
+}
+
+// Scores of a block for some rows, of which row i sees the keys [first_key(i), last_key(i)], become weights
+// relative to the running maxima. `factors`, as many as fill whole vectors: what earlier sums must be
+// multiplied with. `scale` is positive.
+template <typename FirstKey, typename LastKey>
+ASSAY_INLINE void weigh_rows(float* scores, std::int64_t rows, const FirstKey& first_key,
+                             const LastKey& last_key, float scale, const Softmax& state, float* factors) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float block_best = scale * mask_row(scores + row * kKvBlockPositions, first_key(row), last_key(row)),
+                before = state.highest[row], highest = block_best > before ? block_best : before;
+    factors[row] = highest == kMasked ? 0 : before - highest;
+    state.highest[row] = highest;
+  }
+  for (std::int64_t row = 0; row < rows; row += Vec::kWidth)
+    exponential(Vec::load(factors + row)).store(factors + row);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* of_row = scores + row * kKvBlockPositions;
+    if (state.highest[row] == kMasked)  // no key yet: a padding row
+      for (std::int64_t j = 0; j < kKvBlockPositions; ++j) of_row[j] = 0;
+    else
+      state.total[row] = state.total[row] * factors[row] + weigh_row(of_row, scale, state.highest[row]);
+  }
 }
 
 Floats keys_of(const AttendArgs& args, const float* block) {
@@ -141,6 +154,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
   alignas(64) float block_out[kRows * kMaxHeadDim];
   alignas(64) float out[kRows * kMaxHeadDim];
   float highest[kRows], total[kRows];
+  alignas(64) float factors[(kRows + Vec::kWidth - 1) / Vec::kWidth * Vec::kWidth] = {};
   const std::int64_t padded = args.shape.padded(), first_position = args.first_position + first_row;
   constexpr bool kIsInt8 = sizeof(Element) == 1;
   const Softmax state{highest, total};
@@ -164,14 +178,12 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
     Products::multiply_rows(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride,
                             args.q_stride, keys_of(args, base), args.shape.head_dim, scores);
     if constexpr (kIsInt8) scale_positions(base + args.k_offset + args.shape.head_dim * kBlock, rows, scores);
-    float factors[kRows];
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t last = first_position + row;
-      const std::int64_t in_window = args.window > 0 ? last - args.window + 1 : 0;
-      const std::int64_t first = in_window > args.first_key ? in_window : args.first_key;
-      factors[row] = weigh_row(scores + row * kBlock, first - begin, last - begin, args.scale,
-                               static_cast<int>(row), state);
-    }
+    const auto last_key = [&](std::int64_t row) { return first_position + row - begin; };
+    const auto first_key_of = [&](std::int64_t row) {
+      const std::int64_t in_window = args.window > 0 ? first_position + row - args.window + 1 : 0;
+      return (in_window > args.first_key ? in_window : args.first_key) - begin;
+    };
+    weigh_rows(scores, rows, first_key_of, last_key, args.scale, state, factors);
     if constexpr (kIsInt8) scale_positions(base + args.v_offset + padded * kBlock, rows, scores);
     // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
     for (std::int64_t panel = 0; panel < padded / kPanel; panel += kGroup)
