@@ -30,7 +30,8 @@ struct Tiles {
   int planes;            // 1 for bfloat16
 
   std::int64_t strip() const { return rows * kTileColumns; }  // elements from one strip to the next
-  std::uint16_t* plane(int i) const { return data + i * rows * columns; }
+  std::int64_t plane_size() const { return rows * columns; }
+  std::uint16_t* plane(int i) const { return data + i * plane_size(); }
   std::int64_t offset(std::int64_t row, std::int64_t column) const {
     return column / kTileColumns * strip() + row * kTileColumns + column % kTileColumns;
   }

@@ -42,6 +42,18 @@ ASSAY_INLINE Vec exact_sums(const Int8Args& args, Vec sums, std::int64_t row, st
   return exact.floats();
 }
 
+// Two vectors of outputs, a row of a tile, as a sum of bfloat16 parts: the first into `tile`, each of the
+// others `plane` elements further on.
+ASSAY_INLINE void store_pair(std::uint16_t* tile, std::int64_t plane, int planes, Vec low, Vec high) {
+  for (int i = 0;; tile += plane) {
+    const __m512i bits = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high.v, low.v));
+    _mm512_storeu_si512(tile, bits);
+    if (++i >= planes) return;
+    low = Vec::sub(low, Vec::widen(_mm512_castsi512_si256(bits)));
+    high = Vec::sub(high, Vec::widen(_mm512_extracti64x4_epi64(bits, 1)));
+  }
+}
+
 // Outputs of `count` rows of a block from `first` on, of any kind.
 void finish_any(const LinearArgs& args, const Int8Args* int8, const Finished& block, std::int64_t first,
                 std::int64_t count) {
@@ -76,9 +88,9 @@ void finish_any(const LinearArgs& args, const Int8Args* int8, const Finished& bl
       _mm512_mask_storeu_ps(y + kPanel, high, value[1].v);
     }
     if (args.y_tiles.data == nullptr) continue;
-    if (args.y_tiles.planes == 1 && left >= 2 * kPanel) {  // the pair is one row of a tile: panels are even
-      _mm512_storeu_si512(args.y_tiles.data + args.y_tiles.offset(block.row + row, column),
-                          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(value[1].v, value[0].v)));
+    if (left >= 2 * kPanel) {  // the pair is one row of a tile: panels are even
+      store_pair(args.y_tiles.data + args.y_tiles.offset(block.row + row, column), args.y_tiles.plane_size(),
+                 args.y_tiles.planes, value[0], value[1]);
       continue;
     }
     store_tiles(args.y_tiles, block.row + row, column, value[0], left < kPanel ? left : kPanel);
@@ -100,6 +112,8 @@ class WholeRows {
       : sums_(block.sums),
         half_(block.sums + kTileRows * kPanel),
         y_stride_(args.y_stride),
+        plane_(args.y_tiles.plane_size()),
+        planes_(args.y_tiles.planes),
         adds_(args.adds) {
     const std::int64_t column = block.panel * kPanel;
     for (int i = 0; i < 2; ++i) {
@@ -140,7 +154,7 @@ class WholeRows {
       }
     if (tiles_ != nullptr)
       for (auto& of_row : value) {  // the pair is one row of a tile: panels are even
-        _mm512_storeu_si512(tiles_, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(of_row[1].v, of_row[0].v)));
+        store_pair(tiles_, plane_, planes_, of_row[0], of_row[1]);
         tiles_ += kTileColumns;
       }
     sums_ += kRows * kPanel;
@@ -153,7 +167,8 @@ class WholeRows {
 
  private:
   const float *sums_, *half_;
-  const std::int64_t y_stride_;
+  const std::int64_t y_stride_, plane_;
+  const int planes_;
   const bool adds_;
   float* y_ = nullptr;
   std::uint16_t* tiles_ = nullptr;
@@ -168,7 +183,7 @@ class WholeRows {
 class FetchedOutputs {
  public:
   ASSAY_INLINE FetchedOutputs(const LinearArgs& args, std::int64_t row, std::int64_t panel)
-      : y_stride_(args.y_stride) {
+      : y_stride_(args.y_stride), plane_(args.y_tiles.plane_size()), planes_(args.y_tiles.planes) {
     const std::int64_t column = panel * kPanel;
     if (args.y != nullptr) y_ = args.y + row * y_stride_ + column;
     if (args.y_tiles.data != nullptr) tiles_ = args.y_tiles.data + args.y_tiles.offset(row, column);
@@ -180,21 +195,22 @@ class FetchedOutputs {
         fetch_to_write(y_ + kPanel);
       }
     if (tiles_ != nullptr)
-      for (std::int64_t r = 0; r < rows; ++r, tiles_ += kTileColumns) fetch_to_write(tiles_);
+      for (std::int64_t r = 0; r < rows; ++r, tiles_ += kTileColumns)
+        for (int i = 0; i < planes_; ++i) fetch_to_write(tiles_ + i * plane_);
   }
 
  private:
   ASSAY_INLINE static void fetch_to_write(const void* line) {
     __asm__ volatile("prefetchw (%0)" ::"r"(line));
   }
-  const std::int64_t y_stride_;
+  const std::int64_t y_stride_, plane_;
+  const int planes_;
   const float* y_ = nullptr;
   const std::uint16_t* tiles_ = nullptr;
 };
 
 bool is_whole(const LinearArgs& args, const Int8Args* int8, std::int64_t panel) {
-  return args.n - panel * kPanel >= 2 * kPanel && args.y_tiles.planes <= 1 &&
-         (int8 == nullptr || int8->outlier_count == 0);
+  return args.n - panel * kPanel >= 2 * kPanel && (int8 == nullptr || int8->outlier_count == 0);
 }
 
 // One pass: rows [first_row, first_row + rows), a multiple of 32, at most kPassRows, by the panels of a call,

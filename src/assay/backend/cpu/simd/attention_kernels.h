@@ -36,7 +36,8 @@ template <typename FirstKey, typename LastKey>
 ASSAY_INLINE void weigh_rows(float* scores, std::int64_t rows, const FirstKey& first_key,
                              const LastKey& last_key, float scale, const Softmax& state, float* factors) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float block_best = scale * mask_row(scores + row * kKvBlockPositions, first_key(row), last_key(row)),
+    const float block_best =
+                    scale * mask_row(scores + row * kKvBlockPositions, first_key(row), last_key(row)),
                 before = state.highest[row], highest = block_best > before ? block_best : before;
     factors[row] = highest == kMasked ? 0 : before - highest;
     state.highest[row] = highest;
