@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/base/cpu.h"
 #include "support/fixtures.h"
 #include "support/program.h"
 #include "support/temporary_folder.h"
@@ -231,6 +232,25 @@ TEST(CliBench, BadFlags) {
 TEST(CliBench, LengthsBeyondTheContextAreRefusedFirst) {
   expect_failure(bench({"-p", "4,100000", "-n", "0"}), 1, {"pp100000", "context"});
   expect_failure(bench({"-p", "0", "-n", "2", "-d", "0,100000"}), 1, {"tg2 @ d100000", "context"});
+}
+
+TEST(CliBench, ProductsOfPartsAreNamedAndFloat32Alone) {
+  expect_failure(bench({"--precision", "nf4", "--float32-matmul", "bf16x3"}), 2, {"--float32-matmul", "nf4"});
+  expect_failure(bench({"--float32-matmul", "bf16x9"}), 2, {"--float32-matmul", "bf16x9"});
+  if (!is_usable(Isa::amx)) GTEST_SKIP() << "this machine has no amx";
+  const Json json = bench_json(
+      {"-p", "4", "-n", "0", "-r", "1", "--precision", "float32,bfloat16", "--float32-matmul", "bf16x3"});
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_EQ(json["rows"][0]["precision"], "float32 (products as bf16x3)");
+  EXPECT_EQ(json["rows"][1]["precision"], "bfloat16");
+}
+
+TEST(CliBench, ThresholdOfOutliersIsTaken) {
+  expect_failure(bench({"--precision", "nf4", "--llm-int8-threshold", "3"}), 2,
+                 {"--llm-int8-threshold", "nf4"});
+  const Json json =
+      bench_json({"-p", "4", "-n", "0", "-r", "1", "--precision", "llm-int8", "--llm-int8-threshold", "0"});
+  EXPECT_EQ(json["rows"][0]["status"], "ok");
 }
 
 TEST(CliBench, TimeLimitEndsTheRepeats) {

@@ -232,18 +232,11 @@ void add_to_total(AttendState& state, std::int64_t rows) {
   Vec::fma(Vec::load(state.total), Vec::load(state.factors), sum).store(state.total);
 }
 
-// Sums of weights times values of a group of panels, which lie in the tiles, to out: added to out * factor
-// unless the span is the first.
-void add_to_out(AttendState& state, std::int64_t padded, std::int64_t panel, std::int64_t panels,
-                std::int64_t rows, bool is_first) {
-  constexpr std::int64_t kStride = kGroup * kPanel, kStrideBytes = kStride * sizeof(float);
-  alignas(64) float sums[kTileRows * kStride];
-  ASSAY_TILE_STORE(0, sums, kStrideBytes);
-  if (panels == kGroup) {
-    ASSAY_TILE_STORE(1, sums + kLane, kStrideBytes);
-    ASSAY_TILE_STORE(2, sums + 2 * kLane, kStrideBytes);
-    ASSAY_TILE_STORE(3, sums + 3 * kLane, kStrideBytes);
-  }
+// Sums [rows][64] of weights times values of a group of panels to out: added to out * factor unless the span
+// is the first.
+void add_to_out(AttendState& state, const float* sums, std::int64_t padded, std::int64_t panel,
+                std::int64_t panels, std::int64_t rows, bool is_first) {
+  constexpr std::int64_t kStride = kGroup * kPanel;
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t i = 0; i < panels * kPanel; i += kLane) {
       float* out = state.out + row * padded + panel * kPanel + i;
@@ -266,16 +259,87 @@ struct SpanBlocks {
   }
 };
 
+// The sums that lie in the tiles.
+void add_tiles_to_out(AttendState& state, std::int64_t padded, std::int64_t panel, std::int64_t panels,
+                      std::int64_t rows, bool is_first) {
+  constexpr std::int64_t kStride = kGroup * kPanel, kStrideBytes = kStride * sizeof(float);
+  alignas(64) float sums[kTileRows * kStride];
+  ASSAY_TILE_STORE(0, sums, kStrideBytes);
+  if (panels == kGroup) {
+    ASSAY_TILE_STORE(1, sums + kLane, kStrideBytes);
+    ASSAY_TILE_STORE(2, sums + 2 * kLane, kStrideBytes);
+    ASSAY_TILE_STORE(3, sums + 3 * kLane, kStrideBytes);
+  }
+  add_to_out(state, sums, padded, panel, panels, rows, is_first);
+}
+
+// Panels of 16 from `first` on of which four are left, or one alone.
+constexpr std::int64_t panels_from(std::int64_t first, std::int64_t all) {
+  return all - first >= kGroup ? kGroup : 1;
+}
+
+// Scores and sums of one row on the vector units, to the bits of the tiles: where nothing else uses tiles,
+// their use slows a processor down (bfloat16 decode by 4 %). What comes next is fetched while a block is
+// worked on.
+void score_row(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks, const SeenKeys& seen,
+               const RowSteps& query) {
+  const std::int64_t panel = args.shape.dim_padded() * kPanel, steps = args.shape.dim_padded() / kTileColumns;
+  {
+    const FlushesDenormals flushes;
+    for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) {
+      if (block + 1 < blocks.end)
+        fetch_keys(blocks.of(args, block + 1) + args.k_offset, blocks.keys_of(block + 1), args.shape);
+      else
+        fetch_values(blocks.of(args, blocks.unseen) + args.v_offset, blocks.keys_of(blocks.unseen),
+                     args.shape);
+      const std::uint16_t* keys = blocks.of(args, block) + args.k_offset;
+      float* scores = state.scores[block][0];
+      for (int i = 0; i < kBlockLanes; ++i) Vec::set(0.0F).store(scores + i * kLane);
+      if (blocks.keys_of(block) > (kGroup - 1) * kPanel)
+        multiply_row<kGroup, false>(query, {keys, panel}, steps, scores);
+      else
+        for (std::int64_t i = 0; i * kPanel < blocks.keys_of(block); ++i)
+          multiply_row<1, false>(query, {keys + i * panel, 0}, steps, scores + i * kLane);
+    }
+  }
+  set_lanes(state, kMasked, 1);
+  for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) raise_highest(state, seen, block, 1);
+}
+void weigh_row_of_span(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks,
+                       const SeenKeys& seen, float scale, bool is_first) {
+  constexpr std::int64_t kPanelElements = kKvBlockPositions * kPanel;
+  const std::int64_t all = args.shape.padded() / kPanel;
+  set_lanes(state, 0, 1);
+  for (std::int64_t block = blocks.unseen; block < blocks.end; ++block)
+    weigh(state, seen, block, scale, 0, 1);
+  for (std::int64_t panel = 0; panel < all; panel += panels_from(panel, all)) {
+    const std::int64_t panels = panels_from(panel, all);
+    const auto multiply = panels == kGroup ? multiply_row<kGroup, false> : multiply_row<1, false>;
+    alignas(64) float sums[kGroup * kPanel] = {};
+    {
+      const FlushesDenormals flushes;
+      for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) {
+        if (panel == 0 && block + 1 < blocks.end)
+          fetch_values(blocks.of(args, block + 1) + args.v_offset, blocks.steps_of(block + 1) * kTileColumns,
+                       args.shape);
+        else if (panel == 0 && args.next_k_offset != 0)
+          fetch_keys(blocks.of(args, blocks.unseen) + args.next_k_offset,
+                     blocks.steps_of(blocks.unseen) * kTileColumns, args.shape);
+        multiply({state.weights[block][0], kTileElements},
+                 {blocks.of(args, block) + args.v_offset + panel * kPanelElements, kPanelElements},
+                 blocks.steps_of(block), sums);
+      }
+    }
+    add_to_out(state, sums, args.shape.padded(), panel, panels, 1, is_first);
+  }
+}
+
 // All scores of a span by tile products; of more than a few rows the vector units look for the highest of one
 // block while the tiles of the next are summed.
 void score_span(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks, const SeenKeys& seen,
                 const RowSteps& queries, std::int64_t rows) {
   set_lanes(state, kMasked, rows);
   for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) {
-    if (args.rows == 1 && block + 1 < blocks.end)
-      fetch_keys(blocks.of(args, block + 1) + args.k_offset, blocks.keys_of(block + 1), args.shape);
-    else if (args.rows == 1)
-      fetch_values(blocks.of(args, blocks.unseen) + args.v_offset, blocks.keys_of(blocks.unseen), args.shape);
     score_block(queries, blocks.of(args, block) + args.k_offset, blocks.keys_of(block), args.shape,
                 state.scores[block][0]);
     if (rows > kFewRows && block > blocks.unseen) raise_highest(state, seen, block - 1, rows);
@@ -301,19 +365,13 @@ void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& bl
     else
       add_one_by_one(weights, steps_of_values, steps);
   };
-  const std::int64_t panels = padded / kPanel >= kGroup ? kGroup : 1;
+  const std::int64_t panels = panels_from(0, padded / kPanel);
   set_lanes(state, 0, rows);
   if (rows <= kFewRows)
     for (std::int64_t block = blocks.unseen; block < blocks.end; ++block)
       weigh(state, seen, block, scale, 0, rows);
   clear_sums();
   for (std::int64_t block = blocks.unseen; block < blocks.end; ++block) {
-    if (args.rows == 1 && block + 1 < blocks.end)
-      fetch_values(blocks.of(args, block + 1) + args.v_offset, blocks.steps_of(block + 1) * kTileColumns,
-                   args.shape);
-    else if (args.rows == 1 && args.next_k_offset != 0)
-      fetch_keys(blocks.of(args, blocks.unseen) + args.next_k_offset,
-                 blocks.steps_of(blocks.unseen) * kTileColumns, args.shape);
     if (rows <= kFewRows) {
       add_values(block, 0, panels, 0, blocks.steps_of(block));
       continue;
@@ -325,13 +383,13 @@ void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& bl
     if (has_one_before) add_values(block - 1, 0, panels, 1, kBlockSteps - 1);
   }
   if (rows > kFewRows) add_values(blocks.end - 1, 0, panels, 0, blocks.steps_of(blocks.end - 1));
-  add_to_out(state, padded, 0, panels, rows, is_first);
+  add_tiles_to_out(state, padded, 0, panels, rows, is_first);
   for (std::int64_t panel = panels; panel < padded / kPanel;) {
-    const std::int64_t more = padded / kPanel - panel >= kGroup ? kGroup : 1;
+    const std::int64_t more = panels_from(panel, padded / kPanel);
     clear_sums();
     for (std::int64_t block = blocks.unseen; block < blocks.end; ++block)
       add_values(block, panel, more, 0, blocks.steps_of(block));
-    add_to_out(state, padded, panel, more, rows, is_first);
+    add_tiles_to_out(state, padded, panel, more, rows, is_first);
     panel += more;
   }
 }
@@ -394,10 +452,17 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
     const std::int64_t left = last_position - (first_block + end - 1) * kKvBlockPositions + 1;
     const SpanBlocks blocks{first_block, unseen, end, left < kKvBlockPositions ? left : kKvBlockPositions};
     const SeenKeys seen{args.first_key - begin, first_position - begin, args.window};
-    configure(rows);
-    score_span(state, args, blocks, seen, queries, rows);
+    if (rows == 1) {
+      score_row(state, args, blocks, seen, queries);
+    } else {
+      configure(rows);
+      score_span(state, args, blocks, seen, queries, rows);
+    }
     take_highest(state, rows, scale);
-    weigh_span(state, args, blocks, seen, rows, scale, is_first);
+    if (rows == 1)
+      weigh_row_of_span(state, args, blocks, seen, scale, is_first);
+    else
+      weigh_span(state, args, blocks, seen, rows, scale, is_first);
     add_to_total(state, rows);
     is_first = false;
   }

@@ -264,15 +264,15 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
 // One row on the vector units, which read memory faster than tile loads do (bfloat16 decode +6 %), to the
 // bits of the tile products: of 32 inputs the even and the odd ones are two chains of multiply-adds from
 // zero, their sum is added to the sums so far, and numbers below the normal ones count as zero (Intel's
-// manual, TDPBF16PS).
-template <int Panels>
+// manual, TDPBF16PS). Adds to sums[16 * Panels]. kStreams: panels from memory, fetched ahead.
+template <int Panels, bool kStreams>
 void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, float* sums) {
   const auto low = [](__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); };
   const auto high = [](__m512i pairs) {
     return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
   };
   Vec sum[Panels];
-  for (Vec& v : sum) v = Vec::set(0.0F);
+  for (int i = 0; i < Panels; ++i) sum[i] = Vec::load(sums + i * kPanel);
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::uint16_t* inputs = x.data + step * x.strip;
     const std::uint16_t* weights = w.data + step * kTileElements;
@@ -289,7 +289,7 @@ void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, f
       second.keep();
       for (int i = 0; i < Panels; ++i) {
         const std::uint16_t* from = weights + i * w.next + pair * 2 * kPanel;
-        fetch_ahead(from, ahead);
+        if (kStreams) fetch_ahead(from, ahead);
         const __m512i pairs = _mm512_loadu_si512(from);
         even[i] = Vec::fma(first, Vec{low(pairs)}, even[i]);
         odd[i] = Vec::fma(second, Vec{high(pairs)}, odd[i]);
@@ -319,7 +319,8 @@ void linear_one_row(const LinearArgs& args, std::int64_t row) {
     const std::int64_t panels = last - panel >= kGroup ? kGroup : 1, first_output = panel * kPanel;
     {
       const FlushesDenormals flushes;
-      const auto multiply = panels == kGroup ? multiply_row<kGroup> : multiply_row<1>;
+      const auto multiply = panels == kGroup ? multiply_row<kGroup, true> : multiply_row<1, true>;
+      for (std::int64_t i = 0; i < panels * kPanel; i += kLane) Vec::set(0.0F).store(sums + i);
       multiply(row_steps(args, row, 0), weight_steps(args, panel, 0), steps_of(args), sums);
     }
     const std::int64_t left = args.n - first_output;
