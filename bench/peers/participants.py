@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import statistics
 import sys
 import time
 
@@ -11,8 +12,9 @@ from precisions import PLAIN, PRECISIONS
 from protocol import ISA_VARIABLES
 from workers import HERE, Worker, WorkerError
 
-TURN_S = 0.5  # a turn repeats a short case until it has taken about this long
+TURN_S = 1.0  # a turn repeats a short case until it has taken about this long
 MOST_REPEATS = 50
+ROOF_READINGS = 40  # about as long as a turn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +198,7 @@ class Participant:
 
         def work():
             # As often as brings the processors up, and what fits into caches there, as a turn does.
-            answers = [self.worker.ask("roof", working_set_bytes=round(working_set)) for _ in range(12)]
+            answers = [self.worker.ask("roof", working_set_bytes=round(working_set)) for _ in range(ROOF_READINGS)]
             return tuple(max(a[key] for a in answers) for key in ("read_bytes_per_s", "operations_per_s"))
 
         return self.guarded(work, "roof")
@@ -225,15 +227,13 @@ class Participant:
         return self.guarded(work, case.name)
 
     def turn(self, case, prompts):
-        """Tokens per second, or None where it failed."""
-        is_cold = self.worker is None
+        """Tokens per second, the median of a turn's runs; None where it failed."""
 
         def work():
             if isinstance(self.worker, Llama):
                 return self.worker.tokens_per_s(case)
-            if is_cold:
-                self.measure(case, prompts)
+            self.measure(case, prompts)  # processors have slept, as before llama.cpp's own warm-up
             runs = [self.measure(case, prompts) for _ in range(self.repeats.get(case.name, 1))]
-            return sum(run[0] for run in runs) / sum(run[1] for run in runs)
+            return statistics.median(run[0] / run[1] for run in runs)
 
         return self.guarded(work, case.name)
