@@ -37,6 +37,20 @@ Range range_of_row(const float* x, std::int64_t k, const float* factors, Range r
   return range;
 }
 
+// Calls look(place, magnitude) for the inputs of a row whose magnitude is `least` or more. They are rare:
+// most are passed by in a loop that compilers make vectors of.
+template <typename Look>
+void for_near_outliers(const float* x, std::int64_t k, float least, const Look& look) {
+  constexpr std::int64_t kAtOnce = 64;
+  for (std::int64_t first = 0; first < k; first += kAtOnce) {
+    const std::int64_t end = std::min(first + kAtOnce, k);
+    int any = 0;
+    for (std::int64_t i = first; i < end; ++i) any |= std::fabs(x[i]) >= least ? 1 : 0;
+    for (std::int64_t i = first; any != 0 && i < end; ++i)
+      if (std::fabs(x[i]) >= least) look(i, std::fabs(x[i]));
+  }
+}
+
 }  // namespace
 
 // Inputs are scale * (code - zero_point): what the zero point adds to an output does not depend on the
@@ -111,15 +125,15 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
   if (has_outliers) {
     // A column is apart for all rows of the call when one of them has an outlier there.
     std::fill(is_outlier_.begin(), is_outlier_.end(), std::uint8_t{0});
+    const float near_outlier = op.outlier_threshold * 0.999F;  // by float16, which is looked at from here on
     pool_->run(chunks, [&](std::int64_t chunk) {
       const std::int64_t end = std::min(whole.rows, (chunk + 1) * kNormRows);
       for (std::int64_t row = chunk * kNormRows; row < end; ++row)
-        for (std::int64_t k = 0; k < whole.k; ++k) {
-          const float x = std::fabs(whole.x[row * whole.x_stride + k]);
-          // As float16, which is looked at where it can matter.
-          if (x >= op.outlier_threshold * 0.999F && f16_to_float(float_to_f16(x)) >= op.outlier_threshold)
-            std::atomic_ref(is_outlier_[static_cast<std::size_t>(k)]).store(1, std::memory_order_relaxed);
-        }
+        for_near_outliers(
+            whole.x + row * whole.x_stride, whole.k, near_outlier, [&](std::int64_t k, float x) {
+              if (f16_to_float(float_to_f16(x)) >= op.outlier_threshold)
+                std::atomic_ref(is_outlier_[static_cast<std::size_t>(k)]).store(1, std::memory_order_relaxed);
+            });
     });
     for (std::int64_t k = 0; k < whole.k; ++k)
       if (is_outlier_[static_cast<std::size_t>(k)] != 0) outliers_.push_back(static_cast<std::int32_t>(k));
