@@ -279,7 +279,7 @@ constexpr std::int64_t panels_from(std::int64_t first, std::int64_t all) {
 }
 
 // Scores and sums of one row on the vector units, to the bits of the tiles: where nothing else uses tiles,
-// their use slows a processor down (bfloat16 decode by 4 %). What comes next is fetched while a block is
+// their use slows a processor down (bfloat16 decode by 1 to 3 %). What comes next is fetched while a block is
 // worked on.
 void score_row(AttendState& state, const AttendArgs& args, const SpanBlocks& blocks, const SeenKeys& seen,
                const RowSteps& query) {
