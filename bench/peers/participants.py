@@ -198,7 +198,8 @@ class Participant:
 
         def work():
             # As often as brings the processors up, and what fits into caches there, as a turn does.
-            answers = [self.worker.ask("roof", working_set_bytes=round(working_set)) for _ in range(ROOF_READINGS)]
+            size = round(working_set)
+            answers = [self.worker.ask("roof", working_set_bytes=size) for _ in range(ROOF_READINGS)]
             return tuple(max(a[key] for a in answers) for key in ("read_bytes_per_s", "operations_per_s"))
 
         return self.guarded(work, "roof")
