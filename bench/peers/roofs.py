@@ -94,7 +94,7 @@ class Need:
     """Of one forward pass of a case: all sequences of a decode step, or the whole prefill.
 
     2 x weights + attention for every token in every layer, the head for the last: one count for all. Programs
-    that leave out the last layer's tokens which nobody reads (Assay, llama.cpp: a sixteenth of GPT-2 124M)
+    that leave out the last layer's tokens which nobody reads (Assay: a fourteenth of GPT-2 124M; llama.cpp)
     compute less than it says.
     """
 

@@ -31,10 +31,11 @@ TEST(CostOf, LeavesOutWhatNobodyWants) {
   const ModelFolder folder(test::fixture_model("minimal"));
   const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name("float32"));
   const Cost two = cost_of(plan, 2, 0, 2), last = cost_of(plan, 2, 0, 1), none = cost_of(plan, 2, 0, 0);
-  // Of the first row: the head and its norm, the output of attention, of its one key, a norm and the MLP.
-  constexpr double kHead = 2.0 * 11 * 8 + 8.0 * 8, kAfterAttention = 2.0 * 9 * 64 + 8.0 * 8;
-  EXPECT_DOUBLE_EQ(two.flops.value - last.flops.value, kHead + kAfterAttention + 4.0 * 8);
-  EXPECT_DOUBLE_EQ(last.flops.value - none.flops.value, kHead + kAfterAttention + 4.0 * 2 * 8);
+  // Of the first row: the head and its norm, the query, the output of attention, of its one key, a norm and
+  // the MLP.
+  constexpr double kHead = 2.0 * 11 * 8 + 8.0 * 8, kNotRead = 2.0 * 10 * 64 + 8.0 * 8;
+  EXPECT_DOUBLE_EQ(two.flops.value - last.flops.value, kHead + kNotRead + 4.0 * 8);
+  EXPECT_DOUBLE_EQ(last.flops.value - none.flops.value, kHead + kNotRead + 4.0 * 2 * 8);
   // Nor are weights read for no row: matrices and biases, gain and bias of two norms.
   EXPECT_EQ(two.weight_bytes.value, last.weight_bytes.value);
   EXPECT_EQ(last.weight_bytes.value - none.weight_bytes.value, (11 * 8 + 9 * 64 + 2 * 2 * 8) * 4);

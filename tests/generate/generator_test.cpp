@@ -15,8 +15,8 @@ namespace {
 // A tier and a precision, which a format of the cache may follow: "bfloat16 int8".
 using Case = std::tuple<Isa, const char*>;
 
-Model load(const std::string& name, const Case& c, int threads = 2) {
-  const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
+Model load_from(const std::filesystem::path& path, const Case& c, int threads) {
+  const auto folder = std::make_shared<const ModelFolder>(path);
   const auto backend = test::cpu_backend(std::get<Isa>(c), threads);
   const std::string text = std::get<1>(c);
   const std::size_t blank = text.find(' ');
@@ -30,6 +30,10 @@ Model load(const std::string& name, const Case& c, int threads = 2) {
     calibration = calibrate(folder, backend, precision, ids);
   }
   return Model::load(folder, backend, precision, calibration);
+}
+
+Model load(const std::string& name, const Case& c, int threads = 2) {
+  return load_from(test::fixture_model(name), c, threads);
 }
 
 std::vector<std::vector<TokenId>> ragged_prompts() {
@@ -207,6 +211,46 @@ void expect_wanted_rows_keep_their_bits(Program& program, Program& other) {
 TEST_P(GeneratorTest, RowsThatNobodyWantsChangeNoBit) {
   const Model model = load("odd_heads", GetParam(), 2), single = load("odd_heads", GetParam(), 1);
   expect_wanted_rows_keep_their_bits(model.program(), single.program());
+}
+
+// Of one text the queries that nobody reads are left out too, where they fill whole strips: 256 columns here.
+TEST_P(GeneratorTest, QueriesThatNobodyReadsChangeNoBit) {
+  const Model model = load_from(test::demo_model(), GetParam(), 2),
+              single = load_from(test::demo_model(), GetParam(), 1);
+  Program& program = model.program();
+  const auto vocab = static_cast<std::size_t>(program.plan().vocab);
+  constexpr std::size_t kFirst = 17, kAll = 45;
+  std::vector<TokenId> text(kAll);
+  for (std::size_t i = 0; i < kAll; ++i) text[i] = static_cast<TokenId>(300 + i * 37 % 900);
+  const std::vector<float> whole = test::all_logits(single.program(), text);
+  struct Wish {
+    std::vector<std::int64_t> first, second;  // rows of the two steps
+  };
+  for (const Wish& wish : {Wish{{16}, {27}}, Wish{{0}, {4, 9}}, Wish{{6, 8}, {0}}, Wish{{}, {3, 4, 5, 6}}}) {
+    const auto cache = program.make_cache();
+    const int sequence = cache->add_sequence();
+    for (const bool is_first : {true, false}) {
+      const std::size_t begin = is_first ? 0 : kFirst, end = is_first ? kFirst : kAll;
+      Batch batch;
+      batch.wants_all = false;
+      batch.wanted = is_first ? wish.first : wish.second;
+      for (std::size_t i = begin; i < end; ++i) {
+        batch.ids.push_back(text[i]);
+        batch.positions.push_back(static_cast<std::int32_t>(i));
+      }
+      batch.sequences = {
+          {.sequence = sequence, .first_row = 0, .rows = static_cast<std::int64_t>(end - begin)}};
+      program.run(batch, *cache);
+      std::vector<float> logits(vocab);
+      for (const std::int64_t row : batch.wanted) {
+        program.head(std::span(&row, 1), LogitsSink{logits});
+        const std::size_t token = begin + static_cast<std::size_t>(row);
+        EXPECT_TRUE(std::equal(logits.begin(), logits.end(),
+                               whole.begin() + static_cast<std::ptrdiff_t>(token * vocab)))
+            << "token " << token;
+      }
+    }
+  }
 }
 
 // Beside bfloat16 one or two rows of 4-bit weights are multiplied as bytes, which a prompt's never are.

@@ -9,7 +9,8 @@ namespace {
 struct CostVisitor {
   const Plan& plan;
   std::int64_t rows, past;
-  std::int64_t queries;  // of the rows, the last: what attention is computed of
+  std::int64_t queries;            // of the rows, the last: what attention is computed of
+  std::int64_t query_columns = 0;  // of a product's outputs, the first: computed of these rows alone
 
   Cost operator()(const EmbedOp& op) const {
     const auto width = plan.weights[static_cast<std::size_t>(op.tokens)].columns;
@@ -30,7 +31,8 @@ struct CostVisitor {
     const WeightSpec& weight = plan.weights[static_cast<std::size_t>(op.weight)];
     return {.weight_bytes = stored_bytes(weight),
             .kv_bytes = {},
-            .flops = {2.0 * static_cast<double>(rows) * static_cast<double>(weight.elements())}};
+            .flops = {2.0 * static_cast<double>(weight.columns * (rows * (weight.rows - query_columns) +
+                                                                  queries * query_columns))}};
   }
   Cost operator()(const AttentionOp& op) const {
     // Row i of the new ones sees past + i + 1 keys: a product with the keys and one with the values each.
@@ -82,6 +84,17 @@ std::size_t tail_of(const Plan& plan) {
   return plan.ops.size();
 }
 
+std::size_t tail_product_of(const Plan& plan) {
+  const std::size_t tail = tail_of(plan);
+  if (tail == plan.ops.size()) return tail;
+  const BufferId qkv = std::get<AttentionOp>(plan.ops[tail].what).qkv;
+  for (std::size_t i = tail; i-- > 0;) {
+    const auto* linear = std::get_if<LinearOp>(&plan.ops[i].what);
+    if (linear != nullptr && linear->out == qkv) return i;
+  }
+  return plan.ops.size();
+}
+
 std::int64_t Plan::parameters() const {
   std::int64_t sum = 0;
   for (const WeightSpec& weight : weights) sum += weight.elements();
@@ -113,10 +126,16 @@ std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, st
                                          std::int64_t head_rows) {
   std::array<Cost, kPhases> costs{};
   const auto of = [&](Phase phase) -> Cost& { return costs[static_cast<std::size_t>(phase)]; };
-  const std::size_t tail = tail_of(plan);
-  for (std::size_t i = 0; i < plan.ops.size(); ++i)
-    of(plan.ops[i].phase) += std::visit(
-        CostVisitor{plan, i > tail ? head_rows : rows, past, i >= tail ? head_rows : rows}, plan.ops[i].what);
+  const std::size_t tail = tail_of(plan), product_of_tail = tail_product_of(plan);
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    CostVisitor visitor{plan, i > tail ? head_rows : rows, past, i >= tail ? head_rows : rows};
+    if (i == product_of_tail) {
+      const auto& attention = std::get<AttentionOp>(plan.ops[tail].what);
+      visitor.queries = head_rows;
+      visitor.query_columns = std::int64_t{attention.heads} * attention.head_dim;
+    }
+    of(plan.ops[i].phase) += std::visit(visitor, plan.ops[i].what);
+  }
   const CostVisitor head{plan, head_rows, past, head_rows};
   of(Phase::head) += std::visit(head, plan.head_norm.what);
   Cost product = std::visit(head, plan.head.what);

@@ -120,6 +120,9 @@ struct Plan {
 // whose hidden states are not wanted can be left out there. The number of ops where that is not so: a product
 // after it looks at all rows of a step together, for its scale or for outliers.
 std::size_t tail_of(const Plan& plan);
+// Where the product is that its queries, keys and values come out of; the number of ops where there is none.
+// Queries of rows that are left out are not needed either.
+std::size_t tail_product_of(const Plan& plan);
 
 // Bytes of a weight in its format, with the scales of quantized ones; vectors are float32.
 Bytes stored_bytes(const WeightSpec& weight);

@@ -60,6 +60,13 @@ LinearArgs rows_of(LinearArgs args, std::int64_t first, std::int64_t count) {
   return args;
 }
 
+LinearArgs part_of(const LinearArgs& whole, const ProductPart& part) {
+  LinearArgs args = rows_of(whole, part.rows.first, part.rows.size());
+  args.first_panel = part.first_panel;
+  args.panels = part.panels;
+  return args;
+}
+
 std::int64_t panels_of_task(std::int64_t panels, int threads, std::int64_t most) {
   std::int64_t best = 0, best_time = 0;
   for (std::int64_t size = most; size >= kFewestManyRowsPanels; size -= 2) {
@@ -242,7 +249,8 @@ void CpuProgram::run(const Batch& batch, KvCache& cache) {
     const PhaseTimer timer(*this, op.phase);
     if (const auto* embed = std::get_if<EmbedOp>(&op.what)) apply(*embed, batch);
     if (const auto* norm = std::get_if<NormOp>(&op.what)) apply(*norm, rows);
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) apply(*linear, rows);
+    if (const auto* linear = std::get_if<LinearOp>(&op.what))
+      apply(*linear, rows, queries_to_compute(i, kept));
     if (const auto* attention = std::get_if<AttentionOp>(&op.what)) {
       const bool is_narrower = i == tail_ && !kept.empty();
       if (is_narrower || planned_heads != attention->heads)
@@ -300,32 +308,33 @@ LinearArgs CpuProgram::linear_args(const LinearOp& op, const Buffer& in, std::in
           .y_tiles = out.tiles,
           .n = w.spec.rows,
           .first_panel = 0,
-          .panels = 0};
+          .panels = w.panels};
 }
 
-void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out) {
+void CpuProgram::run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out,
+                            const RowRange* queries) {
   const PackedWeight& w = weight(op.weight);
-  const bool has_tiles = multiplies_tiles(w);
-  const LinearArgs whole = linear_args(op, in, rows, out);
-  if (w.packing() == Packing::int8) return run_int8(op, whole, in);
-  if (w.packing() == Packing::four_bit) return run_four_bit(w, whole);
-  const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
-  const RowShares shares = row_shares(rows, pool_->size());
-  const std::int64_t panels = panels_at_once(rows, w, shares), groups = (w.panels + panels - 1) / panels;
-  run_in_shares(shares, groups, [&](std::int64_t share, std::int64_t group) {
-    LinearArgs part = rows_of(whole, shares.first(share), shares.size(share));
-    part.first_panel = (rows <= kFewRows ? in_regions(group, groups, pool_->size()) : group) * panels;
-    part.panels = std::min(panels, w.panels - part.first_panel);
-    kernel(part);
-  });
+  LinearArgs whole = linear_args(op, in, rows, out);
+  if (w.packing() == Packing::int8) whole = quantize_inputs(op, whole, in);
+  if (queries != nullptr) run_part(op, whole, {*queries, 0, tail_query_panels_});
+  const std::int64_t first = queries == nullptr ? 0 : tail_query_panels_;
+  run_part(op, whole, {{0, rows}, first, w.panels - first});
 }
 
-std::int64_t CpuProgram::panels_at_once(std::int64_t rows, const PackedWeight& w,
+void CpuProgram::run_part(const LinearOp& op, const LinearArgs& whole, const ProductPart& part) {
+  const PackedWeight& w = weight(op.weight);
+  if (w.packing() == Packing::int8) return run_int8(op, whole, part);
+  if (w.packing() == Packing::four_bit) return run_four_bit(w, whole, part);
+  const auto kernel = multiplies_tiles(w) ? table_.linear_tiles : table_.linear;
+  run_tasks(part, w, [&](const ProductPart& task) { kernel(part_of(whole, task)); });
+}
+
+std::int64_t CpuProgram::panels_at_once(const ProductPart& part, const PackedWeight& w,
                                         const RowShares& shares) const {
-  if (rows <= kFewRows) return kFewRowsPanels;
+  if (part.rows.size() <= kFewRows) return kFewRowsPanels;
   const auto count = static_cast<int>(shares.count);
   const bool is_vector = w.packing() != Packing::int8 && !multiplies_tiles(w);
-  return panels_of_task(w.panels, (pool_->size() + count - 1) / count,
+  return panels_of_task(part.panels, (pool_->size() + count - 1) / count,
                         is_vector ? kManyVectorPanels : kManyRowsPanels);
 }
 
@@ -341,9 +350,9 @@ void CpuProgram::show_inputs(const LinearOp& op, const Buffer& in, std::int64_t 
   observer_({op.weight, floats.data(), rows, columns, columns});
 }
 
-void CpuProgram::apply(const LinearOp& op, std::int64_t rows) {
+void CpuProgram::apply(const LinearOp& op, std::int64_t rows, const RowRange* queries) {
   if (observer_) show_inputs(op, buffer(op.in), rows);
-  run_linear(op, buffer(op.in), rows, buffer(op.out));
+  run_linear(op, buffer(op.in), rows, buffer(op.out), queries);
 }
 
 // Hidden states of at most kHeadRows rows into head_normed_.

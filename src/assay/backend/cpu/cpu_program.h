@@ -35,11 +35,20 @@ struct RowShares {
 };
 inline constexpr std::int64_t kShareRows = 256, kMaxShares = kMaxRows / kShareRows;
 RowShares row_shares(std::int64_t rows, int threads);
+// Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its
+// beginning on, which memory serves faster than regions that several threads share.
+std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads);
 
 // New rows [first, end) of a sequence.
 struct RowRange {
   std::int64_t first, end;
   std::int64_t size() const { return end - first; }
+};
+
+// A part of a product: some panels of outputs of some rows.
+struct ProductPart {
+  RowRange rows;
+  std::int64_t first_panel, panels;
 };
 
 struct AttendTask {
@@ -173,6 +182,8 @@ class CpuProgram : public Program {
   // there; empty: all are.
   std::vector<RowRange> rows_to_keep(const Batch& batch) const;
   void find_tail();
+  // The rows whose queries the tail's attention reads, where leaving out the others is worth it; null: all.
+  const RowRange* queries_to_compute(std::size_t op, std::span<const RowRange> kept) const;
   // Moves what is read of the rows after the tail's attention to the beginning of its buffers; how many rows.
   std::int64_t keep_rows(const Batch& batch, std::span<const RowRange> ranges);
   std::int64_t place_of(std::int64_t row) const;  // of a row of the batch among the hidden states
@@ -181,7 +192,7 @@ class CpuProgram : public Program {
                       std::span<const RowRange> ranges);
   void apply(const EmbedOp& op, const Batch& batch);
   void apply(const NormOp& op, std::int64_t rows);
-  void apply(const LinearOp& op, std::int64_t rows);
+  void apply(const LinearOp& op, std::int64_t rows, const RowRange* queries);
   void apply(const AttentionOp& op, const Batch& batch, CpuKvCache& cache);
   void store_keys_and_values(const AttentionOp& op, const SequenceRows& s, int head, CpuKvCache& cache);
   void norm_head(std::span<const std::int64_t> rows);
@@ -205,18 +216,36 @@ class CpuProgram : public Program {
             (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
   }
   // Of a task of a product of rows in shares.
-  std::int64_t panels_at_once(std::int64_t rows, const PackedWeight& w, const RowShares& shares) const;
+  std::int64_t panels_at_once(const ProductPart& part, const PackedWeight& w, const RowShares& shares) const;
+  // Cuts a part of a product with `w` into tasks and calls task(part of the part) for each.
+  template <typename Task>
+  void run_tasks(const ProductPart& part, const PackedWeight& w, const Task& task) {
+    const RowShares shares = row_shares(part.rows.size(), pool_->size());
+    const std::int64_t panels = panels_at_once(part, w, shares), groups = (part.panels + panels - 1) / panels;
+    run_in_shares(shares, groups, [&](std::int64_t share, std::int64_t group) {
+      if (part.rows.size() <= kFewRows) group = in_regions(group, groups, pool_->size());
+      const std::int64_t row = part.rows.first + shares.first(share), panel = group * panels;
+      task(ProductPart{
+          {row, row + shares.size(share)}, part.first_panel + panel, std::min(panels, part.panels - panel)});
+    });
+  }
   // Inputs lose more by becoming bytes, or one bfloat16, than an activation to 1e-4 does; schemes that repeat
   // the arithmetic of others have it exact.
   bool rounds_inputs(const LinearOp& op) const;
   bool quantizes_tiles(const LinearOp& op) const;  // what a product before it made, as bfloat16
   LinearArgs linear_args(const LinearOp& op, const Buffer& in, std::int64_t rows, const Buffer& out) const;
-  void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out);
+  // Where `queries` are given, the first outputs, tail_query_panels_ of them, are computed of these rows
+  // alone.
+  void run_linear(const LinearOp& op, const Buffer& in, std::int64_t rows, Buffer& out,
+                  const RowRange* queries = nullptr);
+  void run_part(const LinearOp& op, const LinearArgs& whole, const ProductPart& part);
   void fold_zero_points();
   void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
-  void run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in);
+  // Finds outliers and quantizes the inputs of all rows: what run_int8 takes.
+  LinearArgs quantize_inputs(const LinearOp& op, LinearArgs whole, const Buffer& in);
+  void run_int8(const LinearOp& op, const LinearArgs& whole, const ProductPart& part);
   StaticInput input_of_all(const LinearOp& op, const LinearArgs& whole);
-  void run_four_bit(const PackedWeight& w, LinearArgs whole);
+  void run_four_bit(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part);
   void run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole, const ExpandArgs& weights);
 
   Plan plan_;
@@ -251,10 +280,12 @@ class CpuProgram : public Program {
   std::int64_t expanded_bytes_ = 0;
   std::byte* expanded_ = nullptr;
   std::vector<std::atomic<bool>> expanded_in_use_;
-  std::size_t tail_ = 0;               // tail_of(plan_)
-  std::vector<BufferId> tail_inputs_;  // what is read after its attention and was written before or by it
-  std::vector<std::int64_t> kept_;     // rows of the last batch that have hidden states; unless it kept all
-  std::int64_t hidden_rows_ = 0;       // of the last batch
+  std::size_t tail_ = 0;                // tail_of(plan_)
+  std::size_t tail_product_ = 0;        // tail_product_of(plan_)
+  std::int64_t tail_query_panels_ = 0;  // of its outputs the first; 0: panels hold more than queries
+  std::vector<BufferId> tail_inputs_;   // what is read after its attention and was written before or by it
+  std::vector<std::int64_t> kept_;      // rows of the last batch that have hidden states; unless it kept all
+  std::int64_t hidden_rows_ = 0;        // of the last batch
   bool keeps_all_ = true;
   std::vector<AttendTask> attend_tasks_;
   bool has_one_task_each_ = false;  // the sequences, for each of their heads
@@ -266,8 +297,6 @@ class CpuProgram : public Program {
 std::int64_t panels_of_task(std::int64_t panels, int threads, std::int64_t most);
 // The same products of some of the rows.
 LinearArgs rows_of(LinearArgs args, std::int64_t first, std::int64_t count);
-// Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its
-// beginning on, which memory serves faster than regions that several threads share.
-std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads);
+LinearArgs part_of(const LinearArgs& whole, const ProductPart& part);
 
 }  // namespace assay::cpu

@@ -25,6 +25,12 @@ void copy_row(const Buffer& buffer, std::int64_t from, std::int64_t to) {
 
 void CpuProgram::find_tail() {
   tail_ = tail_of(plan_);
+  tail_product_ = tail_product_of(plan_);
+  if (tail_product_ < plan_.ops.size()) {
+    const auto& attention = std::get<AttentionOp>(plan_.ops[tail_].what);
+    const std::int64_t queries = std::int64_t{attention.heads} * attention.head_dim;
+    tail_query_panels_ = queries % kTileColumns == 0 ? queries / kPanel : 0;
+  }
   std::vector<bool> is_written(plan_.buffers.size()), is_input(plan_.buffers.size());
   const auto reads = [&](BufferId id) {
     const auto at = static_cast<std::size_t>(id);
@@ -67,6 +73,11 @@ std::vector<RowRange> CpuProgram::rows_to_keep(const Batch& batch) const {
   // Not worth the moving; or too few to be computed as a prompt is.
   if (2 * kept > all || kept < kFewestKept) return {};
   return ranges;
+}
+
+const RowRange* CpuProgram::queries_to_compute(std::size_t op, std::span<const RowRange> kept) const {
+  // Of several sequences weights would be read several times.
+  return op == tail_product_ && tail_query_panels_ > 0 && kept.size() == 1 ? kept.data() : nullptr;
 }
 
 std::int64_t CpuProgram::keep_rows(const Batch& batch, std::span<const RowRange> ranges) {

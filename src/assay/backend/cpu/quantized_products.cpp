@@ -20,11 +20,9 @@ bool has_coded_inputs(const PackedWeight& w) {
   return w.spec.expanded == WeightFormat::bfloat16 && w.group >= kSmallestCodedGroup;
 }
 
-// The part of an operation that computes panels [first, first + count) of all rows.
-LinearArgs panels_of(LinearArgs whole, std::int64_t first, std::int64_t count) {
-  whole.first_panel = first;
-  whole.panels = count;
-  return whole;
+// The codes of a row have a zero point of its own.
+bool has_row_ranges(const PackedWeight& w, const LinearOp& op) {
+  return w.spec.format == WeightFormat::int8 && !op.static_input;
 }
 
 // Widened by a row's inputs; NaN is passed over, as in the kernels.
@@ -117,7 +115,7 @@ StaticInput CpuProgram::input_of_all(const LinearOp& op, const LinearArgs& whole
   return {.scale = code.scale, .zero_point = code.zero_point};
 }
 
-void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in) {
+LinearArgs CpuProgram::quantize_inputs(const LinearOp& op, LinearArgs whole, const Buffer& in) {
   const PackedWeight& w = weight(op.weight);
   const bool has_outliers = w.spec.format == WeightFormat::llm_int8 && op.outlier_threshold > 0;
   const std::int64_t chunks = (whole.rows + kNormRows - 1) / kNormRows;
@@ -146,7 +144,6 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
       w.spec.format == WeightFormat::llm_int8
           ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
           : 0.0F;
-  const bool has_row_ranges = w.spec.format == WeightFormat::int8 && !op.static_input;
   const StaticInput fixed =
       op.has_tensor_scale ? input_of_all(op, whole) : op.static_input.value_or(StaticInput{.scale = 0});
   if (op.static_input) whole.bias = static_biases_[static_cast<std::size_t>(op.weight)].data();
@@ -161,24 +158,24 @@ void CpuProgram::run_int8(const LinearOp& op, LinearArgs whole, const Buffer& in
                      .threshold = threshold,
                      .is_outlier = outliers_.empty() ? nullptr : is_outlier_.data(),
                      .factors = op.input_factors.empty() ? nullptr : op.input_factors.data(),
-                     .zero_points = has_row_ranges ? zero_points_ : nullptr,
+                     .zero_points = has_row_ranges(w, op) ? zero_points_ : nullptr,
                      .fixed_scale = fixed.scale,
                      .fixed_zero_point = fixed.zero_point - kCodeOffset,
                      .x_tiles = in.floats == nullptr ? in.tiles : kNoTiles});
   });
   whole.x_tiles = codes;
-  const RowShares shares = row_shares(whole.rows, pool_->size());
-  const std::int64_t panels = panels_at_once(whole.rows, w, shares);
-  const std::int64_t tasks = (w.panels + panels - 1) / panels;
-  run_in_shares(shares, tasks, [&](std::int64_t share, std::int64_t task) {
-    if (whole.rows <= kFewRows) task = in_regions(task, tasks, pool_->size());
-    const std::int64_t first = shares.first(share);
-    table_.linear_int8({.to = panels_of(rows_of(whole, first, shares.size(share)), task * panels,
-                                        std::min(panels, w.panels - task * panels)),
+  return whole;
+}
+
+void CpuProgram::run_int8(const LinearOp& op, const LinearArgs& whole, const ProductPart& part) {
+  const PackedWeight& w = weight(op.weight);
+  run_tasks(part, w, [&](const ProductPart& task) {
+    const std::int64_t first = task.rows.first;
+    table_.linear_int8({.to = part_of(whole, task),
                         .x_absmax = absmax_ + first,
                         .w_absmax = w.scales(),
                         .w_sums = w.sums(),
-                        .x_zero = has_row_ranges ? zero_points_ + first : nullptr,
+                        .x_zero = has_row_ranges(w, op) ? zero_points_ + first : nullptr,
                         .outliers = outliers_.data(),
                         .outlier_count = static_cast<std::int64_t>(outliers_.size())});
   });
@@ -202,7 +199,8 @@ void CpuProgram::run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& 
   const std::int64_t tasks = (w.panels + kFewRowsPanels - 1) / kFewRowsPanels;
   pool_->run(tasks, [&](std::int64_t task) {
     const std::int64_t first = in_regions(task, tasks, pool_->size()) * kFewRowsPanels;
-    const LinearArgs part = panels_of(whole, first, std::min(kFewRowsPanels, w.panels - first));
+    const LinearArgs part =
+        part_of(whole, {{0, whole.rows}, first, std::min(kFewRowsPanels, w.panels - first)});
     if (has_coded_inputs(w))
       table_.linear_coded_inputs({.to = part,
                                   .weights = weights,
@@ -217,7 +215,7 @@ void CpuProgram::run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& 
 }
 
 // Codes become panels in the second-level cache, a few at a time, which are then multiplied like any other.
-void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
+void CpuProgram::run_four_bit(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part) {
   const bool has_tiles = multiplies_tiles(w);
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
   ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
@@ -231,13 +229,14 @@ void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
                     .out = nullptr};
   if (whole.rows <= kFourBitRows && (!has_tiles || has_coded_inputs(w)))
     return run_four_bit_few_rows(w, whole, expand);
-  whole.packing = expand.packing;
   const auto kernel = has_tiles ? table_.linear_tiles : table_.linear;
-  pool_->run((w.panels + kExpandedPanels - 1) / kExpandedPanels, [&](std::int64_t task) {
+  const std::int64_t last = part.first_panel + part.panels;
+  pool_->run((part.panels + kExpandedPanels - 1) / kExpandedPanels, [&](std::int64_t task) {
     std::size_t mine = 0;  // there is one for each thread
     while (expanded_in_use_[mine].exchange(true, std::memory_order_acquire))
       mine = (mine + 1) % expanded_in_use_.size();
-    const std::int64_t first = task * kExpandedPanels, count = std::min(kExpandedPanels, w.panels - first);
+    const std::int64_t first = part.first_panel + task * kExpandedPanels,
+                       count = std::min(kExpandedPanels, last - first);
     std::byte* out = expanded_ + static_cast<std::int64_t>(mine) * expanded_bytes_;
     ExpandArgs some = expand;
     some.codes += first * w.panel_bytes();
@@ -245,14 +244,15 @@ void CpuProgram::run_four_bit(const PackedWeight& w, LinearArgs whole) {
     some.panels = count;
     some.out = out;
     table_.expand(some);
-    LinearArgs part = panels_of(whole, 0, count);
+    LinearArgs args = part_of(whole, {part.rows, 0, count});
     const std::int64_t column = first * kPanel;
-    part.w = out;
-    part.n = std::min(count * kPanel, whole.n - column);
-    if (part.bias != nullptr) part.bias += column;
-    if (part.y != nullptr) part.y += column;
-    if (part.y_tiles.data != nullptr) part.y_tiles.data += part.y_tiles.offset(0, column);
-    kernel(part);
+    args.w = out;
+    args.packing = expand.packing;
+    args.n = std::min(count * kPanel, whole.n - column);
+    if (args.bias != nullptr) args.bias += column;
+    if (args.y != nullptr) args.y += column;
+    if (args.y_tiles.data != nullptr) args.y_tiles.data += args.y_tiles.offset(0, column);
+    kernel(args);
     expanded_in_use_[mine].store(false, std::memory_order_release);
   });
 }
