@@ -5,6 +5,7 @@
 
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/model/model.h"
 #include "support/fixtures.h"
 
 namespace assay {
@@ -39,6 +40,20 @@ TEST(CostOf, LeavesOutWhatNobodyWants) {
   // Nor are weights read for no row: matrices and biases, gain and bias of two norms.
   EXPECT_EQ(two.weight_bytes.value, last.weight_bytes.value);
   EXPECT_EQ(last.weight_bytes.value - none.weight_bytes.value, (11 * 8 + 9 * 64 + 2 * 2 * 8) * 4);
+}
+
+// What a probe reads for a step is what the step is said to read, less vectors and the rows of tables.
+TEST(StepWeights, AreWhatAStepReads) {
+  const auto folder = std::make_shared<const ModelFolder>(test::demo_model());
+  for (const char* name : {"float32", "bfloat16", "int8-dynamic", "nf4", "screened"}) {
+    Precision precision = precision_from_name(std::string_view(name) == "screened" ? "float32" : name);
+    precision.screens_head = std::string_view(name) == "screened";
+    const Model model = Model::load(folder, test::cpu_backend(best_usable_isa(), 2), precision, {});
+    double bytes = 0;
+    for (const auto& region : model.program().step_weights()) bytes += static_cast<double>(region.size());
+    const Bytes counted = cost_of(model.program().plan(), 1, 0, 1).weight_bytes;
+    EXPECT_NEAR(bytes / static_cast<double>(counted.value), 1, 0.02) << name;
+  }
 }
 
 TEST(TailOf, EndsWhereRowsAreLookedAtTogether) {

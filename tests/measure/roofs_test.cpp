@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/base/aligned.h"
 #include "assay/measure/machine_roofs.h"
 #include "assay/measure/results.h"
 
@@ -33,6 +34,24 @@ TEST(ReadProbe, WorkingSetIsWhatWasAsked) {
     EXPECT_GE(held, bytes);
     EXPECT_LT(held, bytes + 2 * 4097);
   }
+}
+
+// Of each region whole steps of every thread, and what the buffer adds.
+TEST(ReadProbe, ReadsRegionsBesideItsBuffer) {
+  ThreadPool pool(2);
+  const AlignedBuffer memory(10 * 4096, "a test");
+  const MemoryRegions regions{{memory.data(), 4 * 4096 + 4095},
+                              {memory.data() + 6 * 4096, 2 * 4096},
+                              {memory.data() + 8 * 4096, 2 * 4096 - 1}};
+  EXPECT_EQ(ReadProbe::read_of(regions, 2).value, 6 * 4096);
+  EXPECT_EQ(ReadProbe::read_of(regions, 1).value, 7 * 4096);
+  ReadProbe alone({0}, pool, regions), both({1 << 16}, pool, regions), neither({0}, pool);
+  EXPECT_EQ(alone.held().value, 0);
+  EXPECT_EQ(alone.working_set().value, 6 * 4096);
+  EXPECT_EQ(both.held().value, 1 << 16);
+  EXPECT_EQ(both.working_set().value, (1 << 16) + 6 * 4096);
+  for (ReadProbe* probe : {&alone, &both, &neither})
+    for (const int streams : {1, 4}) EXPECT_GT(probe->bytes_per_second(streams, kShort), 0);
 }
 
 TEST(Products, AreMeasuredWhereUsableAndZeroElsewhere) {

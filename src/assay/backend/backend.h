@@ -149,6 +149,8 @@ class Program {
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;
   virtual MemoryReport memory() const = 0;
+  // Where the matrices lie that a step of one token reads, packed; empty where the host cannot read them.
+  virtual std::vector<std::span<const std::byte>> step_weights() const { return {}; }
   // Gives back memory that is kept for later sequences.
   virtual void trim() {}
   // While a profile is taken, every operation is timed on its own: some clock readings per step.

@@ -136,32 +136,21 @@ class TestRun {
 // disturbances.
 class Roofs {
  public:
-  Roofs(const Model& model, Bytes read_per_step) : pool_(model.backend().pool()) {
-    if (pool_ == nullptr) return;
-    product_ = bounding_product(model.precision(), isa_from_name(model.backend().kernels()));
-    // A working set far beyond every cache reads as fast as a larger one.
-    constexpr std::int64_t kLargest = std::int64_t{1} << 30;
-    const std::int64_t available = available_memory().value;
-    const std::int64_t room = available > 0 ? std::min(kLargest, available / 4) : kLargest;
-    reader_.emplace(Bytes{std::min(read_per_step.value, room)}, *pool_);
-  }
+  Roofs(const Model& model, Bytes read_per_step) : roofline_(model), read_per_step_(read_per_step) {}
 
   void measure() {
-    if (pool_ == nullptr) return;
-    constexpr int kStreams = 4;  // as the kernels walk the weights
-    constexpr Seconds kTime{0.02};
-    bytes_.push_back(reader_->bytes_per_second(kStreams, kTime));
-    if (product_)
-      operations_.push_back(operations_per_second(product_->kind, *pool_, kTime) / product_->each);
+    constexpr Seconds kEach{0.02};
+    const Roofline::Roofs now = roofline_.measure(read_per_step_, kEach);
+    bytes_.push_back(now.bytes_per_second);
+    operations_.push_back(now.operations_per_second);
   }
 
   double bytes_per_second() const { return median(bytes_); }
   double operations_per_second_reached() const { return median(operations_); }
 
  private:
-  ThreadPool* pool_;
-  std::optional<BoundingProduct> product_;
-  std::optional<ReadProbe> reader_;
+  Roofline roofline_;
+  Bytes read_per_step_;
   std::vector<double> bytes_, operations_;
 };
 

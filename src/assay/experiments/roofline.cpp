@@ -67,7 +67,8 @@ bool Roofline::Roofs::is_memory_bound(const Cost& cost) const {
               cost.flops.value / operations_per_second);
 }
 
-Roofline::Roofline(const Model& model) : pool_(model.backend().pool()) {
+Roofline::Roofline(const Model& model)
+    : pool_(model.backend().pool()), weights_(model.program().step_weights()) {
   if (pool_ != nullptr)
     product_ = bounding_product(model.precision(), isa_from_name(model.backend().kernels()));
 }
@@ -81,26 +82,32 @@ ReadProbe& Roofline::probe_for(Bytes working_set) {
   const double size = static_cast<double>(std::clamp<std::int64_t>(working_set.value, 1 << 16, room));
   const auto eighth = static_cast<std::int64_t>(std::lround(8 * std::log2(size)));
   auto& probe = probes_[eighth];
-  if (probe == nullptr)
+  if (probe != nullptr) return *probe;
+  const double rounded = std::exp2(static_cast<double>(eighth) / 8);
+  constexpr double kNear = 1.09;
+  const auto weights = static_cast<double>(ReadProbe::read_of(weights_, pool_->size()).value);
+  if (weights > rounded * kNear)  // the step reads less than that
+    probe = std::make_unique<ReadProbe>(Bytes{static_cast<std::int64_t>(rounded)}, *pool_);
+  else
     probe = std::make_unique<ReadProbe>(
-        Bytes{static_cast<std::int64_t>(std::exp2(static_cast<double>(eighth) / 8))}, *pool_);
+        Bytes{weights * kNear < rounded ? static_cast<std::int64_t>(rounded - weights) : 0}, *pool_,
+        weights_);
   return *probe;
 }
 
-Roofline::Roofs Roofline::measure(Bytes working_set) {
+Roofline::Roofs Roofline::measure(Bytes working_set, Seconds each) {
   if (pool_ == nullptr) return {};
   constexpr int kStreams = 4;  // as the kernels walk the weights
-  constexpr Seconds kTime{0.008};
   Roofs roofs;
-  roofs.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, kTime);
+  roofs.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, each);
   if (product_)
-    roofs.operations_per_second = operations_per_second(product_->kind, *pool_, kTime) / product_->each;
+    roofs.operations_per_second = operations_per_second(product_->kind, *pool_, each) / product_->each;
   return roofs;
 }
 
 Bytes Roofline::held() const {
   Bytes all;
-  for (const auto& [size, probe] : probes_) all = all + probe->working_set();
+  for (const auto& [size, probe] : probes_) all = all + probe->held();
   return all;
 }
 

@@ -31,10 +31,12 @@ using PhaseCosts = std::array<Cost, kPhases>;
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape);
 Cost sum(const PhaseCosts& costs);
 
-// The roofs of one model's threads, measured on its own pool. Probe buffers stay for later measurements.
+// The roofs of one model's threads, measured on its own pool: of reading, by the model's own weights and a
+// buffer for what is read beside them, since a working set near the size of a shared cache is read by as much
+// as the case left there. Probe buffers stay for later measurements.
 class Roofline {
  public:
-  explicit Roofline(const Model& model);
+  explicit Roofline(const Model& model);  // which must outlive it
 
   struct Roofs {
     double bytes_per_second = 0, operations_per_second = 0;  // 0 = not known
@@ -42,13 +44,15 @@ class Roofline {
     double seconds(const Cost& cost) const;
     bool is_memory_bound(const Cost& cost) const;
   };
-  // Takes about 20 ms. `working_set`: what a step reads; probes read as much, 1 GiB at most.
-  Roofs measure(Bytes working_set);
+  // Takes about twice `each`. `working_set`: what a step reads; probes read as much, to an eighth, 1 GiB at
+  // most.
+  Roofs measure(Bytes working_set, Seconds each = {0.008});
   Bytes held() const;  // by the probes' buffers
 
  private:
   ReadProbe& probe_for(Bytes working_set);
   ThreadPool* pool_;
+  MemoryRegions weights_;
   std::optional<BoundingProduct> product_;
   std::map<std::int64_t, std::unique_ptr<ReadProbe>> probes_;
 };

@@ -101,52 +101,77 @@ probes::ProductLoop loop_of(ProductKind kind) {
   return {};
 }
 
-// Bytes of each thread: whole steps of the loop.
-std::size_t share_of(Bytes working_set, int threads) {
-  const auto each = static_cast<std::size_t>(std::max<std::int64_t>(working_set.value / threads, 1));
+// Bytes of each thread, of a buffer and of a region: whole steps of the loop.
+std::size_t share_of_buffer(Bytes buffer, int threads) {
+  const auto each = static_cast<std::size_t>(buffer.value / threads);
   return (each + probes::kReadStep - 1) / probes::kReadStep * probes::kReadStep;
+}
+std::size_t share_of_region(std::size_t bytes, int threads) {
+  return bytes / static_cast<std::size_t>(threads) / probes::kReadStep * probes::kReadStep;
 }
 
 }  // namespace
 
 struct ReadProbe::State {
   ThreadPool& pool;
-  std::size_t share;  // bytes of each thread
+  std::size_t share;  // bytes of each thread, of the buffer
   AlignedBuffer buffer;
+  MemoryRegions regions;
   std::vector<std::thread::id> owners;  // of the shares: the thread that touched it first goes on reading it
   probes::ReadLoop read;
 
   std::byte* share_at(std::size_t i) { return buffer.data() + i * share; }
-  std::byte* own_share() {
+  std::size_t own_number() const {
     const auto owner = std::find(owners.begin(), owners.end(), std::this_thread::get_id());
-    return share_at(owner == owners.end() ? 0 : static_cast<std::size_t>(owner - owners.begin()));
+    return owner == owners.end() ? 0 : static_cast<std::size_t>(owner - owners.begin());
+  }
+  void read_share(std::size_t i, int streams) {
+    for (const std::span<const std::byte> region : regions) {
+      const std::size_t bytes = share_of_region(region.size(), pool.size());
+      if (bytes > 0) read(region.data() + i * bytes, bytes, streams);
+    }
+    if (share > 0) read(share_at(i), share, streams);
   }
 };
 
-ReadProbe::ReadProbe(Bytes working_set, ThreadPool& pool) {
-  const std::size_t share = share_of(working_set, pool.size());
+ReadProbe::ReadProbe(Bytes buffer, ThreadPool& pool, MemoryRegions regions) {
+  // Something must be read.
+  if (buffer.value <= 0 && read_of(regions, pool.size()).value == 0) buffer = {1};
+  const std::size_t share = share_of_buffer({buffer.value + pool.size() - 1}, pool.size());
   const auto threads = static_cast<std::size_t>(pool.size());
   state_.reset(new State{pool, share, AlignedBuffer(share * threads, "the memory of the read probe"),
-                         std::vector<std::thread::id>(threads), widest_read_loop()});
+                         std::move(regions), std::vector<std::thread::id>(threads), widest_read_loop()});
   on_every_thread(pool, [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     state_->owners[at] = std::this_thread::get_id();
-    std::memset(state_->share_at(at), 1, share);  // pages that were only read would all be the page of zeros
+    // Pages that were only read would all be the page of zeros.
+    if (share > 0) std::memset(state_->share_at(at), 1, share);
   });
 }
 
 ReadProbe::~ReadProbe() = default;
 
-Bytes ReadProbe::working_set() const {
+Bytes ReadProbe::held() const {
   return {static_cast<std::int64_t>(state_->buffer.size())};
+}
+
+Bytes ReadProbe::read_of(const MemoryRegions& regions, int threads) {
+  std::size_t all = 0;
+  for (const std::span<const std::byte> region : regions)
+    all += share_of_region(region.size(), threads) * static_cast<std::size_t>(threads);
+  return {static_cast<std::int64_t>(all)};
+}
+
+Bytes ReadProbe::working_set() const {
+  return held() + read_of(state_->regions, state_->pool.size());
 }
 
 double ReadProbe::bytes_per_second(int streams, Seconds at_least) {
   assert(streams == 1 || streams == 2 || streams == 4 || streams == 8);
   const double passes_per_second = rate(at_least, 1, [&](std::int64_t passes) {
     return on_every_thread(state_->pool, [&](std::int64_t) {
-      const std::byte* mine = state_->own_share();
-      for (std::int64_t pass = 0; pass < passes; ++pass) state_->read(mine, state_->share, streams);
+      const std::size_t mine = state_->own_number();
+      for (std::int64_t pass = 0; pass < passes; ++pass) state_->read_share(mine, streams);
     });
   });
   return passes_per_second * static_cast<double>(working_set().value);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +16,17 @@
 
 namespace assay {
 
-// Reads a buffer of its own again and again, each thread its own contiguous share. The buffer stays
-// allocated (huge pages where the system grants them), so that a probe can be run in turns with the case it
-// bounds.
+using MemoryRegions = std::vector<std::span<const std::byte>>;
+
+// Reads the same memory again and again, of each piece every thread its own contiguous share: memory of the
+// case that it bounds, which lies in the caches as that case left it, and a buffer of its own. The buffer
+// stays allocated (huge pages where the system grants them), so that a probe can be run in turns with the
+// case.
 class ReadProbe {
  public:
-  // Throws Error when the memory cannot be had.
-  ReadProbe(Bytes working_set, ThreadPool& pool);
+  // `regions` must outlive the probe, are aligned to 64 bytes and are read but for what is left over of whole
+  // steps of each thread. Throws Error when the memory for the buffer cannot be had.
+  ReadProbe(Bytes buffer, ThreadPool& pool, MemoryRegions regions = {});
   ~ReadProbe();
   ReadProbe(const ReadProbe&) = delete;
   ReadProbe& operator=(const ReadProbe&) = delete;
@@ -29,7 +34,10 @@ class ReadProbe {
   // Bytes per second of as many whole passes as `at_least` takes (one at least), each thread reading
   // `streams` (1, 2, 4 or 8) sequential streams side by side.
   double bytes_per_second(int streams, Seconds at_least);
-  Bytes working_set() const;  // what was asked for, rounded up to whole steps of each thread
+  Bytes working_set() const;  // what is read: the buffer is rounded up to whole steps of each thread
+  Bytes held() const;         // the buffer
+  // What a probe of this many threads reads of some regions.
+  static Bytes read_of(const MemoryRegions& regions, int threads);
 
  private:
   struct State;

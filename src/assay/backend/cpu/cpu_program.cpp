@@ -217,6 +217,18 @@ MemoryReport CpuProgram::memory() const {
   return report;
 }
 
+std::vector<std::span<const std::byte>> CpuProgram::step_weights() const {
+  std::vector<std::span<const std::byte>> regions;
+  const auto add = [&](const PackedWeight& w) {
+    regions.emplace_back(w.data.data(), static_cast<std::size_t>(w.bytes));
+  };
+  for (const Op& op : plan_.ops)
+    if (const auto* linear = std::get_if<LinearOp>(&op.what)) add(weight(linear->weight));
+  // Behind the plan's own weights lie the codes by which a head is screened.
+  add(plan_.screens_head ? weights_.back() : weight(std::get<LinearOp>(plan_.head.what).weight));
+  return regions;
+}
+
 void CpuProgram::check(const Batch& batch, const CpuKvCache& cache) const {
   if (static_cast<std::int64_t>(batch.ids.size()) > kMaxRows)
     throw Error("a batch of {} tokens was given; at most {} fit one step", batch.ids.size(), kMaxRows);

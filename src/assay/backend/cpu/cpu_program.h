@@ -117,6 +117,7 @@ class CpuProgram : public Program {
         .bytes_of(length);
   }
   MemoryReport memory() const override;
+  std::vector<std::span<const std::byte>> step_weights() const override;
   void trim() override { kv_blocks_->clear(); }
   void begin_profile() override {
     profile_ = StepProfile{};
