@@ -1,5 +1,5 @@
-// Attention and the bfloat16 cache on tiles: a part of kernels.cpp, included in its anonymous namespace after
-// the tile loops. Not a header for others.
+// Attention on tiles: a part of kernels.cpp, included in its anonymous namespace after the tile loops. Not a
+// header for others.
 
 // Keys that a row's scores are held for at a time; between spans the sums are rescaled (the online softmax of
 // Milakov and Gimelshein 2018).
@@ -22,33 +22,6 @@ struct AttendState {
   alignas(64) float factors[kTileRows];
   alignas(64) float minus_top[kTileRows];
 };
-
-// 16 rows of 16 elements of 32 bits each, transposed.
-void transpose(__m512i (&r)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 8; ++i) {
-    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-  }
-}
 
 // Queries of up to 16 rows as tiles, [dim_padded / 32][16][32].
 void stage_queries(const AttendArgs& args, std::int64_t first_row, std::int64_t rows,
@@ -401,7 +374,6 @@ void store_tiles_attended(AttendState& state, const AttendArgs& args, std::int64
   const Vec total = Vec::load(state.total), one = Vec::set(1.0F);
   const __mmask16 sees = _mm512_cmp_ps_mask(total.v, _mm512_setzero_ps(), _CMP_NLE_UQ);
   Vec{_mm512_mask_div_ps(one.v, sees, one.v, total.v)}.store(state.factors);
-  const bool has_pairs = head_dim % kTileColumns == 0 && args.out_tiles.planes == 1;
   for (std::int64_t row = 0; row < rows; ++row) {
     const Vec factor = Vec::set(state.factors[row]);
     const float* from = state.out + row * padded;
@@ -412,12 +384,11 @@ void store_tiles_attended(AttendState& state, const AttendArgs& args, std::int64
                      head_dim - i < kLane ? head_dim - i : kLane);
     if (args.out_tiles.data == nullptr) continue;
     const std::int64_t to_row = args.first_tile_row + first_row + row, column = args.first_tile_column;
-    if (has_pairs)
+    if (head_dim % kTileColumns == 0)
       for (std::int64_t i = 0; i < head_dim; i += kTileColumns)
-        _mm512_storeu_si512(
-            args.out_tiles.data + args.out_tiles.offset(to_row, column + i),
-            reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(Vec::mul(Vec::load(from + i + kLane), factor).v,
-                                                          Vec::mul(Vec::load(from + i), factor).v)));
+        store_pair(args.out_tiles.data + args.out_tiles.offset(to_row, column + i),
+                   args.out_tiles.plane_size(), args.out_tiles.planes, Vec::mul(Vec::load(from + i), factor),
+                   Vec::mul(Vec::load(from + i + kLane), factor));
     else
       for (std::int64_t i = 0; i < head_dim; i += kLane)
         store_tiles(args.out_tiles, to_row, column + i, Vec::mul(Vec::load(from + i), factor),
@@ -475,60 +446,4 @@ void attend_bfloat16_tiles(const AttendArgs& args) noexcept {
   AttendState state;
   for (std::int64_t row = 0; row < args.rows; row += kTileRows)
     attend_tiles(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows, state);
-}
-
-// Keys of up to 16 positions of one panel: pairs of dimensions change places with positions.
-void store_key_tiles(const Tiles& tiles, std::int64_t row, std::int64_t rows, std::int64_t k_column,
-                     const KvShape& shape, std::uint16_t* panel, std::int64_t column) {
-  const auto lanes = static_cast<__mmask16>(Vec::mask(rows) << column);
-  for (std::int64_t i = 0; i < shape.dim_padded(); i += kTileColumns) {
-    const std::uint16_t* strip = tiles.data + tiles.offset(row, k_column + i);
-    __m512i r[16];
-    for (int j = 0; j < 16; ++j)
-      r[j] = j < column || j >= column + rows ? _mm512_setzero_si512()
-                                              : _mm512_loadu_si512(strip + (j - column) * kTileColumns);
-    transpose(r);
-    for (int pair = 0; pair < 16; ++pair)
-      _mm512_mask_storeu_epi32(panel + (i / 2 + pair) * 2 * kPanel, lanes, r[pair]);
-  }
-}
-
-// Values of one position, or of an even position and the next: pairs of positions side by side.
-void store_value_tiles(const Tiles& tiles, std::int64_t row, bool has_next, std::int64_t v_column,
-                       const KvShape& shape, std::uint16_t* values, std::int64_t at) {
-  for (std::int64_t i = 0; i < shape.padded(); i += kPanel) {
-    const std::uint16_t* v = tiles.data + tiles.offset(row, v_column + i);
-    std::uint16_t* pairs = values + i * kKvBlockPositions + at / 2 * 2 * kPanel;
-    const auto load = [](const std::uint16_t* from) {
-      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-    };
-    __m512i bits = load(v);
-    if (at % 2 == 1)
-      bits = _mm512_or_si512(_mm512_slli_epi32(bits, 16),
-                             _mm512_and_si512(_mm512_loadu_si512(pairs), _mm512_set1_epi32(0xffff)));
-    else if (has_next)
-      bits = _mm512_or_si512(bits, _mm512_slli_epi32(load(v + kTileColumns), 16));
-    _mm512_storeu_si512(pairs, bits);
-  }
-}
-
-void store_bfloat16_tiles(const StoreArgs& args) noexcept {
-  if (args.k != nullptr) return store_bfloat16(args);
-  for (std::int64_t row = 0; row < args.rows;) {
-    const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
-    const std::int64_t in_panel = kPanel - at % kPanel, left = args.rows - row;
-    const std::int64_t rows = left < in_panel ? left : in_panel;
-    auto* block = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]);
-    store_key_tiles(args.tiles, args.first_tile_row + row, rows, args.k_column, args.shape,
-                    block + args.k_offset + at / kPanel * args.shape.dim_padded() * kPanel, at % kPanel);
-    row += rows;
-  }
-  for (std::int64_t row = 0; row < args.rows;) {
-    const std::int64_t position = args.first_position + row, at = position % kKvBlockPositions;
-    const bool has_next = at % 2 == 0 && row + 1 < args.rows;
-    auto* values = static_cast<std::uint16_t*>(args.blocks[position / kKvBlockPositions]) + args.v_offset;
-    if (at == 0) clear_values(values, args.shape, (args.rows - row + 1) / 2);
-    store_value_tiles(args.tiles, args.first_tile_row + row, has_next, args.v_column, args.shape, values, at);
-    row += has_next ? 2 : 1;
-  }
 }

@@ -357,6 +357,8 @@ void linear_int8_tiles(const Int8Args& args) noexcept {
   linear_int8(rest);
 }
 
+#include "assay/backend/cpu/amx/store_cache.h"
+// After what it uses.
 #include "assay/backend/cpu/amx/attention.h"
 
 // Rows of tiles become floats one at a time, in the nearest cache.
