@@ -67,6 +67,16 @@ TARGETS = (
             ("prefill-512", "float32", 0.70),
         )
     ),
+    # Ahead of the peers that are restricted alike.
+    *(
+        Target(case, precision, isa, of_best_peer=1.0, or_of_roof=0.90)
+        for isa in ("avx2", "avx512")
+        for case, precision in (
+            ("decode-0", "float32"),
+            ("decode-0", "bfloat16"),
+            ("prefill-512", "float32"),
+        )
+    ),
     Target("decode-0", INT8, of_best_peer=1.5, or_of_roof=0.90),
     Target("decode-0", "nf4+head:int8", of_best_peer=1.25, or_of_roof=0.90),
     Target("decode-0", "nf4+head:nf4", of_best_peer=1.5, or_of_roof=0.90),
@@ -159,11 +169,12 @@ def report(targets, rows):
         bad += not has_passed
         print(f"{word:<8}{target.case:<12} {target.precision:<22} {target.isa:<7} {text}")
     for row in rows:
-        if (row.get("share_of_roof") or 0) > HIGHEST_SHARE:
+        # The lower end of what so few rounds show is the slowest of them.
+        share = row.get("share_of_roof") or 0
+        lowest = share * min(row["tokens_per_s"]) / row["median"] if share else 0
+        if lowest > HIGHEST_SHARE:
             bad += 1
-            text = (
-                f"{row['peer']}, {row['threads']} thread(s): {100 * row['share_of_roof']:.0f} % of its roof"
-            )
+            text = f"{row['peer']}, {row['threads']} thread(s): at least {100 * lowest:.0f} % of its roof"
             print(f"FAIL    {row['case']:<12} {row['precision']:<22} {row['isa']:<7} {text}: wrong roof")
     return bad
 
