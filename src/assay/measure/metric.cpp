@@ -107,8 +107,8 @@ constexpr Metric kCatalogue[] = {
     {"achieved_gb_s", "GB/s", "GB/s", Better::higher, "Bytes of a test / its median time; GB = 1e9 bytes."},
     {"achieved_gflops", "GFLOPS", "GFLOP/s", Better::higher, "FLOPs of a test / its median time."},
     {"roof_gb_s", "Roof GB/s", "GB/s", Better::neither,
-     "Median of what a plain read loop reaches on the same threads between the repeats of the test, over as "
-     "many bytes as a step reads, 1 GiB at most."},
+     "Median of what a plain read loop reaches on the same threads between the repeats of the test, over the "
+     "model's own weights and as many bytes besides as a step reads, 1 GiB at most."},
     {"roof_gflops", "Roof GFLOPS", "GFLOP/s", Better::neither,
      "Median of what a loop of the kernels' multiply instruction reaches on the same threads between the "
      "repeats of the test."},
