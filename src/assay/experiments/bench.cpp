@@ -4,11 +4,9 @@
 #include <optional>
 
 #include "assay/base/error.h"
-#include "assay/base/memory.h"
 #include "assay/base/random.h"
 #include "assay/experiments/roofline.h"
 #include "assay/generate/steps.h"
-#include "assay/measure/roofs.h"
 #include "assay/measure/statistics.h"
 
 namespace assay {

@@ -86,7 +86,7 @@ ReadProbe& Roofline::probe_for(Bytes working_set) {
   const double rounded = std::exp2(static_cast<double>(eighth) / 8);
   constexpr double kNear = 1.09;
   const auto weights = static_cast<double>(ReadProbe::read_of(weights_, pool_->size()).value);
-  if (weights > rounded * kNear)  // the step reads less than that
+  if (weights > rounded * kNear)  // the step reads less of them, or they are beyond the largest
     probe = std::make_unique<ReadProbe>(Bytes{static_cast<std::int64_t>(rounded)}, *pool_);
   else
     probe = std::make_unique<ReadProbe>(

@@ -196,11 +196,8 @@ void CpuProgram::run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& 
                             .codes = coded_inputs_,
                             .scales = input_scales_,
                             .sums = input_sums_});
-  const std::int64_t tasks = (w.panels + kFewRowsPanels - 1) / kFewRowsPanels;
-  pool_->run(tasks, [&](std::int64_t task) {
-    const std::int64_t first = in_regions(task, tasks, pool_->size()) * kFewRowsPanels;
-    const LinearArgs part =
-        part_of(whole, {{0, whole.rows}, first, std::min(kFewRowsPanels, w.panels - first)});
+  run_tasks({{0, whole.rows}, 0, w.panels}, w, [&](const ProductPart& task) {
+    const LinearArgs part = part_of(whole, task);
     if (has_coded_inputs(w))
       table_.linear_coded_inputs({.to = part,
                                   .weights = weights,
