@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 
 #include "assay/backend/cpu/cpu_program.h"
 #include "assay/tensor/half.h"
@@ -99,7 +100,7 @@ bool CpuProgram::screen_rows(std::int64_t rows) {
 }
 
 // The highest output of each row in head_normed_, the lowest of equals. False where that takes the whole
-// head: the screen leaves too many, or one of them is NaN.
+// head: the screen leaves too many, or one of them is NaN or infinite.
 bool CpuProgram::find_highest(std::int64_t rows, std::span<TokenId> ids) {
   const auto& op = std::get<LinearOp>(plan_.head.what);
   const PackedWeight& head = weight(op.weight);
@@ -129,7 +130,7 @@ bool CpuProgram::find_highest(std::int64_t rows, std::span<TokenId> ids) {
     TokenId& best = ids[static_cast<std::size_t>(row)];
     const std::int64_t end = std::min(plan_.vocab, (panel + 1) * kPanel);
     for (std::int64_t j = panel * kPanel; j < end; ++j) {
-      if (std::isnan(logits[j])) return false;
+      if (!(logits[j] <= std::numeric_limits<float>::max())) return false;
       if (best < 0 || logits[j] > logits[best]) best = static_cast<TokenId>(j);
     }
   }
