@@ -1,15 +1,15 @@
 // NaN and infinity on every instruction set: visible where the scalar reference shows them, and nowhere else.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <tuple>
+#include <utility>
 
 #include "assay/backend/cpu/select.h"
 #include "assay/tensor/half.h"
-#include "support/fixtures.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
 
@@ -86,8 +86,12 @@ TEST_P(NonFiniteKernelTest, ActivationsAreFiniteWhereTheReferenceIs) {
             const float want = at(activations_of(reference_, a, is_rounded, inputs), place);
             EXPECT_EQ(std::isfinite(at(got, place)), std::isfinite(want))
                 << static_cast<int>(a) << " of " << bad << ": " << at(got, place) << " for " << want;
-            if (std::isnan(bad)) EXPECT_TRUE(std::isnan(at(got, place))) << static_cast<int>(a);
-            if (std::isfinite(want)) EXPECT_EQ(at(got, place), want) << static_cast<int>(a);
+            if (std::isnan(bad)) {
+              EXPECT_TRUE(std::isnan(at(got, place))) << static_cast<int>(a);
+            }
+            if (std::isfinite(want)) {
+              EXPECT_EQ(at(got, place), want) << static_cast<int>(a);
+            }
             at(got, place) = at(clean, place);
             EXPECT_TRUE(are_same_bits(got, clean)) << static_cast<int>(a) << " of " << bad;
           }
@@ -235,7 +239,7 @@ TEST_P(NonFiniteKernelTest, RowsOfCodesGetAScaleOfNaN) {
 // A number that float16 cannot hold is infinite there: an outlier of a threshold, whose column is multiplied
 // apart as it is; where nothing is apart, the row is not finite.
 TEST_P(NonFiniteKernelTest, NumbersBeyondFloat16) {
-  for (const KernelTable* table : {&reference_, &table_})
+  for (const KernelTable* table : {&reference_, &std::as_const(table_)})
     for (const std::int64_t k : {1, 16, 65}) {
       auto x = random_floats(static_cast<std::size_t>(2 * k), 3, 5);
       at(x, k - 1) = 70000;
@@ -248,7 +252,7 @@ TEST_P(NonFiniteKernelTest, NumbersBeyondFloat16) {
 
 // A range of finite numbers may be beyond float32.
 TEST_P(NonFiniteKernelTest, RangesThatOverflow) {
-  for (const KernelTable* table : {&reference_, &table_}) {
+  for (const KernelTable* table : {&reference_, &std::as_const(table_)}) {
     std::vector<float> x(70, 1.0F);
     x[3] = -3e38F;
     x[68] = 3e38F;
@@ -300,7 +304,7 @@ TEST_P(NonFiniteKernelTest, GroupsOfCodesGetAScaleOfNaN) {
 TEST_P(NonFiniteKernelTest, ReductionsOfLogits) {
   for (const std::int64_t n : {1, 2, 15, 16, 17, 101, 257})
     for (const std::int64_t place : first_middle_last(n))
-      for (const KernelTable* table : {&reference_, &table_}) {
+      for (const KernelTable* table : {&reference_, &std::as_const(table_)}) {
         const auto clean = random_floats(static_cast<std::size_t>(n), 30);
         for (const float bad : kBad) {
           if (bad == -kInfinity) continue;
@@ -487,7 +491,9 @@ TEST_P(NonFiniteKernelTest, ScoresOfMinusInfinity) {
           const float value = at(got, row * in.dim + i), expected = at(want, row * in.dim + i);
           EXPECT_EQ(std::isnan(expected), in.past + row < spoiled_keys);
           EXPECT_EQ(std::isnan(value), std::isnan(expected)) << row << " of " << spoiled_keys;
-          if (!std::isnan(expected)) EXPECT_NEAR(value, expected, 0.02) << row << " of " << spoiled_keys;
+          if (!std::isnan(expected)) {
+            EXPECT_NEAR(value, expected, 0.02) << row << " of " << spoiled_keys;
+          }
         }
     }
 }
