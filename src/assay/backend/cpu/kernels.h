@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "assay/backend/plan.h"
+#include "assay/plan/plan.h"
 
 namespace assay::cpu {
 
