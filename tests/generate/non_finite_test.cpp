@@ -8,10 +8,10 @@
 #include <limits>
 
 #include "assay/base/error.h"
-#include "assay/experiments/calibrate.h"
 #include "assay/generate/generator.h"
 #include "assay/generate/scorer.h"
 #include "assay/model/model.h"
+#include "assay/session/calibrate.h"
 #include "support/fixtures.h"
 #include "support/safetensors_copy.h"
 #include "support/temporary_folder.h"
