@@ -179,10 +179,31 @@ TEST_F(CliBadSafetensors, NamesWithControlCharacters) {
   expect_tensors_refused({"model.safetensors"});
 }
 
+// A listing shows them too, and the C1 controls of UTF-8, which steer a terminal as well (U+009B: "[").
+TEST_F(CliBadSafetensors, NamesInAListing) {
+  const std::string name =
+      "evil\x1b]0;title\x07\xc2\x9b"
+      "31m\n" +
+      std::string(5000, 'x') + "end";
+  model_.tensors.push_back({name, "I8", {3}, "123"});
+  const ProgramResult listing = run_program({"inspect", model_.write(folder_.path())});
+  expect_success(listing);
+  EXPECT_NE(listing.out.find(R"(evil\x1b]0;title\x07\xc2\x9b31m\nxxx)"), std::string::npos) << listing.out;
+  EXPECT_NE(listing.out.find("...xx"), std::string::npos);
+  EXPECT_EQ(listing.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(listing.out.find("\xc2\x9b"), std::string::npos);
+  for (const std::string& line : lines_of(listing.out)) EXPECT_LT(line.size(), 400U);
+  model_.tensors.back().bytes = "12";
+  const ProgramResult refused = run_program({"inspect", model_.write(folder_.path())});
+  expect_failure(refused, 1, {"model.safetensors", R"(evil\x1b]0;title\x07\xc2\x9b31m)", "...xx"});
+  EXPECT_EQ(refused.err.find("\xc2\x9b"), std::string::npos);
+  EXPECT_LT(refused.err.size(), 600U);
+}
+
 TEST_F(CliBadSafetensors, WeightsThatAreNoNumbers) {
   model_.tensor("transformer.ln_f.bias").bytes = float_bytes(std::vector<float>(4, __builtin_nanf("")));
   const std::string folder = model_.write(folder_.path());
-  expect_failure(run_program({"generate", folder, "--ids", "1,2", "-n", "2"}), 1, {"NaN"});
+  expect_failure(run_program({"generate", folder, "--ids", "1,2", "-n", "2"}), 1, {"not finite"});
 }
 
 // Tensors that the model does not use are no error, whatever numbers they hold.

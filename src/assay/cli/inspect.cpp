@@ -121,7 +121,7 @@ int run(const Flags& flags) {
         m["kv_bytes_per_token"].get<double>() / 1024);
   text += "\nTensors\n";
   for (const auto& t : tensors)
-    text += fmt::format("  {:<40} {:<5} {:<16} {:>12} B{}\n", t["name"].get<std::string>(),
+    text += fmt::format("  {:<40} {:<5} {:<16} {:>12} B{}\n", printable(t["name"].get<std::string>()),
                         t["dtype"].get<std::string>(), t["shape"].dump(), t["bytes"].get<std::uint64_t>(),
                         t["used"].get<bool>() ? "" : "  (not used)");
   answer(text);

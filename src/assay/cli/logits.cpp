@@ -36,6 +36,9 @@ void write_logits(Program& program, const std::vector<TokenId>& ids, const ByteS
         some.push_back(parts.front().first_row + row);
       const auto part = std::span(logits).first(some.size() * vocab);
       program.head(some, LogitsSink{part});
+      for (std::size_t i = 0; i < some.size(); ++i)
+        require_finite(part.subspan(i * vocab, vocab),
+                       parts.front().first + first + static_cast<std::int64_t>(i));
       sink(std::as_bytes(part));
     }
   });

@@ -281,6 +281,7 @@ class Job {
         const auto part = std::span(slab).first(static_cast<std::size_t>(count));
         at.file->read_floats(*at.tensor, done, count, slab.data());
         done += count;
+        require_finite(part, at);
         if (is_float32) {
           sink(std::as_bytes(part));
           continue;
@@ -289,6 +290,14 @@ class Job {
         sink(std::as_bytes(std::span(halves).first(part.size())));
       }
     });
+  }
+
+  void require_finite(std::span<const float> part, const ModelFolder::Location& at) const {
+    if (options_.allows_non_finite ||
+        std::all_of(part.begin(), part.end(), [](float x) { return std::isfinite(x); }))
+      return;
+    throw Error("{}: tensor '{}': expected finite numbers, found NaN or infinity", at.file->path().string(),
+                at.tensor->name);
   }
 
   std::uint16_t half_of(float x, const ModelFolder::Location& at) const {
