@@ -6,29 +6,29 @@
 
 #include "assay/base/format.h"
 #include "assay/base/random.h"
-#include "assay/experiments/exercise.h"
+#include "assay/studies/suite.h"
 
 namespace {
 
 constexpr int kPairs = 20;  // of a comparison
 
 int run(const std::string& program, const std::string& model, int groups) {
-  assay::WorkerLaboratoryOptions options;
+  assay::WorkerExperimentOptions options;
   options.program = {program, "worker"};
   options.candidates = {model};
-  const assay::WorkerLaboratory workers(options);
-  const assay::Laboratory& laboratory = workers;
-  const auto budget = assay::measure_noise(laboratory, kPairs);
+  const assay::WorkerExperiment workers(options);
+  const assay::ExperimentContext& experiment = workers;
+  const auto budget = assay::measure_noise(experiment, kPairs);
   if (!budget) return 1;
   const double smallest = assay::smallest_difference(*budget, kPairs);
   fmt::print("noise budget of {} pairs {:.2f} %, of {} {:.2f} %\n", budget->pairs,
              100 * budget->smallest_difference, kPairs, 100 * smallest);
   assay::Case what =
-      assay::baseline_case(laboratory, "noise", "equals", {"Once upon a time, in a land far, far away,"}, 32);
+      assay::baseline_case(experiment, "noise", "equals", {"Once upon a time, in a land far, far away,"}, 32);
   assay::Case other = what;
   other.configuration.replica = 1;
-  assay::Subject &a = laboratory.subjects->of(what.configuration),
-                 &b = laboratory.subjects->of(other.configuration);
+  assay::Session &a = experiment.sessions->of(what.configuration),
+                 &b = experiment.sessions->of(other.configuration);
   assay::Random random(1);
   int differences = 0, found = 0;
   for (int group = 0; group < groups; ++group) {

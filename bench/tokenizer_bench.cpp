@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "assay/base/file.h"
-#include "assay/experiments/load.h"
+#include "assay/session/load.h"
 
 namespace {
 

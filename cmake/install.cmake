@@ -5,7 +5,7 @@ get_property(layers GLOBAL PROPERTY ASSAY_LAYERS)
 add_library(assay_all INTERFACE)
 add_library(assay::assay ALIAS assay_all)
 set_target_properties(assay_all PROPERTIES EXPORT_NAME assay)
-target_link_libraries(assay_all INTERFACE assay_experiments assay_report)
+target_link_libraries(assay_all INTERFACE assay_studies assay_quantize assay_report)
 
 install(TARGETS assay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${layers} assay_all EXPORT assay_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -4,7 +4,7 @@
 set -euo pipefail
 # A loop is what lies between a jump and an earlier address of the same function that it goes to. Products read no
 # memory at all, so there a reference by %rbp is the stack's too.
-for object in "$1"/src/CMakeFiles/assay_measure.dir/assay/measure/probes/{avx2,avx512,amx}.cpp.o; do
+for object in "$1"/src/CMakeFiles/assay_machine.dir/assay/machine/probes/{avx2,avx512,amx}.cpp.o; do
   objdump -d --no-show-raw-insn "$object" | awk -v object="$object" '
     /^[0-9a-f]+ <.*>:$/ { count = 0; name = $2 }
     /^ +[0-9a-f]+:/ {

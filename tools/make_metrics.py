@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/METRICS.md from src/assay/measure/metric.cpp."""
+"""Writes the table of docs/METRICS.md from src/assay/results/metric.cpp."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ ENTRY = re.compile(r'\{"(\w+)",\s*"([^"]*)",\s*"([^"]*)",\s*Better::(\w+),\s*((?
 
 
 def main():
-    source = (ROOT / "src/assay/measure/metric.cpp").read_text()
+    source = (ROOT / "src/assay/results/metric.cpp").read_text()
     document = ROOT / "docs/METRICS.md"
     text = document.read_text()
     lines = [text[: text.index("| metric |")] + "| metric | unit | better | definition |", "|---|---|---|---|"]

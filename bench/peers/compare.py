@@ -357,7 +357,7 @@ def compare(options):
     document = {"version": 1, "machine": machine_facts(options), "rounds": options.rounds, "rows": []}
     if os.getloadavg()[0] > 0.3:
         print(
-            f"doubt: the load average is {os.getloadavg()[0]:.1f}: this machine is not quiet", file=sys.stderr
+            f"warning: the load average is {os.getloadavg()[0]:.1f}: this machine is not quiet", file=sys.stderr
         )
 
     def add_rows(rows):

@@ -6,7 +6,8 @@
 
 #include "assay/base/error.h"
 #include "assay/base/random.h"
-#include "assay/experiments/load.h"
+#include "assay/session/load.h"
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/safetensors_copy.h"
 #include "support/temporary_folder.h"
@@ -17,7 +18,7 @@ namespace {
 const std::string kModule = "transformer.h.1.attn.c_proj", kWeight = kModule + ".weight";
 
 std::filesystem::path stored(const std::string& precision) {
-  return std::string(ASSAY_SOURCE_DIR "/tests/fixtures/quantized/") + precision;
+  return source_folder() + "/tests/fixtures/quantized/" + precision;
 }
 
 class CliBadQuantized : public testing::Test {

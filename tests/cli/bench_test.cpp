@@ -59,7 +59,7 @@ TEST(CliBench, JsonKeys) {
                             "bound",
                             "kernels",
                             "isa",
-                            "doubts",
+                            "warnings",
                             "status",
                             "reason"})
       EXPECT_TRUE(row.contains(key)) << key;

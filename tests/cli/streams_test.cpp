@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/tiny_model.h"
 
@@ -141,7 +142,7 @@ TEST(CliStreams, ReaderThatLeaves) {
 }
 
 TEST(CliStreams, ClosedOnesEndNothingByASignal) {
-  const std::string program = ASSAY_PROGRAM;
+  const std::string program = program_path();
   const auto code_of = [](const std::string& command) {
     const int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

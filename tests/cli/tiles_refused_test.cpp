@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "assay/base/cpu.h"
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/temporary_folder.h"
 
@@ -47,7 +48,7 @@ std::string run_refused(const std::vector<std::string>& arguments, int& code) {
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
     if (!refuse_tiles()) _exit(77);
-    execv(ASSAY_PROGRAM, argv.data());
+    execv(program_path().c_str(), argv.data());
     _exit(78);
   }
   close(ends[1]);

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "assay/base/error.h"
-#include "assay/experiments/calibrate.h"
 #include "assay/model/model.h"
+#include "assay/session/calibrate.h"
 #include "support/fixtures.h"
 
 namespace assay {

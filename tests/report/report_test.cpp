@@ -7,12 +7,12 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
-#include "assay/measure/metric.h"
-#include "assay/measure/statistics.h"
 #include "assay/report/csv.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
 #include "assay/report/table.h"
+#include "assay/results/metric.h"
+#include "assay/statistics/statistics.h"
 #include "support/fixtures.h"
 
 namespace assay {
@@ -33,7 +33,7 @@ ResultSet sample_results() {
   row.parameters = {{"precision", "float32"}, {"prompt", "say \"hi\", you\nthere"}};
   row.set("total_latency_s", Value{0.2, Interval{0.1, 0.3, 0.95}, {0.1, 0.2, 0.3}});
   row.set("memory_bytes", 4000);
-  row.doubts = {"a doubt"};
+  row.warnings = {"a warning"};
   Row failed;
   failed.scenario = "baseline";
   failed.label = "prompt 2";
@@ -71,8 +71,8 @@ TEST(Results, RefuseWhatIsNotOurs) {
 TEST(Csv, QuotesAndKeepsEverySample) {
   const std::string csv = results_csv(sample_results());
   EXPECT_EQ(csv,
-            "scenario,label,status,reason,precision,prompt,total_latency_s,memory_bytes,doubts\r\n"
-            "baseline,prompt 1,ok,,float32,\"say \"\"hi\"\", you\nthere\",0.2,4000,a doubt\r\n"
+            "scenario,label,status,reason,precision,prompt,total_latency_s,memory_bytes,warnings\r\n"
+            "baseline,prompt 1,ok,,float32,\"say \"\"hi\"\", you\nthere\",0.2,4000,a warning\r\n"
             "baseline,prompt 2,error,the prompt | is empty,,,,,\r\n");
   EXPECT_EQ(samples_csv(sample_results()),
             "scenario,label,metric,unit,index,value\r\n"

@@ -9,14 +9,15 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
-#include "assay/experiments/load.h"
-#include "assay/files/safetensors.h"
+#include "assay/checkpoint/safetensors.h"
 #include "assay/generate/steps.h"
+#include "assay/session/load.h"
+#include "support/paths.h"
 
 namespace assay::test {
 
 inline std::filesystem::path source_folder() {
-  return ASSAY_SOURCE_DIR;
+  return source_folder();
 }
 inline std::filesystem::path fixture(const std::string& name) {
   return source_folder() / "tests/fixtures" / name;

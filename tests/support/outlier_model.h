@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/files/model_folder.h"
+#include "assay/checkpoint/model_folder.h"
 #include "safetensors_writer.h"
 #include "temporary_folder.h"
 

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+#include "support/paths.h"
 
 extern char** environ;
 
@@ -104,7 +105,7 @@ inline std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 inline pid_t spawn(std::vector<std::string> arguments, const ProgramOptions& options, int in, int out,
                    int err) {
-  arguments.insert(arguments.begin(), ASSAY_PROGRAM);
+  arguments.insert(arguments.begin(), program_path());
   std::vector<std::string> environment = environment_with(options.environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -116,10 +117,10 @@ inline pid_t spawn(std::vector<std::string> arguments, const ProgramOptions& opt
   posix_spawn_file_actions_adddup2(&actions, err, 2);
   if (!options.folder.empty()) posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
   pid_t child = 0;
-  const int code = posix_spawn(&child, ASSAY_PROGRAM, &actions, nullptr, pointers(arguments).data(),
+  const int code = posix_spawn(&child, program_path().c_str(), &actions, nullptr, pointers(arguments).data(),
                                pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  check(code, "posix_spawn of " ASSAY_PROGRAM);
+  check(code, ("posix_spawn of " + program_path()).c_str());
   return child;
 }
 

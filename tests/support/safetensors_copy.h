@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/files/safetensors.h"
+#include "assay/checkpoint/safetensors.h"
 #include "safetensors_writer.h"
 
 namespace assay::test {

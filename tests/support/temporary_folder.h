@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include "support/paths.h"
 
 namespace assay::test {
 
@@ -47,7 +48,7 @@ inline std::string read_file(const std::filesystem::path& path) {
 
 // tests/fixtures/models/NAME
 inline std::string model_fixture(std::string_view name) {
-  return std::string(ASSAY_SOURCE_DIR "/tests/fixtures/models/") + std::string(name);
+  return source_folder() + "/tests/fixtures/models/" + std::string(name);
 }
 
 // A copy of a fixture that a test may spoil.

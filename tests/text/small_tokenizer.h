@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "assay/base/error.h"
-#include "assay/files/json.h"
+#include "assay/base/json.h"
 #include "assay/text/byte_alphabet.h"
 #include "assay/text/tokenizer.h"
 

@@ -10,13 +10,14 @@
 #include "assay/base/sha256.h"
 #include "assay/text/utf8.h"
 #include "small_tokenizer.h"
+#include "support/paths.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kSource = ASSAY_SOURCE_DIR;
+const fs::path kSource = source_folder();
 
 fs::path development_data() {
   const char* folder = std::getenv("ASSAY_DEV_DATA");

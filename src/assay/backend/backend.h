@@ -11,10 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "assay/backend/plan.h"
 #include "assay/base/cpu.h"
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
+#include "assay/plan/plan.h"
 
 namespace assay {
 

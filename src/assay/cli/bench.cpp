@@ -1,5 +1,5 @@
 // assay bench: speed alone, beside what the machine could reach.
-#include "assay/experiments/bench.h"
+#include "assay/studies/bench.h"
 
 #include <nlohmann/json.hpp>
 
@@ -7,10 +7,10 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/measure/machine.h"
-#include "assay/measure/statistics.h"
+#include "assay/machine/machine.h"
 #include "assay/report/csv.h"
 #include "assay/report/table.h"
+#include "assay/statistics/statistics.h"
 
 namespace assay::cli {
 
@@ -58,7 +58,7 @@ OrderedJson json_of(const BenchRow& row) {
           {"roof_gflops", known(row.roof_gflops)},
           {"percent_of_roof", known(row.percent_of_roof)},
           {"bound", row.bound},
-          {"doubts", row.doubts}};
+          {"warnings", row.warnings}};
 }
 
 OrderedJson json_of(const std::vector<BenchRow>& rows, bool is_complete) {
@@ -190,7 +190,7 @@ int run(const Flags& flags) {
                              : llama_bench_of(rows));
   if (!flags.output.is_quiet)
     for (const BenchRow& row : rows)
-      for (const std::string& doubt : row.doubts) note(fmt::format("doubt: {}: {}", row.test, doubt));
+      for (const std::string& warning : row.warnings) note(fmt::format("warning: {}: {}", row.test, warning));
   if (is_interrupted()) {
     note("interrupted: tests that are not listed were not measured, or not to their end");
     return kInterrupted;

@@ -7,9 +7,9 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/measure/compare_results.h"
 #include "assay/report/files.h"
 #include "assay/report/table.h"
+#include "assay/results/compare_results.h"
 
 namespace assay::cli {
 
@@ -31,7 +31,7 @@ std::string compared_text(const ComparedResults& compared) {
                           row.unlike.empty() ? fmt::format("{:.3f}", row.comparison.ratio) : "-",
                           row.unlike.empty() ? row.comparison.sentence : "not alike: " + row.unlike});
   std::string text = to_text(table);
-  for (const std::string& line : compared.unlike) text += "doubt: " + line + "\n";
+  for (const std::string& line : compared.unlike) text += "warning: " + line + "\n";
   for (const std::string& key : compared.only_a) text += "only in A: " + key + "\n";
   for (const std::string& key : compared.only_b) text += "only in B: " + key + "\n";
   return text;

@@ -46,8 +46,8 @@ void add_lengths(CLI::App& sweep, int& exit_code, const std::string& line) {
     options.new_tokens = flags->new_tokens;
     options.uses_cache = !flags->has_no_cache;
     exit_code = measure(
-        flags->measure, *command, line, [&](const Laboratory& l) { return lengths_cases(l, options); },
-        [&](const Laboratory& l) { return run_for_varied_lengths(l, options); });
+        flags->measure, *command, line, [&](const ExperimentContext& l) { return lengths_cases(l, options); },
+        [&](const ExperimentContext& l) { return run_for_varied_lengths(l, options); });
   });
 }
 
@@ -64,8 +64,9 @@ void add_precisions(CLI::App& sweep, int& exit_code, const std::string& line) {
     if (const auto prompts = flags->prompts(); !prompts.empty()) options.prompt = prompts.front();
     options.new_tokens = flags->new_tokens;
     exit_code = measure(
-        flags->measure, *command, line, [&](const Laboratory& l) { return precisions_cases(l, options); },
-        [&](const Laboratory& l) { return run_varied_precision(l, options); });
+        flags->measure, *command, line,
+        [&](const ExperimentContext& l) { return precisions_cases(l, options); },
+        [&](const ExperimentContext& l) { return run_varied_precision(l, options); });
   });
 }
 
@@ -86,8 +87,8 @@ void add_batches(CLI::App& sweep, int& exit_code, const std::string& line) {
     options.padding = padding_from_name(flags->padding);
     options.new_tokens = flags->new_tokens;
     exit_code = measure(
-        flags->measure, *command, line, [&](const Laboratory& l) { return batched_cases(l, options); },
-        [&](const Laboratory& l) { return measure_batched(l, options); });
+        flags->measure, *command, line, [&](const ExperimentContext& l) { return batched_cases(l, options); },
+        [&](const ExperimentContext& l) { return measure_batched(l, options); });
   });
 }
 
@@ -107,8 +108,8 @@ void add_threads(CLI::App& sweep, int& exit_code, const std::string& line) {
     if (const auto prompts = flags->prompts(); !prompts.empty()) options.prompt = prompts.front();
     options.new_tokens = flags->new_tokens;
     exit_code = measure(
-        flags->measure, *command, line, [&](const Laboratory& l) { return threads_cases(l, options); },
-        [&](const Laboratory& l) { return run_for_varied_threads(l, options); });
+        flags->measure, *command, line, [&](const ExperimentContext& l) { return threads_cases(l, options); },
+        [&](const ExperimentContext& l) { return run_for_varied_threads(l, options); });
   });
 }
 
@@ -133,8 +134,9 @@ void add_ablation(CLI::App& ablate, int& exit_code, const std::string& line, boo
     options.padded_prompts = flags->prompts();
     options.new_tokens = flags->new_tokens;
     exit_code = measure(
-        flags->measure, *command, line, [&](const Laboratory& l) { return ablation_cases(l, options); },
-        [&](const Laboratory& l) { return ablate_cache_and_padding(l, options); });
+        flags->measure, *command, line,
+        [&](const ExperimentContext& l) { return ablation_cases(l, options); },
+        [&](const ExperimentContext& l) { return ablate_cache_and_padding(l, options); });
   });
 }
 
@@ -173,8 +175,9 @@ void add_probe(CLI::App& app, int& exit_code, const std::string& command_line) {
     for (const Prompt& prompt : flags->prompts())
       options.more.emplace_back(fmt::format("own prompt {}", options.more.size() + 1), prompt);
     exit_code = measure(
-        flags->measure, *command, command_line, [&](const Laboratory& l) { return edge_cases(l, options); },
-        [&](const Laboratory& l) { return probe_edge_prompts(l, options); });
+        flags->measure, *command, command_line,
+        [&](const ExperimentContext& l) { return edge_cases(l, options); },
+        [&](const ExperimentContext& l) { return probe_edge_prompts(l, options); });
   });
 }
 
@@ -199,8 +202,8 @@ void add_tradeoff(CLI::App& app, int& exit_code, const std::string& command_line
     quality.corpus = corpus->empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(*corpus);
     exit_code = measure(
         flags->measure, *command, command_line,
-        [&](const Laboratory& l) { return tradeoff_cases(l, options); },
-        [&](const Laboratory& l) {
+        [&](const ExperimentContext& l) { return tradeoff_cases(l, options); },
+        [&](const ExperimentContext& l) {
           ExperimentResult result = run_quantization_tradeoff(l, options);
           if (result.is_interrupted) return result;
           for (const Case& what : tradeoff_cases(l, options))

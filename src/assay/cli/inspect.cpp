@@ -2,11 +2,11 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/checkpoint/bitsandbytes.h"
+#include "assay/checkpoint/int8_checkpoint.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/files/bitsandbytes.h"
-#include "assay/files/int8_checkpoint.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/stored_quantization.h"

@@ -6,7 +6,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/measure/metric.h"
+#include "assay/results/metric.h"
 
 namespace assay::cli {
 

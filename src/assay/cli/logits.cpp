@@ -6,8 +6,8 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/files/npy.h"
 #include "assay/generate/steps.h"
+#include "assay/tensor/npy.h"
 
 namespace assay::cli {
 

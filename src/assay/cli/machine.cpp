@@ -5,7 +5,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/measure/machine_roofs.h"
+#include "assay/machine/machine_roofs.h"
 #include "assay/report/table.h"
 
 namespace assay::cli {

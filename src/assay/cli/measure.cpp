@@ -11,12 +11,12 @@
 #include "assay/base/sha256.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
-#include "assay/experiments/predict.h"
-#include "assay/experiments/time_left.h"
-#include "assay/measure/takeaways.h"
+#include "assay/harness/predict.h"
+#include "assay/harness/time_left.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
 #include "assay/report/table.h"
+#include "assay/results/takeaways.h"
 
 namespace assay::cli {
 
@@ -79,7 +79,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   if (flags.resumes && flags.folder.empty())
     throw UsageError("--resume: needs --output, the folder to resume");
   config_ = config_of(command);
-  WorkerLaboratoryOptions options;
+  WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
   options.common = flags.model.without_precision();
@@ -96,30 +96,30 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   options.sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t, double left) {
     progress_.show(time_left(left) + now);
   };
-  laboratory_ = std::make_unique<WorkerLaboratory>(options);
+  experiment_ = std::make_unique<WorkerExperiment>(options);
   if (flags.is_dry_run) return;
-  sha256_ = laboratory_->folder().content_hash();
+  sha256_ = experiment_->folder().content_hash();
   if (flags.folder.empty()) return;
   ensure_writable_folder(flags.folder);
   lock_ = std::make_unique<FolderLock>(flags.folder);
   const std::filesystem::path folder(flags.folder);
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
                                        sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags.resumes);
-  laboratory_->get().sweep.journal = journal_.get();
+  experiment_->get().sweep.journal = journal_.get();
   write_file_atomically(folder / "config.json", config_);
 }
 
 Measuring::~Measuring() = default;
 
 int Measuring::show_plan(const std::vector<Case>& cases) {
-  const std::vector<PredictedCase> predicted = predict_cases(laboratory(), laboratory_->folder(), cases);
+  const std::vector<PredictedCase> predicted = predict_cases(experiment(), experiment_->folder(), cases);
   if (flags_.output.is_json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const PredictedCase& p : predicted) {
       nlohmann::ordered_json row = to_json(p.what);
       row["predicted_s"] = p.seconds;
       row["predicted_memory_bytes"] = p.memory.value;
-      row["doubts"] = p.what.doubts;
+      row["warnings"] = p.what.warnings;
       rows.push_back(std::move(row));
     }
     answer_json({{"cases", rows}});
@@ -143,7 +143,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   double all = 0;
   for (const auto& [scenario, members] : sweeps)
     all +=
-        predicted_sweep_s(members, laboratory().sweep, [&](const Case& what) { return seconds[what.key()]; });
+        predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
   answer(
       to_text(table) +
       fmt::format(
@@ -154,8 +154,8 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
 }
 
 ResultSet Measuring::new_results() {
-  Laboratory& own = laboratory();
-  ResultSet results = assay::new_results(own.subjects->facts(own.baseline));
+  ExperimentContext& own = experiment();
+  ResultSet results = assay::new_results(own.sessions->facts(own.baseline));
   results.model.sha256 = sha256_;
   return results;
 }
@@ -209,17 +209,17 @@ int Measuring::finish(ResultSet results) {
 }
 
 int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
-            const std::function<std::vector<Case>(const Laboratory&)>& cases,
-            const std::function<ExperimentResult(const Laboratory&)>& run) {
+            const std::function<std::vector<Case>(const ExperimentContext&)>& cases,
+            const std::function<ExperimentResult(const ExperimentContext&)>& run) {
   Measuring measuring(flags, command, command_line);
-  if (flags.is_dry_run) return measuring.show_plan(cases(measuring.laboratory()));
-  cases(measuring.laboratory());  // what is wrong with them is known before a model is loaded
+  if (flags.is_dry_run) return measuring.show_plan(cases(measuring.experiment()));
+  cases(measuring.experiment());  // what is wrong with them is known before a model is loaded
   ResultSet results = measuring.new_results();
   if (!flags.output.is_json && !flags.output.is_quiet)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", results.model.id,
-                       measuring.laboratory().subjects->facts(measuring.laboratory().baseline).device,
+                       measuring.experiment().sessions->facts(measuring.experiment().baseline).device,
                        results.model.dtype));
-  add(results, run(measuring.laboratory()));
+  add(results, run(measuring.experiment()));
   return measuring.finish(std::move(results));
 }
 

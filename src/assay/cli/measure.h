@@ -1,4 +1,4 @@
-// What the commands that measure share: their flags, their laboratory, and how a result leaves the program.
+// What the commands that measure share: their flags, their experiment, and how a result leaves the program.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include "assay/base/process.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/experiments/exercise.h"
+#include "assay/studies/suite.h"
 
 namespace assay::cli {
 
@@ -26,15 +26,15 @@ struct MeasureFlags {
   std::vector<std::string> precisions() const { return words_of(model.precision); }
 };
 
-// A command's work: the laboratory, the folder's lock and journal, progress; then the result's way out.
+// A command's work: the experiment, the folder's lock and journal, progress; then the result's way out.
 class Measuring {
  public:
   // Refuses what can be seen to be wrong before any work. Throws Error, UsageError.
   Measuring(const MeasureFlags& flags, const CLI::App& command, std::string command_line);
   ~Measuring();
 
-  Laboratory& laboratory() { return laboratory_->get(); }
-  const WorkerLaboratory& workers() const { return *laboratory_; }
+  ExperimentContext& experiment() { return experiment_->get(); }
+  const WorkerExperiment& workers() const { return *experiment_; }
   // Prints what would run, with its predicted time and memory. The exit code.
   int show_plan(const std::vector<Case>& cases);
   // An empty result set of the baseline; throws what loading throws.
@@ -48,13 +48,13 @@ class Measuring {
   Progress progress_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<WorkerLaboratory> laboratory_;
+  std::unique_ptr<WorkerExperiment> experiment_;
   std::string sha256_;
 };
 
 // One experiment as a command: its plan where --dry-run asks for it, else its result.
 int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
-            const std::function<std::vector<Case>(const Laboratory&)>& cases,
-            const std::function<ExperimentResult(const Laboratory&)>& run);
+            const std::function<std::vector<Case>(const ExperimentContext&)>& cases,
+            const std::function<ExperimentResult(const ExperimentContext&)>& run);
 
 }  // namespace assay::cli

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/experiments/case.h"
-#include "assay/experiments/load.h"
-#include "assay/experiments/time_generate.h"
+#include "assay/harness/case.h"
+#include "assay/session/load.h"
+#include "assay/session/time_generate.h"
 
 namespace assay::cli {
 

@@ -1,5 +1,5 @@
 // assay perplexity: one figure of a text file, with its protocol.
-#include "assay/experiments/perplexity.h"
+#include "assay/session/perplexity.h"
 
 #include <nlohmann/json.hpp>
 
@@ -26,7 +26,7 @@ int run(const Flags& flags) {
   const LoadedModel loaded = flags.model.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const std::string& doubt : loaded.doubts) note("doubt: " + doubt);
+    for (const std::string& warning : loaded.warnings) note("warning: " + warning);
   }
   Progress progress(flags.output.shows_progress());
   const ScoreOptions options{
@@ -56,7 +56,7 @@ int run(const Flags& flags) {
                  {"through", name_of(through)},
                  {"corpus_sha256", scored.corpus_sha256},
                  {"seconds", scored.seconds},
-                 {"doubts", loaded.doubts}});
+                 {"warnings", loaded.warnings}});
     return 0;
   }
   answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));

@@ -1,5 +1,5 @@
 // assay quantize: writes a quantized folder, bitsandbytes' or int8 with its calibration.
-#include "assay/experiments/quantize.h"
+#include "assay/quantize/quantize.h"
 
 #include <nlohmann/json.hpp>
 

@@ -5,10 +5,10 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/measure.h"
-#include "assay/experiments/perplexity.h"
-#include "assay/experiments/predict.h"
+#include "assay/harness/predict.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
+#include "assay/session/perplexity.h"
 
 namespace assay::cli {
 
@@ -23,11 +23,11 @@ struct Flags {
   bool has_no_cache = false;
 };
 
-ExerciseOptions options_of(const Flags& flags) {
+SuiteOptions options_of(const Flags& flags) {
   if (flags.measure.folder.empty()) throw UsageError("--output: expected a folder, found an empty name");
   PromptFlags prompt = flags.prompt;
   if (prompt.is_empty()) prompt.prompts_file = shipped_file("texts/prompts.txt").string();
-  ExerciseOptions options;
+  SuiteOptions options;
   options.precisions = flags.measure.precisions();
   options.prompts = prompt.read();
   options.corpus =
@@ -54,20 +54,20 @@ ExerciseOptions options_of(const Flags& flags) {
 }
 
 int run(const Flags& flags, const CLI::App& command, const std::string& command_line) {
-  ExerciseOptions options = options_of(flags);
+  SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
-  if (flags.measure.is_dry_run) return measuring.show_plan(exercise_cases(measuring.laboratory(), options));
-  exercise_cases(measuring.laboratory(), options);
-  Laboratory& laboratory = measuring.laboratory();
+  if (flags.measure.is_dry_run) return measuring.show_plan(suite_cases(measuring.experiment(), options));
+  suite_cases(measuring.experiment(), options);
+  ExperimentContext& experiment = measuring.experiment();
   if (!options.precisions.empty())
-    laboratory.baseline = choose_configurations(laboratory, options.precisions).configurations.front();
+    experiment.baseline = choose_configurations(experiment, options.precisions).configurations.front();
   if (flags.measure.output.shows_progress())
-    options.predicted_seconds = seconds_predictor(laboratory, measuring.workers().folder());
+    options.predicted_seconds = seconds_predictor(experiment, measuring.workers().folder());
   const ResultSet head = measuring.new_results();
   if (!flags.measure.output.is_json)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", head.model.id,
-                       laboratory.subjects->facts(laboratory.baseline).device, head.model.dtype));
-  return measuring.finish(run_quantization_exercise(laboratory, options));
+                       experiment.sessions->facts(experiment.baseline).device, head.model.dtype));
+  return measuring.finish(run_quantization_exercise(experiment, options));
 }
 
 std::vector<std::string> names_of(const std::vector<std::filesystem::path>& paths) {

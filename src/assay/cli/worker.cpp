@@ -10,14 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/json.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/experiments/roofline.h"
-#include "assay/experiments/subject.h"
-#include "assay/files/json.h"
 #include "assay/generate/generator.h"
 #include "assay/generate/steps.h"
+#include "assay/harness/roofline.h"
+#include "assay/harness/worker_session.h"
 
 namespace assay::cli {
 
@@ -76,7 +76,7 @@ class Worker {
     if (op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit") {
       model();
       try {
-        return answer_request(*subject_, op, Answer::parse(line));
+        return answer_request(*session_, op, Answer::parse(line));
       } catch (const Answer::exception& error) {
         throw Error("{}: {}", kRequest, error.what());
       }
@@ -117,11 +117,11 @@ class Worker {
       loaded_ =
           load_model_and_tokenizer(json.at("candidates").get<std::vector<std::string>>(),
                                    configuration.precision, device_from_name(configuration.device), options);
-      subject_ = local_subject(*loaded_, is_interrupted, before);
+      session_ = local_session(*loaded_, is_interrupted, before);
     } catch (const Answer::exception& error) {
       throw Error("{}: {}", kRequest, error.what());
     }
-    return answer_request(*subject_, "facts", {});
+    return answer_request(*session_, "facts", {});
   }
 
   Answer load(const JsonView& request) {
@@ -149,7 +149,7 @@ class Worker {
     }
     forget();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
-    subject_ = local_subject(*loaded_, is_interrupted);
+    session_ = local_session(*loaded_, is_interrupted);
     const Program& program = model().program();
     return {{"ok", true},
             {"label", loaded_->dtype_label},
@@ -226,12 +226,12 @@ class Worker {
 
   void forget() {
     roofline_.reset();
-    subject_.reset();
+    session_.reset();
     loaded_.reset();
   }
 
   std::optional<LoadedModel> loaded_;
-  std::unique_ptr<Subject> subject_;
+  std::unique_ptr<Session> session_;
   std::optional<Roofline> roofline_;  // of the loaded model
   bool is_open_ = true;
 };

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/backend/plan.h"
 #include "assay/model/spec.h"
+#include "assay/plan/plan.h"
 #include "assay/quant/calibration.h"
 #include "assay/quant/precision.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
-#include "assay/files/model_folder.h"
+#include "assay/checkpoint/model_folder.h"
 #include "assay/model/spec.h"
 #include "assay/quant/calibration.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/backend/plan.h"
 #include "assay/base/token_id.h"
+#include "assay/plan/plan.h"
 
 namespace assay {
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "assay/base/error.h"
-#include "assay/files/bitsandbytes.h"
-#include "assay/files/int8_checkpoint.h"
+#include "assay/checkpoint/bitsandbytes.h"
+#include "assay/checkpoint/int8_checkpoint.h"
 #include "assay/model/forward.h"
 #include "assay/quant/four_bit.h"
 

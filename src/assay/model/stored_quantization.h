@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/backend/plan.h"
-#include "assay/files/model_folder.h"
+#include "assay/checkpoint/model_folder.h"
 #include "assay/model/spec.h"
+#include "assay/plan/plan.h"
 #include "assay/quant/calibration.h"
 #include "assay/quant/precision.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/format.h"
-#include "assay/measure/metric.h"
+#include "assay/results/metric.h"
 
 namespace assay {
 
@@ -41,7 +41,7 @@ std::string results_csv(const ResultSet& results) {
   std::vector<std::string> line = {"scenario", "label", "status", "reason"};
   line.insert(line.end(), parameters.begin(), parameters.end());
   line.insert(line.end(), tags.begin(), tags.end());
-  line.emplace_back("doubts");
+  line.emplace_back("warnings");
   std::string csv = join(line, ",") + "\r\n";
   for (const Row& row : results.rows) {
     line = {csv_field(row.scenario), csv_field(row.label), csv_field(row.status), csv_field(row.reason)};
@@ -50,7 +50,7 @@ std::string results_csv(const ResultSet& results) {
       const Value* value = row.find(tag);
       line.push_back(value == nullptr ? "" : number(value->value));
     }
-    line.push_back(csv_field(join(row.doubts, "; ")));
+    line.push_back(csv_field(join(row.warnings, "; ")));
     csv += join(line, ",") + "\r\n";
   }
   return csv;

@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "assay/measure/results.h"
 #include "assay/report/table.h"
+#include "assay/results/results.h"
 
 namespace assay {
 
 // A field, in quotes where it needs them.
 std::string csv_field(const std::string& text);
-// A line per row: scenario, label, status, reason, every parameter, every metric, doubts joined by "; ".
+// A line per row: scenario, label, status, reason, every parameter, every metric, warnings joined by "; ".
 std::string results_csv(const ResultSet& results);
 // A line per raw sample: scenario, label, metric, unit, index, value.
 // Any table.

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "assay/measure/results.h"
 #include "assay/report/plot.h"
+#include "assay/results/results.h"
 
 namespace assay {
 

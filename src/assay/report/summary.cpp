@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "assay/base/format.h"
-#include "assay/measure/metric.h"
 #include "assay/report/figures.h"
 #include "assay/report/table.h"
+#include "assay/results/metric.h"
 
 namespace assay {
 
@@ -108,22 +108,23 @@ std::string texts_side_by_side(const ResultSet& results) {
 std::string doubts_of(const ResultSet& results) {
   constexpr std::size_t kLongest = 120;
   std::string text;
-  std::vector<std::pair<std::string, std::vector<std::string>>> seen;  // a doubt, and the rows that carry it
+  std::vector<std::pair<std::string, std::vector<std::string>>>
+      seen;  // a warning, and the rows that carry it
   for (const Row& row : results.rows)
-    for (const std::string& doubt : row.doubts) {
+    for (const std::string& warning : row.warnings) {
       auto at =
-          std::find_if(seen.begin(), seen.end(), [&](const auto& entry) { return entry.first == doubt; });
-      if (at == seen.end()) at = seen.insert(seen.end(), {doubt, {}});
+          std::find_if(seen.begin(), seen.end(), [&](const auto& entry) { return entry.first == warning; });
+      if (at == seen.end()) at = seen.insert(seen.end(), {warning, {}});
       at->second.push_back(one_line(row.label, kLongest));
     }
   constexpr std::size_t kNamed = 3;
-  for (const auto& [doubt, rows] : seen) {
+  for (const auto& [warning, rows] : seen) {
     if (rows.size() == results.rows.size())
-      text += fmt::format("doubt: {}\n", doubt);
+      text += fmt::format("warning: {}\n", warning);
     else if (rows.size() <= kNamed)
-      text += fmt::format("doubt: {} ({})\n", doubt, fmt::join(rows, "; "));
+      text += fmt::format("warning: {} ({})\n", warning, fmt::join(rows, "; "));
     else
-      text += fmt::format("doubt: {} ({} and {} other rows)\n", doubt, rows.front(), rows.size() - 1);
+      text += fmt::format("warning: {} ({} and {} other rows)\n", warning, rows.front(), rows.size() - 1);
   }
   return text;
 }
@@ -150,8 +151,8 @@ std::string summary_markdown(const ResultSet& results) {
     text += "\n## Plots\n\n";
     for (const auto& [name, plot] : figures) text += fmt::format("![{}](plots/{}.svg)\n\n", plot.title, name);
   }
-  if (const std::string doubts = doubts_of(results); !doubts.empty())
-    text += "\n## Doubts\n\n```\n" + doubts + "```\n";
+  if (const std::string warnings = doubts_of(results); !warnings.empty())
+    text += "\n## Warnings\n\n```\n" + warnings + "```\n";
   return text;
 }
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "assay/measure/results.h"
+#include "assay/results/results.h"
 
 namespace assay {
 

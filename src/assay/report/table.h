@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/measure/results.h"
+#include "assay/results/results.h"
 
 namespace assay {
 

@@ -1,7 +1,7 @@
 // Reads tokenizer.json, the one-file form of the `tokenizers` library.
 #pragma once
 
-#include "assay/files/json.h"
+#include "assay/base/json.h"
 #include "assay/text/tokenizer_spec.h"
 
 namespace assay {

@@ -7,7 +7,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
-#include "assay/files/json.h"
+#include "assay/base/json.h"
 #include "assay/text/tokenizer_json.h"
 
 namespace assay {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "assay/backend/plan.h"
+#include "assay/plan/plan.h"
 
 namespace assay::cpu {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/files/model_folder.h"
+#include "assay/checkpoint/model_folder.h"
 #include "assay/model/spec.h"
 
 namespace assay {

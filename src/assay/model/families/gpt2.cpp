@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "assay/base/error.h"
-#include "assay/files/json.h"
+#include "assay/base/json.h"
 #include "assay/model/families/families.h"
 
 namespace assay {

@@ -1,0 +1,134 @@
+// Finds the folder that a user's name for a model means.
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "assay/base/error.h"
+#include "assay/checkpoint/model_folder.h"
+
+namespace assay {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string environment(const char* key) {
+  const char* value = std::getenv(key);
+  return value != nullptr ? value : "";
+}
+
+fs::path executable_folder() {
+  std::error_code code;
+  const fs::path self = fs::read_symlink("/proc/self/exe", code);
+  if (!code) return self.parent_path();
+  // Without /proc: the name the program was started by.
+  const auto* name =
+      reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr): its type
+  return name != nullptr ? fs::absolute(name, code).parent_path() : fs::path();
+}
+
+fs::path locate_demo() {
+  std::vector<fs::path> places;
+  if (const std::string models = environment("ASSAY_MODELS"); !models.empty())
+    places.push_back(fs::path(models) / "demo");
+  const fs::path here = executable_folder();
+  for (const char* step : {"../share/assay/models/demo", "../../models/demo", "../../../models/demo"})
+    places.push_back(here / step);
+  places.push_back(fs::path(ASSAY_INSTALLED_DATA) / "models/demo");
+  places.push_back("models/demo");
+  for (const fs::path& place : places)
+    if (fs::exists(place / "config.json")) return fs::weakly_canonical(place);
+  throw Error(
+      "demo: the model that ships with the program was not found; set ASSAY_MODELS to the folder that holds "
+      "demo/");
+}
+
+fs::path hub_cache() {
+  if (const std::string cache = environment("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const std::string home = environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+  const std::string home = environment("HOME");
+  return fs::path(home.empty() ? "/" : home) / ".cache/huggingface/hub";
+}
+
+// `org/name` as the cache spells it; empty when the name cannot be an entry of it.
+std::string cache_folder_name(const std::string& name) {
+  std::string folder = "models--";
+  int slashes = 0;
+  for (const char c : name) {
+    if (c == '/') {
+      folder += "--";
+      ++slashes;
+    } else if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.') {
+      folder += c;
+    } else {
+      return "";
+    }
+  }
+  const bool climbs = name.find("..") != std::string::npos;
+  return slashes > 1 || climbs || name.empty() || name.front() == '/' || name.back() == '/' ? "" : folder;
+}
+
+std::string trimmed_line(const fs::path& file) {
+  std::string text = read_text_file(file, 4096);
+  text.erase(std::remove_if(text.begin(), text.end(), [](unsigned char c) { return std::isspace(c) != 0; }),
+             text.end());
+  return text;
+}
+
+// The snapshot that a reference names: one component, never a path out of the cache.
+fs::path referenced(const fs::path& entry, const std::string& reference) {
+  const std::string commit = trimmed_line(entry / "refs" / reference);
+  if (commit.empty() || commit == "." || commit == ".." || commit.find('/') != std::string::npos)
+    throw Error("{}: expected the name of a snapshot, found '{}'", (entry / "refs" / reference).string(),
+                commit);
+  return entry / "snapshots" / commit;
+}
+
+// The snapshot of a revision (a branch, a tag or a commit); of the newest one where none is asked for.
+fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
+  const fs::path snapshots = entry / "snapshots";
+  const bool plain = revision.find('/') == std::string::npos && revision.find("..") == std::string::npos;
+  if (!revision.empty()) {
+    if (plain && fs::is_directory(snapshots / revision)) return snapshots / revision;
+    if (plain && fs::exists(entry / "refs" / revision)) return referenced(entry, revision);
+    throw Error("{}: no revision '{}' in the cache", entry.string(), revision);
+  }
+  if (fs::exists(entry / "refs/main")) {
+    fs::path main = referenced(entry, "main");
+    if (fs::is_directory(main)) return main;
+  }
+  fs::path newest;
+  if (fs::is_directory(snapshots))
+    for (const auto& snapshot : fs::directory_iterator(snapshots))
+      if (newest.empty() || snapshot.last_write_time() > fs::last_write_time(newest))
+        newest = snapshot.path();
+  if (newest.empty()) throw Error("{}: the cache entry holds no snapshot", entry.string());
+  return newest;
+}
+
+}  // namespace
+
+fs::path locate_model(const std::string& candidate) {
+  if (candidate.empty())
+    throw Error("the model's name is empty: expected a folder, a Hugging Face cache entry or 'demo'");
+  if (fs::is_directory(candidate)) return candidate;
+  if (candidate == "demo") return locate_demo();
+  if (fs::exists(candidate)) throw Error("{}: expected a model folder, found a file", candidate);
+  const auto at = candidate.rfind('@');
+  const std::string name = candidate.substr(0, at),
+                    revision = at == std::string::npos ? "" : candidate.substr(at + 1);
+  const std::string folder = cache_folder_name(name);
+  if (folder.empty()) throw Error("{}: no such folder", candidate);
+  const fs::path cache = hub_cache();
+  if (fs::is_directory(cache / folder)) return snapshot_of(cache / folder, revision);
+  // The hub renamed its first models: `gpt2` is `openai-community/gpt2` today.
+  const std::string renamed = "models--openai-community--" + name;
+  if (name.find('/') == std::string::npos && fs::is_directory(cache / renamed))
+    return snapshot_of(cache / renamed, revision);
+  throw Error("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate,
+              cache.string());
+}
+
+}  // namespace assay

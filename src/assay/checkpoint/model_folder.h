@@ -1,0 +1,54 @@
+// A Hugging Face model folder: configuration and named tensors, in one file or in shards.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assay/base/json_view.h"
+#include "assay/checkpoint/safetensors.h"
+
+namespace assay {
+
+class ModelFolder {
+ public:
+  // Reads config.json, generation_config.json where there is one, and the headers of model.safetensors or of
+  // the shards that model.safetensors.index.json names. Throws Error naming the file and what is wrong with
+  // it.
+  explicit ModelFolder(const std::filesystem::path& folder);
+
+  const std::filesystem::path& path() const { return path_; }
+  JsonView config() const { return {*config_, (path_ / "config.json").string()}; }
+  JsonView generation_config() const {
+    return {*generation_config_, (path_ / "generation_config.json").string()};
+  }
+
+  struct Location {
+    const SafetensorsFile* file = nullptr;
+    const StoredTensor* tensor = nullptr;
+  };
+  // Where the tensor is; null members when there is none of that name.
+  Location find(const std::string& name) const;
+  std::vector<Location> all() const;
+
+  // SHA-256 over config.json and every weight file, in the order of their names: the identity of the model.
+  // Reads all of them.
+  std::string content_hash() const;
+  std::uint64_t weight_file_bytes() const;
+
+ private:
+  void open_shards(const std::filesystem::path& index_path);
+
+  std::filesystem::path path_;
+  std::shared_ptr<const Json> config_, generation_config_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+};
+
+// The folder that a candidate names: an existing folder, `demo` (the model that ships with the program), or
+// an entry of the Hugging Face cache such as `gpt2`, `org/name` or `org/name@revision` (HF_HUB_CACHE,
+// HF_HOME/hub,
+// ~/.cache/huggingface/hub). Throws Error saying where it looked.
+std::filesystem::path locate_model(const std::string& candidate);
+
+}  // namespace assay

@@ -1,0 +1,104 @@
+// A case of an experiment as data, and what one run of it gave: both travel as JSON to worker processes and
+// into journals.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "assay/machine/disturbance.h"
+#include "assay/session/time_generate.h"
+
+namespace assay {
+
+// How a model is loaded: the precision and everything beside it that a user can choose.
+struct Configuration {
+  std::string precision = "float32";
+  std::string remainder, quantized_head, kv_cache, float32_matmul, isa, cpu_mask, device = "cpu";
+  int threads = 0;  // 0 = default_thread_count()
+  double outlier_threshold = -1;
+  std::string input_scale, calibration, calibrator;
+  double smoothing = -1;
+  ModuleSelection modules;
+  bool allows_non_finite = false;
+  bool screens_head = false;
+  int replica = 0;  // of the same: what runs of equals compare
+
+  // "nf4+head", "bfloat16, 1 thread": what rows call it. Unset parts are not named.
+  std::string label() const;
+  LoadOptions load_options() const;
+  bool operator==(const Configuration&) const = default;
+};
+// "nf4", or "nf4+head" with the output head quantized too (int8, or beside nf4 and fp4 the same),
+// "nf4+head:int8"; everything else as in `base`. Throws UsageError.
+Configuration configuration_from_text(const std::string& text, const Configuration& base);
+// Throws UsageError naming the flag of what `base` asks for and none of the configurations made of it has.
+void require_used(const Configuration& base, std::span<const Configuration> made);
+
+struct Case {
+  std::string scenario, label;  // of the row: "lengths", "128 tokens"
+  Configuration configuration;
+  std::vector<Prompt> prompts;
+  std::int64_t batch_size = 0;  // prompts computed together; 0 = all. The last batch may be smaller.
+  std::int64_t new_tokens = 50;
+  bool uses_cache = true;
+  Padding padding = Padding::none;
+  Truncation truncation = Truncation::none;
+  std::vector<std::pair<std::string, std::string>> parameters =
+      {};                                  // of the row, beside what follows from the above
+  std::vector<std::string> warnings = {};  // known before it runs
+
+  // What tells it from every other case.
+  std::string key() const { return scenario + " | " + label + " | " + configuration.label(); }
+  // The same work whatever runs it: equal where a comparison is fair.
+  std::string work() const;
+};
+
+// One run.
+struct Sample {
+  // Every time on its own clock readings; see docs/METRICS.md.
+  double total_latency_s = 0, end_to_end_s = 0, tokenize_s = 0, prefill_s = 0, sampling_s = 0,
+         detokenize_s = 0, first_token_s = 0;
+  std::vector<double> step_s;  // every decode step of every batch
+  std::int64_t sequences = 0, batches = 0, prompt_tokens = 0, computed_prompt_tokens = 0, new_tokens = 0;
+  std::string ids_hash;  // of all generated ids
+  // What it had to do at least, and the time that the roofs measured beside it allow.
+  double bytes = 0, flops = 0, roof_s = 0, roof_gb_s = 0, roof_gflops = 0;
+  double memory_bound_s = 0;  // of roof_s: steps that reading bounds
+  Disturbance disturbance;
+
+  double decode_s() const;
+};
+
+// Where a run's time went, beside what the roofs allow each part.
+struct CaseProfile {
+  struct Part {
+    std::string phase;  // "matrix products", "attention", "head", "other", "waiting"
+    double seconds = 0, roof_s = 0;
+  };
+  std::vector<Part> parts;
+};
+
+// Of the first run, which is not timed.
+struct FirstRun {
+  std::vector<std::vector<TokenId>> prompt_ids, ids;
+  std::vector<std::string> texts;
+  CaseProfile profile;
+  double kv_cache_bytes = 0, measured_memory_bytes = 0;
+  double seconds = 0;
+};
+
+nlohmann::ordered_json to_json(const Configuration& configuration);
+Configuration configuration_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const Case& what);
+Case case_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const Sample& sample);
+Sample sample_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const FirstRun& first);
+FirstRun first_run_from_json(const nlohmann::ordered_json& json);
+
+}  // namespace assay

@@ -1,0 +1,76 @@
+#include "assay/harness/journal.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "assay/base/file.h"
+
+namespace assay {
+
+using OrderedJson = nlohmann::ordered_json;
+
+namespace {
+constexpr int kVersion = 1;
+}
+
+Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes)
+    : file_(std::move(file)), plan_(plan) {
+  if (resumes && std::filesystem::exists(file_)) {
+    read();
+    has_resumed_ = true;
+  } else {
+    const OrderedJson head{{"journal", kVersion}, {"plan", plan}};
+    write_file_atomically(file_, head.dump() + "\n");
+  }
+  out_.reset(std::fopen(file_.c_str(), "ab"));
+  if (out_ == nullptr) throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+}
+
+void Journal::read() {
+  const std::string text = read_text_file(file_);
+  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  std::size_t line_number = 0;
+  for (std::size_t at = 0; at < whole;) {
+    const std::size_t end = text.find('\n', at);
+    ++line_number;
+    OrderedJson json = OrderedJson::parse(text.substr(at, end - at), nullptr, false);
+    at = end + 1;
+    if (line_number == 1) {
+      if (!json.is_object() || json.value("journal", OrderedJson()) != kVersion)
+        throw JournalError("{}: not a journal that this program can resume", file_.string());
+      if (json.value("plan", OrderedJson()) != plan_)
+        throw JournalError(
+            "{}: another plan was begun here: run it again without --resume, or with the same model "
+            "and flags",
+            file_.string());
+      continue;
+    }
+    const auto is_text = [&](const char* key) { return json.contains(key) && json.at(key).is_string(); };
+    if (!json.is_object() || !is_text("kind") || !is_text("key") || !json.contains("data"))
+      throw JournalError("{}: line {} is no entry of a journal", file_.string(), line_number);
+    entries_[{json.at("kind").get<std::string>(), json.at("key").get<std::string>()}].push_back(
+        json.at("data"));
+  }
+  if (line_number == 0) throw JournalError("{}: not a journal that this program can resume", file_.string());
+  // What was cut off must not join the next line.
+  if (whole < text.size()) std::filesystem::resize_file(file_, whole);
+}
+
+void Journal::append(const std::string& kind, const std::string& key, OrderedJson data) {
+  const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", std::move(data)}};
+  const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() || std::fflush(out_.get()) != 0)
+    throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+}
+
+void Journal::refuse(const std::string& kind, const std::string& key, const char* why) const {
+  throw JournalError("{}: the entry '{}' of '{}' is not understood ({}): run it again without --resume",
+                     file_.string(), kind, key, why);
+}
+
+std::vector<OrderedJson> Journal::find(const std::string& kind, const std::string& key) const {
+  const auto at = entries_.find({kind, key});
+  return at == entries_.end() ? std::vector<OrderedJson>() : at->second;
+}
+
+}  // namespace assay

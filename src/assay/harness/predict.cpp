@@ -1,0 +1,128 @@
+#include "assay/harness/predict.h"
+
+#include <algorithm>
+#include <map>
+
+#include "assay/base/error.h"
+#include "assay/harness/roofline.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+
+namespace assay {
+
+namespace {
+
+// What steps usually reach of the roof that bounds them.
+constexpr double kOfMemory = 0.7, kOfCompute = 0.3;
+
+class Predictor {
+ public:
+  // `measures_once`: the roofs of the first configuration stand for all.
+  Predictor(const ExperimentContext& experiment, const ModelFolder& folder, bool measures_once = false)
+      : experiment_(experiment),
+        folder_(folder),
+        spec_(spec_from_folder(folder)),
+        measures_once_(measures_once) {}
+
+  PredictedCase operator()(const Case& what) {
+    PredictedCase predicted{what, 0, {}, ""};
+    try {
+      const std::vector<std::int64_t> tokens = tokens_of(what);
+      const auto all = static_cast<std::int64_t>(tokens.size());
+      const std::int64_t size = what.batch_size == 0 ? all : std::min(all, what.batch_size);
+      for (std::int64_t first = 0; first < all; first += size)
+        predicted.seconds +=
+            seconds_of(what, {tokens.begin() + first, tokens.begin() + std::min(all, first + size)});
+      const std::int64_t longest = *std::max_element(tokens.begin(), tokens.end());
+      if (experiment_.predicted_memory)
+        predicted.memory =
+            experiment_.predicted_memory(what.configuration, size, longest + what.new_tokens - 1);
+      predicted.why_not = experiment_.sessions->why_not(what.configuration);
+    } catch (const Error& error) {
+      predicted.why_not = error.what();
+    }
+    return predicted;
+  }
+
+ private:
+  struct Roofs {
+    Plan plan;
+    Roofline::Roofs reached;
+  };
+
+  std::vector<std::int64_t> tokens_of(const Case& what) const {
+    std::vector<std::int64_t> tokens;
+    for (const Prompt& prompt : what.prompts) {
+      const auto* text = std::get_if<std::string>(&prompt);
+      std::vector<TokenId> ids =
+          text != nullptr ? encode(experiment_, *text) : std::get<std::vector<TokenId>>(prompt);
+      truncate(ids, experiment_.context - what.new_tokens, what.truncation);
+      tokens.push_back(static_cast<std::int64_t>(ids.size()));
+      if (tokens.back() + what.new_tokens > experiment_.context)
+        throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens.back(),
+                    what.new_tokens, experiment_.context);
+    }
+    return tokens;
+  }
+
+  const Roofs& roofs_of(const Configuration& configuration) {
+    const auto [at, is_new] = roofs_.try_emplace(configuration.label());
+    if (!is_new) return at->second;
+    const Device device = device_from_name(configuration.device);
+    const LoadOptions options = configuration.load_options();
+    const Precision precision =
+        precision_of(folder_, spec_, folder_.path().string(), configuration.precision, device, options)
+            .precision;
+    at->second.plan = plan_forward(spec_, precision);
+    if (measures_once_ && roofs_.size() > 1) {
+      at->second.reached = first_;
+      return at->second;
+    }
+    const auto backend = make_backend(device, options.backend);
+    ThreadPool* pool = backend->pool();
+    if (pool == nullptr) return at->second;
+    constexpr Seconds kTime{0.02};
+    const Cost step = cost_of(at->second.plan, 1, 64, 1);
+    ReadProbe probe({std::min<std::int64_t>(step.weight_bytes.value, std::int64_t{1} << 28)}, *pool);
+    at->second.reached.bytes_per_second = kOfMemory * probe.bytes_per_second(4, kTime);
+    if (const auto product = bounding_product(precision, isa_from_name(backend->kernels())))
+      at->second.reached.operations_per_second =
+          kOfCompute * operations_per_second(product->kind, *pool, kTime) / product->each;
+    if (roofs_.size() == 1) first_ = at->second.reached;
+    return at->second;
+  }
+
+  double seconds_of(const Case& what, std::vector<std::int64_t> tokens) {
+    const Roofs& roofs = roofs_of(what.configuration);
+    double seconds = 0;
+    for (const PhaseCosts& costs :
+         step_costs(roofs.plan, {std::move(tokens), what.new_tokens, what.uses_cache}))
+      seconds += roofs.reached.seconds(sum(costs));
+    return seconds;
+  }
+
+  const ExperimentContext& experiment_;
+  const ModelFolder& folder_;
+  const ModelSpec spec_;
+  const bool measures_once_;
+  std::map<std::string, Roofs> roofs_;
+  Roofline::Roofs first_;
+};
+
+}  // namespace
+
+std::vector<PredictedCase> predict_cases(const ExperimentContext& experiment, const ModelFolder& folder,
+                                         const std::vector<Case>& cases) {
+  Predictor predictor(experiment, folder);
+  std::vector<PredictedCase> all;
+  for (const Case& what : cases) all.push_back(predictor(what));
+  return all;
+}
+
+std::function<double(const Case&)> seconds_predictor(const ExperimentContext& experiment,
+                                                     const ModelFolder& folder) {
+  auto predictor = std::make_shared<Predictor>(experiment, folder, true);
+  return [predictor](const Case& what) { return (*predictor)(what).seconds; };
+}
+
+}  // namespace assay

@@ -1,0 +1,114 @@
+#include "assay/harness/roofline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/base/memory.h"
+
+namespace assay {
+
+std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa) {
+  // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
+  const int parts = planes_of(precision.weights);
+  // 4-bit codes are multiplied as what everything else is kept in.
+  const WeightFormat format = is_four_bit(precision.weights) ? precision.remainder : precision.weights;
+  ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
+  if (is_int8(format))
+    kind = isa == Isa::amx      ? ProductKind::amx_int8
+           : isa >= Isa::avx512 ? ProductKind::avx512_vnni
+           : has_avx2_vnni()    ? ProductKind::avx2_vnni
+                                : ProductKind::avx2_int8;
+  else if (isa == Isa::amx && format != WeightFormat::float32)
+    return BoundingProduct{ProductKind::amx_bfloat16, parts * (parts + 1) / 2};
+  return why_not_usable(kind).empty() ? std::optional(BoundingProduct{kind, 1}) : std::nullopt;
+}
+
+std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape) {
+  std::vector<PhaseCosts> steps;
+  for (std::int64_t made = 0; made < shape.new_tokens; ++made) {
+    PhaseCosts costs{};
+    std::int64_t rows = 0;
+    const bool reads_all = made == 0 || !shape.uses_cache;
+    for (const std::int64_t prompt : shape.prompt_tokens) {
+      const std::int64_t known = prompt + made, own = reads_all ? known : 1;
+      const PhaseCosts one = costs_by_phase(plan, own, known - own, 1);
+      for (std::size_t i = 0; i < kPhases; ++i) {
+        costs[i].kv_bytes = costs[i].kv_bytes + one[i].kv_bytes;
+        costs[i].flops = costs[i].flops + one[i].flops;
+      }
+      rows += own;
+    }
+    const auto sequences = static_cast<std::int64_t>(shape.prompt_tokens.size());
+    const PhaseCosts weights = costs_by_phase(plan, rows, 0, sequences);
+    for (std::size_t i = 0; i < kPhases; ++i) costs[i].weight_bytes = weights[i].weight_bytes;
+    steps.push_back(costs);
+  }
+  return steps;
+}
+
+Cost sum(const PhaseCosts& costs) {
+  Cost total;
+  for (const Cost& cost : costs) total += cost;
+  return total;
+}
+
+double Roofline::Roofs::seconds(const Cost& cost) const {
+  const double reading =
+      bytes_per_second > 0 ? static_cast<double>((cost.weight_bytes + cost.kv_bytes).value) / bytes_per_second
+                           : 0;
+  const double computing = operations_per_second > 0 ? cost.flops.value / operations_per_second : 0;
+  return std::max(reading, computing);
+}
+
+bool Roofline::Roofs::is_memory_bound(const Cost& cost) const {
+  return bytes_per_second > 0 &&
+         (operations_per_second <= 0 ||
+          static_cast<double>((cost.weight_bytes + cost.kv_bytes).value) / bytes_per_second >=
+              cost.flops.value / operations_per_second);
+}
+
+Roofline::Roofline(const Model& model)
+    : pool_(model.backend().pool()), weights_(model.program().step_weights()) {
+  if (pool_ != nullptr)
+    product_ = bounding_product(model.precision(), isa_from_name(model.backend().kernels()));
+}
+
+ReadProbe& Roofline::probe_for(Bytes working_set) {
+  // A working set far beyond every cache reads as fast as a larger one; sizes within an eighth share a
+  // buffer.
+  constexpr std::int64_t kLargest = std::int64_t{1} << 30;
+  const std::int64_t available = available_memory().value;
+  const std::int64_t room = available > 0 ? std::min(kLargest, available / 4) : kLargest;
+  const double size = static_cast<double>(std::clamp<std::int64_t>(working_set.value, 1 << 16, room));
+  const auto eighth = static_cast<std::int64_t>(std::lround(8 * std::log2(size)));
+  auto& probe = probes_[eighth];
+  if (probe != nullptr) return *probe;
+  const double rounded = std::exp2(static_cast<double>(eighth) / 8);
+  constexpr double kNear = 1.09;
+  const auto weights = static_cast<double>(ReadProbe::read_of(weights_, pool_->size()).value);
+  if (weights > rounded * kNear)  // the step reads less of them, or they are beyond the largest
+    probe = std::make_unique<ReadProbe>(Bytes{static_cast<std::int64_t>(rounded)}, *pool_);
+  else
+    probe = std::make_unique<ReadProbe>(
+        Bytes{weights * kNear < rounded ? static_cast<std::int64_t>(rounded - weights) : 0}, *pool_,
+        weights_);
+  return *probe;
+}
+
+Roofline::Roofs Roofline::measure(Bytes working_set, Seconds each) {
+  if (pool_ == nullptr) return {};
+  constexpr int kStreams = 4;  // as the kernels walk the weights
+  Roofs roofs;
+  roofs.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, each);
+  if (product_)
+    roofs.operations_per_second = operations_per_second(product_->kind, *pool_, each) / product_->each;
+  return roofs;
+}
+
+Bytes Roofline::held() const {
+  Bytes all;
+  for (const auto& [size, probe] : probes_) all = all + probe->held();
+  return all;
+}
+
+}  // namespace assay

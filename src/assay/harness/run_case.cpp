@@ -1,0 +1,228 @@
+#include "assay/harness/run_case.h"
+
+#include <algorithm>
+
+#include "assay/base/error.h"
+#include "assay/machine/machine.h"
+
+namespace assay {
+
+namespace {
+
+struct Ran {
+  Sample sample;
+  std::vector<BatchShape> shapes;
+  std::vector<std::vector<TokenId>> prompt_ids, ids;
+  std::vector<std::string> texts;
+  Bytes anonymous, kv_cache;  // at the last token
+};
+
+// FNV-1a: tells equal ids from others, nothing more.
+std::string hash_of(const std::vector<std::vector<TokenId>>& all) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3U; };
+  for (const auto& ids : all) {
+    add(0xffffffffU);
+    for (const TokenId id : ids) add(static_cast<std::uint64_t>(id));
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+class CaseRun {
+ public:
+  CaseRun(const LoadedModel& loaded, const Case& what, bool watches_memory, const ShouldStop& should_stop)
+      : loaded_(loaded), what_(what), watches_memory_(watches_memory), should_stop_(should_stop) {
+    if (what.prompts.empty()) throw Error("{}: no prompt was given", what.label);
+    if (what.batch_size < 0) throw UsageError("--batch-size: expected 0 or more, found {}", what.batch_size);
+  }
+
+  Ran run() {
+    const auto all = static_cast<std::int64_t>(what_.prompts.size());
+    const std::int64_t size = what_.batch_size == 0 ? all : what_.batch_size;
+    const TimePoint begin = Clock::now();
+    for (std::int64_t first = 0; first < all; first += size) add_batch(first, std::min(all, first + size));
+    ran_.sample.end_to_end_s = elapsed(begin, Clock::now()).value;
+    ran_.sample.ids_hash = hash_of(ran_.ids);
+    ran_.sample.sequences = all;
+    return std::move(ran_);
+  }
+
+ private:
+  std::vector<std::vector<TokenId>> tokenize(std::int64_t first, std::int64_t end) {
+    const TimePoint begin = Clock::now();
+    std::vector<std::vector<TokenId>> prompts;
+    for (std::int64_t i = first; i < end; ++i) {
+      prompts.push_back(prompt_ids(loaded_, what_.prompts[static_cast<std::size_t>(i)]));
+      truncate(prompts.back(), loaded_.model->spec().context - what_.new_tokens, what_.truncation);
+    }
+    ran_.sample.tokenize_s += elapsed(begin, Clock::now()).value;
+    return prompts;
+  }
+
+  GenerationOptions options() {
+    GenerationOptions options;
+    options.max_new_tokens = what_.new_tokens;
+    options.uses_cache = what_.uses_cache;
+    options.padding = what_.padding;
+    options.pad_token = loaded_.pad_token;
+    return options;
+  }
+
+  void add_batch(std::int64_t first, std::int64_t end) {
+    const auto prompts = tokenize(first, end);
+    std::int64_t tokens = 0;
+    const std::int64_t last = (end - first) * what_.new_tokens;
+    // Reading /proc takes longer than a token: only in the run that is not timed.
+    const OnToken on_token = [&](std::size_t, TokenId) {
+      if (++tokens == last) ran_.anonymous = std::max(ran_.anonymous, read_process_memory().anonymous);
+    };
+    const GenerationTrace trace = generate(loaded_.model->backend(), loaded_.model->program(), prompts,
+                                           options(), watches_memory_ ? on_token : OnToken{}, should_stop_);
+    if (should_stop_ && should_stop_()) throw Error("interrupted");
+    add(trace, prompts);
+    detokenize(trace);
+  }
+
+  void add(const GenerationTrace& trace, const std::vector<std::vector<TokenId>>& prompts) {
+    Sample& s = ran_.sample;
+    BatchShape shape{.prompt_tokens = {}, .new_tokens = what_.new_tokens, .uses_cache = what_.uses_cache};
+    Bytes kv_cache;
+    for (const auto& prompt : prompts) {
+      shape.prompt_tokens.push_back(static_cast<std::int64_t>(prompt.size()));
+      s.prompt_tokens += static_cast<std::int64_t>(prompt.size());
+      kv_cache = kv_cache + loaded_.model->program().cache_bytes(static_cast<std::int64_t>(prompt.size()) +
+                                                                 what_.new_tokens - 1);
+      ran_.prompt_ids.push_back(prompt);
+    }
+    ran_.kv_cache = std::max(ran_.kv_cache, kv_cache);
+    ran_.shapes.push_back(std::move(shape));
+    if (s.batches++ == 0) s.first_token_s = trace.step_end.front().value;
+    s.total_latency_s += trace.total.value;
+    s.prefill_s += trace.prefill.value;
+    s.sampling_s += trace.sampling.value;
+    for (const Seconds step : trace.decode) s.step_s.push_back(step.value);
+    s.computed_prompt_tokens += trace.computed_prompt_tokens;
+    s.new_tokens += trace.tokens_generated();
+  }
+
+  void detokenize(const GenerationTrace& trace) {
+    const TimePoint begin = Clock::now();
+    for (const SequenceTrace& sequence : trace.sequences) {
+      ran_.ids.push_back(sequence.ids);
+      ran_.texts.push_back(loaded_.tokenizer == nullptr
+                               ? ""
+                               : replace_malformed_utf8(loaded_.tokenizer->decode(sequence.ids)));
+    }
+    ran_.sample.detokenize_s += elapsed(begin, Clock::now()).value;
+  }
+
+  const LoadedModel& loaded_;
+  const Case& what_;
+  const bool watches_memory_;
+  const ShouldStop& should_stop_;
+  Ran ran_;
+};
+
+// The bytes of a decode step in the middle; of a prefill where there is no other step.
+Bytes working_set_of(const std::vector<PhaseCosts>& steps) {
+  const Cost cost = sum(steps[steps.size() / 2]);
+  return cost.weight_bytes + cost.kv_bytes;
+}
+
+void set_roof(const Plan& plan, const std::vector<BatchShape>& shapes, const Roofline::Roofs& roofs,
+              Sample& sample) {
+  for (const BatchShape& shape : shapes)
+    for (const PhaseCosts& costs : step_costs(plan, shape)) {
+      const Cost cost = sum(costs);
+      sample.bytes += static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
+      sample.flops += cost.flops.value;
+      const double seconds = roofs.seconds(cost);
+      sample.roof_s += seconds;
+      if (roofs.is_memory_bound(cost)) sample.memory_bound_s += seconds;
+    }
+  sample.roof_gb_s = roofs.bytes_per_second / 1e9;
+  sample.roof_gflops = roofs.operations_per_second / 1e9;
+}
+
+std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& what) {
+  std::vector<BatchShape> shapes;
+  const auto all = static_cast<std::int64_t>(what.prompts.size());
+  const std::int64_t size = what.batch_size == 0 ? all : what.batch_size;
+  for (std::int64_t i = 0; i < all; ++i) {
+    if (i % size == 0) shapes.push_back({{}, what.new_tokens, what.uses_cache});
+    std::vector<TokenId> ids = prompt_ids(loaded, what.prompts[static_cast<std::size_t>(i)]);
+    truncate(ids, loaded.model->spec().context - what.new_tokens, what.truncation);
+    shapes.back().prompt_tokens.push_back(static_cast<std::int64_t>(ids.size()));
+  }
+  return shapes;
+}
+
+CaseProfile profile_of(const StepProfile& profile, const Ran& ran, const Plan& plan,
+                       const Roofline::Roofs& roofs) {
+  std::array<double, kPhases> allowed{};
+  for (const BatchShape& shape : ran.shapes)
+    for (const PhaseCosts& costs : step_costs(plan, shape))
+      for (std::size_t i = 0; i < kPhases; ++i) allowed[i] += roofs.seconds(costs[i]);
+  const auto own = [&](Phase phase) {
+    const StepProfile::Part& part = profile.parts[static_cast<std::size_t>(phase)];
+    return (part.time - part.waiting).value;
+  };
+  const auto roof = [&](Phase phase) { return allowed[static_cast<std::size_t>(phase)]; };
+  double waiting = 0, known = 0;
+  for (const StepProfile::Part& part : profile.parts) {
+    waiting += part.waiting.value;
+    known += part.time.value;
+  }
+  CaseProfile result;
+  result.parts.push_back({"matrix products", own(Phase::linear), roof(Phase::linear)});
+  result.parts.push_back({"attention", own(Phase::attention), roof(Phase::attention)});
+  result.parts.push_back({"head", own(Phase::head), roof(Phase::head)});
+  result.parts.push_back(
+      {"other", own(Phase::embed) + own(Phase::norm) + std::max(0.0, ran.sample.total_latency_s - known),
+       roof(Phase::embed) + roof(Phase::norm)});
+  result.parts.push_back({"waiting", waiting, 0});
+  return result;
+}
+
+}  // namespace
+
+Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
+                const ShouldStop& should_stop) {
+  Roofline::Roofs roofs;
+  if (roofline != nullptr)
+    roofs = roofline->measure(
+        working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, what).front())));
+  const DisturbanceWatch watch;
+  Ran ran = CaseRun(loaded, what, false, should_stop).run();
+  ran.sample.disturbance = watch.so_far();
+  if (roofline != nullptr) set_roof(loaded.model->program().plan(), ran.shapes, roofs, ran.sample);
+  return std::move(ran.sample);
+}
+
+FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofline, Bytes held_before,
+                   const ShouldStop& should_stop) {
+  Program& program = loaded.model->program();
+  program.trim();
+  const Roofline::Roofs roofs =
+      roofline.measure(working_set_of(step_costs(program.plan(), expected_shapes(loaded, what).front())));
+  program.begin_profile();
+  Ran ran;
+  try {
+    ran = CaseRun(loaded, what, true, should_stop).run();
+  } catch (...) {
+    program.end_profile();
+    throw;
+  }
+  FirstRun first;
+  first.profile = profile_of(program.end_profile(), ran, program.plan(), roofs);
+  first.measured_memory_bytes =
+      static_cast<double>(ran.anonymous.value - held_before.value - roofline.held().value);
+  first.kv_cache_bytes = static_cast<double>(ran.kv_cache.value);
+  first.seconds = ran.sample.total_latency_s;
+  first.prompt_ids = std::move(ran.prompt_ids);
+  first.ids = std::move(ran.ids);
+  first.texts = std::move(ran.texts);
+  return first;
+}
+
+}  // namespace assay

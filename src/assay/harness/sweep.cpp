@@ -1,0 +1,369 @@
+#include "assay/harness/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/base/random.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int kFewestBlocks = static_cast<int>(kFewestForInterval);
+constexpr int kMostBlocks = 200;
+
+class SweepRun {
+ public:
+  SweepRun(Sessions& sessions, std::string name, const std::vector<Case>& cases, const SweepOptions& options)
+      : sessions_(sessions), name_(std::move(name)), options_(options), random_(options.seed) {
+    if (options.repeats < 0)
+      throw UsageError("--repeats: expected a whole number from 1, found {}", options.repeats);
+    if (options.max_time_s < 0)
+      throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
+    for (const Case& what : cases) add(what);
+    fewest_ = fewest_blocks(result_.cases.size());
+  }
+
+  SweepResult run() {
+    try {
+      replay();
+      int first_block = 0;
+      const auto groups = sessions_.groups(configurations());
+      groups_left_ = groups.size();
+      for (const auto& group : groups) {
+        --groups_left_;
+        block_s_ = 0;
+        run_group(group, first_block);
+        first_block += kMostBlocks;  // what is in several groups is measured with each
+      }
+      if (options_.journal != nullptr && !stopped()) options_.journal->append("done", name_, true);
+    } catch (const WorkerLost&) {
+      result_.is_interrupted = true;
+    }
+    result_.is_interrupted = result_.is_interrupted || stopped();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  bool stopped() const { return options_.should_stop && options_.should_stop(); }
+
+  void add(const Case& what) {
+    for (CaseResult& other : result_.cases)
+      if (other.what.key() == what.key()) {
+        other.warnings.push_back("asked for more than once: measured once");
+        return;
+      }
+    CaseResult& added = result_.cases.emplace_back();
+    added.what = what;
+    added.warnings = what.warnings;
+  }
+
+  std::vector<Configuration> configurations() const {
+    std::vector<Configuration> all;
+    for (const CaseResult& c : result_.cases)
+      if (std::find(all.begin(), all.end(), c.what.configuration) == all.end())
+        all.push_back(c.what.configuration);
+    return all;
+  }
+
+  std::string journal_key(const CaseResult& c) const { return name_ + " | " + c.what.key(); }
+
+  void replay() {
+    if (options_.journal == nullptr) return;
+    is_done_ = !options_.journal->find("done", name_).empty();
+    for (CaseResult& c : result_.cases) {
+      options_.journal->read_each("first", journal_key(c), [&](const auto& data) {
+        c.first = first_run_from_json(data.at("first_run"));
+        c.facts = session_facts_from_json(data.at("facts"));
+        sessions_.remember(c.what.configuration, c.facts);
+        was_begun_.insert(&c);
+      });
+      options_.journal->read_each("sample", journal_key(c), [&](const auto& data) {
+        c.samples[data.at("block").template get<int>()] = sample_from_json(data.at("sample"));
+      });
+    }
+  }
+
+  void run_group(const std::vector<Configuration>& group, int first_block) {
+    std::vector<CaseResult*> members;
+    for (CaseResult& c : result_.cases)
+      if (c.status == "ok" && std::find(group.begin(), group.end(), c.what.configuration) != group.end())
+        members.push_back(&c);
+    if (is_done_ && std::all_of(members.begin(), members.end(),
+                                [&](const CaseResult* c) { return was_begun_.count(c) > 0; }))
+      return;
+    sessions_.keep_only(group);
+    const TimePoint begin = Clock::now();
+    for (CaseResult* c : members) {
+      if (stopped()) return;
+      show(fmt::format("{}: warming up {}", name_, c->what.label), 0);
+      attempt(*c, [&] { warm_up(*c); });
+    }
+    measure_begin_ = Clock::now();
+    warm_up_s_ = elapsed(begin, measure_begin_).value;
+    for (int block = 0; !stopped() && wants_block(members, block); ++block)
+      run_block(members, first_block, block);
+  }
+
+  // Runs it; what goes wrong is the case's own failure, unless everything is to end.
+  template <typename Action>
+  void attempt(CaseResult& c, const Action& action) {
+    try {
+      action();
+    } catch (const WorkerLost& lost) {
+      sessions_.drop(c.what.configuration);
+      if (lost.cause() == WorkerLost::Cause::stopped) throw;
+      fail(c, lost.what());
+    } catch (const JournalError&) {
+      throw;
+    } catch (const Error& error) {
+      if (!stopped()) fail(c, error.what());
+    } catch (const std::bad_alloc&) {
+      fail(c, "not enough memory");
+    }
+  }
+
+  void fail(CaseResult& c, const std::string& reason) {
+    c.status = "error";
+    c.reason = reason;
+    was_begun_.insert(&c);
+  }
+
+  // The first run shows what it writes and takes; the next ones until two agree.
+  void warm_up(CaseResult& c) {
+    if (const std::string why = sessions_.why_not(c.what.configuration); !why.empty()) throw Error("{}", why);
+    Session& session = sessions_.of(c.what.configuration);
+    if (was_begun_.count(&c) == 0) {
+      c.first = session.first_run(c.what);
+      c.facts = session.facts();  // what it counts while it runs included
+      was_begun_.insert(&c);
+      if (options_.journal != nullptr)
+        options_.journal->append("first", journal_key(c),
+                                 {{"facts", to_json(c.facts)}, {"first_run", to_json(c.first)}});
+    }
+    constexpr double kLong_s = 1.5, kSteady = 0.1;
+    constexpr int kMost = 4;
+    double last = c.first.seconds;
+    for (c.warm_ups = 1; c.warm_ups < kMost && last < kLong_s && !stopped(); ++c.warm_ups) {
+      const double now = session.run(c.what).total_latency_s;
+      const bool is_steady = std::abs(now - last) < kSteady * last;
+      last = now;
+      if (is_steady) break;
+    }
+  }
+
+  void run_block(const std::vector<CaseResult*>& members, int first_block, int block) {
+    const int number = first_block + block;
+    std::vector<CaseResult*> order;
+    for (CaseResult* c : members)
+      if (c->status == "ok" && c->samples.count(number) == 0) order.push_back(c);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.next() % i]);
+    for (CaseResult* c : order) {
+      if (stopped()) return;
+      const std::string configuration = c->what.configuration.label();
+      show(fmt::format("{}: {}{}, run {}", name_, c->what.label,
+                       configuration == c->what.label ? "" : " (" + configuration + ")", block + 1),
+           block);
+      attempt(*c, [&] {
+        const Sample sample = sessions_.of(c->what.configuration).run(c->what);
+        c->samples[number] = sample;
+        if (options_.journal != nullptr)
+          options_.journal->append("sample", journal_key(*c),
+                                   {{"block", number}, {"sample", to_json(sample)}});
+      });
+    }
+    block_s_ = elapsed(measure_begin_, Clock::now()).value / (block + 1);
+  }
+
+  bool wants_block(const std::vector<CaseResult*>& members, int block) const {
+    if (std::none_of(members.begin(), members.end(), [](const CaseResult* c) { return c->status == "ok"; }))
+      return false;
+    const double spent = elapsed(measure_begin_, Clock::now()).value;
+    if (options_.max_time_s > 0 && block >= options_.fewest && spent + warm_up_s_ >= options_.max_time_s)
+      return false;
+    if (options_.repeats > 0) return block < options_.repeats;
+    if (block < fewest_) return true;
+    if (block >= kMostBlocks || spent >= options_.time_s) return false;
+    return !is_look(block) || !all_narrow(members);
+  }
+
+  // Stopping at any of many looks finds narrow intervals by chance: few looks, ever further apart.
+  bool is_look(int block) const {
+    for (int look = fewest_; look <= block; look += std::max(2, look * 2 / 5))
+      if (look == block) return true;
+    return false;
+  }
+
+  bool all_narrow(const std::vector<CaseResult*>& members) const {
+    return std::all_of(members.begin(), members.end(), [&](const CaseResult* c) {
+      if (c->status != "ok") return true;
+      const auto interval = repeated_median_interval(c->each(&Sample::total_latency_s));
+      return interval && (interval->high - interval->low) / 2 <=
+                             options_.narrow * median(c->each(&Sample::total_latency_s));
+    });
+  }
+
+  void show(const std::string& now, std::int64_t block) const {
+    if (!options_.on_progress) return;
+    const std::int64_t all = options_.repeats > 0 ? options_.repeats : fewest_;
+    options_.on_progress(now, block, all, seconds_left(all - block));
+  }
+
+  // Of this group and those after it, as if each took as long; below 0 before the first block is over.
+  double seconds_left(std::int64_t blocks) const {
+    if (block_s_ <= 0) return -1;
+    const double spent = elapsed(measure_begin_, Clock::now()).value;
+    double left = block_s_ * static_cast<double>(std::max<std::int64_t>(0, blocks)), all = spent + left;
+    if (options_.repeats == 0) {
+      left = std::max(left, options_.time_s - spent);
+      all = std::max(all, options_.time_s);
+    }
+    if (options_.max_time_s > 0) {
+      const double at_most = std::max(0.0, options_.max_time_s - warm_up_s_ - spent);
+      left = std::min(left, at_most);
+      all = std::min(all, spent + at_most);
+    }
+    return left + static_cast<double>(groups_left_) * (warm_up_s_ + all);
+  }
+
+  void finish() {
+    auto& cases = result_.cases;
+    for (CaseResult& c : cases) {
+      if (c.status == "ok" && c.samples.empty() && result_.is_interrupted) was_begun_.erase(&c);
+      if (c.facts.kernels.empty()) c.facts = facts_or_none(c.what.configuration);
+    }
+    std::vector<CaseResult> kept;
+    for (CaseResult& c : cases)
+      if (was_begun_.count(&c) > 0) kept.push_back(std::move(c));
+    cases = std::move(kept);
+  }
+
+  SessionFacts facts_or_none(const Configuration& configuration) {
+    try {
+      return sessions_.facts(configuration);
+    } catch (const Error&) {
+      return {};
+    }
+  }
+
+  Sessions& sessions_;
+  const std::string name_;
+  const SweepOptions& options_;
+  Random random_;
+  SweepResult result_;
+  std::set<const CaseResult*> was_begun_;
+  bool is_done_ = false;
+  int fewest_ = kFewestBlocks;
+  std::size_t groups_left_ = 0;
+  TimePoint measure_begin_;
+  double warm_up_s_ = 0, block_s_ = 0;
+};
+
+}  // namespace
+
+Sessions::Sessions(SubjectMaker make, std::function<Bytes(const Configuration&)> memory_of, Bytes budget)
+    : make_(std::move(make)), memory_of_(std::move(memory_of)), budget_(budget) {}
+
+Session& Sessions::of(const Configuration& configuration) {
+  const std::string label = configuration.label();
+  if (const auto at = live_.find(label); at != live_.end()) return *at->second;
+  if (const auto at = failures_.find(label); at != failures_.end()) throw Error("{}", at->second);
+  try {
+    std::unique_ptr<Session> made = make_(configuration);
+    facts_[label] = made->facts();
+    return *(live_[label] = std::move(made));
+  } catch (const WorkerLost& lost) {
+    if (lost.cause() == WorkerLost::Cause::stopped) throw;
+    failures_[label] = fmt::format("while loading, {}", lost.what());
+    throw Error("{}", failures_[label]);
+  } catch (const Error& error) {
+    failures_[label] = error.what();
+    throw;
+  }
+}
+
+const SessionFacts& Sessions::facts(const Configuration& configuration) {
+  const auto at = facts_.find(configuration.label());
+  if (at != facts_.end()) return at->second;
+  of(configuration);
+  return facts_.at(configuration.label());
+}
+
+void Sessions::remember(const Configuration& configuration, SessionFacts facts) {
+  facts_.emplace(configuration.label(), std::move(facts));
+}
+
+void Sessions::drop(const Configuration& configuration) {
+  live_.erase(configuration.label());
+}
+
+void Sessions::keep_only(const std::vector<Configuration>& configurations) {
+  if (budget_.value == 0 || !memory_of_) return;
+  std::set<std::string> kept;
+  for (const Configuration& c : configurations) kept.insert(c.label());
+  std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
+}
+
+std::vector<std::vector<Configuration>> Sessions::groups(
+    const std::vector<Configuration>& configurations) const {
+  if (configurations.empty()) return {};
+  if (budget_.value == 0 || !memory_of_) return {configurations};
+  const Configuration& first = configurations.front();
+  std::vector<std::vector<Configuration>> groups{{first}};
+  std::int64_t held = memory_of_(first).value;
+  for (std::size_t i = 1; i < configurations.size(); ++i) {
+    const std::int64_t own = memory_of_(configurations[i]).value;
+    if (held + own > budget_.value && groups.back().size() > 1) {
+      groups.push_back({first});
+      held = memory_of_(first).value;
+    }
+    groups.back().push_back(configurations[i]);
+    held += own;
+  }
+  return groups;
+}
+
+std::string Sessions::why_not(const Configuration& configuration) const {
+  if (budget_.value == 0 || !memory_of_) return "";
+  const Bytes needed = memory_of_(configuration);
+  if (needed.value <= budget_.value) return "";
+  return fmt::format("out of memory predicted: {:.0f} MB needed, {:.0f} MB allowed", needed.megabytes(),
+                     budget_.megabytes());
+}
+
+std::vector<double> CaseResult::each(double Sample::*member) const {
+  std::vector<double> all;
+  for (const auto& [block, sample] : samples) all.push_back(sample.*member);
+  return all;
+}
+
+const CaseResult* SweepResult::find(const std::string& key) const {
+  for (const CaseResult& c : cases)
+    if (c.what.key() == key) return &c;
+  return nullptr;
+}
+
+SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::vector<Case>& cases,
+                      const SweepOptions& options) {
+  return SweepRun(sessions, name, cases, options).run();
+}
+
+int fewest_blocks(std::size_t cases) {
+  const auto comparisons = static_cast<double>(std::max<std::size_t>(2, cases) - 1);
+  return std::max(kFewestBlocks, static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
+}
+
+std::pair<std::vector<double>, std::vector<double>> paired(const CaseResult& a, const CaseResult& b,
+                                                           double Sample::*member) {
+  std::pair<std::vector<double>, std::vector<double>> pairs;
+  for (const auto& [block, sample] : a.samples) {
+    const auto other = b.samples.find(block);
+    if (other == b.samples.end()) continue;
+    pairs.first.push_back(sample.*member);
+    pairs.second.push_back(other->second.*member);
+  }
+  return pairs;
+}
+
+}  // namespace assay

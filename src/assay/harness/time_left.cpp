@@ -1,0 +1,72 @@
+#include "assay/harness/time_left.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace assay {
+
+double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& options,
+                         const std::function<double(const Case&)>& seconds_of) {
+  // Beside the run itself: its roofs, a request and an answer. And what a worker takes to start and load.
+  constexpr double kBesideRun_s = 0.02, kStart_s = 0.15;
+  double block = 0, start = 0;
+  std::vector<Configuration> known;
+  for (const Case& what : cases) {
+    block += seconds_of(what) + kBesideRun_s;
+    if (std::find(known.begin(), known.end(), what.configuration) != known.end()) continue;
+    known.push_back(what.configuration);
+    start += kStart_s;
+  }
+  constexpr double kWarmUps = 3;
+  double runs = static_cast<double>(options.repeats) * block;
+  if (options.repeats == 0)
+    runs = std::max(static_cast<double>(fewest_blocks(cases.size())) * block, options.time_s);
+  double all = start + kWarmUps * block + runs;
+  if (options.max_time_s > 0)
+    all = std::min(
+        all, std::max(options.max_time_s, start + (kWarmUps + static_cast<double>(options.fewest)) * block));
+  return all;
+}
+
+TimeLeft::TimeLeft(std::vector<Part> parts, bool knows_time, OnProgress show)
+    : parts_(std::move(parts)),
+      knows_time_(knows_time),
+      show_(std::move(show)),
+      begin_(Clock::now()),
+      begin_of_part_(begin_) {}
+
+void TimeLeft::begin(std::string_view name, TimePoint now) {
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    if (parts_[i].name == name) {
+      current_ = i;
+      begin_of_part_ = now;
+    }
+}
+
+double TimeLeft::slowness() const {
+  double predicted = 0;
+  for (std::size_t i = 0; i < current_; ++i) predicted += parts_[i].predicted_s;
+  if (predicted <= 0) return 1;
+  // One short part is not yet a judge of all.
+  constexpr double kTrust = 5;
+  return (elapsed(begin_, begin_of_part_).value + kTrust) / (predicted + kTrust);
+}
+
+double TimeLeft::seconds_left(double left_of_part, TimePoint now) const {
+  if (!knows_time_ || current_ >= parts_.size()) return -1;
+  const double slow = slowness();
+  double left = left_of_part;
+  if (left < 0)
+    left = std::max(0.0, slow * parts_[current_].predicted_s - elapsed(begin_of_part_, now).value);
+  for (std::size_t i = current_ + 1; i < parts_.size(); ++i) left += slow * parts_[i].predicted_s;
+  return left;
+}
+
+OnProgress TimeLeft::teller() {
+  if (!show_) return {};
+  return [this](const std::string& now, std::int64_t done, std::int64_t all, double left) {
+    show_(fmt::format("part {} of {}, {}", current_ + 1, parts_.size(), now), done, all, seconds_left(left));
+  };
+}
+
+}  // namespace assay

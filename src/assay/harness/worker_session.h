@@ -1,0 +1,90 @@
+// One configuration of a model that cases run on: in this process, or asleep in a worker process of its own
+// until it is its turn.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assay/base/error.h"
+#include "assay/generate/scorer.h"
+#include "assay/harness/case.h"
+#include "assay/results/results.h"
+
+namespace assay {
+
+// What a loaded configuration is; part of every row.
+struct SessionFacts {
+  ModelFacts model;  // its dtype is the label of what really runs
+  std::string device, kernels;
+  int threads = 0;
+  std::int64_t context = 0;
+  std::vector<std::string> warnings;
+};
+
+// Log-probabilities of a text.
+struct CorpusLosses {
+  std::string corpus_sha256, protocol;
+  std::vector<double> log_probabilities;  // of every scored token, in text order
+  std::int64_t tokens = 0;
+  double seconds = 0;
+};
+struct CorpusRequest {
+  std::string file;
+  std::int64_t context = 0, stride = 0;  // 0 = the scorer's defaults
+  ScoreThrough through = ScoreThrough::prefill;
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual SessionFacts facts() = 0;
+  virtual FirstRun first_run(const Case& what) = 0;
+  virtual Sample run(const Case& what) = 0;
+  virtual CorpusLosses score(const CorpusRequest& corpus) = 0;
+  virtual std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) = 0;
+};
+
+// A worker that died, did not answer in time, or was stopped. What is asked of it next fails too.
+class WorkerLost : public Error {
+ public:
+  enum class Cause { crashed, timed_out, stopped };
+  WorkerLost(Cause cause, const std::string& what) : Error("{}", what), cause_(cause) {}
+  Cause cause() const { return cause_; }
+
+ private:
+  Cause cause_;
+};
+
+std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop = {},
+                                       Bytes held_before_loading = {});
+
+struct WorkerOptions {
+  std::vector<std::string> program;     // with its arguments: {"/usr/bin/assay", "worker"}
+  std::vector<std::string> candidates;  // of the model
+  Configuration configuration;
+  bool needs_tokenizer = true;
+  Bytes memory_limit;       // of its data; 0 = none
+  Seconds time_limit{600};  // of one answer, loading included; 0 = none
+  ShouldStop should_stop;
+};
+// Starts the process and loads. Throws Error where loading fails, WorkerLost where the worker does.
+std::unique_ptr<Session> worker_session(const WorkerOptions& options);
+
+// A worker's side: answers an operation of the protocol between the two (facts, first_run, run, score,
+// audit). Empty where it is none of them. Throws Error.
+nlohmann::ordered_json answer_request(Session& session, const std::string& op,
+                                      const nlohmann::ordered_json& request);
+
+nlohmann::ordered_json to_json(const SessionFacts& facts);
+SessionFacts session_facts_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const CorpusLosses& losses);
+CorpusLosses corpus_losses_from_json(const nlohmann::ordered_json& json);
+
+// All but the hash of its files, which takes reading them.
+ModelFacts model_facts(const LoadedModel& loaded);
+// Of a screened head so far: the share of its outputs that were computed exactly.
+std::optional<double> head_computed_share(const Model& model);
+
+}  // namespace assay

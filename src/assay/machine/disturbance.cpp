@@ -1,0 +1,154 @@
+#include "assay/machine/disturbance.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "assay/base/format.h"
+
+namespace assay {
+
+Disturbance& Disturbance::operator+=(const Disturbance& other) {
+  seconds += other.seconds;
+  involuntary_switches += other.involuntary_switches;
+  stolen_cpu_s += other.stolen_cpu_s;
+  other_cpu_s += other.other_cpu_s;
+  throttle_events += other.throttle_events;
+  quota_wait_s += other.quota_wait_s;
+  if (other.highest_mhz > 0) {
+    lowest_mhz = lowest_mhz > 0 ? std::min(lowest_mhz, other.lowest_mhz) : other.lowest_mhz;
+    highest_mhz = std::max(highest_mhz, other.highest_mhz);
+  }
+  return *this;
+}
+
+namespace {
+
+// 0 where there is no such file.
+double number_of(const std::filesystem::path& path) {
+  double number = 0;
+  std::ifstream(path) >> number;
+  return number;
+}
+
+// More would take longer to read than they tell.
+std::vector<int> watched_processors() {
+  constexpr std::size_t kMost = 16;
+  std::vector<int> all = allowed_processors();
+  all.resize(std::min(all.size(), kMost));
+  return all;
+}
+
+std::int64_t throttle_events_of(const std::filesystem::path& processors) {
+  double events = 0;
+  for (const int processor : watched_processors())
+    for (const char* what : {"core", "package"})
+      events +=
+          number_of(processors / fmt::format("cpu{}/thermal_throttle/{}_throttle_count", processor, what));
+  return static_cast<std::int64_t>(events);
+}
+
+// Idle ones rest at a lower one.
+double highest_mhz_of(const std::filesystem::path& processors) {
+  double kilohertz = 0;
+  for (const int processor : watched_processors())
+    kilohertz =
+        std::max(kilohertz, number_of(processors / fmt::format("cpu{}/cpufreq/scaling_cur_freq", processor)));
+  return kilohertz / 1e3;
+}
+
+// "throttled_usec 12" of version 2 of control groups, "throttled_time 12000" in ns of version 1.
+double quota_wait_of(const std::vector<std::string>& statistics) {
+  double all = 0;
+  for (const std::string& path : statistics) {
+    std::ifstream file(path);
+    std::string key;
+    for (double number = 0; file >> key >> number;)
+      all += key == "throttled_usec" ? 1e-6 * number : key == "throttled_time" ? 1e-9 * number : 0;
+  }
+  return all;
+}
+
+}  // namespace
+
+DisturbanceWatch::DisturbanceWatch(SystemFolders folders)
+    : folders_(std::move(folders)), begin_(Clock::now()), counters_(read()) {}
+
+DisturbanceWatch::Counters DisturbanceWatch::read() const {
+  Counters counters;
+  counters.throttle_events = throttle_events_of(folders_.processors);
+  counters.quota_wait_s = quota_wait_of(folders_.quota_statistics);
+  rusage own{};
+  if (getrusage(RUSAGE_SELF, &own) == 0) {
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    counters.own_s = seconds(own.ru_utime) + seconds(own.ru_stime);
+    counters.switches = own.ru_nivcsw;
+  }
+  // cpu user nice system idle iowait irq softirq steal ...
+  std::ifstream file("/proc/stat");
+  std::string line;
+  if (std::getline(file, line)) {
+    std::istringstream words(line.substr(std::min<std::size_t>(4, line.size())));
+    double ticks[8] = {};
+    for (double& t : ticks) words >> t;
+    const auto per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
+    counters.busy_s = (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) / per_second;
+    counters.stolen_s = ticks[7] / per_second;
+  }
+  return counters;
+}
+
+Disturbance DisturbanceWatch::so_far() const {
+  Disturbance d;
+  d.seconds = elapsed(begin_, Clock::now()).value;
+  const Counters now = read();
+  d.involuntary_switches = now.switches - counters_.switches;
+  d.stolen_cpu_s = std::max(0.0, now.stolen_s - counters_.stolen_s);
+  d.other_cpu_s = (now.busy_s - counters_.busy_s) - (now.own_s - counters_.own_s);
+  d.throttle_events = std::max<std::int64_t>(0, now.throttle_events - counters_.throttle_events);
+  d.quota_wait_s = std::max(0.0, now.quota_wait_s - counters_.quota_wait_s);
+  d.lowest_mhz = d.highest_mhz = highest_mhz_of(folders_.processors);
+  return d;
+}
+
+std::vector<std::string> doubts_of(const Disturbance& d, int processors) {
+  std::vector<std::string> warnings;
+  const double available = d.seconds * std::max(1, processors);
+  if (available <= 0) return warnings;
+  // The counters move in steps of 10 ms.
+  constexpr double kShortest = 0.2;
+  // In steps, so that rows that were disturbed alike say the same.
+  const auto add = [&](double value, std::initializer_list<double> steps, const auto& text) {
+    double passed = 0;
+    for (const double step : steps)
+      if (value > step) passed = step;
+    if (passed > 0) warnings.push_back(text(passed));
+  };
+  if (d.throttle_events > 0) warnings.emplace_back("the processor throttled itself meanwhile: heat or power");
+  add(100 * d.quota_wait_s / available, {1, 10, 50}, [](double percent) {
+    return fmt::format("a control group's CPU quota withheld more than {:g} % of the processors meanwhile",
+                       percent);
+  });
+  if (d.lowest_mhz > 0)
+    add(100 * (d.highest_mhz / d.lowest_mhz - 1), {10, 25, 50}, [](double percent) {
+      return fmt::format("the processor's frequency varied by more than {:g} % from run to run", percent);
+    });
+  if (d.seconds >= kShortest) {
+    add(100 * d.stolen_cpu_s / available, {1, 5, 20}, [](double percent) {
+      return fmt::format("the hypervisor took more than {:g} % of the processors meanwhile", percent);
+    });
+    add(100 * d.other_cpu_s / available, {10, 25, 50}, [](double percent) {
+      return fmt::format("other processes used more than {:g} % of the processors meanwhile", percent);
+    });
+    add(static_cast<double>(d.involuntary_switches) / d.seconds, {200, 1000},
+        [](double often) { return fmt::format("interrupted more than {:g} times a second", often); });
+  }
+  return warnings;
+}
+
+}  // namespace assay

@@ -1,0 +1,45 @@
+// All roofs of a machine in a few seconds: what `assay machine` shows.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "assay/machine/roofs.h"
+
+namespace assay {
+
+struct ReadRoof {
+  Bytes working_set;
+  int threads = 0, streams = 0;  // streams of each thread
+  double bytes_per_second = 0;
+};
+
+struct ProductRoof {
+  ProductKind kind{};
+  int threads = 0;
+  double operations_per_second = 0;  // 0 where it is not usable
+  std::string why_not;
+};
+
+struct MachineRoofs {
+  std::vector<ReadRoof> reads;
+  std::vector<Bytes> skipped;  // working sets that are more than a quarter of the memory at hand
+  std::vector<ProductRoof> products;
+  int threads = 0;
+  Seconds phase_round_trip;
+};
+
+struct RoofOptions {
+  int threads = 0;       // 0 = default_thread_count(); one thread is measured beside it
+  Seconds each{0.05};    // at least, of every figure
+  Bytes memory_at_hand;  // 0 = what the machine and the control group leave
+  std::vector<Bytes> working_sets = {{1 << 20}, {4 << 20}, {16 << 20}, {64 << 20}, {256 << 20}, {1 << 30}};
+  std::function<void(const std::string& now)> on_progress;
+  std::function<bool()> should_stop;
+};
+
+// Throws Error "interrupted" where should_stop says so.
+MachineRoofs measure_roofs(const RoofOptions& options);
+
+}  // namespace assay

@@ -1,0 +1,192 @@
+#include "assay/quantize/matrix_quantizer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <span>
+
+#include "assay/base/error.h"
+#include "assay/base/memory.h"
+#include "assay/quant/int8.h"
+#include "assay/tensor/half.h"
+
+namespace assay {
+
+namespace {
+
+constexpr std::int64_t kSlab = std::int64_t{1} << 18;  // numbers of a tensor held at once, where that will do
+
+// Calls task(i) for 0 <= i < count on the pool's threads; throws the first of what they throw.
+template <typename Task>
+void run_all(ThreadPool& pool, std::int64_t count, const Task& task) {
+  std::atomic<std::int64_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  pool.run(pool.size(), [&](std::int64_t) {
+    try {
+      for (std::int64_t i = next++; i < count; i = next++) task(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (failure == nullptr) failure = std::current_exception();
+      next = count;
+    }
+  });
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+constexpr std::int64_t kOutputs = 64;  // of a task: no block of 64 crosses its limits
+std::int64_t tasks_of(const WeightSpec& weight) {
+  return (weight.rows + kOutputs - 1) / kOutputs;
+}
+// The elements of the outputs [64 task, ...), as a span of their offset and size.
+struct Part {
+  std::size_t first, size;
+};
+Part part_of(const WeightSpec& weight, std::int64_t task) {
+  const std::int64_t first = task * kOutputs, count = std::min(kOutputs, weight.rows - first);
+  return {static_cast<std::size_t>(first * weight.columns), static_cast<std::size_t>(count * weight.columns)};
+}
+
+// What the element's column was multiplied by for SmoothQuant.
+float factor_of(const WeightSpec& weight, std::size_t i) {
+  return weight.column_factors.empty() ? 1.0F : weight.column_factors[i % weight.column_factors.size()];
+}
+
+}  // namespace
+
+// The number as the type holds it.
+float rounded(DType dtype, float x) {
+  if (dtype == DType::bf16) return bf16_to_float(float_to_bf16(x));
+  if (dtype == DType::f16) return f16_to_float(float_to_f16(x));
+  return x;
+}
+
+MatrixQuantizer::MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType remainder,
+                                 bool allows_non_finite, ThreadPool& pool)
+    : folder_(folder),
+      format_(format),
+      remainder_(remainder),
+      allows_non_finite_(allows_non_finite),
+      pool_(pool) {}
+
+Quantized MatrixQuantizer::operator()(const WeightSpec& weight) {
+  read(weight);
+  Quantized out;
+  out.non_finite = make_finite(weight);
+  codes_.resize(rows_.size());
+  if (is_int8(format_))
+    quantize_rows(weight, out);
+  else
+    quantize_blocks(weight, out);
+  measure(weight, out);
+  return out;
+}
+
+bool MatrixQuantizer::is_double() const {
+  return format_ == WeightFormat::nf4_dq || format_ == WeightFormat::fp4_dq;
+}
+FourBit MatrixQuantizer::type() const {
+  return format_ == WeightFormat::nf4 || format_ == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
+}
+
+// Fills originals_ [outputs][inputs], transposing what is stored the other way.
+void MatrixQuantizer::read(const WeightSpec& weight) {
+  require_memory({weight.elements() * 9}, "quantizing " + weight.name);
+  const ModelFolder::Location at = folder_.find(weight.name);
+  originals_.resize(static_cast<std::size_t>(weight.elements()));
+  const std::int64_t width = weight.stored_transposed ? weight.rows : weight.columns;
+  const std::int64_t height = weight.stored_transposed ? weight.columns : weight.rows;
+  const std::int64_t per_slab = std::max<std::int64_t>(16, kSlab / width / 16 * 16);
+  run_all(pool_, (height + per_slab - 1) / per_slab, [&](std::int64_t i) {
+    const std::int64_t first = i * per_slab, count = std::min(per_slab, height - first);
+    if (!weight.stored_transposed)
+      return at.file->read_floats(*at.tensor, first * width, count * width,
+                                  originals_.data() + first * width);
+    std::vector<float> slab(static_cast<std::size_t>(count * width));
+    at.file->read_floats(*at.tensor, first * width, count * width, slab.data());
+    for (std::int64_t begin = 0; begin < count; begin += 16)  // a line of the transposed rows at once
+      for (std::int64_t output = 0; output < width; ++output)
+        for (std::int64_t k = begin; k < std::min(begin + 16, count); ++k)
+          originals_[static_cast<std::size_t>(output * weight.columns + first + k)] =
+              slab[static_cast<std::size_t>(k * width + output)];
+  });
+}
+
+// rows_: what is quantized, the originals as the remainder's type holds them; for int8 of our own as they
+// are, smoothed. Returns how many numbers became 0.
+std::int64_t MatrixQuantizer::make_finite(const WeightSpec& weight) {
+  rows_.resize(originals_.size());
+  std::atomic<std::int64_t> replaced{0};
+  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+    const auto [first, size] = part_of(weight, task);
+    std::int64_t count = 0;
+    for (std::size_t i = first; i < first + size; ++i) {
+      float x = format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i)
+                                              : rounded(remainder_, originals_[i]);
+      if (format_ == WeightFormat::llm_int8) x = rounded(DType::f16, x);
+      if (!std::isfinite(x)) {
+        if (!allows_non_finite_)
+          throw Error("{}: tensor '{}': expected finite numbers to quantize{}, found NaN or infinity",
+                      folder_.find(weight.name).file->path().string(), weight.name,
+                      std::isfinite(originals_[i]) ? " that fit 16 bits" : "");
+        x = originals_[i] = 0;
+        ++count;
+      }
+      rows_[i] = x;
+    }
+    replaced += count;
+  });
+  return replaced;
+}
+
+void MatrixQuantizer::quantize_rows(const WeightSpec& weight, Quantized& out) {
+  out.scales.resize(static_cast<std::size_t>(weight.rows));
+  const auto width = static_cast<std::size_t>(weight.columns);
+  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+    const auto [first, size] = part_of(weight, task);
+    for (std::size_t at = first; at < first + size; at += width)
+      out.scales[at / width] =
+          quantize_int8({rows_.data() + at, width}, reinterpret_cast<std::int8_t*>(codes_.data()) + at);
+  });
+  out.codes = codes_;
+}
+
+void MatrixQuantizer::quantize_blocks(const WeightSpec& weight, Quantized& out) {
+  constexpr auto kBlock = static_cast<std::size_t>(kFourBitBlock);
+  out.scales.resize((rows_.size() + kBlock - 1) / kBlock);
+  out.codes.resize((rows_.size() + 1) / 2);
+  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+    const auto [first, size] = part_of(weight, task);
+    quantize_four_bit(type(), {rows_.data() + first, size}, kFourBitBlock, codes_.data() + first,
+                      out.scales.data() + first / kBlock);
+    for (std::size_t i = first; i < first + size; i += 2) {
+      const std::uint8_t zero = type() == FourBit::nf4 ? 7 : 0;  // where their number is odd
+      const std::uint8_t low = i + 1 < rows_.size() ? codes_[i + 1] : zero;
+      out.codes[i / 2] = static_cast<std::uint8_t>(codes_[i] << 4 | low);
+    }
+  });
+  if (!is_double()) return;
+  out.nested = nest_scales(out.scales);
+  unnest_scales(out.nested, out.scales.data());
+}
+
+void MatrixQuantizer::measure(const WeightSpec& weight, Quantized& out) {
+  std::vector<ReconstructionSums> sums(static_cast<std::size_t>(tasks_of(weight)));
+  const auto width = static_cast<std::size_t>(weight.columns);
+  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
+    const auto [first, size] = part_of(weight, task);
+    for (std::size_t i = first; i < first + size; ++i)
+      rows_[i] = is_int8(format_)
+                     ? static_cast<float>(static_cast<std::int8_t>(codes_[i])) *
+                           (out.scales[i / width] / 127) / factor_of(weight, i)
+                     : code_book(type())[codes_[i]] * out.scales[i / static_cast<std::size_t>(kFourBitBlock)];
+    sums[static_cast<std::size_t>(task)].add({originals_.data() + first, size}, {rows_.data() + first, size});
+  });
+  ReconstructionSums all;
+  for (const ReconstructionSums& part : sums) all.merge(part);
+  out.error = all.result();
+}
+
+}  // namespace assay

@@ -1,0 +1,64 @@
+// Writes a quantized model folder: one that Transformers with bitsandbytes loads, or int8 with its
+// calibration (files/int8_checkpoint.h), which Assay alone reads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "assay/quant/reconstruction.h"
+#include "assay/quant/selection.h"
+#include "assay/results/results.h"
+
+namespace assay {
+
+struct QuantizeOptions {
+  std::string precision = "nf4";  // nf4, fp4, nf4-dq, fp4-dq or llm-int8; int8-dynamic or int8-static
+  std::string remainder = {};     // float32, bfloat16 or float16; empty: as the model is
+  ModuleSelection modules = {};
+  double outlier_threshold = -1;   // of llm-int8, for whoever loads the folder; negative: 6
+  std::string calibration = {};    // a text file, for int8-static and SmoothQuant; empty: the one that ships
+  std::string calibrator = {};     // of int8-static: minmax, percentile or entropy; empty: percentile
+  double smoothing = -1;           // SmoothQuant's alpha, of int8-dynamic and int8-static; negative: none
+  bool replaces = false;           // a model folder that stands at the target
+  bool allows_non_finite = false;  // NaN and infinity are quantized as 0
+  int threads = 0;                 // 0 = default_thread_count()
+  std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress = {};
+  std::function<bool()> should_stop = {};
+};
+
+struct QuantizedTensor {
+  std::string name;
+  std::int64_t rows = 0, columns = 0;              // outputs and inputs
+  std::int64_t bytes_before = 0, bytes_after = 0;  // in the files, scales and state included
+  std::int64_t non_finite = 0;                     // numbers that were taken as 0
+  ReconstructionError error;                       // against the weights as the model's files have them
+};
+
+struct QuantizeReport {
+  std::string precision, remainder;
+  std::filesystem::path path;
+  std::vector<QuantizedTensor> tensors;
+  CoverageFacts coverage;
+  std::uint64_t file_bytes_before = 0, file_bytes_after = 0;  // of the weight files
+  std::int64_t parameters = 0;                                // of the model, tied ones once
+  double seconds = 0;
+  std::string calibration_sha256;  // of the text; empty: none was read
+  double calibration_s = 0;        // of `seconds`: running the text
+  std::vector<std::string> files;  // that were written
+};
+
+// Quantizes the modules that Transformers would (less what `modules` leaves out), as it would: the weights
+// rounded to the remainder's type first, then quantized with the outputs as rows. int8-dynamic and
+// int8-static are not rounded first, and norms and biases stay float32: the folder, read, gives the logits of
+// its model quantized at load with the same remainder (float32 or bfloat16), bit for bit where the same
+// kernels calibrated. One tensor is in memory at a time, but for calibrating, which takes the model in
+// float32. `out` appears complete or not at all. Throws UsageError for what is asked wrong, Error for a model
+// that is quantized already, a text that cannot be calibrated on, weights that are not finite, a target that
+// exists, and where should_stop said so.
+QuantizeReport quantize_model(const std::string& candidate, const std::filesystem::path& out,
+                              const QuantizeOptions& options);
+
+}  // namespace assay

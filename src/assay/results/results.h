@@ -1,0 +1,115 @@
+// What a run found out: rows of values with their samples, warnings and status, apart from how they are
+// shown.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "assay/machine/machine.h"
+#include "assay/results/verdict.h"
+#include "assay/statistics/statistics.h"
+
+namespace assay {
+
+struct Value {
+  double value = 0;  // the mean or the median of the samples where there are several: as `statistic` says
+  std::optional<Interval> interval;
+  std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
+  std::string statistic = {};   // "mean", "median"; empty for a figure that is counted
+};
+// Of six or more repeats their median and its interval; of fewer their mean, and no interval.
+Value value_of_repeats(std::vector<double> in_time_order);
+
+struct Row {
+  std::string scenario;  // "baseline"
+  std::string label;     // "prompt 1"
+  std::vector<std::pair<std::string, std::string>>
+      parameters;                                     // precision, cache, kernels, ...: what was run
+  std::vector<std::pair<std::string, Value>> values;  // by metric tag
+  std::vector<std::string> warnings;
+  std::string status = "ok";  // or "error"
+  std::string reason;         // of an error
+
+  void set(std::string_view tag, Value value);
+  void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
+  const Value* find(std::string_view tag) const;
+  const std::string& parameter(std::string_view key) const;  // empty where there is none
+};
+
+// A text a model wrote, kept beside the figures.
+struct GeneratedText {
+  std::string label, prompt, text;
+  std::vector<int> prompt_ids, ids;
+};
+
+// What a quantized precision quantized, and what it left.
+struct CoverageFacts {
+  struct Tensor {
+    std::string name, format, reason;  // why it was left; empty where it was not
+  };
+  std::vector<Tensor> tensors;  // empty: nothing is quantized
+  std::int64_t quantized = 0;   // tensors
+  double weights_share = 0;     // of all elements, that are in quantized tensors
+  double bytes_share = 0;       // of all bytes
+  double bits_per_weight = 0;   // over the whole model, scales included
+  // Of static inputs: the share of the calibration's values that lie outside the codes.
+  std::optional<double> saturation;
+  // Of llm-int8: the share of input columns that were apart as outliers, over all products of the run.
+  std::optional<double> outlier_share;
+};
+
+// The model that was measured.
+struct ModelFacts {
+  std::string id, path, family, sha256;
+  std::string dtype;  // the label of what really ran
+  std::int64_t parameters = 0, memory_bytes = 0, resident_weights_bytes = 0, workspace_bytes = 0;
+  // Of a screened head: the share of its outputs that were computed exactly.
+  std::optional<double> head_computed_share = {};
+  double load_s = 0;
+  CoverageFacts coverage;
+};
+
+// What two settings that must not differ were seen to do: cache on and off, padded and not, alone and
+// batched.
+struct AuditRow {
+  std::string configuration, what;  // "float32", "cache off"
+  bool has_equal_ids = true, has_equal_logits = true;
+  double largest_difference = 0;  // of logits, before ids part
+  double tolerance = 0;           // 0: equal to the bit is what the design promises
+  std::string verdict;            // "equal", "within tolerance", "differs by definition", "differs"
+  std::string first_divergence;   // "sequence 1, new token 3: id 12 against 7, logits 1.25 against 1.5"
+  bool has_failed() const { return verdict == "differs"; }
+};
+
+struct ResultSet {
+  static constexpr int kSchemaVersion = 1;
+  std::string created, command, status = "complete";  // or "interrupted"
+  Build build;
+  Machine machine;
+  ModelFacts model;
+  std::vector<Row> rows;
+  std::vector<GeneratedText> texts;
+  std::vector<Comparison> comparisons;
+  std::vector<AuditRow> audit;
+  std::optional<NoiseBudget> noise;  // of the run of equals at the start
+  std::vector<std::string> remarks;  // trends as expected or against it, break-even, fits
+  std::vector<std::string> takeaways;
+  std::string caption;  // what the table shows and how it was measured
+};
+
+nlohmann::ordered_json to_json(const AuditRow& row);
+AuditRow audit_row_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const ModelFacts& model);
+ModelFacts model_facts_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const Row& row);
+Row row_from_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json to_json(const ResultSet& results);
+// Throws Error (`where` names the file) for another schema version or a document that is not a result.
+ResultSet results_from_json(const nlohmann::ordered_json& json, const std::string& where);
+
+}  // namespace assay

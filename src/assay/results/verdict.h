@@ -1,0 +1,63 @@
+// What two sets of repeats allow to be said: faster, slower, no difference, or nothing yet.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "assay/statistics/statistics.h"
+
+namespace assay {
+
+// What equals differ by on this machine at this time, from runs of one configuration in two processes.
+struct NoiseBudget {
+  double smallest_difference = 0;  // relative; what as many repeats as planned can still show
+  double bias = 0;                 // relative: where the difference of equals centres
+  int pairs = 0, planned = 0;
+};
+// From log ratios of paired runs of equals: what `planned` pairs resolve, never below the equals' own bias.
+NoiseBudget noise_budget(std::span<const double> log_ratios, int planned);
+// The same budget for another number of pairs: what is not bias narrows with its square root.
+double smallest_difference(const NoiseBudget& budget, int pairs);
+
+enum class Verdict { lower, higher, no_difference, cannot_tell, too_few };
+std::string_view name_of(Verdict verdict);
+
+struct Comparison {
+  std::string subject, baseline, metric;  // labels of rows, the metric's tag
+  double ratio = 1;                       // subject / baseline
+  std::optional<Interval> interval;       // of the ratio; its level is corrected for the other comparisons
+  double margin = 0;                      // differences within it count as none
+  Verdict verdict = Verdict::too_few;
+  // Runs; of perplexity blocks of kLossBlock tokens. more_needed: about, where it cannot tell.
+  int pairs = 0, more_needed = 0;
+  std::string sentence;  // "int8 is faster than float32: 0.41 x the latency [0.40, 0.43]"
+};
+
+struct CompareOptions {
+  double margin = 0.02;  // relative
+  int comparisons = 1;   // that are made together: the level of each is 1 - 0.05 / comparisons (Bonferroni)
+};
+// Of runs taken in the same blocks: ratio = exp(shift of log ratios), interval by signed ranks. The verdict
+// is no_difference where the interval lies within the margin (an equivalence test), lower or higher where it
+// excludes 1 and the estimate lies beyond the margin (equals in two processes differ by a little that stays),
+// cannot_tell elsewhere, too_few below six pairs. Throws std::logic_error for unequal numbers.
+Comparison compare_paired(std::span<const double> subject, std::span<const double> baseline,
+                          const CompareOptions& options);
+// The same of runs that have nothing to do with each other.
+Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
+                               const CompareOptions& options);
+// From a shift of logarithms and its interval that were found otherwise, such as of paired log-losses.
+Comparison compare_shift(const std::optional<Shift>& log_shift, int pairs, const CompareOptions& options);
+
+// "faster than" for a time that is lower; other metrics are lower or higher.
+void set_sentence(Comparison& comparison);
+
+nlohmann::ordered_json to_json(const Comparison& comparison);
+Comparison comparison_from_json(const nlohmann::ordered_json& json);
+
+}  // namespace assay

@@ -1,0 +1,40 @@
+// Calibration: a text goes through the model in float32, and what its products see decides how their inputs
+// are quantized.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "assay/backend/backend.h"
+#include "assay/checkpoint/model_folder.h"
+#include "assay/quant/calibration.h"
+#include "assay/quant/precision.h"
+#include "assay/text/tokenizer.h"
+
+namespace assay {
+
+// Fewer tokens are an error; of more, the first are used.
+inline constexpr std::int64_t kFewestCalibrationTokens = 32, kMostCalibrationTokens = 16384;
+
+struct CalibrationText {
+  std::vector<TokenId> ids;
+  std::string sha256;  // of the whole text
+};
+// Reads and tokenizes a text. Throws Error where it is missing, empty, no UTF-8 or too short.
+CalibrationText read_calibration(const std::filesystem::path& file, const Tokenizer& tokenizer);
+
+// Runs the ids through the folder's model in float32, in windows of its context, and gives what `precision`
+// asks for: the ranges of the inputs of each matrix of the blocks by its calibrator, and the factors of
+// SmoothQuant, which are found in a pass of their own. The weights are in memory in float32 until it returns.
+// Throws Error for fewer tokens than kFewestCalibrationTokens, for what is not finite, and where should_stop
+// said so, which is asked before each window.
+Calibration calibrate(const std::shared_ptr<const ModelFolder>& folder,
+                      const std::shared_ptr<Backend>& backend, const Precision& precision,
+                      std::span<const TokenId> ids, const std::function<bool()>& should_stop = {});
+
+}  // namespace assay

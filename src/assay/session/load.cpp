@@ -1,0 +1,236 @@
+#include "assay/session/load.h"
+
+#include <algorithm>
+
+#include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+#include "assay/model/stored_quantization.h"
+#include "assay/session/calibrate.h"
+
+namespace assay {
+
+namespace {
+
+// What the flags make of the precision.
+void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
+  Precision& precision = resolved.precision;
+  if (!options.remainder.empty()) set_remainder(precision, options.remainder);
+  if (!options.quantized_head.empty()) set_quantized_head(precision, options.quantized_head);
+  if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
+  if (!options.input_scale.empty()) set_input_scale(precision, options.input_scale);
+  if (!options.calibrator.empty()) set_calibrator(precision, options.calibrator);
+  if (options.smoothing >= 0) set_smoothing(precision, options.smoothing);
+  if (!options.calibration.empty() && !precision.needs_calibration())
+    throw UsageError("--calibration: it goes with int8-static or --smooth-quant, and {} reads no text",
+                     precision.name);
+  if (!options.modules.is_empty()) set_modules(precision, options.modules);
+  if (precision.is_quantized()) resolved.label = precision.name;
+  if (!options.kv_cache.empty()) set_kv_cache(precision, options.kv_cache);
+  if (precision.kv_cache == KvFormat::int8) resolved.label += " (KV int8)";
+  precision.allows_non_finite = options.allows_non_finite;
+  if (!options.float32_matmul.empty()) {
+    set_float32_matmul(precision, options.float32_matmul);
+    if (options.float32_matmul != "float32")
+      resolved.label += " (products as " + options.float32_matmul + ")";
+  }
+  if (options.screens_head) {
+    set_screened_head(precision);
+    resolved.label += " (head screened in int8)";
+  }
+}
+
+// The precision of a checkpoint that is quantized already, where it goes with what was asked for.
+ResolvedDtype as_stored(const Precision& stored, std::string_view dtype, const std::string& candidate,
+                        const LoadOptions& options) {
+  const auto is_other = [&](const Precision& wanted) {
+    return wanted.weights != stored.weights || wanted.inputs != stored.inputs;
+  };
+  if (dtype != kAutoPrecision && is_other(precision_from_name(dtype)))
+    throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
+                candidate, stored.name, dtype);
+  if (!options.modules.is_empty())
+    throw Error("{}: the model is quantized already: --include and --exclude choose nothing", candidate);
+  if (!options.calibration.empty() || !options.calibrator.empty() || options.smoothing >= 0)
+    throw Error(
+        "{}: the model is quantized already, {}: --calibration, --calibrator and --smooth-quant change "
+        "nothing",
+        candidate, stored.name);
+  if (stored.is_head_stored && !options.quantized_head.empty())
+    throw Error("{}: the output head is quantized already, as {}", candidate, stored.name);
+  ResolvedDtype resolved{stored, stored.name, {}};
+  apply_options(resolved, options);
+  return resolved;
+}
+
+LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_name,
+                           const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
+  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
+  const ModelSpec spec = spec_from_folder(*folder);
+  const ResolvedDtype dtype = precision_of(*folder, spec, candidate, dtype_name, backend->device(), options);
+  LoadedModel loaded;
+  const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
+                             std::filesystem::exists(folder->path() / "vocab.json");
+  const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
+  if (options.needs_tokenizer || has_tokenizer || calibrates)
+    loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
+  if (dtype.precision.is_quantized() && coverage_of(plan_forward(spec, dtype.precision)).quantized == 0)
+    throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
+  Calibration calibration;
+  if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
+  if (calibrates) {
+    const CalibrationText text =
+        read_calibration(options.calibration.empty() ? shipped_file("texts/calibrate.txt")
+                                                     : std::filesystem::path(options.calibration),
+                         *loaded.tokenizer);
+    const TimePoint begin = Clock::now();
+    calibration = calibrate(folder, backend, dtype.precision, text.ids);
+    loaded.calibration_s = elapsed(begin, Clock::now()).value;
+    loaded.calibration_sha256 = text.sha256;
+  }
+  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision, calibration));
+  loaded.id = candidate;
+  loaded.dtype_label = dtype.label;
+  loaded.warnings = dtype.warnings;
+  if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
+    loaded.warnings.emplace_back(
+        "--allow-non-finite: NaN and infinity among the weights to quantize are taken as 0");
+  if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
+    loaded.warnings.emplace_back(
+        "bfloat16 without AMX: weights, keys and values are kept in bfloat16, the arithmetic is float32");
+  if (is_four_bit(dtype.precision.weights) && dtype.precision.remainder == WeightFormat::bfloat16)
+    loaded.warnings.push_back(fmt::format(
+        "4-bit weights are multiplied in {} where tokens are many, with inputs of 8 bits where they are one "
+        "or two: --through decode scores the second",
+        backend->kernels() == "amx" ? "bfloat16" : "float32"));
+  if (const std::string why = why_tiles_are_refused(); !why.empty() && !options.backend.is_isa_forced)
+    loaded.warnings.push_back(fmt::format("{}: {} kernels run instead", why, backend->kernels()));
+  const std::size_t masked = options.backend.processors.size();
+  const auto processors = static_cast<int>(masked == 0 ? allowed_processors().size() : masked);
+  if (backend->threads() > processors)
+    loaded.warnings.push_back(fmt::format("{} threads on {} processor{}: they wait for each other",
+                                          backend->threads(), processors, processors == 1 ? "" : "s"));
+  if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
+    loaded.warnings.push_back(
+        fmt::format("the tokenizer knows {} tokens, the model {}: some texts cannot be run",
+                    loaded.tokenizer->vocab_size(), loaded.model->spec().vocab));
+  const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
+  if (!ends.empty())
+    loaded.pad_token = ends.front();
+  else if (loaded.tokenizer != nullptr)
+    loaded.pad_token = loaded.tokenizer->end_of_text().value_or(0);
+  const JsonView config = folder->config();
+  if (config.has("pad_token_id"))
+    loaded.pad_token =
+        static_cast<TokenId>(config.integer("pad_token_id", -1, loaded.model->spec().vocab - 1));
+  return loaded;
+}
+
+}  // namespace
+
+ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
+  ResolvedDtype resolved;
+  resolved.precision = precision_from_name(name == kAutoPrecision ? "float32" : name);
+  resolved.label = resolved.precision.name;
+  if (device.kind != Device::Kind::cpu) return resolved;
+  if (resolved.precision.name == "float16") {
+    resolved.precision = precision_from_name("float32");
+    resolved.label = "float32 (forced on CPU)";
+  }
+  return resolved;
+}
+
+std::string LoadedModel::load_line() const {
+  return fmt::format("Loaded: {} | device={} | dtype={}", id, model->backend().device().text(), dtype_label);
+}
+
+ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
+                           std::string_view dtype, const Device& device, const LoadOptions& options) {
+  if (const auto stored = stored_precision(folder, spec))
+    return as_stored(*stored, dtype, candidate, options);
+  ResolvedDtype resolved = resolve_dtype(dtype, device);
+  apply_options(resolved, options);
+  return resolved;
+}
+
+LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
+                                     const Device& device, const LoadOptions& options) {
+  if (dtype != kAutoPrecision) {  // what is typed wrong is known before a folder is looked for
+    ResolvedDtype resolved = resolve_dtype(dtype, device);
+    apply_options(resolved, options);
+  }
+  const std::shared_ptr<Backend> backend =
+      options.shared_backend != nullptr ? options.shared_backend : make_backend(device, options.backend);
+  return first_candidate(candidates, [&](const std::string& candidate) {
+    return load_candidate(candidate, dtype, backend, options);
+  });
+}
+
+namespace {
+
+// Of the inputs of all products with static codes, as many as each has columns.
+std::optional<double> saturation_of(const Plan& plan) {
+  double clipped = 0, columns = 0;
+  for (const Op& op : plan.ops) {
+    const auto* linear = std::get_if<LinearOp>(&op.what);
+    if (linear == nullptr || !linear->static_input) continue;
+    const auto width = static_cast<double>(plan.weights[static_cast<std::size_t>(linear->weight)].columns);
+    clipped += linear->static_input->clipped_share * width;
+    columns += width;
+  }
+  return columns > 0 ? std::optional(clipped / columns) : std::nullopt;
+}
+
+}  // namespace
+
+CoverageFacts coverage_of(const Plan& plan) {
+  CoverageFacts facts;
+  std::int64_t elements = 0, quantized_elements = 0, bytes = 0, quantized_bytes = 0;
+  const auto head = static_cast<std::size_t>(std::get<LinearOp>(plan.head.what).weight);
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    const WeightSpec& weight = plan.weights[i];
+    const bool is_vector = weight.kind == WeightSpec::Kind::vector,
+               is_in = is_quantized(weight.format) && !is_vector;
+    elements += weight.elements();
+    bytes += stored_bytes(weight).value;
+    if (is_in) {
+      quantized_elements += weight.elements();
+      quantized_bytes += stored_bytes(weight).value;
+      ++facts.quantized;
+    }
+    const char* reason = is_in                                    ? ""
+                         : is_vector                              ? "a vector: norm or bias"
+                         : i == head && weight.is_table_too       ? "the output head, tied to the embedding"
+                         : i == head                              ? "the output head"
+                         : weight.kind == WeightSpec::Kind::table ? "an embedding"
+                                                                  : "not of the quantized kind";
+    facts.tensors.push_back({weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+                             weight.why_kept.empty() ? reason : std::string(weight.why_kept)});
+  }
+  if (facts.quantized == 0) return {};
+  facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);
+  facts.bytes_share = static_cast<double>(quantized_bytes) / static_cast<double>(bytes);
+  facts.saturation = saturation_of(plan);
+  facts.bits_per_weight = 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
+  return facts;
+}
+
+Bytes get_model_memory_footprint(const Model& model) {
+  return model.footprint();
+}
+
+std::filesystem::path shipped_file(const std::string& name) {
+  std::filesystem::path path;
+  try {
+    path = locate_model("demo") / name;
+  } catch (const Error&) {
+    throw Error(
+        "{}: a text that ships with the program, wanted where no file is given, was not found; give one "
+        "(--calibration, --corpus or --prompts-file), or set ASSAY_MODELS to the folder that holds demo/",
+        name);
+  }
+  if (!std::filesystem::exists(path)) throw Error("{}: this file of the program is missing", path.string());
+  return path;
+}
+
+}  // namespace assay

@@ -1,0 +1,48 @@
+#include "assay/session/perplexity.h"
+
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+#include "assay/base/sha256.h"
+
+namespace assay {
+
+namespace {
+
+CorpusScore score_hashed(const LoadedModel& loaded, const std::vector<TokenId>& ids, std::string sha256,
+                         const ScoreOptions& options) {
+  CorpusScore result;
+  result.corpus_sha256 = std::move(sha256);
+  const TimePoint begin = Clock::now();
+  result.score = score(loaded.model->program(), ids, options);
+  loaded.model->backend().synchronize();
+  result.seconds = elapsed(begin, Clock::now()).value;
+  return result;
+}
+
+}  // namespace
+
+std::string read_corpus(const std::filesystem::path& file) {
+  std::string text = read_text_file(file);
+  if (text.empty()) throw Error("{} is empty: a perplexity needs text", file.string());
+  check_utf8(text, file.string());
+  return text;
+}
+
+CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
+                       const ScoreOptions& options) {
+  if (loaded.tokenizer == nullptr)
+    throw Error("{}: the folder has no tokenizer; a text cannot be scored",
+                loaded.model->folder().path().string());
+  const std::string text = read_corpus(file);
+  std::string hash = sha256_hex(text);
+  if (hash == loaded.calibration_sha256)
+    throw Error("{}: the model was calibrated on this text; a perplexity needs another", file.string());
+  return score_hashed(loaded, loaded.tokenizer->encode(text), std::move(hash), options);
+}
+
+CorpusScore score_ids(const LoadedModel& loaded, const std::vector<TokenId>& ids,
+                      const ScoreOptions& options) {
+  return score_hashed(loaded, ids, sha256_hex(fmt::format("{}", fmt::join(ids, " "))), options);
+}
+
+}  // namespace assay

@@ -1,0 +1,31 @@
+// Perplexity of a text file.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "assay/generate/scorer.h"
+#include "assay/session/load.h"
+
+namespace assay {
+
+struct CorpusScore {
+  Score score;
+  std::string corpus_sha256;
+  double seconds = 0;  // of the forward passes; reading and tokenizing excluded
+};
+
+// The text of a corpus. Throws Error for a missing or empty file and for malformed UTF-8 (with its byte
+// offset).
+std::string read_corpus(const std::filesystem::path& file);
+
+// Tokenizes the whole text at once, without special tokens, and scores it. Throws Error for a missing or
+// empty file and for malformed UTF-8 (with its byte offset).
+CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
+                       const ScoreOptions& options = {});
+
+// The same for token ids; the hash is of their decimal form, joined by blanks.
+CorpusScore score_ids(const LoadedModel& loaded, const std::vector<TokenId>& ids,
+                      const ScoreOptions& options = {});
+
+}  // namespace assay

@@ -1,0 +1,119 @@
+#include "assay/session/time_generate.h"
+
+#include <algorithm>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+namespace {
+
+constexpr std::int64_t kWarmUpTokens = 4;  // touches every weight and page; long enough to wake the threads
+
+GenerationOptions generation_options(const LoadedModel& loaded, const TimeOptions& options) {
+  GenerationOptions generation;
+  generation.max_new_tokens = options.max_new_tokens;
+  generation.uses_cache = options.uses_cache;
+  generation.sampling = options.sampling;
+  if (options.stops_at_end) {
+    generation.end_tokens = loaded.model->spec().end_tokens;
+    if (generation.end_tokens.empty() && loaded.tokenizer != nullptr && loaded.tokenizer->end_of_text())
+      generation.end_tokens = {*loaded.tokenizer->end_of_text()};
+  }
+  return generation;
+}
+
+double sum(const std::vector<Seconds>& times) {
+  double total = 0;
+  for (const Seconds t : times) total += t.value;
+  return total;
+}
+
+TimedGeneration figures(const LoadedModel& loaded, std::vector<TokenId> prompt,
+                        const GenerationTrace& trace) {
+  const SequenceTrace& sequence = trace.sequences.front();
+  TimedGeneration timed;
+  timed.total_latency_s = trace.total.value;
+  timed.tokens_generated = trace.tokens_generated();
+  timed.tokens_per_sec = static_cast<double>(timed.tokens_generated) / timed.total_latency_s;
+  timed.avg_latency_per_token_ms = 1e3 * timed.total_latency_s / static_cast<double>(timed.tokens_generated);
+  timed.time_to_first_token_s = trace.step_end.front().value;
+  timed.prefill_tokens_per_sec = static_cast<double>(prompt.size()) / trace.prefill.value;
+  if (!trace.decode.empty())
+    timed.decode_tokens_per_sec = static_cast<double>(trace.decode.size()) / sum(trace.decode);
+  for (const Seconds t : trace.step_end) timed.token_times_s.push_back(t.value);
+  timed.sampling_s = trace.sampling.value;
+  timed.prompt_ids = std::move(prompt);
+  timed.ids = sequence.ids;
+  timed.stop = sequence.stop;
+  const TimePoint begin = Clock::now();
+  if (loaded.tokenizer != nullptr) timed.text = replace_malformed_utf8(loaded.tokenizer->decode(timed.ids));
+  timed.detokenize_s = elapsed(begin, Clock::now()).value;
+  return timed;
+}
+
+}  // namespace
+
+void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation) {
+  const auto surplus = static_cast<std::int64_t>(ids.size()) - room;
+  if (truncation == Truncation::none || surplus <= 0 || room < 1) return;
+  if (truncation == Truncation::left)
+    ids.erase(ids.begin(), ids.begin() + surplus);
+  else
+    ids.resize(static_cast<std::size_t>(room));
+}
+
+Truncation truncation_from_name(const std::string& text) {
+  if (text.empty()) return Truncation::none;
+  if (text == "left") return Truncation::left;
+  if (text == "right") return Truncation::right;
+  throw UsageError("--truncate: expected left or right, found '{}'", text);
+}
+
+std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt) {
+  std::vector<TokenId> ids;
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    if (loaded.tokenizer == nullptr)
+      throw Error("{}: the folder has no tokenizer; give the prompt as token ids (--ids)",
+                  loaded.model->folder().path().string());
+    check_utf8(*text, "prompt");
+    ids = loaded.tokenizer->encode(*text);
+  } else {
+    ids = std::get<std::vector<TokenId>>(prompt);
+  }
+  const std::int64_t vocab = loaded.model->spec().vocab;
+  for (const TokenId id : ids)
+    if (id < 0 || id >= vocab) throw Error("token id {} is outside the model's vocabulary of {}", id, vocab);
+  return ids;
+}
+
+TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, const TimeOptions& options) {
+  const TimePoint tokenize_begin = Clock::now();
+  std::vector<TokenId> ids = prompt_ids(loaded, prompt);
+  const Seconds tokenizing = elapsed(tokenize_begin, Clock::now());
+  truncate(ids, loaded.model->spec().context - options.max_new_tokens, options.truncation);
+  Backend& backend = loaded.model->backend();
+  Program& program = loaded.model->program();
+  const GenerationOptions generation = generation_options(loaded, options);
+  const TimePoint warm_up_begin = Clock::now();
+  if (options.has_warm_up) {
+    GenerationOptions warm_up = generation;
+    warm_up.max_new_tokens = std::min(kWarmUpTokens, generation.max_new_tokens);
+    generate(backend, program, {ids}, warm_up);
+  }
+  const Seconds warming_up = elapsed(warm_up_begin, Clock::now());
+  const GenerationTrace trace =
+      generate(backend, program, {ids}, generation, options.on_token, options.should_stop);
+  TimedGeneration timed = figures(loaded, std::move(ids), trace);
+  timed.tokenize_s = tokenizing.value;
+  timed.warm_up_s = warming_up.value;
+  return timed;
+}
+
+TextAndTime generate_text_and_time(const LoadedModel& loaded, const Prompt& prompt,
+                                   const TimeOptions& options) {
+  TimedGeneration timed = time_generate(loaded, prompt, options);
+  return {std::move(timed.text), timed.total_latency_s};
+}
+
+}  // namespace assay

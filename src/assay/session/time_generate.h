@@ -1,0 +1,74 @@
+// Generation under the clock, as the exercises define it.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "assay/generate/generator.h"
+#include "assay/session/load.h"
+
+namespace assay {
+
+// A prompt is text, or token ids.
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+// What happens to a prompt that does not fit the context together with its new tokens.
+enum class Truncation {
+  none,
+  left,
+  right
+};  // none: an Error; left: the first tokens go; right: the last ones
+
+struct TimeOptions {
+  std::int64_t max_new_tokens = 50;
+  bool uses_cache = true;
+  bool stops_at_end = false;  // timing wants exactly max_new_tokens, so that variants do equal work
+  Truncation truncation = Truncation::none;
+  bool has_warm_up = true;  // a short generation before the clock starts
+  SamplingOptions sampling;
+  OnToken on_token;  // for streaming; its time is inside the latency
+  ShouldStop should_stop;
+};
+
+struct TimedGeneration {
+  double total_latency_s = 0;
+  std::int64_t tokens_generated = 0;
+  double tokens_per_sec = 0;
+  double avg_latency_per_token_ms = 0;
+
+  double time_to_first_token_s = 0;
+  double prefill_tokens_per_sec = 0;
+  double decode_tokens_per_sec = 0;   // 0 when a single token was generated
+  std::vector<double> token_times_s;  // when each new token was chosen, from the start
+  double tokenize_s = 0;              // outside total_latency_s
+  double sampling_s = 0;
+  double detokenize_s = 0;  // outside total_latency_s
+  double warm_up_s = 0;     // before the clock
+
+  std::vector<TokenId> prompt_ids, ids;
+  std::string text;  // of the new tokens alone
+  StopReason stop = StopReason::length;
+};
+
+// Throws UsageError for a name other than "", "left" and "right".
+Truncation truncation_from_name(const std::string& text);
+
+// Cuts what exceeds `room` tokens; nothing where truncation is none, or there is no room for a single one.
+void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation);
+
+// Ids of a prompt. Throws Error for malformed UTF-8, for text when there is no tokenizer, and for ids outside
+// the vocabulary.
+std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt);
+
+TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt,
+                              const TimeOptions& options = {});
+
+struct TextAndTime {
+  std::string text;  // without the prompt
+  double latency_s = 0;
+};
+TextAndTime generate_text_and_time(const LoadedModel& loaded, const Prompt& prompt,
+                                   const TimeOptions& options = {});
+
+}  // namespace assay

@@ -1,0 +1,59 @@
+// Speed alone, in the tests of llama-bench: prompts read and tokens written, each beside the roofs that were
+// measured in turns with its repeats.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/session/load.h"
+
+namespace assay {
+
+// One test: `batch` sequences that hold `depth` tokens each take in a prompt, or write new tokens one by one.
+struct BenchCase {
+  std::int64_t prompt_tokens = 0, new_tokens = 0;  // one of them is 0
+  std::int64_t depth = 0, batch = 1;
+  std::string name() const;  // "pp512", "tg128 @ d512 b8"
+  std::int64_t tokens() const { return batch * (prompt_tokens + new_tokens); }
+};
+
+struct BenchRow {
+  std::string test, model, precision, device, kernels, isa;
+  int threads = 0;
+  BenchCase what;
+  std::int64_t parameters = 0, weight_bytes = 0;  // of the model
+  std::vector<double> samples_s;
+  double median_s = 0;
+  std::optional<double> spread;  // interquartile range / median
+  double tokens_per_sec = 0;     // of the median
+  double bytes_per_token = 0, flops_per_token = 0, achieved_gb_s = 0, achieved_gflops = 0;
+  // Medians of what the probes reached between the repeats; 0 where there is no probe for it.
+  double roof_gb_s = 0, roof_gflops = 0;
+  double percent_of_roof = 0;  // the longer of the two times that the roofs allow / median_s
+  std::string bound;           // which of the two it was: "memory" or "compute"; empty without roofs
+  std::vector<std::string> warnings;
+  std::string status = "ok", reason;  // or "error" and why
+};
+
+struct BenchOptions {
+  std::vector<std::int64_t> prompt_tokens{512}, new_tokens{128}, depths{0}, batches{1};
+  std::vector<std::string> precisions{"float32"};
+  std::vector<std::int64_t> threads{0};  // 0 = default_thread_count()
+  std::int64_t repeats = 5;              // timed, after one that is not
+  double max_time_s = 0;                 // of a test: no repeat begins after it; 0 = no limit
+  std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress;
+  std::function<bool()> should_stop;
+};
+using LoadForBench = std::function<LoadedModel(const std::string& precision, int threads)>;
+
+// The tests of each precision and number of threads, a prompt's before a text's. A length of 0 asks for no
+// test. A test that fails is a row of status "error", as is each test of a model that cannot be loaded after
+// the first one; where should_stop says so, the finished rows come back. Throws UsageError where nothing is
+// asked for, Error where a test would exceed the model's context and what loading the first model throws:
+// before any test has run.
+std::vector<BenchRow> run_bench(const LoadForBench& load, const BenchOptions& options);
+
+}  // namespace assay

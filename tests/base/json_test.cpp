@@ -1,0 +1,53 @@
+// JSON from untrusted files.
+#include "assay/base/json.h"
+
+#include <gtest/gtest.h>
+
+#include "assay/base/error.h"
+
+namespace assay {
+namespace {
+
+std::string error_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Json, RefusesDepthDuplicatesAndOtherTopLevels) {
+  const std::string deep = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_EQ(error_of([&] { parse_json_object(deep, "x.json"); }),
+            "x.json: JSON is nested deeper than 64 levels");
+  EXPECT_EQ(error_of([] { parse_json_object("{\"a\":1,\"a\":2}", "x.json"); }),
+            "x.json: the key 'a' stands twice in one object");
+  EXPECT_EQ(error_of([] { parse_json_object("[1]", "x.json"); }),
+            "x.json: expected a JSON object, found array");
+  EXPECT_NE(error_of([] { parse_json_object("{\"a\":", "x.json"); }).find("x.json: not valid JSON"),
+            std::string::npos);
+  EXPECT_EQ(parse_json_object("{\"a\":{\"b\":1},\"c\":{\"b\":2}}", "x.json")["c"]["b"], 2);
+}
+
+TEST(JsonView, ChecksTypesAndRanges) {
+  const Json json = parse_json_object(
+      R"({"n": 12, "f": 0.5, "whole": 3.0, "s": "text", "b": true, "none": null, "big": 1e300})", "c.json");
+  const JsonView view(json, "c.json");
+  EXPECT_EQ(view.integer("n", 1, 100), 12);
+  EXPECT_EQ(view.integer("whole", 1, 100), 3);
+  EXPECT_EQ(view.integer_or("absent", 7, 1, 100), 7);
+  EXPECT_EQ(view.integer_or("none", 7, 1, 100), 7);
+  EXPECT_EQ(error_of([&] { view.integer("absent", 1, 2); }), "c.json: the key 'absent' is missing");
+  EXPECT_EQ(error_of([&] { view.integer("n", 1, 11); }),
+            "c.json: n: expected a whole number from 1 to 11, found 12");
+  for (const char* key : {"f", "s", "b", "big"})
+    EXPECT_NE(error_of([&] { view.integer(key, 0, 100); }).find("expected a whole number"), std::string::npos)
+        << key;
+  EXPECT_NE(error_of([&] { view.number("s"); }).find("expected a finite number"), std::string::npos);
+  EXPECT_NE(error_of([&] { view.boolean_or("n", true); }).find("expected true or false"), std::string::npos);
+  EXPECT_NE(error_of([&] { view.text("n"); }).find("expected a string"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,87 @@
+// What the system tells of frequencies and throttling, from folders that look like its own.
+#include "assay/machine/disturbance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/temporary_folder.h"
+
+namespace assay {
+namespace {
+
+class DisturbanceFiles : public testing::Test {
+ protected:
+  DisturbanceFiles() {
+    std::filesystem::create_directories(processor() / "cpufreq");
+    std::filesystem::create_directories(processor() / "thermal_throttle");
+    write("thermal_throttle/core_throttle_count", "7");
+    write("thermal_throttle/package_throttle_count", "9");
+    write("cpufreq/scaling_cur_freq", "3000000");
+    write_quota("throttled_usec 500000");
+  }
+  std::filesystem::path processor() const {
+    return folder_.path() / ("cpu" + std::to_string(allowed_processors().front()));
+  }
+  void write(const std::string& name, const std::string& number) const {
+    test::write_file(processor() / name, number + "\n");
+  }
+  void write_quota(const std::string& line) const {
+    test::write_file(folder_ / "cpu.stat", "nr_periods 10\nnr_throttled 3\n" + line + "\n");
+  }
+  SystemFolders folders() const { return {folder_.path(), {folder_ / "cpu.stat"}}; }
+  static bool says(const Disturbance& d, const std::string& words) {
+    const std::vector<std::string> warnings = doubts_of(d, 1);
+    return std::any_of(warnings.begin(), warnings.end(),
+                       [&](const std::string& warning) { return warning.find(words) != std::string::npos; });
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(DisturbanceFiles, CountersThatStandStillAreNoWarning) {
+  const DisturbanceWatch watch(folders());
+  const Disturbance d = watch.so_far();
+  EXPECT_EQ(d.throttle_events, 0);
+  EXPECT_EQ(d.quota_wait_s, 0);
+  EXPECT_EQ(d.lowest_mhz, 3000);
+  EXPECT_EQ(d.highest_mhz, 3000);
+  for (const char* words : {"throttled", "quota", "frequency"}) EXPECT_FALSE(says(d, words)) << words;
+}
+
+TEST_F(DisturbanceFiles, ThrottlingIsAWarning) {
+  const DisturbanceWatch watch(folders());
+  write("thermal_throttle/core_throttle_count", "8");
+  EXPECT_EQ(watch.so_far().throttle_events, 1);
+  EXPECT_TRUE(says(watch.so_far(), "throttled itself"));
+}
+
+TEST_F(DisturbanceFiles, WaitingForAQuotaIsAWarning) {
+  const DisturbanceWatch watch(folders());
+  write_quota("throttled_usec 750000");
+  EXPECT_DOUBLE_EQ(watch.so_far().quota_wait_s, 0.25);
+  EXPECT_TRUE(says(watch.so_far(), "quota"));
+  write_quota("throttled_time 900000000");  // the older kind counts in ns
+  EXPECT_NEAR(watch.so_far().quota_wait_s, 0.4, 1e-12);
+}
+
+TEST_F(DisturbanceFiles, AFrequencyThatVariesFromRunToRunIsAWarning) {
+  Disturbance all = DisturbanceWatch(folders()).so_far();
+  write("cpufreq/scaling_cur_freq", "2850000");
+  all += DisturbanceWatch(folders()).so_far();
+  EXPECT_FALSE(says(all, "frequency"));
+  write("cpufreq/scaling_cur_freq", "2000000");
+  all += DisturbanceWatch(folders()).so_far();
+  EXPECT_EQ(all.lowest_mhz, 2000);
+  EXPECT_EQ(all.highest_mhz, 3000);
+  EXPECT_TRUE(says(all, "frequency varied by more than 25 %"));
+}
+
+TEST_F(DisturbanceFiles, ASystemThatTellsNothingIsNoWarning) {
+  const Disturbance d = DisturbanceWatch({folder_.path() / "absent", {folder_ / "absent"}}).so_far();
+  EXPECT_EQ(d.throttle_events, 0);
+  EXPECT_EQ(d.highest_mhz, 0);
+  EXPECT_FALSE(says(d, "frequency"));
+}
+
+}  // namespace
+}  // namespace assay

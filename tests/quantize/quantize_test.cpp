@@ -1,0 +1,531 @@
+// Quantized folders: ours against those that Transformers and bitsandbytes save
+// (tools/make_quantized_fixtures.py), and ours read back.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/checkpoint/bitsandbytes.h"
+#include "assay/quant/four_bit.h"
+#include "assay/quantize/quantize.h"
+#include "assay/session/calibrate.h"
+#include "assay/session/perplexity.h"
+#include "support/fixtures.h"
+#include "support/safetensors_copy.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kModel = test::model_fixture("n_inner");
+
+fs::path theirs(const std::string& precision) {
+  return test::fixture("quantized") / precision;
+}
+nlohmann::json config_of(const fs::path& folder) {
+  return nlohmann::json::parse(test::read_file(folder / "config.json"));
+}
+std::vector<float> logits_of(const fs::path& folder, const std::string& precision, Isa isa) {
+  LoadOptions options;
+  options.backend.isa = isa;
+  options.backend.is_isa_forced = true;
+  options.needs_tokenizer = false;
+  const LoadedModel loaded = load_model_and_tokenizer({folder.string()}, precision, Device{}, options);
+  return test::all_logits(loaded.model->program(), {1, 5, 100, 7, 0, 33, 2, 2, 81});
+}
+
+class QuantizedFolder : public testing::TestWithParam<std::pair<const char*, const char*>> {
+ protected:
+  const std::string precision = GetParam().first, remainder = GetParam().second;
+  test::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out";
+
+  QuantizeReport quantize(QuantizeOptions options = {}) const {
+    options.precision = precision;
+    options.remainder = remainder;
+    return quantize_model(kModel, out, options);
+  }
+};
+
+TEST_P(QuantizedFolder, EqualsThatOfTransformersToTheByte) {
+  quantize();
+  EXPECT_TRUE(test::read_file(out / "model.safetensors") ==
+              test::read_file(theirs(precision) / "model.safetensors"));
+  EXPECT_EQ(config_of(out)["quantization_config"], config_of(theirs(precision))["quantization_config"]);
+  EXPECT_EQ(config_of(out)["dtype"], config_of(theirs(precision))["dtype"]);
+}
+
+TEST_P(QuantizedFolder, ThreadsChangeNothing) {
+  const QuantizeReport one = quantize({.threads = 1});
+  const std::string file = test::read_file(out / "model.safetensors");
+  const QuantizeReport three = quantize({.replaces = true, .threads = 3});
+  EXPECT_TRUE(file == test::read_file(out / "model.safetensors"));
+  for (std::size_t i = 0; i < one.tensors.size(); ++i)
+    EXPECT_EQ(one.tensors[i].error.rmse, three.tensors[i].error.rmse);
+}
+
+// What Transformers saved is read as it stands: the same codes and scales as our own, whatever the precision
+// was called.
+TEST_P(QuantizedFolder, TheirsIsReadAsOurs) {
+  quantize();
+  for (const Isa isa : test::usable_isas()) {
+    const auto ours = logits_of(out, "auto", isa);
+    EXPECT_EQ(ours, logits_of(theirs(precision), "auto", isa)) << name_of(isa);
+    EXPECT_EQ(ours, logits_of(theirs(precision), precision, isa)) << name_of(isa);
+  }
+}
+
+// Read back, a folder gives what quantizing at load gives, bit for bit: codes, scales, and scales of scales.
+TEST_P(QuantizedFolder, GivesTheLogitsOfQuantizingAtLoad) {
+  QuantizeOptions options;
+  options.precision = precision;
+  options.remainder = "float32";
+  quantize_model(kModel, out, options);
+  for (const Isa isa : test::usable_isas()) {
+    const auto stored = logits_of(out, "auto", isa);
+    EXPECT_EQ(stored, logits_of(kModel, precision, isa)) << name_of(isa);
+    EXPECT_NE(stored, logits_of(kModel, "float32", isa)) << name_of(isa);
+  }
+}
+
+TEST_P(QuantizedFolder, AnInterruptAtAnyMomentLeavesNothing) {
+  int moments = 0;
+  quantize({.should_stop = [&] {
+    ++moments;
+    return false;
+  }});
+  ASSERT_GT(moments, 20);
+  fs::remove_all(out);
+  for (int last = 1; last <= moments; last += 7) {
+    int moment = 0;
+    EXPECT_THROW(quantize({.should_stop = [&] { return ++moment >= last; }}), Error);
+    EXPECT_TRUE(folder.is_empty()) << last;
+  }
+}
+
+TEST_P(QuantizedFolder, ReportsSizesAndErrors) {
+  const QuantizeReport report = quantize();
+  EXPECT_EQ(report.file_bytes_after, fs::file_size(out / "model.safetensors"));
+  EXPECT_EQ(report.file_bytes_before, fs::file_size(fs::path(kModel) / "model.safetensors"));
+  ASSERT_EQ(report.tensors.size(), 8U);
+  EXPECT_EQ(report.coverage.quantized, 8);
+  const double best = precision == "llm-int8" ? 47 : precision.starts_with("nf4") ? 22 : 19;
+  for (const QuantizedTensor& tensor : report.tensors) {
+    EXPECT_EQ(tensor.bytes_before, tensor.rows * tensor.columns * 4);
+    EXPECT_LT(tensor.bytes_after, tensor.bytes_before);
+    EXPECT_GT(tensor.error.rmse, 0);
+    EXPECT_GE(tensor.error.max_abs_error, tensor.error.rmse);
+    EXPECT_GT(tensor.error.snr_db.value(), best - 3);
+    EXPECT_LT(tensor.error.snr_db.value(), best);
+    EXPECT_GT(tensor.error.cosine.value(), 0.98);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, QuantizedFolder,
+                         testing::Values(std::pair{"nf4", "float32"}, std::pair{"fp4", "float16"},
+                                         std::pair{"nf4-dq", "bfloat16"}, std::pair{"fp4-dq", "float16"},
+                                         std::pair{"llm-int8", "float32"}),
+                         [](const auto& info) {
+                           std::string text = info.param.first;
+                           for (char& c : text) c = c == '-' ? '_' : c;
+                           return text;
+                         });
+
+struct Int8Case {
+  const char *precision, *calibrator;
+  double smoothing;
+  const char* remainder;  // of the folder and of its model, loaded
+};
+
+// int8 of our own: a folder that keeps its calibration gives the bits of a model that calibrates as it is
+// loaded.
+class Int8Folder : public testing::TestWithParam<Int8Case> {
+ protected:
+  const Int8Case how = GetParam();
+  const std::string model = test::model_fixture("with_tokenizer");
+  const std::vector<TokenId> ids{1, 5, 100, 7, 0, 33, 2, 2, 81};
+  test::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out";
+
+  QuantizeOptions quantize_options() const {
+    QuantizeOptions options;
+    options.precision = how.precision;
+    options.calibrator = how.calibrator;
+    options.smoothing = how.smoothing;
+    options.remainder = how.remainder;
+    return options;
+  }
+  LoadOptions load_options(Isa isa) const {
+    LoadOptions options;
+    options.backend.isa = isa;
+    options.backend.is_isa_forced = true;
+    options.remainder = how.remainder;
+    return options;
+  }
+  LoadedModel calibrated(Isa isa) const {
+    LoadOptions options = load_options(isa);
+    options.calibrator = how.calibrator;
+    options.smoothing = how.smoothing;
+    return load_model_and_tokenizer({model}, how.precision, Device{}, options);
+  }
+  LoadedModel stored(Isa isa) const {
+    return load_model_and_tokenizer({out.string()}, "auto", Device{}, load_options(isa));
+  }
+};
+
+TEST_P(Int8Folder, GivesTheBitsOfCalibratingAtLoad) {
+  const QuantizeReport report = quantize_model(model, out, quantize_options());
+  const LoadedModel fresh = calibrated(best_usable_isa()), again = stored(best_usable_isa());
+  const auto logits = test::all_logits(fresh.model->program(), ids);
+  EXPECT_EQ(test::all_logits(again.model->program(), ids), logits);
+  EXPECT_EQ(again.calibration_s, 0);
+  EXPECT_EQ(again.calibration_sha256, fresh.calibration_sha256);
+  EXPECT_EQ(report.calibration_sha256, fresh.calibration_sha256);
+  const CoverageFacts of_fresh = coverage_of(fresh.model->program().plan()),
+                      of_again = coverage_of(again.model->program().plan());
+  EXPECT_EQ(of_again.quantized, of_fresh.quantized);
+  ASSERT_EQ(of_again.saturation.has_value(), of_fresh.saturation.has_value());
+  if (of_fresh.saturation) {
+    EXPECT_NEAR(*of_again.saturation, *of_fresh.saturation, 1e-6 * *of_fresh.saturation);
+  }
+  // The same ranges, whichever kernels run.
+  for (const Isa isa : test::usable_isas()) {
+    const auto backend = test::cpu_backend(isa);
+    Precision precision = precision_from_name(how.precision);
+    if (*how.calibrator != 0) set_calibrator(precision, how.calibrator);
+    if (how.smoothing >= 0) set_smoothing(precision, how.smoothing);
+    if (*how.remainder != 0) set_remainder(precision, how.remainder);
+    const auto source = std::make_shared<const ModelFolder>(fs::path(model));
+    Calibration found;
+    if (precision.needs_calibration())
+      found = calibrate(source, test::cpu_backend(best_usable_isa()), precision,
+                        read_calibration(shipped_file("texts/calibrate.txt"), *fresh.tokenizer).ids);
+    EXPECT_EQ(test::all_logits(stored(isa).model->program(), ids),
+              test::all_logits(Model::load(source, backend, precision, found).program(), ids))
+        << name_of(isa);
+  }
+}
+
+TEST_P(Int8Folder, SaysWhatItIs) {
+  const QuantizeReport report = quantize_model(model, out, quantize_options());
+  for (const QuantizedTensor& tensor : report.tensors) {
+    EXPECT_LT(tensor.bytes_after, tensor.bytes_before);
+    EXPECT_GT(tensor.error.snr_db.value(), 38) << tensor.name;
+    EXPECT_GT(tensor.error.cosine.value(), 0.9999) << tensor.name;
+  }
+  const nlohmann::json config = config_of(out)["quantization_config"];
+  EXPECT_EQ(config["quant_method"], "assay");
+  EXPECT_EQ(config["precision"], how.precision);
+  const std::string label = stored(best_usable_isa()).dtype_label;
+  EXPECT_EQ(label.rfind(how.precision, 0), 0U);
+  for (const std::string& word : {std::string(how.calibrator), std::string("(as stored)")})
+    EXPECT_NE(label.find(word), std::string::npos) << label;
+  EXPECT_EQ(label.find("SmoothQuant") != std::string::npos, how.smoothing >= 0) << label;
+  // It is one precision, and is neither calibrated nor quantized again.
+  const auto refused = [&](const char* precision, LoadOptions options) {
+    EXPECT_THROW(load_model_and_tokenizer({out.string()}, precision, Device{}, options), Error) << precision;
+  };
+  refused(how.precision == std::string("int8-static") ? "int8-dynamic" : "int8-static", {});
+  refused("llm-int8", {});
+  LoadOptions options;
+  options.smoothing = 0.3;
+  refused("auto", options);
+  options = {};
+  options.calibration = (fs::path(model) / "config.json").string();
+  refused("auto", options);
+  EXPECT_THROW(quantize_model(out.string(), folder.path() / "twice", quantize_options()), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Int8Folder,
+    testing::Values(Int8Case{"int8-static", "minmax", -1, ""},
+                    Int8Case{"int8-static", "percentile", -1, "bfloat16"},
+                    Int8Case{"int8-static", "entropy", 0.5, ""},
+                    Int8Case{"int8-static", "percentile", 0.5, "bfloat16"},
+                    Int8Case{"int8-dynamic", "", -1, "bfloat16"}, Int8Case{"int8-dynamic", "", 0.4, ""}),
+    [](const auto& info) {
+      const Int8Case& c = info.param;
+      std::string name = c.precision;
+      for (const char* part : {c.calibrator, c.remainder, c.smoothing < 0 ? "" : "smooth"})
+        name += *part == 0 ? "" : std::string("_") + part;
+      for (char& letter : name) letter = letter == '-' ? '_' : letter;
+      return name;
+    });
+
+TEST_P(Int8Folder, AnInterruptAtAnyMomentLeavesNothing) {
+  int moments = 0, last = -1;
+  QuantizeOptions options = quantize_options();
+  options.should_stop = [&] { return moments++ == last; };
+  quantize_model(model, out, options);
+  ASSERT_GT(moments, *how.calibrator != 0 || how.smoothing >= 0 ? 100 : 20);
+  fs::remove_all(out);
+  const int all = moments;
+  for (last = 0; last < all; last += 17) {
+    moments = 0;
+    EXPECT_THROW(quantize_model(model, out, options), Error);
+    EXPECT_TRUE(folder.is_empty()) << last;
+  }
+}
+
+// The text that a folder was calibrated on is not one to score, in whichever process that was.
+TEST(Int8Folder, TheTextItWasCalibratedOnIsNotScored) {
+  test::TemporaryFolder folder;
+  QuantizeOptions options;
+  options.precision = "int8-static";
+  quantize_model(test::demo_model().string(), folder.path() / "out", options);
+  const LoadedModel stored = load_model_and_tokenizer({(folder.path() / "out").string()}, "auto", Device{});
+  EXPECT_THROW(score_file(stored, test::demo_model() / "texts/calibrate.txt"), Error);
+  EXPECT_GT(score_file(stored, test::demo_model() / "texts/evaluate.txt", {.context = 64}).score.loss, 0);
+}
+
+TEST(Int8Folder, ExcludedModulesStayAsTheyAre) {
+  test::TemporaryFolder folder;
+  const std::string out = folder / "out";
+  QuantizeOptions options;
+  options.precision = "int8-static";
+  options.modules.exclude = {"*.mlp.c_proj"};
+  const QuantizeReport report = quantize_model(test::model_fixture("with_tokenizer"), out, options);
+  LoadOptions load;
+  load.modules = options.modules;
+  const auto fresh =
+      load_model_and_tokenizer({test::model_fixture("with_tokenizer")}, "int8-static", Device{}, load);
+  const auto stored = load_model_and_tokenizer({out}, "auto", Device{});
+  EXPECT_EQ(coverage_of(stored.model->program().plan()).quantized,
+            static_cast<std::int64_t>(report.tensors.size()));
+  EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
+            test::all_logits(fresh.model->program(), {1, 2, 3}));
+}
+
+// Errors are what the dequantized weights differ by, worked out from the written file.
+TEST(Quantize, ErrorsAreThoseOfTheWrittenCodes) {
+  test::TemporaryFolder folder;
+  QuantizeOptions options;
+  options.precision = "llm-int8";
+  const QuantizeReport report = quantize_model(kModel, folder.path() / "out", options);
+  const SafetensorsFile before(fs::path(kModel) / "model.safetensors"),
+      after(folder.path() / "out/model.safetensors");
+  const QuantizedTensor& tensor = report.tensors.front();
+  const auto x = test::read_floats(before, tensor.name);
+  const auto scb = test::read_floats(after, tensor.name.substr(0, tensor.name.rfind('.')) + ".SCB");
+  std::vector<std::int8_t> codes(x.size());
+  after.read_bytes(*after.find(tensor.name), 0, std::as_writable_bytes(std::span(codes)));
+  double squares = 0;
+  for (std::int64_t row = 0; row < tensor.rows; ++row)
+    for (std::int64_t k = 0; k < tensor.columns; ++k) {
+      const double restored = codes[static_cast<std::size_t>(row * tensor.columns + k)] *
+                              static_cast<double>(scb[static_cast<std::size_t>(row)]) / 127;
+      squares +=
+          std::pow(static_cast<double>(x[static_cast<std::size_t>(k * tensor.rows + row)]) - restored, 2);
+    }
+  EXPECT_NEAR(tensor.error.rmse, std::sqrt(squares / static_cast<double>(x.size())),
+              1e-6 * tensor.error.rmse);
+}
+
+TEST(Quantize, ExcludedModulesStayAsTheyAreAndAreNamed) {
+  test::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out";
+  QuantizeOptions options;
+  options.precision = "nf4";
+  options.modules.exclude = {"*.mlp.c_proj"};
+  const QuantizeReport report = quantize_model(kModel, out, options);
+  EXPECT_EQ(report.tensors.size(), 6U);
+  EXPECT_EQ(
+      config_of(out)["quantization_config"]["llm_int8_skip_modules"],
+      nlohmann::json::parse(R"(["lm_head", "transformer.h.0.mlp.c_proj", "transformer.h.1.mlp.c_proj"])"));
+  LoadOptions load;
+  load.needs_tokenizer = false;
+  const LoadedModel stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
+  EXPECT_EQ(stored.dtype_label, "nf4 (as stored)");
+  load.modules = options.modules;
+  const LoadedModel loaded = load_model_and_tokenizer({kModel}, "nf4", Device{}, load);
+  EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
+            test::all_logits(loaded.model->program(), {1, 2, 3}));
+  const auto reason_of = [](const LoadedModel& model) {
+    for (const CoverageFacts::Tensor& tensor : coverage_of(model.model->program().plan()).tensors)
+      if (tensor.name == "transformer.h.1.mlp.c_proj.weight") return tensor.format + ": " + tensor.reason;
+    return std::string();
+  };
+  EXPECT_EQ(reason_of(loaded), "float32: excluded by --exclude");
+  EXPECT_EQ(reason_of(stored), "float32: kept by the checkpoint");
+}
+
+TEST(Quantize, EveryFormOfTheFamilyIsWrittenAndRead) {
+  for (const char* name : {"untied", "no_prefix", "sharded", "bf16", "f16", "odd_heads", "minimal"})
+    for (const char* precision : {"fp4-dq", "llm-int8"}) {
+      SCOPED_TRACE(std::string(name) + " " + precision);
+      test::TemporaryFolder folder;
+      QuantizeOptions options;
+      options.precision = precision;
+      quantize_model(test::model_fixture(name), folder.path() / "out", options);
+      LoadOptions load;
+      load.needs_tokenizer = false;
+      const std::vector<TokenId> ids{1, 2, 3, 4};
+      const auto stored =
+          load_model_and_tokenizer({(folder.path() / "out").string()}, "auto", Device{}, load);
+      const auto loaded = load_model_and_tokenizer({test::model_fixture(name)}, precision, Device{}, load);
+      EXPECT_EQ(test::all_logits(stored.model->program(), ids),
+                test::all_logits(loaded.model->program(), ids));
+    }
+}
+
+// Transformers quantizes an untied head where llm_int8_skip_modules is another list.
+TEST(Quantize, AHeadThatIsStoredQuantizedIsReadAsItStands) {
+  test::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out";
+  quantize_model(test::model_fixture("untied"), out, {});
+  test::TensorList tensors(out / "model.safetensors");
+  const SafetensorsFile file(out / "model.safetensors");
+  const StoredTensor& head = *file.find("lm_head.weight");
+  const auto x = test::read_floats(file, head.name);
+  std::vector<std::uint8_t> codes(x.size());
+  std::vector<float> absmax((x.size() + 63) / 64);
+  quantize_four_bit(FourBit::nf4, x, kFourBitBlock, codes.data(), absmax.data());
+  std::string packed;
+  for (std::size_t i = 0; i < codes.size(); i += 2) packed += static_cast<char>(codes[i] << 4 | codes[i + 1]);
+  const auto add = [&](const std::string& name, const char* dtype, std::int64_t size, std::string bytes) {
+    tensors.tensors.push_back({name, dtype, {size}, std::move(bytes)});
+  };
+  bitsandbytes::QuantState state;
+  state.type = "nf4";
+  state.shape = head.shape;
+  const std::string text = state.text();
+  tensors.remove(head.name);
+  add(head.name, "U8", static_cast<std::int64_t>(packed.size()), packed);
+  add(head.name + ".absmax", "F32", static_cast<std::int64_t>(absmax.size()), test::float_bytes(absmax));
+  const auto& book = code_book(FourBit::nf4);
+  add(head.name + ".quant_map", "F32", 16, test::float_bytes({book.begin(), book.end()}));
+  add(head.name + ".quant_state.bitsandbytes__nf4", "U8", static_cast<std::int64_t>(text.size()), text);
+  test::write_file(out / "model.safetensors", tensors.file());
+  LoadOptions load;
+  load.needs_tokenizer = false;
+  const auto stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
+  EXPECT_EQ(coverage_of(stored.model->program().plan()).quantized, 9);
+  load.quantized_head = "nf4";
+  EXPECT_THROW(load_model_and_tokenizer({out.string()}, "auto", Device{}, load), Error);
+  const auto loaded = load_model_and_tokenizer({test::model_fixture("untied")}, "nf4", Device{}, load);
+  EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
+            test::all_logits(loaded.model->program(), {1, 2, 3}));
+}
+
+TEST(Quantize, ATokenizerGoesAlong) {
+  test::TemporaryFolder folder;
+  QuantizeOptions options;
+  const QuantizeReport report =
+      quantize_model(test::model_fixture("with_tokenizer"), folder.path() / "out", options);
+  EXPECT_NE(std::find(report.files.begin(), report.files.end(), "tokenizer.json"), report.files.end());
+  for (const std::string& file : report.files) EXPECT_TRUE(fs::exists(folder.path() / "out" / file)) << file;
+  EXPECT_NE(load_model_and_tokenizer({(folder.path() / "out").string()}, "auto", Device{}).tokenizer,
+            nullptr);
+}
+
+TEST(Quantize, NumbersThatAreNotFiniteAreNamedOrTakenAsZero) {
+  test::TemporaryFolder folder;
+  test::TinyModel model;
+  const std::string name = "transformer.h.0.mlp.c_fc.weight";
+  const float bad[] = {std::nanf(""), std::numeric_limits<float>::infinity()};
+  std::memcpy(model.tensor(name).bytes.data() + 8, bad, sizeof(bad));
+  model.write(folder.path() / "model");
+  const fs::path out = folder.path() / "out";
+  for (const char* precision : {"nf4", "fp4-dq", "llm-int8"}) {
+    QuantizeOptions options;
+    options.precision = precision;
+    options.replaces = true;
+    try {
+      quantize_model((folder.path() / "model").string(), out, options);
+      FAIL() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+    options.allows_non_finite = true;
+    const QuantizeReport report = quantize_model((folder.path() / "model").string(), out, options);
+    std::int64_t replaced = 0;
+    for (const QuantizedTensor& tensor : report.tensors) replaced += tensor.non_finite;
+    EXPECT_EQ(replaced, 2);
+    LoadOptions load;
+    load.needs_tokenizer = false;
+    const auto stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
+    EXPECT_THROW(load_model_and_tokenizer({(folder.path() / "model").string()}, precision, Device{}, load),
+                 Error);
+    load.allows_non_finite = true;
+    const auto loaded =
+        load_model_and_tokenizer({(folder.path() / "model").string()}, precision, Device{}, load);
+    const auto logits = test::all_logits(loaded.model->program(), {1, 2, 3});
+    EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}), logits);
+    for (const float logit : logits) ASSERT_TRUE(std::isfinite(logit));
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+std::int64_t status_kb(const std::string& label) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(label)) return std::stoll(line.substr(label.size()));
+  return 0;
+}
+
+// A model of 33 MB, most of it one table, passes through less than 16.
+TEST(Quantize, MemoryDoesNotGrowWithTheModel) {
+  test::TemporaryFolder folder;
+  const std::string model = test::TinyModel(1 << 21).write(folder.path() / "model");
+  if (!(std::ofstream("/proc/self/clear_refs") << "5" << std::flush))
+    GTEST_SKIP() << "the peak cannot be reset here";
+  const std::int64_t before = status_kb("VmHWM:");
+  quantize_model(model, folder.path() / "out", {});
+  EXPECT_GT(before, 0);
+  EXPECT_LT(status_kb("VmHWM:") - before, 16 * 1024);
+}
+#endif
+
+TEST(Quantize, WhatIsAskedWrongIsRefused) {
+  test::TemporaryFolder folder;
+  const fs::path out = folder.path() / "out";
+  QuantizeOptions options;
+  const auto refused = [&](const std::string& model, const fs::path& target) {
+    EXPECT_THROW(quantize_model(model, target, options), Error);
+    EXPECT_FALSE(fs::exists(out));
+  };
+  options.precision = "int4-g128";
+  refused(kModel, out);
+  options.precision = "int8-static";
+  refused(kModel, out);  // without a tokenizer there is nothing to calibrate on
+  options.precision = "int8-dynamic";
+  options.calibration = "text.txt";
+  refused(kModel, out);
+  options.calibration = "";
+  options.calibrator = "minmax";
+  refused(kModel, out);
+  options.calibrator = "";
+  options.precision = "nf4";
+  options.smoothing = 0.5;
+  refused(kModel, out);
+  options.smoothing = -1;
+  options.remainder = "float64";
+  refused(kModel, out);
+  options.remainder = "";
+  refused(theirs("nf4").string(), out);  // quantized already
+  refused(theirs("llm-int8").string(), out);
+  refused(kModel, "");
+  options.modules.exclude = {"*"};
+  refused(kModel, out);
+  options.modules = {};
+  fs::create_directory(folder.path() / "there");
+  refused(kModel, folder.path() / "there");
+  test::write_file(folder.path() / "there/letter.txt", "dear");
+  options.replaces = true;
+  refused(kModel, folder.path() / "there");  // no model folder: it is not replaced
+  EXPECT_EQ(test::read_file(folder.path() / "there/letter.txt"), "dear");
+  const std::string copy = (folder.path() / "model").string();
+  test::copy_model_fixture("n_inner", copy);
+  refused(copy, copy);
+  EXPECT_TRUE(fs::exists(fs::path(copy) / "model.safetensors"));
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,231 @@
+// Calibration on a text, and what models with it compute: against ONNX Runtime's ranges and the arithmetic of
+// its static scheme (tools/make_calibration_fixtures.py).
+#include "assay/session/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+#include "assay/model/model.h"
+#include "assay/session/perplexity.h"
+#include "assay/session/static_ptq.h"
+#include "assay/session/time_generate.h"
+#include "support/fixtures.h"
+#include "support/temporary_folder.h"
+
+namespace assay {
+namespace {
+
+const SafetensorsFile& fixtures() {
+  static const SafetensorsFile file(test::fixture("calibration.safetensors"));
+  return file;
+}
+
+Precision static_precision(const char* calibrator) {
+  Precision precision = precision_from_name("int8-static");
+  set_calibrator(precision, calibrator);
+  return precision;
+}
+
+double rms_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double squares = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    squares += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+  return std::sqrt(squares / static_cast<double>(a.size()));
+}
+
+struct BaseModel {
+  std::shared_ptr<const ModelFolder> folder =
+      std::make_shared<const ModelFolder>(test::fixture_model("base"));
+  std::vector<TokenId> ids;
+  std::vector<float> logits;  // in float32
+  BaseModel() {
+    const SafetensorsFile expected(test::fixture_model("base") / "expected.safetensors");
+    ids = test::read_ids(expected, "input_ids");
+    logits = test::read_floats(expected, "logits");
+  }
+};
+
+class CalibrateTest : public testing::TestWithParam<const char*> {
+ protected:
+  const BaseModel base_;
+};
+
+TEST_P(CalibrateTest, RangesOfAModelAreThoseOfOnnxRuntime) {
+  const std::string prefix = std::string("model.") + GetParam() + ".";
+  const Calibration found =
+      calibrate(base_.folder, test::cpu_backend(best_usable_isa()), static_precision(GetParam()), base_.ids);
+  EXPECT_EQ(found.size(), 8U);
+  for (const auto& [name, input] : found) {
+    const auto want = test::read_floats(fixtures(), prefix + name);
+    // The activations differ in their last bits, which may move a value to the next bin of a histogram.
+    EXPECT_NEAR(input.range.low, want[0], 2e-5F) << name;
+    EXPECT_NEAR(input.range.high, want[1], 2e-5F) << name;
+    EXPECT_NEAR(static_cast<float>(uint8_code(input.range).zero_point), want[3], 0) << name;
+  }
+}
+
+TEST_P(CalibrateTest, LogitsAreThoseOfItsArithmetic) {
+  const Precision precision = static_precision(GetParam());
+  const auto want = test::read_floats(fixtures(), std::string("model.") + GetParam() + ".logits");
+  const double deviation = test::standard_deviation_of(want), tolerance = 4e-3;
+  ASSERT_GT(rms_difference(base_.logits, want), 4 * tolerance * deviation);
+  for (const Isa isa : test::usable_isas()) {
+    const auto backend = test::cpu_backend(isa);
+    const Calibration found = calibrate(base_.folder, backend, precision, base_.ids);
+    const Model model = Model::load(base_.folder, backend, precision, found);
+    // A last bit of an input may move its code.
+    EXPECT_LE(rms_difference(test::all_logits(model.program(), base_.ids), want), tolerance * deviation)
+        << name_of(isa);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Calibrators, CalibrateTest, testing::Values("minmax", "percentile", "entropy"));
+
+TEST(Calibrate, FactorsGoIntoTheNormBeforeAProductOrIntoItsInputs) {
+  const BaseModel base;
+  Precision precision = precision_from_name("int8-dynamic");
+  precision.smoothing = 0.5;
+  const Calibration found = calibrate(base.folder, test::cpu_backend(best_usable_isa()), precision, base.ids);
+  const ModelSpec spec = spec_from_folder(*base.folder);
+  const Plan plan = plan_forward(spec, precision, found);
+  const auto factors = [&](WeightId id) { return plan.weights[static_cast<std::size_t>(id)].column_factors; };
+  const NormOp* norm = nullptr;
+  int in_norms = 0, in_inputs = 0;
+  for (const Op& op : plan.ops) {
+    if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
+      const auto into_weights = factors(linear->weight);
+      ASSERT_EQ(into_weights, found.at(op.name + ".weight").smoothing);
+      const bool is_in_norm = norm != nullptr && norm->out == linear->in && linear->input_factors.empty();
+      const auto inverse = is_in_norm ? factors(norm->gain) : linear->input_factors;
+      ASSERT_EQ(inverse.size(), into_weights.size()) << op.name;
+      for (std::size_t i = 0; i < inverse.size(); ++i) EXPECT_FLOAT_EQ(inverse[i] * into_weights[i], 1);
+      if (is_in_norm) {
+        EXPECT_EQ(factors(norm->bias), inverse);
+      }
+      ++(is_in_norm ? in_norms : in_inputs);
+      EXPECT_FALSE(linear->static_input.has_value());
+    }
+    norm = std::get_if<NormOp>(&op.what);
+  }
+  EXPECT_EQ(in_norms, 2 * spec.layers);
+  EXPECT_EQ(in_inputs, 2 * spec.layers);
+  // Weights in another format have nothing of it.
+  for (const WeightSpec& weight : plan_forward(spec, precision_from_name("nf4"), found).weights)
+    EXPECT_TRUE(weight.column_factors.empty()) << weight.name;
+}
+
+TEST(Calibrate, TooFewTokensAreRefused) {
+  const BaseModel base;
+  const std::vector<TokenId> few(base.ids.begin(), base.ids.begin() + 31);
+  EXPECT_THROW(calibrate(base.folder, test::cpu_backend(Isa::scalar), static_precision("minmax"), few),
+               Error);
+  EXPECT_THROW(Model::load(base.folder, test::cpu_backend(Isa::scalar), static_precision("minmax")), Error);
+}
+
+LoadedModel load_demo(const std::string& precision, const LoadOptions& options = {}) {
+  return load_model_and_tokenizer({test::demo_model().string()}, precision, Device{}, options);
+}
+
+TEST(Calibrate, CoverageTellsTheShareThatIsClipped) {
+  LoadOptions options;
+  options.calibrator = "percentile";
+  const LoadedModel loaded = load_demo("int8-static", options);
+  EXPECT_EQ(loaded.dtype_label, "int8-static (percentile)");
+  const CoverageFacts facts = coverage_of(loaded.model->program().plan());
+  ASSERT_TRUE(facts.saturation.has_value());
+  EXPECT_GT(*facts.saturation, 0);
+  EXPECT_LT(*facts.saturation, 1e-4);
+  EXPECT_FALSE(coverage_of(load_demo("int8-dynamic").model->program().plan()).saturation.has_value());
+}
+
+// Of the text that ships to be scored, which calibration does not see.
+TEST(Calibrate, TheShippedModelLosesLittle) {
+  const auto perplexity = [](const std::string& precision, const char* calibrator, double smoothing) {
+    LoadOptions options;
+    options.calibrator = calibrator;
+    options.smoothing = smoothing;
+    return score_file(load_demo(precision, options), test::demo_model() / "texts/evaluate.txt",
+                      {.stride = 512})
+        .score.perplexity;
+  };
+  const double plain = perplexity("float32", "", -1);
+  EXPECT_LT(perplexity("int8-dynamic", "", -1), 1.007 * plain);
+  EXPECT_LT(perplexity("int8-dynamic", "", 0.5), 1.004 * plain);
+  const double best = perplexity("int8-static", "percentile", -1);
+  EXPECT_LT(best, 1.012 * plain);
+  for (const char* calibrator : {"minmax", "entropy"})
+    EXPECT_LT(perplexity("int8-static", calibrator, -1), 1.015 * plain) << calibrator;
+  EXPECT_LT(perplexity("int8-static", "percentile", 0.5), best);
+  EXPECT_LT(perplexity("int4-g128", "", -1), 1.13 * plain);
+}
+
+// The exercise: from an id or from a loaded model to one that answers, and a sentence on what it is.
+TEST(StaticPtq, GivesAModelThatAnswers) {
+  TimeOptions time;
+  time.max_new_tokens = 8;
+  time.has_warm_up = false;
+  const LoadedModel plain = load_demo("float32");
+  const std::string prompt = "The old man sat down by the";
+  const std::string want = time_generate(plain, prompt, time).text;
+  StaticPtqOptions options;
+  options.calibrator = Calibrator::minmax;
+  for (const StaticPtq& found :
+       {run_static_ptq_optimum(test::demo_model().string()), run_static_ptq_optimum(plain, options)}) {
+    const TimedGeneration answer = time_generate(found.loaded, prompt, time);
+    EXPECT_EQ(answer.ids.size(), 8U);
+    EXPECT_EQ(answer.text, want);  // so near that the most probable words are the same
+    for (const char* word : {"cpu", "int8-static", "int8 weights", "zero point", "the text that ships"})
+      EXPECT_NE(found.sentence.find(word), std::string::npos) << found.sentence;
+    EXPECT_EQ(coverage_of(found.loaded.model->program().plan()).quantized, 16);
+  }
+  EXPECT_NE(run_static_ptq_optimum(plain, options).sentence.find("minmax"), std::string::npos);
+  options.calibration = "/nonexistent/text.txt";
+  EXPECT_THROW(run_static_ptq_optimum(plain, options), Error);
+}
+
+TEST(Calibrate, TheTextItSawIsNotScored) {
+  const auto text = test::demo_model() / "texts/calibrate.txt";
+  EXPECT_THROW(score_file(load_demo("int8-static"), text), Error);
+}
+
+TEST(Calibrate, BadTextsAreRefused) {
+  test::TemporaryFolder folder;
+  LoadOptions options;
+  const auto refused = [&](const std::string& name, const std::string& content) {
+    if (!content.empty() || name == "empty.txt") test::write_file(folder / name, content);
+    options.calibration = folder / name;
+    try {
+      load_demo("int8-static", options);
+      ADD_FAILURE() << name << " was accepted";
+    } catch (const UsageError& error) {
+      ADD_FAILURE() << error.what();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  };
+  refused("missing.txt", "");
+  refused("empty.txt", "");
+  refused("short.txt", "A few words are too few.");
+  refused("broken.txt", std::string(500, 'a') + "\xff" + std::string(500, 'b'));
+}
+
+TEST(Calibrate, FlagsGoWithTheirPrecisions) {
+  LoadOptions calibrator, smoothing, text;
+  calibrator.calibrator = "minmax";
+  smoothing.smoothing = 0.5;
+  text.calibration = "some.txt";
+  EXPECT_THROW(load_demo("int8-dynamic", calibrator), UsageError);
+  for (const char* precision : {"float32", "llm-int8", "nf4"})
+    EXPECT_THROW(load_demo(precision, smoothing), UsageError) << precision;
+  EXPECT_THROW(load_demo("int8-dynamic", text), UsageError);
+  smoothing.smoothing = 1.5;
+  EXPECT_THROW(load_demo("int8-dynamic", smoothing), UsageError);
+  calibrator.calibrator = "mse";
+  EXPECT_THROW(load_demo("int8-static", calibrator), UsageError);
+}
+
+}  // namespace
+}  // namespace assay

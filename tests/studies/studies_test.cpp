@@ -1,0 +1,373 @@
+// The exercises' functions, called as the exercises call them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "assay/assay.h"
+#include "assay/base/error.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+TEST(ResolveDtype, LabelsAreHonest) {
+  const Device cpu;
+  EXPECT_EQ(resolve_dtype("float32", cpu).label, "float32");
+  EXPECT_EQ(resolve_dtype("FP32", cpu).label, "float32");
+  const ResolvedDtype half = resolve_dtype("Float16", cpu);
+  EXPECT_EQ(half.label, "float32 (forced on CPU)");
+  EXPECT_EQ(half.precision.name, "float32");
+  const ResolvedDtype brain = resolve_dtype("bf16", cpu);
+  EXPECT_EQ(brain.label, "bfloat16");
+  EXPECT_EQ(brain.precision.kv_cache, KvFormat::bfloat16);
+  try {
+    resolve_dtype("flot16", cpu);
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_STREQ(e.what(),
+                 "unknown precision 'flot16': expected one of float32, float16, bfloat16, int8-dynamic, "
+                 "int8-static, llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128; the nearest is float16");
+  }
+}
+
+TEST(LoadModelAndTokenizer, TriesCandidatesInOrder) {
+  const std::string good = test::fixture_model("with_tokenizer").string();
+  const LoadedModel loaded =
+      load_model_and_tokenizer({"/nonexistent/model", good, "demo"}, "float32", Device{});
+  EXPECT_EQ(loaded.id, good);
+  EXPECT_EQ(loaded.load_line(), "Loaded: " + good + " | device=cpu | dtype=float32");
+  try {
+    load_model_and_tokenizer({"/nonexistent/one", "no/such-model"}, "float32", Device{});
+    FAIL();
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("/nonexistent/one"), std::string::npos);
+    EXPECT_NE(text.find("no/such-model"), std::string::npos);
+  }
+  EXPECT_THROW(load_model_and_tokenizer({}, "float32", Device{}), UsageError);
+}
+
+TEST(LoadModelAndTokenizer, AFolderWithoutATokenizerServesIdsAlone) {
+  const std::string base = test::fixture_model("base").string();
+  EXPECT_THROW(load_model_and_tokenizer({base}, "float32", Device{}), Error);
+  LoadOptions options;
+  options.needs_tokenizer = false;
+  const LoadedModel loaded = load_model_and_tokenizer({base}, "float32", Device{}, options);
+  EXPECT_EQ(time_generate(loaded, std::vector<TokenId>{1, 2, 3}).tokens_generated, 50);
+  EXPECT_THROW(time_generate(loaded, "text"), Error);
+}
+
+TEST(TimeGenerate, GivesItsKeys) {
+  const LoadedModel loaded =
+      load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
+  TimeOptions options;
+  options.max_new_tokens = 20;
+  const TimedGeneration t = time_generate(loaded, "a text", options);
+  EXPECT_EQ(t.tokens_generated, 20);
+  EXPECT_EQ(t.ids.size(), 20u);
+  EXPECT_GT(t.total_latency_s, 0);
+  EXPECT_NEAR(t.tokens_per_sec, 20 / t.total_latency_s, 1e-6 * t.tokens_per_sec);
+  EXPECT_NEAR(t.avg_latency_per_token_ms, 1000 * t.total_latency_s / 20, 1e-9);
+  ASSERT_EQ(t.token_times_s.size(), 20u);
+  EXPECT_EQ(t.token_times_s.front(), t.time_to_first_token_s);
+  EXPECT_LE(t.token_times_s.back(), t.total_latency_s);
+  EXPECT_GT(t.prefill_tokens_per_sec, 0);
+  EXPECT_GT(t.decode_tokens_per_sec, 0);
+  options.uses_cache = false;
+  EXPECT_EQ(time_generate(loaded, "a text", options).ids, t.ids);
+  const TextAndTime text = generate_text_and_time(loaded, "a text", options);
+  EXPECT_EQ(text.text, t.text);
+  EXPECT_GT(text.latency_s, 0);
+}
+
+TEST(GetModelMemoryFootprint, IsThatOfTransformers) {
+  const LoadedModel loaded =
+      load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
+  const ModelSpec& s = loaded.model->spec();
+  const std::int64_t d = s.hidden;
+  EXPECT_EQ(get_model_memory_footprint(*loaded.model).value,
+            4 * ((s.vocab + s.context) * d + s.layers * (12 * d * d + 13 * d) + 2 * d));
+}
+
+// A experiment on the small model: exactly `repeats` runs, so that tests are short.
+SweepOptions sweep_of(std::int64_t repeats) {
+  SweepOptions sweep;
+  sweep.repeats = repeats;
+  return sweep;
+}
+const std::string& model() {
+  static const std::string path = test::fixture_model("with_tokenizer").string();
+  return path;
+}
+
+void expect_metrics(const Row& row, std::size_t samples) {
+  ASSERT_EQ(row.status, "ok") << row.label << ": " << row.reason;
+  for (const char* tag :
+       {"total_latency_s", "tokens_per_sec", "avg_latency_per_token_ms", "time_to_first_token_s",
+        "prefill_latency_s", "decode_latency_s", "tokenize_s", "detokenize_s", "end_to_end_s"}) {
+    ASSERT_NE(row.find(tag), nullptr) << row.label << " " << tag;
+    EXPECT_EQ(row.find(tag)->samples.size(), samples) << tag;
+  }
+  EXPECT_GT(row.find("total_latency_s")->value, 0);
+  EXPECT_GT(row.find("tokens_generated")->value, 0);
+  EXPECT_GT(row.find("memory_bytes")->value, 0);
+  EXPECT_GT(row.find("percent_of_roof")->value, 0);
+}
+
+TEST(RunForVariedLengths, GivesARowPerLength) {
+  const LocalExperiment experiment(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(3));
+  LengthsOptions options;
+  options.lengths = {4, 16, 500, 0, 4};  // 500 exceeds the context of 64, 0 is the longest that fits
+  options.base = "abc def ";
+  options.new_tokens = 8;
+  const ExperimentResult result = run_for_varied_lengths(experiment, options);
+  ASSERT_EQ(result.rows.size(),
+            3u);  // the same length twice is measured once, and 500 is the longest that fits
+  const double expected[] = {4, 16, 56};
+  for (std::size_t i = 0; i < 3; ++i) {
+    expect_metrics(result.rows[i], 3);
+    EXPECT_EQ(result.rows[i].find("prompt_tokens")->value, expected[i]);
+    EXPECT_EQ(result.rows[i].find("tokens_generated")->value, 8);
+  }
+  const auto has = [](const Row& row, const std::string& word) {
+    return std::any_of(row.warnings.begin(), row.warnings.end(),
+                       [&](const std::string& warning) { return warning.find(word) != std::string::npos; });
+  };
+  EXPECT_TRUE(has(result.rows[0], "measured once"));
+  EXPECT_TRUE(has(result.rows[0], "too few"));
+  EXPECT_FALSE(result.rows[0].find("total_latency_s")->interval);
+  EXPECT_EQ(result.rows[0].find("total_latency_s")->statistic, "mean");
+  ASSERT_EQ(result.remarks.size(), 1u);
+  EXPECT_NE(result.remarks[0].find("as expected"), std::string::npos);
+  options.lengths = {-1};
+  EXPECT_THROW(run_for_varied_lengths(experiment, options), UsageError);
+  options.lengths = {4};
+  options.new_tokens = 64;
+  EXPECT_THROW(run_for_varied_lengths(experiment, options), Error);
+}
+
+TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
+  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  PrecisionsOptions options;
+  options.precisions = {"float32", "float16", "bf16", "nf4", "nf4+head"};
+  options.prompt = "a text";
+  options.new_tokens = 6;
+  const ExperimentResult result = run_varied_precision(experiment, options);
+  ASSERT_EQ(result.rows.size(), 4u);
+  EXPECT_EQ(result.rows[0].label, "float32");
+  EXPECT_NE(result.rows[0].warnings.back().find("float16 resolves to the same"), std::string::npos);
+  EXPECT_EQ(result.rows[3].label, "nf4+head:nf4");
+  for (const Row& row : result.rows) expect_metrics(row, 6);
+  EXPECT_LT(result.rows[3].find("resident_weights_bytes")->value,
+            result.rows[2].find("resident_weights_bytes")->value);
+  ASSERT_EQ(result.comparisons.size(), 3u);
+  EXPECT_EQ(result.comparisons[0].subject, "bfloat16");
+  EXPECT_EQ(result.comparisons[0].baseline, "float32");
+  EXPECT_EQ(result.comparisons[0].pairs, 6);
+  options.precisions = {"float33"};
+  EXPECT_THROW(run_varied_precision(experiment, options), UsageError);
+  options.precisions = {"float32+head"};
+  EXPECT_THROW(run_varied_precision(experiment, options), UsageError);
+}
+
+TEST(AblateCacheAndPadding, GivesRowsFitsAndAnAudit) {
+  const LocalExperiment experiment(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(6));
+  AblationOptions options;
+  options.lengths = {8, 16};
+  options.base = "abc def ";
+  options.new_tokens = 16;
+  options.padded_prompts = {"a", "a longer text of more tokens", "b c"};
+  const ExperimentResult result = ablate_cache_and_padding(experiment, options);
+  for (const char* label : {"cache on, 8 tokens", "cache off, 8 tokens", "cache on, 16 tokens",
+                            "cache off, 16 tokens", "no padding", "padded left", "padded right"}) {
+    ASSERT_NE(result.find(label), nullptr) << label;
+    expect_metrics(*result.find(label), 6);
+  }
+  EXPECT_EQ(result.find("no padding")->find("padding_waste_percent")->value, 0);
+  const Row& left = *result.find("padded left");
+  EXPECT_GT(left.find("padding_waste_percent")->value, 20);
+  EXPECT_GT(left.find("padded_tokens_per_sec")->value, left.find("real_tokens_per_sec")->value);
+  EXPECT_EQ(left.find("computed_prompt_tokens")->value,
+            result.find("padded right")->find("computed_prompt_tokens")->value);
+  ASSERT_EQ(result.audit.size(), 5u);
+  for (const AuditRow& row : result.audit) {
+    EXPECT_EQ(row.verdict, "equal") << row.what << ": " << row.first_divergence;
+    EXPECT_EQ(row.largest_difference, 0);
+  }
+  ASSERT_NE(result.find("cache on"), nullptr);  // the steps, for plots
+  EXPECT_EQ(result.find("cache on")->find("step_latency_ms")->samples.size(), 30u);
+  EXPECT_TRUE(std::any_of(result.remarks.begin(), result.remarks.end(), [](const std::string& remark) {
+    return remark.find("as a parabola") != std::string::npos;
+  }));
+}
+
+TEST(MeasureBatched, CountsALastBatchAsWhatItIs) {
+  const LocalExperiment experiment(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(3));
+  BatchedOptions options;
+  options.prompts = {"a", "b c", "d e f", "g", "h i j k l"};
+  options.batch_sizes = {1, 4, 8};
+  options.new_tokens = 5;
+  const ExperimentResult result = measure_batched(experiment, options);
+  ASSERT_EQ(result.rows.size(), 3u);
+  for (const Row& row : result.rows) {
+    expect_metrics(row, 3);
+    EXPECT_EQ(row.find("sequences")->value, 5);
+    EXPECT_EQ(row.find("tokens_generated")->value, 25);
+    EXPECT_GT(row.find("tokens_per_sec_per_sequence")->value, 0);
+    EXPECT_GT(row.find("step_latency_ms")->value, 0);
+  }
+  EXPECT_EQ(result.rows[2].label, "batch 5");  // there are no more prompts
+  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[1].warnings, "; ")).find("the last batch holds 1 of 4"),
+            std::string::npos);
+  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[2].warnings, "; "))
+                .find("a batch of 8 was asked for, but there are 5"),
+            std::string::npos);
+  options.batch_sizes = {0};
+  EXPECT_THROW(measure_batched(experiment, options), UsageError);
+}
+
+TEST(ProbeEdgePrompts, GivesARowPerPrompt) {
+  const LocalExperiment experiment(load_model_and_tokenizer({model()}, "float32", Device{}), sweep_of(3));
+  EdgeOptions options;
+  options.new_tokens = 4;
+  options.more = {{"mine", "a prompt"}, {"empty", ""}};
+  const ExperimentResult result = probe_edge_prompts(experiment, options);
+  ASSERT_EQ(result.rows.size(), 11u);
+  std::vector<std::string> labels;
+  for (const Row& row : result.rows) labels.push_back(row.label);
+  for (const char* label : {"typical", "very short", "very long", "multi-line", "repetitive", "only blanks",
+                            "rare Unicode", "digits", "code", "mine"})
+    EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
+  expect_metrics(*result.find("very long"), 3);
+  EXPECT_EQ(result.find("very long")->find("prompt_tokens")->value, 60);
+  EXPECT_EQ(result.rows.back().status, "error");
+  EXPECT_NE(result.rows.back().reason.find("empty"), std::string::npos);
+}
+
+TEST(RunForVariedThreads, RecommendsANumber) {
+  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  ThreadsOptions options;
+  options.threads = {1, 2};
+  options.prompt = "a";
+  options.new_tokens = 4;
+  const ExperimentResult result = run_for_varied_threads(experiment, options);
+  ASSERT_EQ(result.rows.size(), 2u);
+  ASSERT_FALSE(result.remarks.empty());
+  EXPECT_EQ(result.remarks[0].rfind("Use ", 0), 0u);
+}
+
+TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
+  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(3));
+  TradeoffOptions options;
+  options.precisions = {"float32", "int8", "fp4"};
+  options.prompts = {"one", "two"};
+  options.new_tokens = 6;
+  const ExperimentResult result = run_quantization_tradeoff(experiment, options);
+  ASSERT_EQ(result.rows.size(), 3u);
+  for (const Row& row : result.rows) {
+    expect_metrics(row, 3);
+    EXPECT_NE(row.find("load_s"), nullptr);
+  }
+  EXPECT_EQ(result.texts.size(), 6u);
+  EXPECT_EQ(result.texts[0].label, "float32, prompt 1");
+  options.prompts = {std::string(500, 'x')};
+  const ExperimentResult failed = run_quantization_tradeoff(experiment, options);
+  ASSERT_EQ(failed.rows.size(), 3u);
+  for (const Row& row : failed.rows) {
+    EXPECT_EQ(row.status, "error");
+    EXPECT_NE(row.reason.find("context of 64"), std::string::npos);
+    EXPECT_EQ(row.find("total_latency_s"), nullptr);
+  }
+}
+
+TEST(RepetitionShare, OfTheEnd) {
+  EXPECT_EQ(repetition_share({}), 0);
+  EXPECT_EQ(repetition_share({1, 2, 3, 4}), 0);
+  EXPECT_EQ(repetition_share({1, 1, 1, 1}), 1);
+  EXPECT_EQ(repetition_share({9, 8, 1, 2, 1, 2, 1, 2}), 0.75);
+}
+
+TEST(ComparePpplx, SumsLossesOverTokens) {
+  const LoadedModel a = load_model_and_tokenizer({model()}, "float32", Device{});
+  const LoadedModel b = load_model_and_tokenizer({model()}, "fp4", Device{});
+  const std::vector<std::string> sentences = {"a first sentence", "b", "and another one, longer than that"};
+  const auto compared = compare_ppplx({{"float32", &a}, {"fp4", &b}}, sentences);
+  ASSERT_EQ(compared.size(), 2u);
+  EXPECT_EQ(compared[0].first, "float32");
+  double sum = 0, tokens = 0;
+  for (const std::string& sentence : sentences) {
+    const auto ids = a.tokenizer->encode(sentence);
+    if (ids.size() < 2) continue;
+    const Score one = score(a.model->program(), ids, {});
+    sum += one.loss * static_cast<double>(one.tokens_scored);
+    tokens += static_cast<double>(one.tokens_scored);
+  }
+  EXPECT_DOUBLE_EQ(compared[0].second.loss, sum / tokens);
+  EXPECT_DOUBLE_EQ(compared[0].second.ppx, std::exp(sum / tokens));
+  EXPECT_NE(compared[1].second.loss, compared[0].second.loss);
+  EXPECT_THROW(compare_ppplx({{"float32", &a}}, {"b"}), Error);
+}
+
+SuiteOptions small_exercise() {
+  SuiteOptions options;
+  options.precisions = {"float32", "int8"};
+  options.prompts = {"one", std::string(500, 'x')};  // the second exceeds the context of 64
+  options.new_tokens = 5;
+  options.lengths.lengths = {8, 16};
+  options.lengths.new_tokens = 5;
+  options.ablation.lengths = {8};
+  options.ablation.new_tokens = 8;
+  options.ablation.padded_prompts = {"a", "b c d"};
+  options.batches.prompts = {"a", "b c d"};
+  options.batches.batch_sizes = {1, 2};
+  options.batches.new_tokens = options.edge_new_tokens = 5;
+  options.corpus = test::fixture_model("with_tokenizer") / "prompt.txt";
+  return options;
+}
+
+TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
+  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const ResultSet results = run_quantization_exercise(experiment, small_exercise());
+  EXPECT_EQ(results.status, "complete");
+  std::vector<std::string> scenarios;
+  for (const Row& row : results.rows)
+    if (scenarios.empty() || scenarios.back() != row.scenario) scenarios.push_back(row.scenario);
+  EXPECT_EQ(scenarios, (std::vector<std::string>{"baseline", "trade-off", "lengths", "cache", "padding",
+                                                 "step times", "batches", "perplexity", "edge prompts"}));
+  EXPECT_EQ(results.rows[1].status, "error");
+  EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
+  ASSERT_TRUE(results.noise);
+  EXPECT_GE(results.takeaways.size(), 3u);
+  EXPECT_LE(results.takeaways.size(), 5u);
+  for (const Row& row : results.rows) {
+    if (row.scenario != "trade-off") continue;
+    EXPECT_NE(row.find("perplexity"), nullptr) << "speed, memory and quality in one row";
+  }
+  // Nothing is lost on the way through the file.
+  EXPECT_EQ(to_json(results_from_json(to_json(results), "r")).dump(), to_json(results).dump());
+  const Table tradeoff = tradeoff_table(results);
+  EXPECT_EQ(
+      std::vector<std::string>(tradeoff.head.begin(), tradeoff.head.begin() + 4),
+      (std::vector<std::string>{"Float Precision", "Memory (MB)", "Avg Latency (s)", "Prompt 1 Output"}));
+  EXPECT_EQ(tradeoff.rows.size(), 2u);
+  EXPECT_EQ(tradeoff.rows[0][0], "float32 (baseline)");
+  const Table table = build_results_table(results);
+  // Without the series for plots, and the perplexities that rows of the trade-off show.
+  EXPECT_EQ(table.rows.size(), results.rows.size() - 2 - 2);
+}
+
+TEST(RunQuantizationExercise, StopsWhereItIsTold) {
+  SweepOptions sweep = sweep_of(3);
+  int asked = 0;
+  sweep.should_stop = [&] { return ++asked > 40; };
+  const LocalExperiment experiment({model()}, Configuration{}, sweep);
+  EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, "interrupted");
+  SuiteOptions options = small_exercise();
+  options.skipped = {"nonsense"};
+  EXPECT_THROW(run_quantization_exercise(experiment, options), UsageError);
+}
+
+}  // namespace
+}  // namespace assay
