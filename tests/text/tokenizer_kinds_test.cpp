@@ -9,13 +9,14 @@
 #include "assay/base/sha256.h"
 #include "assay/text/utf8.h"
 #include "small_tokenizer.h"
+#include "support/paths.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kFixtures = fs::path(ASSAY_SOURCE_DIR) / "tests/fixtures";
+const fs::path kFixtures = fs::path(source_folder()) / "tests/fixtures";
 
 const Json& expected() {
   static const Json file = read_json_object(kFixtures / "tokenizer_kinds.json");

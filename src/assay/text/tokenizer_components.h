@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "assay/files/json.h"
+#include "assay/base/json.h"
 #include "assay/text/tokenizer_spec.h"
 
 namespace assay {
