@@ -17,7 +17,7 @@ class Normalizer {
  public:
   // What a file asks for cannot exhaust memory: replacements make a text at most this many times as long, and
   // the prefixes have at most this many bytes together; nor can it ask for many passes over a text.
-  static constexpr std::size_t kLargestGrowth = 16, kLongestPrefix = 16, kMostSteps = 8;
+  static constexpr std::size_t kLargestGrowth = 4, kLongestPrefix = 16, kMostSteps = 8;
 
   // Both throw Error, naming `where`, when the pattern is empty or the bounds are exceeded.
   void prepend(const std::string& prefix, const std::string& where);

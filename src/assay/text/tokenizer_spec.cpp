@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kLongestFile = std::uint64_t{64} << 20;  // the largest vocabularies in use take 35 MB
 // Searching for them takes up to a hundred bytes of memory for each.
-constexpr std::size_t kMostAddedBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostAddedBytes = std::size_t{2} << 20;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 bool is_there(const fs::path& path) {
