@@ -8,7 +8,7 @@ namespace {
 const std::string kTensor = "transformer.h.0.attn.c_attn.weight";  // [4, 12]
 
 // Every command that reads weights says the same.
-void expect_refused(const std::string& folder, std::initializer_list<std::string> words) {
+void expect_weights_refused(const std::string& folder, std::initializer_list<std::string> words) {
   expect_failure(run_program({"inspect", folder}), 1, words);
   expect_failure(run_program({"generate", folder, "--ids", "1,2", "-n", "2"}), 1, words);
 }
@@ -16,13 +16,13 @@ void expect_refused(const std::string& folder, std::initializer_list<std::string
 class CliBadSafetensors : public testing::Test {
  protected:
   void expect_bytes_refused(std::string_view bytes, std::initializer_list<std::string> words) {
-    expect_refused(model_.write(folder_.path(), bytes), words);
+    expect_weights_refused(model_.write(folder_.path(), bytes), words);
   }
   void expect_header_refused(const nlohmann::ordered_json& header, std::initializer_list<std::string> words) {
     expect_bytes_refused(safetensors_with_header(header.dump(), model_.data()), words);
   }
   void expect_tensors_refused(std::initializer_list<std::string> words) {
-    expect_refused(model_.write(folder_.path()), words);
+    expect_weights_refused(model_.write(folder_.path()), words);
   }
 
   TemporaryFolder folder_;
@@ -136,7 +136,7 @@ TEST_F(CliBadSafetensors, MissingTensor) {
     std::erase_if(without.tensors, [&](const WrittenTensor& t) { return t.name == name; });
     // Without the token table the names could be those of a bare GPT2Model, and the sentence names that
     // spelling.
-    expect_refused(without.write(folder_.path()), {std::string(name).substr(12), "missing"});
+    expect_weights_refused(without.write(folder_.path()), {std::string(name).substr(12), "missing"});
   }
   model_.tensors.clear();
   expect_tensors_refused({"wte.weight", "missing"});

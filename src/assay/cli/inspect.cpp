@@ -15,7 +15,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct InspectFlags {
   std::string model;
   OutputFlags output;
 };
@@ -69,7 +69,7 @@ bool is_beside(const std::string& weight, const std::string& tensor) {
                      [&](std::string_view suffix) { return tensor == module + std::string(suffix); });
 }
 
-int run(const Flags& flags) {
+int run_inspect(const InspectFlags& flags) {
   const ModelFolder folder = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return ModelFolder(locate_model(candidate));
   });
@@ -131,13 +131,13 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_inspect(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InspectFlags>();
   CLI::App* command =
       app.add_subcommand("inspect", "What a model folder holds and would need, without loading it");
   command->add_option("MODEL", flags->model, "A folder, a Hugging Face cache entry or demo")->required();
   flags->output.add_to(*command);
   command->footer("Example: assay inspect demo --json");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_inspect(*flags); });
 }
 
 }  // namespace assay::cli
