@@ -1,6 +1,7 @@
 // Accepts the components of byte-level and SentencePiece-like BPE, and names what it finds in any other.
 #include "assay/text/tokenizer_components.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -193,9 +194,10 @@ std::string shown(const Json& value) {
 }
 
 std::string short_text(const std::string& text) {
-  const bool is_word = text.size() <= 40 && text.find_first_not_of(
-                                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                "abcdefghijklmnopqrstuvwxyz0123456789_") == text.npos;
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const bool is_word = text.size() <= 40 && std::all_of(text.begin(), text.end(), is_plain);
   return is_word && !text.empty() ? text : in_quotes(text);
 }
 
