@@ -93,6 +93,10 @@ std::vector<std::string> check_unused(const Plan& plan, const ModelSpec& spec, c
   std::set<std::string> used;
   for (const WeightSpec& whole : plan.weights)
     for (const TensorPart& part : tensors_of(whole)) used.insert(part.spec.name);
+  // A weight that is missing is said by check_weights().
+  if (std::any_of(used.begin(), used.end(),
+                  [&](const std::string& name) { return folder.find(name).tensor == nullptr; }))
+    return {};
   // What a quantized checkpoint keeps beside a weight is named after it, or after its module.
   const auto belongs_to_weight = [&](const std::string& name) {
     for (std::size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0;
