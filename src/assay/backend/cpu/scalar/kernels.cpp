@@ -239,7 +239,7 @@ void attend_int8(const AttendArgs& args) noexcept {
   attend_of<Int8Cache>(args);
 }
 
-// One key or value to codes, `step` apart; returns what they are worth.
+// One key or value to codes, `step` apart; returns their scale.
 float store_codes(const float* x, std::int64_t n, std::int8_t* codes, std::int64_t step) {
   float largest = 0;
   bool is_finite = true;
