@@ -29,6 +29,9 @@ double activate(Activation activation, double x) {
       return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::gelu_quick:
       return x / (1 + std::exp(-1.702 * x));
+    // The square of relu: So et al. 2021, "Primer".
+    case Activation::relu2:
+      return x > 0 || std::isnan(x) ? x * x : 0;
   }
   return x;
 }
