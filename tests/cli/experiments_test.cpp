@@ -16,8 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::string kModel = model_fixture("with_tokenizer"), kText = kModel + "/prompt.txt";
-
 std::vector<std::string> sweep_of(std::vector<std::string> more = {}) {
   std::vector<std::string> words = {"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4", "-r", "3"};
   words.insert(words.end(), more.begin(), more.end());

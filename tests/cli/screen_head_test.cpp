@@ -9,7 +9,7 @@ namespace {
 using Json = nlohmann::json;
 using Arguments = std::vector<std::string>;
 
-Json run_json(Arguments arguments, const Arguments& more) {
+Json generation_json(Arguments arguments, const Arguments& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
   arguments.emplace_back("--json");
   const ProgramResult result = run_program(arguments);
@@ -22,7 +22,7 @@ TEST(CliScreenHead, GivesTheSameTokens) {
        {Arguments{"float32"}, {"bfloat16"}, {"nf4", "--remainder", "bfloat16"}, {"int8-dynamic"}}) {
     Arguments generate{"generate", "demo", "-p", "The old house", "-n", "120", "--precision"};
     generate.insert(generate.end(), precision.begin(), precision.end());
-    const Json plain = run_json(generate, {}), screened = run_json(generate, {"--screen-head"});
+    const Json plain = generation_json(generate, {}), screened = generation_json(generate, {"--screen-head"});
     EXPECT_EQ(screened["ids"], plain["ids"]) << precision[0];
     EXPECT_EQ(screened["dtype"], plain["dtype"].get<std::string>() + " (head screened in int8)");
     EXPECT_FALSE(plain.contains("head_computed_share"));
@@ -35,16 +35,16 @@ TEST(CliScreenHead, GivesTheSameTokens) {
 TEST(CliScreenHead, LeavesDrawingAndScoringAlone) {
   const Arguments draw{"generate", "demo",          "-p",  "The old house", "-n",
                        "20",       "--temperature", "0.8", "--seed",        "3"};
-  const Json screened = run_json(draw, {"--screen-head"});
-  EXPECT_EQ(screened["ids"], run_json(draw, {})["ids"]);
+  const Json screened = generation_json(draw, {"--screen-head"});
+  EXPECT_EQ(screened["ids"], generation_json(draw, {})["ids"]);
   EXPECT_EQ(screened["head_computed_share"], 0);
   const Arguments score{"logits", "demo", "--ids", "5,6,7"};
-  EXPECT_EQ(run_json(score, {"--screen-head"})["rows"], run_json(score, {})["rows"]);
+  EXPECT_EQ(generation_json(score, {"--screen-head"})["rows"], generation_json(score, {})["rows"]);
 }
 
 TEST(CliScreenHead, RowsSayIt) {
   const Arguments bench{"bench", "demo", "-p", "0", "-n", "2", "-r", "1", "--precision", "float32,nf4"};
-  const Json plain = run_json(bench, {}), screened = run_json(bench, {"--screen-head"});
+  const Json plain = generation_json(bench, {}), screened = generation_json(bench, {"--screen-head"});
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(screened["rows"][i]["precision"],
               plain["rows"][i]["precision"].get<std::string>() + " (head screened in int8)");

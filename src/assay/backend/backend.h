@@ -79,7 +79,7 @@ class KvCache {
 
 // Where the head's outputs go. Full logits of many rows are large: only what is asked for is kept.
 struct ArgmaxSink {
-  std::span<TokenId> ids;  // the lowest of equals; -1 where a logit is NaN
+  std::span<TokenId> ids;  // the lowest of equals; -1 where a logit is NaN or the highest infinite
 };
 struct LogitsSink {
   std::span<float> logits;  // [rows, vocab]

@@ -42,7 +42,7 @@ class StrictBuilder : public nlohmann::detail::json_sax_dom_parser<Json> {
   }
   bool key(std::string& text) {
     if (!keys_.back().insert(text).second)
-      throw Error("{}: the key '{}' stands twice in one object", where_, text);
+      throw Error("{}: the key '{}' stands twice in one object", where_, printable(text));
     return Base::key(text);
   }
 

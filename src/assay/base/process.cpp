@@ -25,7 +25,7 @@ constexpr std::size_t kLongestLine = std::size_t{1}
 // Two ends that no other child inherits.
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{-1, -1};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", std::strerror(errno));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", last_system_error());
   return ends;
 }
 
@@ -156,7 +156,7 @@ std::string own_program() {
 FolderLock::FolderLock(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / ".lock").string();
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw Error("{}: cannot be opened: {}", path, std::strerror(errno));
+  if (fd_ < 0) throw Error("{}: cannot be opened: {}", path, last_system_error());
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
   close(fd_);
   throw Error("{}: another run is writing into this folder", folder);

@@ -38,26 +38,29 @@ void ModelFolder::open_shards(const fs::path& index_path) {
   const JsonView map = JsonView(index, index_path.string()).object("weight_map");
   std::map<std::string, std::set<std::string>> tensors_of;  // shard -> tensors it must hold
   for (const auto& [tensor, shard] : map.raw().items()) {
-    if (!shard.is_string()) throw Error("{}: '{}': expected the name of a shard", map.where(), tensor);
+    if (!shard.is_string())
+      throw Error("{}: '{}': expected the name of a shard", map.where(), printable(tensor));
     const auto name = shard.get<std::string>();
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos)
-      throw Error("{}: the shard '{}' of tensor '{}' is not a file name inside the folder", map.where(), name,
-                  tensor);
+      throw Error("{}: the shard '{}' of tensor '{}' is not a file name inside the folder", map.where(),
+                  printable(name), printable(tensor));
     tensors_of[name].insert(tensor);
   }
   if (tensors_of.empty()) throw Error("{}: names no shard", map.where());
   std::set<std::string> seen;
   for (const auto& [name, tensors] : tensors_of) {
     const fs::path path = path_ / name;
-    if (!fs::exists(path)) throw Error("{}: the shard '{}' does not exist", index_path.string(), name);
+    if (!fs::exists(path))
+      throw Error("{}: the shard '{}' does not exist", index_path.string(), printable(name));
     auto file = std::make_unique<SafetensorsFile>(path);
     for (const std::string& tensor : tensors)
       if (file->find(tensor) == nullptr)
-        throw Error("{}: tensor '{}' is not in the shard '{}'", index_path.string(), tensor, name);
+        throw Error("{}: tensor '{}' is not in the shard '{}'", index_path.string(), printable(tensor),
+                    printable(name));
     for (const StoredTensor& tensor : file->tensors())
       if (!seen.insert(tensor.name).second)
-        throw Error("{}: tensor '{}' is in two shards", index_path.string(), tensor.name);
+        throw Error("{}: tensor '{}' is in two shards", index_path.string(), printable(tensor.name));
     files_.push_back(std::move(file));
   }
 }

@@ -41,7 +41,7 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
   std::int64_t elements = 1;
   for (const Json& size : *it) {
     if (!size.is_number_unsigned())
-      throw Error("{}: a size in 'shape' is not a whole number: {}", where, size.dump());
+      throw Error("{}: a size in 'shape' is not a whole number: {}", where, printable(size.dump()));
     const auto value = size.get<std::uint64_t>();
     if (value > (std::uint64_t{1} << 48) ||
         __builtin_mul_overflow(elements, static_cast<std::int64_t>(value), &elements) ||
@@ -54,14 +54,15 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
 
 StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin,
                         std::uint64_t data_size, const std::string& file) {
-  const std::string where = fmt::format("{}: tensor '{}'", file, name);
+  const std::string where = fmt::format("{}: tensor '{}'", file, printable(name));
   if (!entry.is_object()) throw Error("{}: expected an object, found {}", where, entry.type_name());
   StoredTensor tensor;
   tensor.name = name;
   const auto dtype = entry.find("dtype");
   if (dtype == entry.end() || !dtype->is_string()) throw Error("{}: 'dtype' is missing", where);
   if (!dtype_from_safetensors(dtype->get<std::string>(), tensor.dtype))
-    throw Error("{}: unsupported dtype {}; expected F32, F16 or BF16", where, dtype->get<std::string>());
+    throw Error("{}: unsupported dtype {}; expected F32, F16 or BF16", where,
+                printable(dtype->get<std::string>()));
   tensor.shape = read_shape(entry, where);
   const auto offsets = entry.find("data_offsets");
   if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 ||
@@ -90,9 +91,10 @@ void check_layout(std::vector<StoredTensor> tensors, std::uint64_t data_begin, s
   std::uint64_t expected = data_begin;
   for (const StoredTensor& tensor : tensors) {
     if (tensor.offset < expected)
-      throw Error("{}: tensor '{}' overlaps the one before it", file, tensor.name);
+      throw Error("{}: tensor '{}' overlaps the one before it", file, printable(tensor.name));
     if (tensor.offset > expected)
-      throw Error("{}: {} unused bytes before tensor '{}'", file, tensor.offset - expected, tensor.name);
+      throw Error("{}: {} unused bytes before tensor '{}'", file, tensor.offset - expected,
+                  printable(tensor.name));
     expected = tensor.offset + tensor.bytes;
   }
   if (expected != file_size)
@@ -149,7 +151,7 @@ void SafetensorsFile::read_bytes(const StoredTensor& tensor, std::uint64_t first
 void SafetensorsFile::read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
                                   float* out) const {
   if (!info(tensor.dtype).is_weight)
-    throw Error("{}: tensor '{}' is {}; expected F32, F16 or BF16", path().string(), tensor.name,
+    throw Error("{}: tensor '{}' is {}; expected F32, F16 or BF16", path().string(), printable(tensor.name),
                 name_of(tensor.dtype));
   if (tensor.dtype == DType::f32) {
     read(tensor, first, count, std::as_writable_bytes(std::span(out, static_cast<std::size_t>(count))));

@@ -18,7 +18,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-struct Flags {
+struct BenchFlags {
   ModelFlags model;
   OutputFlags output;
   BenchOptions options;
@@ -149,7 +149,7 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
   return to_markdown(table);
 }
 
-int run(const Flags& flags) {
+int run_bench(const BenchFlags& flags) {
   const std::vector<std::string> formats{"md", "csv", "json", "jsonl", "llama-bench"};
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
@@ -203,7 +203,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   CLI::App* command = app.add_subcommand("bench", "Speed alone, as llama-bench, beside the machine's roofs");
   command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
       ->required();
@@ -242,7 +242,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--format", flags->format, "md (the default), csv, json, jsonl or llama-bench");
   flags->output.add_to(*command);
   command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
 }
 
 }  // namespace assay::cli

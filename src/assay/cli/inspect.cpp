@@ -15,7 +15,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct InspectFlags {
   std::string model;
   OutputFlags output;
 };
@@ -69,7 +69,7 @@ bool is_beside(const std::string& weight, const std::string& tensor) {
                      [&](std::string_view suffix) { return tensor == module + std::string(suffix); });
 }
 
-int run(const Flags& flags) {
+int run_inspect(const InspectFlags& flags) {
   const ModelFolder folder = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return ModelFolder(locate_model(candidate));
   });
@@ -121,7 +121,7 @@ int run(const Flags& flags) {
         m["kv_bytes_per_token"].get<double>() / 1024);
   text += "\nTensors\n";
   for (const auto& t : tensors)
-    text += fmt::format("  {:<40} {:<5} {:<16} {:>12} B{}\n", t["name"].get<std::string>(),
+    text += fmt::format("  {:<40} {:<5} {:<16} {:>12} B{}\n", printable(t["name"].get<std::string>()),
                         t["dtype"].get<std::string>(), t["shape"].dump(), t["bytes"].get<std::uint64_t>(),
                         t["used"].get<bool>() ? "" : "  (not used)");
   answer(text);
@@ -131,13 +131,13 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_inspect(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InspectFlags>();
   CLI::App* command =
       app.add_subcommand("inspect", "What a model folder holds and would need, without loading it");
   command->add_option("MODEL", flags->model, "A folder, a Hugging Face cache entry or demo")->required();
   flags->output.add_to(*command);
   command->footer("Example: assay inspect demo --json");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_inspect(*flags); });
 }
 
 }  // namespace assay::cli

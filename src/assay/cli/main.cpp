@@ -45,7 +45,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-int run(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   int exit_code = 0;
   std::string command_line = "assay";
   for (int i = 1; i < argc; ++i) command_line += " " + quoted(argv[i]);
@@ -96,7 +96,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) try {
   assay::cli::keep_standard_streams();
   assay::cli::watch_interrupts();
-  return run(argc, argv);
+  return run_program(argc, argv);
 } catch (const assay::UsageError& error) {
   return fail(assay::cli::kUsage, error.what());
 } catch (const assay::Error& error) {

@@ -12,7 +12,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct PerplexityFlags {
   ModelFlags model;
   OutputFlags output;
   std::string file, protocol = "hf", through = "prefill";
@@ -20,7 +20,7 @@ struct Flags {
   bool is_ids = false;
 };
 
-int run(const Flags& flags) {
+int run_perplexity(const PerplexityFlags& flags) {
   if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
   const ScoreThrough through = score_through_from_name(flags.through);
   const LoadedModel loaded = flags.model.load(!flags.is_ids);
@@ -70,7 +70,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_perplexity(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand("perplexity", "Perplexity of a text file");
   flags->model.add_to(*command);
   command->add_option("FILE", flags->file, "The text, UTF-8")->required();
@@ -86,7 +86,7 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   command->add_flag("--ids", flags->is_ids, "FILE holds token ids, not text");
   flags->output.add_to(*command);
   command->footer("Example: assay perplexity demo book.txt --stride 512");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_perplexity(*flags); });
 }
 
 }  // namespace assay::cli

@@ -14,7 +14,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct RunFlags {
   MeasureFlags measure;
   PromptFlags prompt;
   std::string corpus, skipped;
@@ -23,7 +23,7 @@ struct Flags {
   bool has_no_cache = false;
 };
 
-SuiteOptions options_of(const Flags& flags) {
+SuiteOptions options_of(const RunFlags& flags) {
   if (flags.measure.folder.empty()) throw UsageError("--output: expected a folder, found an empty name");
   PromptFlags prompt = flags.prompt;
   if (prompt.is_empty()) prompt.prompts_file = shipped_file("texts/prompts.txt").string();
@@ -53,7 +53,7 @@ SuiteOptions options_of(const Flags& flags) {
   return options;
 }
 
-int run(const Flags& flags, const CLI::App& command, const std::string& command_line) {
+int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) {
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   if (flags.measure.is_dry_run) return measuring.show_plan(suite_cases(measuring.experiment(), options));
@@ -77,7 +77,7 @@ std::vector<std::string> names_of(const std::vector<std::filesystem::path>& path
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RunFlags>();
   flags->measure.model.model = "demo";
   flags->measure.folder = "assay-results";
   flags->measure.time_s = 4;
@@ -108,7 +108,7 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
   command->footer("Example: assay run demo -o results");
   command->callback(
-      [flags, command, command_line, &exit_code] { exit_code = run(*flags, *command, command_line); });
+      [flags, command, command_line, &exit_code] { exit_code = run_all(*flags, *command, command_line); });
 }
 
 void add_report(CLI::App& app, int& exit_code) {

@@ -19,7 +19,7 @@ namespace int8 = int8_checkpoint;
 using Location = ModelFolder::Location;
 
 std::string where_of(const Location& at) {
-  return fmt::format("{}: tensor '{}'", at.file->path().string(), at.tensor->name);
+  return fmt::format("{}: tensor '{}'", at.file->path().string(), printable(at.tensor->name));
 }
 
 // The module of a weight: its name without ".weight".

@@ -96,7 +96,7 @@ class TestRun {
     std::vector<TokenId> chosen(rows.size());
     program_.head(rows, ArgmaxSink{chosen});
     for (std::size_t i = 0; i < chosen.size(); ++i) {
-      if (chosen[i] < 0) throw Error("the model gives NaN: its weights or its arithmetic are broken");
+      require_finite(chosen[i]);
       next_[owners[i]] = chosen[i];
     }
     if (is_counting_) add_cost(parts, count);

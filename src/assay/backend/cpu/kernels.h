@@ -4,6 +4,13 @@
 // on threads or on neighbours in the batch: one fused multiply-add chain along K for each output, lanes
 // across outputs, attention in blocks of 64 keys. Results are therefore equal bit for bit across batch sizes,
 // thread counts and cached or recomputed prefixes.
+//
+// NaN and infinity stay visible, on every tier: where one is among the inputs of a row, what a kernel
+// computes from it is NaN or infinite too, in attention for every query that sees such a key or value. A row
+// of activations that become int8 codes gets a scale of NaN. Numbers remain where the mathematics has one:
+// the ReLU of -infinity, the tanh of infinity, the weight of a score of -infinity beside others; a row of
+// nothing but such scores is NaN. A sum that overflows float32 counts as infinite. Other rows keep every bit,
+// whatever lies beside them: padding, keys that are masked, positions of the cache that were never written.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +102,7 @@ struct LinearArgs {
 //               codes 0.
 //   fixed       fixed_scale > 0: the same with a scale and a zero point that are known beforehand, which goes
 //               to zero_points too where they are given
-// Codes are clamped to -128 and 127 and are zero beyond k.
+// Codes are clamped to -128 and 127 and are zero beyond k. The absmax of a row with NaN or infinity is NaN.
 struct QuantizeArgs {
   const float* x;  // null where x_tiles are given
   std::int64_t x_stride;
@@ -103,7 +110,7 @@ struct QuantizeArgs {
   std::int64_t first_row, rows, k;
   float* absmax;  // [first_row + rows]
   // Of llm_int8, symmetric: inputs are rounded to float16, an element of threshold or more counts for
-  // nothing, and columns that are marked become zero.
+  // nothing, and columns that are marked become zero. An infinite threshold: one beyond 65504 is infinite.
   float threshold = 0;                       // 0 = off
   const std::uint8_t* is_outlier = nullptr;  // [k], or null
   const float* factors = nullptr;            // [k]: what inputs are multiplied by first; null: 1
@@ -121,6 +128,7 @@ struct RowCode {
 [[gnu::always_inline]] inline RowCode row_code(float low, float high) {
   const float range = high - low;
   if (!(range >= 1e-35F)) return {0, 0, 0};
+  if (range == __builtin_huge_valf()) return {__builtin_nanf(""), 0, 0};
   const float scale = range / 255.0F, inverse = 1.0F / scale;
   constexpr float kRounder = 12582912.0F;  // adding and taking it away rounds, ties to even
   return {scale, inverse, static_cast<std::int32_t>(-low * inverse + kRounder - kRounder) - 128};
@@ -160,7 +168,7 @@ inline constexpr std::int64_t kFourBitRows = 2;
 inline constexpr std::int64_t kSmallestCodedGroup = 16;  // of inputs in int8
 
 // Few rows to int8, a scale for each group of inputs: codes = rint(x * (127 / absmax of the group)), zero
-// beyond k.
+// beyond k. Of a row with NaN or infinity all scales are NaN.
 struct QuantizeGroupsArgs {
   const float* x;  // null where x_tiles are given
   std::int64_t x_stride;
@@ -304,9 +312,9 @@ struct KernelTable {
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
   void (*end_attending)() noexcept;
   void (*screen)(const ScreenArgs&) noexcept;
-  // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
+  // Index of the largest of n floats, the lowest of equals; -1 where one is NaN or the largest infinite.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
-  // log(sum(exp(x))) of n floats, summed in double.
+  // log(sum(exp(x))) of n floats, summed in double; NaN where argmax has none.
   double (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
   // Where each comes from, for listings.
   const char *linear_origin, *linear_tiles_origin, *norm_origin, *attend_origin, *attend_bfloat16_origin,
