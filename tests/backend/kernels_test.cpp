@@ -16,16 +16,13 @@
 namespace assay::cpu {
 namespace {
 
+using test::kActivations;
 using test::random_floats;
 
 class KernelTest : public test::TestOfKernelTiers {};
 
 INSTANTIATE_TEST_SUITE_P(Isas, KernelTest, test::kKernelTiers,
                          [](const auto& info) { return info.param.name(); });
-
-constexpr Activation kActivations[] = {Activation::none,     Activation::relu,      Activation::relu2,
-                                       Activation::silu,     Activation::tanh,      Activation::gelu_tanh,
-                                       Activation::gelu_erf, Activation::gelu_quick};
 
 struct LinearCase {
   std::int64_t rows, k, n;
@@ -187,68 +184,6 @@ TEST_P(KernelTest, ActivationsOfTilesEqualReference) {
     EXPECT_LE(test::largest_difference(run_linear(table_, c, c.rows), run_linear(reference_, c, c.rows)),
               1e-5)
         << static_cast<int>(a);
-  }
-}
-
-TEST_P(KernelTest, GateEqualsReference) {
-  constexpr std::int64_t kRows = 3, kColumns = 37, kStride = 2 * kColumns + 1;
-  const auto x = random_floats(kRows * kStride, 5);
-  for (const Activation a : kActivations) {
-    const auto run = [&](const KernelTable& table) {
-      std::vector<float> y(kRows * kColumns);
-      table.gate({.gate = x.data(),
-                  .up = x.data() + kColumns,
-                  .x_stride = kStride,
-                  .activation = a,
-                  .is_rounded = false,
-                  .y = y.data(),
-                  .y_stride = kColumns,
-                  .y_tiles = kNoTiles,
-                  .first_tile_row = 0,
-                  .first_tile_column = 0,
-                  .rows = kRows,
-                  .n = kColumns});
-      return y;
-    };
-    EXPECT_LE(test::largest_difference(run(table_), run(reference_)), 1e-6) << static_cast<int>(a);
-  }
-}
-
-// Against the turn of each pair by its angle; what is beyond the pairs, and between the heads, stays.
-TEST_P(KernelTest, RotateTurnsPairs) {
-  constexpr std::int64_t kRows = 2, kHeads = 3, kHeadDim = 44, kPairs = 19, kStride = kHeads * kHeadDim + 5;
-  const auto before = random_floats(kRows * kStride, 6), angles = random_floats(kRows * kPairs, 7);
-  std::vector<float> cosines, sines;
-  for (const float angle : angles) {
-    cosines.push_back(std::cos(angle));
-    sines.push_back(std::sin(angle));
-  }
-  for (const RotaryPairing pairing : {RotaryPairing::halves, RotaryPairing::neighbours}) {
-    auto want = before;
-    for (std::int64_t row = 0; row < kRows; ++row)
-      for (std::int64_t head = 0; head < kHeads; ++head)
-        for (std::int64_t i = 0; i < kPairs; ++i) {
-          const bool has_halves = pairing == RotaryPairing::halves;
-          const std::int64_t first = row * kStride + head * kHeadDim + (has_halves ? i : 2 * i);
-          const auto a = static_cast<std::size_t>(first),
-                     b = static_cast<std::size_t>(first + (has_halves ? kPairs : 1)),
-                     at = static_cast<std::size_t>(row * kPairs + i);
-          want[a] = before[a] * cosines[at] - before[b] * sines[at];
-          want[b] = before[b] * cosines[at] + before[a] * sines[at];
-        }
-    for (const KernelTable* table : {&table_, &reference_}) {
-      auto got = before;
-      table->rotate({.x = got.data(),
-                     .x_stride = kStride,
-                     .rows = kRows,
-                     .heads = kHeads,
-                     .head_dim = kHeadDim,
-                     .pairing = pairing,
-                     .pairs = kPairs,
-                     .cosines = cosines.data(),
-                     .sines = sines.data()});
-      EXPECT_LE(test::largest_difference(got, want), 1e-6) << static_cast<int>(pairing);
-    }
   }
 }
 
