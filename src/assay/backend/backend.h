@@ -140,8 +140,8 @@ class Program {
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
   virtual void observe_inputs(InputObserver observer) = 0;
-  // Of llm_int8 products so far: the share of their input columns that were apart as outliers; 0 where none
-  // ran.
+  // Of llm_int8 products so far: the share of their input features that were decomposed as outliers; 0 where
+  // none ran.
   virtual double outlier_share() const = 0;
   // Of a screened head so far: the share of its outputs that were computed exactly; 0 where none is.
   virtual double screened_share() const { return 0; }
