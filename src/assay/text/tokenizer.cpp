@@ -51,8 +51,10 @@ std::vector<std::string> texts_to_decode(const TokenizerSpec& spec, const Normal
   return texts;
 }
 
+}  // namespace
+
 // How text between added tokens is cut into words.
-struct WordCutter {
+struct Tokenizer::WordCutter {
   explicit WordCutter(const TokenizerSpec& spec) : pattern(spec.pre.pattern) {
     if (spec.pre.metaspace && spec.pre.metaspace->splits) {
       mark = spec.pre.metaspace->replacement;
@@ -70,6 +72,8 @@ struct WordCutter {
   std::string mark;  // begins a word; empty: there are no such marks
   bool keeps_runs = false;
 };
+
+namespace {
 
 void set_byte_symbols(const TokenizerSpec& spec, BpeRules& rules) {
   for (unsigned byte = 0; byte < 256; ++byte) {
