@@ -8,6 +8,7 @@
 #include "assay/assay.h"
 #include "assay/base/error.h"
 #include "support/fixtures.h"
+#include "support/temporary_folder.h"
 
 namespace assay {
 namespace {
@@ -308,6 +309,38 @@ TEST(ComparePpplx, SumsLossesOverTokens) {
   EXPECT_DOUBLE_EQ(compared[0].second.ppx, std::exp(sum / tokens));
   EXPECT_NE(compared[1].second.loss, compared[0].second.loss);
   EXPECT_THROW(compare_ppplx({{"float32", &a}}, {"b"}), Error);
+}
+
+// A model that knows less than nothing: another tokenizer's, or wrong weights.
+TEST(UniformWarning, FromThePerplexityOfAGuessOn) {
+  EXPECT_EQ(uniform_warning(299.9, 300), "");
+  for (const double perplexity : {300.0, 1e6})
+    EXPECT_NE(uniform_warning(perplexity, 300).find("no better than guessing among the 300 tokens"),
+              std::string::npos);
+  const LoadedModel loaded = load_model_and_tokenizer({model()}, "float32", Device{});
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < 200; ++id) ids.push_back((id * 7919) % 300);
+  const CorpusScore bad = score_ids(loaded, ids);
+  ASSERT_GT(bad.score.perplexity, 300);
+  ASSERT_EQ(bad.warnings.size(), 1u);
+  EXPECT_NE(bad.warnings.front().find("the tokenizer may be another model's"), std::string::npos);
+  const LoadedModel demo = load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{});
+  EXPECT_TRUE(score_ids(demo, demo.tokenizer->encode("Once upon a time there was a girl.")).warnings.empty());
+}
+
+TEST(UniformWarning, StandsInTheRow) {
+  const test::TemporaryFolder folder;
+  std::string words;  // far from what the model was fitted to: it was not
+  for (int i = 0; i < 60; ++i) words += fmt::format("{} zq{} ", i * 7919 % 97, i);
+  test::write_file(folder.path() / "text.txt", words);
+  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(3));
+  const ExperimentResult result = compare_perplexity(
+      experiment, {.configurations = {Configuration{}}, .corpus = folder.path() / "text.txt"});
+  ASSERT_EQ(result.rows.size(), 1u);
+  ASSERT_GT(result.rows[0].find("perplexity")->value, 300);
+  ASSERT_FALSE(result.rows[0].warnings.empty());
+  EXPECT_NE(result.rows[0].warnings.back().find("no better than guessing among the 300 tokens"),
+            std::string::npos);
 }
 
 SuiteOptions small_exercise() {

@@ -248,6 +248,8 @@ class MemoryPredictor {
 WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   folder_ = first_candidate(options.candidates, [&](const std::string& candidate) {
     auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
+    const ModelSpec spec = spec_from_folder(*folder);  // what is wrong is said before a worker loads it
+    check_tensors(spec, stored_precision(*folder, spec).value_or(Precision{}), *folder);
     id_ = candidate;
     return folder;
   });

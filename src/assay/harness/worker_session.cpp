@@ -42,7 +42,7 @@ class LocalSubject : public Session {
                                      .through = corpus.through,
                                      .should_stop = should_stop_});
     return {scored.corpus_sha256, scored.score.protocol, std::move(scored.score.log_probabilities),
-            scored.score.tokens, scored.seconds};
+            scored.score.tokens,  scored.seconds,        scored.warnings};
   }
   std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
     return audit_equivalence(loaded_, prompts, new_tokens, should_stop_);
@@ -224,7 +224,8 @@ OrderedJson to_json(const CorpusLosses& losses) {
           {"protocol", losses.protocol},
           {"log_probabilities", losses.log_probabilities},
           {"tokens", losses.tokens},
-          {"seconds", losses.seconds}};
+          {"seconds", losses.seconds},
+          {"warnings", losses.warnings}};
 }
 
 CorpusLosses corpus_losses_from_json(const OrderedJson& json) {
@@ -232,7 +233,8 @@ CorpusLosses corpus_losses_from_json(const OrderedJson& json) {
           .protocol = json.at("protocol").get<std::string>(),
           .log_probabilities = json.at("log_probabilities").get<std::vector<double>>(),
           .tokens = json.at("tokens").get<std::int64_t>(),
-          .seconds = json.at("seconds").get<double>()};
+          .seconds = json.at("seconds").get<double>(),
+          .warnings = json.value("warnings", std::vector<std::string>{})};
 }
 
 }  // namespace assay

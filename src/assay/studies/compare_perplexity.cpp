@@ -118,6 +118,7 @@ class PerplexityRun {
     }
     row.parameters.emplace_back("corpus_sha256", scored.losses->corpus_sha256);
     row.parameters.emplace_back("protocol", scored.losses->protocol);
+    row.warnings.insert(row.warnings.end(), scored.losses->warnings.begin(), scored.losses->warnings.end());
     const std::vector<double> losses = negated(scored.losses->log_probabilities);
     Value loss{mean(losses), block_bootstrap_mean(losses, kLossBlock), {}};
     Value perplexity{std::exp(loss.value), {}, {}};
@@ -179,6 +180,8 @@ std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
     if (own.tokens == 0) throw Error("{}: no sentence has two tokens, so nothing can be scored", label);
     own.loss = sum / static_cast<double>(own.tokens);
     own.ppx = std::exp(own.loss);
+    if (std::string warning = uniform_warning(own.ppx, loaded->model->spec().vocab); !warning.empty())
+      own.warnings.push_back(std::move(warning));
     if (const auto& [first, of_first] = all.front(); own.ppx > kSuddenRise * of_first.ppx)
       own.warnings.push_back(fmt::format(kRise, own.ppx / of_first.ppx, first));
   }
