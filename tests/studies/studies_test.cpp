@@ -92,7 +92,7 @@ TEST(GetModelMemoryFootprint, IsThatOfTransformers) {
             4 * ((s.vocab + s.context) * d + s.layers * (12 * d * d + 13 * d) + 2 * d));
 }
 
-// A experiment on the small model: exactly `repeats` runs, so that tests are short.
+// An experiment on the small model: exactly `repeats` runs, so that tests are short.
 SweepOptions sweep_of(std::int64_t repeats) {
   SweepOptions sweep;
   sweep.repeats = repeats;
@@ -348,15 +348,12 @@ SuiteOptions small_exercise() {
   options.precisions = {"float32", "int8"};
   options.prompts = {"one", std::string(500, 'x')};  // the second exceeds the context of 64
   options.new_tokens = 5;
-  options.lengths.lengths = {8, 16};
-  options.lengths.new_tokens = 5;
-  options.ablation.lengths = {8};
-  options.ablation.new_tokens = 8;
-  options.ablation.padded_prompts = {"a", "b c d"};
-  options.batches.prompts = {"a", "b c d"};
-  options.batches.batch_sizes = {1, 2};
-  options.batches.new_tokens = options.edge_new_tokens = 5;
-  options.corpus = test::fixture_model("with_tokenizer") / "prompt.txt";
+  options.batch_prompts = {"a", "b c d"};
+  options.studies["lengths"] = LengthsOptions{.lengths = {8, 16}};
+  options.studies["ablation"] = AblationOptions{.lengths = {8}, .padded_prompts = {"a", "b c d"}};
+  options.studies["batches"] = BatchedOptions{.batch_sizes = {1, 2}};
+  options.studies["perplexity"] =
+      PerplexityOptions{.corpus = test::fixture_model("with_tokenizer") / "prompt.txt"};
   return options;
 }
 
