@@ -33,7 +33,7 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
 }
 
 // A longer prompt is more work: latency must not fall from one length to the next.
-void add_trend(const ExperimentContext& context, const LengthsOptions&, std::vector<CaseOutcome>& outcomes,
+void add_length_trend(const ExperimentContext& context, const LengthsOptions&, std::vector<CaseOutcome>& outcomes,
                ExperimentResult& result) {
   std::vector<const CaseResult*> measured;
   for (const CaseOutcome& outcome : outcomes)
@@ -68,7 +68,7 @@ Study lengths_study() {
                    flag("no-cache", &Options::uses_cache, false, "Generate without a KV cache")},
        .is_in_suite = true,
        .cases = lengths_cases,
-       .finish = add_trend,
+       .finish = add_length_trend,
        .share = [](const SharedOptions& shared, Options& options) {
          options.new_tokens = shared.axis_new_tokens();
        }});
