@@ -149,7 +149,7 @@ TEST(RunForVariedLengths, GivesARowPerLength) {
 }
 
 TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   PrecisionsOptions options;
   options.precisions = {"float32", "float16", "bf16", "nf4", "nf4+head"};
   options.prompt = "a text";
@@ -247,7 +247,7 @@ TEST(ProbeEdgePrompts, GivesARowPerPrompt) {
 }
 
 TEST(RunForVariedThreads, RecommendsANumber) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   ThreadsOptions options;
   options.threads = {1, 2};
   options.prompt = "a";
@@ -259,7 +259,7 @@ TEST(RunForVariedThreads, RecommendsANumber) {
 }
 
 TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(3));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(3));
   TradeoffOptions options;
   options.precisions = {"float32", "int8", "fp4"};
   options.prompts = {"one", "two"};
@@ -328,7 +328,7 @@ SuiteOptions small_exercise() {
 }
 
 TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   const ResultSet results = run_quantization_exercise(experiment, small_exercise());
   EXPECT_EQ(results.status, "complete");
   std::vector<std::string> scenarios;
@@ -362,7 +362,7 @@ TEST(RunQuantizationExercise, StopsWhereItIsTold) {
   SweepOptions sweep = sweep_of(3);
   int asked = 0;
   sweep.should_stop = [&] { return ++asked > 40; };
-  const LocalExperiment experiment({model()}, Configuration{}, sweep);
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep);
   EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, "interrupted");
   SuiteOptions options = small_exercise();
   options.skipped = {"nonsense"};

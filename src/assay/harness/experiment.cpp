@@ -174,13 +174,13 @@ class RowBuilder {
 
 LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
-  experiment_.baseline.precision = loaded.model->precision().name;
+  experiment_.baseline = loaded.config;
   experiment_.common = experiment_.baseline;
   experiment_.tokenizer = loaded.tokenizer;
   experiment_.context = loaded.model->spec().context;
   experiment_.sweep = std::move(sweep);
-  const Configuration own = experiment_.baseline;
-  sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const Configuration& configuration) {
+  const RunConfig own = experiment_.baseline;
+  sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const RunConfig& configuration) {
     if (!(configuration == own))
       throw Error("{}: only the loaded model ({}) is at hand", configuration.label(), own.label());
     return local_session(loaded, should_stop);
@@ -188,17 +188,15 @@ LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) 
   experiment_.sessions = sessions_.get();
 }
 
-LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const Configuration& baseline,
+LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline,
                                  SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
   experiment_.common = experiment_.baseline = baseline;
   experiment_.sweep = std::move(sweep);
-  sessions_ = std::make_unique<Sessions>([candidates, should_stop](const Configuration& configuration) {
+  sessions_ = std::make_unique<Sessions>([candidates, should_stop](const RunConfig& configuration) {
     const Bytes before = read_process_memory().anonymous;
-    return local_session(
-        load_model_and_tokenizer(candidates, configuration.precision, device_from_name(configuration.device),
-                                 configuration.load_options()),
-        should_stop, before);
+    return local_session(load_model_and_tokenizer(candidates, configuration, {.pins_caller = true}),
+                         should_stop, before);
   });
   experiment_.sessions = sessions_.get();
   const auto folder = first_candidate(candidates, [](const std::string& c) { return locate_model(c); });
@@ -217,16 +215,12 @@ class MemoryPredictor {
   MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
       : folder_(std::move(folder)), spec_(std::move(spec)) {}
 
-  Bytes operator()(const Configuration& configuration, std::int64_t sequences, std::int64_t tokens) {
-    Known& known = known_[configuration.label()];
+  Bytes operator()(const RunConfig& configuration, std::int64_t sequences, std::int64_t tokens) {
+    Known& known = known_[configuration.key()];
     if (known.backend == nullptr) {
-      LoadOptions options = configuration.load_options();
-      options.backend.pins_caller = false;
-      const Device device = device_from_name(configuration.device);
-      known.backend = make_backend(device, options.backend);
-      known.plan = plan_forward(spec_, precision_of(*folder_, spec_, folder_->path().string(),
-                                                    configuration.precision, device, options)
-                                           .precision);
+      known.backend = make_backend(configuration.device.value_or(Device{}), backend_options(configuration));
+      known.plan = plan_forward(
+          spec_, precision_of(*folder_, spec_, folder_->path().string(), configuration).precision);
     }
     const PredictedMemory memory = known.backend->predict(known.plan, tokens);
     return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
@@ -258,10 +252,10 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   experiment_.sweep = options.sweep;
   const auto stored = stored_precision(*folder_, spec);
   experiment_.is_quantized_already = stored.has_value();
-  if (options.baseline.precision == kAutoPrecision && !stored) experiment_.baseline.precision = "float32";
+  if (!options.baseline.precision && !stored) experiment_.baseline.precision = Preset::float32;
   experiment_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
-  experiment_.predicted_memory = [predictor](const Configuration& configuration, std::int64_t sequences,
+  experiment_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                              std::int64_t tokens) {
     return (*predictor)(configuration, sequences, tokens);
   };
@@ -272,14 +266,14 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
                        .memory_limit = options.worker_memory_limit,
                        .time_limit = options.case_time_limit,
                        .should_stop = options.sweep.should_stop};
-  const auto make = [worker](const Configuration& configuration) {
+  const auto make = [worker](const RunConfig& configuration) {
     WorkerOptions own = worker;
     own.configuration = configuration;
     return worker_session(own);
   };
   // Eight full sequences, a probe as large as the weights.
   const std::int64_t context = spec.context;
-  const auto memory_of = [predictor, context](const Configuration& configuration) {
+  const auto memory_of = [predictor, context](const RunConfig& configuration) {
     try {
       return Bytes{(*predictor)(configuration, 8, context).value + (*predictor)(configuration, 0, 1).value +
                    kProcess};
@@ -404,13 +398,12 @@ std::vector<TokenId> encode(const ExperimentContext& experiment, const std::stri
   return experiment.tokenizer->encode(text);
 }
 
-std::vector<AuditRow> audit(const ExperimentContext& experiment,
-                            const std::vector<Configuration>& configurations,
+std::vector<AuditRow> audit(const ExperimentContext& experiment, const std::vector<RunConfig>& configurations,
                             const std::vector<Prompt>& prompts, std::int64_t new_tokens) {
   std::vector<AuditRow> rows;
   Journal* journal = experiment.sweep.journal;
-  for (const Configuration& configuration : configurations) {
-    const std::string key = configuration.label();
+  for (const RunConfig& configuration : configurations) {
+    const std::string key = configuration.key(), label = configuration.label();
     if (journal != nullptr) {
       std::optional<std::vector<AuditRow>> known;
       journal->read_each("audit", key, [&](const auto& data) {
@@ -423,12 +416,12 @@ std::vector<AuditRow> audit(const ExperimentContext& experiment,
       }
     }
     if (experiment.sweep.should_stop && experiment.sweep.should_stop()) return rows;
-    if (experiment.sweep.on_progress) experiment.sweep.on_progress("audit: " + key, 0, 1, -1);
+    if (experiment.sweep.on_progress) experiment.sweep.on_progress("audit: " + label, 0, 1, -1);
     try {
       std::vector<AuditRow> own = experiment.sessions->of(configuration).audit(prompts, new_tokens);
       nlohmann::ordered_json data = nlohmann::ordered_json::array();
       for (AuditRow& row : own) {
-        row.configuration = key;
+        row.configuration = label;
         data.push_back(to_json(row));
         rows.push_back(row);
       }

@@ -16,35 +16,36 @@
 
 namespace assay {
 
-using SubjectMaker = std::function<std::unique_ptr<Session>(const Configuration&)>;
+using SubjectMaker = std::function<std::unique_ptr<Session>(const RunConfig&)>;
 
 // The configurations at work: each made when it is first needed, kept while there is memory for it.
 class Sessions {
  public:
   // `memory_of`: what a configuration with its largest case will take; without it, or where it says 0,
   // nothing is predicted. `budget` 0 = no limit.
-  explicit Sessions(SubjectMaker make, std::function<Bytes(const Configuration&)> memory_of = {},
+  explicit Sessions(SubjectMaker make, std::function<Bytes(const RunConfig&)> memory_of = {},
                     Bytes budget = {});
 
   // Makes it where it is not there. Throws Error: the first failure of a configuration is final.
-  Session& of(const Configuration& configuration);
+  Session& of(const RunConfig& configuration);
   // Facts of one that is, or was, there.
-  const SessionFacts& facts(const Configuration& configuration);
+  const SessionFacts& facts(const RunConfig& configuration);
   // Known from a journal, so that nothing needs to be loaded for them.
-  void remember(const Configuration& configuration, SessionFacts facts);
+  void remember(const RunConfig& configuration, SessionFacts facts);
   // After its process is lost; the next use makes it again.
-  void drop(const Configuration& configuration);
+  void drop(const RunConfig& configuration);
   // Ends those that are not named: their memory is needed.
-  void keep_only(const std::vector<Configuration>& configurations);
+  void keep_only(const std::vector<RunConfig>& configurations);
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
-  std::vector<std::vector<Configuration>> groups(const std::vector<Configuration>& configurations) const;
+  std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
   // Empty, or why it cannot fit: "out of memory predicted: 5000 MB needed, 4000 MB allowed".
-  std::string why_not(const Configuration& configuration) const;
+  std::string why_not(const RunConfig& configuration) const;
 
  private:
   SubjectMaker make_;
-  std::function<Bytes(const Configuration&)> memory_of_;
+  std::function<Bytes(const RunConfig&)> memory_of_;
   Bytes budget_;
+  // By the configuration's key.
   std::map<std::string, std::unique_ptr<Session>> live_;
   std::map<std::string, SessionFacts> facts_;
   std::map<std::string, std::string> failures_;

@@ -17,7 +17,7 @@ constexpr double kSuddenRise = 1.5;
 constexpr const char* kRise = "perplexity rose to {:.2f} x {}'s: check tokenization and aggregation";
 
 struct Scored {
-  Configuration configuration;
+  RunConfig configuration;
   SessionFacts facts;
   std::optional<CorpusLosses> losses;
   std::string reason;
@@ -35,7 +35,7 @@ class PerplexityRun {
     for (std::size_t i = 0; i < options_.configurations.size(); ++i) {
       const SweepOptions& sweep = experiment_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
-      const Configuration& configuration = options_.configurations[i];
+      const RunConfig& configuration = options_.configurations[i];
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
                           static_cast<std::int64_t>(options_.configurations.size()),
@@ -56,7 +56,7 @@ class PerplexityRun {
   // False where everything is to end.
   bool score(Scored& scored) {
     Journal* journal = experiment_.sweep.journal;
-    const std::string key = scored.configuration.label();
+    const std::string key = scored.configuration.key();
     try {
       if (journal != nullptr) {
         journal->read_each("losses", key, [&](const auto& data) {

@@ -24,7 +24,7 @@ std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
     const std::vector<std::string>& sentences);
 
 struct PerplexityOptions {
-  std::vector<Configuration> configurations;  // the first is what the others are compared with
+  std::vector<RunConfig> configurations;  // the first is what the others are compared with
   std::filesystem::path corpus;
   std::int64_t context = 0, stride = 0;  // 0 = the scorer's defaults
   ScoreThrough through = ScoreThrough::prefill;

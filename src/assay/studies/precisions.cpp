@@ -27,14 +27,11 @@ ChosenConfigurations choose_configurations(const ExperimentContext& experiment,
                                            const std::vector<std::string>& texts) {
   ChosenConfigurations chosen;
   for (const std::string& text : texts) {
-    Configuration configuration = configuration_from_text(text, experiment.common);
-    const Device device = device_from_name(configuration.device);
     // float16 on a CPU becomes float32.
-    if (configuration.precision != kAutoPrecision)
-      configuration.precision = resolve_dtype(configuration.precision, device).precision.name;
+    const RunConfig configuration = resolved_for_device(run_config_from_text(text, experiment.common));
     const std::string label = configuration.label();
-    const bool is_known = std::any_of(chosen.configurations.begin(), chosen.configurations.end(),
-                                      [&](const Configuration& c) { return c.label() == label; });
+    const bool is_known = std::find(chosen.configurations.begin(), chosen.configurations.end(),
+                                    configuration) != chosen.configurations.end();
     if (is_known)
       chosen.shown_as.emplace_back(text, label);
     else
@@ -46,7 +43,7 @@ ChosenConfigurations choose_configurations(const ExperimentContext& experiment,
 std::vector<Case> precisions_cases(const ExperimentContext& experiment, const PrecisionsOptions& options) {
   const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
   std::vector<Case> cases;
-  for (const Configuration& configuration : choose_configurations(experiment, texts).configurations) {
+  for (const RunConfig& configuration : choose_configurations(experiment, texts).configurations) {
     Case what =
         baseline_case(experiment, "precisions", configuration.label(), {options.prompt}, options.new_tokens);
     what.configuration = configuration;

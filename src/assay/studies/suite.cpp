@@ -36,8 +36,7 @@ std::vector<Case> baseline_cases(const ExperimentContext& experiment, const Suit
   return cases;
 }
 
-std::vector<Configuration> configurations_of(const ExperimentContext& experiment,
-                                             const SuiteOptions& options) {
+std::vector<RunConfig> configurations_of(const ExperimentContext& experiment, const SuiteOptions& options) {
   return choose_configurations(experiment, precisions_or_default(experiment, options.precisions))
       .configurations;
 }
@@ -160,7 +159,7 @@ class Exercise {
     const std::vector<TokenId> ids(static_cast<std::size_t>(length));
     Case window = baseline_case(experiment_, "perplexity", "window", {ids}, 1);
     double all = 0;
-    for (const Configuration& configuration : configurations_) {
+    for (const RunConfig& configuration : configurations_) {
       window.configuration = configuration;
       all += static_cast<double>(1 + tokens / stride) * options_.predicted_seconds(window);
     }
@@ -207,7 +206,7 @@ class Exercise {
 
   ExperimentContext experiment_;
   const SuiteOptions& options_;
-  std::vector<Configuration> configurations_;
+  std::vector<RunConfig> configurations_;
   std::optional<TimeLeft> time_left_;  // its address is in the sweep's options
   ResultSet results_;
 };

@@ -17,7 +17,7 @@ std::vector<Case> threads_cases(const ExperimentContext& experiment, const Threa
   std::sort(counts.begin(), counts.end());
   std::vector<Case> cases;
   for (const std::int64_t count : counts) {
-    if (count < 1 || count > 1024) throw UsageError("--threads: expected 1 to 1024, found {}", count);
+    if (count < 1 || count > 1024) throw FieldError("threads", "expected 1 to 1024, found {}", count);
     Case what = baseline_case(experiment, "threads", fmt::format("{} thread{}", count, count == 1 ? "" : "s"),
                               {options.prompt}, options.new_tokens);
     what.configuration.threads = static_cast<int>(count);

@@ -62,9 +62,9 @@ class Tradeoff {
   }
 
   // The texts of the other prompts are generated once.
-  FirstRun text_of(const Configuration& configuration, std::size_t i) {
+  FirstRun text_of(const RunConfig& configuration, std::size_t i) {
     Journal* journal = experiment_.sweep.journal;
-    const std::string key = fmt::format("{} | prompt {}", configuration.label(), i + 1);
+    const std::string key = fmt::format("{} | prompt {}", configuration.key(), i + 1);
     std::optional<FirstRun> known;
     if (journal != nullptr)
       journal->read_each("text", key, [&](const auto& data) { known = first_run_from_json(data); });
@@ -127,7 +127,7 @@ std::vector<Case> tradeoff_cases(const ExperimentContext& experiment, const Trad
   if (options.prompts.empty()) throw UsageError("--prompt: the trade-off needs one prompt at least");
   const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
   std::vector<Case> cases;
-  for (const Configuration& configuration : choose_configurations(experiment, texts).configurations) {
+  for (const RunConfig& configuration : choose_configurations(experiment, texts).configurations) {
     Case what = baseline_case(experiment, "trade-off", configuration.label(), {options.prompts.front()},
                               options.new_tokens);
     what.configuration = configuration;

@@ -29,10 +29,10 @@ std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSourc
   assert(plan.head_dim <= kMaxHeadDim);
   for (const WeightSpec& w : plan.weights)
     if (planes_of(w.format) > 1 && !table_.uses_tiles)
-      throw UsageError(
-          "--float32-matmul: products of bfloat16 parts need AMX, which --isa {} on this machine does not "
-          "use",
-          name_of(isa_));
+      throw FieldError("float32_matmul",
+                       "matrix multiplications of bfloat16 parts need AMX, and the kernels here are those "
+                       "of {}",
+                       name_of(isa_));
   return std::make_unique<CpuProgram>(plan, source, table_, pool_);
 }
 
