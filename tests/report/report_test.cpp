@@ -13,6 +13,8 @@
 #include "assay/report/table.h"
 #include "assay/results/metric.h"
 #include "assay/statistics/statistics.h"
+#include "support/paths.h"
+#include "support/paths.h"
 #include "support/fixtures.h"
 
 namespace assay {
@@ -105,7 +107,7 @@ TEST(OneLine, EscapesAndCutsOnACharacter) {
 }
 
 TEST(Metrics, AreDocumentedInWords) {
-  const std::string document = read_text_file(test::source_folder() / "docs/METRICS.md");
+  const std::string document = read_text_file(std::filesystem::path(source_folder()) / "docs/METRICS.md");
   for (const Metric& m : metric_catalogue()) {
     EXPECT_NE(document.find("`" + std::string(m.tag) + "`"), std::string::npos) << m.tag;
     EXPECT_NE(document.find(m.definition), std::string::npos)

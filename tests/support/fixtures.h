@@ -16,24 +16,21 @@
 
 namespace assay::test {
 
-inline std::filesystem::path source_folder() {
-  return source_folder();
-}
 inline std::filesystem::path fixture(const std::string& name) {
-  return source_folder() / "tests/fixtures" / name;
+  return std::filesystem::path(source_folder()) / "tests/fixtures" / name;
 }
 inline std::filesystem::path fixture_model(const std::string& name) {
   return fixture("models") / name;
 }
 inline std::filesystem::path demo_model() {
-  return source_folder() / "models/demo";
+  return std::filesystem::path(source_folder()) / "models/demo";
 }
 
 // The development corpora, which are not part of the project; tests that need them skip where they are
 // absent.
 inline std::filesystem::path dev_data(const std::string& name) {
   const char* folder = std::getenv("ASSAY_DEV_DATA");
-  return (folder != nullptr ? std::filesystem::path(folder) : source_folder() / "../shared/data") / name;
+  return (folder != nullptr ? std::filesystem::path(folder) : std::filesystem::path(source_folder()) / "../shared/data") / name;
 }
 
 inline std::shared_ptr<Backend> cpu_backend(Isa isa, int threads = 2) {
