@@ -45,12 +45,17 @@ std::string alternatives(const Names<T>& names) {
   return text;
 }
 
+// The value's name; empty where it has none.
+template <typename T>
+std::string name_among(const Names<T>& names, const T& value) {
+  for (const auto& [name, each] : names)
+    if (each == value) return std::string(name);
+  return "";
+}
+
 // One of a few, any case.
 template <typename T>
 Codec<T> choice(const Names<T>& names) {
-  const auto named = [names](const T& value) {
-    return std::find_if(names.begin(), names.end(), [&](const auto& each) { return each.second == value; });
-  };
   return {alternatives(names),
           [names](std::string_view text) -> std::optional<T> {
             const std::string wanted = lower(text);
@@ -58,11 +63,11 @@ Codec<T> choice(const Names<T>& names) {
               if (wanted == name) return value;
             return std::nullopt;
           },
-          [names, named](const T& value) {
-            const auto at = named(value);
-            return at == names.end() ? std::string("another") : std::string(at->first);
+          [names](const T& value) {
+            const std::string name = name_among(names, value);
+            return name.empty() ? "another" : name;
           },
-          [names, named](const T& value) { return named(value) != names.end(); }};
+          [names](const T& value) { return !name_among(names, value).empty(); }};
 }
 
 template <typename T>
@@ -174,7 +179,7 @@ void add_numbers(std::vector<Field>& all) {
       {.key = "precision",
        .help =
            "Precision: float32, bfloat16, float16, int8-dynamic, int8-static, llm-int8, nf4, fp4, nf4-dq, "
-           "fp4-dq or int4-g128 [float32, or what a quantized checkpoint holds]",
+           "fp4-dq or int4-g128 [float32, or as the checkpoint is]",
        .unset = "auto",
        .is_about_numbers = true},
       at(&RunConfig::precision),

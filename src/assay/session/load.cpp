@@ -96,10 +96,9 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
     loaded.pad_token = ends.front();
   else if (loaded.tokenizer != nullptr)
     loaded.pad_token = loaded.tokenizer->end_of_text().value_or(0);
-  const JsonView config = folder->config();
-  if (config.has("pad_token_id"))
-    loaded.pad_token =
-        static_cast<TokenId>(config.integer("pad_token_id", -1, loaded.model->spec().vocab - 1));
+  const JsonView json = folder->config();
+  if (json.has("pad_token_id"))
+    loaded.pad_token = static_cast<TokenId>(json.integer("pad_token_id", -1, loaded.model->spec().vocab - 1));
   return loaded;
 }
 
