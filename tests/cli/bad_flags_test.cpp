@@ -8,8 +8,6 @@
 namespace assay::test {
 namespace {
 
-const std::string kModel = model_fixture("with_tokenizer");
-
 // `flag value` is refused by the command, in one sentence that names the flag.
 void expect_flag_refused(std::vector<std::string> command, const std::string& flag, const std::string& value,
                          std::initializer_list<std::string> words = {}) {

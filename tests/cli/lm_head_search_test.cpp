@@ -9,7 +9,7 @@ namespace {
 using Json = nlohmann::json;
 using Arguments = std::vector<std::string>;
 
-Json run_json(Arguments arguments, const Arguments& more) {
+Json generation_json(Arguments arguments, const Arguments& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
   arguments.emplace_back("--json");
   const ProgramResult result = run_program(arguments);
@@ -22,7 +22,8 @@ TEST(CliLmHeadSearch, GivesTheSameTokens) {
        {Arguments{"float32"}, {"bfloat16"}, {"nf4", "--dtype", "bfloat16"}, {"int8-dynamic"}}) {
     Arguments generate{"generate", "demo", "-p", "The old house", "-n", "120", "--precision"};
     generate.insert(generate.end(), precision.begin(), precision.end());
-    const Json plain = run_json(generate, {}), searched = run_json(generate, {"--lm-head-search", "int8"});
+    const Json plain = generation_json(generate, {}),
+               searched = generation_json(generate, {"--lm-head-search", "int8"});
     EXPECT_EQ(searched["ids"], plain["ids"]) << precision[0];
     EXPECT_EQ(searched["dtype"], plain["dtype"].get<std::string>() + ", lm_head search int8");
     EXPECT_FALSE(plain.contains("head_computed_share"));
@@ -35,16 +36,17 @@ TEST(CliLmHeadSearch, GivesTheSameTokens) {
 TEST(CliLmHeadSearch, LeavesDrawingAndScoringAlone) {
   const Arguments draw{"generate", "demo",          "-p",  "The old house", "-n",
                        "20",       "--temperature", "0.8", "--seed",        "3"};
-  const Json searched = run_json(draw, {"--lm-head-search", "int8"});
-  EXPECT_EQ(searched["ids"], run_json(draw, {})["ids"]);
+  const Json searched = generation_json(draw, {"--lm-head-search", "int8"});
+  EXPECT_EQ(searched["ids"], generation_json(draw, {})["ids"]);
   EXPECT_EQ(searched["head_computed_share"], 0);
   const Arguments score{"logits", "demo", "--ids", "5,6,7"};
-  EXPECT_EQ(run_json(score, {"--lm-head-search", "int8"})["rows"], run_json(score, {})["rows"]);
+  EXPECT_EQ(generation_json(score, {"--lm-head-search", "int8"})["rows"], generation_json(score, {})["rows"]);
 }
 
 TEST(CliLmHeadSearch, RowsSayIt) {
   const Arguments bench{"bench", "demo", "-p", "0", "-n", "2", "-r", "1", "--precision", "float32,nf4"};
-  const Json plain = run_json(bench, {}), searched = run_json(bench, {"--lm-head-search", "int8"});
+  const Json plain = generation_json(bench, {}),
+             searched = generation_json(bench, {"--lm-head-search", "int8"});
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(searched["rows"][i]["precision"],
               plain["rows"][i]["precision"].get<std::string>() + ", lm_head search int8");

@@ -12,8 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::string kModel = model_fixture("with_tokenizer");
-
 class CliQuantize : public testing::Test {
  protected:
   TemporaryFolder folder_;

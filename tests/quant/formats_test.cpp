@@ -12,18 +12,18 @@
 namespace assay {
 namespace {
 
-const SafetensorsFile& fixtures() {
+const SafetensorsFile& format_fixtures() {
   static const SafetensorsFile file(test::fixture("quant.safetensors"));
   return file;
 }
 std::vector<float> floats(const std::string& name) {
-  return test::read_floats(fixtures(), name);
+  return test::read_floats(format_fixtures(), name);
 }
 template <typename T>
 std::vector<T> bytes(const std::string& name) {
-  const StoredTensor& tensor = *fixtures().find(name);
+  const StoredTensor& tensor = *format_fixtures().find(name);
   std::vector<T> out(static_cast<std::size_t>(tensor.elements()));
-  fixtures().read(tensor, 0, tensor.elements(), std::as_writable_bytes(std::span(out)));
+  format_fixtures().read(tensor, 0, tensor.elements(), std::as_writable_bytes(std::span(out)));
   return out;
 }
 

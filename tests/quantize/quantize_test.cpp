@@ -36,8 +36,14 @@ std::vector<float> logits_of(const fs::path& folder, const std::string& precisio
   RunConfig config = run_config_from_text(precision);
   config.isa = isa;
   const LoadedModel loaded = load_model_and_tokenizer({folder.string()}, config, {.needs_tokenizer = false});
-  return test::all_logits(loaded.model->program(), {1, 5, 100, 7, 0, 33, 2, 2, 81});
+  return test::all_logits(loaded.model->program(), {1, 5, 88, 7, 0, 33, 2, 2, 81});
 }
+
+// A folder of tests/fixtures/quantized, of what model and how it was made.
+struct FolderCase {
+  const char *folder, *model, *precision;
+  DType dtype;
+};
 
 QuantizeOptions options_of(const std::string& precision) {
   QuantizeOptions options;
@@ -45,26 +51,28 @@ QuantizeOptions options_of(const std::string& precision) {
   return options;
 }
 
-class QuantizedFolder : public testing::TestWithParam<std::pair<const char*, DType>> {
+class QuantizedFolder : public testing::TestWithParam<FolderCase> {
  protected:
-  const std::string precision = GetParam().first;
-  const DType dtype = GetParam().second;
+  const std::string precision = GetParam().precision;
+  const DType dtype = GetParam().dtype;
+  const std::string model = test::model_fixture(GetParam().model);
   test::TemporaryFolder folder;
   const fs::path out = folder.path() / "out";
 
   QuantizeReport quantize(QuantizeOptions options = {}) const {
     options.config = run_config_from_text(precision);
     options.config.dtype = dtype;
-    return quantize_model(kModel, out, options);
+    return quantize_model(model, out, options);
   }
 };
 
 TEST_P(QuantizedFolder, EqualsThatOfTransformersToTheByte) {
   quantize();
   EXPECT_TRUE(test::read_file(out / "model.safetensors") ==
-              test::read_file(theirs(precision) / "model.safetensors"));
-  EXPECT_EQ(config_of(out)["quantization_config"], config_of(theirs(precision))["quantization_config"]);
-  EXPECT_EQ(config_of(out)["dtype"], config_of(theirs(precision))["dtype"]);
+              test::read_file(theirs(GetParam().folder) / "model.safetensors"));
+  EXPECT_EQ(config_of(out)["quantization_config"],
+            config_of(theirs(GetParam().folder))["quantization_config"]);
+  EXPECT_EQ(config_of(out)["dtype"], config_of(theirs(GetParam().folder))["dtype"]);
 }
 
 TEST_P(QuantizedFolder, ThreadsChangeNothing) {
@@ -82,8 +90,8 @@ TEST_P(QuantizedFolder, TheirsIsReadAsOurs) {
   quantize();
   for (const Isa isa : test::usable_isas()) {
     const auto ours = logits_of(out, "auto", isa);
-    EXPECT_EQ(ours, logits_of(theirs(precision), "auto", isa)) << name_of(isa);
-    EXPECT_EQ(ours, logits_of(theirs(precision), precision, isa)) << name_of(isa);
+    EXPECT_EQ(ours, logits_of(theirs(GetParam().folder), "auto", isa)) << name_of(isa);
+    EXPECT_EQ(ours, logits_of(theirs(GetParam().folder), precision, isa)) << name_of(isa);
   }
 }
 
@@ -91,11 +99,11 @@ TEST_P(QuantizedFolder, TheirsIsReadAsOurs) {
 TEST_P(QuantizedFolder, GivesTheLogitsOfQuantizingAtLoad) {
   QuantizeOptions options = options_of(precision);
   options.config.dtype = DType::f32;
-  quantize_model(kModel, out, options);
+  quantize_model(model, out, options);
   for (const Isa isa : test::usable_isas()) {
     const auto stored = logits_of(out, "auto", isa);
-    EXPECT_EQ(stored, logits_of(kModel, precision, isa)) << name_of(isa);
-    EXPECT_NE(stored, logits_of(kModel, "float32", isa)) << name_of(isa);
+    EXPECT_EQ(stored, logits_of(model, precision, isa)) << name_of(isa);
+    EXPECT_NE(stored, logits_of(model, "float32", isa)) << name_of(isa);
   }
 }
 
@@ -117,9 +125,11 @@ TEST_P(QuantizedFolder, AnInterruptAtAnyMomentLeavesNothing) {
 TEST_P(QuantizedFolder, ReportsSizesAndErrors) {
   const QuantizeReport report = quantize();
   EXPECT_EQ(report.file_bytes_after, fs::file_size(out / "model.safetensors"));
-  EXPECT_EQ(report.file_bytes_before, fs::file_size(fs::path(kModel) / "model.safetensors"));
-  ASSERT_EQ(report.tensors.size(), 8U);
-  EXPECT_EQ(report.coverage.quantized, 8);
+  const ModelFolder source(model);
+  EXPECT_EQ(report.file_bytes_before, source.weight_file_bytes());
+  const std::size_t matrices = std::string_view(GetParam().model) == "n_inner" ? 2 * 4 : 2 * 7;
+  ASSERT_EQ(report.tensors.size(), matrices);
+  EXPECT_EQ(report.coverage.quantized, static_cast<std::int64_t>(matrices));
   const double best = precision == "llm-int8" ? 47 : precision.starts_with("nf4") ? 22 : 19;
   for (const QuantizedTensor& tensor : report.tensors) {
     EXPECT_EQ(tensor.bytes_before, tensor.rows * tensor.columns * 4);
@@ -133,11 +143,17 @@ TEST_P(QuantizedFolder, ReportsSizesAndErrors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, QuantizedFolder,
-                         testing::Values(std::pair{"nf4", DType::f32}, std::pair{"fp4", DType::f16},
-                                         std::pair{"nf4-dq", DType::bf16}, std::pair{"fp4-dq", DType::f16},
-                                         std::pair{"llm-int8", DType::f32}),
+                         testing::Values(FolderCase{"nf4", "n_inner", "nf4", DType::f32},
+                                         FolderCase{"fp4", "n_inner", "fp4", DType::f16},
+                                         FolderCase{"nf4-dq", "n_inner", "nf4-dq", DType::bf16},
+                                         FolderCase{"fp4-dq", "n_inner", "fp4-dq", DType::f16},
+                                         FolderCase{"llm-int8", "n_inner", "llm-int8", DType::f32},
+                                         FolderCase{"llama-nf4", "llama_scaled", "nf4", DType::bf16},
+                                         FolderCase{"llama-fp4-dq", "llama_scaled", "fp4-dq", DType::f16},
+                                         FolderCase{"llama-llm-int8", "llama_scaled", "llm-int8",
+                                                    DType::f32}),
                          [](const auto& info) {
-                           std::string text = info.param.first;
+                           std::string text = info.param.folder;
                            for (char& c : text) c = c == '-' ? '_' : c;
                            return text;
                          });
@@ -155,7 +171,7 @@ class Int8Folder : public testing::TestWithParam<Int8Case> {
  protected:
   const Int8Case how = GetParam();
   const std::string model = test::model_fixture("with_tokenizer");
-  const std::vector<TokenId> ids{1, 5, 100, 7, 0, 33, 2, 2, 81};
+  const std::vector<TokenId> ids{1, 5, 88, 7, 0, 33, 2, 2, 81};
   test::TemporaryFolder folder;
   const fs::path out = folder.path() / "out";
 

@@ -13,9 +13,8 @@
 #include "assay/report/table.h"
 #include "assay/results/metric.h"
 #include "assay/statistics/statistics.h"
-#include "support/paths.h"
-#include "support/paths.h"
 #include "support/fixtures.h"
+#include "support/paths.h"
 
 namespace assay {
 namespace {

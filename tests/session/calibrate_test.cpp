@@ -28,14 +28,6 @@ Precision static_precision(const char* calibrator) {
   return precision;
 }
 
-double rms_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double squares = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    squares += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-  return std::sqrt(squares / static_cast<double>(a.size()));
-}
-
 struct BaseModel {
   std::shared_ptr<const ModelFolder> folder =
       std::make_shared<const ModelFolder>(test::fixture_model("base"));
@@ -71,13 +63,13 @@ TEST_P(CalibrateTest, LogitsAreThoseOfItsArithmetic) {
   const Precision precision = static_precision(GetParam());
   const auto want = test::read_floats(fixtures(), std::string("model.") + GetParam() + ".logits");
   const double deviation = test::standard_deviation_of(want), tolerance = 4e-3;
-  ASSERT_GT(rms_difference(base_.logits, want), 4 * tolerance * deviation);
+  ASSERT_GT(test::rms_difference(base_.logits, want), 4 * tolerance * deviation);
   for (const Isa isa : test::usable_isas()) {
     const auto backend = test::cpu_backend(isa);
     const Calibration found = calibrate(base_.folder, backend, precision, base_.ids);
     const Model model = Model::load(base_.folder, backend, precision, found);
     // A last bit of an input may move its code.
-    EXPECT_LE(rms_difference(test::all_logits(model.program(), base_.ids), want), tolerance * deviation)
+    EXPECT_LE(test::rms_difference(test::all_logits(model.program(), base_.ids), want), tolerance * deviation)
         << name_of(isa);
   }
 }

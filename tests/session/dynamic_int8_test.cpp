@@ -20,14 +20,6 @@ Precision per_tensor() {
   return precision;
 }
 
-double rms_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double squares = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    squares += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-  return std::sqrt(squares / static_cast<double>(a.size()));
-}
-
 TEST(DynamicInt8, LogitsAreThoseOfOnnxRuntime) {
   const auto folder = std::make_shared<const ModelFolder>(test::fixture_model("base"));
   const SafetensorsFile expected(test::fixture_model("base") / "expected.safetensors");
@@ -36,14 +28,14 @@ TEST(DynamicInt8, LogitsAreThoseOfOnnxRuntime) {
       test::read_floats(SafetensorsFile(test::fixture("dynamic_int8.safetensors")), "model.logits");
   // A last bit of an input may move its code.
   const double tolerance = 4e-3 * test::standard_deviation_of(want);
-  ASSERT_GT(rms_difference(test::read_floats(expected, "logits"), want), 4 * tolerance);
+  ASSERT_GT(test::rms_difference(test::read_floats(expected, "logits"), want), 4 * tolerance);
   for (const Isa isa : test::usable_isas()) {
     const auto backend = test::cpu_backend(isa);
     const auto logits = [&](const Precision& precision) {
       return test::all_logits(Model::load(folder, backend, precision).program(), ids);
     };
-    EXPECT_LE(rms_difference(logits(per_tensor()), want), tolerance) << name_of(isa);
-    EXPECT_GT(rms_difference(logits(precision_from_name("int8-dynamic")), want), 2 * tolerance)
+    EXPECT_LE(test::rms_difference(logits(per_tensor()), want), tolerance) << name_of(isa);
+    EXPECT_GT(test::rms_difference(logits(precision_from_name("int8-dynamic")), want), 2 * tolerance)
         << name_of(isa);
   }
 }

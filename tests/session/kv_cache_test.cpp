@@ -1,8 +1,8 @@
 // Keys and values in fewer bits: what a loaded model says of them, takes for them and loses by them.
 #include <gtest/gtest.h>
 
-#include "assay/plan/cost.h"
 #include "assay/generate/steps.h"
+#include "assay/plan/cost.h"
 #include "assay/session/perplexity.h"
 #include "support/fixtures.h"
 

@@ -72,7 +72,7 @@ class KvCache {
 
 // Where the head's outputs go. Full logits of many rows are large: only what is asked for is kept.
 struct ArgmaxSink {
-  std::span<TokenId> ids;  // the lowest of equals; -1 where a logit is NaN
+  std::span<TokenId> ids;  // the lowest of equals; -1 where a logit is NaN or the highest infinite
 };
 struct LogitsSink {
   std::span<float> logits;  // [rows, vocab]
@@ -133,8 +133,8 @@ class Program {
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
   virtual void observe_inputs(InputObserver observer) = 0;
-  // Of llm_int8 products so far: the share of their input columns that were apart as outliers; 0 where none
-  // ran.
+  // Of llm_int8 products so far: the share of their input features that were decomposed as outliers; 0 where
+  // none ran.
   virtual double outlier_share() const = 0;
   // Of a screened head so far: the share of its outputs that were computed exactly; 0 where none is.
   virtual double screened_share() const { return 0; }

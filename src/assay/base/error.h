@@ -17,7 +17,11 @@ class Error : public std::runtime_error {
  public:
   template <typename... Args>
   explicit Error(fmt::format_string<Args...> text, Args&&... args)
-      : std::runtime_error(escape_controls(fmt::format(text, std::forward<Args>(args)...))) {}
+      : std::runtime_error(sentence(text, fmt::make_format_args(args...))) {}
+
+ private:
+  // Formats and escapes; out of line, so that the many places that throw stay small.
+  static std::string sentence(fmt::string_view text, fmt::format_args args);
 };
 
 // What the caller typed wrong: a flag, a value out of its range. Exit code 2.
@@ -46,5 +50,8 @@ class FieldError : public UsageError {
         problem_(std::move(problem.text)) {}
   std::string field_, problem_;
 };
+
+// What errno says: "No such file or directory".
+std::string last_system_error();
 
 }  // namespace assay

@@ -18,7 +18,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-struct Flags {
+struct BenchFlags {
   ModelFlags model;
   OutputFlags output;
   BenchOptions options;
@@ -149,7 +149,7 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
   return to_markdown(table);
 }
 
-int run(const Flags& flags) {
+int run_bench(const BenchFlags& flags) {
   const std::vector<std::string> formats{"md", "csv", "json", "jsonl", "llama-bench"};
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
@@ -160,6 +160,13 @@ int run(const Flags& flags) {
       options.precisions.push_back(name);
   if (options.precisions.empty())
     throw UsageError("--precision: expected names joined by commas, found '{}'", flags.model.precision);
+  const auto asks_for_any = [](const std::vector<std::int64_t>& lengths) {
+    return std::any_of(lengths.begin(), lengths.end(), [](std::int64_t length) { return length > 0; });
+  };
+  if (!asks_for_any(options.prompt_tokens) && !asks_for_any(options.new_tokens))
+    throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
+  if (options.max_time_s < 0)
+    throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
   flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
@@ -200,7 +207,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   CLI::App* command = app.add_subcommand("bench", "Speed alone, as llama-bench, beside the machine's roofs");
   command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
       ->required();
@@ -225,7 +232,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--format", flags->format, "md (the default), csv, json, jsonl or llama-bench");
   flags->output.add_to(*command);
   command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
 }
 
 }  // namespace assay::cli

@@ -14,7 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-struct Flags {
+struct QuantizeFlags {
   ModelFlags model;
   OutputFlags output;
   std::string out;
@@ -86,7 +86,7 @@ std::string text_of(const QuantizeReport& report) {
   return text;
 }
 
-int run(const Flags& flags) {
+int run_quantize(const QuantizeFlags& flags) {
   Progress progress(flags.output.shows_progress());
   QuantizeOptions options;
   options.config = flags.model.config;
@@ -115,7 +115,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_quantize(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* command =
       app.add_subcommand("quantize", "Write a quantized folder: for Transformers with bitsandbytes, or int8");
   command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
@@ -137,7 +137,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
   command->add_flag("--force", flags->is_forced, "Replace a model folder that stands at OUT");
   flags->output.add_to(*command);
   command->footer("Example: assay quantize gpt2 gpt2-nf4 --precision nf4");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_quantize(*flags); });
 }
 
 }  // namespace assay::cli

@@ -222,7 +222,7 @@ class Worker {
   bool is_open_ = true;
 };
 
-int run() {
+int run_worker() {
   let_interrupts_end_reads();
   Worker worker;
   for (std::string line; worker.is_open() && !is_interrupted() && std::getline(std::cin, line);) {
@@ -255,7 +255,7 @@ void add_worker(CLI::App& app, int& exit_code) {
       "{\"op\":\"roof\",\"working_set_bytes\":N}, {\"op\":\"quit\"}; a failure is answered with\n"
       " {\"ok\":false,\"error\":...}\n"
       "Example: assay worker < requests.jsonl");
-  command->callback([&exit_code] { exit_code = run(); });
+  command->callback([&exit_code] { exit_code = run_worker(); });
 }
 
 }  // namespace assay::cli

@@ -126,7 +126,7 @@ class Generation {
       chosen_.resize(rows.size());
       program_.head(rows, ArgmaxSink{chosen_});
       for (std::size_t j = 0; j < rows.size(); ++j) {
-        if (chosen_[j] < 0) throw Error("the model gives NaN: its weights or its arithmetic are broken");
+        require_finite(chosen_[j]);
         next_[owners[j]] = chosen_[j];
       }
       return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "assay/base/error.h"
 
@@ -21,9 +22,16 @@ Sampler::Sampler(const SamplingOptions& options, std::uint64_t sequence)
     : options_(options), random_(options.seed, sequence) {}
 
 TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen) {
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    if (std::isnan(logits[i]))
-      throw Error("the model gives NaN for token {}: its weights or its arithmetic are broken", i);
+  float highest = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    highest = std::max(highest, logits[i]);
+    if (std::isnan(logits[i]) || logits[i] == std::numeric_limits<float>::infinity())
+      throw Error(
+          "the logits are not finite ({} for token id {}): the model's weights or arithmetic are broken",
+          logits[i], i);
+  }
+  if (std::isinf(highest))
+    throw Error("the logits are -infinity: the model's weights or arithmetic are broken");
   if (options_.repetition_penalty != 1) {  // Keskar et al. 2019
     is_penalized_.assign(logits.size(), false);
     const auto penalty = static_cast<float>(options_.repetition_penalty);

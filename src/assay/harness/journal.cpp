@@ -10,7 +10,7 @@ namespace assay {
 using OrderedJson = nlohmann::ordered_json;
 
 namespace {
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 }
 
 Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes)
@@ -23,7 +23,7 @@ Journal::Journal(std::filesystem::path file, const std::string& plan, bool resum
     write_file_atomically(file_, head.dump() + "\n");
   }
   out_.reset(std::fopen(file_.c_str(), "ab"));
-  if (out_ == nullptr) throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+  if (out_ == nullptr) throw JournalError("{}: cannot be written: {}", file_.string(), last_system_error());
 }
 
 void Journal::read() {
@@ -60,7 +60,7 @@ void Journal::append(const std::string& kind, const std::string& key, OrderedJso
   const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", std::move(data)}};
   const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() || std::fflush(out_.get()) != 0)
-    throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+    throw JournalError("{}: cannot be written: {}", file_.string(), last_system_error());
 }
 
 void Journal::refuse(const std::string& kind, const std::string& key, const char* why) const {

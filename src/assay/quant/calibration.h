@@ -65,8 +65,8 @@ class RangeObserver {
   std::int64_t values_ = 0;
 };
 
-// Codes of a range, as compute_scale_zp of ONNX Runtime has it: x is worth scale * (code - zero_point). The
-// range is widened to hold zero; an empty one gets scale 1.
+// Codes of a range, as compute_scale_zp of ONNX Runtime has it: a code stands for scale * (code -
+// zero_point). The range is widened to hold zero; an empty one gets scale 1.
 struct UniformCode {
   float scale = 1;
   int zero_point = 0;

@@ -35,7 +35,8 @@ namespace int8 = int8_checkpoint;
 
 namespace {
 
-constexpr std::int64_t kSlab = std::int64_t{1} << 18;  // numbers of a tensor held at once, where that will do
+constexpr std::int64_t kCopySlab = std::int64_t{1}
+                                   << 18;  // numbers of a tensor held at once, where that will do
 
 template <typename T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {
@@ -134,8 +135,7 @@ class Job {
     if (const auto stored = stored_precision(*source_, spec_))
       throw Error("{}: the model is quantized already, {}", candidate, stored->name);
     Plan plan = plan_forward(spec_, precision_);
-    check_weights(plan, *source_);
-    check_unused(plan, spec_, *source_);
+    check_tensors(spec_, precision_, *source_);
     if (coverage_of(plan).quantized == 0)
       throw Error("{}: {} quantizes nothing of this model", candidate, precision_.name);
     return plan;
@@ -277,14 +277,15 @@ class Job {
     const bool is_float32 = dtype_ == DType::f32 || (is_own() && weight.kind == WeightSpec::Kind::vector);
     const DType type = is_float32 ? DType::f32 : dtype_;
     writer_.add(weight.name, type, at.tensor->shape, [this, at, is_float32](const ByteSink& sink) {
-      std::vector<float> slab(static_cast<std::size_t>(std::min(kSlab, at.tensor->elements())));
+      std::vector<float> slab(static_cast<std::size_t>(std::min(kCopySlab, at.tensor->elements())));
       std::vector<std::uint16_t> halves(slab.size());
       for (std::int64_t done = 0; done < at.tensor->elements();) {
         stop_where_asked();
-        const std::int64_t count = std::min(kSlab, at.tensor->elements() - done);
+        const std::int64_t count = std::min(kCopySlab, at.tensor->elements() - done);
         const auto part = std::span(slab).first(static_cast<std::size_t>(count));
         at.file->read_floats(*at.tensor, done, count, slab.data());
         done += count;
+        require_finite(part, at);
         if (is_float32) {
           sink(std::as_bytes(part));
           continue;
@@ -293,6 +294,14 @@ class Job {
         sink(std::as_bytes(std::span(halves).first(part.size())));
       }
     });
+  }
+
+  void require_finite(std::span<const float> part, const ModelFolder::Location& at) const {
+    if (options_.allows_non_finite ||
+        std::all_of(part.begin(), part.end(), [](float x) { return std::isfinite(x); }))
+      return;
+    throw Error("{}: tensor '{}': expected finite numbers, found NaN or infinity", at.file->path().string(),
+                at.tensor->name);
   }
 
   std::uint16_t half_of(float x, const ModelFolder::Location& at) const {
