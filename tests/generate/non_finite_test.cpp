@@ -56,7 +56,7 @@ Precision precision_of_text(const std::string& text) {
   if (has("per-tensor")) set_input_scale(precision, InputScale::per_tensor);
   if (has("smooth")) set_smoothing(precision, 0.5);
   if (has("threshold 0")) set_outlier_threshold(precision, 0);
-  if (has("screened")) set_screened_head(precision);
+  if (has("screened")) set_head_search(precision);
   return precision;
 }
 
