@@ -133,14 +133,14 @@ TEST(CliSweep, ADryRunPredictsAndRunsNothing) {
 // Whatever its first precision is.
 TEST(CliSweep, FlagsGoToEveryPrecisionOfTheListThatTakesThem) {
   for (const char* list : {"float32,nf4", "nf4,float32"}) {
-    const ProgramResult result = run_program({"sweep", "precisions", kModel, "--precision", list,
-                                              "--remainder", "bfloat16", "--dry-run", "--json"});
+    const ProgramResult result = run_program(
+        {"sweep", "precisions", kModel, "--precision", list, "--dtype", "bfloat16", "--dry-run", "--json"});
     expect_success(result);
     std::vector<std::string> names;
     const Json json = Json::parse(result.out);
     for (const Json& what : json["cases"]) names.push_back(what["label"]);
     std::sort(names.begin(), names.end());
-    EXPECT_EQ(names, (std::vector<std::string>{"float32", "nf4, remainder bfloat16"})) << list;
+    EXPECT_EQ(names, (std::vector<std::string>{"float32", "nf4, dtype bfloat16"})) << list;
   }
   expect_failure(
       run_program({"sweep", "precisions", kModel, "--precision", "float32,nf4", "--smooth-quant=0.5"}), 2,
@@ -284,6 +284,21 @@ TEST(CliConfig, JsonAndTomlAndFlagsThatWin) {
   rows_of(run_program({"sweep", "lengths", "--config", folder / "a.json", "--json", "-o", folder / "out"}));
   rows = rows_of(run_program({"sweep", "lengths", "--config", folder / "out/config.json", "--json"}));
   EXPECT_EQ(rows.size(), 2U);
+}
+
+TEST(CliConfig, FieldsOfTheConfigurationAreReadAndKeptWhole) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.json", R"({"model": ")" + kModel +
+                                    R"(", "precision": "nf4", "include": ["*.mlp.*", "c_attn"],
+                                    "allow_non_finite": true, "kv-cache": "int8", "threads": 1,
+                                    "prompt": "a", "max-new-tokens": 2, "repeats": 1})");
+  const std::string label = "nf4, only *.mlp.* c_attn, KV cache int8, NaN as 0, 1 thread";
+  for (const std::string& file : {folder / "a.json", folder / "out/config.json"}) {
+    const ProgramResult result =
+        run_program({"sweep", "precisions", "--config", file, "--json", "-o", folder / "out"});
+    expect_success(result);
+    EXPECT_EQ(Json::parse(result.out)["rows"][0]["label"], label) << file;
+  }
 }
 
 TEST(CliConfig, BadFiles) {

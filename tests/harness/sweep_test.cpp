@@ -11,6 +11,7 @@
 #include "assay/base/error.h"
 #include "assay/base/process.h"
 #include "assay/harness/rows.h"
+#include "support/field_values.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -56,7 +57,7 @@ Case case_of(const std::string& label, const std::string& precision = "float32")
   Case what;
   what.scenario = "test";
   what.label = label;
-  what.configuration.precision = precision;
+  what.configuration.precision = preset_from_name(precision);
   what.prompts = {"a"};
   what.new_tokens = 4;
   return what;
@@ -66,8 +67,8 @@ class SweepTest : public ::testing::Test {
  protected:
   std::vector<std::string> log_;
   int made_ = 0;
-  Sessions sessions_{[this](const Configuration& configuration) {
-    if (configuration.precision == "nf4") throw Error("no such thing");
+  Sessions sessions_{[this](const RunConfig& configuration) {
+    if (configuration.precision == Preset::nf4) throw Error("no such thing");
     ++made_;
     return std::make_unique<FakeSession>(log_);
   }};
@@ -115,11 +116,11 @@ TEST_F(SweepTest, AdaptiveRunsStopWhenIntervalsAreNarrow) {
 
 TEST_F(SweepTest, ConfigurationsThatDoNotFitTogetherRunInGroups) {
   Sessions sessions(
-      [this](const Configuration&) {
+      [this](const RunConfig&) {
         ++made_;
         return std::make_unique<FakeSession>(log_);
       },
-      [](const Configuration& c) { return Bytes{c.precision == "bfloat16" ? 1000 : 40}; }, Bytes{100});
+      [](const RunConfig& c) { return Bytes{c.precision == Preset::bfloat16 ? 1000 : 40}; }, Bytes{100});
   SweepOptions options;
   options.repeats = 3;
   const SweepResult result = run_sweep(
@@ -158,7 +159,7 @@ TEST_F(SweepTest, AJournalIsResumedAndOnlyWhatIsMissingRuns) {
   EXPECT_LT(log_.size(), 16u);
   log_.clear();
   made_ = 0;
-  Sessions fresh([this](const Configuration&) {
+  Sessions fresh([this](const RunConfig&) {
     ++made_;
     return std::make_unique<FakeSession>(log_);
   });
@@ -257,17 +258,23 @@ TEST(FolderLock, IsHeldByOne) {
   EXPECT_THROW(FolderLock(folder.path().string()), Error);
 }
 
-TEST(Configuration, TextsAndLabels) {
-  Configuration base;
-  base.remainder = "bfloat16";
-  base.threads = 1;
-  const Configuration nf4 = configuration_from_text("NF4+head", base);
-  EXPECT_EQ(nf4.label(), "nf4+head:nf4, remainder bfloat16, 1 thread");
-  EXPECT_EQ(configuration_from_text("fp32", base).label(), "float32, 1 thread");  // it has no remainder
-  EXPECT_EQ(configuration_from_text("llm-int8+head:fp4", base).quantized_head, "fp4");
-  EXPECT_EQ(configuration_from_json(to_json(nf4)), nf4);
-  for (const char* text : {"nf4+", "nf4+tail", "nf4+head:int3", "float32+head", "", "nf5"})
-    EXPECT_THROW(configuration_from_text(text, base), UsageError) << text;
+// Unequal in any field, they share no session, and their cases are not taken for one another.
+TEST_F(SweepTest, ConfigurationsThatDifferInAFieldHaveSessionsOfTheirOwn) {
+  std::vector<RunConfig> loaded;
+  Sessions sessions([&](const RunConfig& configuration) {
+    loaded.push_back(configuration);
+    return std::make_unique<FakeSubject>(log_);
+  });
+  std::vector<Case> cases{case_of("a")};
+  for (const Field& field : fields()) {
+    cases.push_back(cases.front());
+    field.parse(cases.back().configuration, test::value_of(field));
+  }
+  SweepOptions options;
+  options.repeats = 1;
+  EXPECT_EQ(run_sweep(sessions, "s", cases, options).cases.size(), fields().size() + 1);
+  ASSERT_EQ(loaded.size(), cases.size());
+  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(loaded[i], cases[i].configuration);
 }
 
 TEST(Case, SurvivesJson) {

@@ -146,7 +146,7 @@ TEST(SuitePlan, WritesWhatTheRunSharesIntoEveryStudy) {
 
 class SmallModel : public testing::Test {
  protected:
-  SmallModel() : local_({test::fixture_model("with_tokenizer").string()}, Configuration{}, sweep()) {}
+  SmallModel() : local_({test::fixture_model("with_tokenizer").string()}, RunConfig{}, sweep()) {}
   static SweepOptions sweep() {
     SweepOptions sweep;
     sweep.repeats = 2;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "assay/base/cpu.h"
+#include "assay/base/device.h"
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
 #include "assay/plan/plan.h"
@@ -19,14 +20,6 @@
 namespace assay {
 
 class ThreadPool;
-
-struct Device {
-  enum class Kind { cpu, cuda } kind = Kind::cpu;
-  int index = 0;
-  std::string text() const { return kind == Kind::cpu ? "cpu" : "cuda:" + std::to_string(index); }
-};
-// "cpu", "cuda", "cuda:1" or "auto"; throws UsageError for another name, Error where the device is absent.
-Device device_from_name(std::string_view text);
 
 // Gives what the file stores of a logical weight. Throws Error naming the file and the tensor.
 class WeightSource {

@@ -105,8 +105,8 @@ int run_inspect(const InspectFlags& flags) {
       tensors_json(folder, tensor_uses(spec, stored.value_or(Precision{}), folder));
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
-    memory.push_back(
-        memory_json(spec, stored->name.substr(0, stored->name.find(' ')), {*stored, stored->name, {}}));
+    memory.push_back(memory_json(spec, stored->name.substr(0, stored->name.find_first_of(" ,")),
+                                 {*stored, stored->name, {}}));
   else
     for (const std::string& name : precision_names())
       memory.push_back(memory_json(spec, name, resolve_dtype(name, Device{})));

@@ -10,6 +10,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
 #include "assay/cli/console.h"
+#include "assay/config/fields.h"
 #include "assay/report/table.h"
 
 namespace {
@@ -94,6 +95,8 @@ int main(int argc, char** argv) try {
   assay::cli::keep_standard_streams();
   assay::cli::watch_interrupts();
   return run_program(argc, argv);
+} catch (const assay::FieldError& error) {
+  return fail(assay::cli::kUsage, assay::flag_of(error.field()) + ": " + error.problem());
 } catch (const assay::UsageError& error) {
   return fail(assay::cli::kUsage, error.what());
 } catch (const assay::Error& error) {

@@ -48,6 +48,10 @@ bool has_failures(const ResultSet& results) {
 void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.precision.clear();
   model.add_to(app, is_model_required);
+  app.get_option("--precision")
+      ->description(
+          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [all "
+          "where they are compared, else float32]");
   app.add_option("-o,--output", folder, "The folder for reports and the journal that --resume reads");
   add_whole(app, "-r,--repeats", repeats,
             "Timed runs of each case, exactly (default: six at least, until the intervals are narrow)", 1);
@@ -83,7 +87,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
-  options.common = flags.model.without_precision();
+  options.common = flags.model.config;
   options.baseline = flags.model.configuration();
   options.memory_budget = {flags.memory_mb << 20};
   options.worker_memory_limit = {flags.worker_memory_mb << 20};

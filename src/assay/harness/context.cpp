@@ -13,13 +13,13 @@ namespace assay {
 
 LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
-  context_.baseline.precision = loaded.model->precision().name;
+  context_.baseline = loaded.config;
   context_.common = context_.baseline;
   context_.tokenizer = loaded.tokenizer;
   context_.context_length = loaded.model->spec().context;
   context_.sweep = std::move(sweep);
-  const Configuration own = context_.baseline;
-  sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const Configuration& configuration) {
+  const RunConfig own = context_.baseline;
+  sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const RunConfig& configuration) {
     if (!(configuration == own))
       throw Error("{}: only the loaded model ({}) is at hand", configuration.label(), own.label());
     return local_session(loaded, should_stop);
@@ -27,17 +27,15 @@ LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) 
   context_.sessions = sessions_.get();
 }
 
-LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const Configuration& baseline,
+LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline,
                                  SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
   context_.common = context_.baseline = baseline;
   context_.sweep = std::move(sweep);
-  sessions_ = std::make_unique<Sessions>([candidates, should_stop](const Configuration& configuration) {
+  sessions_ = std::make_unique<Sessions>([candidates, should_stop](const RunConfig& configuration) {
     const Bytes before = read_process_memory().anonymous;
-    return local_session(
-        load_model_and_tokenizer(candidates, configuration.precision, device_from_name(configuration.device),
-                                 configuration.load_options()),
-        should_stop, before);
+    return local_session(load_model_and_tokenizer(candidates, configuration, {.pins_caller = true}),
+                         should_stop, before);
   });
   context_.sessions = sessions_.get();
   const auto folder = first_candidate(candidates, [](const std::string& c) { return locate_model(c); });
@@ -56,16 +54,12 @@ class MemoryPredictor {
   MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
       : folder_(std::move(folder)), spec_(std::move(spec)) {}
 
-  Bytes operator()(const Configuration& configuration, std::int64_t sequences, std::int64_t tokens) {
-    Known& known = known_[configuration.label()];
+  Bytes operator()(const RunConfig& configuration, std::int64_t sequences, std::int64_t tokens) {
+    Known& known = known_[configuration.key()];
     if (known.backend == nullptr) {
-      LoadOptions options = configuration.load_options();
-      options.backend.pins_caller = false;
-      const Device device = device_from_name(configuration.device);
-      known.backend = make_backend(device, options.backend);
-      known.plan = plan_forward(spec_, precision_of(*folder_, spec_, folder_->path().string(),
-                                                    configuration.precision, device, options)
-                                           .precision);
+      known.backend = make_backend(configuration.device.value_or(Device{}), backend_options(configuration));
+      known.plan = plan_forward(
+          spec_, precision_of(*folder_, spec_, folder_->path().string(), configuration).precision);
     }
     const PredictedMemory memory = known.backend->predict(known.plan, tokens);
     return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
@@ -99,10 +93,10 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   context_.sweep = options.sweep;
   const auto stored = stored_precision(*folder_, spec);
   context_.is_quantized_already = stored.has_value();
-  if (options.baseline.precision == kAutoPrecision && !stored) context_.baseline.precision = "float32";
+  if (!options.baseline.precision && !stored) context_.baseline.precision = Preset::float32;
   context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
-  context_.predicted_memory = [predictor](const Configuration& configuration, std::int64_t sequences,
+  context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                           std::int64_t tokens) {
     return (*predictor)(configuration, sequences, tokens);
   };
@@ -113,13 +107,13 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
                        .memory_limit = options.worker_memory_limit,
                        .time_limit = options.case_time_limit,
                        .should_stop = options.sweep.should_stop};
-  const auto make = [worker](const Configuration& configuration) {
+  const auto make = [worker](const RunConfig& configuration) {
     WorkerOptions own = worker;
     own.configuration = configuration;
     return worker_session(own);
   };
   // Eight full sequences, and the roofline's buffer, which may be as large as the weights.
-  const auto memory_of = [predictor, length = spec.context](const Configuration& configuration) {
+  const auto memory_of = [predictor, length = spec.context](const RunConfig& configuration) {
     try {
       return Bytes{(*predictor)(configuration, 8, length).value + (*predictor)(configuration, 0, 1).value +
                    kProcess};

@@ -15,8 +15,8 @@ namespace assay {
 
 struct ExperimentContext {
   Sessions* sessions = nullptr;
-  Configuration common;    // lists of precisions are made of it: each takes what applies to it
-  Configuration baseline;  // what other configurations are compared with
+  RunConfig common;    // lists of precisions are made of it: each takes what applies to it
+  RunConfig baseline;  // what other configurations are compared with
   std::shared_ptr<const Tokenizer> tokenizer;  // of the model; null where it has none
   std::int64_t context_length = 0;             // of the model, in tokens
   bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
@@ -24,7 +24,7 @@ struct ExperimentContext {
   double margin = 0.02;              // a smaller relative difference counts as none
   std::optional<NoiseBudget> noise;  // of an A/A run: the margin is never below what it detects
   // Bytes that a case is predicted to take. Empty, or 0 of it: not known.
-  std::function<Bytes(const Configuration&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
+  std::function<Bytes(const RunConfig&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
 };
 
 // For programs that have loaded a model themselves: everything runs on it, in this process.
@@ -32,8 +32,7 @@ class LocalExperiment {
  public:
   explicit LocalExperiment(const LoadedModel& loaded, SweepOptions sweep = {});
   // Loads other configurations from the same candidates when a study asks for them.
-  LocalExperiment(std::vector<std::string> candidates, const Configuration& baseline,
-                  SweepOptions sweep = {});
+  LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline, SweepOptions sweep = {});
   operator const ExperimentContext&() const { return context_; }
   ExperimentContext& get() { return context_; }
 
@@ -45,7 +44,7 @@ class LocalExperiment {
 struct WorkerExperimentOptions {
   std::vector<std::string> program;     // of a worker: {"/usr/bin/assay", "worker"}
   std::vector<std::string> candidates;  // of the model
-  Configuration common, baseline;       // as in ExperimentContext
+  RunConfig common, baseline;           // as in ExperimentContext
   Bytes memory_budget;                  // of all workers together; 0 = 90 % of the memory available
   Bytes worker_memory_limit;            // of one; 0 = none
   Seconds case_time_limit{600};

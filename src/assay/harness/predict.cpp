@@ -62,20 +62,18 @@ class Predictor {
     return tokens;
   }
 
-  const Roofs& roofs_of(const Configuration& configuration) {
-    const auto [at, is_new] = roofs_.try_emplace(configuration.label());
+  const Roofs& roofs_of(const RunConfig& configuration) {
+    const auto [at, is_new] = roofs_.try_emplace(configuration.key());
     if (!is_new) return at->second;
-    const Device device = device_from_name(configuration.device);
-    const LoadOptions options = configuration.load_options();
     const Precision precision =
-        precision_of(folder_, spec_, folder_.path().string(), configuration.precision, device, options)
-            .precision;
+        precision_of(folder_, spec_, folder_.path().string(), configuration).precision;
     at->second.plan = plan_forward(spec_, precision);
     if (measures_once_ && roofs_.size() > 1) {
       at->second.reached = first_;
       return at->second;
     }
-    const auto backend = make_backend(device, options.backend);
+    const auto backend =
+        make_backend(configuration.device.value_or(Device{}), backend_options(configuration, true));
     ThreadPool* pool = backend->pool();
     if (pool == nullptr) return at->second;
     constexpr Seconds kTime{0.02};

@@ -232,13 +232,12 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
   return comparison;
 }
 
-std::vector<AuditRow> audit(const ExperimentContext& context,
-                            const std::vector<Configuration>& configurations,
+std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<RunConfig>& configurations,
                             const std::vector<Prompt>& prompts, std::int64_t new_tokens) {
   std::vector<AuditRow> rows;
   Journal* journal = context.sweep.journal;
-  for (const Configuration& configuration : configurations) {
-    const std::string key = configuration.label();
+  for (const RunConfig& configuration : configurations) {
+    const std::string key = configuration.key(), label = configuration.label();
     if (journal != nullptr) {
       std::optional<std::vector<AuditRow>> known;
       journal->read_each("audit", key, [&](const auto& data) {
@@ -251,12 +250,12 @@ std::vector<AuditRow> audit(const ExperimentContext& context,
       }
     }
     if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
-    if (context.sweep.on_progress) context.sweep.on_progress("audit: " + key, 0, 1, -1);
+    if (context.sweep.on_progress) context.sweep.on_progress("audit: " + label, 0, 1, -1);
     try {
       std::vector<AuditRow> own = context.sessions->of(configuration).audit(prompts, new_tokens);
       nlohmann::ordered_json data = nlohmann::ordered_json::array();
       for (AuditRow& row : own) {
-        row.configuration = key;
+        row.configuration = label;
         data.push_back(to_json(row));
         rows.push_back(row);
       }

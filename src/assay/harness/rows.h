@@ -35,8 +35,7 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
                                         const ExperimentContext& context, int comparisons = 1);
 
 // Audits of several configurations. One whose audit fails has no rows here; its other rows say why.
-std::vector<AuditRow> audit(const ExperimentContext& context,
-                            const std::vector<Configuration>& configurations,
+std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<RunConfig>& configurations,
                             const std::vector<Prompt>& prompts, std::int64_t new_tokens);
 
 }  // namespace assay

@@ -17,9 +17,9 @@ class SweepRun {
   SweepRun(Sessions& sessions, std::string name, const std::vector<Case>& cases, const SweepOptions& options)
       : sessions_(sessions), name_(std::move(name)), options_(options), random_(options.seed) {
     if (options.repeats < 0)
-      throw UsageError("repeats: expected a whole number from 0, found {}", options.repeats);
+      throw FieldError("repeats", "expected a whole number from 0, found {}", options.repeats);
     if (options.max_time_s < 0)
-      throw UsageError("max_time_s: expected 0 or more seconds, found {}", options.max_time_s);
+      throw FieldError("max_time", "expected 0 or more seconds, found {}", options.max_time_s);
     for (const Case& what : cases) add(what);
     fewest_ = fewest_rounds(result_.cases.size());
   }
@@ -59,8 +59,8 @@ class SweepRun {
     added.warnings = what.warnings;
   }
 
-  std::vector<Configuration> configurations() const {
-    std::vector<Configuration> all;
+  std::vector<RunConfig> configurations() const {
+    std::vector<RunConfig> all;
     for (const CaseResult& c : result_.cases)
       if (std::find(all.begin(), all.end(), c.what.configuration) == all.end())
         all.push_back(c.what.configuration);
@@ -85,7 +85,7 @@ class SweepRun {
     }
   }
 
-  void run_group(const std::vector<Configuration>& group, int first_round) {
+  void run_group(const std::vector<RunConfig>& group, int first_round) {
     std::vector<CaseResult*> members;
     for (CaseResult& c : result_.cases)
       if (c.status == "ok" && std::find(group.begin(), group.end(), c.what.configuration) != group.end())
@@ -240,7 +240,7 @@ class SweepRun {
     cases = std::move(kept);
   }
 
-  SessionFacts facts_or_none(const Configuration& configuration) {
+  SessionFacts facts_or_none(const RunConfig& configuration) {
     try {
       return sessions_.facts(configuration);
     } catch (const Error&) {
@@ -263,55 +263,54 @@ class SweepRun {
 
 }  // namespace
 
-Sessions::Sessions(SessionMaker make, std::function<Bytes(const Configuration&)> memory_of, Bytes budget)
+Sessions::Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of, Bytes budget)
     : make_(std::move(make)), memory_of_(std::move(memory_of)), budget_(budget) {}
 
-Session& Sessions::of(const Configuration& configuration) {
-  const std::string label = configuration.label();
-  if (const auto at = live_.find(label); at != live_.end()) return *at->second;
-  if (const auto at = failures_.find(label); at != failures_.end()) throw Error("{}", at->second);
+Session& Sessions::of(const RunConfig& configuration) {
+  const std::string key = configuration.key();
+  if (const auto at = live_.find(key); at != live_.end()) return *at->second;
+  if (const auto at = failures_.find(key); at != failures_.end()) throw Error("{}", at->second);
   try {
     std::unique_ptr<Session> made = make_(configuration);
-    facts_[label] = made->facts();
-    return *(live_[label] = std::move(made));
+    facts_[key] = made->facts();
+    return *(live_[key] = std::move(made));
   } catch (const WorkerLost& lost) {
     if (lost.cause() == WorkerLost::Cause::stopped) throw;
-    failures_[label] = fmt::format("while loading, {}", lost.what());
-    throw Error("{}", failures_[label]);
+    failures_[key] = fmt::format("while loading, {}", lost.what());
+    throw Error("{}", failures_[key]);
   } catch (const Error& error) {
-    failures_[label] = error.what();
+    failures_[key] = error.what();
     throw;
   }
 }
 
-const SessionFacts& Sessions::facts(const Configuration& configuration) {
-  const auto at = facts_.find(configuration.label());
+const SessionFacts& Sessions::facts(const RunConfig& configuration) {
+  const auto at = facts_.find(configuration.key());
   if (at != facts_.end()) return at->second;
   of(configuration);
-  return facts_.at(configuration.label());
+  return facts_.at(configuration.key());
 }
 
-void Sessions::remember(const Configuration& configuration, SessionFacts facts) {
-  facts_.emplace(configuration.label(), std::move(facts));
+void Sessions::remember(const RunConfig& configuration, SessionFacts facts) {
+  facts_.emplace(configuration.key(), std::move(facts));
 }
 
-void Sessions::drop(const Configuration& configuration) {
-  live_.erase(configuration.label());
+void Sessions::drop(const RunConfig& configuration) {
+  live_.erase(configuration.key());
 }
 
-void Sessions::keep_only(const std::vector<Configuration>& configurations) {
+void Sessions::keep_only(const std::vector<RunConfig>& configurations) {
   if (budget_.value == 0 || !memory_of_) return;
   std::set<std::string> kept;
-  for (const Configuration& c : configurations) kept.insert(c.label());
+  for (const RunConfig& c : configurations) kept.insert(c.key());
   std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
 }
 
-std::vector<std::vector<Configuration>> Sessions::groups(
-    const std::vector<Configuration>& configurations) const {
+std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig>& configurations) const {
   if (configurations.empty()) return {};
   if (budget_.value == 0 || !memory_of_) return {configurations};
-  const Configuration& first = configurations.front();
-  std::vector<std::vector<Configuration>> groups{{first}};
+  const RunConfig& first = configurations.front();
+  std::vector<std::vector<RunConfig>> groups{{first}};
   std::int64_t held = memory_of_(first).value;
   for (std::size_t i = 1; i < configurations.size(); ++i) {
     const std::int64_t own = memory_of_(configurations[i]).value;
@@ -325,7 +324,7 @@ std::vector<std::vector<Configuration>> Sessions::groups(
   return groups;
 }
 
-std::string Sessions::why_not(const Configuration& configuration) const {
+std::string Sessions::why_not(const RunConfig& configuration) const {
   if (budget_.value == 0 || !memory_of_) return "";
   const Bytes needed = memory_of_(configuration);
   if (needed.value <= budget_.value) return "";

@@ -16,35 +16,36 @@
 
 namespace assay {
 
-using SessionMaker = std::function<std::unique_ptr<Session>(const Configuration&)>;
+using SessionMaker = std::function<std::unique_ptr<Session>(const RunConfig&)>;
 
 // The live sessions, one per configuration: made when first needed, kept while there is memory for it.
 class Sessions {
  public:
   // `memory_of`: what a configuration with its largest case will take; without it, or where it says 0,
   // nothing is predicted. `budget` 0 = no limit.
-  explicit Sessions(SessionMaker make, std::function<Bytes(const Configuration&)> memory_of = {},
+  explicit Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of = {},
                     Bytes budget = {});
 
   // Makes the session where there is none. Throws Error; a configuration that failed once is not tried again.
-  Session& of(const Configuration& configuration);
+  Session& of(const RunConfig& configuration);
   // Facts of a session that is, or was, live; makes it where there was none.
-  const SessionFacts& facts(const Configuration& configuration);
+  const SessionFacts& facts(const RunConfig& configuration);
   // Facts that a journal holds, so that nothing needs to be loaded for them.
-  void remember(const Configuration& configuration, SessionFacts facts);
+  void remember(const RunConfig& configuration, SessionFacts facts);
   // Ends a session, such as one whose process is lost; the next use makes it again.
-  void drop(const Configuration& configuration);
+  void drop(const RunConfig& configuration);
   // Ends all other sessions, for their memory.
-  void keep_only(const std::vector<Configuration>& configurations);
+  void keep_only(const std::vector<RunConfig>& configurations);
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
-  std::vector<std::vector<Configuration>> groups(const std::vector<Configuration>& configurations) const;
+  std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
   // Empty, or why it cannot fit: "out of memory predicted: 5000 MB needed, 4000 MB allowed".
-  std::string why_not(const Configuration& configuration) const;
+  std::string why_not(const RunConfig& configuration) const;
 
  private:
   SessionMaker make_;
-  std::function<Bytes(const Configuration&)> memory_of_;
+  std::function<Bytes(const RunConfig&)> memory_of_;
   Bytes budget_;
+  // By the configuration's key.
   std::map<std::string, std::unique_ptr<Session>> live_;
   std::map<std::string, SessionFacts> facts_;
   std::map<std::string, std::string> failures_;

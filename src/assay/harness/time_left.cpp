@@ -10,7 +10,7 @@ double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& opt
   // Per run: measuring its roofline, a request and an answer. Per configuration: starting its worker.
   constexpr double kBesideRun_s = 0.02, kStart_s = 0.15;
   double round = 0, start = 0;
-  std::vector<Configuration> known;
+  std::vector<RunConfig> known;
   for (const Case& what : cases) {
     round += seconds_of(what) + kBesideRun_s;
     if (std::find(known.begin(), known.end(), what.configuration) != known.end()) continue;

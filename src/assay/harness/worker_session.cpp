@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/process.h"
+#include "assay/config/fields.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/run_case.h"
 #include "assay/session/audit.h"

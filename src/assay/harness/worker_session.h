@@ -64,7 +64,7 @@ std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_sto
 struct WorkerOptions {
   std::vector<std::string> program;     // with its arguments: {"/usr/bin/assay", "worker"}
   std::vector<std::string> candidates;  // of the model
-  Configuration configuration;
+  RunConfig configuration;
   bool needs_tokenizer = true;
   Bytes memory_limit;       // of its data; 0 = none
   Seconds time_limit{600};  // of one answer, loading included; 0 = none

@@ -18,7 +18,7 @@ namespace assay {
 //   Kullback-Leibler
 //               divergence when 128 levels stand for them
 enum class Calibrator { minmax, percentile, entropy };
-// Any case; throws UsageError with the list.
+// Any case; throws FieldError with the list.
 Calibrator calibrator_from_name(std::string_view name);
 std::string_view name_of(Calibrator calibrator);
 

@@ -19,7 +19,7 @@ constexpr double kSuddenRise = 1.5;
 constexpr const char* kRise = "perplexity rose to {:.2f} x {}'s: check tokenization and aggregation";
 
 struct Scored {
-  Configuration configuration;
+  RunConfig configuration;
   SessionFacts facts;
   std::optional<CorpusLosses> losses;
   std::string reason;
@@ -29,8 +29,7 @@ std::filesystem::path corpus_of(const PerplexityOptions& options) {
   return options.corpus.empty() ? shipped_file("texts/evaluate.txt") : options.corpus;
 }
 
-std::vector<Configuration> configurations_of(const ExperimentContext& context,
-                                             const PerplexityOptions& options) {
+std::vector<RunConfig> configurations_of(const ExperimentContext& context, const PerplexityOptions& options) {
   if (!options.configurations.empty()) return options.configurations;
   return choose_configurations(context, precisions_or_default(context, options.precisions)).configurations;
 }
@@ -50,7 +49,7 @@ class PerplexityRun {
     for (std::size_t i = 0; i < configurations_.size(); ++i) {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
-      const Configuration& configuration = configurations_[i];
+      const RunConfig& configuration = configurations_[i];
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
                           static_cast<std::int64_t>(configurations_.size()),
@@ -71,7 +70,7 @@ class PerplexityRun {
   // False once the whole run is stopped.
   bool score(Scored& scored) {
     Journal* journal = context_.sweep.journal;
-    const std::string key = scored.configuration.label();
+    const std::string key = scored.configuration.key();
     try {
       if (journal != nullptr) {
         journal->read_each("losses", key, [&](const auto& data) {
@@ -174,7 +173,7 @@ class PerplexityRun {
   const ExperimentContext& context_;
   const PerplexityOptions& options_;
   const std::filesystem::path corpus_;
-  const std::vector<Configuration> configurations_;
+  const std::vector<RunConfig> configurations_;
 };
 
 // It is no sweep: there is nothing to list, only to check.
@@ -195,7 +194,7 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
   const std::vector<TokenId> ids(static_cast<std::size_t>(length));
   Case what = baseline_case(context, "perplexity", "window", {ids}, 1);
   double all = 0;
-  for (const Configuration& configuration : configurations_of(context, options)) {
+  for (const RunConfig& configuration : configurations_of(context, options)) {
     what.configuration = configuration;
     all += static_cast<double>(1 + tokens / stride) * seconds_of(what);
   }

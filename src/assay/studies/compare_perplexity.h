@@ -24,10 +24,10 @@ std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
     const std::vector<std::string>& sentences);
 
 struct PerplexityOptions {
-  std::vector<Configuration> configurations = {};  // the first is what the others are compared with;
-  std::vector<std::string> precisions = {};        // empty: made of these, as choose_configurations() does
-  std::filesystem::path corpus = {};               // empty: the text that ships
-  std::int64_t context = 0, stride = 0;            // 0 = the scorer's defaults
+  std::vector<RunConfig> configurations = {};  // the first is what the others are compared with;
+  std::vector<std::string> precisions = {};    // empty: made of these, as choose_configurations() does
+  std::filesystem::path corpus = {};           // empty: the text that ships
+  std::int64_t context = 0, stride = 0;        // 0 = the scorer's defaults
   ScoreThrough through = ScoreThrough::prefill;
 };
 // A row per configuration: loss and perplexity with an interval by a bootstrap of blocks of 64 tokens, and

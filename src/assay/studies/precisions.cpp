@@ -27,14 +27,11 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
                                            const std::vector<std::string>& texts) {
   ChosenConfigurations chosen;
   for (const std::string& text : texts) {
-    Configuration configuration = configuration_from_text(text, context.common);
-    const Device device = device_from_name(configuration.device);
     // float16 on a CPU becomes float32.
-    if (configuration.precision != kAutoPrecision)
-      configuration.precision = resolve_dtype(configuration.precision, device).precision.name;
+    const RunConfig configuration = resolved_for_device(run_config_from_text(text, context.common));
     const std::string label = configuration.label();
-    const bool is_known = std::any_of(chosen.configurations.begin(), chosen.configurations.end(),
-                                      [&](const Configuration& c) { return c.label() == label; });
+    const bool is_known = std::find(chosen.configurations.begin(), chosen.configurations.end(),
+                                    configuration) != chosen.configurations.end();
     if (is_known)
       chosen.shown_as.emplace_back(text, label);
     else
@@ -48,7 +45,7 @@ std::vector<Case> precision_cases(const ExperimentContext& context, const std::s
                                   std::int64_t new_tokens) {
   const std::vector<std::string> texts = precisions_or_default(context, precisions);
   std::vector<Case> cases;
-  for (const Configuration& configuration : choose_configurations(context, texts).configurations) {
+  for (const RunConfig& configuration : choose_configurations(context, texts).configurations) {
     cases.push_back(baseline_case(context, scenario, configuration.label(), {prompt}, new_tokens));
     cases.back().configuration = configuration;
   }

@@ -9,7 +9,7 @@
 namespace assay {
 
 struct PrecisionsOptions {
-  // As configuration_from_text() reads them. Empty: default_precisions().
+  // As run_config_from_text() reads them. Empty: default_precisions().
   std::vector<std::string> precisions;
   Prompt prompt = "Once upon a time, in a land far, far away,";
   std::int64_t new_tokens = 50;
@@ -25,7 +25,7 @@ std::vector<std::string> precisions_or_default(const ExperimentContext& context,
 // The configurations that texts ask for. Texts that resolve to the same configuration give it once;
 // `shown_as` tells what each text that was left out runs as. Throws UsageError for an unknown name.
 struct ChosenConfigurations {
-  std::vector<Configuration> configurations;
+  std::vector<RunConfig> configurations;
   std::vector<std::pair<std::string, std::string>> shown_as;  // "float16" -> "float32"
 };
 ChosenConfigurations choose_configurations(const ExperimentContext& context,

@@ -24,7 +24,7 @@ void check_names(const SuiteOptions& options) {
 }
 
 // The first precision is what the others are compared with.
-Configuration first_configuration(const ExperimentContext& context, const SuiteOptions& options) {
+RunConfig first_configuration(const ExperimentContext& context, const SuiteOptions& options) {
   return choose_configurations(context, precisions_or_default(context, options.precisions))
       .configurations.front();
 }

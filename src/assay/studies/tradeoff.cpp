@@ -47,9 +47,9 @@ class Tradeoff {
   }
 
   // The texts of the other prompts are generated once.
-  FirstRun generate(const Configuration& configuration, std::size_t i) {
+  FirstRun generate(const RunConfig& configuration, std::size_t i) {
     Journal* journal = context_.sweep.journal;
-    const std::string key = fmt::format("{} | prompt {}", configuration.label(), i + 1);
+    const std::string key = fmt::format("{} | prompt {}", configuration.key(), i + 1);
     std::optional<FirstRun> known;
     if (journal != nullptr)
       journal->read_each("text", key, [&](const auto& data) { known = first_run_from_json(data); });
