@@ -177,6 +177,7 @@ void ExperimentResult::add(ExperimentResult other) {
   move(other.audit, audit);
   move(other.texts, texts);
   move(other.remarks, remarks);
+  if (other.noise) noise = other.noise;
   is_interrupted = is_interrupted || other.is_interrupted;
 }
 
