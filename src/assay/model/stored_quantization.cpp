@@ -9,6 +9,7 @@
 #include "assay/checkpoint/int8_checkpoint.h"
 #include "assay/model/forward.h"
 #include "assay/quant/four_bit.h"
+#include "assay/quant/quantizer.h"
 
 namespace assay {
 
