@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "assay/base/error.h"
 #include "assay/base/json.h"
@@ -54,11 +55,17 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
   return shape;
 }
 
-StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin,
-                        std::uint64_t data_size, const std::string& file) {
+struct Entry {
+  StoredTensor tensor;
+  std::uint64_t offset = 0;  // of its first byte in the file
+};
+
+Entry read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin,
+                 std::uint64_t data_size, const std::string& file) {
   const std::string where = fmt::format("{}: tensor '{}'", file, printable(name));
   if (!entry.is_object()) throw Error("{}: expected an object, found {}", where, entry.type_name());
-  StoredTensor tensor;
+  Entry read;
+  StoredTensor& tensor = read.tensor;
   tensor.name = name;
   const auto dtype = entry.find("dtype");
   if (dtype == entry.end() || !dtype->is_string()) throw Error("{}: 'dtype' is missing", where);
@@ -75,31 +82,30 @@ StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_
   if (end > data_size)
     throw Error("{}: data_offsets [{}, {}] reach beyond the {} bytes of data in the file (truncated?)", where,
                 begin, end, data_size);
-  tensor.offset = data_begin + begin;
+  read.offset = data_begin + begin;
   tensor.bytes = end - begin;
   const auto needed =
       static_cast<std::uint64_t>(tensor.elements()) * static_cast<std::uint64_t>(info(tensor.dtype).bytes);
   if (needed != tensor.bytes)
     throw Error("{}: shape {} of {} needs {} bytes, data_offsets give {}", where, tensor.shape_text(),
                 name_of(tensor.dtype), needed, tensor.bytes);
-  return tensor;
+  return read;
 }
 
-void check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data_begin, std::uint64_t file_size,
+void check_layout(const std::vector<Entry>& entries, std::uint64_t data_begin, std::uint64_t file_size,
                   const std::string& file) {
-  std::vector<const StoredTensor*> order;
-  for (const StoredTensor& tensor : tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const StoredTensor* a, const StoredTensor* b) {
-    return a->offset != b->offset ? a->offset < b->offset : a->bytes < b->bytes;
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return a->offset != b->offset ? a->offset < b->offset : a->tensor.bytes < b->tensor.bytes;
   });
   std::uint64_t expected = data_begin;
-  for (const StoredTensor* tensor : order) {
-    if (tensor->offset < expected)
-      throw Error("{}: tensor '{}' overlaps the one before it", file, printable(tensor->name));
-    if (tensor->offset > expected)
-      throw Error("{}: {} unused bytes before tensor '{}'", file, tensor->offset - expected,
-                  printable(tensor->name));
-    expected = tensor->offset + tensor->bytes;
+  for (const Entry* entry : order) {
+    const std::string name = printable(entry->tensor.name);
+    if (entry->offset < expected) throw Error("{}: tensor '{}' overlaps the one before it", file, name);
+    if (entry->offset > expected)
+      throw Error("{}: {} unused bytes before tensor '{}'", file, entry->offset - expected, name);
+    expected = entry->offset + entry->tensor.bytes;
   }
   if (expected != file_size)
     throw Error("{}: the tensors end at byte {}, the file at byte {}", file, expected, file_size);
@@ -107,37 +113,30 @@ void check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data_b
 
 }  // namespace
 
-std::int64_t StoredTensor::elements() const {
-  std::int64_t n = 1;
-  for (const std::int64_t size : shape) n *= size;
-  return n;
-}
-
-std::string StoredTensor::shape_text() const {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);
-  return text + "]";
-}
-
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   const std::string where = path.string();
   const std::uint64_t length = read_header_length(file_);
   std::string header(static_cast<std::size_t>(length), '\0');
   file_.read_exactly(kLengthBytes, std::as_writable_bytes(std::span(header.data(), header.size())));
   const std::uint64_t data_begin = kLengthBytes + length;
+  std::vector<Entry> entries;
   parse_json_entries(
       header, where + ": header", kMaxEntryValues, [&](const std::string& name, const Json& entry) {
         if (name == "__metadata__") return;
         if (name.size() > kMaxName)
           throw Error("{}: the name of a tensor has {} bytes, at most {} expected: '{}'", where, name.size(),
                       kMaxName, printable(name));
-        if (tensors_.size() == kMaxTensors)
+        if (entries.size() == kMaxTensors)
           throw Error("{}: expected at most {} tensors in a file, found more", where, kMaxTensors);
-        tensors_.push_back(read_entry(name, entry, data_begin, file_.size() - data_begin, where));
+        entries.push_back(read_entry(name, entry, data_begin, file_.size() - data_begin, where));
       });
-  std::sort(tensors_.begin(), tensors_.end(),
-            [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
-  check_layout(tensors_, data_begin, file_.size(), where);
+  check_layout(entries, data_begin, file_.size(), where);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.tensor.name < b.tensor.name; });
+  for (Entry& entry : entries) {
+    offsets_.push_back(entry.offset);
+    tensors_.push_back(std::move(entry.tensor));
+  }
 }
 
 const StoredTensor* SafetensorsFile::find(const std::string& name) const {
@@ -146,16 +145,20 @@ const StoredTensor* SafetensorsFile::find(const std::string& name) const {
   return it != tensors_.end() && it->name == name ? &*it : nullptr;
 }
 
+std::uint64_t SafetensorsFile::offset_of(const StoredTensor& tensor) const {
+  return offsets_[static_cast<std::size_t>(find(tensor.name) - tensors_.data())];
+}
+
 void SafetensorsFile::read(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
                            std::span<std::byte> out) const {
   const auto size = static_cast<std::uint64_t>(info(tensor.dtype).bytes);
-  file_.read_exactly(tensor.offset + static_cast<std::uint64_t>(first) * size,
+  file_.read_exactly(offset_of(tensor) + static_cast<std::uint64_t>(first) * size,
                      out.first(static_cast<std::size_t>(static_cast<std::uint64_t>(count) * size)));
 }
 
 void SafetensorsFile::read_bytes(const StoredTensor& tensor, std::uint64_t first,
                                  std::span<std::byte> out) const {
-  file_.read_exactly(tensor.offset + first, out);
+  file_.read_exactly(offset_of(tensor) + first, out);
 }
 
 void SafetensorsFile::read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count,

@@ -62,14 +62,14 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
 
 nlohmann::ordered_json tensors_json(const ModelFolder& folder, const std::vector<TensorUse>& uses) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
-  const std::vector<ModelFolder::Location> all = folder.all();
+  const std::vector<CheckpointTensor> all = folder.all();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const StoredTensor& tensor = *all[i].tensor;
+    const StoredTensor& tensor = *all[i];
     tensors.push_back({{"name", tensor.name},
                        {"dtype", info(tensor.dtype).safetensors},
                        {"shape", tensor.shape},
                        {"bytes", tensor.bytes},
-                       {"file", all[i].file->path().filename().string()},
+                       {"file", all[i].file().filename().string()},
                        {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
   }
   return tensors;
@@ -100,7 +100,7 @@ int run_inspect(const InspectFlags& flags) {
   std::vector<std::string> warnings = spec.warnings;
   for (std::string& warning : check_tensors(spec, stored.value_or(Precision{}), folder))
     warnings.push_back(std::move(warning));
-  if (stored && stored->needs_calibration()) stored_calibration(plan, *stored, folder);
+  if (stored && stored->needs_calibration()) stored_calibration(plan, folder);
   const nlohmann::ordered_json tensors =
       tensors_json(folder, tensor_uses(spec, stored.value_or(Precision{}), folder));
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();

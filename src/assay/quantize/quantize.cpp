@@ -52,7 +52,7 @@ DType dtype_of(std::optional<DType> asked, const ModelFolder& folder, const Plan
     if (wanted.empty()) wanted = config.text_or(key, "");
   for (const DType type : {DType::f32, DType::bf16, DType::f16})
     if (wanted == name_of(type)) return type;
-  const DType stored = folder.find(plan.weights.front().name).tensor->dtype;
+  const DType stored = folder.find(plan.weights.front().name)->dtype;
   return info(stored).is_weight ? stored : DType::f32;
 }
 
@@ -202,14 +202,13 @@ class Job {
   }
 
   QuantizedTensor add_quantized(const WeightSpec& weight, const Quantized& made) {
-    QuantizedTensor tensor{
-        .name = weight.name,
-        .rows = weight.rows,
-        .columns = weight.columns,
-        .bytes_before = static_cast<std::int64_t>(source_->find(weight.name).tensor->bytes),
-        .bytes_after = 0,
-        .non_finite = made.non_finite,
-        .error = made.error};
+    QuantizedTensor tensor{.name = weight.name,
+                           .rows = weight.rows,
+                           .columns = weight.columns,
+                           .bytes_before = static_cast<std::int64_t>(source_->find(weight.name)->bytes),
+                           .bytes_after = 0,
+                           .non_finite = made.non_finite,
+                           .error = made.error};
     tensor.bytes_after = is_own()                 ? add_own_int8(weight, made)
                          : is_int8(weight.format) ? add_int8(weight, made)
                                                   : add_four_bit(weight, made);
@@ -273,17 +272,17 @@ class Job {
 
   // A tensor that stays as it is, but for its type: read when the file is written.
   void add_plain(const WeightSpec& weight) {
-    const ModelFolder::Location at = source_->find(weight.name);
+    const CheckpointTensor at = source_->find(weight.name);
     const bool is_float32 = dtype_ == DType::f32 || (is_own() && weight.kind == WeightSpec::Kind::vector);
     const DType type = is_float32 ? DType::f32 : dtype_;
-    writer_.add(weight.name, type, at.tensor->shape, [this, at, is_float32](const ByteSink& sink) {
-      std::vector<float> slab(static_cast<std::size_t>(std::min(kCopySlab, at.tensor->elements())));
+    writer_.add(weight.name, type, at->shape, [this, at, is_float32](const ByteSink& sink) {
+      std::vector<float> slab(static_cast<std::size_t>(std::min(kCopySlab, at->elements())));
       std::vector<std::uint16_t> halves(slab.size());
-      for (std::int64_t done = 0; done < at.tensor->elements();) {
+      for (std::int64_t done = 0; done < at->elements();) {
         stop_where_asked();
-        const std::int64_t count = std::min(kCopySlab, at.tensor->elements() - done);
+        const std::int64_t count = std::min(kCopySlab, at->elements() - done);
         const auto part = std::span(slab).first(static_cast<std::size_t>(count));
-        at.file->read_floats(*at.tensor, done, count, slab.data());
+        at.read_floats(done, count, slab.data());
         done += count;
         require_finite(part, at);
         if (is_float32) {
@@ -296,19 +295,19 @@ class Job {
     });
   }
 
-  void require_finite(std::span<const float> part, const ModelFolder::Location& at) const {
+  void require_finite(std::span<const float> part, const CheckpointTensor& at) const {
     if (options_.allows_non_finite ||
         std::all_of(part.begin(), part.end(), [](float x) { return std::isfinite(x); }))
       return;
-    throw Error("{}: tensor '{}': expected finite numbers, found NaN or infinity", at.file->path().string(),
-                at.tensor->name);
+    throw Error("{}: tensor '{}': expected finite numbers, found NaN or infinity", at.file().string(),
+                at->name);
   }
 
-  std::uint16_t half_of(float x, const ModelFolder::Location& at) const {
+  std::uint16_t half_of(float x, const CheckpointTensor& at) const {
     const std::uint16_t half = dtype_ == DType::bf16 ? float_to_bf16(x) : float_to_f16(x);
     if (std::isfinite(x) && !std::isfinite(rounded(dtype_, x)))
       throw Error("{}: tensor '{}': {} does not fit {}: expected the dtype float32 or bfloat16",
-                  at.file->path().string(), at.tensor->name, x, name_of(dtype_));
+                  at.file().string(), at->name, x, name_of(dtype_));
     return half;
   }
 
