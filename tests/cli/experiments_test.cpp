@@ -71,6 +71,51 @@ TEST(CliSweep, OtherAxes) {
   }
 }
 
+// Memory, speed and quality of a precision in one row.
+TEST(CliTradeoff, RunsThePerplexityToo) {
+  const ProgramResult result = run_program({"tradeoff", kModel, "--precision", "float32,nf4", "-p", "a",
+                                            "--corpus", kText, "-n", "4", "-r", "2", "--json"});
+  expect_success(result);
+  const Json rows = Json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(rows[i]["scenario"], "trade-off");
+    EXPECT_EQ(rows[i + 2]["scenario"], "perplexity");
+    EXPECT_EQ(rows[i]["label"], rows[i + 2]["label"]);
+    EXPECT_EQ(rows[i]["values"]["perplexity"]["value"], rows[i + 2]["values"]["perplexity"]["value"]);
+  }
+  // What cannot be scored is known before anything is written.
+  const TemporaryFolder folder;
+  expect_failure(run_program({"tradeoff", kModel, "--precision", "float32", "--corpus", folder / "absent",
+                              "-o", folder / "out"}),
+                 1, {"absent"});
+  EXPECT_FALSE(fs::exists(folder.path() / "out"));
+}
+
+TEST(CliStudies, HelpShowsTheirOptions) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"sweep", "lengths"},
+                                                {"sweep", "precisions"},
+                                                {"sweep", "batches"},
+                                                {"sweep", "threads"},
+                                                {"ablate", "cache"},
+                                                {"ablate", "padding"},
+                                                {"probe"},
+                                                {"tradeoff"}}) {
+    std::vector<std::string> all = words;
+    all.emplace_back("--help");
+    const ProgramResult help = run_program(all);
+    expect_success(help);
+    EXPECT_NE(help.out.find("--max-new-tokens"), std::string::npos) << words.back();
+    EXPECT_NE(help.out.find("Example: assay " + words.front()), std::string::npos) << words.back();
+  }
+  const ProgramResult lengths = run_program({"sweep", "lengths", "--help"});
+  EXPECT_NE(lengths.out.find("[32,128,512,0]"), std::string::npos) << lengths.out;
+  const std::string run = run_program({"run", "--help"}).out;
+  for (const char* word : {"--lengths", "--ablation-lengths", "--batch-size", "--noise-pairs", "--corpus",
+                           "noise,trade-off,lengths,ablation,batches,perplexity,edge"})
+    EXPECT_NE(run.find(word), std::string::npos) << word;
+}
+
 TEST(CliSweep, ADryRunPredictsAndRunsNothing) {
   const TemporaryFolder folder;
   const ProgramResult result = run_program(sweep_of({"--dry-run", "--json", "-o", folder / "out"}));
@@ -117,6 +162,10 @@ TEST(CliSweep, BadFlags) {
   expect_failure(run_program({"ablate", "cache", kModel, "-n", "64"}), 1, {"64", "context"});
   expect_failure(run_program({"run", kModel, "--skip", "nothing", "--corpus", kText}), 2,
                  {"--skip", "nothing"});
+  expect_failure(run_program(sweep_of({"--max-time", "-1"})), 2, {"--max-time", "-1"});
+  expect_failure(run_program({"sweep", "batches", kModel, "--padding", "middle"}), 2,
+                 {"--padding", "middle"});
+  expect_failure(run_program({"sweep", "threads", kModel, "-t", "0"}), 2, {"--threads", "0"});
   expect_failure(run_program({"sweep", "lengths", "/no/such/model"}), 1, {"/no/such/model"});
 }
 

@@ -1,4 +1,4 @@
-// Sweeps: blocks, failures as rows, journals; with workers that misbehave.
+// Sweeps: rounds, failures as rows, journals; with workers that misbehave.
 #include "assay/harness/sweep.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/process.h"
-#include "assay/harness/experiment.h"
+#include "assay/harness/rows.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -20,9 +20,9 @@ namespace assay {
 namespace {
 
 // Takes as long as it is told, and remembers the order.
-class FakeSubject : public Session {
+class FakeSession : public Session {
  public:
-  explicit FakeSubject(std::vector<std::string>& log) : log_(log) {}
+  explicit FakeSession(std::vector<std::string>& log) : log_(log) {}
   SessionFacts facts() override {
     SessionFacts facts;
     facts.kernels = "fake";
@@ -69,11 +69,11 @@ class SweepTest : public ::testing::Test {
   Sessions sessions_{[this](const Configuration& configuration) {
     if (configuration.precision == "nf4") throw Error("no such thing");
     ++made_;
-    return std::make_unique<FakeSubject>(log_);
+    return std::make_unique<FakeSession>(log_);
   }};
 };
 
-TEST_F(SweepTest, EveryBlockHoldsEveryCaseOnceInRandomOrder) {
+TEST_F(SweepTest, EveryRoundRunsEveryCaseOnceInRandomOrder) {
   SweepOptions options;
   options.repeats = 20;
   const SweepResult result =
@@ -82,9 +82,9 @@ TEST_F(SweepTest, EveryBlockHoldsEveryCaseOnceInRandomOrder) {
   for (const CaseResult& c : result.cases) EXPECT_EQ(c.samples.size(), 20u);
   const std::size_t warm_ups = log_.size() - 60;
   std::set<std::string> orders;
-  for (std::size_t block = 0; block < 20; ++block) {
-    std::vector<std::string> order(log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * block),
-                                   log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * block + 3));
+  for (std::size_t round = 0; round < 20; ++round) {
+    std::vector<std::string> order(log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * round),
+                                   log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * round + 3));
     orders.insert(order[0] + order[1] + order[2]);
     std::sort(order.begin(), order.end());
     EXPECT_EQ(order, (std::vector<std::string>{"a", "b", "slow"}));
@@ -117,7 +117,7 @@ TEST_F(SweepTest, ConfigurationsThatDoNotFitTogetherRunInGroups) {
   Sessions sessions(
       [this](const Configuration&) {
         ++made_;
-        return std::make_unique<FakeSubject>(log_);
+        return std::make_unique<FakeSession>(log_);
       },
       [](const Configuration& c) { return Bytes{c.precision == "bfloat16" ? 1000 : 40}; }, Bytes{100});
   SweepOptions options;
@@ -160,7 +160,7 @@ TEST_F(SweepTest, AJournalIsResumedAndOnlyWhatIsMissingRuns) {
   made_ = 0;
   Sessions fresh([this](const Configuration&) {
     ++made_;
-    return std::make_unique<FakeSubject>(log_);
+    return std::make_unique<FakeSession>(log_);
   });
   Journal journal(file, "plan", true);
   options.journal = &journal;

@@ -12,13 +12,24 @@ namespace assay {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Indexes of 10,000 tensors take 1 MB; a file may be padded with blanks to any size.
+Json read_configuration(const fs::path& path) {
+  constexpr std::uint64_t kLargest = std::uint64_t{16} << 20;
+  constexpr std::size_t kMaxValues = 1'000'000;
+  return read_json_object(path, kLargest, kMaxValues);
+}
+
+}  // namespace
+
 ModelFolder::ModelFolder(const fs::path& folder) : path_(folder) {
   if (!fs::is_directory(folder)) throw Error("{}: no such model folder", folder.string());
   if (!fs::exists(folder / "config.json")) throw Error("{}: config.json is missing", folder.string());
-  config_ = std::make_shared<const Json>(read_json_object(folder / "config.json"));
+  config_ = std::make_shared<const Json>(read_configuration(folder / "config.json"));
   const fs::path generation = folder / "generation_config.json";
   generation_config_ =
-      std::make_shared<const Json>(fs::exists(generation) ? read_json_object(generation) : Json::object());
+      std::make_shared<const Json>(fs::exists(generation) ? read_configuration(generation) : Json::object());
   const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(single))
     files_.push_back(std::make_unique<SafetensorsFile>(single));
@@ -34,7 +45,7 @@ ModelFolder::ModelFolder(const fs::path& folder) : path_(folder) {
 }
 
 void ModelFolder::open_shards(const fs::path& index_path) {
-  const Json index = read_json_object(index_path);
+  const Json index = read_configuration(index_path);
   const JsonView map = JsonView(index, index_path.string()).object("weight_map");
   std::map<std::string, std::set<std::string>> tensors_of;  // shard -> tensors it must hold
   for (const auto& [tensor, shard] : map.raw().items()) {
@@ -61,6 +72,9 @@ void ModelFolder::open_shards(const fs::path& index_path) {
     for (const StoredTensor& tensor : file->tensors())
       if (!seen.insert(tensor.name).second)
         throw Error("{}: tensor '{}' is in two shards", index_path.string(), printable(tensor.name));
+    if (seen.size() > kMaxTensors)
+      throw Error("{}: expected at most {} tensors in all shards, found more", index_path.string(),
+                  kMaxTensors);
     files_.push_back(std::move(file));
   }
 }

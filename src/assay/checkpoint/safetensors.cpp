@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
+constexpr std::size_t kMaxName = 1024;             // bytes of a tensor's
+constexpr std::size_t kMaxEntryValues = 10'000;    // of a tensor's entry, or of __metadata__
 
 std::uint64_t read_header_length(const ReadFile& file) {
   const std::string where = file.path().string();
@@ -83,19 +85,21 @@ StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_
   return tensor;
 }
 
-void check_layout(std::vector<StoredTensor> tensors, std::uint64_t data_begin, std::uint64_t file_size,
+void check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data_begin, std::uint64_t file_size,
                   const std::string& file) {
-  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
+  std::vector<const StoredTensor*> order;
+  for (const StoredTensor& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    return a->offset != b->offset ? a->offset < b->offset : a->bytes < b->bytes;
   });
   std::uint64_t expected = data_begin;
-  for (const StoredTensor& tensor : tensors) {
-    if (tensor.offset < expected)
-      throw Error("{}: tensor '{}' overlaps the one before it", file, printable(tensor.name));
-    if (tensor.offset > expected)
-      throw Error("{}: {} unused bytes before tensor '{}'", file, tensor.offset - expected,
-                  printable(tensor.name));
-    expected = tensor.offset + tensor.bytes;
+  for (const StoredTensor* tensor : order) {
+    if (tensor->offset < expected)
+      throw Error("{}: tensor '{}' overlaps the one before it", file, printable(tensor->name));
+    if (tensor->offset > expected)
+      throw Error("{}: {} unused bytes before tensor '{}'", file, tensor->offset - expected,
+                  printable(tensor->name));
+    expected = tensor->offset + tensor->bytes;
   }
   if (expected != file_size)
     throw Error("{}: the tensors end at byte {}, the file at byte {}", file, expected, file_size);
@@ -120,17 +124,23 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   const std::uint64_t length = read_header_length(file_);
   std::string header(static_cast<std::size_t>(length), '\0');
   file_.read_exactly(kLengthBytes, std::as_writable_bytes(std::span(header.data(), header.size())));
-  const Json json = parse_json_object(header, where + ": header");
   const std::uint64_t data_begin = kLengthBytes + length;
-  for (const auto& [name, entry] : json.items()) {
-    if (name == "__metadata__") continue;
-    tensors_.push_back(read_entry(name, entry, data_begin, file_.size() - data_begin, where));
-  }
+  parse_json_entries(
+      header, where + ": header", kMaxEntryValues, [&](const std::string& name, const Json& entry) {
+        if (name == "__metadata__") return;
+        if (name.size() > kMaxName)
+          throw Error("{}: the name of a tensor has {} bytes, at most {} expected: '{}'", where, name.size(),
+                      kMaxName, printable(name));
+        if (tensors_.size() == kMaxTensors)
+          throw Error("{}: expected at most {} tensors in a file, found more", where, kMaxTensors);
+        tensors_.push_back(read_entry(name, entry, data_begin, file_.size() - data_begin, where));
+      });
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
   check_layout(tensors_, data_begin, file_.size(), where);
 }
 
 const StoredTensor* SafetensorsFile::find(const std::string& name) const {
-  // Tensors come sorted by name from the JSON object.
   const auto it = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                    [](const StoredTensor& t, const std::string& n) { return t.name < n; });
   return it != tensors_.end() && it->name == name ? &*it : nullptr;

@@ -2,6 +2,7 @@
 // (https://github.com/huggingface/safetensors, section "Format").
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -13,6 +14,9 @@
 #include "assay/tensor/dtype.h"
 
 namespace assay {
+
+// In one model: those of a trillion weights have some 10,000; a header may name millions of empty ones.
+inline constexpr std::size_t kMaxTensors = 100'000;
 
 struct StoredTensor {
   std::string name;

@@ -160,6 +160,13 @@ int run_bench(const BenchFlags& flags) {
       options.precisions.push_back(name);
   if (options.precisions.empty())
     throw UsageError("--precision: expected names joined by commas, found '{}'", flags.model.precision);
+  const auto asks_for_any = [](const std::vector<std::int64_t>& lengths) {
+    return std::any_of(lengths.begin(), lengths.end(), [](std::int64_t length) { return length > 0; });
+  };
+  if (!asks_for_any(options.prompt_tokens) && !asks_for_any(options.new_tokens))
+    throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
+  if (options.max_time_s < 0)
+    throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
   flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
   const Configuration base = flags.model.without_precision();
   Progress progress(flags.output.shows_progress());

@@ -59,10 +59,7 @@ int run_program(int argc, char** argv) {
       "--fail-on met, 130 "
       "interrupted");
   assay::cli::add_run(app, exit_code, command_line);
-  assay::cli::add_sweep(app, exit_code, command_line);
-  assay::cli::add_ablate(app, exit_code, command_line);
-  assay::cli::add_probe(app, exit_code, command_line);
-  assay::cli::add_tradeoff(app, exit_code, command_line);
+  assay::cli::add_studies(app, exit_code, command_line);
   assay::cli::add_compare(app, exit_code);
   assay::cli::add_history(app, exit_code);
   assay::cli::add_generate(app, exit_code);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
+#include <unordered_set>
 
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
@@ -89,52 +89,74 @@ bool are_equal(const ModelFolder::Location& a, const ModelFolder::Location& b) {
 
 }  // namespace
 
-std::vector<std::string> check_unused(const Plan& plan, const ModelSpec& spec, const ModelFolder& folder) {
-  std::set<std::string> used;
-  for (const WeightSpec& whole : plan.weights)
-    for (const TensorPart& part : tensors_of(whole)) used.insert(part.spec.name);
-  // What a quantized checkpoint keeps beside a weight is named after it, or after its module.
-  const auto belongs_to_weight = [&](const std::string& name) {
-    for (std::size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0;
-         dot = name.rfind('.', dot - 1)) {
-      const std::string owner = name.substr(0, dot);
-      for (const std::string& weight : {owner, owner + ".weight"})
-        if (used.count(weight) > 0 && is_companion(std::string_view(name).substr(dot))) return true;
-    }
-    return false;
-  };
-  std::vector<std::string> harmless, unknown;
-  for (const ModelFolder::Location& at : folder.all()) {
-    const std::string& name = at.tensor->name;
-    if (used.count(name) > 0 || belongs_to_weight(name)) continue;
-    if (ends_with_any(name, spec.names.buffers)) {
-      harmless.push_back(name);
-      continue;
-    }
-    if (spec.is_head_tied && name == "lm_head.weight") {
-      if (are_equal(at, folder.find(spec.names.tokens))) continue;
-      throw Error(
-          "{}: tensor 'lm_head.weight' differs from '{}', though tie_word_embeddings says that they are one: "
-          "expected "
-          "tie_word_embeddings false in config.json, or no lm_head.weight",
-          at.file->path().string(), spec.names.tokens);
-    }
-    unknown.push_back(name);
-  }
-  if (!unknown.empty())
-    throw Error(
-        "{}: {} tensor{} of the file {} not used by the model that config.json describes, the first is '{}': "
-        "expected a configuration that uses every weight",
-        folder.path().string(), unknown.size(), unknown.size() == 1 ? "" : "s",
-        unknown.size() == 1 ? "is" : "are", unknown.front());
-  if (harmless.empty()) return {};
-  return {fmt::format("{} buffer{} of the file not needed, the first is '{}'", harmless.size(),
-                      harmless.size() == 1 ? " is" : "s are", harmless.front())};
-}
-
 void check_weights(const Plan& plan, const ModelFolder& folder) {
   for (const WeightSpec& whole : plan.weights)
     for (const TensorPart& part : tensors_of(whole)) check_tensor(part.spec, folder);
+}
+
+namespace {
+
+// Which tensors are read: what a folder stores quantized decides about those beside a weight.
+Plan stored_plan(const ModelSpec& spec, const Precision& precision) {
+  return plan_forward(spec, precision.is_stored ? precision : Precision{});
+}
+
+std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const Precision& precision,
+                               const ModelFolder& folder) {
+  std::unordered_set<std::string> weights, beside;
+  for (const WeightSpec& whole : plan.weights)
+    for (const TensorPart& part : tensors_of(whole)) {
+      weights.insert(part.spec.name);
+      if (part.spec.is_stored_quantized) beside.merge(names_beside(part.spec, precision));
+    }
+  std::vector<TensorUse> uses;
+  for (const ModelFolder::Location& at : folder.all()) {
+    const std::string& name = at.tensor->name;
+    uses.push_back(weights.count(name) > 0                         ? TensorUse::weight
+                   : beside.count(name) > 0                        ? TensorUse::beside_weight
+                   : ends_with_any(name, spec.names.buffers)       ? TensorUse::buffer
+                   : spec.is_head_tied && name == "lm_head.weight" ? TensorUse::tied_head
+                                                                   : TensorUse::none);
+  }
+  return uses;
+}
+
+// "3 buffers of the file are", and what names the first.
+std::string counted(std::size_t count, const char* what) {
+  return fmt::format("{} {}{} of the file {}", count, what, count == 1 ? "" : "s", count == 1 ? "is" : "are");
+}
+
+}  // namespace
+
+std::vector<TensorUse> tensor_uses(const ModelSpec& spec, const Precision& precision,
+                                   const ModelFolder& folder) {
+  return uses_of(stored_plan(spec, precision), spec, precision, folder);
+}
+
+std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& precision,
+                                       const ModelFolder& folder) {
+  const Plan plan = stored_plan(spec, precision);
+  check_weights(plan, folder);
+  const std::vector<ModelFolder::Location> tensors = folder.all();
+  const std::vector<TensorUse> uses = uses_of(plan, spec, precision, folder);
+  std::vector<std::string> buffers, unknown;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (uses[i] == TensorUse::buffer) buffers.push_back(tensors[i].tensor->name);
+    if (uses[i] == TensorUse::none) unknown.push_back(tensors[i].tensor->name);
+    if (uses[i] == TensorUse::tied_head && !are_equal(tensors[i], folder.find(spec.names.tokens)))
+      throw Error(
+          "{}: tensor 'lm_head.weight' differs from '{}', though tie_word_embeddings says that they are one: "
+          "expected tie_word_embeddings false in config.json, or no lm_head.weight",
+          tensors[i].file->path().string(), spec.names.tokens);
+  }
+  if (!unknown.empty())
+    throw Error(
+        "{}: {} not used by the model that config.json describes, the first is '{}': expected a "
+        "configuration that uses every weight",
+        folder.path().string(), counted(unknown.size(), "tensor"), printable(unknown.front()));
+  if (buffers.empty()) return {};
+  return {fmt::format("{} not needed, the first is '{}'", counted(buffers.size(), "buffer"),
+                      printable(buffers.front()))};
 }
 
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
@@ -178,8 +200,8 @@ Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Bac
   model.folder_ = std::move(folder);
   model.backend_ = std::move(backend);
   model.warnings_ = model.spec_.warnings;
-  const auto unused = check_unused(plan_forward(model.spec_, Precision{}), model.spec_, *model.folder_);
-  model.warnings_.insert(model.warnings_.end(), unused.begin(), unused.end());
+  const auto warnings = check_tensors(model.spec_, precision, *model.folder_);
+  model.warnings_.insert(model.warnings_.end(), warnings.begin(), warnings.end());
   model.program_ = prepare_program(model.spec_, *model.folder_, *model.backend_, precision, calibration);
   model.load_time_ = elapsed(begin, Clock::now());
   return model;

@@ -345,20 +345,27 @@ std::optional<Precision> stored_precision(const ModelFolder& folder, const Model
   return precision;
 }
 
-bool is_companion(std::string_view suffix) {
-  constexpr std::string_view kSuffixes[] = {bnb::kAbsmax,
-                                            bnb::kQuantMap,
-                                            bnb::kNestedAbsmax,
-                                            bnb::kNestedQuantMap,
-                                            bnb::kScb,
-                                            bnb::kWeightFormat,
-                                            int8::kAbsmax,
-                                            int8::kInputScale,
-                                            int8::kInputZeroPoint,
-                                            int8::kInputClippedShare,
-                                            int8::kInputSmoothing};
-  return std::find(std::begin(kSuffixes), std::end(kSuffixes), suffix) != std::end(kSuffixes) ||
-         suffix.starts_with(bnb::kQuantState);
+std::unordered_set<std::string> names_beside(const WeightSpec& weight, const Precision& precision) {
+  const std::string& name = weight.name;
+  const std::string module = module_of(name);
+  std::unordered_set<std::string> names;
+  if (weight.format == WeightFormat::llm_int8)
+    return {beside(module, bnb::kScb), beside(module, bnb::kWeightFormat)};
+  if (weight.format == WeightFormat::int8) {
+    names.insert(beside(module, int8::kAbsmax));
+    if (precision.inputs == InputScale::calibrated)
+      for (const std::string_view suffix :
+           {int8::kInputScale, int8::kInputZeroPoint, int8::kInputClippedShare})
+        names.insert(beside(module, suffix));
+    if (precision.smoothing >= 0) names.insert(beside(module, int8::kInputSmoothing));
+    return names;
+  }
+  const bool is_nf4 = weight.format == WeightFormat::nf4 || weight.format == WeightFormat::nf4_dq;
+  names = {beside(name, bnb::kAbsmax), beside(name, bnb::kQuantMap),
+           beside(name, bnb::kQuantState) + (is_nf4 ? "nf4" : "fp4")};
+  if (has_nested_scales(weight.format))
+    names.insert({beside(name, bnb::kNestedAbsmax), beside(name, bnb::kNestedQuantMap)});
+  return names;
 }
 
 void check_stored(const WeightSpec& weight, const ModelFolder& folder) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "assay/checkpoint/model_folder.h"
@@ -30,10 +30,9 @@ Calibration stored_calibration(const Plan& plan, const Precision& precision, con
 // Of the text it was calibrated on; empty where there was none.
 std::string stored_calibration_sha256(const ModelFolder& folder);
 
-// Whether a tensor whose name continues that of a quantized weight, or of its module, with this belongs to
-// it:
-// ".absmax", ".SCB".
-bool is_companion(std::string_view suffix);
+// Names of the tensors that a checkpoint of this precision keeps beside a weight that is_stored_quantized:
+// scales, state, what was calibrated.
+std::unordered_set<std::string> names_beside(const WeightSpec& weight, const Precision& precision);
 
 // Of a weight that is_stored_quantized: throws Error naming file and tensor where one of its tensors is
 // missing, of another size or type, or says something that does not go with the weight.

@@ -132,8 +132,7 @@ class Job {
     if (const auto stored = stored_precision(*source_, spec_))
       throw Error("{}: the model is quantized already, {}", candidate, stored->name);
     Plan plan = plan_forward(spec_, precision_);
-    check_weights(plan, *source_);
-    check_unused(plan, spec_, *source_);
+    check_tensors(spec_, precision_, *source_);
     if (coverage_of(plan).quantized == 0)
       throw Error("{}: {} quantizes nothing of this model", candidate, precision_.name);
     return plan;

@@ -116,15 +116,18 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
     loaded.warnings.push_back(
         fmt::format("the tokenizer knows {} tokens, the model {}: some texts cannot be run",
                     loaded.tokenizer->vocab_size(), loaded.model->spec().vocab));
+  // Padding is masked, but it must be a token of the model.
   const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
+  const auto end_of_text = loaded.tokenizer != nullptr ? loaded.tokenizer->end_of_text() : std::nullopt;
   if (!ends.empty())
     loaded.pad_token = ends.front();
-  else if (loaded.tokenizer != nullptr)
-    loaded.pad_token = loaded.tokenizer->end_of_text().value_or(0);
+  else if (end_of_text && *end_of_text < loaded.model->spec().vocab)
+    loaded.pad_token = *end_of_text;
   const JsonView config = folder->config();
-  if (config.has("pad_token_id"))
-    loaded.pad_token =
-        static_cast<TokenId>(config.integer("pad_token_id", -1, loaded.model->spec().vocab - 1));
+  if (config.has("pad_token_id")) {  // -1: none, in configurations of Llama
+    const auto id = config.integer("pad_token_id", -1, loaded.model->spec().vocab - 1);
+    if (id >= 0) loaded.pad_token = static_cast<TokenId>(id);
+  }
   return loaded;
 }
 

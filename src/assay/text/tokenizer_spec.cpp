@@ -26,9 +26,11 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// The file's object, or an empty one where there is no such file.
+// The file's object, or an empty one where there is no such file. These hold added tokens at most.
 Json read_if_there(const fs::path& path) {
-  return is_there(path) ? read_json_object(path, kLongestFile) : Json::object();
+  constexpr std::uint64_t kLargest = std::uint64_t{16} << 20;
+  constexpr std::size_t kMaxValues = 1'000'000;
+  return is_there(path) ? read_json_object(path, kLargest, kMaxValues) : Json::object();
 }
 
 void read_merges_text(const fs::path& path, TokenizerSpec& spec) {
