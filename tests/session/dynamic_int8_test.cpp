@@ -67,7 +67,7 @@ TEST(DynamicInt8, OneScaleForAllTokensDiffersByDefinition) {
   }
   EXPECT_GT(differ, 0U);
   for (const AuditRow& row : audit_equivalence(load_demo("int8-dynamic", "per-token", ""), prompts, 4))
-    EXPECT_EQ(row.verdict, "equal") << row.what;
+    EXPECT_EQ(row.verdict, AuditVerdict::equal) << row.what;
 }
 
 TEST(DynamicInt8, TheNumberOfThreadsChangesNothing) {

@@ -26,7 +26,7 @@ int run(const Flags& flags) {
   const LoadedModel loaded = flags.model.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const std::string& warning : loaded.warnings) note("warning: " + warning);
+    for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
   }
   Progress progress(flags.output.shows_progress());
   const ScoreOptions options{
@@ -56,7 +56,7 @@ int run(const Flags& flags) {
                  {"through", name_of(through)},
                  {"corpus_sha256", scored.corpus_sha256},
                  {"seconds", scored.seconds},
-                 {"warnings", loaded.warnings}});
+                 {"warnings", to_json(loaded.warnings)}});
     return 0;
   }
   answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));

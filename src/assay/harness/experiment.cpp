@@ -37,25 +37,31 @@ class RowBuilder {
       all += sample.disturbance;
       hashes.insert(sample.ids_hash);
     }
-    for (std::string& warning : doubts_of(all, experiment_processors()))
+    for (Warning& warning : warnings_of(all, experiment_processors()))
       row.warnings.push_back(std::move(warning));
     if (all.highest_mhz > 0)
       row.parameters.emplace_back("frequency_mhz",
                                   fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
-    if (hashes.size() > 1) row.warnings.emplace_back("equal runs gave different ids");
+    if (hashes.size() > 1)
+      row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
     const std::vector<double> times = result_.each(&Sample::total_latency_s);
     if (const auto found = outliers(times); found.size() * 10 > times.size())
-      row.warnings.emplace_back("more than a tenth of the runs are outliers (kept)");
+      row.warnings.push_back(
+          {WarningKind::outliers, "more than a tenth of the runs are outliers, which are kept"});
     if (times.size() >= 2 * kFewestForInterval) {
       const std::size_t half = times.size() / 2;
       const double early = median(std::span(times).first(half)), late = median(std::span(times).last(half));
       constexpr double kDrift = 1.1;
       if (late > kDrift * early || early > kDrift * late)
-        row.warnings.push_back(fmt::format("drift: the second half of the runs was {} by more than a tenth",
-                                           late > early ? "slower" : "faster"));
+        row.warnings.push_back(
+            {WarningKind::drift,
+             fmt::format("the second half of the runs was more than 10 % {} than the first",
+                         late > early ? "slower" : "faster")});
     }
     if (times.size() < kFewestForInterval)
-      row.warnings.push_back(fmt::format("{} run(s): too few for an interval or a verdict", times.size()));
+      row.warnings.push_back(
+          {WarningKind::too_few_runs, fmt::format("{} {} too few for an interval or a verdict", times.size(),
+                                                  times.size() == 1 ? "run is" : "runs are")});
   }
 
  private:
@@ -147,8 +153,7 @@ class RowBuilder {
     add_gap(row);
     const auto interval = repeated_median_interval(result_.each(&Sample::total_latency_s));
     if (interval && 100 * roof / interval->high > 103)
-      row.warnings.push_back(
-          fmt::format("wrong roof: the case reached at least {:.0f} % of it", 100 * roof / interval->high));
+      row.warnings.push_back(roofline_warning(100 * roof / interval->high));
   }
 
   void add_gap(Row& row) const {
@@ -161,7 +166,7 @@ class RowBuilder {
     }
     if (worst == nullptr || whole <= 0) return;
     row.parameters.emplace_back("largest_gap",
-                                fmt::format("{} ({:.0f} % of the time above the roof)", worst->phase,
+                                fmt::format("{} ({:.0f} % of the time above the roofline)", worst->phase,
                                             100 * std::max(0.0, worst->seconds - worst->roof_s) / whole));
   }
 
@@ -182,7 +187,8 @@ LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) 
   const Configuration own = experiment_.baseline;
   sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const Configuration& configuration) {
     if (!(configuration == own))
-      throw Error("{}: only the loaded model ({}) is at hand", configuration.label(), own.label());
+      throw Error("{}: expected the configuration of the loaded model ({})", configuration.label(),
+                  own.label());
     return local_session(loaded, should_stop);
   });
   experiment_.sessions = sessions_.get();
@@ -307,7 +313,7 @@ void ExperimentResult::add(ExperimentResult other) {
 
 const Row* ExperimentResult::find(const std::string& label) const {
   for (const Row& row : rows)
-    if (row.label == label && row.status == "ok") return &row;
+    if (row.label == label && row.status == RowStatus::ok) return &row;
   return nullptr;
 }
 
@@ -334,7 +340,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& experiment) {
   for (const auto& parameter : what.parameters) row.parameters.push_back(parameter);
   row.warnings = result.facts.warnings;
   row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
-  if (row.status != "ok" || result.samples.empty()) return row;
+  if (row.status != RowStatus::ok || result.samples.empty()) return row;
   const RowBuilder builder(result, experiment);
   builder.add_values(row);
   builder.add_warnings(row);
@@ -343,7 +349,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& experiment) {
 
 std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
                                         const ExperimentContext& experiment, int comparisons) {
-  if (candidate.status != "ok" || baseline.status != "ok") return std::nullopt;
+  if (candidate.status != RowStatus::ok || baseline.status != RowStatus::ok) return std::nullopt;
   const auto [own, other] = paired(candidate, baseline, &Sample::total_latency_s);
   if (own.empty()) return std::nullopt;
   double margin = experiment.margin;
@@ -357,10 +363,10 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
   return comparison;
 }
 
-Case baseline_case(const ExperimentContext& experiment, std::string scenario, std::string label,
+Case baseline_case(const ExperimentContext& experiment, Scenario scenario, std::string label,
                    std::vector<Prompt> prompts, std::int64_t new_tokens) {
   Case what;
-  what.scenario = std::move(scenario);
+  what.scenario = scenario;
   what.label = std::move(label);
   what.configuration = experiment.baseline;
   what.prompts = std::move(prompts);
@@ -377,8 +383,10 @@ void fit_context(const ExperimentContext& experiment, Case& what) {
     if (static_cast<std::int64_t>(tokens) <= room) continue;
     what.truncation = Truncation::left;
     what.warnings.push_back(
-        fmt::format("a prompt of {} tokens was cut on the left: {} new ones and it exceed the context of {}",
-                    tokens, what.new_tokens, experiment.context));
+        {WarningKind::prompt_truncated,
+         fmt::format("a prompt of {} tokens was cut on the left, because it and {} new tokens exceed the "
+                     "context of {}",
+                     tokens, what.new_tokens, experiment.context)});
     return;
   }
 }
@@ -391,7 +399,8 @@ std::string shown(const Prompt& prompt) {
 std::vector<TokenId> ids_of_length(const ExperimentContext& experiment, const std::string& text,
                                    std::int64_t length) {
   const std::vector<TokenId> base = encode(experiment, text);
-  if (base.empty()) throw Error("the text that prompts are made of gives no tokens");
+  if (base.empty())
+    throw Error("the text that is repeated to the prompt length gives no tokens: expected one at least");
   std::vector<TokenId> ids;
   while (static_cast<std::int64_t>(ids.size()) < length) ids.insert(ids.end(), base.begin(), base.end());
   ids.resize(static_cast<std::size_t>(length));
@@ -399,7 +408,8 @@ std::vector<TokenId> ids_of_length(const ExperimentContext& experiment, const st
 }
 
 std::vector<TokenId> encode(const ExperimentContext& experiment, const std::string& text) {
-  if (experiment.tokenizer == nullptr) throw Error("the model's folder has no tokenizer, which a text needs");
+  if (experiment.tokenizer == nullptr)
+    throw Error("the model's folder has no tokenizer: expected one, because the prompt is text");
   check_utf8(text, "prompt");
   return experiment.tokenizer->encode(text);
 }
@@ -415,7 +425,7 @@ std::vector<AuditRow> audit(const ExperimentContext& experiment,
       std::optional<std::vector<AuditRow>> known;
       journal->read_each("audit", key, [&](const auto& data) {
         known.emplace();
-        for (const auto& row : data) known->push_back(audit_row_from_json(row));
+        for (const JsonReader& row : data.items()) known->push_back(audit_row_from_json(row));
       });
       if (known) {
         rows.insert(rows.end(), known->begin(), known->end());

@@ -81,8 +81,8 @@ struct ExperimentResult {
   const Row* find(const std::string& label) const;
 };
 
-// A row from a case's samples: every metric of metric.h that follows from them, warnings about them, the roof
-// beside them, and where the largest part of the time above it went.
+// A row from a case's samples: every metric of metric.h that follows from them, warnings about them, the
+// roofline beside them, and where the largest part of the time above it went.
 Row row_of(const CaseResult& result, const ExperimentContext& experiment);
 
 // The latency of two cases from the same blocks; nothing where either has failed.
@@ -90,7 +90,7 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
                                         const ExperimentContext& experiment, int comparisons = 1);
 
 // A case of the baseline.
-Case baseline_case(const ExperimentContext& experiment, std::string scenario, std::string label,
+Case baseline_case(const ExperimentContext& experiment, Scenario scenario, std::string label,
                    std::vector<Prompt> prompts, std::int64_t new_tokens);
 
 // Lets prompts that do not fit the context together with their new tokens lose their first tokens, and says

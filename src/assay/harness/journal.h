@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/json_reader.h"
 
 namespace assay {
 
@@ -32,13 +33,13 @@ class Journal {
   };
   // Written to the file before it returns.
   void append(const std::string& kind, const std::string& key, nlohmann::ordered_json data);
-  // What earlier runs wrote, in its order, through `read` (such as sample_from_json). Throws JournalError
-  // where that cannot.
+  // What earlier runs wrote, in its order, through `read` (such as sample_from_json), which is given a
+  // JsonReader. Throws JournalError where that cannot.
   template <typename Read>
   void read_each(const std::string& kind, const std::string& key, const Read& read) const {
     try {
-      for (const nlohmann::ordered_json& data : find(kind, key)) read(data);
-    } catch (const nlohmann::ordered_json::exception& error) {
+      for (const nlohmann::ordered_json& data : find(kind, key)) read(JsonReader(data));
+    } catch (const Error& error) {
       refuse(kind, key, error.what());
     }
   }

@@ -67,11 +67,12 @@ struct SweepOptions {
 
 struct CaseResult {
   Case what;
-  std::string status = "ok", reason;  // or "error" and why
+  RowStatus status = RowStatus::ok;
+  std::string reason;  // of an error
   SessionFacts facts;
   FirstRun first;
   std::map<int, Sample> samples;  // by block
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
   int warm_ups = 0;
 
   std::vector<double> each(double Sample::*member) const;  // in block order

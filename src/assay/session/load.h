@@ -18,7 +18,7 @@ namespace assay {
 struct ResolvedDtype {
   Precision precision;  // what really runs
   std::string label;    // "float32", "float32 (forced on CPU)": what to print
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
 };
 // A preset of quant/precision.h, any case, or its short name; anything else is a UsageError that lists them.
 // float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
@@ -30,7 +30,7 @@ struct LoadedModel {
   std::shared_ptr<Model> model;
   std::string id;  // the candidate that was used, as it was given
   std::string dtype_label;
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
   TokenId pad_token = 0;  // end-of-text where the folder names no other
   std::string
       calibration_sha256;    // of the text it was calibrated on, which is none to score; empty: none was

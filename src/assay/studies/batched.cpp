@@ -27,16 +27,18 @@ std::vector<Case> batched_cases(const ExperimentContext& experiment, const Batch
   for (const std::int64_t wanted : options.batch_sizes) {
     if (wanted < 1) throw UsageError("--batch-size: expected whole numbers from 1, found {}", wanted);
     const std::int64_t size = std::min(wanted, all);
-    Case what =
-        baseline_case(experiment, "batches", fmt::format("batch {}", size), prompts, options.new_tokens);
+    Case what = baseline_case(experiment, Scenario::batches, fmt::format("batch {}", size), prompts,
+                              options.new_tokens);
     what.batch_size = size;
     what.padding = options.padding;
     if (options.prompts.empty()) fit_context(experiment, what);
     if (size < wanted)
       what.warnings.push_back(
-          fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all));
+          {WarningKind::batch_reduced,
+           fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all)});
     if (all % size != 0)
-      what.warnings.push_back(fmt::format("the last batch holds {} of {} sequences", all % size, size));
+      what.warnings.push_back({WarningKind::partial_batch,
+                               fmt::format("the last batch holds {} of {} sequences", all % size, size)});
     cases.push_back(std::move(what));
   }
   return cases;
@@ -44,7 +46,8 @@ std::vector<Case> batched_cases(const ExperimentContext& experiment, const Batch
 
 ExperimentResult measure_batched(const ExperimentContext& experiment, const BatchedOptions& options) {
   const std::vector<Case> cases = batched_cases(experiment, options);
-  const SweepResult swept = run_sweep(*experiment.sessions, "batches", cases, experiment.sweep);
+  const SweepResult swept =
+      run_sweep(*experiment.sessions, std::string(name_of(Scenario::batches)), cases, experiment.sweep);
   ExperimentResult result;
   result.is_interrupted = swept.is_interrupted;
   for (const CaseResult& c : swept.cases) result.rows.push_back(row_of(c, experiment));
@@ -54,7 +57,7 @@ ExperimentResult measure_batched(const ExperimentContext& experiment, const Batc
     if (!comparison) continue;
     if (comparison->verdict == Verdict::higher &&
         swept.cases[i].what.batch_size > swept.cases.front().what.batch_size)
-      result.remarks.push_back("Against expectation, a larger batch took longer for the same prompts: " +
+      result.remarks.push_back("Against expectation, the same prompts take longer in a larger batch: " +
                                comparison->sentence);
     result.comparisons.push_back(std::move(*comparison));
   }

@@ -95,7 +95,9 @@ class TestRun {
     std::vector<TokenId> chosen(rows.size());
     program_.head(rows, ArgmaxSink{chosen});
     for (std::size_t i = 0; i < chosen.size(); ++i) {
-      if (chosen[i] < 0) throw Error("the model gives NaN: its weights or its arithmetic are broken");
+      if (chosen[i] < 0)
+        throw Error(
+            "the logits hold NaN: expected finite logits, so the weights or the arithmetic are broken");
       next_[owners[i]] = chosen[i];
     }
     if (is_counting_) add_cost(parts, count);
@@ -178,7 +180,7 @@ void set_roof(BenchRow& row, const Cost& cost, const Roofs& roofs) {
   // Beyond what the probes' own noise explains: such a roof is none.
   constexpr double kSurelyAbove = 103;
   if (const double lowest = 100 * allowed / median_interval(row.samples_s).second; lowest > kSurelyAbove)
-    row.warnings.push_back(fmt::format("wrong roof: the test reached at least {:.0f} % of it", lowest));
+    row.warnings.push_back(roofline_warning(lowest));
 }
 
 class BenchRun {
@@ -223,7 +225,7 @@ class BenchRun {
         row.model = rows_.front().model;
         row.precision = precision;
         row.threads = static_cast<int>(threads);
-        row.status = "error";
+        row.status = RowStatus::error;
         row.reason = error.what();
         rows_.push_back(std::move(row));
       }
@@ -256,7 +258,7 @@ class BenchRun {
     try {
       measure(model, row);
     } catch (const Error& error) {
-      row.status = "error";
+      row.status = RowStatus::error;
       row.reason = error.what();
     }
     rows_.push_back(std::move(row));

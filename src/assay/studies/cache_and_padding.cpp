@@ -52,10 +52,14 @@ std::string text_of(const Fit& fit) {
 // Where the two lines meet; beyond it the cache pays in every step.
 std::string crossover_of(const Fit& on, const Fit& off) {
   const double slope = off.coefficients[1] - on.coefficients[1];
-  if (slope <= 0) return "A step without the cache does not grow faster with the position here.";
+  if (slope <= 0)
+    return "Without the KV cache, the time of a step does not grow faster with the position than with it.";
   const double at = (on.coefficients[0] - off.coefficients[0]) / slope;
-  return at <= 1 ? "The cache makes every step faster from the first position on."
-                 : fmt::format("The cache makes a step faster from position {:.0f} on.", at);
+  return at <= 1
+             ? "The fitted lines put every step with the KV cache below one without it."
+             : fmt::format(
+                   "The fitted lines cross at position {:.0f}; beyond it a step with the KV cache is faster.",
+                   at);
 }
 
 class Ablation {
@@ -64,7 +68,8 @@ class Ablation {
       : experiment_(experiment), options_(options) {}
 
   ExperimentResult run() {
-    swept_ = run_sweep(*experiment_.sessions, options_.has_cache ? "cache and padding" : "padding",
+    swept_ = run_sweep(*experiment_.sessions,
+                       std::string(options_.has_cache ? "cache and padding" : name_of(Scenario::padding)),
                        ablation_cases(experiment_, options_), experiment_.sweep);
     result_.is_interrupted = swept_.is_interrupted;
     for (const CaseResult& c : swept_.cases) add_row(c);
@@ -82,7 +87,7 @@ class Ablation {
  private:
   void add_row(const CaseResult& c) {
     Row row = row_of(c, experiment_);
-    if (c.status == "ok" && !c.samples.empty() && c.what.scenario == "padding") {
+    if (c.status == RowStatus::ok && !c.samples.empty() && c.what.scenario == Scenario::padding) {
       const Sample& s = c.samples.begin()->second;
       const auto real = static_cast<double>(s.prompt_tokens + s.new_tokens),
                  padded = static_cast<double>(s.computed_prompt_tokens + s.new_tokens);
@@ -96,27 +101,27 @@ class Ablation {
     result_.rows.push_back(std::move(row));
   }
 
-  const CaseResult* find(const std::string& scenario, const std::string& label) const {
+  const CaseResult* find(Scenario scenario, const std::string& label) const {
     for (const CaseResult& c : swept_.cases)
-      if (c.what.scenario == scenario && c.what.label == label && c.status == "ok" && !c.samples.empty())
+      if (c.what.scenario == scenario && c.what.label == label && c.status == RowStatus::ok &&
+          !c.samples.empty())
         return &c;
     return nullptr;
   }
 
   void compare_caches() {
     for (const CaseResult& off : swept_.cases) {
-      if (off.what.scenario != "cache" || off.what.uses_cache) continue;
+      if (off.what.scenario != Scenario::cache || off.what.uses_cache) continue;
       const std::string on_label = "cache on" + off.what.label.substr(std::string("cache off").size());
-      const CaseResult* on = find("cache", on_label);
-      if (on == nullptr || off.status != "ok" || off.samples.empty()) continue;
+      const CaseResult* on = find(Scenario::cache, on_label);
+      if (on == nullptr || off.status != RowStatus::ok || off.samples.empty()) continue;
       auto comparison = compare_cases(off, *on, experiment_, static_cast<int>(options_.lengths.size()));
       if (!comparison) continue;
       if (comparison->verdict == Verdict::lower)
-        result_.remarks.push_back(
-            fmt::format("Against expectation, the cache does not help here: {}. So few tokens fit one step "
-                        "that computing "
-                        "them again costs less than reading them back.",
-                        comparison->sentence));
+        result_.remarks.push_back(fmt::format(
+            "Against expectation, the KV cache does not help: {}. Computing so few tokens again costs "
+            "less than reading their keys and values back.",
+            comparison->sentence));
       result_.comparisons.push_back(std::move(*comparison));
     }
   }
@@ -124,7 +129,7 @@ class Ablation {
   void fit_positions() {
     Positions on, off;
     for (const CaseResult& c : swept_.cases) {
-      if (c.what.scenario != "cache" || c.status != "ok" || c.samples.empty()) continue;
+      if (c.what.scenario != Scenario::cache || c.status != RowStatus::ok || c.samples.empty()) continue;
       append(c.what.uses_cache ? on : off, positions_of(c));
     }
     const auto line_on = fit_polynomial(on.at, on.milliseconds, 1),
@@ -132,9 +137,9 @@ class Ablation {
     const auto curve_on = fit_polynomial(on.at, on.milliseconds, 2),
                curve_off = fit_polynomial(off.at, off.milliseconds, 2);
     if (!line_on || !line_off || !curve_on || !curve_off) return;
-    result_.remarks.push_back("Time of a step against its position, cache on: " + text_of(*line_on) +
+    result_.remarks.push_back("With the KV cache, a decode step takes " + text_of(*line_on) +
                               "; as a parabola " + text_of(*curve_on) + ".");
-    result_.remarks.push_back("Time of a step against its position, cache off: " + text_of(*line_off) +
+    result_.remarks.push_back("Without the KV cache, a decode step takes " + text_of(*line_off) +
                               "; as a parabola " + text_of(*curve_off) + ".");
     result_.remarks.push_back(crossover_of(*line_on, *line_off));
     add_series("cache on", on);
@@ -144,7 +149,7 @@ class Ablation {
   // For plots: a row whose samples are the steps.
   void add_series(const std::string& label, const Positions& positions) {
     Row row;
-    row.scenario = "step times";
+    row.scenario = Scenario::step_times;
     row.label = label;
     row.parameters = {{"configuration", experiment_.baseline.label()}};
     Value at, time;
@@ -159,15 +164,15 @@ class Ablation {
   }
 
   void compare_paddings() {
-    const CaseResult* none = find("padding", "no padding");
+    const CaseResult* none = find(Scenario::padding, "no padding");
     for (const char* label : {"padded left", "padded right"}) {
-      const CaseResult* padded = find("padding", label);
+      const CaseResult* padded = find(Scenario::padding, label);
       if (none == nullptr || padded == nullptr) continue;
       auto comparison = compare_cases(*padded, *none, experiment_, 2);
       if (!comparison) continue;
       const Sample& s = padded->samples.begin()->second;
       result_.remarks.push_back(
-          fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %); {}", label,
+          fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %). {}", label,
                       s.computed_prompt_tokens - s.prompt_tokens, s.computed_prompt_tokens,
                       100 * static_cast<double>(s.computed_prompt_tokens - s.prompt_tokens) /
                           static_cast<double>(s.computed_prompt_tokens),
@@ -195,13 +200,15 @@ std::vector<Case> ablation_cases(const ExperimentContext& experiment, const Abla
     const std::int64_t length = std::min(wanted, longest);
     const std::vector<TokenId> ids = ids_of_length(experiment, options.base, length);
     for (const bool uses_cache : {true, false}) {
-      Case what = baseline_case(experiment, "cache",
+      Case what = baseline_case(experiment, Scenario::cache,
                                 fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},
                                 options.new_tokens);
       what.uses_cache = uses_cache;
       if (length < wanted)
         what.warnings.push_back(
-            fmt::format("{} tokens were asked for; the context has room for {}", wanted, length));
+            {WarningKind::length_reduced,
+             fmt::format("{} prompt tokens were asked for, but the context has room for {}", wanted,
+                         length)});
       cases.push_back(std::move(what));
     }
   }
@@ -209,7 +216,7 @@ std::vector<Case> ablation_cases(const ExperimentContext& experiment, const Abla
   for (const Padding padding : {Padding::none, Padding::left, Padding::right}) {
     if (!options.has_padding) break;
     Case what =
-        baseline_case(experiment, "padding",
+        baseline_case(experiment, Scenario::padding,
                       padding == Padding::none ? "no padding" : fmt::format("padded {}", name_of(padding)),
                       prompts, options.new_tokens);
     what.padding = padding;

@@ -39,7 +39,7 @@ std::string explanation(const CaseResult& c, const CaseResult& typical) {
     if (std::abs(part.more) > std::abs(most->more)) most = &part;
   }
   const Sample &own = c.samples.begin()->second, &other = typical.samples.begin()->second;
-  return fmt::format("{} explains {:.0f} % of it (a prompt of {} against {} tokens)", most->name,
+  return fmt::format("{} explains {:.0f} % of the difference (prompts of {} and {} tokens)", most->name,
                      whole == 0 ? 0 : 100 * most->more / whole, own.prompt_tokens, other.prompt_tokens);
 }
 
@@ -62,39 +62,39 @@ std::vector<Case> edge_cases(const ExperimentContext& experiment, const EdgeOpti
        "def add(a, b):\n    \"\"\"Adds.\"\"\"\n    return a + b\n\nfor i in range(10):\n    print(add(i, "}};
   std::vector<Case> cases;
   for (const auto& [name, prompt] : prompts) {
-    cases.push_back(baseline_case(experiment, "edge prompts", name, {prompt}, options.new_tokens));
+    cases.push_back(baseline_case(experiment, Scenario::edge_prompts, name, {prompt}, options.new_tokens));
     fit_context(experiment, cases.back());
   }
   // The longest that fits.
   const std::int64_t room = experiment.context - options.new_tokens;
   if (room > 0) {
     cases.insert(cases.begin() + 2,
-                 baseline_case(experiment, "edge prompts", "very long",
+                 baseline_case(experiment, Scenario::edge_prompts, "very long",
                                {ids_of_length(experiment, sentence, room)}, options.new_tokens));
   }
   for (const auto& [name, prompt] : options.more)
-    cases.push_back(baseline_case(experiment, "edge prompts", name, {prompt}, options.new_tokens));
+    cases.push_back(baseline_case(experiment, Scenario::edge_prompts, name, {prompt}, options.new_tokens));
   return cases;
 }
 
 ExperimentResult probe_edge_prompts(const ExperimentContext& experiment, const EdgeOptions& options) {
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "edge prompts", edge_cases(experiment, options), experiment.sweep);
+  const SweepResult swept = run_sweep(*experiment.sessions, std::string(name_of(Scenario::edge_prompts)),
+                                      edge_cases(experiment, options), experiment.sweep);
   ExperimentResult result;
   result.is_interrupted = swept.is_interrupted;
   const CaseResult* typical = nullptr;
   for (const CaseResult& c : swept.cases)
-    if (c.what.label == kTypical && c.status == "ok" && !c.samples.empty()) typical = &c;
+    if (c.what.label == kTypical && c.status == RowStatus::ok && !c.samples.empty()) typical = &c;
   for (const CaseResult& c : swept.cases) {
     Row row = row_of(c, experiment);
-    if (typical != nullptr && &c != typical && c.status == "ok" && !c.samples.empty()) {
+    if (typical != nullptr && &c != typical && c.status == RowStatus::ok && !c.samples.empty()) {
       auto comparison = compare_cases(c, *typical, experiment, static_cast<int>(swept.cases.size()) - 1);
       row.set("latency_ratio", comparison ? comparison->ratio : 0);
       if (comparison && (comparison->verdict == Verdict::lower || comparison->verdict == Verdict::higher))
-        result.remarks.push_back(fmt::format("{}: {}.", comparison->sentence, explanation(c, *typical)));
+        result.remarks.push_back(fmt::format("{}; {}.", comparison->sentence, explanation(c, *typical)));
       if (comparison) result.comparisons.push_back(std::move(*comparison));
     }
-    if (c.status == "ok" && !c.first.texts.empty())
+    if (c.status == RowStatus::ok && !c.first.texts.empty())
       result.texts.push_back(
           {"edge prompt: " + c.what.label, "", c.first.texts.front(), {}, c.first.ids.front()});
     result.rows.push_back(std::move(row));

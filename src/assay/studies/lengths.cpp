@@ -17,8 +17,8 @@ std::string trend_of(const std::vector<const CaseResult*>& cases, const Experime
     if (comparison && comparison->verdict == Verdict::lower)
       against += (against.empty() ? "" : "; ") + comparison->sentence;
   }
-  return against.empty() ? "Latency does not fall as prompts grow: as expected."
-                         : "Against expectation, a longer prompt took less time: " + against;
+  return against.empty() ? "As expected, latency does not fall from one prompt length to the next."
+                         : "Against expectation, a longer prompt takes less time: " + against;
 }
 
 }  // namespace
@@ -37,27 +37,28 @@ std::vector<Case> lengths_cases(const ExperimentContext& experiment, const Lengt
   std::vector<Case> cases;
   for (const std::int64_t wanted : lengths) {
     const std::int64_t length = std::min(wanted, longest);
-    Case what = baseline_case(experiment, "lengths", fmt::format("{} tokens", length),
+    Case what = baseline_case(experiment, Scenario::lengths, fmt::format("{} tokens", length),
                               {ids_of_length(experiment, options.base, length)}, options.new_tokens);
     what.uses_cache = options.uses_cache;
     if (length < wanted)
       what.warnings.push_back(
-          fmt::format("{} tokens were asked for; {} and {} new ones fill the context of {}", wanted, length,
-                      options.new_tokens, experiment.context));
+          {WarningKind::length_reduced,
+           fmt::format("{} prompt tokens were asked for, but {} and {} new tokens fill the context of {}",
+                       wanted, length, options.new_tokens, experiment.context)});
     cases.push_back(std::move(what));
   }
   return cases;
 }
 
 ExperimentResult run_for_varied_lengths(const ExperimentContext& experiment, const LengthsOptions& options) {
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "lengths", lengths_cases(experiment, options), experiment.sweep);
+  const SweepResult swept = run_sweep(*experiment.sessions, std::string(name_of(Scenario::lengths)),
+                                      lengths_cases(experiment, options), experiment.sweep);
   ExperimentResult result;
   result.is_interrupted = swept.is_interrupted;
   std::vector<const CaseResult*> finished;
   for (const CaseResult& c : swept.cases) {
     result.rows.push_back(row_of(c, experiment));
-    if (c.status == "ok" && !c.samples.empty()) finished.push_back(&c);
+    if (c.status == RowStatus::ok && !c.samples.empty()) finished.push_back(&c);
   }
   if (finished.size() > 1) result.remarks.push_back(trend_of(finished, experiment));
   return result;

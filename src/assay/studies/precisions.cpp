@@ -47,8 +47,8 @@ std::vector<Case> precisions_cases(const ExperimentContext& experiment, const Pr
   const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
   std::vector<Case> cases;
   for (const Configuration& configuration : choose_configurations(experiment, texts).configurations) {
-    Case what =
-        baseline_case(experiment, "precisions", configuration.label(), {options.prompt}, options.new_tokens);
+    Case what = baseline_case(experiment, Scenario::precisions, configuration.label(), {options.prompt},
+                              options.new_tokens);
     what.configuration = configuration;
     cases.push_back(std::move(what));
   }
@@ -58,17 +58,19 @@ std::vector<Case> precisions_cases(const ExperimentContext& experiment, const Pr
 ExperimentResult run_varied_precision(const ExperimentContext& experiment, const PrecisionsOptions& options) {
   const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
   const ChosenConfigurations chosen = choose_configurations(experiment, texts);
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "precisions", precisions_cases(experiment, options), experiment.sweep);
+  const SweepResult swept = run_sweep(*experiment.sessions, std::string(name_of(Scenario::precisions)),
+                                      precisions_cases(experiment, options), experiment.sweep);
   ExperimentResult result;
   result.is_interrupted = swept.is_interrupted;
   for (const CaseResult& c : swept.cases) {
     Row row = row_of(c, experiment);
     for (const auto& [asked, runs_as] : chosen.shown_as)
       if (runs_as == c.what.configuration.label())
-        row.warnings.push_back(asked == runs_as
-                                   ? asked + " was asked for more than once: measured once"
-                                   : fmt::format("{} resolves to the same: measured once", asked));
+        row.warnings.push_back(
+            {WarningKind::duplicate_case,
+             asked == runs_as
+                 ? asked + " was asked for more than once and is measured once"
+                 : fmt::format("{} resolves to the same configuration and is measured once", asked)});
     result.rows.push_back(std::move(row));
     if (&c == &swept.cases.front()) continue;
     if (auto comparison =

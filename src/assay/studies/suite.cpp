@@ -26,8 +26,8 @@ void check_skipped(const std::vector<std::string>& skipped) {
 std::vector<Case> baseline_cases(const ExperimentContext& experiment, const SuiteOptions& options) {
   std::vector<Case> cases;
   for (std::size_t i = 0; i < options.prompts.size(); ++i) {
-    Case what = baseline_case(experiment, "baseline", fmt::format("prompt {}", i + 1), {options.prompts[i]},
-                              options.new_tokens);
+    Case what = baseline_case(experiment, Scenario::baseline, fmt::format("prompt {}", i + 1),
+                              {options.prompts[i]}, options.new_tokens);
     what.uses_cache = options.uses_cache;
     what.truncation = options.truncation;
     what.parameters.emplace_back("prompt", shown(options.prompts[i]));
@@ -44,19 +44,19 @@ std::vector<Configuration> configurations_of(const ExperimentContext& experiment
 
 std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
   std::string text = fmt::format(
-      "{} on {}. Cases are warmed up until steady, then run in blocks that hold each once in random order, ",
+      "{} ran on {}. Each case is warmed up until two runs agree. Timed runs then follow in rounds; a round "
+      "runs every case once, in random order. ",
       results.model.id, results.machine.cpu);
   text += sweep.repeats > 0
-              ? fmt::format("{} blocks.", sweep.repeats)
+              ? fmt::format("There are {} rounds. ", sweep.repeats)
               : fmt::format(
-                    "from 6 blocks (more where many cases are compared) until every interval is within "
-                    "{:.0f} % or the time is over.",
+                    "There are 6 rounds or more, until every interval is within {:.0f} % of its "
+                    "median or the time is over. ",
                     100 * sweep.narrow);
   text += sweep.repeats > 0 && sweep.repeats < static_cast<std::int64_t>(kFewestForInterval)
-              ? " Figures are means; so few runs carry no interval and no verdict."
-              : " Figures are medians with 95 % intervals from order statistics.";
-  text +=
-      " Latency includes prefill, excludes tokenization. Memory counts parameters (MB = 1024 x 1024 bytes).";
+              ? "Figures are means; so few runs carry no interval and no verdict. "
+              : "Figures are medians; 95 % CI is their confidence interval from order statistics. ";
+  text += "Latency includes prefill and excludes tokenization. MB are 1024 x 1024 bytes.";
   return text;
 }
 
@@ -102,7 +102,7 @@ class Exercise {
     return std::find(options_.skipped.begin(), options_.skipped.end(), part) != options_.skipped.end();
   }
   bool is_over() const {
-    return results_.status == "interrupted" ||
+    return results_.status == RunStatus::interrupted ||
            (experiment_.sweep.should_stop && experiment_.sweep.should_stop());
   }
 
@@ -110,7 +110,7 @@ class Exercise {
   void part(std::string_view name, const Run& run) {
     if (is_skipped(name)) return;
     if (is_over()) {
-      results_.status = "interrupted";
+      results_.status = RunStatus::interrupted;
       return;
     }
     time_left_->begin(name);
@@ -158,7 +158,7 @@ class Exercise {
     const std::int64_t length =
         std::max<std::int64_t>(1, std::min({context, tokens, experiment_.context - 1}));
     const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-    Case window = baseline_case(experiment_, "perplexity", "window", {ids}, 1);
+    Case window = baseline_case(experiment_, Scenario::perplexity, "window", {ids}, 1);
     double all = 0;
     for (const Configuration& configuration : configurations_) {
       window.configuration = configuration;
@@ -175,13 +175,13 @@ class Exercise {
   }
 
   void run_baseline() {
-    const SweepResult swept = run_sweep(*experiment_.sessions, "baseline",
+    const SweepResult swept = run_sweep(*experiment_.sessions, std::string(name_of(Scenario::baseline)),
                                         baseline_cases(experiment_, options_), experiment_.sweep);
     ExperimentResult result;
     result.is_interrupted = swept.is_interrupted;
     for (const CaseResult& c : swept.cases) {
       Row row = row_of(c, experiment_);
-      if (c.status == "ok" && !c.samples.empty()) {
+      if (c.status == RowStatus::ok && !c.samples.empty()) {
         row.set("load_s", c.facts.model.load_s);
         result.texts.push_back({row.label, shown(c.what.prompts.front()), c.first.texts.front(),
                                 c.first.prompt_ids.front(), c.first.ids.front()});
@@ -198,9 +198,9 @@ class Exercise {
     if (!results_.noise) return;
     experiment_.noise = results_.noise;
     results_.remarks.push_back(fmt::format(
-        "Runs of equals, in two processes in turns: {} pairs differ by {:+.1f} %. As many pairs show "
-        "differences from "
-        "{:.1f} % on here today, ten pairs from {:.1f} %; verdicts count less as none.",
+        "An A/A run measured how small a difference this machine can detect today: in {0} pairs of runs, two "
+        "equal worker sessions differed by {1:+.1f} %. With {0} pairs this machine resolves differences of "
+        "{2:.1f} % or more; with 10 pairs, {3:.1f} %. Verdicts treat smaller differences as none.",
         results_.noise->pairs, 100 * results_.noise->bias, 100 * results_.noise->smallest_difference,
         100 * smallest_difference(*results_.noise, 10)));
   }
@@ -213,8 +213,8 @@ class Exercise {
 };
 
 std::vector<Case> noise_cases(const ExperimentContext& experiment) {
-  Case what =
-      baseline_case(experiment, "noise", "baseline", {"Once upon a time, in a land far, far away,"}, 32);
+  Case what = baseline_case(experiment, Scenario::noise, "baseline",
+                            {"Once upon a time, in a land far, far away,"}, 32);
   std::vector<Case> cases{what, what};
   cases[1].label = "baseline again";
   cases[1].configuration.replica = 1;
@@ -230,7 +230,8 @@ std::optional<NoiseBudget> measure_noise(const ExperimentContext& experiment, in
   sweep.repeats = std::max(pairs, kMost);
   sweep.fewest = pairs;
   sweep.max_time_s = kNoise_s;
-  const SweepResult swept = run_sweep(*experiment.sessions, "noise", cases, sweep);
+  const SweepResult swept =
+      run_sweep(*experiment.sessions, std::string(name_of(Scenario::noise)), cases, sweep);
   experiment.sessions->drop(cases[1].configuration);
   if (swept.cases.size() != 2) return std::nullopt;
   const auto [a, b] = paired(swept.cases[0], swept.cases[1], &Sample::total_latency_s);
@@ -258,7 +259,7 @@ void add(ResultSet& results, ExperimentResult part) {
   move(part.audit, results.audit);
   move(part.texts, results.texts);
   move(part.remarks, results.remarks);
-  if (part.is_interrupted) results.status = "interrupted";
+  if (part.is_interrupted) results.status = RunStatus::interrupted;
 }
 
 ResultSet run_quantization_exercise(ExperimentContext experiment, const SuiteOptions& options) {

@@ -18,27 +18,30 @@ std::vector<Case> threads_cases(const ExperimentContext& experiment, const Threa
   std::vector<Case> cases;
   for (const std::int64_t count : counts) {
     if (count < 1 || count > 1024) throw UsageError("--threads: expected 1 to 1024, found {}", count);
-    Case what = baseline_case(experiment, "threads", fmt::format("{} thread{}", count, count == 1 ? "" : "s"),
-                              {options.prompt}, options.new_tokens);
+    Case what =
+        baseline_case(experiment, Scenario::threads, fmt::format("{} thread{}", count, count == 1 ? "" : "s"),
+                      {options.prompt}, options.new_tokens);
     what.configuration.threads = static_cast<int>(count);
     if (count > allowed)
       what.warnings.push_back(
-          fmt::format("more threads than the {} processors this process may use", allowed));
+          {WarningKind::too_many_threads, fmt::format("{} threads on {} processor{} wait for each other",
+                                                      count, allowed, allowed == 1 ? "" : "s")});
     cases.push_back(std::move(what));
   }
   return cases;
 }
 
 ExperimentResult run_for_varied_threads(const ExperimentContext& experiment, const ThreadsOptions& options) {
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "threads", threads_cases(experiment, options), experiment.sweep);
+  const SweepResult swept = run_sweep(*experiment.sessions, std::string(name_of(Scenario::threads)),
+                                      threads_cases(experiment, options), experiment.sweep);
   ExperimentResult result;
   result.is_interrupted = swept.is_interrupted;
   const CaseResult* best = nullptr;
   const auto time = [](const CaseResult& c) { return median(c.each(&Sample::total_latency_s)); };
   for (const CaseResult& c : swept.cases) {
     result.rows.push_back(row_of(c, experiment));
-    if (c.status == "ok" && !c.samples.empty() && (best == nullptr || time(c) < time(*best))) best = &c;
+    if (c.status == RowStatus::ok && !c.samples.empty() && (best == nullptr || time(c) < time(*best)))
+      best = &c;
   }
   if (best == nullptr) return result;
   const CaseResult* first = &swept.cases.front();
@@ -51,9 +54,11 @@ ExperimentResult run_for_varied_threads(const ExperimentContext& experiment, con
     const auto against = &c == best ? std::nullopt : compare_cases(c, *best, experiment);
     if (&c != best && (!against || against->verdict != Verdict::no_difference)) continue;
     result.remarks.push_back(
-        fmt::format("Use {}: {}{:.2f} x as fast as {}.", c.what.label,
-                    &c == best ? "the fastest measured, " : "no more threads are shown to be faster, ",
-                    time(*first) / time(c), first->what.label));
+        &c == first ? fmt::format("Use {}: no larger number is shown to be faster.", c.what.label)
+                    : fmt::format("Use {}: {}, at {:.2f} times the speed of {}.", c.what.label,
+                                  &c == best ? "it is the fastest measured"
+                                             : "no larger number is shown to be faster",
+                                  time(*first) / time(c), first->what.label));
     break;
   }
   return result;

@@ -21,7 +21,7 @@ class Tradeoff {
   }
 
   ExperimentResult run() {
-    const SweepResult swept = run_sweep(*experiment_.sessions, "trade-off",
+    const SweepResult swept = run_sweep(*experiment_.sessions, std::string(name_of(Scenario::tradeoff)),
                                         tradeoff_cases(experiment_, options_), experiment_.sweep);
     result_.is_interrupted = swept.is_interrupted;
     if (swept.cases.empty()) return std::move(result_);
@@ -35,11 +35,13 @@ class Tradeoff {
     Row row = row_of(c, experiment_);
     for (const auto& [asked, runs_as] : chosen_.shown_as)
       if (runs_as == c.what.configuration.label())
-        row.warnings.push_back(fmt::format("{} resolves to the same: measured once", asked));
-    const bool is_measured = c.status == "ok" && !c.samples.empty();
+        row.warnings.push_back(
+            {WarningKind::duplicate_case,
+             fmt::format("{} resolves to the same configuration and is measured once", asked)});
+    const bool is_measured = c.status == RowStatus::ok && !c.samples.empty();
     if (is_measured) {
       row.set("load_s", c.facts.model.load_s);
-      if (&c != &baseline && baseline.status == "ok" && !baseline.samples.empty())
+      if (&c != &baseline && baseline.status == RowStatus::ok && !baseline.samples.empty())
         compare(c, baseline, comparisons, row);
       add_texts(c, baseline);
     }
@@ -69,7 +71,8 @@ class Tradeoff {
     if (journal != nullptr)
       journal->read_each("text", key, [&](const auto& data) { known = first_run_from_json(data); });
     if (known) return std::move(*known);
-    Case what = baseline_case(experiment_, "trade-off", key, {options_.prompts[i]}, options_.new_tokens);
+    Case what =
+        baseline_case(experiment_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
     what.configuration = configuration;
     FirstRun run = experiment_.sessions->of(configuration).first_run(what);
     if (journal != nullptr) journal->append("text", key, to_json(run));
@@ -101,17 +104,18 @@ class Tradeoff {
             std::mismatch(ids.begin(), ids.end(), baseline_ids_[i].begin(), baseline_ids_[i].end());
         where += fmt::format(
             "{}prompt {} {}", where.empty() ? "" : ", ", i + 1,
-            own == ids.end() ? std::string("never") : fmt::format("at new token {}", own - ids.begin() + 1));
+            own == ids.end() ? std::string("never") : fmt::format("after {} tokens", own - ids.begin()));
         constexpr double kRepetitive = 0.5;
         const double share = repetition_share(ids);
         if (share >= kRepetitive && share > repetition_share(baseline_ids_[i]) + 0.1)
-          where += fmt::format(" (a loop makes up {:.0f} % of it, more than of the baseline's)", 100 * share);
+          where += fmt::format(" (a repeated passage makes up {:.0f} % of it, more than in the baseline's)",
+                               100 * share);
       }
       result_.texts.push_back({fmt::format("{}, prompt {}", label, i + 1), shown(options_.prompts[i]),
                                run.texts.front(), run.prompt_ids.front(), ids});
     }
     if (!where.empty())
-      result_.remarks.push_back(fmt::format("{}: its text leaves the baseline's: {}.", label, where));
+      result_.remarks.push_back(fmt::format("{} diverges from the baseline's text: {}.", label, where));
   }
 
   const ExperimentContext& experiment_;
@@ -124,12 +128,12 @@ class Tradeoff {
 }  // namespace
 
 std::vector<Case> tradeoff_cases(const ExperimentContext& experiment, const TradeoffOptions& options) {
-  if (options.prompts.empty()) throw UsageError("--prompt: the trade-off needs one prompt at least");
+  if (options.prompts.empty()) throw UsageError("--prompt: expected at least one, found none");
   const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
   std::vector<Case> cases;
   for (const Configuration& configuration : choose_configurations(experiment, texts).configurations) {
-    Case what = baseline_case(experiment, "trade-off", configuration.label(), {options.prompts.front()},
-                              options.new_tokens);
+    Case what = baseline_case(experiment, Scenario::tradeoff, configuration.label(),
+                              {options.prompts.front()}, options.new_tokens);
     what.configuration = configuration;
     cases.push_back(std::move(what));
   }
@@ -138,9 +142,9 @@ std::vector<Case> tradeoff_cases(const ExperimentContext& experiment, const Trad
 
 void merge_quality(std::vector<Row>& rows) {
   for (Row& row : rows) {
-    if (row.scenario != "trade-off" || row.status != "ok") continue;
+    if (row.scenario != Scenario::tradeoff || row.status != RowStatus::ok) continue;
     for (const Row& quality : rows) {
-      if (quality.scenario != "perplexity" || quality.label != row.label) continue;
+      if (quality.scenario != Scenario::perplexity || quality.label != row.label) continue;
       for (const char* tag : {"perplexity", "perplexity_ratio"})
         if (const Value* value = quality.find(tag)) row.set(tag, *value);
     }

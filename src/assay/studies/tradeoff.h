@@ -17,7 +17,7 @@ struct TradeoffOptions {
 
 // A row per configuration: memory, latency of the first prompt over the timing runs (SweepOptions::repeats),
 // quantizing time and after how many tokens it has paid; the text of every prompt, the first prompt's from
-// its first generation. A configuration that fails is a row of status "error" with its reason. Remarks say
+// its first generation. A configuration that fails is a failed row with its reason. Remarks say
 // where each text leaves the baseline's, and which texts repeat themselves.
 ExperimentResult run_quantization_tradeoff(const ExperimentContext& experiment,
                                            const TradeoffOptions& options = {});
