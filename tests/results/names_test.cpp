@@ -79,7 +79,7 @@ TEST(Names, NoLiteralNamesAScenarioOrStatusOutsideItsTable) {
         name_of(Verdict::cannot_tell), name_of(Verdict::too_few), name_of(AuditVerdict::within_tolerance),
         name_of(AuditVerdict::differs_by_definition)})
     add(own_words, name);
-  const std::regex beside("(scenario|status|verdict)\\w*\\s*(==|!=|=|,)\\s*\"(" + names + ")\""),
+  const std::regex beside("(scenario|status|verdict)\\w*\"?\\s*(==|!=|=|,)\\s*\"(" + names + ")\""),
       anywhere("\"(" + own_words + ")\"");
   const std::set<std::string> tables = {"scenario.cpp", "status.cpp", "verdict.cpp"};
   int files = 0;

@@ -64,7 +64,7 @@ OrderedJson json_of(const BenchRow& row) {
 OrderedJson json_of(const std::vector<BenchRow>& rows, bool is_complete) {
   const Build build = build_facts();
   OrderedJson json{
-      {"status", is_complete ? "complete" : "interrupted"},
+      {"status", name_of(is_complete ? RunStatus::complete : RunStatus::interrupted)},
       {"build", {{"version", build.version}, {"compiler", build.compiler}, {"type", build.type}}},
       {"machine", to_json(read_machine())},
       {"rows", OrderedJson::array()}};

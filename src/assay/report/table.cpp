@@ -1,7 +1,7 @@
 #include "assay/report/table.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "assay/base/format.h"
 #include "assay/report/plot.h"
@@ -37,7 +37,7 @@ class TextTable {
   std::string text() const {
     std::string rule;
     for (const std::size_t j : kept_) rule += (rule.empty() ? "" : "  ") + std::string(widths_[j], '-');
-    std::string all = line(table_.head) + limited(rule) + "\n";
+    std::string all = line(table_.head) + rule.substr(0, width_ == 0 ? rule.size() : width_) + "\n";
     for (const auto& row : table_.rows) all += line(row);
     return all;
   }
