@@ -56,10 +56,8 @@ struct HeadOnly {
                      .format = format}};
     plan.ops = {{"embed", Phase::embed, EmbedOp{.tokens = 0, .out = 0}}};
     plan.hidden = 0;
-    plan.head_norm = {"norm", Phase::head, NormOp{.kind = Norm::rms, .gain = 1, .epsilon = 1e-5F, .in = 0}};
-    LinearOp head;
-    head.weight = 2;
-    plan.head = {"head", Phase::head, head};
+    plan.head.norm = NormOp{.kind = Norm::rms, .gain = 1, .epsilon = 1e-5F, .in = 0};
+    plan.head.product.weight = 2;
     plan.vocab = vocab;
     plan.context = kTokens;
     plan.layers = plan.kv_heads = 1;

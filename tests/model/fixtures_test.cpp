@@ -1,6 +1,8 @@
 // Logits of tiny random models against those of Hugging Face Transformers, on every instruction set.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
 #include "assay/model/model.h"
@@ -17,9 +19,10 @@ using test::fixture_model;
 constexpr double kTolerance = 2e-5;
 
 const char* const kModels[] = {
-    "base",   "odd_heads",     "untied",   "sharded", "no_prefix", "f16",
-    "bf16",   "n_inner",       "gelu_erf", "relu",    "silu",      "gelu_pytorch_tanh",
-    "upcast", "inverse_layer", "no_scale", "epsilon", "minimal",   "with_tokenizer"};
+    "base",          "odd_heads",     "untied",       "sharded",      "no_prefix", "f16",
+    "bf16",          "n_inner",       "gelu_erf",     "relu",         "silu",      "gelu_pytorch_tanh",
+    "upcast",        "inverse_layer", "no_scale",     "epsilon",      "minimal",   "with_tokenizer",
+    "llama_grouped", "llama_scaled",  "llama_biased", "llama_minimal"};
 
 struct Expected {
   std::vector<TokenId> ids;
@@ -75,6 +78,23 @@ const Break kBreaks[] = {
     {"mask", "base", [](ModelSpec& s) { s.attention_window = 8; }},
     {"mask_across_blocks", "odd_heads", [](ModelSpec& s) { s.attention_window = 100; }},
     {"norm", "base", [](ModelSpec& s) { s.norm = Norm::rms; }},
+    {"layer_norm_for_rms", "llama_grouped", [](ModelSpec& s) { s.norm = Norm::layer; }},
+    {"rms_epsilon", "llama_grouped", [](ModelSpec& s) { s.epsilon = 1e-6F; }},
+    {"gelu_for_silu", "llama_grouped", [](ModelSpec& s) { s.activation = Activation::gelu_tanh; }},
+    {"rotary_pairing", "llama_grouped", [](ModelSpec& s) { s.rotary.pairing = RotaryPairing::neighbours; }},
+    {"rotary_share", "llama_grouped", [](ModelSpec& s) { s.rotary.frequencies.pop_back(); }},
+    {"rotary_amplitude", "llama_grouped", [](ModelSpec& s) { s.rotary.amplitude = 1.1F; }},
+    {"rotary_base", "llama_biased", [](ModelSpec& s) { s.rotary.frequencies[1] *= 1.01F; }},
+    {"rotary_scaling", "llama_scaled",
+     [](ModelSpec& s) {
+       for (std::size_t i = 0; i < s.rotary.frequencies.size(); ++i)
+         s.rotary.frequencies[i] =
+             std::pow(500000.0F, -2.0F * static_cast<float>(i) / static_cast<float>(s.head_dim));
+     }},
+    {"attention_scale_of_llama", "llama_grouped", [](ModelSpec& s) { s.scales_attention = false; }},
+    {"grouped_window", "llama_grouped", [](ModelSpec& s) { s.attention_window = 100; }},
+    {"bias_of_queries", "llama_biased", [](ModelSpec& s) { s.has_qkv_bias = false; }},
+    {"bias_of_mlp", "llama_biased", [](ModelSpec& s) { s.has_mlp_bias = false; }},
 };
 
 class BrokenIngredient : public testing::TestWithParam<Break> {};

@@ -1,5 +1,5 @@
 // Bytes and FLOPs counted from the plan, against sums done by hand.
-#include "assay/plan/plan.h"
+#include "assay/plan/cost.h"
 
 #include <gtest/gtest.h>
 
@@ -56,18 +56,18 @@ TEST(StepWeights, AreWhatAStepReads) {
   }
 }
 
-TEST(TailOf, EndsWhereRowsAreLookedAtTogether) {
+TEST(PruningOf, EndsWhereRowsAreLookedAtTogether) {
   const ModelFolder folder(test::fixture_model("minimal"));
   for (const char* precision : {"float32", "int8-dynamic", "nf4"}) {
     const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name(precision));
-    ASSERT_LT(tail_of(plan), plan.ops.size()) << precision;
-    EXPECT_EQ(plan.ops[tail_of(plan)].name, "attention.0") << precision;
+    ASSERT_LT(pruning_of(plan).attention, plan.ops.size()) << precision;
+    EXPECT_EQ(plan.ops[pruning_of(plan).attention].name, "attention.0") << precision;
   }
   Precision one_scale = precision_from_name("int8-dynamic");
   one_scale.inputs = InputScale::per_tensor;
   for (const Precision& precision : {one_scale, precision_from_name("llm-int8")}) {
     const Plan plan = plan_forward(spec_from_folder(folder), precision);
-    EXPECT_EQ(tail_of(plan), plan.ops.size());
+    EXPECT_EQ(pruning_of(plan).attention, plan.ops.size());
   }
 }
 

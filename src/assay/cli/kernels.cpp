@@ -27,6 +27,8 @@ int run_kernels(const Flags& flags) {
       {"linear", "int8", table.int8_origin},
       {"expand", "nf4, fp4, int4", table.expand_origin},
       {"norm", "float32", table.norm_origin},
+      {"rotary", "float32", table.rotate_origin},
+      {"gated product", "float32", table.gate_origin},
       {"attend", "float32 cache", table.attend_origin},
       {"attend", "bfloat16 cache", table.attend_bfloat16_origin},
       {"attend", "int8 cache", table.attend_int8_origin},

@@ -1,4 +1,5 @@
 #include "assay/harness/predict.h"
+#include "assay/plan/cost.h"
 
 #include <algorithm>
 #include <map>

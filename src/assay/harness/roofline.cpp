@@ -1,4 +1,5 @@
 #include "assay/harness/roofline.h"
+#include "assay/plan/cost.h"
 
 #include <algorithm>
 #include <cmath>

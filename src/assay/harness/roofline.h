@@ -8,6 +8,7 @@
 
 #include "assay/harness/case.h"
 #include "assay/machine/roofs.h"
+#include "assay/plan/cost.h"
 
 namespace assay {
 

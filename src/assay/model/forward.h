@@ -12,9 +12,9 @@
 namespace assay {
 
 // Throws UsageError where a pattern of the precision's modules matches none. With what a calibration found
-// for quantized products, by their weights' names: static codes of their inputs, and the factors of
-// SmoothQuant, which go into weights and into the norm before a product, or where there is none into its
-// inputs.
+// for quantized products, by the names of their tensors (those of one matrix multiplication have the same):
+// static codes of their inputs, and the factors of SmoothQuant, which go into weights and into the norm
+// before a product, or where there is none into its inputs.
 Plan plan_forward(const ModelSpec& spec, const Precision& precision, const Calibration& calibration = {});
 
 // Names of the modules in the blocks whose matrices can be quantized: "transformer.h.0.attn.c_attn".

@@ -27,6 +27,8 @@ class Model {
   const std::shared_ptr<Backend>& shared_backend() const { return backend_; }  // for another model on it
   Program& program() const { return *program_; }
   Seconds load_time() const { return load_time_; }
+  // What of the folder is left unused, or cannot be as it says.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
   // Bytes of parameters as Transformers' get_memory_footprint() counts them: tied weights once, no scales.
   Bytes footprint() const { return program_->plan().footprint(precision_.bytes_per_parameter); }
@@ -38,10 +40,16 @@ class Model {
   std::shared_ptr<Backend> backend_;
   std::unique_ptr<Program> program_;
   Seconds load_time_;
+  std::vector<std::string> warnings_;
 };
 
 // Throws Error when a tensor of the plan is missing, of the wrong shape or of a type that holds no weights.
 void check_weights(const Plan& plan, const ModelFolder& folder);
+
+// Throws Error naming the file and the first of the tensors that the plan does not use: a configuration of
+// fewer layers, an LM head that is said to be tied and is not, the weights of another model. Causal masks and
+// other buffers that the family knows are let pass: the warning names them.
+std::vector<std::string> check_unused(const Plan& plan, const ModelSpec& spec, const ModelFolder& folder);
 
 // A program for `spec` over the folder's weights: what load() runs. Tests use it with a changed spec.
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,

@@ -12,15 +12,31 @@
 
 namespace assay {
 
-enum class Position { learned };
+enum class Position { learned, rotary };
 
-// Names of the tensors in the files, `{}` standing for the layer. Empty: the model has none.
+// One matrix (`fc`, activation, `proj`), or a gate and an up projection whose product goes down.
+enum class Mlp { plain, gated };
+
+// Names of modules and tensors in the files, `{}` standing for the layer. Empty: the model has none.
 struct TensorNames {
-  std::string tokens, positions;
-  std::string attention_norm, qkv, attention_out;
-  std::string mlp_norm, mlp_in, mlp_out;
-  std::string final_norm, head;
-  bool linear_is_transposed = false;  // files hold [inputs, outputs]
+  std::string tokens, positions;  // tensors
+  std::string attention_norm, mlp_norm, final_norm;
+  std::vector<std::string> qkv;  // one fused module, or query, key and value projections
+  std::string attention_out;
+  std::vector<std::string> mlp_in;  // one module, or gate and up projections
+  std::string mlp_out;
+  std::string head;                   // tensor, of an LM head that is not tied
+  bool linear_is_transposed = false;  // files hold [in_features, out_features]
+  // Ends of the names of tensors that files may hold and the model does not need: causal masks and other
+  // buffers.
+  std::vector<std::string> buffers;
+};
+
+// Rotary position embedding of queries and keys.
+struct RotarySpec {
+  RotaryPairing pairing = RotaryPairing::halves;
+  std::vector<float> frequencies;  // model/rotary.h
+  float amplitude = 1;
 };
 
 struct ModelSpec {
@@ -28,18 +44,25 @@ struct ModelSpec {
   std::int64_t vocab = 0, context = 0, hidden = 0, mlp_hidden = 0;
   int layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
   Norm norm = Norm::layer;
+  bool has_norm_bias = true;
   float epsilon = 1e-5F;
   Position position = Position::learned;
   std::int64_t position_offset = 0;
+  RotarySpec rotary;
+  Mlp mlp = Mlp::plain;
   Activation activation = Activation::gelu_tanh;
+  bool has_qkv_bias = true, has_attention_out_bias = true, has_mlp_bias = true;
   bool is_head_tied = true;
   bool scales_attention = true;            // by 1 / sqrt(head_dim)
   bool scales_attention_by_layer = false;  // and by 1 / (layer + 1)
   std::int64_t attention_window = 0;       // 0 = all earlier tokens
   std::vector<TokenId> end_tokens;         // generation stops at any of them
   TensorNames names;
+  std::vector<std::string> warnings;  // what the configuration says and cannot be
 
   float attention_scale(int layer) const;
+  std::int64_t query_columns() const { return std::int64_t{heads} * head_dim; }
+  std::int64_t key_columns() const { return std::int64_t{kv_heads} * head_dim; }
 };
 
 }  // namespace assay

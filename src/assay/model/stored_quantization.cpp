@@ -284,14 +284,24 @@ std::vector<float> input_smoothing(const ModelFolder& folder, const WeightSpec& 
 
 Calibration stored_calibration(const Plan& plan, const Precision& precision, const ModelFolder& folder) {
   Calibration found;
-  for (const WeightSpec& weight : plan.weights) {
-    if (!weight.is_stored_quantized) continue;
-    InputCalibration& input = found[weight.name];
-    if (precision.inputs == InputScale::calibrated) {
-      input.code = input_code(folder, weight.name);
-      input.clipped_share = clipped_share(folder, weight.name);
+  for (const WeightSpec& whole : plan.weights) {
+    if (!whole.is_stored_quantized) continue;
+    const std::vector<TensorPart> parts = tensors_of(whole);
+    for (const TensorPart& part : parts) {
+      InputCalibration input;
+      if (precision.inputs == InputScale::calibrated) {
+        input.code = input_code(folder, part.spec.name);
+        input.clipped_share = clipped_share(folder, part.spec.name);
+      }
+      if (precision.smoothing >= 0) input.smoothing = input_smoothing(folder, part.spec);
+      // Modules that share their activations share what was calibrated of them.
+      found[part.spec.name] = input;
+      const InputCalibration& first = found[parts.front().spec.name];
+      if (first.code.scale != input.code.scale || first.code.zero_point != input.code.zero_point ||
+          first.smoothing != input.smoothing)
+        throw Error("{}: expected the input scale and factors of '{}', whose activations it shares",
+                    where_of(folder.find(part.spec.name)), parts.front().spec.name);
     }
-    if (precision.smoothing >= 0) input.smoothing = input_smoothing(folder, weight);
   }
   return found;
 }
@@ -333,6 +343,22 @@ std::optional<Precision> stored_precision(const ModelFolder& folder, const Model
   precision.is_head_stored = is_head_stored;
   if (is_head_stored) precision.head = *format;
   return precision;
+}
+
+bool is_companion(std::string_view suffix) {
+  constexpr std::string_view kSuffixes[] = {bnb::kAbsmax,
+                                            bnb::kQuantMap,
+                                            bnb::kNestedAbsmax,
+                                            bnb::kNestedQuantMap,
+                                            bnb::kScb,
+                                            bnb::kWeightFormat,
+                                            int8::kAbsmax,
+                                            int8::kInputScale,
+                                            int8::kInputZeroPoint,
+                                            int8::kInputClippedShare,
+                                            int8::kInputSmoothing};
+  return std::find(std::begin(kSuffixes), std::end(kSuffixes), suffix) != std::end(kSuffixes) ||
+         suffix.starts_with(bnb::kQuantState);
 }
 
 void check_stored(const WeightSpec& weight, const ModelFolder& folder) {

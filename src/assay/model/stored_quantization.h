@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/checkpoint/model_folder.h"
@@ -28,6 +29,11 @@ std::optional<Precision> stored_precision(const ModelFolder& folder, const Model
 Calibration stored_calibration(const Plan& plan, const Precision& precision, const ModelFolder& folder);
 // Of the text it was calibrated on; empty where there was none.
 std::string stored_calibration_sha256(const ModelFolder& folder);
+
+// Whether a tensor whose name continues that of a quantized weight, or of its module, with this belongs to
+// it:
+// ".absmax", ".SCB".
+bool is_companion(std::string_view suffix);
 
 // Of a weight that is_stored_quantized: throws Error naming file and tensor where one of its tensors is
 // missing, of another size or type, or says something that does not go with the weight.

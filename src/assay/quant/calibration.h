@@ -88,6 +88,6 @@ struct InputCalibration {
   double clipped_share = 0;      // of the calibration's inputs
   std::vector<float> smoothing;  // s[j] of each input; empty: none
 };
-using Calibration = std::map<std::string, InputCalibration>;  // by the weight's name
+using Calibration = std::map<std::string, InputCalibration>;  // by the weight tensor's name
 
 }  // namespace assay

@@ -9,7 +9,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
-#include "assay/quant/int8.h"
+#include "assay/quant/quantizer.h"
 #include "assay/tensor/half.h"
 
 namespace assay {
@@ -36,7 +36,7 @@ void run_all(ThreadPool& pool, std::int64_t count, const Task& task) {
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-constexpr std::int64_t kOutputs = 64;  // of a task: no block of 64 crosses its limits
+constexpr std::int64_t kOutputs = kQuantizedRows;  // of a task
 std::int64_t tasks_of(const WeightSpec& weight) {
   return (weight.rows + kOutputs - 1) / kOutputs;
 }
@@ -74,21 +74,10 @@ MatrixQuantizer::MatrixQuantizer(const ModelFolder& folder, WeightFormat format,
 Quantized MatrixQuantizer::operator()(const WeightSpec& weight) {
   read(weight);
   Quantized out;
-  out.non_finite = make_finite(weight);
-  codes_.resize(rows_.size());
-  if (is_int8(format_))
-    quantize_rows(weight, out);
-  else
-    quantize_blocks(weight, out);
+  codes_.resize(originals_.size());
+  quantize(weight, out);
   measure(weight, out);
   return out;
-}
-
-bool MatrixQuantizer::is_double() const {
-  return format_ == WeightFormat::nf4_dq || format_ == WeightFormat::fp4_dq;
-}
-FourBit MatrixQuantizer::type() const {
-  return format_ == WeightFormat::nf4 || format_ == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
 }
 
 // Fills originals_ [outputs][inputs], transposing what is stored the other way.
@@ -114,74 +103,68 @@ void MatrixQuantizer::read(const WeightSpec& weight) {
   });
 }
 
-// rows_: what is quantized, the originals as the remainder's type holds them; for int8 of our own as they
-// are, smoothed. Returns how many numbers became 0.
-std::int64_t MatrixQuantizer::make_finite(const WeightSpec& weight) {
+// rows_: what is quantized, the originals as the type of everything else holds them; for int8 of our own as
+// they are, smoothed. Originals that are not finite count as 0.
+void MatrixQuantizer::round_rows(const WeightSpec& weight, std::size_t first, std::size_t size) {
+  for (std::size_t i = first; i < first + size; ++i) {
+    rows_[i] = format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i)
+                                             : rounded(remainder_, originals_[i]);
+    const float held = format_ == WeightFormat::llm_int8 ? rounded(DType::f16, rows_[i]) : rows_[i];
+    if (!std::isfinite(held) && allows_non_finite_) originals_[i] = 0;
+  }
+}
+
+void MatrixQuantizer::quantize(const WeightSpec& weight, Quantized& out) {
+  const ScaleLayout layout(format_, weight.rows, weight.columns);
+  const std::string where =
+      fmt::format("{}: tensor '{}'", folder_.find(weight.name).file->path().string(), weight.name);
   rows_.resize(originals_.size());
+  out.scales.resize(static_cast<std::size_t>(layout.count));
   std::atomic<std::int64_t> replaced{0};
   run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
     const auto [first, size] = part_of(weight, task);
-    std::int64_t count = 0;
-    for (std::size_t i = first; i < first + size; ++i) {
-      float x = format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i)
-                                              : rounded(remainder_, originals_[i]);
-      if (format_ == WeightFormat::llm_int8) x = rounded(DType::f16, x);
-      if (!std::isfinite(x)) {
-        if (!allows_non_finite_)
-          throw Error("{}: tensor '{}': expected finite numbers to quantize{}, found NaN or infinity",
-                      folder_.find(weight.name).file->path().string(), weight.name,
-                      std::isfinite(originals_[i]) ? " that fit 16 bits" : "");
-        x = originals_[i] = 0;
-        ++count;
-      }
-      rows_[i] = x;
-    }
-    replaced += count;
+    round_rows(weight, first, size);
+    replaced +=
+        quantize_rows(format_, allows_non_finite_, where, weight.columns, {rows_.data() + first, size},
+                      codes_.data() + first, out.scales.data() + layout.at(task * kOutputs, 0));
   });
-  return replaced;
+  out.non_finite = replaced;
+  if (has_nested_scales(format_)) {
+    out.nested = nest_scales(out.scales);
+    unnest_scales(out.nested, out.scales.data());
+  }
+  if (is_int8(format_))
+    out.codes = codes_;
+  else
+    pack_pairs(weight, out);
 }
 
-void MatrixQuantizer::quantize_rows(const WeightSpec& weight, Quantized& out) {
-  out.scales.resize(static_cast<std::size_t>(weight.rows));
-  const auto width = static_cast<std::size_t>(weight.columns);
-  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-    const auto [first, size] = part_of(weight, task);
-    for (std::size_t at = first; at < first + size; at += width)
-      out.scales[at / width] =
-          quantize_int8({rows_.data() + at, width}, reinterpret_cast<std::int8_t*>(codes_.data()) + at);
-  });
-  out.codes = codes_;
-}
-
-void MatrixQuantizer::quantize_blocks(const WeightSpec& weight, Quantized& out) {
-  constexpr auto kBlock = static_cast<std::size_t>(kFourBitBlock);
-  out.scales.resize((rows_.size() + kBlock - 1) / kBlock);
+// Two codes to a byte, the first of them high, as bitsandbytes has them.
+void MatrixQuantizer::pack_pairs(const WeightSpec& weight, Quantized& out) {
+  const auto& values = code_values(format_);
+  const auto zero = static_cast<std::uint8_t>(std::find(values.begin(), values.end(), 0.0F) - values.begin());
   out.codes.resize((rows_.size() + 1) / 2);
   run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
     const auto [first, size] = part_of(weight, task);
-    quantize_four_bit(type(), {rows_.data() + first, size}, kFourBitBlock, codes_.data() + first,
-                      out.scales.data() + first / kBlock);
     for (std::size_t i = first; i < first + size; i += 2) {
-      const std::uint8_t zero = type() == FourBit::nf4 ? 7 : 0;  // where their number is odd
-      const std::uint8_t low = i + 1 < rows_.size() ? codes_[i + 1] : zero;
+      const std::uint8_t low = i + 1 < rows_.size() ? codes_[i + 1] : zero;  // where their number is odd
       out.codes[i / 2] = static_cast<std::uint8_t>(codes_[i] << 4 | low);
     }
   });
-  if (!is_double()) return;
-  out.nested = nest_scales(out.scales);
-  unnest_scales(out.nested, out.scales.data());
 }
 
 void MatrixQuantizer::measure(const WeightSpec& weight, Quantized& out) {
   std::vector<ReconstructionSums> sums(static_cast<std::size_t>(tasks_of(weight)));
   const auto width = static_cast<std::size_t>(weight.columns);
+  const ScaleLayout layout(format_, weight.rows, weight.columns);
   run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
     const auto [first, size] = part_of(weight, task);
-    for (std::size_t i = first; i < first + size; ++i)
-      rows_[i] = is_int8(format_)
-                     ? static_cast<float>(static_cast<std::int8_t>(codes_[i])) *
-                           (out.scales[i / width] / 127) / factor_of(weight, i)
-                     : code_book(type())[codes_[i]] * out.scales[i / static_cast<std::size_t>(kFourBitBlock)];
+    for (std::size_t i = first; i < first + size; ++i) {
+      const auto row = static_cast<std::int64_t>(i / width), column = static_cast<std::int64_t>(i % width);
+      rows_[i] =
+          dequantized(format_, codes_[i], out.scales[static_cast<std::size_t>(layout.at(row, column))]) /
+          factor_of(weight, i);
+    }
     sums[static_cast<std::size_t>(task)].add({originals_.data() + first, size}, {rows_.data() + first, size});
   });
   ReconstructionSums all;

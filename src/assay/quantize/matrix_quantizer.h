@@ -37,12 +37,10 @@ class MatrixQuantizer {
   Quantized operator()(const WeightSpec& weight);
 
  private:
-  bool is_double() const;
-  FourBit type() const;
   void read(const WeightSpec& weight);
-  std::int64_t make_finite(const WeightSpec& weight);
-  void quantize_rows(const WeightSpec& weight, Quantized& out);
-  void quantize_blocks(const WeightSpec& weight, Quantized& out);
+  void round_rows(const WeightSpec& weight, std::size_t first, std::size_t size);
+  void quantize(const WeightSpec& weight, Quantized& out);
+  void pack_pairs(const WeightSpec& weight, Quantized& out);
   void measure(const WeightSpec& weight, Quantized& out);
 
   const ModelFolder& folder_;

@@ -81,14 +81,15 @@ class Job {
     report.coverage = coverage_of(plan_);
     report.parameters = plan_.parameters();
     MatrixQuantizer quantize(*source_, precision_.weights, remainder_, options_.allows_non_finite, pool_);
-    for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
-      const WeightSpec& weight = plan_.weights[i];
-      step(weight.name, static_cast<std::int64_t>(i));
-      if (is_quantized(weight.format))
-        report.tensors.push_back(add_quantized(weight, quantize(weight)));
-      else
-        add_plain(weight);
-    }
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i)
+      for (const TensorPart& part : tensors_of(plan_.weights[i])) {
+        const WeightSpec& weight = part.spec;
+        step(weight.name, static_cast<std::int64_t>(i));
+        if (is_quantized(weight.format))
+          report.tensors.push_back(add_quantized(weight, quantize(weight)));
+        else
+          add_plain(weight);
+      }
     step("model.safetensors", static_cast<std::int64_t>(plan_.weights.size()));
     writer_.write(folder_->path() / "model.safetensors");
     report.files = copy_companions();
@@ -131,6 +132,7 @@ class Job {
       throw Error("{}: the model is quantized already, {}", candidate, stored->name);
     Plan plan = plan_forward(spec_, precision_);
     check_weights(plan, *source_);
+    check_unused(plan, spec_, *source_);
     if (coverage_of(plan).quantized == 0)
       throw Error("{}: {} quantizes nothing of this model", candidate, precision_.name);
     return plan;

@@ -23,10 +23,14 @@ class Calibrating {
   Calibration run() {
     if (precision_.smoothing >= 0) find_smoothing();
     if (precision_.inputs == InputScale::calibrated) find_ranges();
-    return std::move(found_);
+    Calibration calibration;
+    for (const auto& [id, found] : found_)
+      for (const TensorPart& part : tensors_of(spec(id))) calibration[part.spec.name] = found;
+    return calibration;
   }
 
  private:
+  InputCalibration& found_of(WeightId id) { return found_[id]; }
   const WeightSpec& spec(WeightId id) const {
     return model_.program().plan().weights[static_cast<std::size_t>(id)];
   }
@@ -57,7 +61,7 @@ class Calibrating {
     });
     for (const auto& [id, columns] : largest) {
       require_finite(largest_magnitude(columns), id);
-      found_[spec(id).name].smoothing =
+      found_of(id).smoothing =
           smoothing_factors(columns, column_magnitudes(spec(id), model_.folder()), precision_.smoothing);
     }
   }
@@ -68,7 +72,7 @@ class Calibrating {
     read_text([&](const ObservedInput& in) {
       const auto at =
           observers.try_emplace(in.weight, ObserverOptions{.calibrator = precision_.calibrator}).first;
-      const std::vector<float>& smoothing = found_[spec(in.weight).name].smoothing;
+      const std::vector<float>& smoothing = found_of(in.weight).smoothing;
       batch.clear();
       for (std::int64_t row = 0; row < in.rows; ++row) {
         const float* x = in.x + row * in.stride;
@@ -79,7 +83,7 @@ class Calibrating {
       at->second.observe(batch);
     });
     for (const auto& [id, observer] : observers) {
-      InputCalibration& found = found_[spec(id).name];
+      InputCalibration& found = found_of(id);
       found.range = observer.range();
       found.code = uint8_code(found.range);
       found.clipped_share = observer.clipped_share();
@@ -95,7 +99,7 @@ class Calibrating {
   const Precision& precision_;
   std::span<const TokenId> ids_;
   const std::function<bool()>& should_stop_;
-  Calibration found_;
+  std::map<WeightId, InputCalibration> found_;
 };
 
 void require_enough(std::size_t tokens, const std::string& where) {

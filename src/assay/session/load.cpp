@@ -92,6 +92,8 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.warnings = dtype.warnings;
+  loaded.warnings.insert(loaded.warnings.end(), loaded.model->warnings().begin(),
+                         loaded.model->warnings().end());
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.push_back({WarningKind::non_finite_weights,
                                "NaN and infinity among the weights are quantized as 0, as asked for"});
@@ -191,27 +193,28 @@ std::optional<double> saturation_of(const Plan& plan) {
 CoverageFacts coverage_of(const Plan& plan) {
   CoverageFacts facts;
   std::int64_t elements = 0, quantized_elements = 0, bytes = 0, quantized_bytes = 0;
-  const auto head = static_cast<std::size_t>(std::get<LinearOp>(plan.head.what).weight);
-  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
-    const WeightSpec& weight = plan.weights[i];
-    const bool is_vector = weight.kind == WeightSpec::Kind::vector,
-               is_in = is_quantized(weight.format) && !is_vector;
-    elements += weight.elements();
-    bytes += stored_bytes(weight).value;
-    if (is_in) {
-      quantized_elements += weight.elements();
-      quantized_bytes += stored_bytes(weight).value;
-      ++facts.quantized;
+  const auto head = static_cast<std::size_t>(plan.head.product.weight);
+  for (std::size_t i = 0; i < plan.weights.size(); ++i)
+    for (const TensorPart& part : tensors_of(plan.weights[i])) {
+      const WeightSpec& weight = part.spec;
+      const bool is_vector = weight.kind == WeightSpec::Kind::vector,
+                 is_in = is_quantized(weight.format) && !is_vector;
+      elements += weight.elements();
+      bytes += stored_bytes(weight).value;
+      if (is_in) {
+        quantized_elements += weight.elements();
+        quantized_bytes += stored_bytes(weight).value;
+        ++facts.quantized;
+      }
+      const char* reason = is_in                                    ? ""
+                           : is_vector                              ? "a vector: norm or bias"
+                           : i == head && weight.is_table_too       ? "the LM head, tied to the embedding"
+                           : i == head                              ? "the LM head"
+                           : weight.kind == WeightSpec::Kind::table ? "an embedding"
+                                                                    : "not of the quantized kind";
+      facts.tensors.push_back({weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+                               weight.why_kept.empty() ? reason : std::string(weight.why_kept)});
     }
-    const char* reason = is_in                                    ? ""
-                         : is_vector                              ? "a vector: norm or bias"
-                         : i == head && weight.is_table_too       ? "the output head, tied to the embedding"
-                         : i == head                              ? "the output head"
-                         : weight.kind == WeightSpec::Kind::table ? "an embedding"
-                                                                  : "not of the quantized kind";
-    facts.tensors.push_back({weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
-                             weight.why_kept.empty() ? reason : std::string(weight.why_kept)});
-  }
   if (facts.quantized == 0) return {};
   facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);
   facts.bytes_share = static_cast<double>(quantized_bytes) / static_cast<double>(bytes);

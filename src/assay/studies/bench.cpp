@@ -1,4 +1,5 @@
 #include "assay/studies/bench.h"
+#include "assay/plan/cost.h"
 
 #include <algorithm>
 #include <optional>

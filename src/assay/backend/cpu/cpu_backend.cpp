@@ -1,9 +1,8 @@
 #include "assay/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <cassert>
 
-#include "assay/backend/cpu/cpu_program.h"
+#include "assay/backend/cpu/executor.h"
 #include "assay/backend/cpu/select.h"
 #include "assay/base/error.h"
 
@@ -26,19 +25,17 @@ CpuBackend::CpuBackend(const BackendOptions& options)
       pool_(std::make_shared<ThreadPool>(threads_of(options), options.processors, options.pins_caller)) {}
 
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
-  assert(plan.head_dim <= kMaxHeadDim);
   for (const WeightSpec& w : plan.weights)
     if (planes_of(w.format) > 1 && !table_.uses_tiles)
       throw UsageError(
           "--float32-matmul: products of bfloat16 parts need AMX, which --isa {} on this machine does not "
           "use",
           name_of(isa_));
-  return std::make_unique<CpuProgram>(plan, source, table_, pool_);
+  return std::make_unique<Executor>(plan, source, table_, pool_);
 }
 
 PredictedMemory CpuBackend::predict(const Plan& plan, std::int64_t tokens) {
-  const CpuProgram program(plan, table_, pool_);
-  return {program.memory(), program.cache_bytes(tokens)};
+  return predicted_memory(plan, table_, pool_->size(), tokens);
 }
 
 }  // namespace assay::cpu

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "assay/plan/plan.h"
+#include "assay/plan/ops.h"
 
 namespace assay::cpu {
 
@@ -52,6 +52,11 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 enum class Packing { float32, bfloat16, int8, four_bit };
 inline constexpr std::int64_t kInt8Columns = 64;        // bytes of a row of a strip
 inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // what a product of codes is worth, times both absmax
+
+// Where the int8 code of input k of output j lies in its panel.
+constexpr std::int64_t int8_offset(std::int64_t k, std::int64_t j) {
+  return k / 4 * (4 * kPanel) + j * 4 + k % 4;
+}
 
 // Where the 4-bit code of input k of output j lies in its panel, and how many bits up.
 inline constexpr std::int64_t kCodeInputs = 8;  // of 64 bytes
@@ -193,6 +198,30 @@ struct NormArgs {
   std::int64_t rows, n;
 };
 
+// Rotary position embedding in place: of each pair (a, b) of a head, a * cosine - b * sine and b * cosine + a
+// * sine.
+struct RotateArgs {
+  float* x;  // [rows][heads * head_dim], rows x_stride apart
+  std::int64_t x_stride;
+  std::int64_t rows, heads, head_dim;
+  RotaryPairing pairing;
+  std::int64_t pairs;            // of each head, the first 2 * pairs elements
+  const float *cosines, *sines;  // [rows][pairs], of each row's position
+};
+
+// y[rows, n] = activation(gate) * up.
+struct GateArgs {
+  const float *gate, *up;  // [rows, n], rows x_stride apart
+  std::int64_t x_stride;
+  Activation activation;
+  bool is_rounded;  // outputs become bfloat16 or bytes next: the activation need be no finer
+  float* y;         // null where only y_tiles are wanted
+  std::int64_t y_stride;
+  Tiles y_tiles;  // row 0 goes to first_tile_row, column 0 to first_tile_column, a multiple of 16
+  std::int64_t first_tile_row, first_tile_column;
+  std::int64_t rows, n;
+};
+
 // Keys and values of one head in a block of 64 positions.
 //   float32:  keys [head_dim][64] (position last), values [64][padded], padded = head_dim rounded up to 16
 //   bfloat16: keys 4 panels of 16 positions, each [dim_padded / 2][16][2], dim_padded = head_dim rounded
@@ -259,6 +288,8 @@ struct KernelTable {
   void (*linear)(const LinearArgs&) noexcept;        // x in float32
   void (*linear_tiles)(const LinearArgs&) noexcept;  // x in tiles, w in bfloat16
   void (*norm)(const NormArgs&) noexcept;
+  void (*rotate)(const RotateArgs&) noexcept;
+  void (*gate)(const GateArgs&) noexcept;
   void (*attend)(const AttendArgs&) noexcept;           // float32 cache
   void (*attend_bfloat16)(const AttendArgs&) noexcept;  // bfloat16 cache
   void (*attend_int8)(const AttendArgs&) noexcept;      // int8 cache; queries in float32
@@ -280,7 +311,7 @@ struct KernelTable {
   // Where each comes from, for listings.
   const char *linear_origin, *linear_tiles_origin, *norm_origin, *attend_origin, *attend_bfloat16_origin,
       *attend_int8_origin, *store_origin, *store_int8_origin, *argmax_origin, *log_sum_exp_origin,
-      *int8_origin, *expand_origin;
+      *int8_origin, *expand_origin, *rotate_origin, *gate_origin;
   // Products of bfloat16 weights run on tiles, and the norm, linear and attention kernels write them.
   bool uses_tiles;
 };

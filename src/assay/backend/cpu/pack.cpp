@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -11,9 +10,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
-#include "assay/quant/four_bit.h"
-#include "assay/quant/int4.h"
-#include "assay/quant/int8.h"
+#include "assay/quant/quantizer.h"
 #include "assay/tensor/half.h"
 
 namespace assay::cpu {
@@ -34,23 +31,6 @@ bool is_float32(const WeightSpec& spec) {
   return is_vector(spec) || spec.format == WeightFormat::float32;
 }
 
-FourBit four_bit_of(WeightFormat format) {
-  return format == WeightFormat::nf4 || format == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
-}
-
-bool is_int4(const WeightSpec& spec) {
-  return spec.format == WeightFormat::int4_g128;
-}
-// Scales of 4-bit codes as they are computed: per block of all elements in a row, or per group of an output.
-std::int64_t block_count(const WeightSpec& spec) {
-  if (is_int4(spec)) return spec.rows * ((spec.columns + kInt4Group - 1) / kInt4Group);
-  return (spec.elements() + kFourBitBlock - 1) / kFourBitBlock;
-}
-std::int64_t block_of(const WeightSpec& spec, std::int64_t output, std::int64_t k) {
-  if (is_int4(spec)) return output * ((spec.columns + kInt4Group - 1) / kInt4Group) + k / kInt4Group;
-  return (output * spec.columns + k) / kFourBitBlock;
-}
-
 // Sets where everything lies; returns the bytes of it all.
 std::int64_t lay_out(PackedWeight& w) {
   const WeightSpec& spec = w.spec;
@@ -61,8 +41,7 @@ std::int64_t lay_out(PackedWeight& w) {
   w.scales_at = round_up(elements, 64);
   if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
   if (!is_four_bit(spec.format)) return elements;
-  // Blocks run over rows of any width: all outputs share their limits only at multiples of this.
-  w.group = is_int4(spec) ? kInt4Group : std::gcd(spec.columns, kFourBitBlock);
+  w.group = ScaleLayout(spec.format, spec.rows, spec.columns).group;
   return w.scales_at + w.panels * ((w.k_padded() + w.group - 1) / w.group) * kPanel * 4;
 }
 
@@ -81,12 +60,14 @@ void split(float value, int planes, const Take& take) {
   }
 }
 
-// Some stored rows of one weight. Those of a transposed matrix are its inputs, a multiple of 32 first; those
-// of another its outputs, whole panels.
+// Some stored rows of one tensor of a weight. Those of a transposed matrix are its inputs, a multiple of 32
+// first; those of another its outputs, a multiple of 64 first.
 struct Part {
   PackedWeight* weight;
+  const TensorPart* tensor;
   std::int64_t first, count;
-  float* scales;  // of the whole weight: of 4-bit blocks, and those of outputs where they are stored
+  float* scales;  // of the whole tensor: of 4-bit blocks, and those of outputs where they are stored
+  const WeightSpec& spec() const { return tensor->spec; }
 };
 
 // Where the codes of an output's panel begin.
@@ -128,100 +109,107 @@ void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* co
   });
 }
 
-bool are_finite(const float* x, std::int64_t n) {
-  std::uint32_t broken = 0;  // integers: compilers make vectors of them
-  for (std::int64_t i = 0; i < n; ++i)
-    broken |= (std::bit_cast<std::uint32_t>(x[i]) & 0x7f800000U) == 0x7f800000U ? 1U : 0U;
-  return broken == 0;
-}
-
-// Rows [first, first + count) of the outputs, [count][columns], to codes. A multiple of 64 comes first, so
-// that blocks of 4-bit codes do not cross parts.
+// Rows [first, first + count) of the tensor's outputs, [count][columns], to codes.
 void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, float* rows) {
   PackedWeight& w = *part.weight;
-  const std::int64_t k_count = w.spec.columns;
-  if (w.spec.format == WeightFormat::llm_int8)
-    std::transform(rows, rows + count * k_count, rows, [](float x) { return f16_to_float(float_to_f16(x)); });
-  if (!are_finite(rows, count * k_count)) {
-    if (!w.spec.allows_non_finite)
-      throw Error("tensor '{}': expected finite numbers to quantize, found NaN or infinity", w.spec.name);
-    std::replace_if(
-        rows, rows + count * k_count, [](float x) { return !std::isfinite(x); }, 0.0F);
+  const WeightSpec& spec = part.spec();
+  const ScaleLayout layout(spec.format, spec.rows, spec.columns);
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(count * spec.columns));
+  std::vector<float> own;  // of int8, whose scales lie beside the codes at once
+  float* scales = part.scales + layout.at(first, 0);
+  if (is_int8(spec.format)) {
+    own.resize(static_cast<std::size_t>(count));
+    scales = own.data();
   }
-  const auto size = static_cast<std::size_t>(k_count);
-  if (is_int8(w.spec.format)) {
-    std::vector<std::int8_t> codes(size);
-    for (std::int64_t i = 0; i < count; ++i, rows += k_count) {
-      const float absmax = quantize_int8({rows, size}, codes.data());
-      place_int8(w, first + i, codes.data(), absmax);
-    }
-    return;
+  quantize_rows(spec.format, spec.allows_non_finite, fmt::format("tensor '{}'", spec.name), spec.columns,
+                {rows, codes.size()}, codes.data(), scales);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t output = part.tensor->first_output + first + i;
+    const std::uint8_t* row = codes.data() + i * spec.columns;
+    if (is_int8(spec.format))
+      place_int8(w, output, reinterpret_cast<const std::int8_t*>(row), scales[i]);
+    else
+      place_four_bit(w, output, row);
   }
-  std::vector<std::uint8_t> codes(size * static_cast<std::size_t>(count));
-  float* scales = part.scales + block_of(w.spec, first, 0);
-  if (is_int4(w.spec))
-    for (std::int64_t i = 0; i < count; ++i)
-      quantize_int4({rows + i * k_count, size}, kInt4Group, codes.data() + i * k_count,
-                    scales + block_of(w.spec, i, 0));
-  else
-    quantize_four_bit(four_bit_of(w.spec.format), {rows, codes.size()}, kFourBitBlock, codes.data(), scales);
-  for (std::int64_t i = 0; i < count; ++i) place_four_bit(w, first + i, codes.data() + i * k_count);
 }
 
 // The same of codes that the source has: nothing is quantized.
 void place_stored(const Part& part, const WeightSource& source, std::uint8_t* slab) {
   PackedWeight& w = *part.weight;
-  source.read_codes(w.spec, part.first, part.count, slab);
+  source.read_codes(part.spec(), part.first, part.count, slab);
   for (std::int64_t i = 0; i < part.count; ++i) {
     const std::uint8_t* codes = slab + i * w.spec.columns;
-    const std::int64_t output = part.first + i;
+    const std::int64_t output = part.tensor->first_output + part.first + i;
     if (is_int8(w.spec.format))
-      place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), part.scales[output]);
+      place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), part.scales[part.first + i]);
     else
       place_four_bit(w, output, codes);
   }
 }
 
-// The scales of all blocks, when they are known: quantized themselves or not, and laid out for the panels.
-void place_block_scales(PackedWeight& w, std::vector<float>& scales) {
-  const bool is_double = w.spec.format == WeightFormat::nf4_dq || w.spec.format == WeightFormat::fp4_dq;
-  if (is_double && !w.spec.is_stored_quantized) unnest_scales(nest_scales(scales), scales.data());
+// The scales of all blocks of a tensor, when they are known: quantized themselves or not, and laid out for
+// the panels.
+void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<float>& scales) {
+  const WeightSpec& spec = tensor.spec;
+  if (has_nested_scales(spec.format) && !spec.is_stored_quantized)
+    unnest_scales(nest_scales(scales), scales.data());
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
+  const ScaleLayout layout(spec.format, spec.rows, spec.columns);
   auto* out = const_cast<float*>(w.scales());
-  for (std::int64_t output = 0; output < w.spec.rows; ++output)
-    for (std::int64_t k = 0; k < w.spec.columns; k += w.group)
+  for (std::int64_t row = 0; row < spec.rows; ++row) {
+    const std::int64_t output = tensor.first_output + row;
+    for (std::int64_t k = 0; k < spec.columns; k += w.group)
       out[(output / kPanel * groups + k / w.group) * kPanel + output % kPanel] =
-          scales[static_cast<std::size_t>(block_of(w.spec, output, k))];
+          scales[static_cast<std::size_t>(layout.at(row, k))];
+  }
 }
 
-void pack_panel(const PackedWeight& w, std::int64_t panel, std::int64_t first_k, std::int64_t count_k,
-                const float* values, std::int64_t k_stride, std::int64_t output_stride) {
-  const std::int64_t outputs = std::min<std::int64_t>(kPanel, w.spec.rows - panel * kPanel);
+// Outputs [first, first + count) of one panel, from `values` on.
+void pack_panel(const PackedWeight& w, std::int64_t first, std::int64_t count, std::int64_t first_k,
+                std::int64_t count_k, const float* values, std::int64_t k_stride,
+                std::int64_t output_stride) {
+  const std::int64_t panel = first / kPanel, lane = first % kPanel;
   auto* bytes = const_cast<std::byte*>(w.data.data());
   if (w.packing() == Packing::float32) {
-    float* out = reinterpret_cast<float*>(bytes) + (panel * w.spec.columns + first_k) * kPanel;
-    if (outputs == kPanel && output_stride == 1) {
+    float* out = reinterpret_cast<float*>(bytes) + (panel * w.spec.columns + first_k) * kPanel + lane;
+    if (count == kPanel && output_stride == 1) {
       for (std::int64_t k = 0; k < count_k; ++k) std::copy_n(values + k * k_stride, kPanel, out + k * kPanel);
       return;
     }
     for (std::int64_t k = 0; k < count_k; ++k)
-      for (std::int64_t j = 0; j < outputs; ++j)
-        out[k * kPanel + j] = values[k * k_stride + j * output_stride];
+      for (std::int64_t j = 0; j < count; ++j) out[k * kPanel + j] = values[k * k_stride + j * output_stride];
     return;
   }
   const std::int64_t plane_size = round_up(w.spec.columns, kTileColumns) * kPanel;
   const int planes = w.planes();
   std::uint16_t* out = reinterpret_cast<std::uint16_t*>(bytes) + panel * planes * plane_size;
   for (std::int64_t k = 0; k < count_k; ++k)
-    for (std::int64_t j = 0; j < outputs; ++j)
+    for (std::int64_t j = 0; j < count; ++j)
       split(values[k * k_stride + j * output_stride], planes, [&](int plane, std::uint16_t bits) {
-        out[plane * plane_size + pair_offset(first_k + k, j)] = bits;
+        out[plane * plane_size + pair_offset(first_k + k, lane + j)] = bits;
       });
+}
+
+// Outputs [first, first + count) of the weight, wherever panels begin.
+void pack_outputs(const PackedWeight& w, std::int64_t first, std::int64_t count, std::int64_t first_k,
+                  std::int64_t count_k, const float* values, std::int64_t k_stride,
+                  std::int64_t output_stride) {
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t size = std::min(count - done, kPanel - (first + done) % kPanel);
+    pack_panel(w, first + done, size, first_k, count_k, values + done * output_stride, k_stride,
+               output_stride);
+    done += size;
+  }
+}
+
+// Of a row as the source gives it.
+std::int64_t stored_width(const WeightSpec& spec) {
+  return spec.stored_transposed ? spec.rows : spec.columns;
 }
 
 // Stored rows [first, first + count), each column of the weight times its factor.
 void apply_factors(const WeightSpec& spec, std::int64_t first, std::int64_t count, float* stored) {
-  const std::int64_t width = spec.stored_transposed ? spec.rows : spec.columns;
+  const std::int64_t width = stored_width(spec);
   for (std::int64_t row = 0; row < count; ++row)
     for (std::int64_t i = 0; i < width; ++i)
       stored[row * width + i] *=
@@ -230,21 +218,24 @@ void apply_factors(const WeightSpec& spec, std::int64_t first, std::int64_t coun
 
 void pack_part(const Part& part, const WeightSource& source, float* slab) {
   PackedWeight& w = *part.weight;
-  const WeightSpec& spec = w.spec;
+  const WeightSpec& spec = part.spec();
+  const std::int64_t first_output = part.tensor->first_output;
   if (spec.is_stored_quantized) return place_stored(part, source, reinterpret_cast<std::uint8_t*>(slab));
   source.read_rows(spec, part.first, part.count, slab);
+  if (spec.offset != 0)
+    for (std::int64_t i = 0; i < part.count * stored_width(spec); ++i) slab[i] += spec.offset;
   if (!spec.column_factors.empty()) apply_factors(spec, part.first, part.count, slab);
   if (is_vector(spec)) {
-    std::copy_n(slab, spec.columns, w.data.floats());
+    std::copy_n(slab, spec.columns, w.data.floats() + first_output);
   } else if (!is_matrix(spec)) {
-    const std::int64_t count = part.count * spec.columns, first = part.first * spec.columns;
+    const std::int64_t count = part.count * spec.columns, first = (first_output + part.first) * spec.columns;
     if (is_float32(spec))
       std::copy_n(slab, count, w.data.floats() + first);
     else
       std::transform(slab, slab + count, reinterpret_cast<std::uint16_t*>(w.data.data()) + first,
                      [](float x) { return float_to_bf16(x); });
   } else if (is_quantized(spec.format) && spec.stored_transposed) {
-    constexpr std::int64_t kOutputs = 64;
+    constexpr std::int64_t kOutputs = kQuantizedRows;
     std::vector<float> rows(static_cast<std::size_t>(kOutputs * spec.columns));
     for (std::int64_t first = 0; first < spec.rows; first += kOutputs) {
       const std::int64_t count = std::min(kOutputs, spec.rows - first);
@@ -258,11 +249,9 @@ void pack_part(const Part& part, const WeightSource& source, float* slab) {
   } else if (is_quantized(spec.format)) {
     quantize_outputs(part, part.first, part.count, slab);
   } else if (spec.stored_transposed) {
-    for (std::int64_t panel = 0; panel < w.panels; ++panel)
-      pack_panel(w, panel, part.first, part.count, slab + panel * kPanel, spec.rows, 1);
+    pack_outputs(w, first_output, spec.rows, part.first, part.count, slab, spec.rows, 1);
   } else {
-    for (std::int64_t row = 0; row < part.count; row += kPanel)
-      pack_panel(w, (part.first + row) / kPanel, 0, spec.columns, slab + row * spec.columns, 1, spec.columns);
+    pack_outputs(w, first_output + part.first, part.count, 0, spec.columns, slab, 1, spec.columns);
   }
 }
 
@@ -274,7 +263,7 @@ std::pair<std::int64_t, std::int64_t> stored_size(const WeightSpec& spec) {
 std::int64_t rows_per_part(const WeightSpec& spec) {
   // A scale belongs to inputs of all stored rows of a transposed matrix.
   if (is_quantized(spec.format) && spec.stored_transposed) return spec.columns;
-  const std::int64_t unit = kFourBitBlock;  // also a whole number of panels and of steps
+  const std::int64_t unit = kQuantizedRows;  // also a whole number of panels and of steps
   return std::max(unit, kSlabFloats / stored_size(spec).second / unit * unit);
 }
 
@@ -307,7 +296,7 @@ std::int64_t PackedWeight::panel_bytes() const {
 }
 
 const std::array<float, 16>& PackedWeight::book() const {
-  return is_int4(spec) ? int4_book() : code_book(four_bit_of(spec.format));
+  return code_values(spec.format);
 }
 
 ByteBook byte_book_of(const std::array<float, 16>& book) {
@@ -334,15 +323,17 @@ ByteBook byte_book_of(const std::array<float, 16>& book) {
 }
 
 const ByteBook& PackedWeight::byte_book() const {
-  static const ByteBook nf4 = byte_book_of(code_book(FourBit::nf4)),
-                        fp4 = byte_book_of(code_book(FourBit::fp4)), int4 = byte_book_of(int4_book());
-  if (is_int4(spec)) return int4;
-  return four_bit_of(spec.format) == FourBit::nf4 ? nf4 : fp4;
+  static const ByteBook nf4 = byte_book_of(code_values(WeightFormat::nf4)),
+                        fp4 = byte_book_of(code_values(WeightFormat::fp4)),
+                        int4 = byte_book_of(code_values(WeightFormat::int4_g128));
+  if (spec.format == WeightFormat::int4_g128) return int4;
+  return spec.format == WeightFormat::nf4 || spec.format == WeightFormat::nf4_dq ? nf4 : fp4;
 }
 
 Bytes PackedWeight::weight_bytes() const {
   if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
-  if (packing() == Packing::four_bit) return {(spec.elements() + 1) / 2 + block_count(spec) * 4};
+  if (packing() == Packing::four_bit)
+    return {(spec.elements() + 1) / 2 + ScaleLayout(spec.format, spec.rows, spec.columns).count * 4};
   return {spec.elements() * (is_float32(spec) ? 4 : 2 * (is_matrix(spec) ? planes() : 1))};
 }
 
@@ -371,7 +362,7 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
     const auto* panel = reinterpret_cast<const std::int8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
     const float unit = w.scales()[row] * (1.0F / 127.0F);
     for (std::int64_t i = 0; i < columns; ++i)
-      take(i, static_cast<float>(panel[i / 4 * 4 * kPanel + row % kPanel * 4 + i % 4]) * unit);
+      take(i, static_cast<float>(panel[int8_offset(i, row % kPanel)]) * unit);
   } else if (w.packing() == Packing::four_bit) {
     const auto* panel = reinterpret_cast<const std::uint8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
     const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
@@ -420,23 +411,35 @@ std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs) 
 
 std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
                                        ThreadPool& pool) {
+  struct Tensor {
+    PackedWeight* weight;
+    TensorPart part;
+    std::vector<float> scales;
+  };
   std::vector<PackedWeight> weights = lay_out_weights(specs);
-  std::vector<Part> parts;
-  std::vector<std::vector<float>> scales(specs.size());
+  std::vector<Tensor> tensors;
   std::int64_t slab_floats = 0, bytes = 0;
   for (const PackedWeight& w : weights) bytes += w.bytes;
   require_memory({bytes}, "the weights");
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    PackedWeight& w = weights[i];
+  for (PackedWeight& w : weights) {
     w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), w.spec.name.c_str());
-    if (w.spec.is_stored_quantized)
-      scales[i] = source.read_scales(w.spec);
-    else if (is_matrix(w.spec) && is_four_bit(w.spec.format))
-      scales[i].resize(static_cast<std::size_t>(block_count(w.spec)));
-    const auto [rows, width] = stored_size(w.spec);
-    const std::int64_t per_part = rows_per_part(w.spec);
+    for (TensorPart& part : tensors_of(w.spec)) {
+      std::vector<float> scales;
+      if (part.spec.is_stored_quantized)
+        scales = source.read_scales(part.spec);
+      else if (is_matrix(part.spec) && is_four_bit(part.spec.format))
+        scales.resize(
+            static_cast<std::size_t>(ScaleLayout(part.spec.format, part.spec.rows, part.spec.columns).count));
+      tensors.push_back({&w, std::move(part), std::move(scales)});
+    }
+  }
+  std::vector<Part> parts;
+  for (Tensor& tensor : tensors) {
+    const auto [rows, width] = stored_size(tensor.part.spec);
+    const std::int64_t per_part = rows_per_part(tensor.part.spec);
     for (std::int64_t first = 0; first < rows; first += per_part)
-      parts.push_back({&w, first, std::min(per_part, rows - first), scales[i].data()});
+      parts.push_back(
+          {tensor.weight, &tensor.part, first, std::min(per_part, rows - first), tensor.scales.data()});
     slab_floats = std::max(slab_floats, std::min(per_part, rows) * width);
   }
   std::atomic<std::size_t> next{0};
@@ -453,9 +456,10 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
     }
   });
   if (failure != nullptr) std::rethrow_exception(failure);
-  pool.run(static_cast<std::int64_t>(weights.size()), [&](std::int64_t i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (weights[at].packing() == Packing::four_bit) place_block_scales(weights[at], scales[at]);
+  pool.run(static_cast<std::int64_t>(tensors.size()), [&](std::int64_t i) {
+    Tensor& tensor = tensors[static_cast<std::size_t>(i)];
+    if (tensor.weight->packing() == Packing::four_bit)
+      place_block_scales(*tensor.weight, tensor.part, tensor.scales);
   });
   return weights;
 }

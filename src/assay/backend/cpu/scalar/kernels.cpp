@@ -90,6 +90,34 @@ void linear(const LinearArgs& args) noexcept {
       finish(args, row, output, product(args, row, output));
 }
 
+void rotate(const RotateArgs& args) noexcept {
+  const bool are_halves = args.pairing == RotaryPairing::halves;
+  for (std::int64_t row = 0; row < args.rows; ++row)
+    for (std::int64_t head = 0; head < args.heads; ++head) {
+      float* x = args.x + row * args.x_stride + head * args.head_dim;
+      for (std::int64_t i = 0; i < args.pairs; ++i) {
+        float &a = x[are_halves ? i : 2 * i], &b = x[are_halves ? i + args.pairs : 2 * i + 1];
+        const auto cosine = static_cast<double>(args.cosines[row * args.pairs + i]),
+                   sine = static_cast<double>(args.sines[row * args.pairs + i]),
+                   first = static_cast<double>(a), second = static_cast<double>(b);
+        a = static_cast<float>(first * cosine - second * sine);
+        b = static_cast<float>(second * cosine + first * sine);
+      }
+    }
+}
+
+void gate(const GateArgs& args) noexcept {
+  for (std::int64_t row = 0; row < args.rows; ++row)
+    for (std::int64_t i = 0; i < args.n; ++i) {
+      const std::int64_t at = row * args.x_stride + i;
+      const auto value = static_cast<float>(activate(args.activation, static_cast<double>(args.gate[at])) *
+                                            static_cast<double>(args.up[at]));
+      if (args.y != nullptr) args.y[row * args.y_stride + i] = value;
+      if (args.y_tiles.data != nullptr)
+        store_tiles(args.y_tiles, args.first_tile_row + row, args.first_tile_column + i, value);
+    }
+}
+
 void norm(const NormArgs& args) noexcept {
   const auto count = static_cast<double>(args.n);
   for (std::int64_t row = 0; row < args.rows; ++row) {
@@ -327,8 +355,7 @@ void linear_int8(const Int8Args& args) noexcept {
   for (std::int64_t row = 0; row < to.rows; ++row)
     for (std::int64_t output = to.first_panel * kPanel; output < end; ++output) {
       const auto weight = [&](std::int64_t k) {
-        return std::int32_t{
-            w[output / kPanel * padded * kPanel + k / 4 * 4 * kPanel + output % kPanel * 4 + k % 4]};
+        return std::int32_t{w[output / kPanel * padded * kPanel + int8_offset(k, output % kPanel)]};
       };
       std::int32_t sum = args.x_zero == nullptr ? 0 : -args.x_zero[row] * args.w_sums[output];
       for (std::int64_t k = 0; k < to.k; ++k)
@@ -465,6 +492,8 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
 void fill(KernelTable& table) {
   table.linear = table.linear_tiles = linear;
   table.norm = norm;
+  table.rotate = rotate;
+  table.gate = gate;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
   table.attend_int8 = attend_int8;
@@ -480,10 +509,11 @@ void fill(KernelTable& table) {
   table.log_sum_exp = log_sum_exp;
   table.screen = screen;
   table.end_attending = []() noexcept {};
-  for (const char** origin : {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin,
-                              &table.attend_origin, &table.attend_bfloat16_origin, &table.attend_int8_origin,
-                              &table.store_origin, &table.store_int8_origin, &table.argmax_origin,
-                              &table.log_sum_exp_origin, &table.int8_origin, &table.expand_origin})
+  for (const char** origin :
+       {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin, &table.attend_origin,
+        &table.attend_bfloat16_origin, &table.attend_int8_origin, &table.store_origin,
+        &table.store_int8_origin, &table.argmax_origin, &table.log_sum_exp_origin, &table.int8_origin,
+        &table.expand_origin, &table.rotate_origin, &table.gate_origin})
     *origin = "scalar";
   table.uses_tiles = false;
 }

@@ -8,6 +8,7 @@ double log_of(double x) {
 #include "assay/backend/cpu/simd/float32_kernels.h"
 // These need it.
 #include "assay/backend/cpu/simd/attention_kernels.h"
+#include "assay/backend/cpu/simd/elementwise_kernels.h"
 #include "assay/backend/cpu/simd/four_bit_kernels.h"
 #include "assay/backend/cpu/simd/int8_kernels.h"
 #include "assay/backend/cpu/simd/store_bfloat16.h"
@@ -15,6 +16,8 @@ double log_of(double x) {
 void fill_all(KernelTable& table) {
   table.linear = linear;
   table.norm = norm;
+  table.rotate = rotate;
+  table.gate = gate;
   table.attend = attend;
   table.attend_bfloat16 = attend_bfloat16;
   table.attend_int8 = attend_int8;
@@ -32,7 +35,7 @@ void fill_all(KernelTable& table) {
 }
 
 [[maybe_unused]] void name_all(KernelTable& table, const char* origin) {
-  table.linear_origin = table.norm_origin = table.attend_origin = table.attend_bfloat16_origin =
-      table.attend_int8_origin = table.store_origin = table.store_int8_origin = table.argmax_origin =
-          table.log_sum_exp_origin = table.int8_origin = table.expand_origin = origin;
+  table.linear_origin = table.norm_origin = table.rotate_origin = table.gate_origin = table.attend_origin =
+      table.attend_bfloat16_origin = table.attend_int8_origin = table.store_origin = table.store_int8_origin =
+          table.argmax_origin = table.log_sum_exp_origin = table.int8_origin = table.expand_origin = origin;
 }

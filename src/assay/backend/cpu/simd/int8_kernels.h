@@ -253,7 +253,7 @@ ASSAY_INLINE Vec outlier_part(const Int8Args& args, std::int64_t row, std::int64
     const std::int64_t k = args.outliers[i];
     alignas(64) float codes[Vec::kWidth];
     for (int j = 0; j < Vec::kWidth; ++j)
-      codes[j] = static_cast<float>(w[k / 4 * 4 * kPanel + (output % kPanel + j) * 4 + k % 4]);
+      codes[j] = static_cast<float>(w[int8_offset(k, output % kPanel + j)]);
     sum = Vec::add(sum, Vec::mul(Vec::set(to.x[row * to.x_stride + k]), Vec::mul(Vec::load(codes), unit)));
   }
   return sum;

@@ -1,12 +1,9 @@
-// The highest output of a head by way of int8. With w' and x' what codes of weights and inputs are worth,
-// |w x - w' x'| <= |w - w'| |x| + |w'| |x - x'| (Cauchy and Schwarz): outputs that lie below the best lower
-// bound by more than that cannot be the highest, and all others are computed as they would be without a
-// screen.
+#include "assay/backend/cpu/candidate_head.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 
-#include "assay/backend/cpu/cpu_program.h"
 #include "assay/tensor/half.h"
 
 namespace assay::cpu {
@@ -22,8 +19,14 @@ double norm_of(double sum_of_squares) {
 
 }  // namespace
 
-void CpuProgram::measure_screen() {
-  const PackedWeight &head = weight(std::get<LinearOp>(plan_.head.what).weight), &screen = weights_.back();
+CandidateHead::CandidateHead(const PackedPlan& packed, Tasks& tasks, Workspace& work, Linear& linear)
+    : packed_(packed), tasks_(tasks), work_(work), linear_(linear) {
+  search_.weight = static_cast<WeightId>(packed.plan.weights.size());  // behind the plan's own
+  measure_norms();
+}
+
+void CandidateHead::measure_norms() {
+  const PackedWeight &head = packed_.head(), &screen = packed_.weight(search_.weight);
   const auto count = static_cast<std::size_t>(head.spec.rows),
              k = static_cast<std::size_t>(head.spec.columns);
   code_norms_.resize(count);
@@ -32,7 +35,7 @@ void CpuProgram::measure_screen() {
   panels_to_compute_.reserve(panel_marks_.size());
   // What k products, each rounded, can be off from their sum, twice.
   const double rounding = 2 * static_cast<double>(k + 8) * std::ldexp(1.0, -24);
-  pool_->run(head.panels, [&](std::int64_t panel) {
+  tasks_.run(head.panels, [&](std::int64_t panel) {
     std::vector<float> row(k);
     const auto* codes =
         reinterpret_cast<const std::int8_t*>(screen.data.data()) + panel * screen.panel_bytes();
@@ -43,8 +46,7 @@ void CpuProgram::measure_screen() {
       double squares = 0, squares_of_errors = 0;
       for (std::size_t i = 0; i < k; ++i) {
         const auto at = static_cast<std::int64_t>(i);
-        const double code = unit * codes[at / 4 * 4 * kPanel + j * 4 + at % 4],
-                     error = static_cast<double>(row[i]) - code;
+        const double code = unit * codes[int8_offset(at, j)], error = static_cast<double>(row[i]) - code;
         squares += code * code;
         squares_of_errors += error * error;
       }
@@ -59,75 +61,69 @@ void CpuProgram::measure_screen() {
   error_norms_.clear();
 }
 
-// Marks the panels of each row in head_normed_ that may hold its highest output; false where a row has no
+// Marks the panels of each row in normed that may hold its highest output; false where a row has no
 // bound.
-bool CpuProgram::screen_rows(std::int64_t rows) {
+bool CandidateHead::mark_candidates(std::int64_t rows) {
   if (error_norms_.empty()) return false;
-  const PackedWeight& head = weight(std::get<LinearOp>(plan_.head.what).weight);
-  LinearOp screen;
-  screen.weight = static_cast<WeightId>(plan_.weights.size());  // behind the plan's own
-  run_linear(screen, head_normed_, rows, logits_);
+  const PackedWeight& head = packed_.head();
+  const Buffer &normed = work_.head_normed, &logits = work_.logits;
+  const Int8Inputs& int8 = work_.int8;
+  linear_.run(search_, normed, rows, {.out = logits});
   std::atomic<bool> has_bounds = true;
-  pool_->run(rows, [&](std::int64_t row) {
+  tasks_.run(rows, [&](std::int64_t row) {
     const std::int64_t k = head.spec.columns;
-    const float* floats = head_normed_.floats + row * head_normed_.stride;
-    const bool has_tiles = multiplies_tiles(head);
-    const auto* codes = reinterpret_cast<const std::int8_t*>(codes_.data);
-    const double unit = static_cast<double>(absmax_[row]) / 127;
+    const float* floats = normed.floats + row * normed.stride;
+    const bool has_tiles = packed_.multiplies_tiles(head);
+    const auto* codes = reinterpret_cast<const std::int8_t*>(int8.codes.data);
+    const double unit = static_cast<double>(int8.absmax[row]) / 127;
     double squares = 0, squares_of_errors = 0;
     for (std::int64_t i = 0; i < k; ++i) {
       const std::int8_t code =
-          codes[i / kInt8Columns * codes_.strip() * 2 + row * kInt8Columns + i % kInt8Columns];
+          codes[i / kInt8Columns * int8.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns];
       const double x = static_cast<double>(
-          has_tiles ? bf16_to_float(head_normed_.tiles.data[head_normed_.tiles.offset(row, i)]) : floats[i]);
-      const double error = x - unit * (code - zero_points_[row]);
+          has_tiles ? bf16_to_float(normed.tiles.data[normed.tiles.offset(row, i)]) : floats[i]);
+      const double error = x - unit * (code - int8.zero_points[row]);
       squares += x * x;
       squares_of_errors += error * error;
     }
     const auto x_norm = static_cast<float>(norm_of(squares)),
                x_error = static_cast<float>(norm_of(squares_of_errors));
     if (!std::isfinite(x_norm) || !std::isfinite(x_error)) return has_bounds.store(false);
-    table_.screen({.outputs = logits_.floats + row * logits_.stride,
-                   .code_norms = code_norms_.data(),
-                   .error_norms = error_norms_.data(),
-                   .n = head.spec.rows,
-                   .x_norm = x_norm,
-                   .x_error = x_error,
-                   .marks = panel_marks_.data() + row * head.panels});
+    packed_.table.screen({.outputs = logits.floats + row * logits.stride,
+                          .code_norms = code_norms_.data(),
+                          .error_norms = error_norms_.data(),
+                          .n = head.spec.rows,
+                          .x_norm = x_norm,
+                          .x_error = x_error,
+                          .marks = panel_marks_.data() + row * head.panels});
   });
   return has_bounds;
 }
 
-// The highest output of each row in head_normed_, the lowest of equals. False where that takes the whole
+// The highest output of each row in normed, the lowest of equals. False where that takes the whole
 // head: the screen leaves too many, or one of them is NaN.
-bool CpuProgram::find_highest(std::int64_t rows, std::span<TokenId> ids) {
-  const auto& op = std::get<LinearOp>(plan_.head.what);
-  const PackedWeight& head = weight(op.weight);
+bool CandidateHead::find_highest(std::int64_t rows, std::span<TokenId> ids) {
+  const PackedWeight& head = packed_.head();
   const std::int64_t all = rows * head.panels;
-  const bool has_bounds = screen_rows(rows);
+  const bool has_bounds = mark_candidates(rows);
   panels_to_compute_.clear();
   for (std::int64_t i = 0; has_bounds && i < all; ++i)
     if (panel_marks_[static_cast<std::size_t>(i)] != 0)
       panels_to_compute_.emplace_back(i / head.panels, i % head.panels);
   const auto left = static_cast<std::int64_t>(panels_to_compute_.size());
   const bool leaves_few = has_bounds && left <= all / kOneOf;
-  panels_screened_ += all;
+  panels_searched_ += all;
   panels_left_ += leaves_few ? left : all;
   if (!leaves_few) return false;
-  const LinearArgs whole = linear_args(op, head_normed_, rows, logits_);
-  const auto kernel = multiplies_tiles(head) ? table_.linear_tiles : table_.linear;
-  pool_->run(left, [&](std::int64_t i) {
+  tasks_.run(left, [&](std::int64_t i) {
     const auto [row, panel] = panels_to_compute_[static_cast<std::size_t>(i)];
-    LinearArgs part = rows_of(whole, row, 1);
-    part.first_panel = panel;
-    part.panels = 1;
-    kernel(part);
+    linear_.run_panel(packed_.plan.head.product, work_.head_normed, work_.logits, row, panel);
   });
   std::fill(ids.begin(), ids.end(), TokenId{-1});
   for (const auto& [row, panel] : panels_to_compute_) {
-    const float* logits = logits_.floats + row * logits_.stride;
+    const float* logits = work_.logits.floats + row * work_.logits.stride;
     TokenId& best = ids[static_cast<std::size_t>(row)];
-    const std::int64_t end = std::min(plan_.vocab, (panel + 1) * kPanel);
+    const std::int64_t end = std::min(packed_.plan.vocab, (panel + 1) * kPanel);
     for (std::int64_t j = panel * kPanel; j < end; ++j) {
       if (std::isnan(logits[j])) return false;
       if (best < 0 || logits[j] > logits[best]) best = static_cast<TokenId>(j);

@@ -1,7 +1,7 @@
-// Rows whose hidden states nobody wants: from the last attention on they are left out.
+#include "assay/backend/cpu/pruning.h"
+
 #include <algorithm>
 
-#include "assay/backend/cpu/cpu_program.h"
 #include "assay/base/error.h"
 
 namespace assay::cpu {
@@ -23,37 +23,16 @@ void copy_row(const Buffer& buffer, std::int64_t from, std::int64_t to) {
 
 }  // namespace
 
-void CpuProgram::find_tail() {
-  tail_ = tail_of(plan_);
-  tail_product_ = tail_product_of(plan_);
-  if (tail_product_ < plan_.ops.size()) {
-    const auto& attention = std::get<AttentionOp>(plan_.ops[tail_].what);
-    const std::int64_t queries = std::int64_t{attention.heads} * attention.head_dim;
-    tail_query_panels_ = queries % kTileColumns == 0 ? queries / kPanel : 0;
-  }
-  std::vector<bool> is_written(plan_.buffers.size()), is_input(plan_.buffers.size());
-  const auto reads = [&](BufferId id) {
-    const auto at = static_cast<std::size_t>(id);
-    if (!is_written[at] && !is_input[at]) tail_inputs_.push_back(id);
-    is_input[at] = true;
-  };
-  for (std::size_t i = tail_ + 1; i < plan_.ops.size(); ++i) {
-    if (const auto* norm = std::get_if<NormOp>(&plan_.ops[i].what)) {
-      reads(norm->in);
-      is_written[static_cast<std::size_t>(norm->out)] = true;
-    }
-    if (const auto* linear = std::get_if<LinearOp>(&plan_.ops[i].what)) {
-      reads(linear->in);
-      if (linear->adds_to_output) reads(linear->out);
-      is_written[static_cast<std::size_t>(linear->out)] = true;
-    }
-  }
-  reads(plan_.hidden);
+RowPruner::RowPruner(const PackedPlan& packed, Workspace& work)
+    : work_(work), ops_(packed.plan.ops.size()), pruning_(pruning_of(packed.plan)) {
+  if (pruning_.qkv_product == ops_) return;
+  const std::int64_t queries = std::get<AttentionOp>(packed.plan.ops[pruning_.attention].what).k_column();
+  query_panels_ = queries % kTileColumns == 0 ? queries / kPanel : 0;
 }
 
-std::vector<RowRange> CpuProgram::rows_to_keep(const Batch& batch) const {
+std::vector<RowRange> RowPruner::rows_to_keep(const Batch& batch) const {
   const auto all = static_cast<std::int64_t>(batch.ids.size());
-  if (batch.wants_all || tail_ == plan_.ops.size() || observer_) return {};
+  if (batch.wants_all || pruning_.attention == ops_) return {};
   std::vector<RowRange> ranges;
   std::int64_t kept = 0;
   const std::vector<std::int64_t>& wanted = batch.wanted;
@@ -75,24 +54,25 @@ std::vector<RowRange> CpuProgram::rows_to_keep(const Batch& batch) const {
   return ranges;
 }
 
-const RowRange* CpuProgram::queries_to_compute(std::size_t op, std::span<const RowRange> kept) const {
+std::optional<NarrowPanels> RowPruner::queries_of(std::size_t op, std::span<const RowRange> kept) const {
   // Of several sequences weights would be read several times.
-  return op == tail_product_ && tail_query_panels_ > 0 && kept.size() == 1 ? kept.data() : nullptr;
+  if (op != pruning_.qkv_product || query_panels_ == 0 || kept.size() != 1) return std::nullopt;
+  return NarrowPanels{kept.front(), query_panels_};
 }
 
-std::int64_t CpuProgram::keep_rows(const Batch& batch, std::span<const RowRange> ranges) {
+std::int64_t RowPruner::keep(const Batch& batch, std::span<const RowRange> ranges) {
   kept_.clear();
   for (std::size_t i = 0; i < ranges.size(); ++i)
     for (std::int64_t row = ranges[i].first; row < ranges[i].end; ++row)
       kept_.push_back(batch.sequences[i].first_row + row);
   // No row moves up, nor onto one that has not moved yet.
   for (std::size_t to = 0; to < kept_.size(); ++to)
-    for (const BufferId id : tail_inputs_) copy_row(buffer(id), kept_[to], static_cast<std::int64_t>(to));
+    for (const BufferId id : pruning_.moved) copy_row(work_[id], kept_[to], static_cast<std::int64_t>(to));
   keeps_all_ = false;
   return static_cast<std::int64_t>(kept_.size());
 }
 
-std::int64_t CpuProgram::place_of(std::int64_t row) const {
+std::int64_t RowPruner::place_of(std::int64_t row) const {
   if (keeps_all_ && row >= 0 && row < hidden_rows_) return row;
   const auto at = std::lower_bound(kept_.begin(), kept_.end(), row);
   if (keeps_all_ || at == kept_.end() || *at != row)

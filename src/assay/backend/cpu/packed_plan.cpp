@@ -1,0 +1,125 @@
+#include "assay/backend/cpu/packed_plan.h"
+
+#include <algorithm>
+
+#include "assay/base/error.h"
+
+namespace assay::cpu {
+
+namespace {
+
+// What no kernel here computes yet, as one sentence.
+void check_supported(const Plan& plan) {
+  if (plan.head_dim > kMaxHeadDim)
+    throw Error("attention heads of {} elements: the CPU backend runs at most {}", plan.head_dim,
+                kMaxHeadDim);
+  const auto refuse = [](const std::string& op, const char* what) {
+    throw Error("{}: the CPU backend does not run {}", op, what);
+  };
+  for (const Op& op : plan.ops)
+    std::visit(Cases{[](const EmbedOp&) {}, [](const NormOp&) {}, [](const LinearOp&) {},
+                     [&](const RotaryOp& rotary) {
+                       if (2 * static_cast<int>(rotary.frequencies.size()) > rotary.head_dim)
+                         refuse(op.name, "rotary pairs beyond the head's elements");
+                     },
+                     [&](const AttentionOp& attention) {
+                       if (attention.soft_cap != 0) refuse(op.name, "attention scores with a soft cap");
+                       if (!attention.alibi_slopes.empty()) refuse(op.name, "attention with ALiBi slopes");
+                     },
+                     [](const GatedOp&) {}, [](const AddOp&) {}},
+               op.what);
+  if (plan.head.soft_cap != 0 || plan.head.scale != 1) refuse("lm_head", "logits that are scaled or capped");
+}
+
+// A matrix multiplication, and behind it the gate that halves what it made.
+bool is_gate_pair(const Plan& plan, std::size_t i) {
+  if (i + 1 >= plan.ops.size()) return false;
+  const auto* linear = std::get_if<LinearOp>(&plan.ops[i].what);
+  const auto* gate = std::get_if<GatedOp>(&plan.ops[i + 1].what);
+  if (linear == nullptr || gate == nullptr || gate->in != linear->out) return false;
+  const std::int64_t outputs = plan.weight(linear->weight).rows;
+  return outputs == plan.buffers[static_cast<std::size_t>(linear->out)].columns &&
+         outputs % (2 * kPanel) == 0 && linear->activation == Activation::none && !linear->adds_to_output;
+}
+
+// Nobody but their own gates read what such matrix multiplications leave in the buffer.
+bool is_read_by_gates_alone(const Plan& plan, BufferId id) {
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    const BufferUse use = buffers_of(plan.ops[i]);
+    const bool is_read = std::count(use.reads.begin(), use.reads.end(), id) > 0;
+    if (is_read && (i == 0 || !is_gate_pair(plan, i - 1))) return false;
+  }
+  return true;
+}
+
+const RotaryOp* rotary_before(const Plan& plan, std::size_t i) {
+  const auto& attention = std::get<AttentionOp>(plan.ops[i].what);
+  const auto* rotary = i == 0 ? nullptr : std::get_if<RotaryOp>(&plan.ops[i - 1].what);
+  const bool fits = rotary != nullptr && rotary->buffer == attention.qkv && rotary->column == 0 &&
+                    rotary->heads == attention.heads + attention.kv_heads &&
+                    rotary->head_dim == attention.head_dim;
+  return fits ? rotary : nullptr;
+}
+
+std::vector<FusedOp> fuse(const Plan& plan) {
+  std::vector<FusedOp> fused;
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    FusedOp op{.op = &plan.ops[i], .index = i};
+    if (std::holds_alternative<AttentionOp>(plan.ops[i].what)) {
+      op.rotary = rotary_before(plan, i);
+      if (op.rotary != nullptr) fused.pop_back();
+    }
+    fused.push_back(op);
+    if (is_gate_pair(plan, i) && is_read_by_gates_alone(plan, std::get<LinearOp>(plan.ops[i].what).out)) {
+      fused.back().gate = &std::get<GatedOp>(plan.ops[i + 1].what);
+      ++i;
+    }
+  }
+  return fused;
+}
+
+}  // namespace
+
+PackedPlan::PackedPlan(const Plan& the_plan, const KernelTable& the_table)
+    : plan(the_plan), table(the_table) {
+  check_supported(plan);
+  ops = fuse(plan);
+}
+
+std::vector<WeightSpec> PackedPlan::specs() const {
+  std::vector<WeightSpec> specs = plan.weights;
+  if (!plan.screens_head) return specs;
+  WeightSpec codes = plan.weight(plan.head.product.weight);
+  codes.format = WeightFormat::int8;
+  codes.is_table_too = false;
+  codes.allows_non_finite = true;  // no bound is found then, and the head computed as ever
+  specs.push_back(std::move(codes));
+  return specs;
+}
+
+int planes_for(const PackedWeight& w) {
+  return w.packing() == Packing::bfloat16 ? w.planes() : 1;
+}
+
+bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
+  return table.uses_tiles &&
+         (w.packing() == Packing::bfloat16 ||
+          (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
+}
+
+bool PackedPlan::rounds_inputs(const LinearOp& op) const {
+  const PackedWeight& w = weight(op.weight);
+  if (w.packing() == Packing::int8)
+    // Beside a bfloat16 cache nothing repeats another library's arithmetic to the last bit.
+    return w.spec.format == WeightFormat::int8 && !op.has_tensor_scale &&
+           (!op.static_input || plan.kv_format == KvFormat::bfloat16);
+  return multiplies_tiles(w) && planes_for(w) == 1;
+}
+
+bool PackedPlan::quantizes_tiles(const LinearOp& op) const {
+  const PackedWeight& w = weight(op.weight);
+  return table.uses_tiles && w.packing() == Packing::int8 && rounds_inputs(op) &&
+         plan.kv_format == KvFormat::bfloat16 && w.spec.columns <= kMaxTileInputs;
+}
+
+}  // namespace assay::cpu

@@ -1,0 +1,77 @@
+// How the rows of a step are shared among the threads.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "assay/base/thread_pool.h"
+
+namespace assay::cpu {
+
+// Of one run: bounds the workspace, and weights are read once per 512 tokens.
+inline constexpr std::int64_t kMaxRows = 512;
+inline constexpr std::int64_t kNormRows = 8;  // rows a thread takes at a time
+
+// New rows [first, end) of a sequence.
+struct RowRange {
+  std::int64_t first, end;
+  std::int64_t size() const { return end - first; }
+};
+
+// Rows cut into shares that threads keep to, so that what they make of them stays in their own caches.
+struct RowShares {
+  std::int64_t rows, count, each;  // `each` a multiple of 32; the last share may be smaller
+  std::int64_t first(std::int64_t share) const { return share * each; }
+  std::int64_t size(std::int64_t share) const {
+    return std::clamp<std::int64_t>(rows - first(share), 0, each);
+  }
+};
+inline constexpr std::int64_t kShareRows = 256, kMaxShares = kMaxRows / kShareRows;
+RowShares row_shares(std::int64_t rows, int threads);
+// Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its
+// beginning on, which memory serves faster than regions that several threads share.
+std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads);
+
+// The threads of a program, and the shares they work on.
+class Tasks {
+ public:
+  explicit Tasks(ThreadPool& pool) : pool_(pool) {}
+  int threads() const { return pool_.size(); }
+
+  // Calls task(i) for i in [0, count).
+  template <typename Task>
+  void run(std::int64_t count, const Task& task) {
+    pool_.run(count, task);
+  }
+  // Calls task(share, i) for i in [0, tasks) of every share. A thread begins with a share of its own, then
+  // helps with the others.
+  template <typename Task>
+  void run_in_shares(const RowShares& shares, std::int64_t tasks, const Task& task) {
+    for (auto& next : next_of_share_) next.store(0, std::memory_order_relaxed);
+    pool_.run(tasks * shares.count, [&](std::int64_t) {
+      for (std::int64_t share = ThreadPool::worker();; ++share) {
+        const std::int64_t mine = share % shares.count;
+        const std::int64_t i =
+            next_of_share_[static_cast<std::size_t>(mine)].fetch_add(1, std::memory_order_relaxed);
+        if (i < tasks) return task(mine, i);
+      }
+    });
+  }
+  // Calls task(first row, rows) for some rows at a time.
+  template <typename Task>
+  void run_rows(std::int64_t rows, const Task& task) {
+    const RowShares shares = row_shares(rows, threads());
+    run_in_shares(shares, (shares.each + kNormRows - 1) / kNormRows, [&](std::int64_t share, std::int64_t i) {
+      const std::int64_t left = shares.size(share) - i * kNormRows;
+      if (left > 0) task(shares.first(share) + i * kNormRows, std::min(kNormRows, left));
+    });
+  }
+
+ private:
+  ThreadPool& pool_;
+  std::array<std::atomic<std::int64_t>, kMaxShares> next_of_share_{};
+};
+
+}  // namespace assay::cpu

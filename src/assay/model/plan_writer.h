@@ -1,0 +1,62 @@
+// Collects the buffers, weights and operations of a plan. The blocks (model/blocks/) write with it; precision
+// and calibration decide here alone what becomes of a weight.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "assay/model/spec.h"
+#include "assay/quant/calibration.h"
+
+namespace assay {
+
+// A linear module of the checkpoint.
+struct Module {
+  std::string name;  // "h.3.attn.c_proj"
+  std::int64_t outputs = 0;
+  bool has_bias = false;
+};
+
+class PlanWriter {
+ public:
+  // All outlive it.
+  PlanWriter(const ModelSpec& spec, const Precision& precision, const Calibration& calibration);
+
+  const ModelSpec& spec() const { return spec_; }
+  // A module's name in a layer: "{}" in the pattern becomes its number.
+  static std::string named(const std::string& pattern, int layer);
+
+  BufferId buffer(std::string name, std::int64_t columns);
+
+  void embed(BufferId out);
+  void norm(const std::string& module, BufferId in, BufferId out);
+  // out = activation(in * weight^T + bias), or out += . Modules that share their input become one matrix
+  // multiplication, their outputs side by side, where the precision treats them alike, else one each.
+  void linear(const std::vector<Module>& modules, BufferId in, BufferId out,
+              Activation activation = Activation::none, bool adds = false);
+  void add(std::string name, Phase phase, decltype(Op::what) what);
+
+  // The final norm and the LM head over `hidden`; gives the plan. Throws UsageError for a module selection
+  // that names no module.
+  Plan finish(BufferId hidden);
+
+ private:
+  WeightId weight(WeightSpec spec);
+  WeightId vector(std::string name, std::int64_t size);
+  WeightId head_matrix(std::string name);
+  NormOp norm_op(const std::string& module, BufferId in, BufferId out);
+  bool are_alike(const std::vector<Module>& modules) const;
+  void linear_of(const std::vector<Module>& modules, BufferId in, BufferId out, std::int64_t out_column,
+                 Activation activation, bool adds, bool is_only_reader);
+  void calibrate(LinearOp& op, const InputCalibration& found, bool is_only_reader);
+  WeightSpec& spec_of(WeightId id) { return plan_.weights[static_cast<std::size_t>(id)]; }
+  std::int64_t columns(BufferId id) const { return plan_.buffers[static_cast<std::size_t>(id)].columns; }
+
+  const ModelSpec& spec_;
+  const Precision& precision_;
+  const Calibration& calibration_;
+  Plan plan_;
+  WeightId tokens_ = kNone;
+};
+
+}  // namespace assay

@@ -1,0 +1,58 @@
+#include "assay/plan/ops.h"
+
+namespace assay {
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::embed:
+      return "embed";
+    case Phase::norm:
+      return "norm";
+    case Phase::attention:
+      return "attention";
+    case Phase::linear:
+      return "linear";
+    case Phase::head:
+      return "head";
+  }
+  return "?";
+}
+
+BufferUse buffers_of(const Op& op) {
+  return std::visit(Cases{[](const EmbedOp& embed) {
+                            return BufferUse{{}, {embed.out}};
+                          },
+                          [](const NormOp& norm) {
+                            return BufferUse{{norm.in}, {norm.out}};
+                          },
+                          [](const LinearOp& linear) {
+                            BufferUse use{{linear.in}, {linear.out}};
+                            if (linear.adds_to_output || linear.out_column > 0)
+                              use.reads.push_back(linear.out);
+                            return use;
+                          },
+                          [](const RotaryOp& rotary) {
+                            return BufferUse{{rotary.buffer}, {rotary.buffer}};
+                          },
+                          [](const AttentionOp& attention) {
+                            return BufferUse{{attention.qkv}, {attention.out}};
+                          },
+                          [](const GatedOp& gated) {
+                            return BufferUse{{gated.in}, {gated.out}};
+                          },
+                          [](const AddOp& add) {
+                            return BufferUse{{add.in, add.out}, {add.out}};
+                          }},
+                    op.what);
+}
+
+bool mixes_rows(const Op& op) {
+  return std::visit(
+      Cases{[](const EmbedOp&) { return false; }, [](const NormOp&) { return false; },
+            [](const LinearOp& linear) { return linear.has_tensor_scale || linear.outlier_threshold > 0; },
+            [](const RotaryOp&) { return false; }, [](const AttentionOp&) { return true; },
+            [](const GatedOp&) { return false; }, [](const AddOp&) { return false; }},
+      op.what);
+}
+
+}  // namespace assay

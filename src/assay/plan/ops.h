@@ -1,0 +1,142 @@
+// The operations of a forward pass: what each computes, and which buffers it reads and writes. Memory, cost,
+// fusing and last-token pruning follow from that, whatever the order in which a family writes them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "assay/plan/weights.h"
+
+namespace assay {
+
+enum class Activation { none, relu, silu, tanh, gelu_tanh, gelu_erf, gelu_quick };
+enum class Norm { layer, rms };
+
+// What an operation is for; times are reported by phase.
+enum class Phase { embed, norm, attention, linear, head };
+inline constexpr std::size_t kPhases = 5;
+std::string_view name_of(Phase phase);
+
+using BufferId = int;
+inline constexpr int kNone = -1;
+
+// Activations, a row per token of the batch. What an operation writes to part of a buffer's columns leaves
+// the others as they are.
+struct BufferSpec {
+  std::string name;
+  std::int64_t columns = 0;
+};
+
+struct EmbedOp {  // out = scale * tokens[id] (+ positions[position + position_offset])
+  WeightId tokens = kNone, positions = kNone;
+  std::int64_t position_offset = 0;
+  float scale = 1;
+  BufferId out = kNone;
+};
+
+// out = (in - mean) / sqrt(variance + epsilon) * gain + bias over each row (layer), or in / sqrt(mean of
+// squares + epsilon) * gain (rms: Zhang and Sennrich 2019).
+struct NormOp {
+  Norm kind = Norm::layer;
+  WeightId gain = kNone, bias = kNone;  // bias optional
+  float epsilon = 0;
+  BufferId in = kNone, out = kNone;
+};
+
+// Codes of all input activations of a matrix multiplication, known beforehand: a code stands for
+// scale * (code - zero_point), codes 0 to 255.
+struct StaticInput {
+  float scale = 1;
+  int zero_point = 0;
+  double clipped_share = 0;  // of the activations it was calibrated on
+};
+
+// out[:, out_column ...] = activation(in * weight^T + bias), or += where it adds the residual.
+struct LinearOp {
+  WeightId weight = kNone, bias = kNone;
+  Activation activation = Activation::none;
+  bool adds_to_output = false;
+  float outlier_threshold = 0;  // of llm_int8 weights: input features that reach it are decomposed; 0 = none
+  // Of int8 weights. Without static codes each token has a scale and zero point of its own, or all tokens of
+  // a step together; what each input feature is multiplied by first, empty: 1.
+  std::optional<StaticInput> static_input = {};
+  bool has_tensor_scale = false;
+  std::vector<float> input_factors = {};
+  BufferId in = kNone, out = kNone;
+  std::int64_t out_column = 0;
+  // Modules of the checkpoint that it is: "h.3.attn.c_proj"; of q, k and v in one, the three.
+  std::vector<std::string> modules = {};
+};
+
+// Which elements of a head are turned together: i and i + rotated / 2 (Transformers' rotate_half), or 2 i and
+// 2 i + 1 (Su et al. 2021; GPT-J).
+enum class RotaryPairing { halves, neighbours };
+
+// Rotary position embedding, in place: pair i of each head is turned by the angle position * frequencies[i]
+// (Su et al. 2021). Frequencies hold base and scaling; what is beyond 2 * frequencies.size() elements stays.
+struct RotaryOp {
+  BufferId buffer = kNone;
+  std::int64_t column = 0;  // of the first head
+  int heads = 0, head_dim = 0;
+  RotaryPairing pairing = RotaryPairing::halves;
+  std::vector<float> frequencies;  // radians per position
+  float amplitude = 1;             // of cosine and sine (YaRN's attention factor)
+};
+
+// Causal attention of the rows in `qkv` over their sequences' cached keys and values.
+struct AttentionOp {
+  int layer = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1;                       // of the scores
+  std::int64_t window = 0;               // keys a query sees, itself included; 0 = all
+  float soft_cap = 0;                    // scores become soft_cap * tanh(score / soft_cap); 0 = none
+  std::vector<float> alibi_slopes = {};  // by head: slope * (key - query) is added to a score; empty: none
+  BufferId qkv = kNone;                  // [rows, (heads + 2 * kv_heads) * head_dim]: queries, keys, values
+  BufferId out = kNone;                  // [rows, heads * head_dim]
+  std::int64_t k_column() const { return std::int64_t{heads} * head_dim; }
+  std::int64_t v_column() const { return k_column() + std::int64_t{kv_heads} * head_dim; }
+};
+
+// out = activation(in[:, :n]) * in[:, n:], n columns of out (Shazeer 2020, "GLU Variants Improve
+// Transformer").
+struct GatedOp {
+  Activation activation = Activation::silu;
+  BufferId in = kNone, out = kNone;
+};
+
+struct AddOp {  // out += scale * in: the residual of families that scale it, or norm what they add
+  float scale = 1;
+  BufferId in = kNone, out = kNone;
+};
+
+struct Op {
+  std::string name;  // "h.3.attn.c_proj"
+  Phase phase = Phase::linear;
+  std::variant<EmbedOp, NormOp, LinearOp, RotaryOp, AttentionOp, GatedOp, AddOp> what;
+};
+
+// One function for each alternative, and none for all: an operation without one does not compile.
+template <typename... Functions>
+struct Cases : Functions... {
+  using Functions::operator()...;
+};
+template <typename... Functions>
+Cases(Functions...) -> Cases<Functions...>;
+
+// Buffers that an operation reads, and those that it writes; one that it changes in place, or writes a part
+// of, is in both.
+struct BufferUse {
+  std::vector<BufferId> reads, writes;
+};
+BufferUse buffers_of(const Op& op);
+
+// A row of its result depends on other rows than its own: attention, and matrix multiplications whose
+// activation scale or outliers are those of all rows together.
+bool mixes_rows(const Op& op);
+
+}  // namespace assay

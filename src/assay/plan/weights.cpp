@@ -1,0 +1,30 @@
+#include "assay/plan/weights.h"
+
+namespace assay {
+
+std::vector<TensorPart> tensors_of(const WeightSpec& weight) {
+  if (weight.slices.empty()) return {{weight, 0}};
+  std::vector<TensorPart> parts;
+  std::int64_t first_output = 0;
+  for (const WeightSlice& slice : weight.slices) {
+    if (!slice.tensor.empty()) {
+      WeightSpec part = weight;
+      part.name = slice.tensor;
+      part.slices.clear();
+      (weight.kind == WeightSpec::Kind::vector ? part.columns : part.rows) = slice.count;
+      part.tensor_first = slice.first;
+      part.tensor_count = slice.stored;
+      parts.push_back({std::move(part), first_output});
+    }
+    first_output += slice.count;
+  }
+  return parts;
+}
+
+Bytes stored_bytes(const WeightSpec& weight) {
+  if (weight.kind == WeightSpec::Kind::vector) return {weight.elements() * 4};
+  const double elements = static_cast<double>(weight.elements()) * info(weight.format).bits_per_weight / 8;
+  return {static_cast<std::int64_t>(elements) + (is_int8(weight.format) ? weight.rows * 4 : 0)};
+}
+
+}  // namespace assay

@@ -1,0 +1,69 @@
+// The weights of a plan as the model means them, apart from how a file stores them and how a backend packs
+// them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/base/units.h"
+#include "assay/quant/precision.h"
+
+namespace assay {
+
+using WeightId = int;
+
+// Consecutive output features of a matrix, rows of a table or elements of a vector, and the tensor that holds
+// them.
+struct WeightSlice {
+  std::string tensor;       // as the file names it; empty: zeros, of a bias that only some slices have
+  std::int64_t count = 0;   // output features, rows or elements
+  std::int64_t first = 0;   // where they begin among the tensor's own
+  std::int64_t stored = 0;  // how many the tensor has; 0: `count`, the slice is the whole tensor
+};
+
+struct WeightSpec {
+  std::string name;          // of the tensor; of several, what the product of all of them is called
+  std::int64_t rows = 0;     // output features of a matrix, entries of a table; 1 for a vector
+  std::int64_t columns = 0;  // input features of a matrix, width of a table, length of a vector
+  enum class Kind { vector, table, matrix } kind = Kind::vector;
+  bool stored_transposed = false;  // the file holds [columns, rows] (GPT-2's Conv1D)
+  bool is_table_too = false;       // a matrix whose rows are also looked up (tied embedding)
+  // What it is made of, in order: query, key and value projections are one matrix, of one tensor each or of a
+  // fused one. Empty: of the one tensor `name`.
+  std::vector<WeightSlice> slices = {};
+  WeightFormat format = WeightFormat::float32;
+  // What 4-bit weights become in a matrix multiplication: float32 or bfloat16.
+  WeightFormat expanded = WeightFormat::float32;
+  // The file holds codes of `format` and their scales, [rows, columns]: they are taken as they are.
+  bool is_stored_quantized = false;
+  bool allows_non_finite = false;  // NaN and infinity are quantized as 0
+  std::string_view why_kept = {};  // of a matrix that a quantized precision leaves: a constant text
+  // Added to each element of a vector when it is read: 1 for norms that multiply by 1 + weight.
+  float offset = 0;
+  // What each column of a matrix, or element of a vector, is multiplied by when it is read; empty: 1.
+  std::vector<float> column_factors = {};
+
+  // Of a slice taken by itself: where it begins in its tensor, and how many output features that has; 0:
+  // `rows` (of a vector `columns`), all of it.
+  std::int64_t tensor_first = 0, tensor_count = 0;
+
+  std::int64_t elements() const { return rows * columns; }
+  // Output features of a matrix, rows of a table, elements of a vector: what slices cut.
+  std::int64_t outputs() const { return kind == Kind::vector ? columns : rows; }
+};
+
+// A tensor of a weight as a weight of its own, and where it begins among the whole's outputs. Quantization
+// sees these: blocks and scales of a tensor do not depend on what it is packed with.
+struct TensorPart {
+  WeightSpec spec;
+  std::int64_t first_output = 0;
+};
+// In order; slices of zeros are left out.
+std::vector<TensorPart> tensors_of(const WeightSpec& weight);
+
+// Bytes of a weight in its format, with the scales of quantized ones; vectors are float32.
+Bytes stored_bytes(const WeightSpec& weight);
+
+}  // namespace assay
