@@ -15,6 +15,7 @@ namespace assay {
 enum class WarningKind {
   other,  // of files that earlier versions wrote
   // How a model was loaded.
+  model_files,
   non_finite_weights,
   bfloat16_emulated,
   mixed_arithmetic,

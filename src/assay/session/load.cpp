@@ -92,8 +92,8 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.warnings = dtype.warnings;
-  loaded.warnings.insert(loaded.warnings.end(), loaded.model->warnings().begin(),
-                         loaded.model->warnings().end());
+  for (const std::string& text : loaded.model->warnings())
+    loaded.warnings.push_back({WarningKind::model_files, text});
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.push_back({WarningKind::non_finite_weights,
                                "NaN and infinity among the weights are quantized as 0, as asked for"});
