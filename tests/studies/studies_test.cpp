@@ -111,6 +111,11 @@ void expect_metrics(const Row& row, std::size_t samples) {
     EXPECT_EQ(row.find(tag)->samples.size(), samples) << tag;
   }
   EXPECT_GT(row.find("total_latency_s")->value, 0);
+  if (row.find("sequences") == nullptr)
+    for (std::size_t i = 0; i < samples; ++i)
+      EXPECT_NEAR(row.find("time_per_output_token_ms")->samples[i],
+                  1e3 * row.find("decode_latency_s")->samples[i] / (row.find("tokens_generated")->value - 1),
+                  1e-9);
   EXPECT_GT(row.find("tokens_generated")->value, 0);
   EXPECT_GT(row.find("memory_bytes")->value, 0);
   EXPECT_GT(row.find("percent_of_roof")->value, 0);

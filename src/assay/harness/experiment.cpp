@@ -89,6 +89,8 @@ class RowBuilder {
       set(row, "decode_tokens_per_sec", [&](const Sample& s) {
         return per(new_tokens(s) - static_cast<double>(s.sequences), s.decode_s());
       });
+      set(row, "time_per_output_token_ms",
+          [](const Sample& s) { return 1e3 * s.decode_s() / static_cast<double>(s.step_s.size()); });
       set(row, "step_latency_ms", [](const Sample& s) { return 1e3 * median(s.step_s); });
       if (supported_quantile(first_.step_s, 0.9))
         set(row, "inter_token_p90_ms", [](const Sample& s) { return 1e3 * quantile(s.step_s, 0.9); });

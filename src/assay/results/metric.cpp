@@ -153,6 +153,16 @@ constexpr Metric kCatalogue[] = {
      .rank = 5,
      .definition = "New tokens after the first of each sequence / the summed time of their steps, model "
                    "and LM head, each step timed on its own."},
+    {.tag = "time_per_output_token_ms",
+     .title = "Time per output token",
+     .head = "TPOT",
+     .unit = "ms",
+     .better = Better::lower,
+     .decimals = 2,
+     .tables = {S::baseline, S::lengths, S::batches},
+     .rank = 4,
+     .definition = "decode_latency_s / the number of decode steps, in ms: for one sequence decode time / "
+                   "(new tokens - 1), prefill excluded, as vLLM defines TPOT."},
     {.tag = "step_latency_ms",
      .title = "Median decode step",
      .head = "Decode step",
