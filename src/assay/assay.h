@@ -5,6 +5,7 @@
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
 #include "assay/report/result_tables.h"
+#include "assay/results/takeaways.h"
 #include "assay/session/audit.h"
 #include "assay/session/load.h"
 #include "assay/session/perplexity.h"

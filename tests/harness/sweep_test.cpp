@@ -146,7 +146,7 @@ TEST_F(SweepTest, AJournalIsResumedAndOnlyWhatIsMissingRuns) {
     EXPECT_TRUE(run_sweep(sessions_, "s", cases, options).is_interrupted);
   }
   // Cut in the middle of a line.
-  std::ofstream(file, std::ios::app) << R"({"kind":"sample","key":"s | test | a)";
+  std::ofstream(file, std::ios::app) << R"({"kind":"sample","key":"s | lengths | a)";
   options.should_stop = {};
   log_.clear();
   {
@@ -214,7 +214,7 @@ TEST_F(MisbehavingWorkers, AreRowsWithTheirCauseAndTheRestIsComplete) {
   const ExperimentContext& experiment = workers;
   std::vector<Case> cases;
   for (const char* label : {"a", "crash", "hang", "memory", "killed", "babble", "b"})
-    cases.push_back(baseline_case(experiment, "test", label, {"a text"}, 4));
+    cases.push_back(baseline_case(experiment, Scenario::lengths, label, {"a text"}, 4));
   const SweepResult result = run_sweep(*experiment.sessions, "s", cases, experiment.sweep);
   ASSERT_EQ(result.cases.size(), 7u);
   const auto reason = [&](std::size_t i) { return result.cases[i].reason; };

@@ -198,7 +198,7 @@ TEST(AblateCacheAndPadding, GivesRowsFitsAndAnAudit) {
             result.find("padded right")->find("computed_prompt_tokens")->value);
   ASSERT_EQ(result.audit.size(), 5u);
   for (const AuditRow& row : result.audit) {
-    EXPECT_EQ(row.verdict, "equal") << row.what << ": " << row.first_divergence;
+    EXPECT_EQ(row.verdict, AuditVerdict::equal) << row.what << ": " << row.first_divergence;
     EXPECT_EQ(row.largest_difference, 0);
   }
   ASSERT_NE(result.find("cache on"), nullptr);  // the steps, for plots

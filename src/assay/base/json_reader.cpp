@@ -120,7 +120,8 @@ std::vector<JsonReader> JsonReader::items() const {
 std::vector<std::pair<std::string, JsonReader>> JsonReader::members() const {
   if (!value_->is_object()) refuse("an object");
   std::vector<std::pair<std::string, JsonReader>> all;
-  for (auto item = value_->begin(); item != value_->end(); ++item) all.emplace_back(item.key(), at(item.key()));
+  for (auto item = value_->begin(); item != value_->end(); ++item)
+    all.emplace_back(item.key(), at(item.key()));
   return all;
 }
 

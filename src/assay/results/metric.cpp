@@ -492,8 +492,9 @@ constexpr Metric kCatalogue[] = {
 
 std::string Metric::column_head() const {
   const std::string_view shown = shown_unit.empty() ? unit : shown_unit;
-  // A head that is its own unit does not say it twice.
-  if (shown.empty() || head.find(shown) != std::string_view::npos) return std::string(head);
+  // A head that begins with its unit does not say it twice: "Tokens/s per sequence".
+  const bool is_unit = shown.size() > 1 && head.size() > 1 && head.substr(1).starts_with(shown.substr(1));
+  if (shown.empty() || is_unit) return std::string(head);
   return fmt::format("{} ({})", head, shown);
 }
 
