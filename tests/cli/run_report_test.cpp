@@ -12,8 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::string kModel = model_fixture("with_tokenizer"), kText = kModel + "/prompt.txt",
-                  kBaselineAndPerplexity = "noise,trade-off,lengths,ablation,batches,edge";
+const std::string kBaselineAndPerplexity = "noise,trade-off,lengths,ablation,batches,edge";
 
 class CliRunReport : public testing::Test {
  protected:

@@ -10,15 +10,7 @@ namespace assay {
 using OrderedJson = nlohmann::ordered_json;
 
 namespace {
-constexpr int kVersion = 1;
-
-// Null where the line is not JSON.
-OrderedJson parsed_line(const std::string& line) {
-  try {
-    return parse_ordered_json(line, "");
-  } catch (const Error&) {
-    return nullptr;
-  }
+constexpr int kVersion = 2;
 }
 }  // namespace
 
@@ -32,7 +24,7 @@ Journal::Journal(std::filesystem::path file, const std::string& plan, bool resum
     write_file_atomically(file_, head.dump() + "\n");
   }
   out_.reset(std::fopen(file_.c_str(), "ab"));
-  if (out_ == nullptr) throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+  if (out_ == nullptr) throw JournalError("{}: cannot be written: {}", file_.string(), last_system_error());
 }
 
 void Journal::read() {
@@ -73,7 +65,7 @@ void Journal::append(const std::string& kind, const std::string& key, OrderedJso
   const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", std::move(data)}};
   const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() || std::fflush(out_.get()) != 0)
-    throw JournalError("{}: cannot be written: {}", file_.string(), std::strerror(errno));
+    throw JournalError("{}: cannot be written: {}", file_.string(), last_system_error());
 }
 
 void Journal::refuse(const std::string& kind, const std::string& key, const char* why) const {

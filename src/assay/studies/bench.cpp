@@ -96,9 +96,7 @@ class TestRun {
     std::vector<TokenId> chosen(rows.size());
     program_.head(rows, ArgmaxSink{chosen});
     for (std::size_t i = 0; i < chosen.size(); ++i) {
-      if (chosen[i] < 0)
-        throw Error(
-            "the logits hold NaN: expected finite logits, so the weights or the arithmetic are broken");
+      require_finite(chosen[i]);
       next_[owners[i]] = chosen[i];
     }
     if (is_counting_) add_cost(parts, count);
@@ -195,11 +193,11 @@ class BenchRun {
           if (tokens > 0) cases_.push_back({0, tokens, depth, batch});
       }
     if (cases_.empty())
-      throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
+      throw UsageError("prompt_tokens and new_tokens: every length is 0, so there is nothing to measure");
     if (options.repeats < 1)
-      throw UsageError("--repeats: expected a whole number from 1, found {}", options.repeats);
+      throw UsageError("repeats: expected a whole number from 1, found {}", options.repeats);
     if (options.max_time_s < 0)
-      throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
+      throw UsageError("max_time_s: expected 0 or more seconds, found {}", options.max_time_s);
   }
 
   std::vector<BenchRow> run() {
