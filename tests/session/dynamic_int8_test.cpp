@@ -58,7 +58,7 @@ TEST(DynamicInt8, OneScaleForAllTokensDiffersByDefinition) {
   EXPECT_GT(differ, 0U);
   for (const AuditRow& row :
        audit_equivalence(load_demo(Preset::int8_dynamic, InputScale::per_token), prompts, 4))
-    EXPECT_EQ(row.verdict, "equal") << row.what;
+    EXPECT_EQ(row.verdict, AuditVerdict::equal) << row.what;
 }
 
 TEST(DynamicInt8, TheNumberOfThreadsChangesNothing) {

@@ -402,7 +402,7 @@ TEST(RunQuantizationExercise, StopsWhereItIsTold) {
   int asked = 0;
   sweep.should_stop = [&] { return ++asked > 40; };
   const LocalExperiment experiment({model()}, RunConfig{}, sweep);
-  EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, "interrupted");
+  EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, RunStatus::interrupted);
   SuiteOptions options = small_exercise();
   options.skipped = {"nonsense"};
   EXPECT_THROW(run_quantization_exercise(experiment, options), UsageError);

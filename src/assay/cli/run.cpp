@@ -9,7 +9,8 @@
 #include "assay/cli/measure.h"
 #include "assay/cli/study_flags.h"
 #include "assay/report/files.h"
-#include "assay/report/summary.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
 
 namespace assay::cli {
 

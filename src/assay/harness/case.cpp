@@ -47,6 +47,10 @@ Disturbance disturbance_from_json(const JsonReader& json) {
 
 }  // namespace
 
+std::string Case::key() const {
+  return fmt::format("{} | {} | {}", name_of(scenario), label, configuration.key());
+}
+
 std::string Case::work() const {
   OrderedJson json = OrderedJson::array();
   for (const Prompt& prompt : prompts) json.push_back(prompt_to_json(prompt));

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/base/json_reader.h"
 #include "assay/config/run_config.h"
 #include "assay/machine/disturbance.h"
 #include "assay/results/scenario.h"
@@ -18,7 +19,8 @@
 namespace assay {
 
 struct Case {
-  std::string scenario, label;  // of the row: "lengths", "128 tokens"
+  Scenario scenario = Scenario::baseline;
+  std::string label;  // of the row: "128 tokens"
   RunConfig configuration;
   std::vector<Prompt> prompts;
   std::int64_t batch_size = 0;  // prompts computed together; 0 = all. The last batch may be smaller.
@@ -31,7 +33,7 @@ struct Case {
   std::vector<Warning> warnings = {};  // known before it runs
 
   // What tells it from every other case.
-  std::string key() const { return scenario + " | " + label + " | " + configuration.key(); }
+  std::string key() const;
   // The same work whatever runs it: equal where a comparison is fair.
   std::string work() const;
 };

@@ -11,7 +11,16 @@ using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 constexpr int kVersion = 2;
+
+// Null where the line is not JSON.
+OrderedJson parsed_line(const std::string& line) {
+  try {
+    return parse_ordered_json(line, "");
+  } catch (const Error&) {
+    return nullptr;
+  }
 }
+
 }  // namespace
 
 Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes)

@@ -35,7 +35,7 @@ class RowBuilder {
       all += sample.disturbance;
       hashes.insert(sample.ids_hash);
     }
-    for (std::string& warning : doubts_of(all, static_cast<int>(allowed_processors().size())))
+    for (Warning& warning : warnings_of(all, static_cast<int>(allowed_processors().size())))
       row.warnings.push_back(std::move(warning));
     if (all.highest_mhz > 0)
       row.parameters.emplace_back("frequency_mhz",
@@ -217,7 +217,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
   for (const auto& parameter : what.parameters) row.parameters.push_back(parameter);
   row.warnings = result.facts.warnings;
   row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
-  if (row.status != "ok" || result.samples.empty()) return row;
+  if (row.status != RowStatus::ok || result.samples.empty()) return row;
   const RowBuilder builder(result, context);
   builder.add_values(row);
   builder.add_warnings(row);
@@ -226,7 +226,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
 
 std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
                                         const ExperimentContext& context, int comparisons) {
-  if (candidate.status != "ok" || baseline.status != "ok") return std::nullopt;
+  if (candidate.status != RowStatus::ok || baseline.status != RowStatus::ok) return std::nullopt;
   const auto [own, other] = paired(candidate, baseline, &Sample::total_latency_s);
   if (own.empty()) return std::nullopt;
   double margin = context.margin;

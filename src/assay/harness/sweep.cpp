@@ -81,7 +81,7 @@ class SweepRun {
         was_begun_.insert(&c);
       });
       options_.journal->read_each("sample", journal_key(c), [&](const auto& data) {
-        c.samples[data.at("round").template get<int>()] = sample_from_json(data.at("sample"));
+        c.samples[data.at("round").template whole<int>()] = sample_from_json(data.at("sample"));
       });
     }
   }
@@ -179,7 +179,8 @@ class SweepRun {
   }
 
   bool wants_round(const std::vector<CaseResult*>& members, int round) const {
-    if (std::none_of(members.begin(), members.end(), [](const CaseResult* c) { return c->status == "ok"; }))
+    if (std::none_of(members.begin(), members.end(),
+                     [](const CaseResult* c) { return c->status == RowStatus::ok; }))
       return false;
     const double spent = elapsed(measure_begin_, Clock::now()).value;
     if (options_.max_time_s > 0 && round >= options_.fewest && spent + warm_up_s_ >= options_.max_time_s)

@@ -73,10 +73,10 @@ struct CaseResult {
   SessionFacts facts;
   FirstRun first;
   std::map<int, Sample> samples;  // by round
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
   int warm_ups = 0;
 
-  bool is_measured() const { return status == "ok" && !samples.empty(); }
+  bool is_measured() const { return status == RowStatus::ok && !samples.empty(); }
   std::vector<double> each(double Sample::*member) const;  // in the order of rounds
 };
 

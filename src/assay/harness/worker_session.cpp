@@ -226,16 +226,17 @@ OrderedJson to_json(const CorpusLosses& losses) {
           {"log_probabilities", losses.log_probabilities},
           {"tokens", losses.tokens},
           {"seconds", losses.seconds},
-          {"warnings", losses.warnings}};
+          {"warnings", to_json(losses.warnings)}};
 }
 
-CorpusLosses corpus_losses_from_json(const OrderedJson& json) {
-  return {.corpus_sha256 = json.at("corpus_sha256").get<std::string>(),
-          .protocol = json.at("protocol").get<std::string>(),
-          .log_probabilities = json.at("log_probabilities").get<std::vector<double>>(),
-          .tokens = json.at("tokens").get<std::int64_t>(),
-          .seconds = json.at("seconds").get<double>(),
-          .warnings = json.value("warnings", std::vector<std::string>{})};
+CorpusLosses corpus_losses_from_json(const JsonReader& json) {
+  return {
+      .corpus_sha256 = json.at("corpus_sha256").text(),
+      .protocol = json.at("protocol").text(),
+      .log_probabilities = json.at("log_probabilities").numbers(),
+      .tokens = json.at("tokens").whole<std::int64_t>(),
+      .seconds = json.at("seconds").number(),
+      .warnings = json.has("warnings") ? warnings_from_json(json.at("warnings")) : std::vector<Warning>()};
 }
 
 }  // namespace assay

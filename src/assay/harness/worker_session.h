@@ -29,7 +29,7 @@ struct CorpusLosses {
   std::vector<double> log_probabilities;  // of every scored token, in text order
   std::int64_t tokens = 0;
   double seconds = 0;
-  std::vector<std::string> warnings = {};
+  std::vector<Warning> warnings = {};
 };
 struct CorpusRequest {
   std::string file;

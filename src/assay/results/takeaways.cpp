@@ -97,15 +97,14 @@ class Takeaways {
     sentences_.push_back(std::move(text));
   }
 
-  // Transformers' rule keeps the embedding and the head; codes have scales.
-  std::string why_not_in_proportion(const Row& row) const {
+  // Transformers' rule keeps the embedding and the LM head; codes have scales.
+  static std::string why_more_bits(const Row& row) {
     bool has_head = false;
     for (const char* format : {"lm_head int8", "lm_head nf4", "lm_head fp4"})
       has_head = has_head || row.label.find(format) != std::string::npos;
-    return has_head ? "positions, norms and biases stay as they are, and every block of codes has a scale"
-                    : "the embedding, which is also the output head, stays as it is, and every block of "
-                      "codes has a "
-                      "scale";
+    return has_head ? "positions, norms and biases are not quantized and every group of codes has a scale"
+                    : "the embedding, which is also the LM head, is not quantized and every group of codes "
+                      "has a scale";
   }
 
   void add_latency() {

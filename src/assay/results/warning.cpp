@@ -75,6 +75,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::perplexity_rise, "perplexity_rise", "Sudden rise of perplexity",
       "Perplexity is far above the baseline's."},
      "check tokenization and aggregation"},
+    {{Kind::worse_than_uniform, "worse_than_uniform", "Perplexity no better than guessing",
+      "A model that knows nothing has the perplexity of its vocabulary's size."},
+     "check the tokenizer and the weights"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

@@ -43,8 +43,9 @@ enum class WarningKind {
   duplicate_case,
   // Quality.
   perplexity_rise,
+  worse_than_uniform,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::perplexity_rise) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::worse_than_uniform) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view

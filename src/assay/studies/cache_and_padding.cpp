@@ -71,7 +71,7 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
     const std::int64_t length = std::min(wanted, longest);
     const std::vector<TokenId> ids = ids_of_length(context, options.base, length);
     for (const bool uses_cache : {true, false}) {
-      Case what = baseline_case(context, "cache",
+      Case what = baseline_case(context, Scenario::cache,
                                 fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},
                                 options.new_tokens);
       what.uses_cache = uses_cache;
@@ -85,7 +85,7 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
   for (const Padding padding : {Padding::none, Padding::left, Padding::right}) {
     if (!options.has_padding) break;
     Case what =
-        baseline_case(context, "padding",
+        baseline_case(context, Scenario::padding,
                       padding == Padding::none ? "no padding" : fmt::format("padded {}", name_of(padding)),
                       prompts, options.new_tokens);
     what.padding = padding;
@@ -103,7 +103,8 @@ class Ablation {
 
   void finish() {
     for (CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == "padding" && outcome.result.is_measured()) add_overhead(outcome);
+      if (outcome.result.what.scenario == Scenario::padding && outcome.result.is_measured())
+        add_overhead(outcome);
     if (options_.has_cache) {
       compare_caches();
       fit_positions();
@@ -131,7 +132,7 @@ class Ablation {
            static_cast<double>(s.computed_prompt_tokens);
   }
 
-  const CaseResult* find(const std::string& scenario, const std::string& label) const {
+  const CaseResult* find(Scenario scenario, const std::string& label) const {
     for (const CaseOutcome& outcome : outcomes_)
       if (outcome.result.what.scenario == scenario && outcome.result.what.label == label &&
           outcome.result.is_measured())
@@ -142,15 +143,15 @@ class Ablation {
   void compare_caches() {
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& off = outcome.result;
-      if (off.what.scenario != "cache" || off.what.uses_cache) continue;
+      if (off.what.scenario != Scenario::cache || off.what.uses_cache) continue;
       const CaseResult* on =
-          find("cache", "cache on" + off.what.label.substr(std::string("cache off").size()));
+          find(Scenario::cache, "cache on" + off.what.label.substr(std::string("cache off").size()));
       if (on == nullptr || !off.is_measured()) continue;
       outcome.comparison = compare_cases(off, *on, context_, static_cast<int>(options_.lengths.size()));
       if (outcome.comparison && outcome.comparison->verdict == Verdict::lower)
         result_.remarks.push_back(fmt::format(
-            "Against expectation, the cache does not help here: {}. With so few tokens, computing "
-            "them again costs less than reading them back.",
+            "Against expectation, the KV cache does not help: {}. Computing so few tokens again costs "
+            "less than reading their keys and values back.",
             outcome.comparison->sentence));
     }
   }
@@ -158,7 +159,7 @@ class Ablation {
   void fit_positions() {
     Positions on, off;
     for (const CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == "cache" && outcome.result.is_measured())
+      if (outcome.result.what.scenario == Scenario::cache && outcome.result.is_measured())
         append(outcome.result.what.uses_cache ? on : off, positions_of(outcome.result));
     const auto line_on = fit_polynomial(on.at, on.milliseconds, 1),
                line_off = fit_polynomial(off.at, off.milliseconds, 1);
@@ -192,15 +193,15 @@ class Ablation {
   }
 
   void compare_paddings() {
-    const CaseResult* none = find("padding", "no padding");
+    const CaseResult* none = find(Scenario::padding, "no padding");
     if (none == nullptr) return;
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& padded = outcome.result;
-      if (padded.what.scenario != "padding" || &padded == none || !padded.is_measured()) continue;
+      if (padded.what.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
       outcome.comparison = compare_cases(padded, *none, context_, 2);
       if (!outcome.comparison) continue;
       const Sample& s = padded.samples.begin()->second;
-      result_.remarks.push_back(fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %); {}",
+      result_.remarks.push_back(fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %). {}.",
                                             padded.what.label, s.computed_prompt_tokens - s.prompt_tokens,
                                             s.computed_prompt_tokens, overhead_percent(s),
                                             outcome.comparison->sentence));

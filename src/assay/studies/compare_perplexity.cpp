@@ -196,7 +196,7 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
   const std::int64_t length =
       std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
   const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-  Case what = baseline_case(context, "perplexity", "window", {ids}, 1);
+  Case what = baseline_case(context, Scenario::perplexity, "window", {ids}, 1);
   double all = 0;
   for (const RunConfig& configuration : configurations_of(context, options)) {
     what.configuration = configuration;
@@ -225,7 +225,7 @@ std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
     own.loss = sum / static_cast<double>(own.tokens);
     own.ppx = std::exp(own.loss);
     if (std::string warning = uniform_warning(own.ppx, loaded->model->spec().vocab); !warning.empty())
-      own.warnings.push_back(std::move(warning));
+      own.warnings.push_back({WarningKind::worse_than_uniform, std::move(warning)});
     if (const auto& [first, of_first] = all.front(); own.ppx > kSuddenRise * of_first.ppx)
       own.warnings.push_back(rise_warning(own.ppx / of_first.ppx, first));
   }

@@ -58,21 +58,21 @@ std::vector<Case> edge_cases(const ExperimentContext& context, const EdgeOptions
        "def add(a, b):\n    \"\"\"Adds.\"\"\"\n    return a + b\n\nfor i in range(10):\n    print(add(i, "}};
   std::vector<Case> cases;
   for (const auto& [name, prompt] : prompts) {
-    cases.push_back(baseline_case(context, "edge prompts", name, {prompt}, options.new_tokens));
+    cases.push_back(baseline_case(context, Scenario::edge_prompts, name, {prompt}, options.new_tokens));
     fit_context(context, cases.back());
   }
   // The longest that fits.
   const std::int64_t room = context.context_length - options.new_tokens;
   if (room > 0) {
     cases.insert(cases.begin() + 2,
-                 baseline_case(context, "edge prompts", "very long", {ids_of_length(context, sentence, room)},
-                               options.new_tokens));
+                 baseline_case(context, Scenario::edge_prompts, "very long",
+                               {ids_of_length(context, sentence, room)}, options.new_tokens));
   }
   std::vector<std::pair<std::string, Prompt>> more = options.more;
   for (const Prompt& prompt : options.prompts)
     more.emplace_back(fmt::format("own prompt {}", more.size() - options.more.size() + 1), prompt);
   for (const auto& [name, prompt] : more)
-    cases.push_back(baseline_case(context, "edge prompts", name, {prompt}, options.new_tokens));
+    cases.push_back(baseline_case(context, Scenario::edge_prompts, name, {prompt}, options.new_tokens));
   return cases;
 }
 

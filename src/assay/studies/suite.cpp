@@ -67,7 +67,7 @@ void add(ResultSet& results, ExperimentResult part) {
   move(part.texts, results.texts);
   move(part.remarks, results.remarks);
   if (part.noise) results.noise = part.noise;
-  if (part.is_interrupted) results.status = "interrupted";
+  if (part.is_interrupted) results.status = RunStatus::interrupted;
 }
 
 std::vector<PlannedStudy> suite_plan(const SuiteOptions& options) {
