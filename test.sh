@@ -8,7 +8,7 @@ command -v dpkg-query >/dev/null || stop "this script knows Debian 12 only; else
 need_packages "${build_packages[@]}" "${test_packages[@]}"
 [ -x build/release/tests/assay_tests ] || need_disk 1200
 echo "== building build/release with the tests"
-cmake --preset release >build.log 2>&1 && cmake --build --preset release >>build.log 2>&1 || {
+cmake --preset release >build.log 2>&1 && cmake --build --preset release --target assay_tests >>build.log 2>&1 || {
   tail -n 20 build.log >&2
   stop "the build failed; the whole log is in build.log"
 }

@@ -3,9 +3,9 @@
 
 usage: tools/make_quantized_fixtures.py        (needs torch, transformers, bitsandbytes, accelerate)
 
-The model is tests/fixtures/models/n_inner: its matrices do not end with a whole block of 64. Double quantization takes
-the mean of the scales; where they are 16-bit numbers the order of that sum does not matter, so that files can be equal
-to the byte.
+The models are tests/fixtures/models/n_inner, whose matrices do not end with a whole block of 64, and llama_scaled, whose
+queries, keys and values are three matrices that Assay packs as one. Double quantization takes the mean of the scales;
+where they are 16-bit numbers the order of that sum does not matter, so that files can be equal to the byte.
 """
 
 import shutil
@@ -17,7 +17,13 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from transformers.utils import logging
 
 FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
-DTYPES = {"nf4": "float32", "fp4": "float16", "nf4-dq": "bfloat16", "fp4-dq": "float16", "llm-int8": "float32"}
+# folder: (model, precision, dtype of everything that is not quantized)
+FOLDERS = {
+    "nf4": ("n_inner", "nf4", "float32"), "fp4": ("n_inner", "fp4", "float16"), "nf4-dq": ("n_inner", "nf4-dq", "bfloat16"),
+    "fp4-dq": ("n_inner", "fp4-dq", "float16"), "llm-int8": ("n_inner", "llm-int8", "float32"),
+    "llama-nf4": ("llama_scaled", "nf4", "bfloat16"), "llama-fp4-dq": ("llama_scaled", "fp4-dq", "float16"),
+    "llama-llm-int8": ("llama_scaled", "llm-int8", "float32"),
+}  # fmt: skip
 
 
 def config_of(kind, dtype):
@@ -35,17 +41,17 @@ def main():
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
     torch.set_num_threads(1)
-    for kind, dtype in DTYPES.items():
-        out = FIXTURES / "quantized" / kind
+    for name, (source, kind, dtype) in FOLDERS.items():
+        out = FIXTURES / "quantized" / name
         shutil.rmtree(out, ignore_errors=True)
         model = AutoModelForCausalLM.from_pretrained(
-            FIXTURES / "models" / "n_inner",
+            FIXTURES / "models" / source,
             quantization_config=config_of(kind, dtype),
             dtype=getattr(torch, dtype),
             device_map="cpu",
         )
         model.save_pretrained(out)
-        print(kind, dtype, sum(file.stat().st_size for file in out.iterdir()), "bytes")
+        print(name, dtype, sum(file.stat().st_size for file in out.iterdir()), "bytes")
 
 
 if __name__ == "__main__":

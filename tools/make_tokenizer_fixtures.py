@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/tokenizer_cases.json: hard strings and their token ids by the `tokenizers` library.
+"""Writes hard strings and their token ids by the `tokenizers` library, for the tests of text/.
 
-Two tokenizers: `demo` (models/demo/tokenizer.json) and `gpt2` (vocab.json and merges.txt of the development
+tests/fixtures/tokenizer_cases.json: two tokenizers: `demo` (models/demo/tokenizer.json) and `gpt2` (vocab.json and merges.txt of the development
 data, set up as GPT2TokenizerFast does: byte-level BPE, no space put before the text, <|endoftext|> special).
 No special tokens are added around a text; those inside it are found. What the file holds:
 
@@ -14,6 +14,18 @@ No special tokens are added around a text; those inside it are found. What the f
 The regex of tokenizers 0.23 (Oniguruma) follows Unicode 16 for \\p{L} and \\p{N}. Its \\s is the White_Space
 property: U+0009-000D, 0020, 0085, 00A0, 1680, 2000-200A, 2028, 2029, 202F, 205F, 3000, and so neither
 U+001C-001F nor U+180E, U+200B, U+FEFF. Letters newer than Unicode 12 are kept in a category of their own.
+
+tests/fixtures/tokenizers/KIND/tokenizer.json: a small tokenizer of each kind in use, trained on the texts of
+models/demo, and tests/fixtures/tokenizer_kinds.json, what they make of texts:
+
+    cases   {kind: [digest]}: of the texts of tokenizer_cases.json, in its order
+    sweep   {kind: [digest]}: of the texts of its sweep, in its order
+    texts   [{text, kinds: {kind: {with, without, decoded, skipped}}}]: ids with and without special tokens
+            around the text, and the text of the former, special tokens written out and skipped
+    decode  {kind: [[ids, decoded, skipped]]}: of ids drawn at random, byte tokens above all
+
+A digest is the start of the SHA-256 of the ids with special tokens around them, as little-endian int32,
+followed by the decoded text. --kinds writes this second part alone, which needs no development data.
 """
 
 import argparse
@@ -24,7 +36,7 @@ import random
 from pathlib import Path
 
 import numpy as np
-from perplexity_reference import load_tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_TEXT, MOST_IDS = 300, 64
@@ -158,22 +170,189 @@ def make_cases(tokenizers):
         }
 
 
+def sweep_text(first, last):
+    return "".join(f"a{c}1{c} {c}" for c in map(chr, range(first, last + 1)) if not "\ud800" <= c <= "\udfff")
+
+
 def make_sweep(tokenizers):
     # Planes 4 to 13 are empty, and 15 and 16 are private use throughout.
     step = 0x1000
     for first in [*range(0, 0x40000, step), 0xE0000, 0xF0000, 0x10F000]:
         last = first + step - 1
-        text = "".join(f"a{c}1{c} {c}" for c in map(chr, range(first, last + 1)) if not "\ud800" <= c <= "\udfff")
-        if text:
+        if text := sweep_text(first, last):
             yield {"first": first, "last": last} | {name: digest(ids) for name, ids in encode_all(tokenizers, text).items()}
+
+
+MARK = "\u2581"  # a blank, as SentencePiece writes it
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = LLAMA3.replace("{1,3}", "")
+SPECIAL = ["<unk>", "<s>", "</s>"]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+# What stands beside the special tokens; their flags show in what becomes of the blanks and words around them.
+ADDED = [AddedToken("<l>", lstrip=True, normalized=False), AddedToken("<r>", rstrip=True, normalized=False),
+         AddedToken("<both>", lstrip=True, rstrip=True, normalized=False, special=True),
+         AddedToken("the", single_word=True, normalized=False), AddedToken("ferry", normalized=True),
+         AddedToken("two words", normalized=True), AddedToken("<n>", lstrip=True, rstrip=True, normalized=True)]  # fmt: skip
+BEFORE = {"single": "<s> $A", "pair": "<s> $A <s> $B", "special_tokens": [("<s>", 1)]}
+AROUND = {"single": "<s> $A </s>", "pair": "<s> $A </s> $B", "special_tokens": [("<s>", 1), ("</s>", 2)]}
+EXTRA = ["", " ", "  ", "a", " a", "a ", "ferry", " ferry", "a ferry", "aferryb", "two words", "a two words b", "the", "other the other", " the",
+         "<s>", "<s>a", "<s> a", "a<s>b", "a <s> b", " <s> ", "<s><s>", "<s>the</s>", "a<l>b", "a  <l>  b", "a<r>b", "a  <r>  b", "a  <both>  b", "\n<both>\na",
+         "a <n> b", "x<n>y", "<l> ferry", "<s>ferry two words", "<unk>", "a<unk>b", "</s", f"{MARK}", f"a{MARK}b", f"{MARK} {MARK}", f"{MARK}a", f" {MARK}a",
+         "<0x41>", "a<0x0A>b", "\n", "\t\t", "a\r\nb", "\x00", "a\x00b", "\u00e9", "caf\u00e9 na\u00efve", "\u4e2d\u6587", "a\u4e2db\u6587c", "😀", "a😀b 👩‍💻", "e\u0301",
+         "1234567 12 1", "IT'S it's WE'LL '\u017f", "  many   blanks    here     ", "The ferry at Harrowmouth had been kept by a Penhallick for so many years.",
+         "She said:\n\n  \"It is not\tthe rowing\", he'd say... 1,000,000!!!\r\n", "\U0001d7d8\u0660\u00b2x", "\u3000\u00a0\u2003a"]  # fmt: skip
+
+
+def byte_level(pattern):
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def sentencepiece_decoder(strips):
+    steps = [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    return decoders.Sequence(steps + ([decoders.Strip(" ", 1, 0)] if strips else []))
+
+
+def train(tokenizer, size, special, lines):
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if special == SPECIAL else [])  # fmt: skip
+    tokenizer.train_from_iterator(lines, trainer)
+    return json.loads(tokenizer.to_str())
+
+
+def all_merges(vocab):
+    """The merges as files converted from SentencePiece have them: every two tokens that join to a third."""
+    pieces = sorted((text for text in vocab if len(text) > 1 and text not in SPECIAL and text not in BYTES), key=vocab.get)
+    splits = ((piece[:at], piece[at:]) for piece in pieces for at in range(1, len(piece)))
+    return [list(split) for split in splits if split[0] in vocab and split[1] in vocab]
+
+
+def finish(file, template=None, **model):
+    """With the model's options set, and the tokens that are only added."""
+    file["model"].update(model)
+    file["added_tokens"] = [token for token in file["added_tokens"] if token["content"] in SPECIAL]
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.add_tokens(ADDED)
+    if template:
+        tokenizer.post_processor = processors.TemplateProcessing(**template)
+    return tokenizer
+
+
+def make_kinds(lines):
+    kinds = {}
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = byte_level(LLAMA3), decoders.ByteLevel()
+    file = train(tokenizer, 600, SPECIAL, lines)
+    # Some words can then be found whole, but not be made by merges.
+    file["model"]["merges"] = [merge for i, merge in enumerate(file["model"]["merges"]) if i % 5 != 4]
+    kinds["llama3"] = finish(file, BEFORE, ignore_merges=True)
+
+    tokenizer.pre_tokenizer = byte_level(QWEN2)
+    kinds["qwen2"] = finish(train(tokenizer, 500, SPECIAL, lines), AROUND)
+    template = kinds["qwen2"].post_processor
+    kinds["qwen2"].post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+
+    # Llama 2: merges stay within words, runs of blanks apart, as SentencePiece trains them.
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), sentencepiece_decoder(True)
+    file = train(tokenizer, 520, SPECIAL + BYTES, lines)
+    vocab = file["model"]["vocab"]
+    for run in (2, 4):
+        vocab[MARK * run] = len(vocab)
+    file["model"]["merges"] = all_merges(vocab)
+    file["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": MARK}, {"type": "Replace", "pattern": {"String": " "}, "content": MARK}]}  # fmt: skip
+    file["pre_tokenizer"] = None
+    kinds["llama2"] = finish(file, BEFORE, byte_fallback=True, fuse_unk=True)
+
+    # Merges across words: the whole text is one word.
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+    tokenizer.decoder = sentencepiece_decoder(True)
+    kinds["one_word"] = finish(train(tokenizer, 600, SPECIAL + BYTES, lines), BEFORE, byte_fallback=True, fuse_unk=True)
+
+    # The newer form of Llama 2; bytes from 0xC0 on have no token, so that many characters are unknown.
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(prepend_scheme="first", split=False), sentencepiece_decoder(False)
+    kinds["metaspace_first"] = finish(train(tokenizer, 500, SPECIAL + BYTES[:0xC0], lines), BEFORE, byte_fallback=True, fuse_unk=True)
+
+    for scheme in ("always", "never"):
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(prepend_scheme=scheme), decoders.Metaspace(prepend_scheme=scheme)
+        kinds[f"metaspace_{scheme}"] = finish(train(tokenizer, 400, SPECIAL, lines), AROUND if scheme == "always" else None)
+    return kinds
+
+
+def short_digest(tokenizer, text):
+    ids = tokenizer.encode(text).ids
+    decoded = tokenizer.decode(ids, skip_special_tokens=False)
+    return hashlib.sha256(np.array(ids, dtype="<i4").tobytes() + decoded.encode()).hexdigest()[:8]
+
+
+def text_case(kinds, text):
+    made = {}
+    for name, tokenizer in kinds.items():
+        ids = tokenizer.encode(text).ids
+        made[name] = {"with": ids, "without": tokenizer.encode(text, add_special_tokens=False).ids,
+                      "decoded": tokenizer.decode(ids, skip_special_tokens=False), "skipped": tokenizer.decode(ids)}  # fmt: skip
+    return {"text": text, "kinds": made}
+
+
+def random_ids(tokenizer, rng):
+    """Ids of ordinary, special and byte tokens, the last often such as make characters together."""
+    parts = [[i] for i in range(tokenizer.get_vocab_size())]
+    characters = [[tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in text.encode()] for text in ("\u00e9", "\u4e2d", "😀", "\n")]
+    characters = [ids for ids in characters if None not in ids]
+    loose = [[i] for ids in characters for i in ids]
+    special = [[tokenizer.token_to_id(text)] for text in (*SPECIAL, "<both>")]
+    for _ in range(60):
+        pools = [pool for pool in (parts, characters, characters, loose, special) if pool]
+        ids = sum((rng.choice(rng.choice(pools)) for _ in range(rng.randint(1, 8))), [])
+        yield [ids, tokenizer.decode(ids, skip_special_tokens=False), tokenizer.decode(ids)]
+
+
+def line(value):
+    """ASCII with escapes: no editor, diff or terminal can change what a line says."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def write_kinds(folder, demo):
+    lines = [text for name in ("calibrate", "evaluate") for text in (demo / "texts" / f"{name}.txt").read_text(encoding="utf-8").splitlines()]
+    kinds = make_kinds(lines)
+    for name, tokenizer in kinds.items():
+        path = folder / "tokenizers" / name / "tokenizer.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(json.loads(tokenizer.to_str()), indent=0) + "\n", encoding="ascii")
+    cases = json.loads((folder / "tokenizer_cases.json").read_text(encoding="ascii"))
+    texts = [text if isinstance(text, str) else text["repeat"] * text["times"] for text in (case["text"] for case in cases["cases"])]
+    blocks = [(block["first"], block["last"]) for block in cases["sweep"]]
+    rng = random.Random(2023)
+    parts = {
+        "cases": {name: [short_digest(tokenizer, text) for text in texts] for name, tokenizer in kinds.items()},
+        "sweep": {name: [short_digest(tokenizer, sweep_text(*block)) for block in blocks] for name, tokenizer in kinds.items()},
+        "decode": {name: list(random_ids(tokenizer, rng)) for name, tokenizer in kinds.items()},
+    }
+    rows = [f"{line(key)}:{{\n" + ",\n".join(f"{line(name)}:{line(part)}" for name, part in value.items()) + "\n}" for key, value in parts.items()]
+    rows.append('"texts":[\n' + ",\n".join(line(text_case(kinds, text)) for text in EXTRA) + "\n]")
+    out = folder / "tokenizer_kinds.json"
+    out.write_text("{" + ",\n".join(rows) + "}\n", encoding="ascii")
+    print(f"{len(kinds)} kinds, {out.stat().st_size} bytes")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", type=Path, metavar="DIR", default=ROOT / "models" / "demo")
     parser.add_argument("--data", type=Path, default=os.environ.get("ASSAY_DEV_DATA", ROOT.parent / "shared" / "data"))
-    parser.add_argument("--out", type=Path, default=ROOT / "tests" / "fixtures" / "tokenizer_cases.json")
+    parser.add_argument("--out", type=Path, metavar="DIR", default=ROOT / "tests" / "fixtures")
+    parser.add_argument("--kinds", action="store_true", help="write only the second part, by the first as it is")
     args = parser.parse_args()
+    if not args.kinds:
+        write_cases(args)
+    write_kinds(args.out, args.demo)
+
+
+def write_cases(args):
+    from perplexity_reference import load_tokenizer
 
     data = Path(args.data)
     tokenizers = {"demo": load_tokenizer(args.demo), "gpt2": load_tokenizer(data / "gpt2-tokenizer")}
@@ -184,14 +363,10 @@ def main():
         "novel": [{name: digest(ids) for name, ids in encode_all(tokenizers, novel).items()}],
     }
 
-    # ASCII with escapes, one case a line: no editor, diff or terminal can change what a line says.
-    def line(value):
-        return json.dumps(value, separators=(",", ":"))
-
     blocks = [f"{line(name)}:[\n" + ",\n".join(map(line, parts[name])) + "\n]" for name in ("cases", "sweep")]
     text = "{" + ",\n".join([*blocks, f'"novel":{line(parts["novel"][0])}']) + "}\n"
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(text, encoding="ascii")
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "tokenizer_cases.json").write_text(text, encoding="ascii")
     print(f"{len(parts['cases'])} cases, {len(parts['sweep'])} blocks, {len(text)} bytes")
 
 

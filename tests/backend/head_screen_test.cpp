@@ -8,6 +8,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/random.h"
+#include "assay/plan/cost.h"
 #include "support/fixtures.h"
 #include "support/kernel_tiers.h"
 

@@ -23,6 +23,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
+TEST(Format, PrintableNamesSteerNoTerminal) {
+  EXPECT_EQ(printable("transformer.h.0.attn.c_attn.weight"), "transformer.h.0.attn.c_attn.weight");
+  EXPECT_EQ(printable("caf\u00e9 \u65e5\u672c \U0001f600"), "caf\u00e9 \u65e5\u672c \U0001f600");
+  EXPECT_EQ(printable("a\nb\r\t\x1b[31m\x7f"), R"(a\nb\r\t\x1b[31m\x7f)");
+  EXPECT_EQ(printable(std::string_view("\0", 1)), R"(\x00)");
+  EXPECT_EQ(printable("\xc2\x9b!"), R"(\xc2\x9b!)");  // U+009B: CSI
+  EXPECT_EQ(printable("\xc2\xa0"), "\xc2\xa0");
+  for (const char* malformed :
+       {"\xff", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"})
+    for (const char c : printable(malformed)) EXPECT_TRUE(c >= 0x20 && c < 0x7f) << malformed;
+}
+
+TEST(Format, PrintableNamesAreBounded) {
+  EXPECT_EQ(printable(std::string(200, 'x')), std::string(200, 'x'));
+  for (const char* unit : {"x", "\u65e5", "\n", "\xff"}) {
+    std::string name;
+    for (int i = 0; i < 5000; ++i) name += unit;
+    const std::string shown = printable("begin " + name + " end");
+    EXPECT_LE(shown.size(), 200U);
+    EXPECT_GE(shown.size(), 190U);
+    EXPECT_TRUE(shown.starts_with("begin ")) << shown;
+    EXPECT_TRUE(shown.ends_with(" end")) << shown;
+    EXPECT_NE(shown.find("..."), std::string::npos);
+    EXPECT_EQ(shown, escape_controls(shown)) << "a character cut apart";
+  }
+}
+
 class FileTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -30,6 +30,46 @@ TEST(Json, RefusesDepthDuplicatesAndOtherTopLevels) {
   EXPECT_EQ(parse_json_object("{\"a\":{\"b\":1},\"c\":{\"b\":2}}", "x.json")["c"]["b"], 2);
 }
 
+TEST(Json, CountsValues) {
+  EXPECT_EQ(parse_json_object(R"({"a": [1, 2]})", "x.json", 4)["a"][1], 2);
+  EXPECT_EQ(error_of([] { parse_json_object(R"({"a": [1, 2]})", "x.json", 3); }),
+            "x.json: more than 3 values in its JSON");
+  for (const char* value : {"null", "true", "-1", "1", "1.5", "\"t\"", "[]", "{}"})
+    EXPECT_NE(
+        error_of([&] { parse_json_object(fmt::format(R"({{"a": {}, "b": {}}})", value, value), "x", 2); }),
+        "no error")
+        << value;
+}
+
+TEST(JsonEntries, AreGivenOneByOneInTheOrderOfTheText) {
+  std::string seen;
+  parse_json_entries(R"({"b": {"x": [1, {"y": null}]}, "a": -2, "c": [], "d": "t", "e": 1.5, "f": true})",
+                     "x.json", 10,
+                     [&](const std::string& key, const Json& value) { seen += key + value.dump() + ";"; });
+  EXPECT_EQ(seen, R"(b{"x":[1,{"y":null}]};a-2;c[];d"t";e1.5;ftrue;)");
+}
+
+TEST(JsonEntries, RefuseWhatAWholeObjectRefuses) {
+  const auto refused = [](std::string_view text) {
+    return error_of([&] { parse_json_entries(text, "x.json", 4, [](const std::string&, const Json&) {}); });
+  };
+  EXPECT_EQ(refused("{}"), "no error");
+  EXPECT_EQ(refused("[1]"), "x.json: expected a JSON object, found array");
+  EXPECT_EQ(refused("3"), "x.json: expected a JSON object, found number");
+  EXPECT_EQ(refused(R"({"a": 1, "a": 2})"), "x.json: the key 'a' stands twice in one object");
+  EXPECT_EQ(refused(R"({"b": {"a": 1, "a": 2}})"), "x.json: the key 'a' stands twice in one object");
+  EXPECT_EQ(refused(R"({"a": [1, 2, 3], "b": [1, 2, 3]})"), "no error");  // 4 values each
+  EXPECT_EQ(refused(R"({"a": [1, 2, 3, 4]})"), "x.json: more than 4 values in its JSON");
+  EXPECT_NE(refused("").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(refused(R"({"a": )").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(refused(R"({"a": 1} x)").find("not valid JSON"), std::string::npos);
+  const std::string deep = "{\"a\":" + std::string(100000, '[');
+  EXPECT_NE(error_of([&] {
+              parse_json_entries(deep, "x.json", kAnyNumber, [](const std::string&, const Json&) {});
+            }).find("nested deeper than 64 levels"),
+            std::string::npos);
+}
+
 TEST(JsonView, ChecksTypesAndRanges) {
   const Json json = parse_json_object(
       R"({"n": 12, "f": 0.5, "whole": 3.0, "s": "text", "b": true, "none": null, "big": 1e300})", "c.json");

@@ -86,8 +86,8 @@ TEST_F(CliBadConfig, UnknownNames) {
   model_.config["activation_function"] = 3;
   expect_refused({"config.json", "activation_function", "3"});
   model_.config["activation_function"] = "gelu_new";
-  model_.config["model_type"] = "llama";
-  expect_refused({"config.json", "model_type", "llama", "gpt2"});
+  model_.config["model_type"] = "lama";
+  expect_refused({"config.json", "model_type", "lama", "gpt2"});
   model_.config["model_type"] = 2;
   expect_refused({"config.json", "model_type", "2"});
 }
@@ -95,6 +95,7 @@ TEST_F(CliBadConfig, UnknownNames) {
 TEST_F(CliBadConfig, OtherKeysOfAWrongKind) {
   for (const auto& [key, odd] : {std::pair{"layer_norm_epsilon", "\"small\""},
                                  {"layer_norm_epsilon", "-1"},
+                                 {"layer_norm_epsilon", "1e39"},  // infinite in float32
                                  {"tie_word_embeddings", "\"yes\""},
                                  {"scale_attn_weights", "1"},
                                  {"n_inner", "-1"},
@@ -143,11 +144,15 @@ TEST_F(CliBadConfig, GenerationConfig) {
   }
   // An end token that is no token is no reason to refuse a model: GPT-2's own default stands in many small
   // ones.
-  for (const char* text : {"{\"eos_token_id\": 50256}", "{\"eos_token_id\": [1, -1, 99999999999]}",
-                           "{\"eos_token_id\": \"end\"}"}) {
+  for (const char* text : {"{\"eos_token_id\": 50256}", "{\"eos_token_id\": [1, -1, 99999999999]}"}) {
     write_file(folder_.path() / "generation_config.json", text);
-    expect_success(run_program({"generate", folder, "--ids", "2", "-n", "2"}));
+    const ProgramResult result = run_program({"generate", folder, "--ids", "2", "-n", "2"});
+    expect_success(result);
+    EXPECT_NE(result.err.find("outside the vocabulary"), std::string::npos) << result.err;
   }
+  write_file(folder_.path() / "generation_config.json", "{\"eos_token_id\": \"end\"}");
+  expect_failure(run_program({"generate", folder, "--ids", "2", "-n", "2"}), 1,
+                 {"generation_config.json", "eos_token_id", "expected a token id", "\"end\""});
 }
 
 }  // namespace

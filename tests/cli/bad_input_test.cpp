@@ -9,8 +9,6 @@
 namespace assay::test {
 namespace {
 
-const std::string kModel = model_fixture("with_tokenizer");  // 300 tokens, a context of 64
-
 class CliBadInput : public testing::Test {
  protected:
   std::string file(std::string_view text) {

@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void expect_refused(const std::string& model, std::initializer_list<std::string> words) {
+void expect_model_refused(const std::string& model, std::initializer_list<std::string> words) {
   expect_failure(run_program({"inspect", model}), 1, words);
   expect_failure(run_program({"generate", model, "--ids", "1,2", "-n", "2"}), 1, words);
   expect_failure(run_program({"logits", model, "--ids", "1,2", "-o", "/nonexistent/never.npy"}), 1, words);
@@ -22,29 +22,29 @@ class CliBadModel : public testing::Test {
 };
 
 TEST_F(CliBadModel, NoSuchFolder) {
-  expect_refused(model_, {model_, "no such folder"});
-  expect_refused("", {"empty", "demo"});
-  expect_refused("no-such-model", {"no-such-model", "no such folder", "Hugging Face cache"});
-  expect_refused("../no-such-model", {"../no-such-model", "no such folder"});
+  expect_model_refused(model_, {model_, "no such folder"});
+  expect_model_refused("", {"empty", "demo"});
+  expect_model_refused("no-such-model", {"no-such-model", "no such folder", "Hugging Face cache"});
+  expect_model_refused("../no-such-model", {"../no-such-model", "no such folder"});
 }
 
 TEST_F(CliBadModel, EmptyFolder) {
   fs::create_directory(model_);
-  expect_refused(model_, {model_, "config.json", "missing"});
+  expect_model_refused(model_, {model_, "config.json", "missing"});
 }
 
 TEST_F(CliBadModel, ConfigurationWithoutWeights) {
   TinyModel().write(model_);
   fs::remove(model_ + "/model.safetensors");
-  expect_refused(model_, {model_, "model.safetensors", "model.safetensors.index.json"});
+  expect_model_refused(model_, {model_, "model.safetensors", "model.safetensors.index.json"});
   write_file(model_ + "/pytorch_model.bin", "pickled");
-  expect_refused(model_, {"pytorch_model.bin", "model.safetensors"});
+  expect_model_refused(model_, {"pytorch_model.bin", "model.safetensors"});
 }
 
 TEST_F(CliBadModel, AFileWhereAFolderIsExpected) {
   TinyModel().write(model_);
-  expect_refused(model_ + "/config.json", {"config.json", "expected a model folder", "file"});
-  expect_refused("/dev/null", {"/dev/null", "expected a model folder"});
+  expect_model_refused(model_ + "/config.json", {"config.json", "expected a model folder", "file"});
+  expect_model_refused("/dev/null", {"/dev/null", "expected a model folder"});
 }
 
 TEST_F(CliBadModel, PipesDoNotHang) {
@@ -52,7 +52,7 @@ TEST_F(CliBadModel, PipesDoNotHang) {
     TinyModel().write(model_);
     fs::remove(fs::path(model_) / name);
     ASSERT_EQ(mkfifo((model_ + "/" + name).c_str(), 0644), 0);
-    expect_refused(model_, {name, "expected a regular file"});
+    expect_model_refused(model_, {name, "expected a regular file"});
     fs::remove_all(model_);
   }
 }
@@ -62,7 +62,7 @@ TEST_F(CliBadModel, FoldersWhereFilesAreExpected) {
     TinyModel().write(model_);
     fs::remove(fs::path(model_) / name);
     fs::create_directory(fs::path(model_) / name);
-    expect_refused(model_, {name, "expected a regular file"});
+    expect_model_refused(model_, {name, "expected a regular file"});
     fs::remove_all(model_);
   }
 }
@@ -70,32 +70,32 @@ TEST_F(CliBadModel, FoldersWhereFilesAreExpected) {
 TEST_F(CliBadModel, LoopsOfSymbolicLinks) {
   fs::create_symlink("b", folder_.path() / "a");
   fs::create_symlink("a", folder_.path() / "b");
-  expect_refused(folder_ / "a", {folder_ / "a", "symbolic links"});
+  expect_model_refused(folder_ / "a", {folder_ / "a", "symbolic links"});
   for (const char* name : {"model.safetensors", "config.json", "generation_config.json"}) {
     TinyModel().write(model_);
     fs::remove(fs::path(model_) / name);
     fs::create_symlink(name, fs::path(model_) / name);
-    expect_refused(model_, {name, "symbolic links"});
+    expect_model_refused(model_, {name, "symbolic links"});
     fs::remove_all(model_);
   }
 }
 
 // The sentence is about the name, not about how the standard library words its exceptions.
 TEST_F(CliBadModel, NamesThatNoFileCanHave) {
-  expect_refused(std::string(5000, 'a'), {"too long"});
+  expect_model_refused(std::string(5000, 'a'), {"too long"});
 }
 
 // A sentence stays one line and does not steer the terminal, whatever it quotes.
 TEST_F(CliBadModel, NamesWithControlCharacters) {
-  expect_refused("two\nlines", {"no such folder"});
-  expect_refused("red \x1b[31m", {"no such folder"});
+  expect_model_refused("two\nlines", {"no such folder"});
+  expect_model_refused("red \x1b[31m", {"no such folder"});
 }
 
 TEST_F(CliBadModel, DanglingLink) {
   TinyModel().write(model_);
   fs::remove(fs::path(model_) / "model.safetensors");
   fs::create_symlink("../blobs/gone", fs::path(model_) / "model.safetensors");
-  expect_refused(model_, {"model.safetensors"});
+  expect_model_refused(model_, {"model.safetensors"});
 }
 
 class CliBadShards : public testing::Test {
@@ -112,7 +112,7 @@ class CliBadShards : public testing::Test {
   }
   void expect_index_refused(std::string_view text, std::initializer_list<std::string> words) {
     write_file(index_path_, text);
-    expect_refused(model_, words);
+    expect_model_refused(model_, words);
   }
 
   TemporaryFolder folder_;
@@ -127,14 +127,14 @@ TEST_F(CliBadShards, TheSoundOneLoads) {
 
 TEST_F(CliBadShards, Truncated) {
   fs::resize_file(second_, fs::file_size(second_) - 1);
-  expect_refused(model_, {"model-00002-of-00003.safetensors"});
+  expect_model_refused(model_, {"model-00002-of-00003.safetensors"});
   fs::resize_file(second_, 3);
-  expect_refused(model_, {"model-00002-of-00003.safetensors"});
+  expect_model_refused(model_, {"model-00002-of-00003.safetensors"});
 }
 
 TEST_F(CliBadShards, Absent) {
   fs::remove(second_);
-  expect_refused(model_, {"index.json", "model-00002-of-00003.safetensors", "does not exist"});
+  expect_model_refused(model_, {"index.json", "model-00002-of-00003.safetensors", "does not exist"});
 }
 
 TEST_F(CliBadShards, ClimbingOut) {

@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kModel = model_fixture("with_tokenizer");
-
 std::vector<std::string> run_into(const std::string& folder) {
   return {"run", kModel, "-p", "hi", "-n", "2", "-r", "1", "--corpus", kModel + "/prompt.txt", "-o", folder};
 }

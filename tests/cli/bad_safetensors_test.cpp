@@ -8,7 +8,7 @@ namespace {
 const std::string kTensor = "transformer.h.0.attn.c_attn.weight";  // [4, 12]
 
 // Every command that reads weights says the same.
-void expect_refused(const std::string& folder, std::initializer_list<std::string> words) {
+void expect_weights_refused(const std::string& folder, std::initializer_list<std::string> words) {
   expect_failure(run_program({"inspect", folder}), 1, words);
   expect_failure(run_program({"generate", folder, "--ids", "1,2", "-n", "2"}), 1, words);
 }
@@ -16,13 +16,13 @@ void expect_refused(const std::string& folder, std::initializer_list<std::string
 class CliBadSafetensors : public testing::Test {
  protected:
   void expect_bytes_refused(std::string_view bytes, std::initializer_list<std::string> words) {
-    expect_refused(model_.write(folder_.path(), bytes), words);
+    expect_weights_refused(model_.write(folder_.path(), bytes), words);
   }
   void expect_header_refused(const nlohmann::ordered_json& header, std::initializer_list<std::string> words) {
     expect_bytes_refused(safetensors_with_header(header.dump(), model_.data()), words);
   }
   void expect_tensors_refused(std::initializer_list<std::string> words) {
-    expect_refused(model_.write(folder_.path()), words);
+    expect_weights_refused(model_.write(folder_.path()), words);
   }
 
   TemporaryFolder folder_;
@@ -136,7 +136,7 @@ TEST_F(CliBadSafetensors, MissingTensor) {
     std::erase_if(without.tensors, [&](const WrittenTensor& t) { return t.name == name; });
     // Without the token table the names could be those of a bare GPT2Model, and the sentence names that
     // spelling.
-    expect_refused(without.write(folder_.path()), {std::string(name).substr(12), "missing"});
+    expect_weights_refused(without.write(folder_.path()), {std::string(name).substr(12), "missing"});
   }
   model_.tensors.clear();
   expect_tensors_refused({"wte.weight", "missing"});
@@ -179,17 +179,40 @@ TEST_F(CliBadSafetensors, NamesWithControlCharacters) {
   expect_tensors_refused({"model.safetensors"});
 }
 
+// A listing shows them too, and the C1 controls of UTF-8, which steer a terminal as well (U+009B: "[").
+TEST_F(CliBadSafetensors, NamesInAListing) {
+  const std::string name =
+      "evil\x1b]0;title\x07\xc2\x9b"
+      "31m\n" +
+      std::string(5000, 'x') + "end";
+  model_.tensors.push_back({name, "I8", {3}, "123"});
+  const ProgramResult listing = run_program({"inspect", model_.write(folder_.path())});
+  expect_success(listing);
+  EXPECT_NE(listing.out.find(R"(evil\x1b]0;title\x07\xc2\x9b31m\nxxx)"), std::string::npos) << listing.out;
+  EXPECT_NE(listing.out.find("...xx"), std::string::npos);
+  EXPECT_EQ(listing.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(listing.out.find("\xc2\x9b"), std::string::npos);
+  for (const std::string& line : lines_of(listing.out)) EXPECT_LT(line.size(), 400U);
+  model_.tensors.back().bytes = "12";
+  const ProgramResult refused = run_program({"inspect", model_.write(folder_.path())});
+  expect_failure(refused, 1, {"model.safetensors", R"(evil\x1b]0;title\x07\xc2\x9b31m)", "...xx"});
+  EXPECT_EQ(refused.err.find("\xc2\x9b"), std::string::npos);
+  EXPECT_LT(refused.err.size(), 600U);
+}
+
 TEST_F(CliBadSafetensors, WeightsThatAreNoNumbers) {
   model_.tensor("transformer.ln_f.bias").bytes = float_bytes(std::vector<float>(4, __builtin_nanf("")));
   const std::string folder = model_.write(folder_.path());
-  expect_failure(run_program({"generate", folder, "--ids", "1,2", "-n", "2"}), 1, {"NaN"});
+  expect_failure(run_program({"generate", folder, "--ids", "1,2", "-n", "2"}), 1, {"not finite"});
 }
 
-// Tensors that the model does not use are no error, whatever numbers they hold.
-TEST_F(CliBadSafetensors, UnusedTensorsAreWelcome) {
+// Masks that old files hold are let pass; any other tensor that the configuration does not use is an error.
+TEST_F(CliBadSafetensors, OnlyKnownBuffersMayBeUnused) {
   model_.tensors.push_back({"transformer.h.0.attn.bias", "BOOL", {4}, std::string(4, '\1')});
-  model_.tensors.push_back({"counts", "I64", {1}, std::string(8, '\0')});
   expect_success(run_program({"generate", model_.write(folder_.path()), "--ids", "1,2", "-n", "2"}));
+  model_.tensors.push_back({"counts", "I64", {1}, std::string(8, '\0')});
+  expect_failure(run_program({"generate", model_.write(folder_.path()), "--ids", "1,2", "-n", "2"}), 1,
+                 {"counts", "not used", "config.json"});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
+#include "support/safetensors_copy.h"
 #include "support/temporary_folder.h"
 
 namespace assay::test {
@@ -31,6 +32,31 @@ class CliBadTokenizer : public testing::Test {
 
 TEST_F(CliBadTokenizer, TheSoundOneLoads) {
   expect_success(run_program({"tokenize", model_, "--text", "hi"}));
+}
+
+// The model has fewer tokens than the tokenizer: a text that needs one of the others cannot be run.
+TEST_F(CliBadTokenizer, MoreTokensThanTheModel) {
+  constexpr std::int64_t kVocab = 270, kHidden = 20;
+  TensorList weights(fs::path(model_) / "model.safetensors");
+  WrittenTensor& table = weights["transformer.wte.weight"];
+  table.shape = {kVocab, kHidden};
+  table.bytes.resize(static_cast<std::size_t>(kVocab * kHidden * 4));
+  write_file(model_ + "/model.safetensors", weights.file());
+  Json config = Json::parse(read_file(model_ + "/config.json"));
+  config["vocab_size"] = kVocab;
+  config.erase("eos_token_id");
+  write_file(model_ + "/config.json", config.dump());
+  const ProgramResult low = run_program({"generate", model_, "-p", "q", "-n", "2"});
+  expect_success(low);
+  EXPECT_NE(low.err.find("the tokenizer knows 300 tokens, the model 270"), std::string::npos) << low.err;
+  const Json ids =
+      Json::parse(run_program({"tokenize", model_, "--text", "<|endoftext|>", "--json"}).out)["ids"];
+  ASSERT_GE(ids[0].get<int>(), kVocab);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"generate", model_, "-p", "q<|endoftext|>", "-n", "2"},
+        {"logits", model_, "-p", "q<|endoftext|>", "-o", folder_ / "never.npy"},
+        {"perplexity", model_, kText}})
+    expect_failure(run_program(command), 1, {"token id", "is outside the model's vocabulary of 270"});
 }
 
 TEST_F(CliBadTokenizer, NoneWithText) {

@@ -7,7 +7,6 @@
 namespace assay::test {
 namespace {
 
-const std::string kModel = model_fixture("with_tokenizer");
 const ProgramOptions kInterrupted{.interrupts = true, .timeout = std::chrono::seconds(20)};
 
 void expect_interrupted(const ProgramResult& result) {

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kModel = model_fixture("with_tokenizer");
-
 // The one document on standard output.
 Json run_json(std::vector<std::string> arguments, const ProgramOptions& options = {}) {
   arguments.emplace_back("--json");

@@ -10,8 +10,6 @@ namespace {
 namespace fs = std::filesystem;
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-const std::string kModel = model_fixture("with_tokenizer");
-
 ProgramResult generate(const std::string& model, const Environment& environment = {}) {
   return run_program({"generate", model, "-p", "hi", "-n", "2", "--json"}, {.environment = environment});
 }

@@ -9,8 +9,6 @@
 namespace assay::test {
 namespace {
 
-const std::string kModel = model_fixture("with_tokenizer");
-
 bool is_utf8(const std::string& text) {
   // A JSON string may hold any valid UTF-8; quotes and control characters are not what is asked about here.
   std::string plain;

@@ -39,8 +39,8 @@ std::vector<Json> answers_to(const std::vector<Json>& requests) {
 }
 
 // Each is refused with all of its words, and the worker still works afterwards.
-void expect_refused(const std::vector<std::pair<std::string, std::vector<std::string>>>& cases,
-                    const std::vector<Json>& before = {}) {
+void expect_requests_refused(const std::vector<std::pair<std::string, std::vector<std::string>>>& cases,
+                             const std::vector<Json>& before = {}) {
   std::vector<std::string> lines;
   for (const Json& request : before) lines.push_back(request.dump());
   for (const auto& [line, words] : cases) lines.push_back(line);
@@ -90,7 +90,7 @@ TEST(CliWorker, LoadSaysWhatItHolds) {
   EXPECT_LT(narrow["weight_bytes"], answer["weight_bytes"]);
   const Json codes =
       answers_to(std::vector<Json>{{{"op", "load"}, {"model", "demo"}, {"kv_cache", "int8"}}}).front();
-  EXPECT_EQ(codes["label"], "float32 (KV int8)");
+  EXPECT_EQ(codes["label"], "float32, KV cache int8");
 }
 
 TEST(CliWorker, PrefillAndDecodeGiveTheIdsOfGenerate) {
@@ -150,10 +150,10 @@ TEST(CliWorker, RoofsAreOfTheWorkingSetAskedFor) {
     EXPECT_GT(answers[i]["read_bytes_per_s"], 1e8);
     EXPECT_GE(answers[i]["operations_per_s"], 0.0);
   }
-  expect_refused({{R"({"op":"roof","working_set_bytes":1})", {"no model is loaded"}}});
-  expect_refused({{R"({"op":"roof","working_set_bytes":0})", {"working_set_bytes", "0"}},
-                  {R"({"op":"roof"})", {"working_set_bytes"}}},
-                 {kLoadDemo});
+  expect_requests_refused({{R"({"op":"roof","working_set_bytes":1})", {"no model is loaded"}}});
+  expect_requests_refused({{R"({"op":"roof","working_set_bytes":0})", {"working_set_bytes", "0"}},
+                           {R"({"op":"roof"})", {"working_set_bytes"}}},
+                          {kLoadDemo});
 }
 
 TEST(CliWorker, EndsAtQuitAndAtTheEndOfItsInput) {
@@ -166,74 +166,75 @@ TEST(CliWorker, EndsAtQuitAndAtTheEndOfItsInput) {
 }
 
 TEST(CliWorker, MalformedLines) {
-  expect_refused({{"", {"JSON"}},
-                  {"hello", {"JSON"}},
-                  {"{", {"JSON"}},
-                  {R"({"op":"quit"} {"op":"quit"})", {"JSON"}},
-                  {R"({"op":"quit","op":"quit"})", {"'op'", "twice"}},
-                  {"[1]", {"object", "array"}},
-                  {"null", {"object"}},
-                  {"{}", {"'op'"}},
-                  {R"({"op":7})", {"op", "7"}},
-                  {R"({"op":null})", {"'op'"}},
-                  {R"({"op":"lod","model":"demo"})", {"'lod'", "load", "quit"}},
-                  {R"({"op":"quit","now":true})", {"'now'"}},
-                  {"{\"op\":\"\xff\xfe\"}", {"JSON"}},
-                  {"{\"op\":\"lo\\u0000\\u001b\"}", {"unknown op"}},
-                  {std::string(100'000, '['), {"deep"}},
-                  {std::string(100'000, 'x'), {"JSON"}}});
+  expect_requests_refused({{"", {"JSON"}},
+                           {"hello", {"JSON"}},
+                           {"{", {"JSON"}},
+                           {R"({"op":"quit"} {"op":"quit"})", {"JSON"}},
+                           {R"({"op":"quit","op":"quit"})", {"'op'", "twice"}},
+                           {"[1]", {"object", "array"}},
+                           {"null", {"object"}},
+                           {"{}", {"'op'"}},
+                           {R"({"op":7})", {"op", "7"}},
+                           {R"({"op":null})", {"'op'"}},
+                           {R"({"op":"lod","model":"demo"})", {"'lod'", "load", "quit"}},
+                           {R"({"op":"quit","now":true})", {"'now'"}},
+                           {"{\"op\":\"\xff\xfe\"}", {"JSON"}},
+                           {"{\"op\":\"lo\\u0000\\u001b\"}", {"unknown op"}},
+                           {std::string(100'000, '['), {"deep"}},
+                           {std::string(100'000, 'x'), {"JSON"}}});
 }
 
 TEST(CliWorker, NothingIsLoadedYet) {
-  expect_refused({{R"({"op":"decode","ids":[[1]],"new_tokens":1})", {"load"}},
-                  {R"({"op":"prefill","ids":[[1]]})", {"load"}},
-                  {R"({"op":"logits","ids":[1]})", {"load"}}});
+  expect_requests_refused({{R"({"op":"decode","ids":[[1]],"new_tokens":1})", {"load"}},
+                           {R"({"op":"prefill","ids":[[1]]})", {"load"}},
+                           {R"({"op":"logits","ids":[1]})", {"load"}}});
 }
 
 TEST(CliWorker, BadLoads) {
-  expect_refused({{R"({"op":"load"})", {"'model'"}},
-                  {R"({"op":"load","model":"no-such-model"})", {"no-such-model"}},
-                  {R"({"op":"load","model":""})", {}},
-                  {R"({"op":"load","model":["demo"]})", {"model"}},
-                  {R"({"op":"load","model":"demo","precision":"fp8"})", {"fp8", "bfloat16"}},
-                  {R"({"op":"load","model":"demo","isa":"avx3"})", {"avx3", "avx512"}},
-                  {R"({"op":"load","model":"demo","threads":0})", {"threads", "0"}},
-                  {R"({"op":"load","model":"demo","threads":1.5})", {"threads"}},
-                  {R"({"op":"load","model":"demo","threads":1e99})", {"threads"}},
-                  {R"({"op":"load","model":"demo","treads":2})", {"'treads'", "threads"}}});
+  expect_requests_refused({{R"({"op":"load"})", {"'model'"}},
+                           {R"({"op":"load","model":"no-such-model"})", {"no-such-model"}},
+                           {R"({"op":"load","model":""})", {}},
+                           {R"({"op":"load","model":["demo"]})", {"model"}},
+                           {R"({"op":"load","model":"demo","precision":"fp8"})", {"fp8", "bfloat16"}},
+                           {R"({"op":"load","model":"demo","isa":"avx3"})", {"avx3", "avx512"}},
+                           {R"({"op":"load","model":"demo","threads":0})", {"threads", "0"}},
+                           {R"({"op":"load","model":"demo","threads":1.5})", {"threads"}},
+                           {R"({"op":"load","model":"demo","threads":1e99})", {"threads"}},
+                           {R"({"op":"load","model":"demo","treads":2})", {"'treads'", "threads"}}});
 }
 
 // What was held before is gone, not quietly used.
 TEST(CliWorker, AFailedLoadLeavesNoModel) {
-  expect_refused({{R"({"op":"load","model":"no-such-model"})", {"no-such-model"}},
-                  {R"({"op":"logits","ids":[1]})", {"load"}}},
-                 {kLoadDemo});
+  expect_requests_refused({{R"({"op":"load","model":"no-such-model"})", {"no-such-model"}},
+                           {R"({"op":"logits","ids":[1]})", {"load"}}},
+                          {kLoadDemo});
 }
 
 TEST(CliWorker, BadIds) {
   const std::string too_many = Json(some_ids(1025)).dump();
-  expect_refused({{R"({"op":"prefill"})", {"'ids'"}},
-                  {R"({"op":"prefill","ids":[]})", {"prompt"}},
-                  {R"({"op":"prefill","ids":[[]]})", {"empty"}},
-                  {R"({"op":"prefill","ids":[1,2]})", {"ids"}},
-                  {R"({"op":"prefill","ids":{"a":1}})", {"ids"}},
-                  {R"({"op":"prefill","ids":[["1"]]})", {"ids", "\"1\""}},
-                  {R"({"op":"prefill","ids":[[1.5]]})", {"1.5"}},
-                  {R"({"op":"prefill","ids":[[true]]})", {"true"}},
-                  {R"({"op":"prefill","ids":[[-1]]})", {"-1"}},
-                  {R"({"op":"prefill","ids":[[99999999999]]})", {"99999999999"}},
-                  {R"({"op":"prefill","ids":[[1],[1000000]]})", {"1000000", "vocabulary"}},
-                  {R"({"op":"prefill","ids":[)" + too_many + "]}", {"1025", "1024"}},
-                  {R"({"op":"logits","ids":[]})", {"empty"}},
-                  {R"({"op":"logits","ids":[[1]]})", {"ids"}},
-                  {R"({"op":"logits","ids":[4096000]})", {"4096000"}},
-                  {R"({"op":"logits","ids":)" + too_many + "}", {"1025", "1024"}},
-                  {R"({"op":"decode","ids":[[1]]})", {"new_tokens"}},
-                  {R"({"op":"decode","ids":[[1]],"new_tokens":0})", {"new_tokens", "0"}},
-                  {R"({"op":"decode","ids":[[1]],"new_tokens":"3"})", {"new_tokens"}},
-                  {R"({"op":"decode","ids":[[1]],"new_tokens":1024})", {"1024"}},
-                  {R"({"op":"decode","ids":[[1]],"new_tokens":99999999999999999999})", {"new_tokens"}}},
-                 {kLoadDemo});
+  expect_requests_refused(
+      {{R"({"op":"prefill"})", {"'ids'"}},
+       {R"({"op":"prefill","ids":[]})", {"prompt"}},
+       {R"({"op":"prefill","ids":[[]]})", {"empty"}},
+       {R"({"op":"prefill","ids":[1,2]})", {"ids"}},
+       {R"({"op":"prefill","ids":{"a":1}})", {"ids"}},
+       {R"({"op":"prefill","ids":[["1"]]})", {"ids", "\"1\""}},
+       {R"({"op":"prefill","ids":[[1.5]]})", {"1.5"}},
+       {R"({"op":"prefill","ids":[[true]]})", {"true"}},
+       {R"({"op":"prefill","ids":[[-1]]})", {"-1"}},
+       {R"({"op":"prefill","ids":[[99999999999]]})", {"99999999999"}},
+       {R"({"op":"prefill","ids":[[1],[1000000]]})", {"1000000", "vocabulary"}},
+       {R"({"op":"prefill","ids":[)" + too_many + "]}", {"1025", "1024"}},
+       {R"({"op":"logits","ids":[]})", {"empty"}},
+       {R"({"op":"logits","ids":[[1]]})", {"ids"}},
+       {R"({"op":"logits","ids":[4096000]})", {"4096000"}},
+       {R"({"op":"logits","ids":)" + too_many + "}", {"1025", "1024"}},
+       {R"({"op":"decode","ids":[[1]]})", {"new_tokens"}},
+       {R"({"op":"decode","ids":[[1]],"new_tokens":0})", {"new_tokens", "0"}},
+       {R"({"op":"decode","ids":[[1]],"new_tokens":"3"})", {"new_tokens"}},
+       {R"({"op":"decode","ids":[[1]],"new_tokens":1024})", {"1024"}},
+       {R"({"op":"decode","ids":[[1]],"new_tokens":99999999999999999999})", {"new_tokens"}}},
+      {kLoadDemo});
 }
 
 TEST(CliWorker, CannotWrite) {

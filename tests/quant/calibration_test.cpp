@@ -12,7 +12,7 @@
 namespace assay {
 namespace {
 
-const SafetensorsFile& fixtures() {
+const SafetensorsFile& calibration_fixtures() {
   static const SafetensorsFile file(test::fixture("calibration.safetensors"));
   return file;
 }
@@ -42,12 +42,12 @@ TEST_P(CalibratorTest, RangesAndCodesAreThoseOfOnnxRuntime) {
        {"normal", "one_sided", "outliers", "growing", "zeros_first", "positive", "constant", "zeros"}) {
     SCOPED_TRACE(distribution);
     const std::string batches = std::string(distribution) + ".batches";
-    const auto values = test::read_floats(fixtures(), batches);
-    const auto size = static_cast<std::size_t>(fixtures().find(batches)->shape[1]);
+    const auto values = test::read_floats(calibration_fixtures(), batches);
+    const auto size = static_cast<std::size_t>(calibration_fixtures().find(batches)->shape[1]);
     RangeObserver observer(options);
     for (std::size_t first = 0; first < values.size(); first += size)
       observer.observe(std::span(values).subspan(first, size));
-    const auto want = test::read_floats(fixtures(), std::string(distribution) + "." + name);
+    const auto want = test::read_floats(calibration_fixtures(), std::string(distribution) + "." + name);
     const Range range = observer.range();
     EXPECT_EQ(range.low, want[0]);
     EXPECT_EQ(range.high, want[1]);

@@ -12,18 +12,18 @@
 namespace assay {
 namespace {
 
-const SafetensorsFile& fixtures() {
+const SafetensorsFile& format_fixtures() {
   static const SafetensorsFile file(test::fixture("quant.safetensors"));
   return file;
 }
 std::vector<float> floats(const std::string& name) {
-  return test::read_floats(fixtures(), name);
+  return test::read_floats(format_fixtures(), name);
 }
 template <typename T>
 std::vector<T> bytes(const std::string& name) {
-  const StoredTensor& tensor = *fixtures().find(name);
+  const StoredTensor& tensor = *format_fixtures().find(name);
   std::vector<T> out(static_cast<std::size_t>(tensor.elements()));
-  fixtures().read(tensor, 0, tensor.elements(), std::as_writable_bytes(std::span(out)));
+  format_fixtures().read(tensor, 0, tensor.elements(), std::as_writable_bytes(std::span(out)));
   return out;
 }
 
@@ -188,10 +188,8 @@ TEST(Coverage, SaysWhatIsQuantizedAndWhy) {
   EXPECT_LT(facts.bytes_share, facts.weights_share);
   for (const CoverageFacts::Tensor& tensor : facts.tensors)
     EXPECT_EQ(tensor.reason.empty(), tensor.format == "nf4") << tensor.name;
-  LoadOptions options;
-  options.quantized_head = "int8";
-  const LoadedModel with_head =
-      load_model_and_tokenizer({test::demo_model().string()}, "nf4", Device{}, options);
+  const LoadedModel with_head = load_model_and_tokenizer(
+      {test::demo_model().string()}, {.precision = Preset::nf4, .quantize_head = WeightFormat::int8});
   EXPECT_EQ(coverage_of(with_head.model->program().plan()).quantized, 4 * plan.layers + 1);
 }
 

@@ -8,6 +8,7 @@
 #include "assay/assay.h"
 #include "assay/base/error.h"
 #include "support/fixtures.h"
+#include "support/temporary_folder.h"
 
 namespace assay {
 namespace {
@@ -27,8 +28,8 @@ TEST(ResolveDtype, LabelsAreHonest) {
     FAIL();
   } catch (const UsageError& e) {
     EXPECT_STREQ(e.what(),
-                 "unknown precision 'flot16': expected one of float32, float16, bfloat16, int8-dynamic, "
-                 "int8-static, llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128; the nearest is float16");
+                 "precision: expected one of float32, float16, bfloat16, int8-dynamic, int8-static, "
+                 "llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128, found 'flot16'; the nearest is float16");
   }
 }
 
@@ -91,7 +92,7 @@ TEST(GetModelMemoryFootprint, IsThatOfTransformers) {
             4 * ((s.vocab + s.context) * d + s.layers * (12 * d * d + 13 * d) + 2 * d));
 }
 
-// A experiment on the small model: exactly `repeats` runs, so that tests are short.
+// An experiment on the small model: exactly `repeats` runs, so that tests are short.
 SweepOptions sweep_of(std::int64_t repeats) {
   SweepOptions sweep;
   sweep.repeats = repeats;
@@ -103,7 +104,7 @@ const std::string& model() {
 }
 
 void expect_metrics(const Row& row, std::size_t samples) {
-  ASSERT_EQ(row.status, "ok") << row.label << ": " << row.reason;
+  ASSERT_EQ(row.status, RowStatus::ok) << row.label << ": " << row.reason;
   for (const char* tag :
        {"total_latency_s", "tokens_per_sec", "avg_latency_per_token_ms", "time_to_first_token_s",
         "prefill_latency_s", "decode_latency_s", "tokenize_s", "detokenize_s", "end_to_end_s"}) {
@@ -111,6 +112,11 @@ void expect_metrics(const Row& row, std::size_t samples) {
     EXPECT_EQ(row.find(tag)->samples.size(), samples) << tag;
   }
   EXPECT_GT(row.find("total_latency_s")->value, 0);
+  if (row.find("sequences") == nullptr)
+    for (std::size_t i = 0; i < samples; ++i)
+      EXPECT_NEAR(row.find("time_per_output_token_ms")->samples[i],
+                  1e3 * row.find("decode_latency_s")->samples[i] / (row.find("tokens_generated")->value - 1),
+                  1e-9);
   EXPECT_GT(row.find("tokens_generated")->value, 0);
   EXPECT_GT(row.find("memory_bytes")->value, 0);
   EXPECT_GT(row.find("percent_of_roof")->value, 0);
@@ -133,14 +139,14 @@ TEST(RunForVariedLengths, GivesARowPerLength) {
   }
   const auto has = [](const Row& row, const std::string& word) {
     return std::any_of(row.warnings.begin(), row.warnings.end(),
-                       [&](const std::string& warning) { return warning.find(word) != std::string::npos; });
+                       [&](const Warning& warning) { return warning.text.find(word) != std::string::npos; });
   };
   EXPECT_TRUE(has(result.rows[0], "measured once"));
   EXPECT_TRUE(has(result.rows[0], "too few"));
   EXPECT_FALSE(result.rows[0].find("total_latency_s")->interval);
   EXPECT_EQ(result.rows[0].find("total_latency_s")->statistic, "mean");
   ASSERT_EQ(result.remarks.size(), 1u);
-  EXPECT_NE(result.remarks[0].find("as expected"), std::string::npos);
+  EXPECT_NE(result.remarks[0].find("As expected"), std::string::npos);
   options.lengths = {-1};
   EXPECT_THROW(run_for_varied_lengths(experiment, options), UsageError);
   options.lengths = {4};
@@ -149,7 +155,7 @@ TEST(RunForVariedLengths, GivesARowPerLength) {
 }
 
 TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   PrecisionsOptions options;
   options.precisions = {"float32", "float16", "bf16", "nf4", "nf4+head"};
   options.prompt = "a text";
@@ -157,7 +163,7 @@ TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
   const ExperimentResult result = run_varied_precision(experiment, options);
   ASSERT_EQ(result.rows.size(), 4u);
   EXPECT_EQ(result.rows[0].label, "float32");
-  EXPECT_NE(result.rows[0].warnings.back().find("float16 resolves to the same"), std::string::npos);
+  EXPECT_NE(result.rows[0].warnings.back().text.find("float16 resolves to the same"), std::string::npos);
   EXPECT_EQ(result.rows[3].label, "nf4+head:nf4");
   for (const Row& row : result.rows) expect_metrics(row, 6);
   EXPECT_LT(result.rows[3].find("resident_weights_bytes")->value,
@@ -193,7 +199,7 @@ TEST(AblateCacheAndPadding, GivesRowsFitsAndAnAudit) {
             result.find("padded right")->find("computed_prompt_tokens")->value);
   ASSERT_EQ(result.audit.size(), 5u);
   for (const AuditRow& row : result.audit) {
-    EXPECT_EQ(row.verdict, "equal") << row.what << ": " << row.first_divergence;
+    EXPECT_EQ(row.verdict, AuditVerdict::equal) << row.what << ": " << row.first_divergence;
     EXPECT_EQ(row.largest_difference, 0);
   }
   ASSERT_NE(result.find("cache on"), nullptr);  // the steps, for plots
@@ -219,9 +225,10 @@ TEST(MeasureBatched, CountsALastBatchAsWhatItIs) {
     EXPECT_GT(row.find("step_latency_ms")->value, 0);
   }
   EXPECT_EQ(result.rows[2].label, "batch 5");  // there are no more prompts
-  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[1].warnings, "; ")).find("the last batch holds 1 of 4"),
+  EXPECT_NE(fmt::format("{}", fmt::join(sentences_of(result.rows[1].warnings), "; "))
+                .find("the last batch holds 1 of 4"),
             std::string::npos);
-  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[2].warnings, "; "))
+  EXPECT_NE(fmt::format("{}", fmt::join(sentences_of(result.rows[2].warnings), "; "))
                 .find("a batch of 8 was asked for, but there are 5"),
             std::string::npos);
   options.batch_sizes = {0};
@@ -242,12 +249,12 @@ TEST(ProbeEdgePrompts, GivesARowPerPrompt) {
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
   expect_metrics(*result.find("very long"), 3);
   EXPECT_EQ(result.find("very long")->find("prompt_tokens")->value, 60);
-  EXPECT_EQ(result.rows.back().status, "error");
+  EXPECT_EQ(result.rows.back().status, RowStatus::error);
   EXPECT_NE(result.rows.back().reason.find("empty"), std::string::npos);
 }
 
 TEST(RunForVariedThreads, RecommendsANumber) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   ThreadsOptions options;
   options.threads = {1, 2};
   options.prompt = "a";
@@ -259,7 +266,7 @@ TEST(RunForVariedThreads, RecommendsANumber) {
 }
 
 TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(3));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(3));
   TradeoffOptions options;
   options.precisions = {"float32", "int8", "fp4"};
   options.prompts = {"one", "two"};
@@ -276,7 +283,7 @@ TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
   const ExperimentResult failed = run_quantization_tradeoff(experiment, options);
   ASSERT_EQ(failed.rows.size(), 3u);
   for (const Row& row : failed.rows) {
-    EXPECT_EQ(row.status, "error");
+    EXPECT_EQ(row.status, RowStatus::error);
     EXPECT_NE(row.reason.find("context of 64"), std::string::npos);
     EXPECT_EQ(row.find("total_latency_s"), nullptr);
   }
@@ -310,39 +317,71 @@ TEST(ComparePpplx, SumsLossesOverTokens) {
   EXPECT_THROW(compare_ppplx({{"float32", &a}}, {"b"}), Error);
 }
 
+// A model that knows less than nothing: another tokenizer's, or wrong weights.
+TEST(UniformWarning, FromThePerplexityOfAGuessOn) {
+  EXPECT_EQ(uniform_warning(299.9, 300), "");
+  for (const double perplexity : {300.0, 1e6})
+    EXPECT_NE(uniform_warning(perplexity, 300).find("no better than guessing among the 300 tokens"),
+              std::string::npos);
+  const LoadedModel loaded = load_model_and_tokenizer({model()}, "float32", Device{});
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < 200; ++id) ids.push_back((id * 7919) % 300);
+  const CorpusScore bad = score_ids(loaded, ids);
+  ASSERT_GT(bad.score.perplexity, 300);
+  ASSERT_EQ(bad.warnings.size(), 1u);
+  EXPECT_NE(bad.warnings.front().find("the tokenizer may be another model's"), std::string::npos);
+  const LoadedModel demo = load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{});
+  EXPECT_TRUE(score_ids(demo, demo.tokenizer->encode("Once upon a time there was a girl.")).warnings.empty());
+}
+
+TEST(UniformWarning, StandsInTheRow) {
+  const test::TemporaryFolder folder;
+  std::string words;  // far from what the model was fitted to: it was not
+  for (int i = 0; i < 60; ++i) words += fmt::format("{} zq{} ", i * 7919 % 97, i);
+  test::write_file(folder.path() / "text.txt", words);
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(3));
+  const ExperimentResult result =
+      compare_perplexity(experiment, {.configurations = {RunConfig{}}, .corpus = folder.path() / "text.txt"});
+  ASSERT_EQ(result.rows.size(), 1u);
+  ASSERT_GT(result.rows[0].find("perplexity")->value, 300);
+  ASSERT_FALSE(result.rows[0].warnings.empty());
+  EXPECT_NE(result.rows[0].warnings.back().find("no better than guessing among the 300 tokens"),
+            std::string::npos);
+}
+
 SuiteOptions small_exercise() {
   SuiteOptions options;
   options.precisions = {"float32", "int8"};
   options.prompts = {"one", std::string(500, 'x')};  // the second exceeds the context of 64
   options.new_tokens = 5;
-  options.lengths.lengths = {8, 16};
-  options.lengths.new_tokens = 5;
-  options.ablation.lengths = {8};
-  options.ablation.new_tokens = 8;
-  options.ablation.padded_prompts = {"a", "b c d"};
-  options.batches.prompts = {"a", "b c d"};
-  options.batches.batch_sizes = {1, 2};
-  options.batches.new_tokens = options.edge_new_tokens = 5;
-  options.corpus = test::fixture_model("with_tokenizer") / "prompt.txt";
+  options.batch_prompts = {"a", "b c d"};
+  options.studies["lengths"] = LengthsOptions{.lengths = {8, 16}};
+  options.studies["ablation"] = AblationOptions{.lengths = {8}, .padded_prompts = {"a", "b c d"}};
+  options.studies["batches"] = BatchedOptions{.batch_sizes = {1, 2}};
+  options.studies["perplexity"] =
+      PerplexityOptions{.corpus = test::fixture_model("with_tokenizer") / "prompt.txt"};
   return options;
 }
 
 TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   const ResultSet results = run_quantization_exercise(experiment, small_exercise());
-  EXPECT_EQ(results.status, "complete");
-  std::vector<std::string> scenarios;
+  EXPECT_EQ(results.status, RunStatus::complete);
+  std::vector<Scenario> scenarios;
   for (const Row& row : results.rows)
     if (scenarios.empty() || scenarios.back() != row.scenario) scenarios.push_back(row.scenario);
-  EXPECT_EQ(scenarios, (std::vector<std::string>{"baseline", "trade-off", "lengths", "cache", "padding",
-                                                 "step times", "batches", "perplexity", "edge prompts"}));
-  EXPECT_EQ(results.rows[1].status, "error");
+  EXPECT_EQ(scenarios,
+            (std::vector<Scenario>{Scenario::baseline, Scenario::tradeoff, Scenario::lengths, Scenario::cache,
+                                   Scenario::padding, Scenario::step_times, Scenario::batches,
+                                   Scenario::perplexity, Scenario::edge_prompts}));
+  EXPECT_EQ(results.rows[1].status, RowStatus::error);
   EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
   ASSERT_TRUE(results.noise);
   EXPECT_GE(results.takeaways.size(), 3u);
   EXPECT_LE(results.takeaways.size(), 5u);
+  ASSERT_TRUE(recommendation_of(results));
   for (const Row& row : results.rows) {
-    if (row.scenario != "trade-off") continue;
+    if (row.scenario != Scenario::tradeoff) continue;
     EXPECT_NE(row.find("perplexity"), nullptr) << "speed, memory and quality in one row";
   }
   // Nothing is lost on the way through the file.
@@ -362,8 +401,8 @@ TEST(RunQuantizationExercise, StopsWhereItIsTold) {
   SweepOptions sweep = sweep_of(3);
   int asked = 0;
   sweep.should_stop = [&] { return ++asked > 40; };
-  const LocalExperiment experiment({model()}, Configuration{}, sweep);
-  EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, "interrupted");
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep);
+  EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, RunStatus::interrupted);
   SuiteOptions options = small_exercise();
   options.skipped = {"nonsense"};
   EXPECT_THROW(run_quantization_exercise(experiment, options), UsageError);

@@ -30,7 +30,9 @@ inline std::filesystem::path demo_model() {
 // absent.
 inline std::filesystem::path dev_data(const std::string& name) {
   const char* folder = std::getenv("ASSAY_DEV_DATA");
-  return (folder != nullptr ? std::filesystem::path(folder) : std::filesystem::path(source_folder()) / "../shared/data") / name;
+  return (folder != nullptr ? std::filesystem::path(folder)
+                            : std::filesystem::path(source_folder()) / "../shared/data") /
+         name;
 }
 
 inline std::shared_ptr<Backend> cpu_backend(Isa isa, int threads = 2) {
@@ -94,6 +96,14 @@ double inline largest_difference(const std::vector<float>& a, const std::vector<
     largest = d <= largest ? largest : d;  // NaN counts as a difference
   }
   return largest;
+}
+
+inline double rms_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::nan("");  // fails every comparison
+  double squares = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    squares += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+  return std::sqrt(squares / static_cast<double>(a.size()));
 }
 
 }  // namespace assay::test

@@ -21,10 +21,10 @@ inline void plant_outliers(const std::filesystem::path& from, const std::filesys
       std::filesystem::copy(entry.path(), to / entry.path().filename());
   const ModelFolder folder(from);
   std::vector<WrittenTensor> tensors;
-  for (const ModelFolder::Location& at : folder.all()) {
-    const StoredTensor& stored = *at.tensor;
+  for (const CheckpointTensor& at : folder.all()) {
+    const StoredTensor& stored = *at;
     std::vector<float> values(static_cast<std::size_t>(stored.elements()));
-    at.file->read_floats(stored, 0, stored.elements(), values.data());
+    at.read_floats(0, stored.elements(), values.data());
     const bool is_norm = stored.name.find(".ln_") != std::string::npos,  // of a block: "h.0.ln_1"
         is_reader = stored.name.find(".c_attn.weight") != std::string::npos ||
                     stored.name.find(".c_fc.weight") != std::string::npos;

@@ -51,6 +51,9 @@ inline std::string model_fixture(std::string_view name) {
   return source_folder() + "/tests/fixtures/models/" + std::string(name);
 }
 
+// The model of most tests of the program: 300 tokens, a context of 64, a tokenizer, and a text to score.
+inline const std::string kModel = model_fixture("with_tokenizer"), kText = kModel + "/prompt.txt";
+
 // A copy of a fixture that a test may spoil.
 inline void copy_model_fixture(std::string_view name, const std::filesystem::path& to) {
   std::filesystem::copy(model_fixture(name), to, std::filesystem::copy_options::recursive);

@@ -1,4 +1,4 @@
-// A GPT-2 folder of a few thousand numbers that a test can spoil in any way. It has no tokenizer.
+// GPT-2 and Llama folders of a few thousand numbers that a test can spoil in any way. They have no tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -65,5 +65,36 @@ struct TinyModel {
     return folder.string();
   }
 };
+
+// Of the llama family: grouped heads, an LM head of its own.
+inline TinyModel tiny_llama() {
+  constexpr std::int64_t kVocab = 11, kHidden = 8, kMlp = 12, kHeads = 2, kKvHeads = 1, kHeadDim = 4;
+  TinyModel model;
+  model.config = {{"model_type", "llama"},         {"vocab_size", kVocab},
+                  {"max_position_embeddings", 16}, {"hidden_size", kHidden},
+                  {"intermediate_size", kMlp},     {"num_hidden_layers", 1},
+                  {"num_attention_heads", kHeads}, {"num_key_value_heads", kKvHeads},
+                  {"head_dim", kHeadDim},          {"hidden_act", "silu"},
+                  {"rms_norm_eps", 1e-5},          {"rope_theta", 10000.0},
+                  {"tie_word_embeddings", false}};
+  model.tensors.clear();
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    model.tensors.push_back(float_tensor(name, std::move(shape)));
+  };
+  const std::string layer = "model.layers.0.";
+  add("model.embed_tokens.weight", {kVocab, kHidden});
+  add(layer + "input_layernorm.weight", {kHidden});
+  add(layer + "self_attn.q_proj.weight", {kHeads * kHeadDim, kHidden});
+  add(layer + "self_attn.k_proj.weight", {kKvHeads * kHeadDim, kHidden});
+  add(layer + "self_attn.v_proj.weight", {kKvHeads * kHeadDim, kHidden});
+  add(layer + "self_attn.o_proj.weight", {kHidden, kHeads * kHeadDim});
+  add(layer + "post_attention_layernorm.weight", {kHidden});
+  add(layer + "mlp.gate_proj.weight", {kMlp, kHidden});
+  add(layer + "mlp.up_proj.weight", {kMlp, kHidden});
+  add(layer + "mlp.down_proj.weight", {kHidden, kMlp});
+  add("model.norm.weight", {kHidden});
+  add("lm_head.weight", {kVocab, kHidden});
+  return model;
+}
 
 }  // namespace assay::test

@@ -23,9 +23,18 @@ AddedToken token(std::string content, TokenId id) {
 // Pieces as "text" or "[id:text]", which is how they can be read.
 std::string pieces(const std::vector<AddedToken>& tokens, const std::string& text) {
   std::string shown;
-  for (const TextPiece& piece : AddedTokens(tokens).split(text)) {
-    const std::string part = text.substr(piece.begin, piece.end - piece.begin);
+  const AddedTokens added(tokens);
+  const auto show = [&](const TextPiece& piece, const std::string& whole) {
+    const std::string part = whole.substr(piece.begin, piece.end - piece.begin);
     shown += piece.id >= 0 ? fmt::format("[{}:{}]", piece.id, part) : part + "|";
+  };
+  for (const TextPiece& piece : added.split(text)) {
+    const std::string between = text.substr(piece.begin, piece.end - piece.begin);
+    if (piece.id >= 0) {
+      show(piece, text);
+    } else {
+      for (const TextPiece& part : added.split_normalized(between)) show(part, between);
+    }
   }
   return shown;
 }

@@ -12,10 +12,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words words_of(const std::string& text) {
+Words words_of(const std::string& text, WordPattern pattern = WordPattern::gpt2) {
   Words words;
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = word_end(text, begin);
+    const std::size_t end = word_end(pattern, text, begin);
     if (end <= begin || end > text.size()) throw Error("no progress at {}", begin);
     words.push_back(text.substr(begin, end - begin));
     begin = end;
@@ -87,6 +87,89 @@ TEST(Pretokenize, ClassesBeyondAscii) {
   EXPECT_EQ(words_of("e\xCC\x81g"), (Words{"e", "\xCC\x81", "g"}));  // a combining mark is no letter
   EXPECT_EQ(words_of("a\xE2\x80\x99s"),
             (Words{"a", "\xE2\x80\x99", "s"}));  // nor is a curly quote an apostrophe
+}
+
+TEST(Pretokenize, Llama3TakesOneCharacterWithLetters) {
+  const auto words = [](const std::string& text) { return words_of(text, WordPattern::llama3); };
+  EXPECT_EQ(words("Hello world"), (Words{"Hello", " world"}));
+  EXPECT_EQ(words("(a \"b\tc"), (Words{"(a", " \"", "b", "\tc"}));
+  EXPECT_EQ(words("a_b__c"), (Words{"a", "_b", "__", "c"}));
+  EXPECT_EQ(words("a\xC2\xA0z \xE3\x80\x80z"), (Words{"a", "\xC2\xA0z", " ", "\xE3\x80\x80z"}));
+  EXPECT_EQ(words("\nx\ry"), (Words{"\n", "x", "\r", "y"}));    // but not the end of a line
+  EXPECT_EQ(words("1a 1b"), (Words{"1", "a", " ", "1", "b"}));  // nor a number
+}
+
+TEST(Pretokenize, Llama3ContractionsHaveAnyCase) {
+  const auto words = [](const std::string& text) { return words_of(text, WordPattern::llama3); };
+  EXPECT_EQ(words("it's IT'S we'Ll'VE'"), (Words{"it", "'s", " IT", "'S", " we", "'Ll", "'VE", "'"}));
+  EXPECT_EQ(words("a'\xC5\xBFx"), (Words{"a", "'\xC5\xBF", "x"}));  // the long s
+  EXPECT_EQ(words("'xs 's"), (Words{"'xs", " '", "s"}));
+}
+
+TEST(Pretokenize, Llama3NumbersHaveThreeDigitsAndQwen2One) {
+  EXPECT_EQ(words_of("1234567 89", WordPattern::llama3), (Words{"123", "456", "7", " ", "89"}));
+  EXPECT_EQ(words_of("12 3", WordPattern::qwen2), (Words{"1", "2", " ", "3"}));
+  EXPECT_EQ(words_of("\xC2\xBD\xE2\x85\xA7"
+                     "12",
+                     WordPattern::llama3),
+            (Words{"\xC2\xBD\xE2\x85\xA7"
+                   "1",
+                   "2"}));
+}
+
+TEST(Pretokenize, Llama3KeepsEndsOfLinesTogether) {
+  const auto words = [](const std::string& text) { return words_of(text, WordPattern::llama3); };
+  EXPECT_EQ(words("a!\r\n\n b"), (Words{"a", "!\r\n\n", " b"}));
+  EXPECT_EQ(words("a \n \n  b"), (Words{"a", " \n \n", " ", " b"}));
+  EXPECT_EQ(words("a   b"), (Words{"a", "  ", " b"}));
+  EXPECT_EQ(words("a   !"), (Words{"a", "  ", " !"}));
+  EXPECT_EQ(words("a  1"), (Words{"a", " ", " ", "1"}));
+  EXPECT_EQ(words(" \n  "), (Words{" \n", "  "}));
+  EXPECT_EQ(words("a\xE2\x80\xA8 b"), (Words{"a", "\xE2\x80\xA8", " b"}));  // not a line end to it
+}
+
+TEST(Pretokenize, KnowsThePatternsOfFiles) {
+  const std::string llama3 =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::string qwen2 =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  EXPECT_EQ(word_pattern(llama3), WordPattern::llama3);
+  EXPECT_EQ(word_pattern(qwen2), WordPattern::qwen2);
+  EXPECT_EQ(word_pattern(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"),
+            WordPattern::gpt2);
+  EXPECT_EQ(word_pattern(llama3 + "|x"), std::nullopt);
+  EXPECT_EQ(word_pattern(llama3.substr(1)), std::nullopt);
+  EXPECT_EQ(word_pattern(""), std::nullopt);
+}
+
+TEST(Metaspace, PutsAMarkWhereItsSchemeSays) {
+  Metaspace metaspace{"_", Metaspace::Prepend::always, true};
+  EXPECT_EQ(metaspace.apply("a b  c", false), "_a_b__c");
+  EXPECT_EQ(metaspace.apply(" a", false), "_a");
+  EXPECT_EQ(metaspace.apply("_a", true), "_a");
+  metaspace.prepend = Metaspace::Prepend::first;
+  EXPECT_EQ(metaspace.apply("a", true), "_a");
+  EXPECT_EQ(metaspace.apply("a", false), "a");
+  metaspace.prepend = Metaspace::Prepend::never;
+  EXPECT_EQ(metaspace.apply("a ", true), "a_");
+}
+
+TEST(Metaspace, MarksBeginWords) {
+  const auto words = [](const std::string& text, bool keeps_runs) {
+    Words all;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = marked_word_end("__", keeps_runs, text, begin);
+      if (end <= begin || end > text.size()) throw Error("no progress at {}", begin);
+      all.push_back(text.substr(begin, end - begin));
+      begin = end;
+    }
+    return all;
+  };
+  EXPECT_EQ(words("a__b____c__", false), (Words{"a", "__b", "__", "__c", "__"}));
+  EXPECT_EQ(words("a__b____c__", true), (Words{"a", "__b", "____c", "__"}));
+  EXPECT_EQ(words("____", false), (Words{"__", "__"}));
+  EXPECT_EQ(words("____", true), (Words{"____"}));
+  EXPECT_EQ(words("ab", true), (Words{"ab"}));
 }
 
 // Counted once over all code points of the `tokenizers` library 0.23 (Unicode 16).

@@ -59,7 +59,7 @@ TEST(TokenizerLoad, AcceptsOlderAndWrappedForms) {
   file["model"]["dropout"] = nullptr;
   file["model"]["unk_token"] = nullptr;
   file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array({file["pre_tokenizer"]})}};
-  file["post_processor"] = {{"type", "TemplateProcessing"}, {"single", Json::array()}};
+  file["post_processor"] = {{"type", "ByteLevel"}, {"trim_offsets", false}};
   file["decoder"] = nullptr;
   file.erase("added_tokens");
   file.erase("version");
@@ -72,28 +72,34 @@ TEST(TokenizerLoad, AcceptsOlderAndWrappedForms) {
 TEST(TokenizerLoad, RefusesOtherKinds) {
   expect_error(error_with([](Json& f) { f["model"]["type"] = "Unigram"; }),
                "model: unsupported model type Unigram: expected BPE");
+  expect_error(error_with([](Json& f) { f["model"]["type"] = "WordPiece"; }),
+               "model: unsupported model type WordPiece: expected BPE");
   expect_error(error_with([](Json& f) {
                  f["normalizer"] = {{"type", "NFC"}};
                }),
-               "unsupported normalizer NFC: expected none");
+               "unsupported normalizer NFC: expected Prepend or Replace");
+  const std::string pre = "expected ByteLevel, Split and ByteLevel, or Metaspace";
   expect_error(error_with([](Json& f) {
                  f["pre_tokenizer"] = {{"type", "Whitespace"}};
                }),
-               "unsupported pre_tokenizer Whitespace: expected ByteLevel");
-  expect_error(error_with([](Json& f) { f["pre_tokenizer"] = nullptr; }),
-               "unsupported pre_tokenizer: expected ByteLevel, found none");
+               "unsupported pre_tokenizer Whitespace: " + pre);
   expect_error(error_with([](Json& f) {
                  const Json one = f["pre_tokenizer"];
                  f["pre_tokenizer"] = {{"type", "Sequence"},
                                        {"pretokenizers", Json::array({Json{{"type", "Digits"}}, one})}};
                }),
-               "unsupported pre_tokenizer: expected one ByteLevel, found a Sequence of 2");
+               "unsupported pre_tokenizer Digits, ByteLevel: " + pre);
+  expect_error(error_with([](Json& f) {
+                 f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array()}};
+                 for (int i = 0; i < 9; ++i) f["pre_tokenizer"]["pretokenizers"].push_back({{"type", "D"}});
+               }),
+               "unsupported pre_tokenizer D, D, D, D, D, D and 3 more: " + pre);
   expect_error(error_with([](Json& f) {
                  f["decoder"] = {{"type", "Metaspace"}};
                }),
                "unsupported decoder Metaspace: expected ByteLevel");
   expect_error(error_with([](Json& f) { f["model"]["byte_fallback"] = true; }),
-               "model: unsupported byte_fallback: expected false");
+               "model: unsupported byte_fallback: expected false with a ByteLevel pre_tokenizer");
   expect_error(error_with([](Json& f) { f["model"]["dropout"] = 0.1; }),
                "model: unsupported dropout 0.1: expected none");
   expect_error(error_with([](Json& f) { f["model"]["end_of_word_suffix"] = "</w>"; }),
@@ -101,6 +107,206 @@ TEST(TokenizerLoad, RefusesOtherKinds) {
   expect_error(error_with([](Json& f) { f["model"]["continuing_subword_prefix"] = "##"; }),
                "model: unsupported continuing_subword_prefix '##': expected none");
   expect_error(error_with([](Json& f) { f["version"] = "2.0"; }), "expected version 1.0, found '2.0'");
+}
+
+// A Split by `regex`, then ByteLevel, as Llama 3 has them.
+Json split_by(const std::string& regex) {
+  const Json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", Json::array({split, bytes})}};
+}
+
+const std::string kGpt2Regex =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+TEST(TokenizerLoad, TakesKnownSplitsAndShowsOthers) {
+  Json file = small_tokenizer();
+  file["pre_tokenizer"] = split_by(kGpt2Regex);
+  EXPECT_EQ(load_json(file).encode("a 's hello's"), (Ids{'a', ' ', '\'', 's', ' ', 259, 261}));
+  const auto with = [](
+                        const std::string& regex, const std::function<void(Json&)>& change = [](Json&) {}) {
+    return error_with([&](Json& f) {
+      f["pre_tokenizer"] = split_by(regex);
+      change(f["pre_tokenizer"]["pretokenizers"]);
+    });
+  };
+  const std::string known = ": expected that of GPT-2, Llama 3 or Qwen2";
+  expect_error(with("\\d+|\\D+\x1b[2J"), "unsupported Split pattern '\\d+|\\D+\\x1b[2J'" + known);
+  expect_error(with(std::string(5000, 'x')),
+               "unsupported Split pattern '" + std::string(60, 'x') + "...' (5000 bytes)" + known);
+  expect_error(with("",
+                    [](Json& list) {
+                      list[0]["pattern"] = {{"String", " "}};
+                    }),
+               "unsupported Split pattern ' '" + known);
+  expect_error(with(kGpt2Regex, [](Json& list) { list[0]["behavior"] = "Removed"; }),
+               "unsupported Split behavior 'Removed': expected Isolated");
+  expect_error(with(kGpt2Regex, [](Json& list) { list[0]["invert"] = true; }),
+               "unsupported Split with invert: expected false");
+  expect_error(with(kGpt2Regex, [](Json& list) { list[1].erase("use_regex"); }),
+               "unsupported use_regex of ByteLevel after Split: expected false");
+  expect_error(with(kGpt2Regex, [](Json& list) { list[1]["add_prefix_space"] = true; }),
+               "unsupported add_prefix_space of ByteLevel after Split: expected false");
+}
+
+TEST(TokenizerLoad, RefusesBadNormalizers) {
+  const auto with = [](const Json& steps) {
+    return error_with([&](Json& f) { f["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}}; });
+  };
+  const auto replace = [](const std::string& pattern, const std::string& content) {
+    return Json{{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
+  };
+  expect_error(with(Json::array({replace("", "x")})),
+               "normalizer: expected a text to replace, found an empty one");
+  expect_error(with(Json::array({replace("a", "bbb"), replace("b", "cc")})),
+               "normalizer: expected replacements that make a text at most 4 times as long, found 'cc'");
+  expect_error(with(Json(9, replace("a", "b"))), "normalizer: expected at most 8 steps, found more");
+  expect_error(with(Json::array({Json{{"type", "Prepend"}, {"prepend", std::string(17, 'x')}}})),
+               "normalizer: expected prefixes of at most 16 bytes, found 'xxxxxxxxxxxxxxxxx'");
+  expect_error(
+      with(Json::array({Json{{"type", "Replace"}, {"pattern", {{"Regex", " +"}}}, {"content", ""}}})),
+      "normalizer: pattern: unsupported regular expression ' +': expected a String");
+}
+
+TEST(TokenizerLoad, RefusesBadDecoders) {
+  const auto with = [](const Json& decoder) {
+    return error_with([&](Json& f) {
+      f["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "_"}};
+      f["decoder"] = decoder;
+    });
+  };
+  const auto steps = [](const std::vector<const char*>& types) {
+    Json list = Json::array();
+    for (const char* type : types)
+      list.push_back(
+          {{"type", type}, {"pattern", {{"String", "_"}}}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    return Json{{"type", "Sequence"}, {"decoders", list}};
+  };
+  const std::string expected = ": expected Metaspace, or a Sequence of Replace, ByteFallback, Fuse and Strip";
+  expect_error(with(nullptr), "unsupported decoder: expected Metaspace or a Sequence, found none");
+  expect_error(with({{"type", "ByteLevel"}}), "unsupported decoder ByteLevel" + expected);
+  expect_error(with(steps({"Fuse", "ByteFallback"})), "unsupported decoder Fuse, ByteFallback" + expected);
+  expect_error(with(steps({"Replace", "Strip"})), "unsupported decoder Replace, Strip" + expected);
+  expect_error(with(steps({"Fuse", "Strip", "Strip"})), "unsupported decoder Fuse, Strip, Strip" + expected);
+  Json ends = steps({"Fuse", "Strip"});
+  ends["decoders"][1]["stop"] = 2;
+  expect_error(with(ends), "decoder: unsupported Strip of 2 characters at the end: expected 0");
+  ends["decoders"][1]["content"] = "ab";
+  expect_error(with(ends), "decoder: content: expected one character, found 'ab'");
+}
+
+TEST(TokenizerLoad, ReadsMetaspaceOldAndNew) {
+  const auto loaded = [](const Json& metaspace) {
+    Json file = small_tokenizer();
+    file["pre_tokenizer"] = metaspace;
+    file["pre_tokenizer"]["type"] = "Metaspace";
+    file["decoder"] = file["pre_tokenizer"];
+    return load_json(file);
+  };
+  EXPECT_EQ(loaded({{"replacement", "_"}}).encode("a a"), (Ids{'_', 'a', '_', 'a'}));
+  EXPECT_EQ(loaded({{"replacement", "_"}, {"add_prefix_space", true}}).encode("a"), (Ids{'_', 'a'}));
+  EXPECT_EQ(loaded({{"replacement", "_"}, {"add_prefix_space", false}}).encode("a"), (Ids{'a'}));
+  EXPECT_EQ(
+      loaded({{"replacement", "_"}, {"prepend_scheme", "never"}, {"add_prefix_space", false}}).encode("a"),
+      (Ids{'a'}));
+  const auto refused = [&](const Json& metaspace) { return error_of([&] { loaded(metaspace); }); };
+  expect_error(refused({{"replacement", "__"}}),
+               "pre_tokenizer: replacement: expected one character, found '__'");
+  expect_error(refused({{"replacement", ""}}),
+               "pre_tokenizer: replacement: expected one character, found ''");
+  expect_error(refused({{"replacement", "_"}, {"prepend_scheme", "last"}}),
+               "pre_tokenizer: prepend_scheme: expected always, first or never, found 'last'");
+  expect_error(refused({{"replacement", "_"}, {"prepend_scheme", "first"}, {"add_prefix_space", false}}),
+               "pre_tokenizer: add_prefix_space is false, but prepend_scheme is first");
+}
+
+TEST(TokenizerLoad, ReadsTemplates) {
+  Json file = small_tokenizer();
+  const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto special = [](const std::string& name) {
+    return Json{{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
+  };
+  const Json tokens = {{"b", {{"id", "b"}, {"ids", {1, 2}}}}, {"e", {{"id", "e"}, {"ids", {3}}}}};
+  const auto around = [&](const Json& pieces) {
+    return Json{{"type", "TemplateProcessing"}, {"single", pieces}, {"special_tokens", tokens}};
+  };
+  file["post_processor"] = around(Json::array({special("b"), text, special("e")}));
+  EXPECT_EQ(load_json(file).encode("a"), (Ids{1, 2, 'a', 3}));
+  EXPECT_EQ(load_json(file).encode("a", false), (Ids{'a'}));
+  file["post_processor"] = {
+      {"type", "Sequence"},
+      {"processors", Json::array({Json{{"type", "ByteLevel"}}, around(Json::array({special("e"), text})),
+                                  around(Json::array({special("b"), text, special("e")}))})}};
+  EXPECT_EQ(load_json(file).encode("a"), (Ids{1, 2, 3, 'a', 3}));
+
+  const auto with = [&](const Json& post) {
+    return error_with([&](Json& f) { f["post_processor"] = post; });
+  };
+  expect_error(with({{"type", "RobertaProcessing"}}),
+               "unsupported post_processor RobertaProcessing: expected TemplateProcessing or ByteLevel");
+  expect_error(with(around(Json::array())), "post_processor: single: expected the sequence A, found none");
+  expect_error(with(around(Json::array({text, text}))),
+               "post_processor: single: expected the sequence A once, found another sequence after it");
+  expect_error(with(around(Json::array({Json{{"Sequence", {{"id", "B"}}}}}))),
+               "post_processor: single: expected the sequence A once, found 'B'");
+  expect_error(with(around(Json::array({special("zork"), text}))),
+               "post_processor: special_tokens: expected an entry for 'zork', which the template names");
+  expect_error(with(around(Json(65, special("b")))), "single: expected at most 64 pieces, found 65");
+  expect_error(with(around(Json(40, special("b")))), "expected a template of at most 64 special tokens");
+  for (const Json& bad : {Json(262), Json(-1), Json(1.5), Json("1"), Json(1e300)}) {
+    Json post = around(Json::array({special("b"), text}));
+    post["special_tokens"]["b"]["ids"] = Json::array({bad});
+    expect_error(with(post), "special_tokens: 'b': ids: expected ids of the vocabulary, found");
+  }
+}
+
+TEST(TokenizerLoad, BoundsWhatAFileCanCost) {
+  const auto seconds = [](const auto& action) {
+    const auto begin = std::chrono::steady_clock::now();
+    action();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const std::string huge(15'000'000, 'x');
+  EXPECT_LT(seconds([&] {
+              expect_error(error_with([&](Json& f) { f["added_tokens"].push_back(added_token(huge, 262)); }),
+                           "added_tokens: entry 0: token '" + huge.substr(0, 60) +
+                               "...' (15000000 bytes): expected a text of at most 4096 bytes");
+            }),
+            10.0);
+  expect_error(error_with([&](Json& f) { f["model"]["vocab"][huge] = 262; }),
+               "(15000000 bytes): expected a text of at most 4096 bytes");
+  Json longest = small_tokenizer();
+  longest["model"]["vocab"][huge.substr(0, 4096)] = 262;
+  EXPECT_EQ(load_json(longest).vocab_size(), 263);
+  expect_error(
+      error_with([&](Json& f) {
+        for (int id = 262; id < 262 + 530; ++id)
+          f["added_tokens"].push_back(added_token(fmt::format("{}{}", id, huge.substr(0, 4000)), id));
+      }),
+      "expected added tokens of at most 2097152 bytes together, found more");
+}
+
+TEST(TokenizerLoad, RefusesAFileThatIsTooLong) {
+  const TemporaryFolder folder;
+  folder.write("tokenizer.json", "{}");
+  std::filesystem::resize_file(folder.path() / "tokenizer.json", (std::uint64_t{64} << 20) + 1);
+  const std::string message = error_of([&] { Tokenizer::load(folder.path()); });
+  EXPECT_TRUE(holds(message, "tokenizer.json") && holds(message, "67108864")) << message;
+}
+
+TEST(TokenizerLoad, MergesThatLeadNowhereEnd) {
+  // An empty token, merges with it, and the same merge again and again: none can make a word longer.
+  Json file = small_tokenizer();
+  file["model"]["vocab"][""] = 262;
+  file["model"]["vocab"]["aa"] = 263;
+  file["model"]["vocab"]["aaa"] = 264;
+  for (const auto& [left, right] : std::vector<std::pair<std::string, std::string>>{
+           {"", ""}, {"a", ""}, {"", "a"}, {"a", "a"}, {"aa", "a"}, {"a", "aa"}, {"a", "a"}})
+    file["model"]["merges"].push_back(Json::array({left, right}));
+  const Tokenizer tokenizer = load_json(file);
+  EXPECT_EQ(tokenizer.encode("aaaa").size(), 2U);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(std::string(999, 'a'))), std::string(999, 'a'));
 }
 
 TEST(TokenizerLoad, RefusesBadIds) {
@@ -203,6 +409,10 @@ TEST(TokenizerLoad, NamesWhatIsMissing) {
   const auto message = [&] { return error_of([&] { Tokenizer::load(folder.path()); }); };
   EXPECT_EQ(message(), folder.path().string() +
                            ": expected tokenizer.json, or vocab.json and merges.txt, found neither");
+  folder.write("tokenizer.model", "");
+  EXPECT_EQ(message(), folder.path().string() +
+                           ": expected tokenizer.json, or vocab.json and merges.txt, found tokenizer.model, "
+                           "which is not supported");
   folder.write("vocab.json", "{\"a\": 0}");
   EXPECT_EQ(message(), folder.path().string() + ": expected merges.txt beside vocab.json, found none");
 }

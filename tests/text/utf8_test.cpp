@@ -8,7 +8,7 @@
 namespace assay {
 namespace {
 
-const std::string kR(kReplacementCharacter);
+const std::string kReplacement(kReplacementCharacter);
 
 std::string checked(const std::string& text) {
   return error_of([&] { check_utf8(text, "prompt.txt"); });
@@ -51,15 +51,19 @@ TEST(Utf8, RefusesOverlongFormsSurrogatesAndTooLarge) {
 // One U+FFFD for each maximal subpart, as Python's errors="replace" and Rust's from_utf8_lossy do.
 TEST(Utf8, ReplacesMaximalSubparts) {
   EXPECT_EQ(replace_malformed_utf8(""), "");
-  EXPECT_EQ(replace_malformed_utf8("a\xFFz"), "a" + kR + "z");
-  EXPECT_EQ(replace_malformed_utf8("\xE2\x82z"), kR + "z");         // cut by another character: one
-  EXPECT_EQ(replace_malformed_utf8("\xE2\x82"), kR);                // cut by the end: one
-  EXPECT_EQ(replace_malformed_utf8("\xF0\x9F\x98"), kR);            // three bytes, still one
-  EXPECT_EQ(replace_malformed_utf8("\xC0\x80"), kR + kR);           // neither byte can begin anything
-  EXPECT_EQ(replace_malformed_utf8("\xED\xA0\x80"), kR + kR + kR);  // a surrogate: three
-  EXPECT_EQ(replace_malformed_utf8("\xF0\x80\x80\x80"), kR + kR + kR + kR);  // overlong: four
-  EXPECT_EQ(replace_malformed_utf8("\xE1\x80\xE2\x82\xAC"), kR + "\xE2\x82\xAC");
-  EXPECT_EQ(replace_malformed_utf8("\x41\xC0\xAF\x41\xF4\x80\x80\x41"), "A" + kR + kR + "A" + kR + "A");
+  EXPECT_EQ(replace_malformed_utf8("a\xFFz"), "a" + kReplacement + "z");
+  EXPECT_EQ(replace_malformed_utf8("\xE2\x82z"), kReplacement + "z");  // cut by another character: one
+  EXPECT_EQ(replace_malformed_utf8("\xE2\x82"), kReplacement);         // cut by the end: one
+  EXPECT_EQ(replace_malformed_utf8("\xF0\x9F\x98"), kReplacement);     // three bytes, still one
+  EXPECT_EQ(replace_malformed_utf8("\xC0\x80"),
+            kReplacement + kReplacement);  // neither byte can begin anything
+  EXPECT_EQ(replace_malformed_utf8("\xED\xA0\x80"),
+            kReplacement + kReplacement + kReplacement);  // a surrogate: three
+  EXPECT_EQ(replace_malformed_utf8("\xF0\x80\x80\x80"),
+            kReplacement + kReplacement + kReplacement + kReplacement);  // overlong: four
+  EXPECT_EQ(replace_malformed_utf8("\xE1\x80\xE2\x82\xAC"), kReplacement + "\xE2\x82\xAC");
+  EXPECT_EQ(replace_malformed_utf8("\x41\xC0\xAF\x41\xF4\x80\x80\x41"),
+            "A" + kReplacement + kReplacement + "A" + kReplacement + "A");
 }
 
 TEST(Utf8, LeavesACutSequenceForMore) {
@@ -68,7 +72,7 @@ TEST(Utf8, LeavesACutSequenceForMore) {
   EXPECT_EQ(out, "ab");
   out.clear();
   EXPECT_EQ(append_replacing_malformed(out, "\xE2\x28"), 2U);  // can no longer become a character
-  EXPECT_EQ(out, kR + "(");
+  EXPECT_EQ(out, kReplacement + "(");
 }
 
 }  // namespace

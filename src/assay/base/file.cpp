@@ -18,10 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string last_error() {
-  return std::strerror(errno);
-}
-
 // A temporary file that disappears unless it is kept.
 class TemporaryFile {
  public:
@@ -30,7 +26,7 @@ class TemporaryFile {
     path_ = target;
     path_ += fmt::format(".{}-{}.tmp", getpid(), counter++);
     fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd_ < 0) throw Error("cannot write {}: {}", target.string(), last_error());
+    if (fd_ < 0) throw Error("cannot write {}: {}", target.string(), last_system_error());
   }
   ~TemporaryFile() {
     if (fd_ >= 0) close(fd_);
@@ -43,16 +39,16 @@ class TemporaryFile {
     while (!data.empty()) {
       const ssize_t n = ::write(fd_, data.data(), data.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw Error("cannot write {}: {}", target_.string(), last_error());
+      if (n < 0) throw Error("cannot write {}: {}", target_.string(), last_system_error());
       data = data.subspan(static_cast<std::size_t>(n));
     }
   }
   void keep() {
     const int fd = std::exchange(fd_, -1);
     const bool synced = fsync(fd) == 0 || errno == EINVAL;  // EINVAL: the file system has no fsync
-    if (close(fd) != 0 || !synced) throw Error("cannot write {}: {}", target_.string(), last_error());
+    if (close(fd) != 0 || !synced) throw Error("cannot write {}: {}", target_.string(), last_system_error());
     if (rename(path_.c_str(), target_.c_str()) != 0)
-      throw Error("cannot write {}: {}", target_.string(), last_error());
+      throw Error("cannot write {}: {}", target_.string(), last_system_error());
     kept_ = true;
   }
 
@@ -67,7 +63,7 @@ class TemporaryFile {
 ReadFile::ReadFile(fs::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe must not hang; it is refused below as not a regular file.
   fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) throw Error("cannot open {}: {}", path_.string(), last_error());
+  if (fd_ < 0) throw Error("cannot open {}: {}", path_.string(), last_system_error());
   struct stat info {};
   if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(fd_);
@@ -90,7 +86,7 @@ void ReadFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) cons
     const std::size_t want = std::min(kSlab, out.size() - done);
     const ssize_t n = pread(fd_, out.data() + done, want, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error("cannot read {}: {}", path_.string(), last_error());
+    if (n < 0) throw Error("cannot read {}: {}", path_.string(), last_system_error());
     if (n == 0)
       throw Error("{} is truncated: expected {} bytes at offset {}, found {}", path_.string(), out.size(),
                   offset, done);

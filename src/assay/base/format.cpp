@@ -22,24 +22,64 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+unsigned byte_at(std::string_view text, std::size_t i) {
+  return static_cast<unsigned char>(text[i]);
+}
+
+// Bytes of the character that begins at `at`; 0 where they are no UTF-8 or a C1 control, which terminals take
+// for the start of a sequence of controls.
+std::size_t printable_length(std::string_view text, std::size_t at) {
+  const unsigned first = byte_at(text, at);
+  if (first < 0x80) return first < 0x20 || first == 0x7f ? 0 : 1;
+  const std::size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte_at(text, at + i) & 0xc0U) != 0x80) return 0;
+  const unsigned second = byte_at(text, at + 1);
+  if ((first == 0xc2 && second < 0xa0) || (first == 0xe0 && second < 0xa0) ||
+      (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
+      (first == 0xf4 && second > 0x8f))
+    return 0;
+  return length;
+}
+
+bool begins_character(char c) {
+  return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U;
+}
+
 }  // namespace
 
 std::string escape_controls(std::string_view text) {
   std::string line;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n')
-      line += "\\n";
-    else if (c == '\r')
-      line += "\\r";
-    else if (c == '\t')
-      line += "\\t";
-    else if (byte < 0x20 || byte == 0x7f)
-      line += fmt::format("\\x{:02x}", byte);
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = printable_length(text, i);
+    const char c = text[i];
+    if (length > 0)
+      line += text.substr(i, length);
+    else if (c == '\n' || c == '\r' || c == '\t')
+      line += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
     else
-      line += c;
+      line += fmt::format("\\x{:02x}", byte_at(text, i));
+    i += std::max<std::size_t>(length, 1);
   }
   return line;
+}
+
+std::string printable(std::string_view from_file) {
+  constexpr std::size_t kLongest = 200, kEnd = 60, kRead = 4 * kLongest;
+  // No more than is shown is looked at: a name may have megabytes.
+  if (from_file.size() <= kRead) {
+    const std::string whole = escape_controls(from_file);
+    if (whole.size() <= kLongest) return whole;
+  }
+  const std::string begin = escape_controls(from_file.substr(0, kLongest)),
+                    end = escape_controls(
+                        from_file.substr(from_file.size() - std::min(from_file.size(), kLongest)));
+  std::size_t cut = std::min(begin.size(), kLongest - kEnd - 3),
+              rest = end.size() - std::min(end.size(), kEnd);
+  while (cut > 0 && cut < begin.size() && !begins_character(begin[cut])) --cut;
+  while (rest < end.size() && !begins_character(end[rest])) ++rest;
+  return begin.substr(0, cut) + "..." + end.substr(rest);
 }
 
 std::string_view nearest_name(std::string_view text, const std::vector<std::string>& names) {

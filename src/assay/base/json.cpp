@@ -1,6 +1,7 @@
 #include "assay/base/json.h"
 
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -20,12 +21,21 @@ constexpr std::size_t kLongestMessage = 300;  // the library quotes the whole to
 class StrictBuilder : public nlohmann::detail::json_sax_dom_parser<Json> {
  public:
   using Base = nlohmann::detail::json_sax_dom_parser<Json>;
-  StrictBuilder(Json& out, const std::string& where) : Base(out), where_(where) {}
+  StrictBuilder(Json& out, const std::string& where, std::size_t max_values, int depth = 0)
+      : Base(out), where_(where), max_values_(max_values), depth_(depth) {}
 
+  bool null() { return count() && Base::null(); }
+  bool boolean(bool value) { return count() && Base::boolean(value); }
+  bool number_integer(Json::number_integer_t value) { return count() && Base::number_integer(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return count() && Base::number_unsigned(value); }
+  bool number_float(Json::number_float_t value, const std::string& text) {
+    return count() && Base::number_float(value, text);
+  }
+  bool string(std::string& text) { return count() && Base::string(text); }
   bool start_object(std::size_t size) {
     deepen();
     keys_.emplace_back();
-    return Base::start_object(size);
+    return count() && Base::start_object(size);
   }
   bool end_object() {
     --depth_;
@@ -34,7 +44,7 @@ class StrictBuilder : public nlohmann::detail::json_sax_dom_parser<Json> {
   }
   bool start_array(std::size_t size) {
     deepen();
-    return Base::start_array(size);
+    return count() && Base::start_array(size);
   }
   bool end_array() {
     --depth_;
@@ -42,35 +52,131 @@ class StrictBuilder : public nlohmann::detail::json_sax_dom_parser<Json> {
   }
   bool key(std::string& text) {
     if (!keys_.back().insert(text).second)
-      throw Error("{}: the key '{}' stands twice in one object", where_, text);
+      throw Error("{}: the key '{}' stands twice in one object", where_, printable(text));
     return Base::key(text);
   }
 
  private:
+  bool count() {
+    if (++values_ > max_values_) throw Error("{}: more than {} values in its JSON", where_, max_values_);
+    return true;
+  }
   void deepen() {
     if (++depth_ > kMaxDepth) throw Error("{}: JSON is nested deeper than {} levels", where_, kMaxDepth);
   }
   const std::string& where_;
-  int depth_ = 0;
+  std::size_t max_values_, values_ = 0;
+  int depth_;
   std::vector<std::set<std::string>> keys_;  // of each open object
 };
 
-}  // namespace
+// Builds one entry of the outermost object at a time, and hands it on.
+class EntryBuilder {
+ public:
+  using OnEntry = std::function<void(const std::string&, const Json&)>;
+  EntryBuilder(const std::string& where, std::size_t max_values, const OnEntry& on_entry)
+      : where_(where), max_values_(max_values), on_entry_(on_entry) {}
 
-Json parse_json_object(std::string_view text, const std::string& where) {
+  bool null() {
+    return pass([](StrictBuilder& to) { to.null(); });
+  }
+  bool boolean(bool value) {
+    return pass([&](StrictBuilder& to) { to.boolean(value); });
+  }
+  bool number_integer(Json::number_integer_t value) {
+    return pass([&](StrictBuilder& to) { to.number_integer(value); });
+  }
+  bool number_unsigned(Json::number_unsigned_t value) {
+    return pass([&](StrictBuilder& to) { to.number_unsigned(value); });
+  }
+  bool number_float(Json::number_float_t value, const std::string& text) {
+    return pass([&](StrictBuilder& to) { to.number_float(value, text); });
+  }
+  bool string(std::string& text) {
+    return pass([&](StrictBuilder& to) { to.string(text); });
+  }
+  bool binary(Json::binary_t&) { return false; }  // of other formats than text
+  bool start_array(std::size_t size) {
+    return pass([&](StrictBuilder& to) { to.start_array(size); }, 1);
+  }
+  bool end_array() {
+    return pass([](StrictBuilder& to) { to.end_array(); }, -1);
+  }
+  bool start_object(std::size_t size) {
+    if (!is_inside_) return is_inside_ = true;
+    return pass([&](StrictBuilder& to) { to.start_object(size); }, 1);
+  }
+  bool end_object() {
+    if (open_ == 0) return true;  // the outermost
+    return pass([](StrictBuilder& to) { to.end_object(); }, -1);
+  }
+  bool key(std::string& text) {
+    if (open_ > 0) return builder_->key(text);
+    if (!keys_.insert(text).second)
+      throw Error("{}: the key '{}' stands twice in one object", where_, printable(text));
+    key_ = text;
+    entry_ = Json();
+    builder_.emplace(entry_, where_, max_values_, 1);
+    return true;
+  }
+  template <typename Failure>
+  bool parse_error(std::size_t, const std::string&, const Failure& failure) {
+    throw failure;
+  }
+
+ private:
+  // `opened`: arrays and objects that the event opens.
+  template <typename Event>
+  bool pass(const Event& event, int opened = 0) {
+    if (!is_inside_) {
+      StrictBuilder top(entry_, where_, max_values_);
+      event(top);
+      throw Error("{}: expected a JSON object, found {}", where_, entry_.type_name());
+    }
+    event(*builder_);
+    open_ += opened;
+    if (open_ == 0) on_entry_(key_, entry_);
+    return true;
+  }
+
+  const std::string& where_;
+  std::size_t max_values_;
+  const OnEntry& on_entry_;
+  bool is_inside_ = false;
+  int open_ = 0;  // arrays and objects of the entry
+  std::string key_;
+  Json entry_;
+  std::optional<StrictBuilder> builder_;
+  std::set<std::string> keys_;
+};
+
+template <typename Builder>
+void parse(std::string_view text, const std::string& where, Builder& builder) {
   try {
-    Json json;
-    StrictBuilder builder(json, where);
     Json::sax_parse(text.begin(), text.end(), &builder);
-    if (!json.is_object()) throw Error("{}: expected a JSON object, found {}", where, json.type_name());
-    return json;
   } catch (const Json::exception& e) {
     throw Error("{}: not valid JSON: {}", where, std::string_view(e.what()).substr(0, kLongestMessage));
   }
 }
 
-Json read_json_object(const std::filesystem::path& path, std::uint64_t limit) {
-  return parse_json_object(read_text_file(path, limit), path.string());
+}  // namespace
+
+Json parse_json_object(std::string_view text, const std::string& where, std::size_t max_values) {
+  Json json;
+  StrictBuilder builder(json, where, max_values);
+  parse(text, where, builder);
+  if (!json.is_object()) throw Error("{}: expected a JSON object, found {}", where, json.type_name());
+  return json;
+}
+
+Json read_json_object(const std::filesystem::path& path, std::uint64_t limit, std::size_t max_values) {
+  return parse_json_object(read_text_file(path, limit), path.string(), max_values);
+}
+
+void parse_json_entries(std::string_view text, const std::string& where, std::size_t max_values,
+                        const std::function<void(const std::string&, const Json&)>& on_entry) {
+  EntryBuilder builder(where, max_values, on_entry);
+  parse(text, where, builder);
 }
 
 bool JsonView::has(std::string_view key) const {

@@ -16,14 +16,6 @@ namespace assay {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-std::string last_error() {
-  return std::strerror(errno);
-}
-
-}  // namespace
-
 NewFolder::NewFolder(const fs::path& target, bool may_replace) : may_replace_(may_replace) {
   if (target.empty()) throw Error("cannot make a folder: its name is empty");
   std::error_code code;
@@ -66,7 +58,7 @@ void NewFolder::keep() {
     return;  // path_ is the old folder now, and goes with this object
   // File systems without the two: the folder is away for a moment, but never half there.
   if (errno != EINVAL && errno != ENOSYS)
-    throw Error("cannot put the folder {} into place: {}", target_.string(), last_error());
+    throw Error("cannot put the folder {} into place: {}", target_.string(), last_system_error());
   std::error_code code;
   if (may_replace_ && fs::exists(target_, code)) {
     fs::path old = path_;
@@ -87,7 +79,7 @@ ScratchFile::ScratchFile(const fs::path& folder) : folder_(folder) {
     fd_ = mkostemp(name.data(), O_CLOEXEC);
     if (fd_ >= 0) unlink(name.c_str());
   }
-  if (fd_ < 0) throw Error("cannot write in {}: {}", folder.string(), last_error());
+  if (fd_ < 0) throw Error("cannot write in {}: {}", folder.string(), last_system_error());
 }
 
 ScratchFile::~ScratchFile() {
@@ -99,7 +91,7 @@ std::uint64_t ScratchFile::append(std::span<const std::byte> data) {
   while (!data.empty()) {
     const ssize_t n = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(size_));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Error("cannot write in {}: {}", folder_.string(), last_error());
+    if (n <= 0) throw Error("cannot write in {}: {}", folder_.string(), last_system_error());
     size_ += static_cast<std::uint64_t>(n);
     data = data.subspan(static_cast<std::size_t>(n));
   }
@@ -110,7 +102,8 @@ void ScratchFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) c
   while (!out.empty()) {
     const ssize_t n = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Error("cannot read back from {}: {}", folder_.string(), n < 0 ? last_error() : "end");
+    if (n <= 0)
+      throw Error("cannot read back from {}: {}", folder_.string(), n < 0 ? last_system_error() : "end");
     offset += static_cast<std::uint64_t>(n);
     out = out.subspan(static_cast<std::size_t>(n));
   }

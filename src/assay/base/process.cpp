@@ -25,7 +25,7 @@ constexpr std::size_t kLongestLine = std::size_t{1}
 // Two ends that no other child inherits.
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{-1, -1};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", std::strerror(errno));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", last_system_error());
   return ends;
 }
 
@@ -131,7 +131,7 @@ std::string ChildProcess::end() {
   close(in_);
   close(out_);
   int status = 0;
-  // One that has closed its output is ending by itself: how is worth a moment.
+  // One that has closed its output is ending by itself: a moment later its exit status is known.
   for (int i = 0; i < 20 && waitpid(id_, &status, WNOHANG) == 0; ++i) {
     if (i == 19) {
       kill(-id_, SIGKILL);  // the whole group: what it has started itself too
@@ -156,7 +156,7 @@ std::string own_program() {
 FolderLock::FolderLock(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / ".lock").string();
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw Error("{}: cannot be opened: {}", path, std::strerror(errno));
+  if (fd_ < 0) throw Error("{}: cannot be opened: {}", path, last_system_error());
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
   close(fd_);
   throw Error("{}: another run is writing into this folder", folder);

@@ -1,4 +1,4 @@
-// A Hugging Face model folder: configuration and named tensors, in one file or in shards.
+// A Hugging Face model folder: configuration, and a checkpoint of named tensors.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "assay/base/json_view.h"
-#include "assay/checkpoint/safetensors.h"
+#include "assay/checkpoint/checkpoint.h"
 
 namespace assay {
 
@@ -24,25 +24,20 @@ class ModelFolder {
     return {*generation_config_, (path_ / "generation_config.json").string()};
   }
 
-  struct Location {
-    const SafetensorsFile* file = nullptr;
-    const StoredTensor* tensor = nullptr;
-  };
-  // Where the tensor is; null members when there is none of that name.
-  Location find(const std::string& name) const;
-  std::vector<Location> all() const;
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  // Of the checkpoint.
+  CheckpointTensor find(const std::string& name) const { return checkpoint_->find(name); }
+  std::vector<CheckpointTensor> all() const { return checkpoint_->tensors(); }
 
   // SHA-256 over config.json and every weight file, in the order of their names: the identity of the model.
   // Reads all of them.
   std::string content_hash() const;
-  std::uint64_t weight_file_bytes() const;
+  std::uint64_t weight_file_bytes() const { return checkpoint_->file_bytes(); }
 
  private:
-  void open_shards(const std::filesystem::path& index_path);
-
   std::filesystem::path path_;
   std::shared_ptr<const Json> config_, generation_config_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::unique_ptr<const Checkpoint> checkpoint_;
 };
 
 // The folder that a candidate names: an existing folder, `demo` (the model that ships with the program), or

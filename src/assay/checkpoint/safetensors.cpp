@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "assay/base/error.h"
 #include "assay/base/json.h"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
+constexpr std::size_t kMaxName = 1024;             // bytes of a tensor's
+constexpr std::size_t kMaxEntryValues = 10'000;    // of a tensor's entry, or of __metadata__
 
 std::uint64_t read_header_length(const ReadFile& file) {
   const std::string where = file.path().string();
@@ -41,7 +44,7 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
   std::int64_t elements = 1;
   for (const Json& size : *it) {
     if (!size.is_number_unsigned())
-      throw Error("{}: a size in 'shape' is not a whole number: {}", where, size.dump());
+      throw Error("{}: a size in 'shape' is not a whole number: {}", where, printable(size.dump()));
     const auto value = size.get<std::uint64_t>();
     if (value > (std::uint64_t{1} << 48) ||
         __builtin_mul_overflow(elements, static_cast<std::int64_t>(value), &elements) ||
@@ -52,16 +55,23 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
   return shape;
 }
 
-StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin,
-                        std::uint64_t data_size, const std::string& file) {
-  const std::string where = fmt::format("{}: tensor '{}'", file, name);
-  if (!entry.is_object()) throw Error("{}: expected an object, found {}", where, entry.type_name());
+struct Entry {
   StoredTensor tensor;
+  std::uint64_t offset = 0;  // of its first byte in the file
+};
+
+Entry read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin,
+                 std::uint64_t data_size, const std::string& file) {
+  const std::string where = fmt::format("{}: tensor '{}'", file, printable(name));
+  if (!entry.is_object()) throw Error("{}: expected an object, found {}", where, entry.type_name());
+  Entry read;
+  StoredTensor& tensor = read.tensor;
   tensor.name = name;
   const auto dtype = entry.find("dtype");
   if (dtype == entry.end() || !dtype->is_string()) throw Error("{}: 'dtype' is missing", where);
   if (!dtype_from_safetensors(dtype->get<std::string>(), tensor.dtype))
-    throw Error("{}: unsupported dtype {}; expected F32, F16 or BF16", where, dtype->get<std::string>());
+    throw Error("{}: unsupported dtype {}; expected F32, F16 or BF16", where,
+                printable(dtype->get<std::string>()));
   tensor.shape = read_shape(entry, where);
   const auto offsets = entry.find("data_offsets");
   if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 ||
@@ -72,28 +82,30 @@ StoredTensor read_entry(const std::string& name, const Json& entry, std::uint64_
   if (end > data_size)
     throw Error("{}: data_offsets [{}, {}] reach beyond the {} bytes of data in the file (truncated?)", where,
                 begin, end, data_size);
-  tensor.offset = data_begin + begin;
+  read.offset = data_begin + begin;
   tensor.bytes = end - begin;
   const auto needed =
       static_cast<std::uint64_t>(tensor.elements()) * static_cast<std::uint64_t>(info(tensor.dtype).bytes);
   if (needed != tensor.bytes)
     throw Error("{}: shape {} of {} needs {} bytes, data_offsets give {}", where, tensor.shape_text(),
                 name_of(tensor.dtype), needed, tensor.bytes);
-  return tensor;
+  return read;
 }
 
-void check_layout(std::vector<StoredTensor> tensors, std::uint64_t data_begin, std::uint64_t file_size,
+void check_layout(const std::vector<Entry>& entries, std::uint64_t data_begin, std::uint64_t file_size,
                   const std::string& file) {
-  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return a->offset != b->offset ? a->offset < b->offset : a->tensor.bytes < b->tensor.bytes;
   });
   std::uint64_t expected = data_begin;
-  for (const StoredTensor& tensor : tensors) {
-    if (tensor.offset < expected)
-      throw Error("{}: tensor '{}' overlaps the one before it", file, tensor.name);
-    if (tensor.offset > expected)
-      throw Error("{}: {} unused bytes before tensor '{}'", file, tensor.offset - expected, tensor.name);
-    expected = tensor.offset + tensor.bytes;
+  for (const Entry* entry : order) {
+    const std::string name = printable(entry->tensor.name);
+    if (entry->offset < expected) throw Error("{}: tensor '{}' overlaps the one before it", file, name);
+    if (entry->offset > expected)
+      throw Error("{}: {} unused bytes before tensor '{}'", file, entry->offset - expected, name);
+    expected = entry->offset + entry->tensor.bytes;
   }
   if (expected != file_size)
     throw Error("{}: the tensors end at byte {}, the file at byte {}", file, expected, file_size);
@@ -101,55 +113,58 @@ void check_layout(std::vector<StoredTensor> tensors, std::uint64_t data_begin, s
 
 }  // namespace
 
-std::int64_t StoredTensor::elements() const {
-  std::int64_t n = 1;
-  for (const std::int64_t size : shape) n *= size;
-  return n;
-}
-
-std::string StoredTensor::shape_text() const {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);
-  return text + "]";
-}
-
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   const std::string where = path.string();
   const std::uint64_t length = read_header_length(file_);
   std::string header(static_cast<std::size_t>(length), '\0');
   file_.read_exactly(kLengthBytes, std::as_writable_bytes(std::span(header.data(), header.size())));
-  const Json json = parse_json_object(header, where + ": header");
   const std::uint64_t data_begin = kLengthBytes + length;
-  for (const auto& [name, entry] : json.items()) {
-    if (name == "__metadata__") continue;
-    tensors_.push_back(read_entry(name, entry, data_begin, file_.size() - data_begin, where));
+  std::vector<Entry> entries;
+  parse_json_entries(
+      header, where + ": header", kMaxEntryValues, [&](const std::string& name, const Json& entry) {
+        if (name == "__metadata__") return;
+        if (name.size() > kMaxName)
+          throw Error("{}: the name of a tensor has {} bytes, at most {} expected: '{}'", where, name.size(),
+                      kMaxName, printable(name));
+        if (entries.size() == kMaxTensors)
+          throw Error("{}: expected at most {} tensors in a file, found more", where, kMaxTensors);
+        entries.push_back(read_entry(name, entry, data_begin, file_.size() - data_begin, where));
+      });
+  check_layout(entries, data_begin, file_.size(), where);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.tensor.name < b.tensor.name; });
+  for (Entry& entry : entries) {
+    offsets_.push_back(entry.offset);
+    tensors_.push_back(std::move(entry.tensor));
   }
-  check_layout(tensors_, data_begin, file_.size(), where);
 }
 
 const StoredTensor* SafetensorsFile::find(const std::string& name) const {
-  // Tensors come sorted by name from the JSON object.
   const auto it = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                    [](const StoredTensor& t, const std::string& n) { return t.name < n; });
   return it != tensors_.end() && it->name == name ? &*it : nullptr;
 }
 
+std::uint64_t SafetensorsFile::offset_of(const StoredTensor& tensor) const {
+  return offsets_[static_cast<std::size_t>(find(tensor.name) - tensors_.data())];
+}
+
 void SafetensorsFile::read(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
                            std::span<std::byte> out) const {
   const auto size = static_cast<std::uint64_t>(info(tensor.dtype).bytes);
-  file_.read_exactly(tensor.offset + static_cast<std::uint64_t>(first) * size,
+  file_.read_exactly(offset_of(tensor) + static_cast<std::uint64_t>(first) * size,
                      out.first(static_cast<std::size_t>(static_cast<std::uint64_t>(count) * size)));
 }
 
 void SafetensorsFile::read_bytes(const StoredTensor& tensor, std::uint64_t first,
                                  std::span<std::byte> out) const {
-  file_.read_exactly(tensor.offset + first, out);
+  file_.read_exactly(offset_of(tensor) + first, out);
 }
 
 void SafetensorsFile::read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count,
                                   float* out) const {
   if (!info(tensor.dtype).is_weight)
-    throw Error("{}: tensor '{}' is {}; expected F32, F16 or BF16", path().string(), tensor.name,
+    throw Error("{}: tensor '{}' is {}; expected F32, F16 or BF16", path().string(), printable(tensor.name),
                 name_of(tensor.dtype));
   if (tensor.dtype == DType::f32) {
     read(tensor, first, count, std::as_writable_bytes(std::span(out, static_cast<std::size_t>(count))));

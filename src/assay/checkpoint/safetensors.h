@@ -2,6 +2,7 @@
 // (https://github.com/huggingface/safetensors, section "Format").
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -10,20 +11,12 @@
 #include <vector>
 
 #include "assay/base/file.h"
-#include "assay/tensor/dtype.h"
+#include "assay/checkpoint/checkpoint.h"
 
 namespace assay {
 
-struct StoredTensor {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;
-  std::uint64_t offset = 0;  // of its first byte in the file
-  std::uint64_t bytes = 0;
-
-  std::int64_t elements() const;
-  std::string shape_text() const;  // "[768, 2304]"
-};
+// In one model: those of a trillion weights have some 10,000; a header may name millions of empty ones.
+inline constexpr std::size_t kMaxTensors = 100'000;
 
 class SafetensorsFile {
  public:
@@ -45,8 +38,11 @@ class SafetensorsFile {
   void read_floats(const StoredTensor& tensor, std::int64_t first, std::int64_t count, float* out) const;
 
  private:
+  std::uint64_t offset_of(const StoredTensor& tensor) const;
+
   ReadFile file_;
-  std::vector<StoredTensor> tensors_;
+  std::vector<StoredTensor> tensors_;   // by name
+  std::vector<std::uint64_t> offsets_;  // of their first bytes in the file
 };
 
 }  // namespace assay

@@ -18,7 +18,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-struct Flags {
+struct BenchFlags {
   ModelFlags model;
   OutputFlags output;
   BenchOptions options;
@@ -32,7 +32,7 @@ OrderedJson known(double value) {
 
 OrderedJson json_of(const BenchRow& row) {
   return {{"test", row.test},
-          {"status", row.status},
+          {"status", name_of(row.status)},
           {"reason", row.reason},
           {"model", row.model},
           {"parameters", row.parameters},
@@ -58,13 +58,13 @@ OrderedJson json_of(const BenchRow& row) {
           {"roof_gflops", known(row.roof_gflops)},
           {"percent_of_roof", known(row.percent_of_roof)},
           {"bound", row.bound},
-          {"warnings", row.warnings}};
+          {"warnings", to_json(row.warnings)}};
 }
 
 OrderedJson json_of(const std::vector<BenchRow>& rows, bool is_complete) {
   const Build build = build_facts();
   OrderedJson json{
-      {"status", is_complete ? "complete" : "interrupted"},
+      {"status", name_of(is_complete ? RunStatus::complete : RunStatus::interrupted)},
       {"build", {{"version", build.version}, {"compiler", build.compiler}, {"type", build.type}}},
       {"machine", to_json(read_machine())},
       {"rows", OrderedJson::array()}};
@@ -87,7 +87,9 @@ std::string csv_of(const std::vector<BenchRow>& rows) {
     if (!value.is_array()) return value.dump();
     std::vector<std::string> parts;
     for (const OrderedJson& part : value)
-      parts.push_back(part.is_string() ? part.get<std::string>() : part.dump());
+      parts.push_back(part.is_string()   ? part.get<std::string>()
+                      : part.is_object() ? part.at("text").get<std::string>()
+                                         : part.dump());
     return csv_field(fmt::format("{}", fmt::join(parts, "; ")));
   };
   const auto line = [](const std::vector<std::string>& cells) {
@@ -107,21 +109,21 @@ std::string csv_of(const std::vector<BenchRow>& rows) {
 }
 
 std::string shown(const BenchRow& row, double value, int decimals) {
-  return row.status == "ok" && value > 0 ? fmt::format("{:.{}f}", value, decimals) : "-";
+  return row.status == RowStatus::ok && value > 0 ? fmt::format("{:.{}f}", value, decimals) : "-";
 }
 
 std::string markdown_of(const std::vector<BenchRow>& rows) {
   Table table{{"Test", "Precision", "Kernels", "Threads", "Median (ms)", "Spread (%)", "Tokens/s", "GB/s",
-               "GFLOPS", "Bound", "Of roof (%)"},
+               "GFLOPS", "Bound", "Roofline (%)"},
               {false, false, false, true, true, true, true, true, true, false, true},
               {}};
   for (const BenchRow& row : rows)
-    table.rows.push_back({row.status == "ok" ? row.test : row.test + ": error: " + one_line(row.reason, 120),
-                          row.precision, row.kernels, std::to_string(row.threads),
-                          shown(row, row.median_s * 1e3, 2),
-                          row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-",
-                          shown(row, row.tokens_per_sec, 1), shown(row, row.achieved_gb_s, 1),
-                          shown(row, row.achieved_gflops, 1), row.bound, shown(row, row.percent_of_roof, 1)});
+    table.rows.push_back(
+        {row.status == RowStatus::ok ? row.test : row.test + ": error: " + one_line(row.reason, 120),
+         row.precision, row.kernels, std::to_string(row.threads), shown(row, row.median_s * 1e3, 2),
+         row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-", shown(row, row.tokens_per_sec, 1),
+         shown(row, row.achieved_gb_s, 1), shown(row, row.achieved_gflops, 1), row.bound,
+         shown(row, row.percent_of_roof, 1)});
   return to_markdown(table);
 }
 
@@ -142,14 +144,14 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
                           scaled(static_cast<double>(row.weight_bytes), 1 << 30, "GiB", "MiB"),
                           scaled(static_cast<double>(row.parameters), 1e9, "B", "M"), "CPU",
                           std::to_string(row.threads), row.test,
-                          row.status == "ok" ? fmt::format("{:.2f} ± {:.2f}", mean(rates),
-                                                           standard_deviation(rates).value_or(0))
-                                             : "error: " + one_line(row.reason, 120)});
+                          row.status == RowStatus::ok ? fmt::format("{:.2f} ± {:.2f}", mean(rates),
+                                                                    standard_deviation(rates).value_or(0))
+                                                      : "error: " + one_line(row.reason, 120)});
   }
   return to_markdown(table);
 }
 
-int run(const Flags& flags) {
+int run_bench(const BenchFlags& flags) {
   const std::vector<std::string> formats{"md", "csv", "json", "jsonl", "llama-bench"};
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
@@ -160,21 +162,25 @@ int run(const Flags& flags) {
       options.precisions.push_back(name);
   if (options.precisions.empty())
     throw UsageError("--precision: expected names joined by commas, found '{}'", flags.model.precision);
+  const auto asks_for_any = [](const std::vector<std::int64_t>& lengths) {
+    return std::any_of(lengths.begin(), lengths.end(), [](std::int64_t length) { return length > 0; });
+  };
+  if (!asks_for_any(options.prompt_tokens) && !asks_for_any(options.new_tokens))
+    throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
+  if (options.max_time_s < 0)
+    throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
   flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
-  const Configuration base = flags.model.without_precision();
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
   };
   options.should_stop = is_interrupted;
   const auto load = [&](const std::string& precision, int threads) {
-    Configuration what = configuration_from_text(precision, base);
-    what.threads = threads;
-    LoadOptions how = what.load_options();
-    how.needs_tokenizer = false;
+    RunConfig what = run_config_from_text(precision, flags.model.config);
+    if (threads > 0) what.threads = threads;
     progress.clear();
-    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), what.precision,
-                                                  flags.model.resolved_device(), how);
+    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), what,
+                                                  {.needs_tokenizer = false, .pins_caller = true});
     if (!flags.output.is_quiet) note(loaded.load_line());
     return loaded;
   };
@@ -190,12 +196,14 @@ int run(const Flags& flags) {
                              : llama_bench_of(rows));
   if (!flags.output.is_quiet)
     for (const BenchRow& row : rows)
-      for (const std::string& warning : row.warnings) note(fmt::format("warning: {}: {}", row.test, warning));
+      for (const Warning& warning : row.warnings)
+        note(fmt::format("warning: {}: {}", row.test, sentence_of(warning)));
   if (is_interrupted()) {
     note("interrupted: tests that are not listed were not measured, or not to their end");
     return kInterrupted;
   }
-  return std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.status != "ok"; })
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const BenchRow& row) { return row.status != RowStatus::ok; })
              ? kSomeCasesFailed
              : 0;
 }
@@ -203,7 +211,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   CLI::App* command = app.add_subcommand("bench", "Speed alone, as llama-bench, beside the machine's roofs");
   command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
       ->required();
@@ -222,27 +230,13 @@ void add_bench(CLI::App& app, int& exit_code) {
                  "Numbers of threads (default: the processors this process may use)", 1, 1024);
   command->add_option(
       "--precision", flags->model.precision,
-      "Precisions, joined by commas; nf4+head, or nf4+head:int8, quantizes the output head too (default "
-      "float32, unless the model is quantized already)");
-  command->add_option("--remainder", flags->model.remainder,
-                      "float32 (the default) or bfloat16: what quantized precisions keep everything else in");
-  command->add_option("--quantize-head", flags->model.quantized_head,
-                      "int8, nf4 or fp4: quantized precisions quantize the output head too");
-  command->add_option("--kv-cache", flags->model.kv_cache,
-                      "float32, bfloat16 or int8: how keys and values are kept (default: as each precision "
-                      "computes)");
-  flags->model.add_screen_to(*command);
-  flags->model.add_products_to(*command);
-  flags->model.add_selection_to(*command);
-  flags->model.add_input_scale_to(*command);
-  flags->model.add_calibration_to(*command);
-  command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");
-  command->add_option("--isa", flags->model.isa,
-                      "Force the kernels of one tier: scalar, avx2, avx512 or amx");
+      "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [float32, or what a "
+      "quantized checkpoint holds]");
+  flags->model.add_fields_but(*command, {"threads"});
   command->add_option("--format", flags->format, "md (the default), csv, json, jsonl or llama-bench");
   flags->output.add_to(*command);
   command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
 }
 
 }  // namespace assay::cli

@@ -11,7 +11,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct GenerateFlags {
   ModelFlags model;
   PromptFlags prompt;
   SamplingFlags sampling;
@@ -71,7 +71,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
   json["load_s"] = loaded.model->load_time().value;
   json["phases"] = phases_of(timed, around);
   json["token_times_s"] = timed.token_times_s;
-  json["warnings"] = loaded.warnings;
+  json["warnings"] = to_json(loaded.warnings);
   return json;
 }
 
@@ -86,7 +86,8 @@ std::string figures_line(const TimedGeneration& timed) {
   return line;
 }
 
-TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const Flags& flags, bool is_first) {
+TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const GenerateFlags& flags,
+                        bool is_first) {
   TimeOptions options;
   options.max_new_tokens = flags.max_new_tokens;
   options.uses_cache = !flags.has_no_cache;
@@ -109,7 +110,7 @@ TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const F
   return timed;
 }
 
-int run(const Flags& flags) {
+int run_generate(const GenerateFlags& flags) {
   const std::vector<Prompt> prompts = flags.prompt.read();
   flags.sampling.checked();
   truncation_from_name(flags.prompt.truncate);
@@ -119,7 +120,7 @@ int run(const Flags& flags) {
   around.load_s = elapsed(load_begin, Clock::now()).value;
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const std::string& warning : loaded.warnings) note("warning: " + warning);
+    for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
   }
   for (const Prompt& prompt : prompts)
     prompt_ids(loaded, prompt);  // a bad one is known before the first text is written
@@ -141,7 +142,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_generate(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command =
       app.add_subcommand("generate", "Continue a prompt; text to standard output, figures to standard error");
   flags->model.add_to(*command);
@@ -153,7 +154,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   flags->sampling.add_to(*command);
   flags->output.add_to(*command);
   command->footer("Example: assay generate demo -p \"Once upon a time\" -n 40");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_generate(*flags); });
 }
 
 }  // namespace assay::cli

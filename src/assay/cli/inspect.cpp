@@ -1,9 +1,9 @@
 // assay inspect: what a model folder holds and what it would need, without loading it.
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/checkpoint/bitsandbytes.h"
-#include "assay/checkpoint/int8_checkpoint.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
@@ -15,7 +15,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct InspectFlags {
   std::string model;
   OutputFlags output;
 };
@@ -30,7 +30,13 @@ nlohmann::ordered_json spec_json(const ModelSpec& spec) {
           {"kv_heads", spec.kv_heads},
           {"head_dim", spec.head_dim},
           {"mlp_hidden", spec.mlp_hidden},
+          {"mlp", spec.mlp == Mlp::gated ? "gated" : "plain"},
+          {"activation", name_of(spec.activation)},
+          {"norm", spec.norm == Norm::rms ? "RMSNorm" : "LayerNorm"},
           {"epsilon", spec.epsilon},
+          {"position", spec.position == Position::rotary ? "rotary" : "learned"},
+          {"attention_bias", spec.has_qkv_bias},
+          {"mlp_bias", spec.has_mlp_bias},
           {"tied_head", spec.is_head_tied},
           {"scales_attention", spec.scales_attention},
           {"scales_attention_by_layer", spec.scales_attention_by_layer},
@@ -54,46 +60,53 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
           {"kv_bytes_full_context", kv_per_token * spec.context}};
 }
 
-// Scales and state of a weight that is stored quantized: "P.weight.absmax", "P.SCB" of "P.weight".
-bool is_beside(const std::string& weight, const std::string& tensor) {
-  const std::string module = weight.substr(0, weight.rfind('.'));
-  constexpr std::string_view kOfModule[] = {bitsandbytes::kScb,
-                                            bitsandbytes::kWeightFormat,
-                                            int8_checkpoint::kAbsmax,
-                                            int8_checkpoint::kInputScale,
-                                            int8_checkpoint::kInputZeroPoint,
-                                            int8_checkpoint::kInputClippedShare,
-                                            int8_checkpoint::kInputSmoothing};
-  return tensor.rfind(weight + ".", 0) == 0 ||
-         std::any_of(std::begin(kOfModule), std::end(kOfModule),
-                     [&](std::string_view suffix) { return tensor == module + std::string(suffix); });
+nlohmann::ordered_json tensors_json(const ModelFolder& folder, const std::vector<TensorUse>& uses) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  const std::vector<CheckpointTensor> all = folder.all();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const StoredTensor& tensor = *all[i];
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", info(tensor.dtype).safetensors},
+                       {"shape", tensor.shape},
+                       {"bytes", tensor.bytes},
+                       {"file", all[i].file().filename().string()},
+                       {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
+  }
+  return tensors;
 }
 
-int run(const Flags& flags) {
+std::string tensor_lines(const nlohmann::ordered_json& tensors) {
+  constexpr std::size_t kWidest = 64;
+  std::size_t name = 0, shape = 0;
+  for (const auto& t : tensors) {
+    name = std::max(name, std::min(kWidest, printable(t["name"].get<std::string>()).size()));
+    shape = std::max(shape, t["shape"].dump().size());
+  }
+  std::string text;
+  for (const auto& t : tensors)
+    text += fmt::format("  {:<{}}  {:<4}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
+                        name, t["dtype"].get<std::string>(), t["shape"].dump(), shape,
+                        t["bytes"].get<std::uint64_t>(), t["used"].get<bool>() ? "" : "  (not used)");
+  return text;
+}
+
+int run_inspect(const InspectFlags& flags) {
   const ModelFolder folder = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return ModelFolder(locate_model(candidate));
   });
   const ModelSpec spec = spec_from_folder(folder);
   const std::optional<Precision> stored = stored_precision(folder, spec);
   const Plan plan = plan_forward(spec, stored.value_or(Precision{}));
-  check_weights(plan, folder);
-  if (stored && stored->needs_calibration()) stored_calibration(plan, *stored, folder);
-  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
-  for (const ModelFolder::Location& at : folder.all()) {
-    const bool is_used = std::any_of(plan.weights.begin(), plan.weights.end(), [&](const WeightSpec& w) {
-      return w.name == at.tensor->name || (w.is_stored_quantized && is_beside(w.name, at.tensor->name));
-    });
-    tensors.push_back({{"name", at.tensor->name},
-                       {"dtype", info(at.tensor->dtype).safetensors},
-                       {"shape", at.tensor->shape},
-                       {"bytes", at.tensor->bytes},
-                       {"file", at.file->path().filename().string()},
-                       {"used", is_used}});
-  }
+  std::vector<std::string> warnings = spec.warnings;
+  for (std::string& warning : check_tensors(spec, stored.value_or(Precision{}), folder))
+    warnings.push_back(std::move(warning));
+  if (stored && stored->needs_calibration()) stored_calibration(plan, folder);
+  const nlohmann::ordered_json tensors =
+      tensors_json(folder, tensor_uses(spec, stored.value_or(Precision{}), folder));
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
-    memory.push_back(
-        memory_json(spec, stored->name.substr(0, stored->name.find(' ')), {*stored, stored->name, {}}));
+    memory.push_back(memory_json(spec, stored->name.substr(0, stored->name.find_first_of(" ,")),
+                                 {*stored, stored->name, {}}));
   else
     for (const std::string& name : precision_names())
       memory.push_back(memory_json(spec, name, resolve_dtype(name, Device{})));
@@ -103,11 +116,14 @@ int run(const Flags& flags) {
                                     {"parameters", plan.parameters()},
                                     {"weight_file_bytes", folder.weight_file_bytes()},
                                     {"memory", memory},
+                                    {"warnings", warnings},
                                     {"tensors", tensors}};
   if (flags.output.is_json) {
     answer_json(json);
     return 0;
   }
+  if (!flags.output.is_quiet)
+    for (const std::string& warning : warnings) note("warning: " + warning);
   std::string text = fmt::format("{}\n", folder.path().string());
   for (const auto& [key, value] : json["spec"].items())
     text += fmt::format("  {:<26}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
@@ -119,11 +135,7 @@ int run(const Flags& flags) {
         m["precision"].get<std::string>(), m["runs_as"].get<std::string>(),
         m["footprint_bytes"].get<double>() / 1048576, m["weights_bytes"].get<double>() / 1048576,
         m["kv_bytes_per_token"].get<double>() / 1024);
-  text += "\nTensors\n";
-  for (const auto& t : tensors)
-    text += fmt::format("  {:<40} {:<5} {:<16} {:>12} B{}\n", t["name"].get<std::string>(),
-                        t["dtype"].get<std::string>(), t["shape"].dump(), t["bytes"].get<std::uint64_t>(),
-                        t["used"].get<bool>() ? "" : "  (not used)");
+  text += "\nTensors\n" + tensor_lines(tensors);
   answer(text);
   return 0;
 }
@@ -131,13 +143,13 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_inspect(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InspectFlags>();
   CLI::App* command =
       app.add_subcommand("inspect", "What a model folder holds and would need, without loading it");
   command->add_option("MODEL", flags->model, "A folder, a Hugging Face cache entry or demo")->required();
   flags->output.add_to(*command);
   command->footer("Example: assay inspect demo --json");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_inspect(*flags); });
 }
 
 }  // namespace assay::cli

@@ -12,12 +12,12 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct KernelsFlags {
   std::string isa;
   OutputFlags output;
 };
 
-int run_kernels(const Flags& flags) {
+int run_kernels(const KernelsFlags& flags) {
   const Isa isa = flags.isa.empty() ? best_usable_isa() : isa_from_name(flags.isa);
   const cpu::KernelTable table = cpu::select_kernels(isa);
   const char* tiles = table.uses_tiles ? table.linear_tiles_origin : table.linear_origin;
@@ -55,15 +55,15 @@ int run_help(const std::string& topic) {
     throw UsageError(
         "help: expected 'metrics', found '{}'; commands explain themselves: assay COMMAND --help", topic);
   for (const Metric& m : metric_catalogue())
-    answer(fmt::format("{}{}\n    {}\n", m.tag, m.unit.empty() ? "" : fmt::format(" [{}]", m.unit),
-                       m.definition));
+    answer(fmt::format("{}{}\n    {}. {}\n", m.tag, m.unit.empty() ? "" : fmt::format(" [{}]", m.unit),
+                       m.title, m.definition));
   return 0;
 }
 
 }  // namespace
 
 void add_kernels(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<KernelsFlags>();
   CLI::App* command = app.add_subcommand("kernels", "Which kernel serves each operation on this machine");
   command->add_option("--isa", flags->isa, "Of this tier: scalar, avx2, avx512 or amx");
   flags->output.add_to(*command);

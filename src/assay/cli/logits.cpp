@@ -13,7 +13,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct LogitsFlags {
   ModelFlags model;
   PromptFlags prompt;
   OutputFlags output;
@@ -36,12 +36,15 @@ void write_logits(Program& program, const std::vector<TokenId>& ids, const ByteS
         some.push_back(parts.front().first_row + row);
       const auto part = std::span(logits).first(some.size() * vocab);
       program.head(some, LogitsSink{part});
+      for (std::size_t i = 0; i < some.size(); ++i)
+        require_finite(part.subspan(i * vocab, vocab),
+                       parts.front().first + first + static_cast<std::int64_t>(i));
       sink(std::as_bytes(part));
     }
   });
 }
 
-int run(const Flags& flags) {
+int run_logits(const LogitsFlags& flags) {
   if (flags.path.empty()) throw UsageError("--output: expected a file, found an empty name");
   const std::vector<Prompt> prompts = flags.prompt.read();
   if (prompts.size() != 1)
@@ -64,14 +67,14 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_logits(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<LogitsFlags>();
   CLI::App* command = app.add_subcommand("logits", "Logits of every position, as a .npy file");
   flags->model.add_to(*command);
   flags->prompt.add_to(*command);
   command->add_option("-o,--output", flags->path, "The file to write (default logits.npy)");
   flags->output.add_to(*command);
   command->footer("Example: assay logits demo --ids 1,2,3 -o logits.npy");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_logits(*flags); });
 }
 
 }  // namespace assay::cli

@@ -14,7 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-struct Flags {
+struct MachineFlags {
   std::int64_t threads = 0, largest = 1024;
   OutputFlags output;
 };
@@ -112,7 +112,7 @@ Table product_table(const MachineRoofs& roofs) {
   return table;
 }
 
-int run(const Flags& flags) {
+int run_machine(const MachineFlags& flags) {
   const Machine machine = read_machine();
   Progress progress(flags.output.shows_progress());
   RoofOptions options;
@@ -126,7 +126,8 @@ int run(const Flags& flags) {
     answer_json(json_of(machine, roofs));
     return 0;
   }
-  answer(facts_text(machine) + "\n" + to_text(read_table(roofs)) + "\n" + to_text(product_table(roofs)) +
+  answer(facts_text(machine) + "\n" + to_text(read_table(roofs), terminal_width()) + "\n" +
+         to_text(product_table(roofs), terminal_width()) +
          fmt::format("\n{:<24}{:.2f} us, {} thread(s)\n", "phase round trip",
                      roofs.phase_round_trip.value * 1e6, roofs.threads));
   if (!flags.output.is_quiet)
@@ -139,7 +140,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_machine(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<MachineFlags>();
   CLI::App* command =
       app.add_subcommand("machine", "What this machine has, and its roofs, measured in a few seconds");
   add_whole(*command, "-t,--threads", flags->threads,
@@ -148,7 +149,7 @@ void add_machine(CLI::App& app, int& exit_code) {
             1024);
   flags->output.add_to(*command);
   command->footer("Example: assay machine --json");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_machine(*flags); });
 }
 
 }  // namespace assay::cli

@@ -14,8 +14,8 @@
 #include "assay/harness/predict.h"
 #include "assay/harness/time_left.h"
 #include "assay/report/files.h"
-#include "assay/report/summary.h"
-#include "assay/report/table.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
 #include "assay/results/takeaways.h"
 
 namespace assay::cli {
@@ -40,7 +40,7 @@ void refuse_empty_values(const CLI::App& command) {
 
 bool has_failures(const ResultSet& results) {
   return std::any_of(results.rows.begin(), results.rows.end(),
-                     [](const Row& row) { return row.status != "ok"; });
+                     [](const Row& row) { return row.status != RowStatus::ok; });
 }
 
 }  // namespace
@@ -48,15 +48,18 @@ bool has_failures(const ResultSet& results) {
 void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.precision.clear();
   model.add_to(app, is_model_required);
+  app.get_option("--precision")
+      ->description(
+          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [all "
+          "where they are compared, else float32]");
   app.add_option("-o,--output", folder, "The folder for reports and the journal that --resume reads");
   add_whole(app, "-r,--repeats", repeats,
             "Timed runs of each case, exactly (default: six at least, until the intervals are narrow)", 1);
   add_real(app, "--narrow", narrow_percent,
            "Adaptive runs end when every interval is this narrow, in % (default 2)");
-  add_real(app, "--time", time_s,
-           "Adaptive runs of an experiment end after this many seconds, once there are six");
-  add_real(app, "--max-time", max_time_s, "Seconds per experiment after which no block of runs begins");
-  add_whole(app, "--seed", seed, "Of the order within blocks (default 1)");
+  add_real(app, "--time", time_s, "Adaptive runs of a study end after this many seconds, once there are six");
+  add_real(app, "--max-time", max_time_s, "Seconds per study after which no round begins [no limit]");
+  add_whole(app, "--seed", seed, "Seed for the order of cases within a round [1]");
   add_whole(app, "--max-memory", memory_mb,
             "MB that all workers may take together (default: what is free, less a tenth)", 1);
   add_whole(app, "--worker-memory", worker_memory_mb, "MB of data that one worker may take", 1);
@@ -74,6 +77,8 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   if (flags.narrow_percent <= 0)
     throw UsageError("--narrow: expected a number above 0, found {}", flags.narrow_percent);
   if (flags.time_s < 0) throw UsageError("--time: expected 0 or more seconds, found {}", flags.time_s);
+  if (flags.max_time_s < 0)
+    throw UsageError("--max-time: expected 0 or more seconds, found {}", flags.max_time_s);
   if (flags.case_timeout_s <= 0)
     throw UsageError("--case-timeout: expected a number above 0, found {}", flags.case_timeout_s);
   if (flags.resumes && flags.folder.empty())
@@ -82,7 +87,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
-  options.common = flags.model.without_precision();
+  options.common = flags.model.config;
   options.baseline = flags.model.configuration();
   options.memory_budget = {flags.memory_mb << 20};
   options.worker_memory_limit = {flags.worker_memory_mb << 20};
@@ -97,16 +102,23 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
     progress_.show(time_left(left) + now);
   };
   experiment_ = std::make_unique<WorkerExperiment>(options);
-  if (flags.is_dry_run) return;
+}
+
+void Measuring::begin() {
   sha256_ = experiment_->folder().content_hash();
-  if (flags.folder.empty()) return;
-  ensure_writable_folder(flags.folder);
-  lock_ = std::make_unique<FolderLock>(flags.folder);
-  const std::filesystem::path folder(flags.folder);
+  if (flags_.folder.empty()) return;
+  ensure_writable_folder(flags_.folder);
+  lock_ = std::make_unique<FolderLock>(flags_.folder);
+  const std::filesystem::path folder(flags_.folder);
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
-                                       sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags.resumes);
+                                       sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
   write_file_atomically(folder / "config.json", config_);
+}
+
+PredictedSeconds Measuring::predicted_seconds() {
+  if (!flags_.output.shows_progress()) return {};
+  return seconds_predictor(experiment(), experiment_->folder());
 }
 
 Measuring::~Measuring() = default;
@@ -119,7 +131,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
       nlohmann::ordered_json row = to_json(p.what);
       row["predicted_s"] = p.seconds;
       row["predicted_memory_bytes"] = p.memory.value;
-      row["warnings"] = p.what.warnings;
+      row["warnings"] = to_json(p.what.warnings);
       rows.push_back(std::move(row));
     }
     answer_json({{"cases", rows}});
@@ -127,14 +139,19 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   }
   Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MB)"},
               {false, false, false, true, true},
-              {}};
-  std::vector<std::pair<std::string, std::vector<Case>>> sweeps;  // by scenario
-  std::map<std::string, double> seconds;                          // by key
+              {},
+              {0, 0, 1, 0, 0}};
+  std::string failures;
+  std::vector<std::pair<Scenario, std::vector<Case>>> sweeps;  // by scenario
+  std::map<std::string, double> seconds;                       // by key
   for (const PredictedCase& p : predicted) {
-    table.rows.push_back({p.what.scenario, p.what.label, p.what.configuration.label(),
-                          p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "error: " + p.why_not,
+    table.rows.push_back({std::string(name_of(p.what.scenario)), p.what.label, p.what.configuration.label(),
+                          p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "fails",
                           fmt::format("{:.0f}", p.memory.megabytes())});
-    if (!p.why_not.empty()) continue;
+    if (!p.why_not.empty()) {
+      failures += fmt::format("{}, {} will fail: {}.\n", name_of(p.what.scenario), p.what.label, p.why_not);
+      continue;
+    }
     if (sweeps.empty() || sweeps.back().first != p.what.scenario)
       sweeps.emplace_back(p.what.scenario, std::vector<Case>{});
     sweeps.back().second.push_back(p.what);
@@ -144,12 +161,11 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   for (const auto& [scenario, members] : sweeps)
     all +=
         predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
-  answer(
-      to_text(table) +
-      fmt::format(
-          "{} cases; predicted: about {:.0f} s for their warm-up and timed runs; reading the weights, audits "
-          "and perplexities not counted\n",
-          predicted.size(), all));
+  answer(to_text(table, terminal_width()) + failures +
+         fmt::format("{} cases take about {:.0f} s to warm up and to "
+                     "time. Loading weights, audits and perplexities come "
+                     "on top.\n",
+                     predicted.size(), all));
   return 0;
 }
 
@@ -165,7 +181,7 @@ int Measuring::finish(ResultSet results) {
   if (results.takeaways.empty()) results.takeaways = takeaways_of(results);
   results.command = command_line_;
   results.model.sha256 = sha256_;
-  if (is_interrupted()) results.status = "interrupted";
+  if (is_interrupted()) results.status = RunStatus::interrupted;
   WrittenReports written;
   std::exception_ptr unwritten;
   try {
@@ -193,33 +209,36 @@ int Measuring::finish(ResultSet results) {
     }
     answer_json(json);
   } else {
-    answer_text(summary_text(results));
+    answer_text("\n" + to_terminal(document_of(results), terminal_width()));
     if (unwritten) std::rethrow_exception(unwritten);
-    std::string names;
-    for (const auto& path : written.paths) names += " " + path.string();
-    if (!names.empty() && !flags_.output.is_quiet) note("written:" + names);
+    if (!written.paths.empty())
+      answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,
+                              (std::filesystem::path(flags_.folder) / "report.md").string()));
+    else if (!flags_.output.is_quiet)
+      note("Nothing was written: --output FOLDER keeps the results and a full report.");
   }
   if (!written.note.empty() && !flags_.output.is_quiet) note(written.note);
-  if (results.status == "interrupted") return kInterrupted;
+  if (results.status == RunStatus::interrupted) return kInterrupted;
   for (const AuditRow& row : results.audit)
     if (row.has_failed())
-      throw Error("the audit found a difference that must not be: {}, {}: {}", row.configuration, row.what,
-                  row.first_divergence);
+      throw Error("the audit found results that differ although they must not: {}, {}: {}", row.configuration,
+                  row.what, row.first_divergence);
   return has_failures(results) ? kSomeCasesFailed : 0;
 }
 
 int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
-            const std::function<std::vector<Case>(const ExperimentContext&)>& cases,
-            const std::function<ExperimentResult(const ExperimentContext&)>& run) {
+            const std::vector<PlannedStudy>& plan) {
   Measuring measuring(flags, command, command_line);
-  if (flags.is_dry_run) return measuring.show_plan(cases(measuring.experiment()));
-  cases(measuring.experiment());  // what is wrong with them is known before a model is loaded
+  const std::vector<Case> cases = cases_of(measuring.experiment(), plan);
+  if (flags.is_dry_run) return measuring.show_plan(cases);
+  measuring.begin();
   ResultSet results = measuring.new_results();
   if (!flags.output.is_json && !flags.output.is_quiet)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", results.model.id,
                        measuring.experiment().sessions->facts(measuring.experiment().baseline).device,
                        results.model.dtype));
-  add(results, run(measuring.experiment()));
+  add(results, run_studies(measuring.experiment(), plan,
+                           plan.size() > 1 ? measuring.predicted_seconds() : PredictedSeconds{}));
   return measuring.finish(std::move(results));
 }
 

@@ -12,7 +12,7 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct PerplexityFlags {
   ModelFlags model;
   OutputFlags output;
   std::string file, protocol = "hf", through = "prefill";
@@ -20,13 +20,13 @@ struct Flags {
   bool is_ids = false;
 };
 
-int run(const Flags& flags) {
+int run_perplexity(const PerplexityFlags& flags) {
   if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
   const ScoreThrough through = score_through_from_name(flags.through);
   const LoadedModel loaded = flags.model.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const std::string& warning : loaded.warnings) note("warning: " + warning);
+    for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
   }
   Progress progress(flags.output.shows_progress());
   const ScoreOptions options{
@@ -42,6 +42,8 @@ int run(const Flags& flags) {
                    : score_file(loaded, flags.file, options);
   progress.clear();
   const Score& s = scored.score;
+  std::vector<Warning> warnings = loaded.warnings;
+  warnings.insert(warnings.end(), scored.warnings.begin(), scored.warnings.end());
   if (flags.output.is_json) {
     answer_json({{"model", loaded.id},
                  {"dtype", loaded.dtype_label},
@@ -56,10 +58,12 @@ int run(const Flags& flags) {
                  {"through", name_of(through)},
                  {"corpus_sha256", scored.corpus_sha256},
                  {"seconds", scored.seconds},
-                 {"warnings", loaded.warnings}});
+                 {"warnings", to_json(warnings)}});
     return 0;
   }
   answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
+  if (!flags.output.is_quiet)
+    for (const Warning& warning : scored.warnings) note("warning: " + sentence_of(warning));
   if (!flags.output.is_quiet)
     note(fmt::format("{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", s.protocol,
                      s.tokens_scored, s.tokens, s.windows, scored.seconds,
@@ -70,7 +74,7 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_perplexity(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand("perplexity", "Perplexity of a text file");
   flags->model.add_to(*command);
   command->add_option("FILE", flags->file, "The text, UTF-8")->required();
@@ -86,7 +90,7 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   command->add_flag("--ids", flags->is_ids, "FILE holds token ids, not text");
   flags->output.add_to(*command);
   command->footer("Example: assay perplexity demo book.txt --stride 512");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &exit_code] { exit_code = run_perplexity(*flags); });
 }
 
 }  // namespace assay::cli

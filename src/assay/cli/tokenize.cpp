@@ -10,13 +10,13 @@ namespace assay::cli {
 
 namespace {
 
-struct Flags {
+struct TokenizeFlags {
   std::string model, file, text, ids;
   bool decodes = false;
   OutputFlags output;
 };
 
-int run(const Flags& flags, bool has_text) {
+int run_tokenize(const TokenizeFlags& flags, bool has_text) {
   const Tokenizer tokenizer = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return Tokenizer::load(locate_model(candidate));
   });
@@ -46,7 +46,7 @@ int run(const Flags& flags, bool has_text) {
 }  // namespace
 
 void add_tokenize(CLI::App& app, int& exit_code) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TokenizeFlags>();
   flags->file = "-";
   CLI::App* command = app.add_subcommand("tokenize", "Token ids of a text, or the text of token ids");
   command->add_option("MODEL", flags->model, "A folder, a Hugging Face cache entry or demo")->required();
@@ -57,7 +57,7 @@ void add_tokenize(CLI::App& app, int& exit_code) {
   command->add_flag("--decode", flags->decodes, "From ids to text");
   flags->output.add_to(*command);
   command->footer("Example: assay tokenize demo --text \"It was a dark night\"");
-  command->callback([flags, text, &exit_code] { exit_code = run(*flags, text->count() > 0); });
+  command->callback([flags, text, &exit_code] { exit_code = run_tokenize(*flags, text->count() > 0); });
 }
 
 }  // namespace assay::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "assay/base/error.h"
 
@@ -9,21 +10,28 @@ namespace assay {
 
 void check(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature))
-    throw UsageError("--temperature: expected a number from 0, found {}", options.temperature);
-  if (options.top_k < 0) throw UsageError("--top-k: expected a whole number from 0, found {}", options.top_k);
+    throw FieldError("temperature", "expected a number from 0, found {}", options.temperature);
+  if (options.top_k < 0) throw FieldError("top_k", "expected a whole number from 0, found {}", options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1))
-    throw UsageError("--top-p: expected a number above 0 and at most 1, found {}", options.top_p);
+    throw FieldError("top_p", "expected a number above 0 and at most 1, found {}", options.top_p);
   if (!(options.repetition_penalty > 0) || std::isinf(options.repetition_penalty))
-    throw UsageError("--repetition-penalty: expected a number above 0, found {}", options.repetition_penalty);
+    throw FieldError("repetition_penalty", "expected a number above 0, found {}", options.repetition_penalty);
 }
 
 Sampler::Sampler(const SamplingOptions& options, std::uint64_t sequence)
     : options_(options), random_(options.seed, sequence) {}
 
 TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen) {
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    if (std::isnan(logits[i]))
-      throw Error("the model gives NaN for token {}: its weights or its arithmetic are broken", i);
+  float highest = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    highest = std::max(highest, logits[i]);
+    if (std::isnan(logits[i]) || logits[i] == std::numeric_limits<float>::infinity())
+      throw Error(
+          "the logits are not finite ({} for token id {}): the model's weights or arithmetic are broken",
+          logits[i], i);
+  }
+  if (std::isinf(highest))
+    throw Error("the logits are -infinity: the model's weights or arithmetic are broken");
   if (options_.repetition_penalty != 1) {  // Keskar et al. 2019
     is_penalized_.assign(logits.size(), false);
     const auto penalty = static_cast<float>(options_.repetition_penalty);

@@ -1,6 +1,9 @@
 #include "assay/generate/steps.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "assay/base/error.h"
 
 namespace assay {
 
@@ -44,6 +47,20 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
     }
   }
   flush();
+}
+
+void require_finite(TokenId chosen) {
+  if (chosen < 0) throw Error("the logits are not finite: the model's weights or arithmetic are broken");
+}
+
+void require_finite(std::span<const float> logits, std::int64_t position) {
+  const auto bad =
+      std::find_if(logits.begin(), logits.end(), [](float logit) { return !std::isfinite(logit); });
+  if (bad == logits.end()) return;
+  throw Error(
+      "the logits at position {} are not finite ({} for token id {}): the model's weights or arithmetic are "
+      "broken",
+      position, *bad, bad - logits.begin());
 }
 
 }  // namespace assay

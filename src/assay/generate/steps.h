@@ -30,4 +30,9 @@ struct StepPart {
 void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
                   const std::function<void(std::span<const StepPart>)>& after_step);
 
+// Throws Error for what ArgmaxSink gives where logits are not finite.
+void require_finite(TokenId chosen);
+// Throws Error for logits of one token of which one is NaN or infinite; `position`: the token's.
+void require_finite(std::span<const float> logits, std::int64_t position);
+
 }  // namespace assay

@@ -3,45 +3,25 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/base/json_reader.h"
+#include "assay/config/run_config.h"
 #include "assay/machine/disturbance.h"
+#include "assay/results/scenario.h"
+#include "assay/results/warning.h"
 #include "assay/session/time_generate.h"
 
 namespace assay {
 
-// How a model is loaded: the precision and everything beside it that a user can choose.
-struct Configuration {
-  std::string precision = "float32";
-  std::string remainder, quantized_head, kv_cache, float32_matmul, isa, cpu_mask, device = "cpu";
-  int threads = 0;  // 0 = default_thread_count()
-  double outlier_threshold = -1;
-  std::string input_scale, calibration, calibrator;
-  double smoothing = -1;
-  ModuleSelection modules;
-  bool allows_non_finite = false;
-  bool screens_head = false;
-  int replica = 0;  // of the same: what runs of equals compare
-
-  // "nf4+head", "bfloat16, 1 thread": what rows call it. Unset parts are not named.
-  std::string label() const;
-  LoadOptions load_options() const;
-  bool operator==(const Configuration&) const = default;
-};
-// "nf4", or "nf4+head" with the output head quantized too (int8, or beside nf4 and fp4 the same),
-// "nf4+head:int8"; everything else as in `base`. Throws UsageError.
-Configuration configuration_from_text(const std::string& text, const Configuration& base);
-// Throws UsageError naming the flag of what `base` asks for and none of the configurations made of it has.
-void require_used(const Configuration& base, std::span<const Configuration> made);
-
 struct Case {
-  std::string scenario, label;  // of the row: "lengths", "128 tokens"
-  Configuration configuration;
+  Scenario scenario = Scenario::baseline;
+  std::string label;  // of the row: "128 tokens"
+  RunConfig configuration;
   std::vector<Prompt> prompts;
   std::int64_t batch_size = 0;  // prompts computed together; 0 = all. The last batch may be smaller.
   std::int64_t new_tokens = 50;
@@ -49,11 +29,11 @@ struct Case {
   Padding padding = Padding::none;
   Truncation truncation = Truncation::none;
   std::vector<std::pair<std::string, std::string>> parameters =
-      {};                                  // of the row, beside what follows from the above
-  std::vector<std::string> warnings = {};  // known before it runs
+      {};                              // of the row, beside what follows from the above
+  std::vector<Warning> warnings = {};  // known before it runs
 
   // What tells it from every other case.
-  std::string key() const { return scenario + " | " + label + " | " + configuration.label(); }
+  std::string key() const;
   // The same work whatever runs it: equal where a comparison is fair.
   std::string work() const;
 };
@@ -74,10 +54,11 @@ struct Sample {
   double decode_s() const;
 };
 
-// Where a run's time went, beside what the roofs allow each part.
+// Where a run's time went, beside what the roofline allows each part.
 struct CaseProfile {
   struct Part {
-    std::string phase;  // "matrix products", "attention", "head", "other", "waiting"
+    std::string
+        phase;  // "matrix multiplication", "attention", "the LM head", "other operations", "synchronization"
     double seconds = 0, roof_s = 0;
   };
   std::vector<Part> parts;
@@ -92,13 +73,11 @@ struct FirstRun {
   double seconds = 0;
 };
 
-nlohmann::ordered_json to_json(const Configuration& configuration);
-Configuration configuration_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Case& what);
 Case case_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Sample& sample);
-Sample sample_from_json(const nlohmann::ordered_json& json);
+Sample sample_from_json(const JsonReader& json);
 nlohmann::ordered_json to_json(const FirstRun& first);
-FirstRun first_run_from_json(const nlohmann::ordered_json& json);
+FirstRun first_run_from_json(const JsonReader& json);
 
 }  // namespace assay

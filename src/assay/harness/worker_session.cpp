@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/process.h"
+#include "assay/config/fields.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/run_case.h"
 #include "assay/session/audit.h"
@@ -14,9 +15,9 @@ using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
-class LocalSubject : public Session {
+class LocalSession : public Session {
  public:
-  LocalSubject(LoadedModel loaded, ShouldStop should_stop, Bytes held_before)
+  LocalSession(LoadedModel loaded, ShouldStop should_stop, Bytes held_before)
       : loaded_(std::move(loaded)),
         should_stop_(std::move(should_stop)),
         held_before_(held_before),
@@ -42,7 +43,7 @@ class LocalSubject : public Session {
                                      .through = corpus.through,
                                      .should_stop = should_stop_});
     return {scored.corpus_sha256, scored.score.protocol, std::move(scored.score.log_probabilities),
-            scored.score.tokens, scored.seconds};
+            scored.score.tokens,  scored.seconds,        scored.warnings};
   }
   std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
     return audit_equivalence(loaded_, prompts, new_tokens, should_stop_);
@@ -72,9 +73,9 @@ std::vector<Prompt> prompts_from_json(const OrderedJson& json) {
   return prompts;
 }
 
-class WorkerSubject : public Session {
+class WorkerSession : public Session {
  public:
-  explicit WorkerSubject(const WorkerOptions& options) : options_(options), process_(options.program) {
+  explicit WorkerSession(const WorkerOptions& options) : options_(options), process_(options.program) {
     OrderedJson request{{"op", "load"},
                         {"candidates", options.candidates},
                         {"configuration", to_json(options.configuration)},
@@ -129,9 +130,9 @@ class WorkerSubject : public Session {
       OrderedJson json = OrderedJson::parse(answer.line);
       if (json.at("ok").get<bool>()) return json;
       throw Error("{}", json.at("error").get<std::string>());
-    } catch (const OrderedJson::exception& error) {
+    } catch (const OrderedJson::exception&) {
       lose(WorkerLost::Cause::crashed,
-           fmt::format("the worker's answer is not understood: {}", error.what()));
+           "the worker's answer is not understood: expected a JSON object with the key 'ok'");
     }
   }
 
@@ -176,11 +177,11 @@ ModelFacts model_facts(const LoadedModel& loaded) {
 
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop,
                                        Bytes held_before_loading) {
-  return std::make_unique<LocalSubject>(std::move(loaded), std::move(should_stop), held_before_loading);
+  return std::make_unique<LocalSession>(std::move(loaded), std::move(should_stop), held_before_loading);
 }
 
 std::unique_ptr<Session> worker_session(const WorkerOptions& options) {
-  return std::make_unique<WorkerSubject>(options);
+  return std::make_unique<WorkerSession>(options);
 }
 
 OrderedJson answer_request(Session& session, const std::string& op, const OrderedJson& request) {
@@ -207,16 +208,16 @@ OrderedJson answer_request(Session& session, const std::string& op, const Ordere
 
 OrderedJson to_json(const SessionFacts& facts) {
   return {{"model", to_json(facts.model)}, {"device", facts.device},   {"kernels", facts.kernels},
-          {"threads", facts.threads},      {"context", facts.context}, {"warnings", facts.warnings}};
+          {"threads", facts.threads},      {"context", facts.context}, {"warnings", to_json(facts.warnings)}};
 }
 
-SessionFacts session_facts_from_json(const OrderedJson& json) {
+SessionFacts session_facts_from_json(const JsonReader& json) {
   return {.model = model_facts_from_json(json.at("model")),
-          .device = json.at("device").get<std::string>(),
-          .kernels = json.at("kernels").get<std::string>(),
-          .threads = json.at("threads").get<int>(),
-          .context = json.at("context").get<std::int64_t>(),
-          .warnings = json.at("warnings").get<std::vector<std::string>>()};
+          .device = json.at("device").text(),
+          .kernels = json.at("kernels").text(),
+          .threads = json.at("threads").whole<int>(),
+          .context = json.at("context").whole<std::int64_t>(),
+          .warnings = warnings_from_json(json.at("warnings"))};
 }
 
 OrderedJson to_json(const CorpusLosses& losses) {
@@ -224,15 +225,18 @@ OrderedJson to_json(const CorpusLosses& losses) {
           {"protocol", losses.protocol},
           {"log_probabilities", losses.log_probabilities},
           {"tokens", losses.tokens},
-          {"seconds", losses.seconds}};
+          {"seconds", losses.seconds},
+          {"warnings", to_json(losses.warnings)}};
 }
 
-CorpusLosses corpus_losses_from_json(const OrderedJson& json) {
-  return {.corpus_sha256 = json.at("corpus_sha256").get<std::string>(),
-          .protocol = json.at("protocol").get<std::string>(),
-          .log_probabilities = json.at("log_probabilities").get<std::vector<double>>(),
-          .tokens = json.at("tokens").get<std::int64_t>(),
-          .seconds = json.at("seconds").get<double>()};
+CorpusLosses corpus_losses_from_json(const JsonReader& json) {
+  return {
+      .corpus_sha256 = json.at("corpus_sha256").text(),
+      .protocol = json.at("protocol").text(),
+      .log_probabilities = json.at("log_probabilities").numbers(),
+      .tokens = json.at("tokens").whole<std::int64_t>(),
+      .seconds = json.at("seconds").number(),
+      .warnings = json.has("warnings") ? warnings_from_json(json.at("warnings")) : std::vector<Warning>()};
 }
 
 }  // namespace assay

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
+#include <unordered_set>
 
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
@@ -25,45 +25,45 @@ std::vector<std::int64_t> stored_shape(const WeightSpec& weight) {
 
 class FolderSource : public WeightSource {
  public:
-  explicit FolderSource(const ModelFolder& folder) : folder_(folder) {}
+  explicit FolderSource(const ModelFolder& folder) : folder_(folder), quantized_(quantized_weights(folder)) {}
   void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t count,
                  float* out) const override {
-    const ModelFolder::Location at = folder_.find(weight.name);
+    const CheckpointTensor at = folder_.find(weight.name);
     const std::int64_t width = stored_shape(weight).back();
     if (weight.stored_transposed && width != weight.rows) {  // some columns of each row
       for (std::int64_t row = 0; row < count; ++row)
-        at.file->read_floats(*at.tensor, (first + row) * width + weight.tensor_first, weight.rows,
-                             out + row * weight.rows);
+        at.read_floats((first + row) * width + weight.tensor_first, weight.rows, out + row * weight.rows);
       return;
     }
     if (weight.kind == WeightSpec::Kind::vector)
-      return at.file->read_floats(*at.tensor, weight.tensor_first, weight.columns, out);
-    at.file->read_floats(*at.tensor, (weight.tensor_first + first) * width, count * width, out);
+      return at.read_floats(weight.tensor_first, weight.columns, out);
+    at.read_floats((weight.tensor_first + first) * width, count * width, out);
   }
   void read_codes(const WeightSpec& weight, std::int64_t first, std::int64_t count,
                   std::uint8_t* out) const override {
-    read_stored_codes(folder_, weight, first, count, out);
+    quantized_->read_codes(quantized_tensor(weight), first, count, out);
   }
   std::vector<float> read_scales(const WeightSpec& weight) const override {
-    return read_stored_scales(folder_, weight);
+    return quantized_->read_scales(quantized_tensor(weight));
   }
 
  private:
   const ModelFolder& folder_;
+  std::unique_ptr<const QuantizedWeights> quantized_;
 };
 
-void check_tensor(const WeightSpec& weight, const ModelFolder& folder) {
-  const ModelFolder::Location at = folder.find(weight.name);
-  if (at.tensor == nullptr) throw Error("{}: tensor '{}' is missing", folder.path().string(), weight.name);
-  if (weight.is_stored_quantized) return check_stored(weight, folder);
-  if (!info(at.tensor->dtype).is_weight)
-    throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file->path().string(), weight.name,
-                info(at.tensor->dtype).safetensors);
+void check_tensor(const WeightSpec& weight, const ModelFolder& folder, const QuantizedWeights* quantized) {
+  const CheckpointTensor at = folder.find(weight.name);
+  if (!at) throw Error("{}: tensor '{}' is missing", folder.path().string(), weight.name);
+  if (weight.is_stored_quantized) return quantized->check(quantized_tensor(weight));
+  if (!info(at->dtype).is_weight)
+    throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file().string(), weight.name,
+                info(at->dtype).safetensors);
   StoredTensor expected;
   expected.shape = stored_shape(weight);
-  if (at.tensor->shape != expected.shape)
-    throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file->path().string(),
-                weight.name, expected.shape_text(), at.tensor->shape_text());
+  if (at->shape != expected.shape)
+    throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file().string(),
+                weight.name, expected.shape_text(), at->shape_text());
 }
 
 bool ends_with_any(const std::string& name, const std::vector<std::string>& ends) {
@@ -71,16 +71,14 @@ bool ends_with_any(const std::string& name, const std::vector<std::string>& ends
 }
 
 // The same numbers, whatever their types.
-bool are_equal(const ModelFolder::Location& a, const ModelFolder::Location& b) {
-  if (a.tensor->shape != b.tensor->shape || !info(a.tensor->dtype).is_weight ||
-      !info(b.tensor->dtype).is_weight)
-    return false;
+bool are_equal(const CheckpointTensor& a, const CheckpointTensor& b) {
+  if (a->shape != b->shape || !info(a->dtype).is_weight || !info(b->dtype).is_weight) return false;
   constexpr std::int64_t kSlab = 1 << 16;
   std::vector<float> left(kSlab), right(kSlab);
-  for (std::int64_t done = 0; done < a.tensor->elements(); done += kSlab) {
-    const std::int64_t count = std::min(kSlab, a.tensor->elements() - done);
-    a.file->read_floats(*a.tensor, done, count, left.data());
-    b.file->read_floats(*b.tensor, done, count, right.data());
+  for (std::int64_t done = 0; done < a->elements(); done += kSlab) {
+    const std::int64_t count = std::min(kSlab, a->elements() - done);
+    a.read_floats(done, count, left.data());
+    b.read_floats(done, count, right.data());
     if (std::memcmp(left.data(), right.data(), static_cast<std::size_t>(count) * sizeof(float)) != 0)
       return false;
   }
@@ -89,52 +87,77 @@ bool are_equal(const ModelFolder::Location& a, const ModelFolder::Location& b) {
 
 }  // namespace
 
-std::vector<std::string> check_unused(const Plan& plan, const ModelSpec& spec, const ModelFolder& folder) {
-  std::set<std::string> used;
+void check_weights(const Plan& plan, const ModelFolder& folder) {
+  const auto quantized = quantized_weights(folder);
   for (const WeightSpec& whole : plan.weights)
-    for (const TensorPart& part : tensors_of(whole)) used.insert(part.spec.name);
-  // What a quantized checkpoint keeps beside a weight is named after it, or after its module.
-  const auto belongs_to_weight = [&](const std::string& name) {
-    for (std::size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0;
-         dot = name.rfind('.', dot - 1)) {
-      const std::string owner = name.substr(0, dot);
-      for (const std::string& weight : {owner, owner + ".weight"})
-        if (used.count(weight) > 0 && is_companion(std::string_view(name).substr(dot))) return true;
+    for (const TensorPart& part : tensors_of(whole)) check_tensor(part.spec, folder, quantized.get());
+}
+
+namespace {
+
+// Which tensors are read: what a folder stores quantized decides about those beside a weight.
+Plan stored_plan(const ModelSpec& spec, const Precision& precision) {
+  return plan_forward(spec, precision.is_stored ? precision : Precision{});
+}
+
+std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const ModelFolder& folder) {
+  const auto quantized = quantized_weights(folder);
+  std::unordered_set<std::string> weights, beside;
+  for (const WeightSpec& whole : plan.weights)
+    for (const TensorPart& part : tensors_of(whole)) {
+      weights.insert(part.spec.name);
+      if (part.spec.is_stored_quantized)
+        for (std::string& name : quantized->names_beside(quantized_tensor(part.spec)))
+          beside.insert(std::move(name));
     }
-    return false;
-  };
-  std::vector<std::string> harmless, unknown;
-  for (const ModelFolder::Location& at : folder.all()) {
-    const std::string& name = at.tensor->name;
-    if (used.count(name) > 0 || belongs_to_weight(name)) continue;
-    if (ends_with_any(name, spec.names.buffers)) {
-      harmless.push_back(name);
-      continue;
-    }
-    if (spec.is_head_tied && name == "lm_head.weight") {
-      if (are_equal(at, folder.find(spec.names.tokens))) continue;
+  std::vector<TensorUse> uses;
+  for (const CheckpointTensor& at : folder.all()) {
+    const std::string& name = at->name;
+    uses.push_back(weights.count(name) > 0                         ? TensorUse::weight
+                   : beside.count(name) > 0                        ? TensorUse::beside_weight
+                   : ends_with_any(name, spec.names.buffers)       ? TensorUse::buffer
+                   : spec.is_head_tied && name == "lm_head.weight" ? TensorUse::tied_head
+                                                                   : TensorUse::none);
+  }
+  return uses;
+}
+
+// "3 buffers of the file are", and what names the first.
+std::string counted(std::size_t count, const char* what) {
+  return fmt::format("{} {}{} of the file {}", count, what, count == 1 ? "" : "s", count == 1 ? "is" : "are");
+}
+
+}  // namespace
+
+std::vector<TensorUse> tensor_uses(const ModelSpec& spec, const Precision& precision,
+                                   const ModelFolder& folder) {
+  return uses_of(stored_plan(spec, precision), spec, folder);
+}
+
+std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& precision,
+                                       const ModelFolder& folder) {
+  const Plan plan = stored_plan(spec, precision);
+  check_weights(plan, folder);
+  const std::vector<CheckpointTensor> tensors = folder.all();
+  const std::vector<TensorUse> uses = uses_of(plan, spec, folder);
+  std::vector<std::string> buffers, unknown;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (uses[i] == TensorUse::buffer) buffers.push_back(tensors[i]->name);
+    if (uses[i] == TensorUse::none) unknown.push_back(tensors[i]->name);
+    if (uses[i] == TensorUse::tied_head && !are_equal(tensors[i], folder.find(spec.names.tokens)))
       throw Error(
           "{}: tensor 'lm_head.weight' differs from '{}', though tie_word_embeddings says that they are one: "
-          "expected "
-          "tie_word_embeddings false in config.json, or no lm_head.weight",
-          at.file->path().string(), spec.names.tokens);
-    }
-    unknown.push_back(name);
+          "expected tie_word_embeddings false in config.json, or no lm_head.weight",
+          tensors[i].file().string(), spec.names.tokens);
   }
   if (!unknown.empty())
     throw Error(
-        "{}: {} tensor{} of the file {} not used by the model that config.json describes, the first is '{}': "
-        "expected a configuration that uses every weight",
-        folder.path().string(), unknown.size(), unknown.size() == 1 ? "" : "s",
-        unknown.size() == 1 ? "is" : "are", unknown.front());
-  if (harmless.empty()) return {};
-  return {fmt::format("{} buffer{} of the file not needed, the first is '{}'", harmless.size(),
-                      harmless.size() == 1 ? " is" : "s are", harmless.front())};
-}
-
-void check_weights(const Plan& plan, const ModelFolder& folder) {
-  for (const WeightSpec& whole : plan.weights)
-    for (const TensorPart& part : tensors_of(whole)) check_tensor(part.spec, folder);
+        "{}: {} not used by the model that config.json describes, the first is '{}': expected a "
+        "configuration that uses every weight",
+        folder.path().string(), counted(unknown.size(), "tensor"), printable(unknown.front()));
+  if (buffers.empty()) return {};
+  return {fmt::format("{} not needed, the first is '{}'", counted(buffers.size(), "buffer"),
+                      printable(buffers.front()))};
 }
 
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
@@ -144,7 +167,7 @@ std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolde
     throw Error("{}: it needs a calibration, and none was given", precision.name);
   Plan plan = plan_forward(spec, precision, calibration);
   check_weights(plan, folder);
-  if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, precision, folder));
+  if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, folder));
   return backend.prepare(plan, FolderSource(folder));
 }
 
@@ -178,8 +201,8 @@ Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Bac
   model.folder_ = std::move(folder);
   model.backend_ = std::move(backend);
   model.warnings_ = model.spec_.warnings;
-  const auto unused = check_unused(plan_forward(model.spec_, Precision{}), model.spec_, *model.folder_);
-  model.warnings_.insert(model.warnings_.end(), unused.begin(), unused.end());
+  const auto warnings = check_tensors(model.spec_, precision, *model.folder_);
+  model.warnings_.insert(model.warnings_.end(), warnings.begin(), warnings.end());
   model.program_ = prepare_program(model.spec_, *model.folder_, *model.backend_, precision, calibration);
   model.load_time_ = elapsed(begin, Clock::now());
   return model;

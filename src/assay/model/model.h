@@ -46,10 +46,23 @@ class Model {
 // Throws Error when a tensor of the plan is missing, of the wrong shape or of a type that holds no weights.
 void check_weights(const Plan& plan, const ModelFolder& folder);
 
-// Throws Error naming the file and the first of the tensors that the plan does not use: a configuration of
-// fewer layers, an LM head that is said to be tied and is not, the weights of another model. Causal masks and
-// other buffers that the family knows are let pass: the warning names them.
-std::vector<std::string> check_unused(const Plan& plan, const ModelSpec& spec, const ModelFolder& folder);
+// What a tensor of the folder is to the model that config.json describes.
+enum class TensorUse {
+  weight,
+  beside_weight,  // scales and other state of a weight that is stored quantized
+  buffer,         // a causal mask or another buffer that the family knows and does not need
+  tied_head,      // lm_head.weight, where the LM head is said to be the embedding
+  none
+};
+// In the order of folder.all(); `precision` is what the folder stores (stored_precision), or any other.
+std::vector<TensorUse> tensor_uses(const ModelSpec& spec, const Precision& precision,
+                                   const ModelFolder& folder);
+
+// check_weights(), and that every tensor of the folder is used: throws Error naming the first that is not (a
+// configuration of fewer layers, the weights of another model), and an lm_head.weight that differs from the
+// embedding it is said to be. Returns warnings: buffers that are not needed.
+std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& precision,
+                                       const ModelFolder& folder);
 
 // A program for `spec` over the folder's weights: what load() runs. Tests use it with a changed spec.
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,

@@ -17,10 +17,11 @@ std::vector<float> unscaled(float base, int head_dim) {
   return frequencies;
 }
 
+// Beyond these bounds angles would leave float32.
 float positive(const JsonView& view, std::string_view key, double fallback) {
   const double value = view.number_or(key, fallback);
-  if (!(value > 0 && value < 1e9))
-    throw Error("{}: {}: expected a number above 0, found {}", view.where(), key, value);
+  if (!(value >= 1e-6 && value <= 1e9))
+    throw Error("{}: {}: expected a number from 1e-6 to 1e9, found {}", view.where(), key, value);
   return static_cast<float>(value);
 }
 

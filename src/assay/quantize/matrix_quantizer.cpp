@@ -83,7 +83,7 @@ Quantized MatrixQuantizer::operator()(const WeightSpec& weight) {
 // Fills originals_ [outputs][inputs], transposing what is stored the other way.
 void MatrixQuantizer::read(const WeightSpec& weight) {
   require_memory({weight.elements() * 9}, "quantizing " + weight.name);
-  const ModelFolder::Location at = folder_.find(weight.name);
+  const CheckpointTensor at = folder_.find(weight.name);
   originals_.resize(static_cast<std::size_t>(weight.elements()));
   const std::int64_t width = weight.stored_transposed ? weight.rows : weight.columns;
   const std::int64_t height = weight.stored_transposed ? weight.columns : weight.rows;
@@ -91,10 +91,9 @@ void MatrixQuantizer::read(const WeightSpec& weight) {
   run_all(pool_, (height + per_slab - 1) / per_slab, [&](std::int64_t i) {
     const std::int64_t first = i * per_slab, count = std::min(per_slab, height - first);
     if (!weight.stored_transposed)
-      return at.file->read_floats(*at.tensor, first * width, count * width,
-                                  originals_.data() + first * width);
+      return at.read_floats(first * width, count * width, originals_.data() + first * width);
     std::vector<float> slab(static_cast<std::size_t>(count * width));
-    at.file->read_floats(*at.tensor, first * width, count * width, slab.data());
+    at.read_floats(first * width, count * width, slab.data());
     for (std::int64_t begin = 0; begin < count; begin += 16)  // a line of the transposed rows at once
       for (std::int64_t output = 0; output < width; ++output)
         for (std::int64_t k = begin; k < std::min(begin + 16, count); ++k)
@@ -116,8 +115,7 @@ void MatrixQuantizer::round_rows(const WeightSpec& weight, std::size_t first, st
 
 void MatrixQuantizer::quantize(const WeightSpec& weight, Quantized& out) {
   const ScaleLayout layout(format_, weight.rows, weight.columns);
-  const std::string where =
-      fmt::format("{}: tensor '{}'", folder_.find(weight.name).file->path().string(), weight.name);
+  const std::string where = folder_.find(weight.name).where();
   rows_.resize(originals_.size());
   out.scales.resize(static_cast<std::size_t>(layout.count));
   std::atomic<std::int64_t> replaced{0};

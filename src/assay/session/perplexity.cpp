@@ -16,10 +16,21 @@ CorpusScore score_hashed(const LoadedModel& loaded, const std::vector<TokenId>& 
   result.score = score(loaded.model->program(), ids, options);
   loaded.model->backend().synchronize();
   result.seconds = elapsed(begin, Clock::now()).value;
+  if (std::string warning = uniform_warning(result.score.perplexity, loaded.model->spec().vocab);
+      !warning.empty())
+    result.warnings.push_back({WarningKind::worse_than_uniform, std::move(warning)});
   return result;
 }
 
 }  // namespace
+
+std::string uniform_warning(double perplexity, std::int64_t vocab) {
+  if (perplexity < static_cast<double>(vocab)) return {};
+  return fmt::format(
+      "perplexity {:.4g} is no better than guessing among the {} tokens of the vocabulary: the tokenizer may "
+      "be another model's, or the weights may be wrong or untrained",
+      perplexity, vocab);
+}
 
 std::string read_corpus(const std::filesystem::path& file) {
   std::string text = read_text_file(file);

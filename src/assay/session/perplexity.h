@@ -1,8 +1,10 @@
 // Perplexity of a text file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "assay/generate/scorer.h"
 #include "assay/session/load.h"
@@ -13,7 +15,12 @@ struct CorpusScore {
   Score score;
   std::string corpus_sha256;
   double seconds = 0;  // of the forward passes; reading and tokenizing excluded
+  std::vector<Warning> warnings;
 };
+
+// A warning where the perplexity is no better than the vocabulary's size, which a model has that knows
+// nothing: its tokenizer or its weights are wrong. Empty otherwise.
+std::string uniform_warning(double perplexity, std::int64_t vocab);
 
 // The text of a corpus. Throws Error for a missing or empty file and for malformed UTF-8 (with its byte
 // offset).

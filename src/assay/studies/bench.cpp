@@ -96,7 +96,7 @@ class TestRun {
     std::vector<TokenId> chosen(rows.size());
     program_.head(rows, ArgmaxSink{chosen});
     for (std::size_t i = 0; i < chosen.size(); ++i) {
-      if (chosen[i] < 0) throw Error("the model gives NaN: its weights or its arithmetic are broken");
+      require_finite(chosen[i]);
       next_[owners[i]] = chosen[i];
     }
     if (is_counting_) add_cost(parts, count);
@@ -179,7 +179,7 @@ void set_roof(BenchRow& row, const Cost& cost, const Roofs& roofs) {
   // Beyond what the probes' own noise explains: such a roof is none.
   constexpr double kSurelyAbove = 103;
   if (const double lowest = 100 * allowed / median_interval(row.samples_s).second; lowest > kSurelyAbove)
-    row.warnings.push_back(fmt::format("wrong roof: the test reached at least {:.0f} % of it", lowest));
+    row.warnings.push_back(roofline_warning(lowest));
 }
 
 class BenchRun {
@@ -193,11 +193,11 @@ class BenchRun {
           if (tokens > 0) cases_.push_back({0, tokens, depth, batch});
       }
     if (cases_.empty())
-      throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
+      throw UsageError("prompt_tokens and new_tokens: every length is 0, so there is nothing to measure");
     if (options.repeats < 1)
-      throw UsageError("--repeats: expected a whole number from 1, found {}", options.repeats);
+      throw UsageError("repeats: expected a whole number from 1, found {}", options.repeats);
     if (options.max_time_s < 0)
-      throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
+      throw UsageError("max_time_s: expected 0 or more seconds, found {}", options.max_time_s);
   }
 
   std::vector<BenchRow> run() {
@@ -224,7 +224,7 @@ class BenchRun {
         row.model = rows_.front().model;
         row.precision = precision;
         row.threads = static_cast<int>(threads);
-        row.status = "error";
+        row.status = RowStatus::error;
         row.reason = error.what();
         rows_.push_back(std::move(row));
       }
@@ -257,7 +257,7 @@ class BenchRun {
     try {
       measure(model, row);
     } catch (const Error& error) {
-      row.status = "error";
+      row.status = RowStatus::error;
       row.reason = error.what();
     }
     rows_.push_back(std::move(row));

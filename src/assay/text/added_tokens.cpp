@@ -2,6 +2,8 @@
 #include "assay/text/added_tokens.h"
 
 #include <algorithm>
+#include <unordered_set>
+#include <utility>
 
 #include "assay/text/pretokenize.h"
 #include "assay/text/utf8.h"
@@ -96,21 +98,34 @@ std::vector<PatternFinder::Match> PatternFinder::find(std::string_view text) con
   return matches;
 }
 
-AddedTokens::Group AddedTokens::group_of(const std::vector<AddedToken>& tokens, bool normalized) {
-  std::vector<AddedToken> members;
+AddedTokens::Group AddedTokens::group_of(std::vector<AddedToken> members) {
   std::vector<std::string_view> patterns;
-  for (const AddedToken& token : tokens)
-    if (token.normalized == normalized) members.push_back(token);
   for (const AddedToken& token : members) patterns.push_back(token.content);
   PatternFinder finder(patterns);
   return {std::move(members), std::move(finder)};
 }
 
-AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens)
-    : first_(group_of(tokens, false)), second_(group_of(tokens, true)) {}
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer)
+    : plain_{{}, PatternFinder({})}, normalized_{{}, PatternFinder({})} {
+  std::vector<AddedToken> plain, normalized;
+  std::unordered_set<std::string> seen;
+  for (const AddedToken& token : tokens) {
+    if (!token.normalized) {
+      plain.push_back(token);
+      continue;
+    }
+    AddedToken member = token;
+    member.content = normalizer.normalize(token.content);
+    // Two that normalization makes the same cannot be told apart: the first stands.
+    if (!member.content.empty() && seen.insert(member.content).second)
+      normalized.push_back(std::move(member));
+  }
+  plain_ = group_of(std::move(plain));
+  normalized_ = group_of(std::move(normalized));
+}
 
-void AddedTokens::split_by(const Group& group, std::string_view text, std::size_t offset,
-                           std::vector<TextPiece>& out) {
+std::vector<TextPiece> AddedTokens::split_by(const Group& group, std::string_view text) {
+  std::vector<TextPiece> out;
   const std::vector<PatternFinder::Match> matches = group.finder.find(text);
   std::size_t taken = 0;     // up to here pieces cover the text
   std::size_t searched = 0;  // matches begin here or later: they do not overlap, what they strip may
@@ -132,26 +147,20 @@ void AddedTokens::split_by(const Group& group, std::string_view text, std::size_
     }
     // Nothing is left of a token that strips to its left where the one before has stripped all of it.
     if (begin >= end) continue;
-    if (taken < begin) out.push_back({offset + taken, offset + begin, -1});
-    out.push_back({offset + begin, offset + end, token.id});
+    if (taken < begin) out.push_back({taken, begin, -1});
+    out.push_back({begin, end, token.id});
     taken = end;
   }
-  if (taken < text.size()) out.push_back({offset + taken, offset + text.size(), -1});
+  if (taken < text.size()) out.push_back({taken, text.size(), -1});
+  return out;
 }
 
 std::vector<TextPiece> AddedTokens::split(std::string_view text) const {
-  std::vector<TextPiece> pieces;
-  split_by(first_, text, 0, pieces);
-  if (second_.tokens.empty()) return pieces;
-  std::vector<TextPiece> all;
-  for (const TextPiece& piece : pieces) {
-    if (piece.id >= 0) {
-      all.push_back(piece);
-    } else {
-      split_by(second_, text.substr(piece.begin, piece.end - piece.begin), piece.begin, all);
-    }
-  }
-  return all;
+  return split_by(plain_, text);
+}
+
+std::vector<TextPiece> AddedTokens::split_normalized(std::string_view text) const {
+  return split_by(normalized_, text);
 }
 
 }  // namespace assay

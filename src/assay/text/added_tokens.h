@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/text/normalizer.h"
 #include "assay/text/pair_map.h"
 #include "assay/text/tokenizer.h"
 
@@ -20,7 +21,7 @@ struct AddedToken {
   bool single_word = false;  // found only where no word character touches it
   bool lstrip = false;       // takes the white space on its left
   bool rstrip = false;       // and on its right
-  bool normalized = false;   // looked for after normalization, that is in what the others have left
+  bool normalized = false;   // looked for, itself normalized, in the normalized text that others have left
 };
 
 // A piece of text: an added token, or text between them where `id` is -1.
@@ -58,22 +59,22 @@ class PatternFinder {
 
 class AddedTokens {
  public:
-  explicit AddedTokens(const std::vector<AddedToken>& tokens);
+  explicit AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer = {});
 
-  // The pieces of valid UTF-8 `text`, none of them empty text.
+  // The pieces of valid UTF-8 `text`, none of them empty text, by the tokens that are not normalized.
   std::vector<TextPiece> split(std::string_view text) const;
+  // The pieces of normalized text between those, by the tokens that are.
+  std::vector<TextPiece> split_normalized(std::string_view text) const;
 
  private:
   struct Group {
     std::vector<AddedToken> tokens;
     PatternFinder finder;
   };
-  static Group group_of(const std::vector<AddedToken>& tokens, bool normalized);
-  static void split_by(const Group& group, std::string_view text, std::size_t offset,
-                       std::vector<TextPiece>& out);
+  static Group group_of(std::vector<AddedToken> members);
+  static std::vector<TextPiece> split_by(const Group& group, std::string_view text);
 
-  Group first_;   // not normalized: looked for in the whole text
-  Group second_;  // normalized: looked for in the text between those
+  Group plain_, normalized_;
 };
 
 }  // namespace assay

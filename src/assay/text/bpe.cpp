@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "assay/base/error.h"
+#include "assay/text/utf8.h"
 
 namespace assay {
 
@@ -55,7 +56,34 @@ std::optional<Bpe::Merge> Bpe::merge_of(TokenId left, TokenId right) const {
 }
 
 template <typename Sink>
+void Bpe::start_characters(std::string_view word, const Sink& sink) const {
+  // An unknown token is held back until the next character with a token of its own, also where byte tokens
+  // come between: so does the `tokenizers` library.
+  bool holds_unknown = false;
+  std::size_t length = 0;
+  for (std::size_t at = 0; at < word.size(); at += length) {
+    const char32_t character = read_valid_utf8(word, at, length);
+    if (const TokenId* id = rules_.characters.find(0, character)) {
+      if (holds_unknown) sink(*rules_.unknown);
+      holds_unknown = false;
+      sink(*id);
+      continue;
+    }
+    const std::string_view bytes = word.substr(at, length);
+    const auto token_of = [&](char byte) { return rules_.byte_tokens[static_cast<unsigned char>(byte)]; };
+    if (std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return token_of(byte) >= 0; })) {
+      for (const char byte : bytes) sink(token_of(byte));
+    } else if (rules_.unknown) {
+      if (holds_unknown && !rules_.fuse_unknown) sink(*rules_.unknown);
+      holds_unknown = true;
+    }
+  }
+  if (holds_unknown) sink(*rules_.unknown);
+}
+
+template <typename Sink>
 void Bpe::start_symbols(std::string_view word, const Sink& sink) const {
+  if (rules_.symbols == BpeSymbols::characters) return start_characters(word, sink);
   bool after_unknown = false;
   for (const char c : word) {
     const TokenId id = rules_.byte_tokens[static_cast<unsigned char>(c)];

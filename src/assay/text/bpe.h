@@ -20,13 +20,23 @@ struct MergeRule {
   TokenId left, right, merged;
 };
 
+// What a word is at first, before anything is merged.
+enum class BpeSymbols : std::uint8_t {
+  bytes,
+  characters,  // words are valid UTF-8
+};
+
 struct BpeRules {
   std::vector<MergeRule> merges;
-  // The token of each single byte; -1 = the vocabulary has none.
+  BpeSymbols symbols = BpeSymbols::bytes;
+  // The token of each single byte; -1 = the vocabulary has none. With characters, the tokens that stand for
+  // the bytes of a character without a token of its own, where all of its bytes have one (`byte_fallback`).
   std::array<TokenId, 256> byte_tokens;
-  // Stands for a byte without a token. Without it such bytes are dropped, as the `tokenizers` library does.
+  PairMap<TokenId> characters;  // the token of each character, under (0, code point)
+  // Stands for a byte or character without a token. Without it such are dropped, as the `tokenizers` library
+  // does.
   std::optional<TokenId> unknown;
-  bool fuse_unknown = false;  // one unknown token for a run of such bytes
+  bool fuse_unknown = false;  // one unknown token for a run of such
   // Words that are a token as they stand, whatever the merges say (`ignore_merges`).
   std::unordered_map<std::string, TokenId> whole_words;
 };
@@ -35,7 +45,7 @@ class Bpe {
  public:
   explicit Bpe(BpeRules rules);
 
-  // Appends the ids of the word's bytes. n log n in the word. Throws Error beyond 2^32 - 2 bytes.
+  // Appends the ids of the word. n log n in the word. Throws Error beyond 2^32 - 2 bytes.
   void encode(std::string_view word, std::vector<TokenId>& out) const;
 
  private:
@@ -46,6 +56,8 @@ class Bpe {
   std::optional<Merge> merge_of(TokenId left, TokenId right) const;
   template <typename Sink>
   void start_symbols(std::string_view word, const Sink& sink) const;
+  template <typename Sink>
+  void start_characters(std::string_view word, const Sink& sink) const;
   void encode_short(std::string_view word, std::vector<TokenId>& out) const;
   void encode_long(std::string_view word, std::vector<TokenId>& out) const;
 

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <vector>
 
+#include "assay/text/normalizer.h"
 #include "assay/text/utf8.h"
 
 namespace assay {
@@ -105,13 +106,75 @@ std::size_t run_end(std::string_view text, std::size_t at, CharClass wanted, std
   return at;
 }
 
-// Bytes of the contraction at `at`, where an apostrophe stands; 0 = none. Lower case only, as the expression
-// says.
+// Bytes of the contraction at `at`, where an apostrophe stands; 0 = none. Lower case only, as GPT-2's
+// expression says.
 std::size_t contraction_length(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at + 1, 2);
   if (rest.empty()) return 0;
   if (rest[0] == 's' || rest[0] == 't' || rest[0] == 'm' || rest[0] == 'd') return 2;
   return rest == "re" || rest == "ve" || rest == "ll" ? 3 : 0;
+}
+
+// The same in any case. The long s (U+017F) is an s where case is ignored.
+std::size_t caseless_contraction_length(std::string_view text, std::size_t at) {
+  const std::string_view rest = text.substr(at + 1, 2);
+  if (rest == "\xC5\xBF") return 3;
+  std::string lower = "'";
+  for (const char c : rest) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return contraction_length(lower, 0);
+}
+
+bool is_line_end(char c) {
+  return c == '\r' || c == '\n';
+}
+
+std::size_t gpt2_word_end(std::string_view text, std::size_t begin) {
+  if (text[begin] == '\'') {
+    if (const std::size_t length = contraction_length(text, begin); length > 0) return begin + length;
+  }
+  std::size_t length = 0, last = begin;
+  CharClass kind = class_at(text, begin, length);
+  if (text[begin] == ' ' && begin + 1 < text.size()) kind = class_at(text, begin + 1, length);
+  if (kind != CharClass::space) return run_end(text, begin + (text[begin] == ' ' ? 1 : 0), kind, last);
+
+  // \s+(?!\S): a run of spaces gives its last one back to the word that follows, unless it has no other.
+  const std::size_t end = run_end(text, begin, CharClass::space, last);
+  return end == text.size() || last == begin ? end : last;
+}
+
+std::size_t llama3_word_end(std::string_view text, std::size_t begin, int most_digits) {
+  if (text[begin] == '\'') {
+    if (const std::size_t length = caseless_contraction_length(text, begin); length > 0)
+      return begin + length;
+  }
+  std::size_t length = 0, next_length = 0, last = begin;
+  const CharClass kind = class_at(text, begin, length);
+  if (kind == CharClass::letter) return run_end(text, begin, kind, last);
+  if (kind == CharClass::number) {
+    std::size_t end = begin + length;
+    for (int digits = 1; digits < most_digits && end < text.size(); ++digits, end += length)
+      if (class_at(text, end, length) != kind) break;
+    return end;
+  }
+
+  // Any one character but a line's end goes with the letters that follow it.
+  const std::size_t next = begin + length;
+  const bool has_next = next < text.size();
+  const CharClass next_kind = has_next ? class_at(text, next, next_length) : CharClass::space;
+  if (!is_line_end(text[begin]) && next_kind == CharClass::letter)
+    return run_end(text, next, CharClass::letter, last);
+
+  if (kind == CharClass::other || (text[begin] == ' ' && next_kind == CharClass::other)) {
+    std::size_t end = run_end(text, kind == CharClass::other ? begin : next, CharClass::other, last);
+    while (end < text.size() && is_line_end(text[end])) ++end;
+    return end;
+  }
+
+  // \s*[\r\n]+: of a run of spaces, up to its last end of a line.
+  const std::size_t end = run_end(text, begin, CharClass::space, last);
+  for (std::size_t at = end; at > begin; --at)
+    if (is_line_end(text[at - 1])) return at;
+  return end == text.size() || last == begin ? end : last;
 }
 
 }  // namespace
@@ -130,18 +193,44 @@ bool is_word_char(char32_t c) {
          is_within(kNewMarks, c);
 }
 
-std::size_t word_end(std::string_view text, std::size_t begin) {
-  if (text[begin] == '\'') {
-    if (const std::size_t length = contraction_length(text, begin); length > 0) return begin + length;
-  }
-  std::size_t length = 0, last = begin;
-  CharClass kind = class_at(text, begin, length);
-  if (text[begin] == ' ' && begin + 1 < text.size()) kind = class_at(text, begin + 1, length);
-  if (kind != CharClass::space) return run_end(text, begin + (text[begin] == ' ' ? 1 : 0), kind, last);
+std::optional<WordPattern> word_pattern(std::string_view regex) {
+  constexpr std::string_view kGpt2 =
+      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+  constexpr std::string_view kBefore = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})";
+  constexpr std::string_view kAfter = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  if (regex == kGpt2) return WordPattern::gpt2;
+  if (!regex.starts_with(kBefore)) return std::nullopt;
+  regex.remove_prefix(kBefore.size());
+  if (regex == kAfter) return WordPattern::qwen2;
+  if (regex.starts_with("{1,3}") && regex.substr(5) == kAfter) return WordPattern::llama3;
+  return std::nullopt;
+}
 
-  // \s+(?!\S): a run of spaces gives its last one back to the word that follows, unless it has no other.
-  const std::size_t end = run_end(text, begin, CharClass::space, last);
-  return end == text.size() || last == begin ? end : last;
+std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t begin) {
+  switch (pattern) {
+    case WordPattern::gpt2:
+      return gpt2_word_end(text, begin);
+    case WordPattern::llama3:
+      return llama3_word_end(text, begin, 3);
+    case WordPattern::qwen2:
+      return llama3_word_end(text, begin, 1);
+  }
+  return text.size();
+}
+
+std::string Metaspace::apply(std::string_view text, bool is_first) const {
+  std::string out = replace_all(text, " ", replacement);
+  const bool wants_prefix = prepend == Prepend::always || (prepend == Prepend::first && is_first);
+  if (wants_prefix && !out.starts_with(replacement)) out.insert(0, replacement);
+  return out;
+}
+
+std::size_t marked_word_end(std::string_view mark, bool keeps_runs, std::string_view text,
+                            std::size_t begin) {
+  std::size_t after = begin;
+  if (text.substr(after).starts_with(mark)) after += mark.size();
+  while (keeps_runs && text.substr(after).starts_with(mark)) after += mark.size();
+  return std::min(text.find(mark, after), text.size());
 }
 
 }  // namespace assay

@@ -1,62 +1,142 @@
 // The tokenizer as the rest of the program sees it: built once from its files, then only read.
 #include "assay/text/tokenizer.h"
 
+#include <deque>
 #include <utility>
 
 #include "assay/base/error.h"
 #include "assay/text/added_tokens.h"
 #include "assay/text/bpe.h"
 #include "assay/text/byte_alphabet.h"
+#include "assay/text/decoder.h"
+#include "assay/text/normalizer.h"
 #include "assay/text/pretokenize.h"
 #include "assay/text/tokenizer_spec.h"
+#include "assay/text/utf8.h"
 
 namespace assay {
 
 namespace {
 
-// The bytes that each token stands for, in the vocabulary's order.
-std::vector<std::string> token_bytes(const TokenizerSpec& spec) {
-  std::vector<std::string> bytes(spec.vocabulary.size());
-  for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id) {
-    if (!spec.vocabulary.has(id)) continue;
-    const std::string& text = spec.vocabulary.text(id);
-    const std::size_t place = spec.vocabulary.place(id);
-    // Tokens that are only added stand for their text, and so do the model's outside the alphabet.
-    const auto mapped = place < spec.model_tokens ? from_byte_alphabet(text) : std::nullopt;
-    bytes[place] = mapped.value_or(text);
+constexpr std::string_view kBlankMark = "\xE2\x96\x81";  // U+2581, a blank as SentencePiece writes it
+
+// The model's token of that text; -1 where it has none. Added tokens do not count.
+TokenId model_token(const TokenizerSpec& spec, std::string_view text) {
+  const auto id = spec.vocabulary.find(text);
+  return id && spec.vocabulary.place(*id) < spec.model_tokens ? *id : -1;
+}
+
+// Whether a text that is one word can be cut before each first blank mark without changing its ids: no merge
+// joins a mark to anything before it but marks, and the mark is always a symbol of its own at first. Cutting
+// is what makes such texts fast: their words are short, and repeat.
+bool can_cut_at_marks(const TokenizerSpec& spec) {
+  if (spec.ignore_merges || model_token(spec, kBlankMark) < 0) return false;
+  if (spec.unknown && spec.vocabulary.text(*spec.unknown).find(kBlankMark) != std::string::npos) return false;
+  for (const MergeRule& rule : spec.merges) {
+    std::string_view text = spec.vocabulary.text(rule.merged);
+    while (text.starts_with(kBlankMark)) text.remove_prefix(kBlankMark.size());
+    if (text.find(kBlankMark) != text.npos) return false;
   }
-  return bytes;
+  return true;
+}
+
+// What the decoder is given for each token, in the vocabulary's order. Added tokens that are looked for in
+// normalized text are given as they are found there, as by the `tokenizers` library.
+std::vector<std::string> texts_to_decode(const TokenizerSpec& spec, const Normalizer& normalizer) {
+  std::vector<std::string> texts(spec.vocabulary.size());
+  for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id)
+    if (spec.vocabulary.has(id)) texts[spec.vocabulary.place(id)] = spec.vocabulary.text(id);
+  for (const AddedToken& token : spec.added)
+    if (token.normalized) texts[spec.vocabulary.place(token.id)] = normalizer.normalize(token.content);
+  return texts;
+}
+
+}  // namespace
+
+// How text between added tokens is cut into words.
+struct Tokenizer::WordCutter {
+  explicit WordCutter(const TokenizerSpec& spec) : pattern(spec.pre.pattern) {
+    if (spec.pre.metaspace && spec.pre.metaspace->splits) {
+      mark = spec.pre.metaspace->replacement;
+    } else if (!spec.pre.is_byte_level && can_cut_at_marks(spec)) {
+      mark = kBlankMark;
+      keeps_runs = true;
+    }
+  }
+  std::size_t end(std::string_view text, std::size_t begin) const {
+    if (pattern) return word_end(*pattern, text, begin);
+    return mark.empty() ? text.size() : marked_word_end(mark, keeps_runs, text, begin);
+  }
+
+  std::optional<WordPattern> pattern;
+  std::string mark;  // begins a word; empty: there are no such marks
+  bool keeps_runs = false;
+};
+
+namespace {
+
+void set_byte_symbols(const TokenizerSpec& spec, BpeRules& rules) {
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const char bytes[] = {static_cast<char>(static_cast<unsigned char>(byte))};
+    rules.byte_tokens[byte] = model_token(spec, to_byte_alphabet({bytes, 1}));
+  }
+}
+
+void set_character_symbols(const TokenizerSpec& spec, BpeRules& rules) {
+  rules.symbols = BpeSymbols::characters;
+  for (unsigned byte = 0; byte < 256; ++byte)
+    rules.byte_tokens[byte] = spec.byte_fallback ? model_token(spec, fmt::format("<0x{:02X}>", byte)) : -1;
+  for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id) {
+    if (!spec.vocabulary.has(id) || spec.vocabulary.place(id) >= spec.model_tokens) continue;
+    const std::string& text = spec.vocabulary.text(id);
+    std::size_t length = 0;
+    const char32_t character = text.empty() ? 0 : read_valid_utf8(text, 0, length);
+    if (!text.empty() && length == text.size()) rules.characters.set(0, character, id);
+  }
 }
 
 Bpe make_bpe(TokenizerSpec& spec) {
   BpeRules rules;
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    const char bytes[] = {static_cast<char>(static_cast<unsigned char>(byte))};
-    const auto id = spec.vocabulary.find(to_byte_alphabet({bytes, 1}));
-    const bool is_model_token = id && spec.vocabulary.place(*id) < spec.model_tokens;
-    rules.byte_tokens[byte] = is_model_token ? *id : -1;
+  if (spec.pre.is_byte_level) {
+    set_byte_symbols(spec, rules);
+  } else {
+    set_character_symbols(spec, rules);
   }
   rules.merges = std::move(spec.merges);
   rules.unknown = spec.unknown;
   rules.fuse_unknown = spec.fuse_unknown;
   for (TokenId id = 0; spec.ignore_merges && id < spec.vocabulary.end_id(); ++id) {
     if (!spec.vocabulary.has(id) || spec.vocabulary.place(id) >= spec.model_tokens) continue;
-    if (auto bytes = from_byte_alphabet(spec.vocabulary.text(id)))
-      rules.whole_words.emplace(std::move(*bytes), id);
+    const std::string& text = spec.vocabulary.text(id);
+    if (auto word = spec.pre.is_byte_level ? from_byte_alphabet(text) : std::optional(text))
+      rules.whole_words.emplace(std::move(*word), id);
   }
   return Bpe(std::move(rules));
 }
+
+// Texts that are made while one text is encoded. They stay where they are: the cache of words points into
+// them.
+class MadeTexts {
+ public:
+  std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
+
+ private:
+  std::deque<std::string> texts_;
+};
 
 }  // namespace
 
 struct Tokenizer::Data {
   explicit Data(TokenizerSpec spec)
       : source(std::move(spec.source)),
-        added(spec.added),
-        bytes(token_bytes(spec)),
+        normalizer(std::move(spec.normalizer)),
+        added(spec.added, normalizer),
+        pre(spec.pre),
+        cutter(spec),
+        decoder(std::move(spec.decode), texts_to_decode(spec, normalizer), spec.model_tokens),
         is_special(spec.vocabulary.size()),
-        add_prefix_space(spec.add_prefix_space),
-        use_regex(spec.use_regex),
+        bos(std::move(spec.bos)),
+        eos(std::move(spec.eos)),
         end_of_text(spec.end_of_text),
         bpe(make_bpe(spec)),
         vocabulary(std::move(spec.vocabulary)) {
@@ -71,9 +151,13 @@ struct Tokenizer::Data {
     return vocabulary.place(id);
   }
 
-  void encode_text(std::string_view text, WordCache& cache, std::vector<TokenId>& out) const {
+  // Text without added tokens; `is_first` where the whole text begins with it.
+  void encode_between(std::string_view text, bool is_first, MadeTexts& made, WordCache& cache,
+                      std::vector<TokenId>& out) const {
+    if (pre.add_prefix_space && !text.starts_with(' ')) text = made.keep(" " + std::string(text));
+    if (pre.metaspace) text = made.keep(pre.metaspace->apply(text, is_first));
     for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = use_regex ? word_end(text, begin) : text.size();
+      const std::size_t end = cutter.end(text, begin);
       const std::string_view word = text.substr(begin, end - begin);
       if (!cache.append(word, out)) {
         bpe.encode(word, out);
@@ -84,10 +168,13 @@ struct Tokenizer::Data {
   }
 
   std::string source;
+  Normalizer normalizer;
   AddedTokens added;
-  std::vector<std::string> bytes;  // by place in the vocabulary
-  std::vector<bool> is_special;    // likewise
-  bool add_prefix_space, use_regex;
+  PreTokenizer pre;
+  WordCutter cutter;
+  Decoder decoder;
+  std::vector<bool> is_special;  // by place in the vocabulary
+  std::vector<TokenId> bos, eos;
   std::optional<TokenId> end_of_text;
   Bpe bpe;
   Vocabulary vocabulary;
@@ -102,36 +189,55 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   return Tokenizer(std::make_unique<const Data>(read_tokenizer_files(folder)));
 }
 
-std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
   check_utf8(text, "text");
   std::vector<TokenId> ids;
   ids.reserve(text.size() / 4 + 1);
+  if (add_special_tokens) ids.insert(ids.end(), data_->bos.begin(), data_->bos.end());
+  MadeTexts made;
   WordCache cache(text.size());
   for (const TextPiece& piece : data_->added.split(text)) {
     if (piece.id >= 0) {
       ids.push_back(piece.id);
       continue;
     }
-    const std::string_view part = text.substr(piece.begin, piece.end - piece.begin);
-    if (!data_->add_prefix_space || part.starts_with(' ')) {
-      data_->encode_text(part, cache, ids);
-      continue;
+    std::string_view between = text.substr(piece.begin, piece.end - piece.begin);
+    if (!data_->normalizer.is_empty()) between = made.keep(data_->normalizer.normalize(between));
+    for (const TextPiece& part : data_->added.split_normalized(between)) {
+      if (part.id >= 0) {
+        ids.push_back(part.id);
+      } else {
+        const bool is_first = piece.begin == 0 && part.begin == 0;
+        data_->encode_between(between.substr(part.begin, part.end - part.begin), is_first, made, cache, ids);
+      }
     }
-    // The prefix changes the first words only, but the copy is gone before the next piece and needs a cache
-    // that goes with it.
-    const std::string prefixed = " " + std::string(part);
-    WordCache own_cache(prefixed.size());
-    data_->encode_text(prefixed, own_cache, ids);
   }
+  if (add_special_tokens) ids.insert(ids.end(), data_->eos.begin(), data_->eos.end());
   return ids;
+}
+
+std::span<const TokenId> Tokenizer::bos_tokens() const {
+  return data_->bos;
+}
+
+std::span<const TokenId> Tokenizer::eos_tokens() const {
+  return data_->eos;
+}
+
+void Tokenizer::decode_next(TokenId id, bool skip_special, DecodeState& state, std::string& out) const {
+  const std::size_t place = data_->place(id);
+  if (!skip_special || !data_->is_special[place]) data_->decoder.push(place, state, out);
+}
+
+void Tokenizer::decode_end(DecodeState& state, std::string& out) const {
+  data_->decoder.finish(state, out);
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
   std::string text;
-  for (const TokenId id : ids) {
-    const std::size_t place = data_->place(id);
-    if (!skip_special || !data_->is_special[place]) text += data_->bytes[place];
-  }
+  DecodeState state;
+  for (const TokenId id : ids) decode_next(id, skip_special, state, text);
+  decode_end(state, text);
   return text;
 }
 

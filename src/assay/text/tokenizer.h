@@ -1,6 +1,7 @@
 // Text to token ids and back, with the tokenizer that lies in the model's folder.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,30 +15,45 @@
 
 namespace assay {
 
-// Byte-level BPE as the Hugging Face `tokenizers` library does it (Sennrich et al. 2016; Radford et al.
-// 2019). Immutable after loading; safe to share between threads.
+// What decoding remembers from one token to the next.
+struct DecodeState {
+  std::string run;  // bytes of byte tokens that no other token has followed yet
+  bool has_begun = false;
+  std::size_t stripped = 0;  // characters removed from the start of the text
+};
+
+// Byte-pair encoding as the Hugging Face `tokenizers` library does it (Sennrich et al. 2016): of bytes
+// (Radford et al. 2019; GPT-2, Llama 3), or of characters with bytes for rare ones, as SentencePiece does
+// (Kudo and Richardson 2018; Llama 2). Immutable after loading; safe to share between threads.
 class Tokenizer {
  public:
   // Reads `tokenizer.json`, else `vocab.json` + `merges.txt`, from a model folder (special tokens also from
   // tokenizer_config.json and special_tokens_map.json where they say more). Throws Error naming the file and
-  // what was found: no tokenizer, an unsupported model, pre-tokenizer or normalizer, ids that repeat or are
-  // absurd, merges of unknown tokens.
+  // what was found: no tokenizer; an unsupported model, normalizer, pre-tokenizer, post-processor or decoder;
+  // ids that repeat or are absurd; merges of unknown tokens; tokens that are too long or too many.
   static Tokenizer load(const std::filesystem::path& folder);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Ids of `text`; added and special tokens found in it become their one id. No token is added around it.
-  // Throws Error with the byte offset where the text is not valid UTF-8. Time is linear in the text
-  // (n log n within one word).
-  std::vector<TokenId> encode(std::string_view text) const;
+  // Ids of `text`; added and special tokens found in it become their one id. `add_special_tokens` puts
+  // bos_tokens() before it and eos_tokens() after it, as Transformers does by default. Throws Error with the
+  // byte offset where the text is not valid UTF-8. Time is linear in the text (n log n within one word).
+  std::vector<TokenId> encode(std::string_view text, bool add_special_tokens = true) const;
 
-  // The bytes of the ids, joined. Special tokens are written out unless they are to be skipped. Throws Error
-  // for an id outside the vocabulary.
+  // The special tokens that the file's post-processor puts before and after each text (BOS, EOS); empty where
+  // it adds none. tokenizer_config.json has no say in this, as in Transformers 5.
+  std::span<const TokenId> bos_tokens() const;
+  std::span<const TokenId> eos_tokens() const;
+
+  // The text of the ids. Special tokens are written out unless they are to be skipped. A byte-level tokenizer
+  // gives the bytes of its tokens as they are. One with byte fallback gives valid UTF-8: a run of byte tokens
+  // that is not valid becomes a U+FFFD for each byte. The blank that encoding puts before a text is removed
+  // where the file's decoder does so. Throws Error for an id outside the vocabulary.
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
 
-  std::int64_t vocab_size() const;  // one more than the largest id
+  std::int64_t vocab_size() const;  // one more than the largest id, which may exceed the number of tokens
   bool is_special(TokenId id) const;
   // The text of one token as the vocabulary file writes it, for listings.
   std::string token_text(TokenId id) const;
@@ -47,12 +63,18 @@ class Tokenizer {
   std::string_view source() const;  // "tokenizer.json" or "vocab.json + merges.txt"
 
  private:
+  friend class StreamDecoder;
   struct Data;
+  struct WordCutter;
   explicit Tokenizer(std::unique_ptr<const Data> data);
+  void decode_next(TokenId id, bool skip_special, DecodeState& state, std::string& out) const;
+  void decode_end(DecodeState& state, std::string& out) const;
   std::unique_ptr<const Data> data_;
 };
 
-// Gives the text of tokens as they come, holding back the bytes of a character that is not complete yet.
+// Gives the text of tokens as they come, holding back the bytes of a character that is not complete yet, and
+// runs of byte tokens until another token ends them (their last byte decides what becomes of the first). The
+// pieces join to what decode() gives, where that is valid UTF-8.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = false);
@@ -64,6 +86,7 @@ class StreamDecoder {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
+  DecodeState state_;
   std::string held_;
 };
 

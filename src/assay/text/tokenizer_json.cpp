@@ -1,65 +1,19 @@
-// Accepts the byte-level BPE tokenizers and names what it finds in any other.
+// Reads the model and the added tokens; tokenizer_components.cpp reads what is around them.
 #include "assay/text/tokenizer_json.h"
 
 #include <utility>
 
 #include "assay/base/error.h"
+#include "assay/text/tokenizer_components.h"
 
 namespace assay {
 
 namespace {
 
-std::string shown(const Json& value) {
-  if (value.is_structured()) return value.is_array() ? "an array" : "an object";
-  return in_quotes(value.dump());
-}
-
-const Json& array_at(const JsonView& view, std::string_view key) {
-  if (!view.has(key)) throw Error("{}: the key '{}' is missing", view.where(), key);
-  const Json& value = *view.raw().find(key);
-  if (!value.is_array()) throw Error("{}: {}: expected an array, found {}", view.where(), key, shown(value));
-  return value;
-}
-
-// The component under `key` (pre_tokenizer, decoder), unwrapped from a Sequence of one.
-JsonView component(const JsonView& file, std::string_view key, std::string_view list_key) {
-  JsonView view = file.object(key);
-  if (view.text("type") != "Sequence") return view;
-  const Json& list = array_at(view, list_key);
-  if (list.size() != 1)
-    throw Error("{}: unsupported {}: expected one ByteLevel, found a Sequence of {}", file.where(), key,
-                list.size());
-  if (!list[0].is_object())
-    throw Error("{}: {}: expected an object, found {}", view.where(), list_key, shown(list[0]));
-  return {list[0], view.where()};
-}
-
-void read_components(const JsonView& file, TokenizerSpec& spec) {
-  if (file.has("normalizer"))
-    throw Error("{}: unsupported normalizer {}: expected none", file.where(),
-                file.object("normalizer").text("type"));
-  if (!file.has("pre_tokenizer"))
-    throw Error("{}: unsupported pre_tokenizer: expected ByteLevel, found none", file.where());
-  const JsonView pre = component(file, "pre_tokenizer", "pretokenizers");
-  if (pre.text("type") != "ByteLevel")
-    throw Error("{}: unsupported pre_tokenizer {}: expected ByteLevel", file.where(), pre.text("type"));
-  spec.add_prefix_space = pre.boolean_or("add_prefix_space", true);
-  spec.use_regex = pre.boolean_or("use_regex", true);
-  if (file.has("decoder")) {
-    const JsonView decoder = component(file, "decoder", "decoders");
-    if (decoder.text("type") != "ByteLevel")
-      throw Error("{}: unsupported decoder {}: expected ByteLevel", file.where(), decoder.text("type"));
-  }
-}
-
-// What BPE can do in the library and byte-level models do not use.
+// What BPE can do in the library and models do not use.
 void check_model_options(const JsonView& model) {
-  if (const std::string type = model.text_or("type", "BPE"); type != "BPE")
-    throw Error("{}: unsupported model type {}: expected BPE", model.where(), type);
   if (model.has("dropout") && model.number("dropout") != 0)
     throw Error("{}: unsupported dropout {}: expected none", model.where(), model.number("dropout"));
-  if (model.boolean_or("byte_fallback", false))
-    throw Error("{}: unsupported byte_fallback: expected false", model.where());
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const std::string text = model.text_or(key, ""); !text.empty())
       throw Error("{}: unsupported {} {}: expected none", model.where(), key, in_quotes(text));
@@ -69,6 +23,10 @@ void read_model(const JsonView& model, TokenizerSpec& spec) {
   check_model_options(model);
   spec.ignore_merges = model.boolean_or("ignore_merges", false);
   spec.fuse_unknown = model.boolean_or("fuse_unk", false);
+  spec.byte_fallback = model.boolean_or("byte_fallback", false);
+  if (spec.byte_fallback && spec.pre.is_byte_level)
+    throw Error("{}: unsupported byte_fallback: expected false with a ByteLevel pre_tokenizer",
+                model.where());
   read_vocabulary(model.object("vocab").raw(), spec.vocabulary, model.where() + ": vocab");
   if (const std::string text = model.text_or("unk_token", ""); !text.empty()) {
     spec.unknown = spec.vocabulary.find(text);
@@ -95,6 +53,18 @@ void read_model(const JsonView& model, TokenizerSpec& spec) {
 bool flag(const JsonView& view, std::string_view key, bool strict) {
   if (strict && !view.has(key)) throw Error("{}: the key '{}' is missing", view.where(), key);
   return view.boolean_or(key, false);
+}
+
+void read_added_tokens(const JsonView& view, TokenizerSpec& spec) {
+  if (!view.has("added_tokens")) return;
+  std::size_t entry = 0;
+  for (const Json& token : array_at(view, "added_tokens")) {
+    const std::string token_where = fmt::format("{}: added_tokens: entry {}", view.where(), entry++);
+    if (!token.is_object()) throw Error("{}: expected an object, found {}", token_where, shown(token));
+    const JsonView token_view(token, token_where);
+    spec.add(read_added_token(token_view, token_view.integer("id", 0, Vocabulary::kLargestId), true),
+             token_where);
+  }
 }
 
 }  // namespace
@@ -153,18 +123,16 @@ TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where) {
   spec.source = "tokenizer.json";
   if (const std::string version = view.text_or("version", "1.0"); version != "1.0")
     throw Error("{}: expected version 1.0, found {}", where, in_quotes(version));
-  read_components(view, spec);
-  read_model(view.object("model"), spec);
+  const JsonView model = view.object("model");
+  if (const std::string type = model.text_or("type", "BPE"); type != "BPE")
+    throw Error("{}: unsupported model type {}: expected BPE", model.where(), short_text(type));
+  read_normalizer(view, spec);
+  read_pre_tokenizer(view, spec);
+  read_decoder(view, spec);
+  read_model(model, spec);
   spec.model_tokens = spec.vocabulary.size();
-  if (!view.has("added_tokens")) return spec;
-  std::size_t entry = 0;
-  for (const Json& token : array_at(view, "added_tokens")) {
-    const std::string token_where = fmt::format("{}: added_tokens: entry {}", where, entry++);
-    if (!token.is_object()) throw Error("{}: expected an object, found {}", token_where, shown(token));
-    const JsonView token_view(token, token_where);
-    spec.add(read_added_token(token_view, token_view.integer("id", 0, Vocabulary::kLargestId), true),
-             token_where);
-  }
+  read_added_tokens(view, spec);
+  read_post_processor(view, spec);
   return spec;
 }
 

@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kLongestFile = std::uint64_t{64} << 20;  // the largest vocabularies in use take 35 MB
+// Searching for them takes up to a hundred bytes of memory for each.
+constexpr std::size_t kMostAddedBytes = std::size_t{2} << 20;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 bool is_there(const fs::path& path) {
@@ -24,9 +26,11 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// The file's object, or an empty one where there is no such file.
+// The file's object, or an empty one where there is no such file. These hold added tokens at most.
 Json read_if_there(const fs::path& path) {
-  return is_there(path) ? read_json_object(path, kLongestFile) : Json::object();
+  constexpr std::uint64_t kLargest = std::uint64_t{16} << 20;
+  constexpr std::size_t kMaxValues = 1'000'000;
+  return is_there(path) ? read_json_object(path, kLargest, kMaxValues) : Json::object();
 }
 
 void read_merges_text(const fs::path& path, TokenizerSpec& spec) {
@@ -81,7 +85,9 @@ TokenizerSpec read_vocabulary_and_merges(const fs::path& folder, const Json& con
   read_vocabulary(read_json_object(vocabulary_path, kLongestFile), spec.vocabulary, vocabulary_path.string());
   spec.model_tokens = spec.vocabulary.size();
   read_merges_text(folder / "merges.txt", spec);
-  spec.add_prefix_space =
+  spec.pre.is_byte_level = true;
+  spec.pre.pattern = WordPattern::gpt2;
+  spec.pre.add_prefix_space =
       JsonView(config, (folder / "tokenizer_config.json").string()).boolean_or("add_prefix_space", false);
   read_tokens_beside(folder, config, spec);
   spec.make_special(kEndOfText);
@@ -117,6 +123,11 @@ void read_special_tokens(const Json& file, const std::string& where, TokenizerSp
 
 void TokenizerSpec::add(AddedToken token, const std::string& where) {
   if (token.content.empty()) return;  // the library passes over it too
+  check_length(token.content, where);
+  added_bytes_ += token.content.size();
+  if (added_bytes_ > kMostAddedBytes)
+    throw Error("{}: token {}: expected added tokens of at most {} bytes together, found more", where,
+                in_quotes(token.content), kMostAddedBytes);
   if (const auto known = vocabulary.find(token.content)) {
     if (*known != token.id)
       throw Error("{}: token {}: expected id {}, which it has already, found {}", where,
@@ -153,8 +164,9 @@ TokenizerSpec read_tokenizer_files(const fs::path& folder) {
                  map_path = folder / "special_tokens_map.json";
   if (!is_there(one_file)) {
     if (!is_there(folder / "vocab.json"))
-      throw Error("{}: expected tokenizer.json, or vocab.json and merges.txt, found neither",
-                  folder.string());
+      throw Error(
+          "{}: expected tokenizer.json, or vocab.json and merges.txt, found {}", folder.string(),
+          is_there(folder / "tokenizer.model") ? "tokenizer.model, which is not supported" : "neither");
     if (!is_there(folder / "merges.txt"))
       throw Error("{}: expected merges.txt beside vocab.json, found none", folder.string());
   }

@@ -10,9 +10,21 @@
 
 #include "assay/text/added_tokens.h"
 #include "assay/text/bpe.h"
+#include "assay/text/decoder.h"
+#include "assay/text/normalizer.h"
+#include "assay/text/pretokenize.h"
 #include "assay/text/vocabulary.h"
 
 namespace assay {
+
+// How text between added tokens becomes the words that BPE works on.
+struct PreTokenizer {
+  bool is_byte_level = false;     // words are bytes, and the vocabulary is written in the byte alphabet
+  bool add_prefix_space = false;  // of the byte-level one: a blank goes before text that begins with none
+  std::optional<WordPattern> pattern;
+  std::optional<Metaspace> metaspace;
+  // With neither of the two the text is one word.
+};
 
 struct TokenizerSpec {
   std::string source;            // the files' names, without the folder
@@ -23,8 +35,11 @@ struct TokenizerSpec {
   std::optional<TokenId> unknown;
   bool fuse_unknown = false;
   bool ignore_merges = false;
-  bool add_prefix_space = false;
-  bool use_regex = true;  // false: text between added tokens is one word
+  bool byte_fallback = false;
+  Normalizer normalizer;
+  PreTokenizer pre;
+  DecodeRules decode;
+  std::vector<TokenId> bos, eos;  // what the post-processor puts before and after a text
   std::optional<TokenId> end_of_text;
 
   // Adds the token to `added`, and to the vocabulary where the model has none of that text. The id must be
@@ -36,7 +51,8 @@ struct TokenizerSpec {
 
  private:
   std::unordered_map<TokenId, std::size_t> place_of_added_;
-  TokenId next_added_ = 0;  // one more than the largest id added so far
+  TokenId next_added_ = 0;       // one more than the largest id added so far
+  std::size_t added_bytes_ = 0;  // of their texts
 };
 
 // All the tokenizer's files of a model folder.

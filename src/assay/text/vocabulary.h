@@ -18,7 +18,13 @@ class Vocabulary {
   // Larger ids are refused: a table of all ids is kept.
   static constexpr TokenId kLargestId = 1 << 24;
 
-  // Throws Error, naming `where`, when the id is out of range or taken, or the text stands already.
+  // Longer texts are refused: the longest in use have some hundred bytes.
+  static constexpr std::size_t kLongestToken = 4096;
+  // More tokens are refused: the largest vocabularies in use have a quarter of a million.
+  static constexpr std::size_t kMostTokens = std::size_t{1} << 21;
+
+  // Throws Error, naming `where`, when the id is out of range or taken, the text stands already or is too
+  // long, or there are too many tokens.
   void add(std::string_view text, std::int64_t id, std::string_view where);
 
   std::optional<TokenId> find(std::string_view text) const;
@@ -41,7 +47,10 @@ class Vocabulary {
   std::unordered_map<std::string_view, TokenId> id_of_text_;
 };
 
-// Token text as messages show it: short, in quotes.
+// Throws Error, naming `where`, for a token longer than Vocabulary::kLongestToken.
+void check_length(std::string_view token, std::string_view where);
+
+// Token text as messages show it: short, in quotes, without control characters.
 std::string in_quotes(std::string_view text);
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 
 #include "assay/tensor/half.h"
 
@@ -101,7 +102,7 @@ bool CandidateHead::mark_candidates(std::int64_t rows) {
 }
 
 // The highest output of each row in normed, the lowest of equals. False where that takes the whole
-// head: the screen leaves too many, or one of them is NaN.
+// head: too many candidates are left, or one of them is NaN or infinite.
 bool CandidateHead::find_highest(std::int64_t rows, std::span<TokenId> ids) {
   const PackedWeight& head = packed_.head();
   const std::int64_t all = rows * head.panels;
@@ -125,7 +126,7 @@ bool CandidateHead::find_highest(std::int64_t rows, std::span<TokenId> ids) {
     TokenId& best = ids[static_cast<std::size_t>(row)];
     const std::int64_t end = std::min(packed_.plan.vocab, (panel + 1) * kPanel);
     for (std::int64_t j = panel * kPanel; j < end; ++j) {
-      if (std::isnan(logits[j])) return false;
+      if (!(logits[j] <= std::numeric_limits<float>::max())) return false;
       if (best < 0 || logits[j] > logits[best]) best = static_cast<TokenId>(j);
     }
   }

@@ -4,6 +4,13 @@
 // on threads or on neighbours in the batch: one fused multiply-add chain along K for each output, lanes
 // across outputs, attention in blocks of 64 keys. Results are therefore equal bit for bit across batch sizes,
 // thread counts and cached or recomputed prefixes.
+//
+// NaN and infinity stay visible, on every tier: where one is among the inputs of a row, what a kernel
+// computes from it is NaN or infinite too, in attention for every query that sees such a key or value. A row
+// of activations that become int8 codes gets a scale of NaN. Numbers remain where the mathematics has one:
+// the ReLU of -infinity, the tanh of infinity, the weight of a score of -infinity beside others; a row of
+// nothing but such scores is NaN. A sum that overflows float32 counts as infinite. Other rows keep every bit,
+// whatever lies beside them: padding, keys that are masked, positions of the cache that were never written.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +58,7 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 //             output holds the code of input i, low, and of input i + 4: the order of the products of bytes
 enum class Packing { float32, bfloat16, int8, four_bit };
 inline constexpr std::int64_t kInt8Columns = 64;        // bytes of a row of a strip
-inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // what a product of codes is worth, times both absmax
+inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // times both absmax: the value of a product of codes
 
 // Where the int8 code of input k of output j lies in its panel.
 constexpr std::int64_t int8_offset(std::int64_t k, std::int64_t j) {
@@ -87,7 +94,7 @@ struct LinearArgs {
   std::int64_t first_panel, panels;  // the part of the outputs to compute
 };
 
-// Rows of float32 to int8. What codes are worth is absmax / 127 * (code - zero point).
+// Rows of float32 to int8. The dequantized value of a code is absmax / 127 * (code - zero point).
 //   symmetric   zero_points null, fixed_scale 0: codes = rint(x * (127 / absmax)), of each row's magnitudes
 //   row ranges  zero_points given: scale = (high - low) / 255 of each row's range, zero included;
 //               zero_points[row] = rint(-low * (1 / scale)) - 128; codes = rint(x * (1 / scale)) +
@@ -95,7 +102,7 @@ struct LinearArgs {
 //               codes 0.
 //   fixed       fixed_scale > 0: the same with a scale and a zero point that are known beforehand, which goes
 //               to zero_points too where they are given
-// Codes are clamped to -128 and 127 and are zero beyond k.
+// Codes are clamped to -128 and 127 and are zero beyond k. The absmax of a row with NaN or infinity is NaN.
 struct QuantizeArgs {
   const float* x;  // null where x_tiles are given
   std::int64_t x_stride;
@@ -103,7 +110,7 @@ struct QuantizeArgs {
   std::int64_t first_row, rows, k;
   float* absmax;  // [first_row + rows]
   // Of llm_int8, symmetric: inputs are rounded to float16, an element of threshold or more counts for
-  // nothing, and columns that are marked become zero.
+  // nothing, and columns that are marked become zero. An infinite threshold: one beyond 65504 is infinite.
   float threshold = 0;                       // 0 = off
   const std::uint8_t* is_outlier = nullptr;  // [k], or null
   const float* factors = nullptr;            // [k]: what inputs are multiplied by first; null: 1
@@ -113,7 +120,7 @@ struct QuantizeArgs {
   Tiles x_tiles = kNoTiles;  // bfloat16, of tables that use tiles; k at most kMaxTileInputs
 };
 inline constexpr std::int64_t kMaxTileInputs = 16384;
-// Where a row's codes begin to be worth something, of a range that holds zero.
+// The code of a row, from its range, which holds zero.
 struct RowCode {
   float scale, inverse;
   std::int32_t zero_point;
@@ -121,6 +128,7 @@ struct RowCode {
 [[gnu::always_inline]] inline RowCode row_code(float low, float high) {
   const float range = high - low;
   if (!(range >= 1e-35F)) return {0, 0, 0};
+  if (range == __builtin_huge_valf()) return {__builtin_nanf(""), 0, 0};
   const float scale = range / 255.0F, inverse = 1.0F / scale;
   constexpr float kRounder = 12582912.0F;  // adding and taking it away rounds, ties to even
   return {scale, inverse, static_cast<std::int32_t>(-low * inverse + kRounder - kRounder) - 128};
@@ -160,7 +168,7 @@ inline constexpr std::int64_t kFourBitRows = 2;
 inline constexpr std::int64_t kSmallestCodedGroup = 16;  // of inputs in int8
 
 // Few rows to int8, a scale for each group of inputs: codes = rint(x * (127 / absmax of the group)), zero
-// beyond k.
+// beyond k. Of a row with NaN or infinity all scales are NaN.
 struct QuantizeGroupsArgs {
   const float* x;  // null where x_tiles are given
   std::int64_t x_stride;
@@ -177,7 +185,7 @@ struct QuantizeGroupsArgs {
 struct CodedInputsArgs {
   LinearArgs to;            // rows at most kFourBitRows; x and w are not read
   ExpandArgs weights;       // of all panels, group at least 16; book, packing and out are not read
-  const std::int8_t* book;  // [16]: what codes are worth, in units
+  const std::int8_t* book;  // [16]: the dequantized values of codes, in units
   float unit;
   const std::int8_t* x_codes;  // as QuantizeGroupsArgs has them
   const float* x_scales;
@@ -227,7 +235,7 @@ struct GateArgs {
 //   bfloat16: keys 4 panels of 16 positions, each [dim_padded / 2][16][2], dim_padded = head_dim rounded
 //             up to 32; values padded / 16 panels of 16 dimensions, each [32][16][2], pairs of positions; all
 //             that is not held is zero. Both are in the order of the packed weights.
-//   int8:     keys [head_dim][64], values [64][padded], of codes; behind each what its codes are worth, a
+//   int8:     keys [head_dim][64], values [64][padded], of codes; behind each the scales of its codes, a
 //             float32 per position, [64]. Beyond head_dim values are zero.
 struct KvShape {
   std::int64_t head_dim;
@@ -304,9 +312,9 @@ struct KernelTable {
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
   void (*end_attending)() noexcept;
   void (*screen)(const ScreenArgs&) noexcept;
-  // Index of the largest of n floats, the lowest of equals; -1 where one is NaN.
+  // Index of the largest of n floats, the lowest of equals; -1 where one is NaN or the largest infinite.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
-  // log(sum(exp(x))) of n floats, summed in double.
+  // log(sum(exp(x))) of n floats, summed in double; NaN where argmax has none.
   double (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
   // Where each comes from, for listings.
   const char *linear_origin, *linear_tiles_origin, *norm_origin, *attend_origin, *attend_bfloat16_origin,

@@ -23,12 +23,14 @@ bool has_row_ranges(const PackedWeight& w, const LinearOp& op) {
   return w.spec.format == WeightFormat::int8 && !op.static_input;
 }
 
-// Widened by a row's inputs; NaN is passed over, as in the kernels.
+// Widened by a row's inputs. What is not finite is passed over: it concerns its own row alone, which the
+// kernels make NaN.
 Range range_of_row(const float* x, std::int64_t k, const float* factors, Range range) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
   for (std::int64_t i = 0; i < k; ++i) {
     const float value = factors == nullptr ? x[i] : x[i] * factors[i];
-    range.low = value < range.low ? value : range.low;
-    range.high = value > range.high ? value : range.high;
+    range.low = value < range.low && value >= -kLargest ? value : range.low;
+    range.high = value > range.high && value <= kLargest ? value : range.high;
   }
   return range;
 }

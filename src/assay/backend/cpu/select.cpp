@@ -10,12 +10,14 @@ const std::int64_t fetch_distance = __builtin_cpu_is("amd") ? 512 : 2048;
 
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))
-    throw UsageError("--isa {}: this machine cannot run it: {}; the best it can is {}", name_of(isa),
+    throw FieldError("isa", "this machine cannot run {}: {}; the best it can is {}", name_of(isa),
                      why_not_usable(isa), name_of(best_usable_isa()));
   KernelTable table{};
   scalar::fill(table);
-  if (isa >= Isa::avx2) allows_vnni&& has_avx2_vnni() ? avx2_vnni::fill(table) : avx2::fill(table);
-  if (isa >= Isa::avx512) allows_vnni&& has_avx512_vnni() ? avx512_vnni::fill(table) : avx512::fill(table);
+  const bool uses_avx2_vnni = allows_vnni && has_avx2_vnni(),
+             uses_avx512_vnni = allows_vnni && has_avx512_vnni();
+  if (isa >= Isa::avx2) uses_avx2_vnni ? avx2_vnni::fill(table) : avx2::fill(table);
+  if (isa >= Isa::avx512) uses_avx512_vnni ? avx512_vnni::fill(table) : avx512::fill(table);
   if (isa >= Isa::amx) amx::fill(table);
   return table;
 }

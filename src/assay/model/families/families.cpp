@@ -38,6 +38,7 @@ Activation activation_from_name(const std::string& text, const std::string& wher
       {"gelu_python", Activation::gelu_erf},
       {"quick_gelu", Activation::gelu_quick},
       {"relu", Activation::relu},
+      {"relu2", Activation::relu2},
       {"silu", Activation::silu},
       {"swish", Activation::silu},
       {"tanh", Activation::tanh}};
@@ -62,21 +63,32 @@ void read_end_tokens(const ModelFolder& folder, ModelSpec& spec) {
   const JsonView config =
       folder.generation_config().has("eos_token_id") ? folder.generation_config() : folder.config();
   if (!config.has("eos_token_id")) return;
+  std::vector<bool> is_end(static_cast<std::size_t>(spec.vocab));
+  std::size_t outside = 0;
+  std::string first_outside;
   const auto add = [&](const Json& id) {
     if (!id.is_number_integer())
       throw Error("{}: eos_token_id: expected a token id or a list of them, found {}", config.where(),
-                  id.type_name());
-    const auto value = id.get<std::int64_t>();
-    if (value >= 0 && value < spec.vocab)
-      spec.end_tokens.push_back(static_cast<TokenId>(value));
-    else
-      spec.warnings.push_back(
-          fmt::format("{}: eos_token_id {} is outside the vocabulary of {}: generation does not stop at it",
-                      config.where(), value, spec.vocab));
+                  printable(id.dump()));
+    const auto limit = static_cast<std::uint64_t>(spec.vocab);
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= limit) {
+      if (++outside == 1) first_outside = id.dump();
+      return;
+    }
+    const auto token = id.get<std::size_t>();
+    if (!is_end[token]) spec.end_tokens.push_back(static_cast<TokenId>(token));
+    is_end[token] = true;
   };
   const Json& ids = config.raw().at("eos_token_id");
-  if (!ids.is_array()) return add(ids);
-  for (const Json& id : ids) add(id);
+  if (!ids.is_array())
+    add(ids);
+  else
+    for (const Json& id : ids) add(id);
+  if (outside > 0)
+    spec.warnings.push_back(
+        fmt::format("{}: eos_token_id {}{} is outside the vocabulary of {}: generation does not stop at it",
+                    config.where(), first_outside,
+                    outside > 1 ? fmt::format(" (as {} others)", outside - 1) : "", spec.vocab));
 }
 
 }  // namespace assay

@@ -26,7 +26,7 @@ Activation activation_from_name(const std::string& text, const std::string& wher
 // An epsilon that float32 can hold; throws Error for a negative one.
 float epsilon_from(const JsonView& config, const char* key, double fallback);
 // `eos_token_id`, one or a list, of generation_config.json or else config.json. Ids outside the vocabulary
-// are no tokens: a warning of the spec names them. Throws Error for what is no id.
+// are no tokens: a warning of the spec counts them. Throws Error for what is no id.
 void read_end_tokens(const ModelFolder& folder, ModelSpec& spec);
 
 }  // namespace assay

@@ -8,7 +8,7 @@ namespace {
 
 TensorNames gpt2_names(const ModelFolder& folder, bool is_head_tied) {
   // GPT2LMHeadModel writes `transformer.` before each name, the bare GPT2Model does not.
-  const std::string prefix = folder.find("transformer.wte.weight").tensor != nullptr ? "transformer." : "";
+  const std::string prefix = folder.find("transformer.wte.weight") ? "transformer." : "";
   return {.tokens = prefix + "wte.weight",
           .positions = prefix + "wpe.weight",
           .attention_norm = prefix + "h.{}.ln_1",

@@ -9,10 +9,8 @@ namespace {
 
 TensorNames llama_names(const ModelFolder& folder, bool is_head_tied) {
   // LlamaForCausalLM writes `model.` before each name, the bare LlamaModel does not.
-  const std::string prefix = folder.find("model.embed_tokens.weight").tensor != nullptr ||
-                                     folder.find("embed_tokens.weight").tensor == nullptr
-                                 ? "model."
-                                 : "";
+  const std::string prefix =
+      folder.find("model.embed_tokens.weight") || !folder.find("embed_tokens.weight") ? "model." : "";
   const std::string layer = prefix + "layers.{}.";
   return {.tokens = prefix + "embed_tokens.weight",
           .positions = "",

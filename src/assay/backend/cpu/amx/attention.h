@@ -184,8 +184,8 @@ ASSAY_INLINE Vec reduce_lanes(const AttendState& state, std::int64_t rows, const
   return of_lane[0];
 }
 
-// From the highest scores by lanes: what each row's scores are taken relative to from here on, and what its
-// sums so far are worth then. Rows that see no key yet stay as they are.
+// From the highest scores by lanes: the value that each row's scores are taken relative to from here on, and
+// the factor that rescales its sums so far. Rows that see no key yet stay as they are.
 void take_highest(AttendState& state, std::int64_t rows, float scale) {
   const Vec here = Vec::mul(reduce_lanes(
                                 state, rows, [](Vec a, Vec b) { return Vec::max(a, b); },
@@ -218,9 +218,16 @@ void add_to_out(AttendState& state, const float* sums, std::int64_t padded, std:
     }
 }
 
+// The values that a row sees, with zeros for others, in copies of its first and its last block.
+struct SeenValues {
+  std::int64_t first_block, last_block;
+  const std::uint16_t *first, *last;
+};
+
 // Blocks [unseen, end) of a span that begins at block `first`, `last_keys` keys of the last one.
 struct SpanBlocks {
   std::int64_t first, unseen, end, last_keys;
+  const SeenValues* seen_values;  // of a row alone; or null
   std::int64_t keys_of(std::int64_t block) const {
     return block == end - 1 ? last_keys : std::int64_t{kKvBlockPositions};
   }
@@ -229,6 +236,11 @@ struct SpanBlocks {
   }
   const std::uint16_t* of(const AttendArgs& args, std::int64_t block) const {
     return static_cast<const std::uint16_t*>(args.blocks[first + block]);
+  }
+  const std::uint16_t* values_of(const AttendArgs& args, std::int64_t block) const {
+    if (seen_values != nullptr && first + block == seen_values->last_block) return seen_values->last;
+    if (seen_values != nullptr && first + block == seen_values->first_block) return seen_values->first;
+    return of(args, block) + args.v_offset;
   }
 };
 
@@ -299,7 +311,7 @@ void weigh_row_of_span(AttendState& state, const AttendArgs& args, const SpanBlo
           fetch_keys(blocks.of(args, blocks.unseen) + args.next_k_offset,
                      blocks.steps_of(blocks.unseen) * kTileColumns, args.shape);
         multiply({state.weights[block][0], kTileElements},
-                 {blocks.of(args, block) + args.v_offset + panel * kPanelElements, kPanelElements},
+                 {blocks.values_of(args, block) + panel * kPanelElements, kPanelElements},
                  blocks.steps_of(block), sums);
       }
     }
@@ -329,7 +341,7 @@ void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& bl
   const std::int64_t padded = args.shape.padded(), half = (rows + 1) / 2;
   const auto add_values = [&](std::int64_t block, std::int64_t panel, std::int64_t panels,
                               std::int64_t first_step, std::int64_t steps) {
-    const std::uint16_t* values = blocks.of(args, block) + args.v_offset + panel * kPanelElements;
+    const std::uint16_t* values = blocks.values_of(args, block) + panel * kPanelElements;
     const RowSteps weights = RowSteps{state.weights[block][0], kTileElements}.from(first_step);
     const WeightSteps steps_of_values = WeightSteps{values, kPanelElements}.from(first_step);
     if (steps <= 0) return;
@@ -367,13 +379,32 @@ void weigh_span(AttendState& state, const AttendArgs& args, const SpanBlocks& bl
   }
 }
 
-// out / total of each row to where it is wanted.
+// The rows whose weights are numbers and whose outputs are not, perhaps by values that they do not see.
+__mmask16 poisoned_rows(const AttendState& state, const KvShape& shape, std::int64_t rows) {
+  if (!is_any_poisoned(state.out, rows * shape.padded())) return 0;
+  __mmask16 poisoned = 0;
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (state.total[row] == state.total[row] &&
+        is_any_poisoned(state.out + row * shape.padded(), shape.head_dim))
+      poisoned = static_cast<__mmask16>(poisoned | 1u << row);
+  return poisoned;
+}
+
+// out / total of each row to where it is wanted. A row that sees no key is zero; one whose keys have no
+// weight, since all scores are -infinity, is NaN.
 void store_tiles_attended(AttendState& state, const AttendArgs& args, std::int64_t first_row,
                           std::int64_t rows) {
   const std::int64_t padded = args.shape.padded(), head_dim = args.shape.head_dim;
   const Vec total = Vec::load(state.total), one = Vec::set(1.0F);
   const __mmask16 sees = _mm512_cmp_ps_mask(total.v, _mm512_setzero_ps(), _CMP_NLE_UQ);
-  Vec{_mm512_mask_div_ps(one.v, sees, one.v, total.v)}.store(state.factors);
+  __mmask16 has_keys = 0;
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (sees_keys(args, first_row + row)) has_keys = static_cast<__mmask16>(has_keys | 1u << row);
+  const __mmask16 has_no_weight =
+      _mm512_mask_cmp_ps_mask(has_keys, Vec::load(state.highest).v, _mm512_set1_ps(kMasked), _CMP_EQ_OQ);
+  Vec factors{_mm512_mask_div_ps(one.v, sees, one.v, total.v)};
+  factors.v = _mm512_mask_mov_ps(factors.v, has_no_weight, _mm512_set1_ps(__builtin_nanf("")));
+  factors.store(state.factors);
   for (std::int64_t row = 0; row < rows; ++row) {
     const Vec factor = Vec::set(state.factors[row]);
     const float* from = state.out + row * padded;
@@ -396,8 +427,11 @@ void store_tiles_attended(AttendState& state, const AttendArgs& args, std::int64
   }
 }
 
+void attend_row_of_tiles_alone(const AttendArgs& args, std::int64_t row, AttendState& state);
+
 // Up to 16 rows: all scores of a span by tile products, softmax, weights times values by tile products.
-void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t rows, AttendState& state) {
+void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t rows, AttendState& state,
+                  const SeenValues* seen_values = nullptr) {
   const std::int64_t first_position = args.first_position + first_row;
   Vec::set(kMasked).store(state.highest);
   Vec::set(0.0F).store(state.total);
@@ -421,7 +455,8 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
     const std::int64_t unseen = first_key > begin ? (first_key - begin) / kKvBlockPositions : 0;
     // Keys of the last block that any row sees: what lies beyond has weight zero.
     const std::int64_t left = last_position - (first_block + end - 1) * kKvBlockPositions + 1;
-    const SpanBlocks blocks{first_block, unseen, end, left < kKvBlockPositions ? left : kKvBlockPositions};
+    const SpanBlocks blocks{first_block, unseen, end, left < kKvBlockPositions ? left : kKvBlockPositions,
+                            seen_values};
     const SeenKeys seen{args.first_key - begin, first_position - begin, args.window};
     if (rows == 1) {
       score_row(state, args, blocks, seen, queries);
@@ -439,7 +474,29 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
   }
   if (is_first)  // rows that see no key
     for (std::int64_t i = 0; i < rows * args.shape.padded(); i += kLane) Vec::set(0.0F).store(state.out + i);
+  const __mmask16 poisoned = seen_values == nullptr ? poisoned_rows(state, args.shape, rows) : __mmask16{0};
   store_tiles_attended(state, args, first_row, rows);
+  for (std::int64_t row = 0; row < rows; ++row)
+    if ((poisoned >> row & 1) != 0) attend_row_of_tiles_alone(args, first_row + row, state);
+}
+
+// Again, by nothing but values that the row sees: a weight of zero does not take NaN away.
+[[gnu::noinline]] void attend_row_of_tiles_alone(const AttendArgs& args, std::int64_t row,
+                                                 AttendState& state) {
+  alignas(64) std::uint16_t first[kKvBlockPositions * kMaxHeadDim];
+  alignas(64) std::uint16_t last[kKvBlockPositions * kMaxHeadDim];
+  const std::int64_t last_key = args.first_position + row,
+                     in_window = args.window > 0 ? last_key - args.window + 1 : 0,
+                     first_key = in_window > args.first_key ? in_window : args.first_key;
+  const auto copy = [&](std::int64_t block, std::uint16_t* to) {
+    const std::int64_t begin = block * kKvBlockPositions;
+    copy_seen_values(args.shape, static_cast<const std::uint16_t*>(args.blocks[block]) + args.v_offset,
+                     first_key - begin, last_key - begin, to);
+    return block;
+  };
+  const SeenValues seen{copy(first_key / kKvBlockPositions, first), copy(last_key / kKvBlockPositions, last),
+                        first, last};
+  attend_tiles(args, row, 1, state, &seen);
 }
 
 void attend_bfloat16_tiles(const AttendArgs& args) noexcept {

@@ -23,10 +23,8 @@ namespace {
 // rest, and its tile loads do not say that they read memory.
 #define ASSAY_TILE_LOAD(tile, address, stride) \
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(address), "r"(std::int64_t{stride}) : "memory")
-#define ASSAY_TILE_LOAD_ONCE(tile, address, stride)                                               \
-  __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #tile ::"r"(address), "r"(std::int64_t{stride}) \
-                   : "memor"                                                                      \
-                     "y")
+#define ASSAY_TILE_LOAD_ONCE(tile, from, stride) \
+  __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(std::int64_t{stride}) : "memory")
 #define ASSAY_TILE_STORE(tile, address, stride)                                                     \
   __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(address), "r"(std::int64_t{stride}) \
                    : "memory")

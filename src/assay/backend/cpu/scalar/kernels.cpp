@@ -12,12 +12,14 @@ namespace assay::cpu::scalar {
 
 namespace {
 
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
 double activate(Activation activation, double x) {
   switch (activation) {
     case Activation::none:
       return x;
     case Activation::relu:
-      return x > 0 ? x : 0;
+      return x > 0 || std::isnan(x) ? x : 0;
     case Activation::silu:
       return x / (1 + std::exp(-x));
     case Activation::tanh:
@@ -29,6 +31,9 @@ double activate(Activation activation, double x) {
       return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::gelu_quick:
       return x / (1 + std::exp(-1.702 * x));
+    // The square of relu: So et al. 2021, "Primer".
+    case Activation::relu2:
+      return x > 0 || std::isnan(x) ? x * x : 0;
   }
   return x;
 }
@@ -129,6 +134,7 @@ void norm(const NormArgs& args) noexcept {
     }
     for (std::int64_t i = 0; i < args.n; ++i)
       squares += (static_cast<double>(x[i]) - mean) * (static_cast<double>(x[i]) - mean);
+    squares += squares - squares;  // of a row with infinity NaN, which would leave zeros beside it
     const double scale = 1 / std::sqrt(squares / count + static_cast<double>(args.epsilon));
     for (std::int64_t i = 0; i < args.n; ++i) {
       const double value = (static_cast<double>(x[i]) - mean) * scale * static_cast<double>(args.gain[i]);
@@ -239,7 +245,7 @@ void attend_int8(const AttendArgs& args) noexcept {
   attend_of<Int8Cache>(args);
 }
 
-// One key or value to codes, `step` apart; returns what they are worth.
+// One key or value to codes, `step` apart; returns their scale.
 float store_codes(const float* x, std::int64_t n, std::int8_t* codes, std::int64_t step) {
   float largest = 0;
   bool is_finite = true;
@@ -250,7 +256,7 @@ float store_codes(const float* x, std::int64_t n, std::int8_t* codes, std::int64
   const float inverse = is_finite && largest >= 1e-35F ? 127.0F / largest : 0.0F;
   for (std::int64_t i = 0; i < n; ++i)
     codes[i * step] = is_finite ? static_cast<std::int8_t>(std::nearbyint(x[i] * inverse)) : std::int8_t{0};
-  if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
+  if (!is_finite) return kNaN;
   return inverse > 0 ? largest / 127.0F : 0.0F;
 }
 
@@ -310,6 +316,7 @@ void quantize_ranges(const QuantizeArgs& args) {
       float code = 0;
       if (i < args.k) {
         const float value = args.factors == nullptr ? x[i] : x[i] * args.factors[i];
+        if (!std::isfinite(value)) args.absmax[row] = kNaN;
         code = std::nearbyint(value * row_code.inverse) + static_cast<float>(row_code.zero_point);
         code = std::min(code > -128.0F ? code : -128.0F, 127.0F);
       }
@@ -324,22 +331,27 @@ void quantize(const QuantizeArgs& args) noexcept {
   const std::int64_t padded = round_up(args.k, kInt8Columns);
   for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
+    const auto input = [&](std::int64_t i) {
+      return args.factors == nullptr ? x[i] : x[i] * args.factors[i];
+    };
     const auto value = [&](std::int64_t i) {
-      const float input = args.factors == nullptr ? x[i] : x[i] * args.factors[i];
-      return args.threshold > 0 ? f16_to_float(float_to_f16(input)) : input;
+      return args.threshold > 0 ? f16_to_float(float_to_f16(input(i))) : input(i);
     };
     const auto counts = [&](std::int64_t i) {
       return args.threshold == 0 || std::fabs(value(i)) < args.threshold;
     };
     float largest = 0;
-    for (std::int64_t i = 0; i < args.k; ++i)
+    bool is_finite = true;
+    for (std::int64_t i = 0; i < args.k; ++i) {
       if (counts(i)) largest = std::max(largest, std::fabs(value(i)));
-    args.absmax[row] = largest;
+      is_finite = is_finite && std::isfinite(std::isinf(args.threshold) ? value(i) : input(i));
+    }
+    args.absmax[row] = is_finite ? largest : kNaN;
     const float scale = largest > 0 ? 127.0F / largest : 0.0F;
     auto* codes = reinterpret_cast<std::int8_t*>(args.codes.data);
     for (std::int64_t i = 0; i < padded; ++i) {
       const bool is_zero =
-          i >= args.k || !counts(i) || (args.is_outlier != nullptr && args.is_outlier[i] != 0);
+          i >= args.k || !is_finite || !counts(i) || (args.is_outlier != nullptr && args.is_outlier[i] != 0);
       codes[i / kInt8Columns * args.codes.strip() * 2 + row * kInt8Columns + i % kInt8Columns] =
           is_zero ? std::int8_t{0} : static_cast<std::int8_t>(std::nearbyint(value(i) * scale));
     }
@@ -412,26 +424,29 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
 
 void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
-  for (std::int64_t row = 0; row < args.rows; ++row)
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const auto value = [&](std::int64_t i) {
+      if (i >= args.k) return 0.0F;
+      return args.x != nullptr ? args.x[row * args.x_stride + i]
+                               : bf16_to_float(args.x_tiles.data[args.x_tiles.offset(row, i)]);
+    };
+    bool is_finite = true;
+    for (std::int64_t i = 0; i < args.k; ++i) is_finite = is_finite && std::isfinite(value(i));
     for (std::int64_t group = 0; group < groups; ++group) {
       const std::int64_t first = group * args.group, end = std::min(first + args.group, args.k_padded);
-      const auto value = [&](std::int64_t i) {
-        if (i >= args.k) return 0.0F;
-        return args.x != nullptr ? args.x[row * args.x_stride + i]
-                                 : bf16_to_float(args.x_tiles.data[args.x_tiles.offset(row, i)]);
-      };
       float largest = 0;
       for (std::int64_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(value(i)));
       const float scale = largest > 0 ? 127.0F / largest : 0.0F;
       std::int32_t sum = 0;
       for (std::int64_t i = first; i < end; ++i) {
-        const auto code = static_cast<std::int8_t>(std::max(std::nearbyint(value(i) * scale), -127.0F));
+        const auto code = static_cast<std::int8_t>(std::max(-127.0F, std::nearbyint(value(i) * scale)));
         args.codes[row * args.k_padded + i] = code;
         sum += code;
       }
-      args.scales[row * groups + group] = largest * (1.0F / 127.0F);
+      args.scales[row * groups + group] = is_finite ? largest * (1.0F / 127.0F) : kNaN;
       args.sums[row * groups + group] = sum;
     }
+  }
 }
 
 void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
@@ -475,7 +490,7 @@ std::int64_t argmax(const float* x, std::int64_t n) noexcept {
     if (std::isnan(x[i])) return -1;
     if (x[i] > x[best]) best = i;
   }
-  return best;
+  return std::isfinite(x[best]) ? best : -1;
 }
 
 double log_sum_exp(const float* x, std::int64_t n) noexcept {

@@ -7,15 +7,21 @@ struct Softmax {
 };
 constexpr float kMasked = -__builtin_huge_valf();
 
-// Masks a row of scores but those of the keys [first, last] of its block; the highest of these.
+// Masks a row of scores but those of the keys [first, last] of its block; the highest of these. NaN is passed
+// over, since it comes back as a weight, but not where nothing higher than masked scores is left beside it.
 float mask_row(float* scores, std::int64_t first, std::int64_t last) {
   if (first > 0 || last < kKvBlockPositions - 1)
     for (std::int64_t j = 0; j < kKvBlockPositions; ++j)
       if (j < first || j > last) scores[j] = kMasked;
-  Vec best = Vec::load(scores);
-  for (std::int64_t j = Vec::kWidth; j < kKvBlockPositions; j += Vec::kWidth)
-    best = Vec::max(best, Vec::load(scores + j));
-  return best.highest();
+  Vec best = Vec::set(kMasked);
+  for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth)
+    best = Vec::max(Vec::load(scores + j), best);
+  const float highest = best.highest();
+  if (highest > kMasked) return highest;
+  Vec sum = best;
+  for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth)
+    sum = Vec::add(sum, Vec::load(scores + j));
+  return sum.total();
 }
 
 // A row of scores becomes weights relative to `highest`, which is scaled; returns their sum.
@@ -38,7 +44,7 @@ ASSAY_INLINE void weigh_rows(float* scores, std::int64_t rows, const FirstKey& f
   for (std::int64_t row = 0; row < rows; ++row) {
     const float block_best =
                     scale * mask_row(scores + row * kKvBlockPositions, first_key(row), last_key(row)),
-                before = state.highest[row], highest = block_best > before ? block_best : before;
+                before = state.highest[row], highest = block_best <= before ? before : block_best;
     factors[row] = highest == kMasked ? 0 : before - highest;
     state.highest[row] = highest;
   }
@@ -46,7 +52,7 @@ ASSAY_INLINE void weigh_rows(float* scores, std::int64_t rows, const FirstKey& f
     exponential(Vec::load(factors + row)).store(factors + row);
   for (std::int64_t row = 0; row < rows; ++row) {
     float* of_row = scores + row * kKvBlockPositions;
-    if (state.highest[row] == kMasked)  // no key yet: a padding row
+    if (state.highest[row] == kMasked)  // no key yet, or none of any weight
       for (std::int64_t j = 0; j < kKvBlockPositions; ++j) of_row[j] = 0;
     else
       state.total[row] = state.total[row] * factors[row] + weigh_row(of_row, scale, state.highest[row]);
@@ -56,23 +62,43 @@ ASSAY_INLINE void weigh_rows(float* scores, std::int64_t rows, const FirstKey& f
 Floats keys_of(const AttendArgs& args, const float* block) {
   return {block + args.k_offset, kKvBlockPositions, kPanel};
 }
-Floats values_of(const AttendArgs& args, const float* block) {
-  return {block + args.v_offset, args.shape.padded(), kPanel};
+Floats values_of(const AttendArgs& args, const float* values) {
+  return {values, args.shape.padded(), kPanel};
 }
 Codes keys_of(const AttendArgs& args, const std::int8_t* block) {
   return {block + args.k_offset, kKvBlockPositions, kPanel};
 }
-Codes values_of(const AttendArgs& args, const std::int8_t* block) {
-  return {block + args.v_offset, args.shape.padded(), kPanel};
+Codes values_of(const AttendArgs& args, const std::int8_t* values) {
+  return {values, args.shape.padded(), kPanel};
 }
 Pairs keys_of(const AttendArgs& args, const std::uint16_t* block) {
   return {block + args.k_offset, args.shape.dim_padded() * kPanel};
 }
-Pairs values_of(const AttendArgs& args, const std::uint16_t* block) {
-  return {block + args.v_offset, kKvBlockPositions * kPanel};
+Pairs values_of(const AttendArgs&, const std::uint16_t* values) {
+  return {values, kKvBlockPositions * kPanel};
 }
 
-// Scores of int8 keys, or weights of int8 values, times what the codes of their positions are worth.
+// Values of one head in a block, with nothing where they are not seen: of positions but [first, last].
+template <typename Element>
+void copy_seen_values(const KvShape& shape, const Element* values, std::int64_t first, std::int64_t last,
+                      Element* to) {
+  const std::int64_t padded = shape.padded();
+  __builtin_memcpy(to, values, static_cast<std::size_t>(padded * kKvBlockPositions) * sizeof(Element));
+  const auto* scales = reinterpret_cast<const float*>(values + padded * kKvBlockPositions);
+  auto* to_scales = reinterpret_cast<float*>(to + padded * kKvBlockPositions);
+  for (std::int64_t at = 0; at < kKvBlockPositions; ++at) {
+    const bool is_seen = at >= first && at <= last;
+    if (sizeof(Element) == 1) to_scales[at] = is_seen ? scales[at] : 0.0F;
+    for (std::int64_t i = 0; !is_seen && i < padded; ++i)
+      to[sizeof(Element) == 2
+             ? (i / kPanel * kKvBlockPositions + at / 2 * 2) * kPanel + i % kPanel * 2 + at % 2
+             : at * padded + i] = 0;
+  }
+}
+// What those of a block take at most.
+constexpr std::int64_t kMostValueBytes = kKvBlockPositions * kMaxHeadDim * 4;
+
+// Scores of int8 keys, or weights of int8 values, times the scales of their positions.
 void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
   for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
     const Vec scale = Vec::load(reinterpret_cast<const float*>(scales) + j);
@@ -83,10 +109,15 @@ void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
   }
 }
 
-// Dimensions from `first` on, a multiple of 64, at most 64 of them.
+bool sees_keys(const AttendArgs& args, std::int64_t row) {
+  return args.first_key <= args.first_position + row;
+}
+
+// Dimensions from `first` on, a multiple of 64, at most 64 of them. A row that sees no key is zero; one whose
+// keys have no weight, 0 / 0.
 void store_attended(const AttendArgs& args, std::int64_t row, std::int64_t first, const float* out,
                     float total) {
-  const Vec divisor = Vec::set(total > 0 ? total : 1.0F);
+  const Vec divisor = Vec::set(sees_keys(args, row) ? total : 1.0F);
   const std::int64_t left = args.shape.head_dim - first,
                      end = left < kKvBlockPositions ? left : kKvBlockPositions;
   for (std::int64_t j = 0; j < end; j += Vec::kWidth) {
@@ -147,9 +178,13 @@ struct ManyRowProducts<Floats> {
 };
 #endif
 
-// Rows [first_row, first_row + rows), at most Products::kRows.
+template <typename Element>
+void attend_row_alone(const AttendArgs& args, std::int64_t row);
+
+// Rows [first_row, first_row + rows), at most Products::kRows. Of a row alone, with room for the values of a
+// block: those that it does not see are looked at as zeros.
 template <typename Products, typename Element>
-void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t rows) {
+void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t rows, Element* room = nullptr) {
   constexpr std::int64_t kBlock = kKvBlockPositions, kRows = Products::kRows;
   alignas(64) float scores[kRows * kBlock];
   alignas(64) float block_out[kRows * kMaxHeadDim];
@@ -185,11 +220,16 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
       return (in_window > args.first_key ? in_window : args.first_key) - begin;
     };
     weigh_rows(scores, rows, first_key_of, last_key, args.scale, state, factors);
-    if constexpr (kIsInt8) scale_positions(base + args.v_offset + padded * kBlock, rows, scores);
+    const Element* values = base + args.v_offset;
+    if (room != nullptr) {
+      copy_seen_values(args.shape, values, first_key_of(0), last_key(0), room);
+      values = room;
+    }
+    if constexpr (kIsInt8) scale_positions(values + padded * kBlock, rows, scores);
     // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
     for (std::int64_t panel = 0; panel < padded / kPanel; panel += kGroup)
       Products::multiply_rows(rows, padded / kPanel - panel < kGroup ? padded / kPanel - panel : kGroup,
-                              scores, kBlock, values_of(args, base).panel(panel), keys,
+                              scores, kBlock, values_of(args, values).panel(panel), keys,
                               block_out + sums_at(0, panel * kPanel));
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t i = 0; i < padded; i += Vec::kWidth) {
@@ -197,9 +237,30 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
         Vec::fma(Vec::load(sum), Vec::set(factors[row]), Vec::load(block_out + sums_at(row, i))).store(sum);
       }
   }
-  for (std::int64_t row = 0; row < rows; ++row)
+  // Where a row sees all that it is multiplied with there is nothing to look for.
+  const bool may_hide = room == nullptr && (rows > 1 || first_key % kBlock > 0) &&
+                        is_any_poisoned(out, rows * round_up(padded, kSumColumns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    bool is_bad = false;
+    for (std::int64_t i = 0; may_hide && i < args.shape.head_dim; i += kSumColumns) {
+      const std::int64_t left = args.shape.head_dim - i;
+      is_bad = is_bad || is_any_poisoned(out + sums_at(row, i), left < kSumColumns ? left : kSumColumns);
+    }
+    if (is_bad && total[row] == total[row]) {
+      attend_row_alone<Element>(args, first_row + row);
+      continue;
+    }
     for (std::int64_t i = 0; i < args.shape.head_dim; i += kSumColumns)
       store_attended(args, first_row + row, i, out + sums_at(row, i), total[row]);
+  }
+}
+
+// A row whose weights are numbers and whose output is not, perhaps by a value that another row sees and this
+// one has a weight of zero for.
+template <typename Element>
+[[gnu::noinline]] void attend_row_alone(const AttendArgs& args, std::int64_t row) {
+  alignas(64) char room[kMostValueBytes];
+  attend_rows<FewRowProducts, Element>(args, row, 1, reinterpret_cast<Element*>(room));
 }
 
 template <typename Element>
@@ -231,18 +292,18 @@ void attend_int8(const AttendArgs& args) noexcept {
   attend_of<std::int8_t>(args);
 }
 
-// One key or value to codes, zero from n on to a whole vector; returns what they are worth.
+// One key or value to codes, zero from n on to a whole vector; returns their scale.
 float quantize_values(const float* x, std::int64_t n, std::int8_t* codes) {
   Vec best = Vec::set(0.0F), poison = Vec::set(0.0F);
   for (std::int64_t i = 0; i < n; i += Vec::kWidth) {
     const Vec v = Vec::load_n(x + i, n - i < Vec::kWidth ? n - i : Vec::kWidth);
     best = Vec::max(best, Vec::max(v, Vec::sub(Vec::set(0.0F), v)));
-    poison = Vec::add(poison, Vec::sub(v, v));  // NaN or infinity leaves NaN behind
+    poison = add_poison(poison, v);
   }
-  const float largest = best.highest(), not_finite = poison.total();
-  if (not_finite != not_finite) {
+  const float largest = best.highest();
+  if (is_poisoned(poison)) {
     for (std::int64_t i = 0; i < n; i += Vec::kWidth) Vec::set(0.0F).store_bytes(codes + i);
-    return not_finite;
+    return poison.total();
   }
   const float inverse = largest >= 1e-35F ? 127.0F / largest : 0.0F;
   for (std::int64_t i = 0; i < n; i += Vec::kWidth)

@@ -5,10 +5,10 @@
 // `Vec` has kWidth floats, kRegisters registers, and:
 // load, keep, store, load_n, store_n (the first n floats, zero beyond), load_pairs, load_codes (of int8),
 // store_bytes (rounded to int8), set, fma, add, sub, mul, div, max, min (their second operand where one is
-// NaN), round, add_to_exponent, reciprocal and estimate_reciprocal (of numbers from 1 on), select_less (a < b
-// ? x : y), highest and total (of its lanes, halves added to halves); and power_of_two: 2^x to 3e-6, far
-// below what bfloat16 keeps of it, and 1 at 0; below -126 it is 2^-126 or 0, beyond 126 at least 2^126. NaN
-// goes in and comes out.
+// NaN), round, scale_by_power (p times two to a whole power from -126 to 127), reciprocal and
+// estimate_reciprocal (of numbers from 1 on), select_less (a < b ? x : y), highest and total (of its lanes,
+// halves added to halves); and power_of_two: 2^x to 3e-6, far below what bfloat16 keeps of it, and 1 at 0;
+// below -126 it is 2^-126, beyond 126 at least 2^126. NaN goes in and comes out.
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
@@ -29,6 +29,29 @@ template <int Panels>
 ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t panel_bytes) {
   const std::int64_t distance = distance_of<Panels>();
   return left > distance ? distance : distance + (Panels - 1) * panel_bytes;
+}
+
+// Whether some numbers are all finite: others times zero are NaN, and a sum with NaN stays NaN.
+ASSAY_INLINE Vec add_poison(Vec poison, Vec v) {
+  return Vec::fma(v, Vec::set(0.0F), poison);
+}
+ASSAY_INLINE bool is_poisoned(Vec poison) {
+  const float sum = poison.total();
+  return sum != sum;
+}
+ASSAY_INLINE Vec sum_of_four(const Vec (&lanes)[4]) {
+  return Vec::add(Vec::add(lanes[0], lanes[1]), Vec::add(lanes[2], lanes[3]));
+}
+// Of n floats.
+bool is_any_poisoned(const float* x, std::int64_t n) {
+  Vec poison[4] = {Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F)};
+  std::int64_t i = 0;
+  for (; i + 4 * Vec::kWidth <= n; i += 4 * Vec::kWidth)
+    for (int lane = 0; lane < 4; ++lane)
+      poison[lane] = add_poison(poison[lane], Vec::load(x + i + lane * Vec::kWidth));
+  for (; i < n; i += Vec::kWidth)
+    poison[0] = add_poison(poison[0], Vec::load_n(x + i, n - i < Vec::kWidth ? n - i : Vec::kWidth));
+  return is_poisoned(sum_of_four(poison));
 }
 
 template <int Rows, int Columns>
@@ -167,7 +190,7 @@ void multiply(std::int64_t rows, std::int64_t panels, const float* a, std::int64
 // limits give their second operand then.
 ASSAY_INLINE Vec bounded_exponential(Vec x) {
   const Vec clamped = Vec::max(Vec::set(-87.3F), Vec::min(Vec::set(88.37F), x));
-  // Adding this much rounds to whole numbers, and leaves them in the lowest bits.
+  // Adding this much rounds to whole numbers.
   const Vec rounder = Vec::set(12582912.0F);
   const Vec shifted = Vec::fma(clamped, Vec::set(1.44269504088896341F), rounder);
   const Vec n = Vec::sub(shifted, rounder);
@@ -180,7 +203,7 @@ ASSAY_INLINE Vec bounded_exponential(Vec x) {
   p = Vec::fma(p, r, Vec::set(1.6666665459e-1F));
   p = Vec::fma(p, r, Vec::set(5.0000001201e-1F));
   p = Vec::add(Vec::fma(Vec::mul(r, r), p, r), Vec::set(1.0F));
-  return Vec::add_to_exponent(p, shifted);
+  return Vec::scale_by_power(p, n);
 }
 
 // The same of any x: below -87.3 the result is exactly zero, which masked scores rely on.
@@ -225,6 +248,10 @@ ASSAY_INLINE Vec activate(Activation activation, Vec x, bool is_rounded) {
       return x;
     case Activation::relu:
       return Vec::select_less(x, Vec::set(0.0F), Vec::set(0.0F), x);
+    case Activation::relu2: {
+      const Vec positive = Vec::select_less(x, Vec::set(0.0F), Vec::set(0.0F), x);
+      return Vec::mul(positive, positive);
+    }
     case Activation::silu:
       return Vec::mul(x, sigmoid(x));
     case Activation::tanh:
@@ -391,7 +418,9 @@ void norm(const NormArgs& args) noexcept {
           return Vec::fma(d, d, sum);
         },
         [&](float v) { return (v - mean) * (v - mean); });
-    const Vec scale = Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set(squares / count + args.epsilon)));
+    // Squares that overflow would make zeros of the row: infinity less itself is NaN.
+    const float variance = squares / count + (squares - squares);
+    const Vec scale = Vec::div(Vec::set(1.0F), Vec::sqrt(Vec::set(variance + args.epsilon)));
     const auto finish = [&](std::int64_t i, std::int64_t n) __attribute__((always_inline)) {
       const Vec unit = Vec::mul(Vec::sub(Vec::load_n(x + i, n), center), scale);
       const Vec gain = Vec::load_n(args.gain + i, n);
@@ -445,24 +474,25 @@ void screen(const ScreenArgs& args) noexcept {
 
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
   const std::int64_t whole = n / Vec::kWidth * Vec::kWidth;
-  Vec best = Vec::set(x[0]), sums = Vec::set(0.0F);
+  Vec best = Vec::set(x[0]), poison = Vec::set(0.0F);
   for (std::int64_t i = 0; i < whole; i += Vec::kWidth) {
     const Vec v = Vec::load(x + i);
     best = Vec::max(best, v);
-    sums = Vec::add(sums, Vec::sub(v, v));  // NaN or infinity leaves NaN behind
+    poison = add_poison(poison, v);
   }
-  float highest = best.highest(), poison = sums.total();
+  float highest = best.highest();
+  bool is_finite = !is_poisoned(poison);
   for (std::int64_t i = whole; i < n; ++i) {
     highest = x[i] > highest ? x[i] : highest;
-    poison += x[i] - x[i];
+    is_finite = is_finite && x[i] - x[i] == 0;
   }
-  if (poison != poison) {  // the slow, exact way
+  if (!is_finite) {  // the slow, exact way
     std::int64_t at = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       if (x[i] != x[i]) return -1;
       if (x[i] > x[at]) at = i;
     }
-    return at;
+    return x[at] - x[at] == 0 ? at : -1;
   }
   for (std::int64_t i = 0; i < n; ++i)
     if (x[i] == highest) return i;

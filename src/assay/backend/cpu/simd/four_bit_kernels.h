@@ -211,7 +211,8 @@ ASSAY_INLINE Vec inputs_of(const QuantizeGroupsArgs& args, std::int64_t row, std
 void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
   const Vec zero = Vec::set(0.0F);
-  for (std::int64_t row = 0; row < args.rows; ++row)
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    Vec poison = zero;
     for (std::int64_t group = 0; group < groups; ++group) {
       const std::int64_t first = group * args.group, left = args.k_padded - first,
                          count = left < args.group ? left : args.group;
@@ -219,6 +220,7 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
       for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
         const Vec v = inputs_of(args, row, first + i);
         largest = Vec::max(Vec::max(v, Vec::sub(zero, v)), largest);
+        poison = add_poison(poison, v);
       }
       const float absmax = largest.highest();
       const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
@@ -234,4 +236,7 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
       args.scales[row * groups + group] = absmax * (1.0F / 127.0F);
       args.sums[row * groups + group] = static_cast<std::int32_t>(sums.total());
     }
+    for (std::int64_t group = 0; is_poisoned(poison) && group < groups; ++group)
+      args.scales[row * groups + group] = poison.total();
+  }
 }

@@ -62,24 +62,29 @@ void quantize_ranges(const QuantizeArgs& args) {
     const Vec inverse = Vec::set(row_code.inverse),
               lowest = Vec::set(static_cast<float>(-128 - row_code.zero_point)),
               highest = Vec::set(static_cast<float>(127 - row_code.zero_point));
+    Vec poison[4] = {Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F)};
     // Not yet rounded: the limits are whole numbers.
-    const auto code = [&](Vec v) __attribute__((always_inline)) {
+    const auto code = [&](Vec v, int lane) __attribute__((always_inline)) {
+      poison[lane] = add_poison(poison[lane], v);
       return Vec::min(Vec::max(Vec::mul(v, inverse), lowest), highest);
     };
     std::int64_t i = 0;
     for (; i < whole && args.factors == nullptr; i += kFourWidths) {
-      const float* four = x + i;
-      Vec::store_bytes(code_at(args, row, i), code(Vec::load(four)), code(Vec::load(four + Vec::kWidth)),
-                       code(Vec::load(four + 2 * Vec::kWidth)), code(Vec::load(four + 3 * Vec::kWidth)),
+      const auto code_of = [&](int lane) __attribute__((always_inline)) {
+        return code(Vec::load(x + i + lane * Vec::kWidth), lane);
+      };
+      Vec::store_bytes(code_at(args, row, i), code_of(0), code_of(1), code_of(2), code_of(3),
                        row_code.zero_point);
     }
     const Vec zero = Vec::set(static_cast<float>(row_code.zero_point));
     for (; i < padded; i += Vec::kWidth) {
       std::int8_t* out = code_at(args, row, i);
       const std::int64_t left = args.k - i < 0 ? 0 : args.k - i, n = left < Vec::kWidth ? left : Vec::kWidth;
-      Vec::add(Vec::round(code(inputs_of(args, x, n == 0 ? 0 : i, n))), zero).store_bytes(out);
+      Vec::add(Vec::round(code(inputs_of(args, x, n == 0 ? 0 : i, n), 0)), zero).store_bytes(out);
       for (std::int64_t j = n; j < Vec::kWidth; ++j) out[j] = 0;
     }
+    const Vec all = sum_of_four(poison);
+    if (is_poisoned(all)) args.absmax[row] = all.total();
   }
 }
 
@@ -89,6 +94,7 @@ template <bool kHasThreshold>
 void quantize_magnitudes(const QuantizeArgs& args) {
   const std::int64_t padded = round_up(args.k, kInt8Columns), whole = args.k / kFourWidths * kFourWidths;
   const Vec threshold = Vec::set(args.threshold), zero = Vec::set(0.0F);
+  const bool counts_all = args.threshold == __builtin_huge_valf();
   const auto magnitude_of = [&](Vec v) __attribute__((always_inline)) {
     return Vec::max(v, Vec::sub(zero, v));
   };
@@ -99,11 +105,18 @@ void quantize_magnitudes(const QuantizeArgs& args) {
   };
   for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
-    Vec largest[4] = {zero, zero, zero, zero};
+    Vec largest[4] = {zero, zero, zero, zero}, poison[4] = {zero, zero, zero, zero};
     for_inputs(
         args, x, [&](Vec v, int lane) __attribute__((always_inline)) {
           largest[lane] = Vec::max(magnitude_of(counted(v)), largest[lane]);
+          poison[lane] = add_poison(poison[lane], counts_all ? v.to_float16() : v);
         });
+    const Vec poison_of_row = sum_of_four(poison);
+    if (is_poisoned(poison_of_row)) {
+      args.absmax[row] = poison_of_row.total();
+      for (std::int64_t i = 0; i < padded; i += Vec::kWidth) zero.store_bytes(code_at(args, row, i));
+      continue;
+    }
     const float absmax =
         Vec::max(Vec::max(largest[0], largest[1]), Vec::max(largest[2], largest[3])).highest();
     args.absmax[row] = absmax;
@@ -259,14 +272,14 @@ ASSAY_INLINE Vec outlier_part(const Int8Args& args, std::int64_t row, std::int64
   return sum;
 }
 
-// What sums of codes are worth.
+// The values that sums of codes stand for.
 ASSAY_INLINE Vec int8_value(const Int8Args& args, Vec sums, std::int64_t row, std::int64_t output) {
   const Vec scale = Vec::mul(Vec::set(args.x_absmax[row] * kInt8Unit), Vec::load(args.w_absmax + output));
   const Vec value = Vec::mul(sums, scale);
   return args.outlier_count > 0 ? Vec::add(value, outlier_part(args, row, output)) : value;
 }
 
-// What sums of codes that are 128 too large have too much, by output, is what a zero point of -128 takes off.
+// Inputs that are 128 too large have a zero point of 128, which is subtracted from the sums.
 constexpr std::int32_t kInputOffset = Dot::kHasOffset ? 128 : 0;
 
 // Sums [rows][columns] of inputs that are `offset` too large become values in place.

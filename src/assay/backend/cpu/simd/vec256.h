@@ -98,23 +98,23 @@ struct Vec {
   static Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
   static Vec sqrt(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
   static Vec round(Vec a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-  // p times 2 to the power that the lowest bits of n hold.
-  static Vec add_to_exponent(Vec p, Vec n) {
-    return {_mm256_castsi256_ps(
-        _mm256_add_epi32(_mm256_castps_si256(p.v), _mm256_slli_epi32(_mm256_castps_si256(n.v), 23)))};
+  // The lowest bits of n + 127 + 1.5 * 2^23 are the power's exponent. A product: NaN stays NaN whatever its
+  // bits.
+  static Vec scale_by_power(Vec p, Vec n) {
+    const Vec shifted = add(n, set(12583039.0F));
+    return mul(p, {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(shifted.v), 23))});
   }
   // By rounding and a polynomial over [-1/2, 1/2], fitted to the least relative error with 1 at 0. From 126
-  // on 2^126; from -127 down 0, since a power of -127 leaves nothing of 1.
+  // on 2^126, from -126 down 2^-126.
   static Vec power_of_two(Vec x) {
-    const Vec bounded = max(set(-127.0F), min(set(126.0F), x)), rounder = set(12582912.0F);
-    const Vec shifted = add(bounded, rounder);
-    const Vec r = sub(bounded, sub(shifted, rounder));
+    const Vec bounded = max(set(-126.0F), min(set(126.0F), x)), n = round(bounded);
+    const Vec r = sub(bounded, n);
     Vec p = set(9.58285e-3F);
     p = fma(p, r, set(5.590643e-2F));
     p = fma(p, r, set(2.4024099e-1F));
     p = fma(p, r, set(6.9312419e-1F));
     p = fma(p, r, set(1.0F));
-    return add_to_exponent(p, shifted);
+    return scale_by_power(p, n);
   }
   static Vec reciprocal(Vec x) { return div(set(1.0F), x); }
   static Vec estimate_reciprocal(Vec x) { return reciprocal(x); }

@@ -121,10 +121,8 @@ struct Vec {
   static Vec round(Vec a) {
     return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
   }
-  // p times 2 to the power that the lowest bits of n hold.
-  static Vec add_to_exponent(Vec p, Vec n) {
-    return {_mm512_castsi512_ps(
-        _mm512_add_epi32(_mm512_castps_si512(p.v), _mm512_slli_epi32(_mm512_castps_si512(n.v), 23)))};
+  static Vec scale_by_power(Vec p, Vec n) {
+    return {_mm512_scalef_ps(p.v, n.v)};
   }
   // By what is above the next whole number below, a polynomial over [0, 1] fitted to the least relative error
   // with 1 at 0, and an instruction that takes that whole number itself. A result below the smallest normal

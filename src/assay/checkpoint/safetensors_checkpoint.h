@@ -1,0 +1,33 @@
+// A checkpoint of one safetensors file, or of the shards that an index names.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "assay/checkpoint/checkpoint.h"
+#include "assay/checkpoint/safetensors.h"
+
+namespace assay {
+
+class SafetensorsCheckpoint : public Checkpoint {
+ public:
+  // Each opens files and reads their headers; throws Error naming the file and what is wrong with it.
+  static std::unique_ptr<const Checkpoint> open_file(const std::filesystem::path& file);
+  // `index`: model.safetensors.index.json, whose weight_map names shards beside it. A tensor of two shards,
+  // or one that is not where the index says, is an Error.
+  static std::unique_ptr<const Checkpoint> open_shards(const std::filesystem::path& index);
+
+  CheckpointTensor find(const std::string& name) const override;
+  std::vector<CheckpointTensor> tensors() const override;
+  std::vector<std::filesystem::path> files() const override;
+  std::uint64_t file_bytes() const override;
+  void read_floats(const CheckpointTensor& tensor, std::int64_t first, std::int64_t count,
+                   float* out) const override;
+  void read_bytes(const CheckpointTensor& tensor, std::uint64_t first,
+                  std::span<std::byte> out) const override;
+
+ private:
+  std::vector<SafetensorsFile> files_;
+};
+
+}  // namespace assay

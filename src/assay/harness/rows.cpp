@@ -1,0 +1,283 @@
+#include "assay/harness/rows.h"
+
+#include <algorithm>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/cpu.h"
+#include "assay/base/error.h"
+
+namespace assay {
+
+namespace {
+
+double per(double amount, double seconds) {
+  return seconds > 0 ? amount / seconds : 0;
+}
+
+class RowBuilder {
+ public:
+  RowBuilder(const CaseResult& result, const ExperimentContext& context)
+      : result_(result), context_(context), first_(result.samples.begin()->second) {}
+
+  void add_values(Row& row) const {
+    add_times(row);
+    add_counts(row);
+    add_memory(row);
+    add_roof(row);
+  }
+
+  void add_warnings(Row& row) const {
+    Disturbance all;
+    std::set<std::string> hashes;
+    for (const auto& [block, sample] : result_.samples) {
+      all += sample.disturbance;
+      hashes.insert(sample.ids_hash);
+    }
+    for (Warning& warning : warnings_of(all, static_cast<int>(allowed_processors().size())))
+      row.warnings.push_back(std::move(warning));
+    if (all.highest_mhz > 0)
+      row.parameters.emplace_back("frequency_mhz",
+                                  fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
+    if (hashes.size() > 1)
+      row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
+    const std::vector<double> times = result_.each(&Sample::total_latency_s);
+    if (const auto found = outliers(times); found.size() * 10 > times.size())
+      row.warnings.push_back(
+          {WarningKind::outliers, "more than a tenth of the runs are outliers, which are kept"});
+    if (times.size() >= 2 * kFewestForInterval) {
+      const std::size_t half = times.size() / 2;
+      const double early = median(std::span(times).first(half)), late = median(std::span(times).last(half));
+      constexpr double kDrift = 1.1;
+      if (late > kDrift * early || early > kDrift * late)
+        row.warnings.push_back(
+            {WarningKind::drift,
+             fmt::format("the second half of the runs was more than 10 % {} than the first",
+                         late > early ? "slower" : "faster")});
+    }
+    if (times.size() < kFewestForInterval)
+      row.warnings.push_back(
+          {WarningKind::too_few_runs, fmt::format("{} {} too few for an interval or a verdict", times.size(),
+                                                  times.size() == 1 ? "run is" : "runs are")});
+  }
+
+ private:
+  template <typename Of>
+  void set(Row& row, std::string_view tag, const Of& of) const {
+    std::vector<double> values;
+    for (const auto& [block, sample] : result_.samples) values.push_back(of(sample));
+    row.set(tag, value_of_repeats(std::move(values)));
+  }
+
+  void add_times(Row& row) const {
+    const auto new_tokens = [](const Sample& s) { return static_cast<double>(s.new_tokens); };
+    set(row, "total_latency_s", [](const Sample& s) { return s.total_latency_s; });
+    set(row, "tokens_per_sec", [&](const Sample& s) { return per(new_tokens(s), s.total_latency_s); });
+    set(row, "avg_latency_per_token_ms",
+        [&](const Sample& s) { return 1e3 * s.total_latency_s / new_tokens(s); });
+    set(row, "time_to_first_token_s", [](const Sample& s) { return s.first_token_s; });
+    set(row, "prefill_latency_s", [](const Sample& s) { return s.prefill_s; });
+    set(row, "prefill_tokens_per_sec",
+        [](const Sample& s) { return per(static_cast<double>(s.prompt_tokens), s.prefill_s); });
+    if (!first_.step_s.empty()) {
+      set(row, "decode_latency_s", [](const Sample& s) { return s.decode_s(); });
+      set(row, "decode_tokens_per_sec", [&](const Sample& s) {
+        return per(new_tokens(s) - static_cast<double>(s.sequences), s.decode_s());
+      });
+      set(row, "time_per_output_token_ms",
+          [](const Sample& s) { return 1e3 * s.decode_s() / static_cast<double>(s.step_s.size()); });
+      set(row, "step_latency_ms", [](const Sample& s) { return 1e3 * median(s.step_s); });
+      if (supported_quantile(first_.step_s, 0.9))
+        set(row, "inter_token_p90_ms", [](const Sample& s) { return 1e3 * quantile(s.step_s, 0.9); });
+    }
+    set(row, "tokenize_s", [](const Sample& s) { return s.tokenize_s; });
+    set(row, "sampling_s", [](const Sample& s) { return s.sampling_s; });
+    set(row, "detokenize_s", [](const Sample& s) { return s.detokenize_s; });
+    set(row, "end_to_end_s", [](const Sample& s) { return s.end_to_end_s; });
+  }
+
+  void add_counts(Row& row) const {
+    row.set("tokens_generated", static_cast<double>(first_.new_tokens));
+    row.set("prompt_tokens", static_cast<double>(first_.prompt_tokens));
+    if (first_.sequences < 2) return;
+    row.set("sequences", static_cast<double>(first_.sequences));
+    const auto batches = static_cast<double>(first_.batches),
+               sequences = static_cast<double>(first_.sequences);
+    // One sequence's share of its batch's time, in the mean over batches.
+    set(row, "tokens_per_sec_per_sequence", [&](const Sample& s) {
+      return per(static_cast<double>(s.new_tokens) / sequences, s.total_latency_s / batches);
+    });
+  }
+
+  void add_memory(Row& row) const {
+    row.set("memory_bytes", static_cast<double>(result_.facts.model.memory_bytes));
+    row.set("resident_weights_bytes", static_cast<double>(result_.facts.model.resident_weights_bytes));
+    row.set("workspace_bytes", static_cast<double>(result_.facts.model.workspace_bytes));
+    row.set("kv_cache_bytes", result_.first.kv_cache_bytes);
+    row.set("measured_memory_bytes", result_.first.measured_memory_bytes);
+    if (result_.facts.model.head_computed_share)
+      row.set("head_computed_percent", 100 * *result_.facts.model.head_computed_share);
+    const CoverageFacts& coverage = result_.facts.model.coverage;
+    if (coverage.quantized > 0) {
+      row.set("quantized_weights_percent", 100 * coverage.weights_share);
+      row.set("bits_per_weight", coverage.bits_per_weight);
+      if (coverage.outlier_share) row.set("outlier_columns_percent", 100 * *coverage.outlier_share);
+      if (coverage.saturation) row.set("saturation_percent", 100 * *coverage.saturation);
+    }
+    if (!context_.predicted_memory) return;
+    const auto sequences =
+        (first_.sequences + first_.batches - 1) / std::max<std::int64_t>(1, first_.batches);
+    const std::int64_t tokens =
+        first_.prompt_tokens / std::max<std::int64_t>(1, first_.sequences) + result_.what.new_tokens - 1;
+    const Bytes predicted = context_.predicted_memory(result_.what.configuration, sequences, tokens);
+    if (predicted.value > 0) row.set("predicted_memory_bytes", static_cast<double>(predicted.value));
+  }
+
+  void add_roof(Row& row) const {
+    const auto all_tokens = static_cast<double>(first_.new_tokens);
+    row.set("bytes_per_token", first_.bytes / all_tokens);
+    row.set("flops_per_token", first_.flops / all_tokens);
+    if (first_.roof_s <= 0) return;
+    set(row, "roof_gb_s", [](const Sample& s) { return s.roof_gb_s; });
+    if (first_.roof_gflops > 0) set(row, "roof_gflops", [](const Sample& s) { return s.roof_gflops; });
+    const double roof = median(result_.each(&Sample::roof_s)),
+                 time = median(result_.each(&Sample::total_latency_s));
+    row.set("roof_latency_s", roof);
+    row.set("percent_of_roof", 100 * roof / time);
+    row.set("achieved_gb_s", first_.bytes / time / 1e9);
+    row.set("achieved_gflops", first_.flops / time / 1e9);
+    row.parameters.emplace_back("bound", 2 * first_.memory_bound_s >= first_.roof_s ? "memory" : "compute");
+    add_gap(row);
+    const auto interval = repeated_median_interval(result_.each(&Sample::total_latency_s));
+    if (interval && 100 * roof / interval->high > 103)
+      row.warnings.push_back(roofline_warning(100 * roof / interval->high));
+  }
+
+  void add_gap(Row& row) const {
+    const CaseProfile::Part* worst = nullptr;
+    double whole = 0;
+    for (const CaseProfile::Part& part : result_.first.profile.parts) {
+      const double gap = std::max(0.0, part.seconds - part.roof_s);
+      whole += gap;
+      if (worst == nullptr || gap > worst->seconds - worst->roof_s) worst = &part;
+    }
+    if (worst == nullptr || whole <= 0) return;
+    row.parameters.emplace_back("largest_gap",
+                                fmt::format("{} ({:.0f} % of the time above the roofline)", worst->phase,
+                                            100 * std::max(0.0, worst->seconds - worst->roof_s) / whole));
+  }
+
+  const CaseResult& result_;
+  const ExperimentContext& context_;
+  const Sample& first_;
+};
+
+}  // namespace
+
+void ExperimentResult::add(ExperimentResult other) {
+  const auto move = [](auto& from, auto& to) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  move(other.rows, rows);
+  move(other.comparisons, comparisons);
+  move(other.audit, audit);
+  move(other.texts, texts);
+  move(other.remarks, remarks);
+  if (other.noise) noise = other.noise;
+  is_interrupted = is_interrupted || other.is_interrupted;
+}
+
+const Row* ExperimentResult::find(const std::string& label) const {
+  for (const Row& row : rows)
+    if (row.label == label && row.status == RowStatus::ok) return &row;
+  return nullptr;
+}
+
+Row row_of(const CaseResult& result, const ExperimentContext& context) {
+  const Case& what = result.what;
+  Row row;
+  row.scenario = what.scenario;
+  row.label = what.label;
+  row.status = result.status;
+  row.reason = result.reason;
+  row.parameters = {
+      {"configuration", what.configuration.label()},
+      {"precision", result.facts.model.dtype.empty() ? what.configuration.label() : result.facts.model.dtype},
+      {"device", result.facts.device},
+      {"kernels", result.facts.kernels},
+      {"threads", std::to_string(result.facts.threads)},
+      {"max_new_tokens", std::to_string(what.new_tokens)},
+      {"cache", what.uses_cache ? "on" : "off"}};
+  if (what.prompts.size() > 1) {
+    const auto all = static_cast<std::int64_t>(what.prompts.size());
+    row.parameters.emplace_back("batch_size", std::to_string(what.batch_size == 0 ? all : what.batch_size));
+    row.parameters.emplace_back("padding", name_of(what.padding));
+  }
+  for (const auto& parameter : what.parameters) row.parameters.push_back(parameter);
+  row.warnings = result.facts.warnings;
+  row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
+  if (row.status != RowStatus::ok || result.samples.empty()) return row;
+  const RowBuilder builder(result, context);
+  builder.add_values(row);
+  builder.add_warnings(row);
+  return row;
+}
+
+std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
+                                        const ExperimentContext& context, int comparisons) {
+  if (candidate.status != RowStatus::ok || baseline.status != RowStatus::ok) return std::nullopt;
+  const auto [own, other] = paired(candidate, baseline, &Sample::total_latency_s);
+  if (own.empty()) return std::nullopt;
+  double margin = context.margin;
+  if (context.noise)
+    margin = std::max(margin, smallest_difference(*context.noise, static_cast<int>(own.size())));
+  Comparison comparison = compare_paired(own, other, {.margin = margin, .comparisons = comparisons});
+  comparison.subject = candidate.what.label;
+  comparison.baseline = baseline.what.label;
+  comparison.metric = "total_latency_s";
+  set_sentence(comparison);
+  return comparison;
+}
+
+std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<RunConfig>& configurations,
+                            const std::vector<Prompt>& prompts, std::int64_t new_tokens) {
+  std::vector<AuditRow> rows;
+  Journal* journal = context.sweep.journal;
+  for (const RunConfig& configuration : configurations) {
+    const std::string key = configuration.key(), label = configuration.label();
+    if (journal != nullptr) {
+      std::optional<std::vector<AuditRow>> known;
+      journal->read_each("audit", key, [&](const auto& data) {
+        known.emplace();
+        for (const JsonReader& row : data.items()) known->push_back(audit_row_from_json(row));
+      });
+      if (known) {
+        rows.insert(rows.end(), known->begin(), known->end());
+        continue;
+      }
+    }
+    if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
+    if (context.sweep.on_progress) context.sweep.on_progress("audit: " + label, 0, 1, -1);
+    try {
+      std::vector<AuditRow> own = context.sessions->of(configuration).audit(prompts, new_tokens);
+      nlohmann::ordered_json data = nlohmann::ordered_json::array();
+      for (AuditRow& row : own) {
+        row.configuration = label;
+        data.push_back(to_json(row));
+        rows.push_back(row);
+      }
+      if (journal != nullptr) journal->append("audit", key, data);
+    } catch (const WorkerLost& lost) {
+      context.sessions->drop(configuration);
+      if (lost.cause() == WorkerLost::Cause::stopped) return rows;
+    } catch (const JournalError&) {
+      throw;
+    } catch (const Error&) {
+      if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
+    }
+  }
+  return rows;
+}
+
+}  // namespace assay

@@ -1,0 +1,138 @@
+// A small tokenizer of each kind in use gives the ids and texts of the `tokenizers` library
+// (tools/make_tokenizer_fixtures.py).
+#include <bit>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "assay/base/sha256.h"
+#include "assay/text/utf8.h"
+#include "small_tokenizer.h"
+#include "support/paths.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kFixtures = fs::path(source_folder()) / "tests/fixtures";
+
+const Json& expected() {
+  static const Json file = read_json_object(kFixtures / "tokenizer_kinds.json");
+  return file;
+}
+
+const Json& hard_texts() {
+  static const Json file = read_json_object(kFixtures / "tokenizer_cases.json");
+  return file;
+}
+
+std::string digest(const Tokenizer& tokenizer, const std::string& text) {
+  static_assert(std::endian::native == std::endian::little);
+  const Ids ids = tokenizer.encode(text);
+  const std::string decoded = replace_malformed_utf8(tokenizer.decode(ids));
+  Sha256 sha;
+  sha.update(std::as_bytes(std::span(ids)));
+  sha.update(std::as_bytes(std::span(decoded)));
+  return sha.hex().substr(0, 8);
+}
+
+std::string text_of(const Json& text) {
+  if (text.is_string()) return text;
+  std::string out;
+  for (std::int64_t i = text.at("times"); i > 0; --i) out += text.at("repeat").get_ref<const std::string&>();
+  return out;
+}
+
+std::string sweep_text(const Json& block) {
+  std::string text;
+  for (char32_t c = block.at("first"); c <= block.at("last").get<char32_t>(); ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    for (const char* before : {"a", "1", " "}) {
+      text += before;
+      append_utf8(text, c);
+    }
+  }
+  return text;
+}
+
+std::string streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip_special) {
+  StreamDecoder decoder(tokenizer, skip_special);
+  std::string joined;
+  for (const TokenId id : ids) {
+    const std::string piece = decoder.push(id);
+    EXPECT_NO_THROW(check_utf8(piece, "piece"));
+    joined += piece;
+  }
+  return joined + decoder.finish();
+}
+
+class TokenizerKinds : public testing::TestWithParam<std::string> {
+ protected:
+  const Tokenizer tokenizer_ = Tokenizer::load(kFixtures / "tokenizers" / GetParam());
+
+  void expect_text(const Ids& ids, const std::string& decoded, const std::string& skipped) const {
+    EXPECT_EQ(replace_malformed_utf8(tokenizer_.decode(ids)), decoded) << Json(ids).dump();
+    EXPECT_EQ(replace_malformed_utf8(tokenizer_.decode(ids, true)), skipped) << Json(ids).dump();
+    EXPECT_EQ(streamed(tokenizer_, ids, false), decoded) << Json(ids).dump();
+    EXPECT_EQ(streamed(tokenizer_, ids, true), skipped) << Json(ids).dump();
+  }
+};
+
+TEST_P(TokenizerKinds, HardTexts) {
+  const Json& cases = hard_texts().at("cases");
+  const Json& digests = expected().at("cases").at(GetParam());
+  ASSERT_EQ(cases.size(), digests.size());
+  int failures = 0;
+  for (std::size_t i = 0; i < cases.size() && failures < 10; ++i) {
+    const std::string text = text_of(cases[i].at("text"));
+    if (digest(tokenizer_, text) == digests[i]) continue;
+    ADD_FAILURE() << cases[i].at("category") << ": " << cases[i].at("text").dump().substr(0, 200);
+    ++failures;
+  }
+}
+
+TEST_P(TokenizerKinds, AllCodePoints) {
+  const Json& blocks = hard_texts().at("sweep");
+  const Json& digests = expected().at("sweep").at(GetParam());
+  ASSERT_EQ(blocks.size(), digests.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    EXPECT_EQ(digest(tokenizer_, sweep_text(blocks[i])), digests[i]) << "from " << blocks[i].at("first");
+}
+
+TEST_P(TokenizerKinds, TextsAndAddedTokens) {
+  EXPECT_GT(expected().at("texts").size(), 50U);
+  for (const Json& item : expected().at("texts")) {
+    const std::string text = item.at("text");
+    const Json& made = item.at("kinds").at(GetParam());
+    const Ids ids = tokenizer_.encode(text);
+    EXPECT_EQ(ids, made.at("with").get<Ids>()) << item.at("text");
+    EXPECT_EQ(tokenizer_.encode(text, false), made.at("without").get<Ids>()) << item.at("text");
+    expect_text(ids, made.at("decoded"), made.at("skipped"));
+  }
+}
+
+TEST_P(TokenizerKinds, DecodesAnyIds) {
+  EXPECT_EQ(expected().at("decode").at(GetParam()).size(), 60U);
+  for (const Json& item : expected().at("decode").at(GetParam())) expect_text(item[0], item[1], item[2]);
+}
+
+TEST_P(TokenizerKinds, SaysWhatItAdds) {
+  const Ids bos(tokenizer_.bos_tokens().begin(), tokenizer_.bos_tokens().end());
+  const Ids eos(tokenizer_.eos_tokens().begin(), tokenizer_.eos_tokens().end());
+  Ids around = bos;
+  around.insert(around.end(), eos.begin(), eos.end());
+  EXPECT_EQ(tokenizer_.encode(""), around);
+  const bool adds_both = GetParam() == "qwen2" || GetParam() == "metaspace_always";
+  EXPECT_EQ(bos, GetParam() == "metaspace_never" ? Ids{} : Ids{1});
+  EXPECT_EQ(eos, adds_both ? Ids{2} : Ids{});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerKinds,
+                         testing::Values("llama3", "qwen2", "llama2", "one_word", "metaspace_first",
+                                         "metaspace_always", "metaspace_never"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace assay
