@@ -15,7 +15,8 @@ from workers import HERE, Worker, WorkerError
 
 TURN_S = 1.0  # a turn repeats a short case until it has taken about this long
 MOST_REPEATS = 50
-ROOF_READINGS = 40  # about as long as a turn
+ROOF_READINGS, FEWEST_ROOF_READINGS = 40, 8  # the former take about as long as a turn
+MOST_ROOF_S = 2.0  # after it the fewest are enough: weights of gigabytes take long to read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +209,11 @@ class Participant:
         def work():
             # As often as brings the processors up, and what fits into caches there, as a turn does.
             size = round(working_set)
-            answers = [self.worker.ask("roof", working_set_bytes=size) for _ in range(ROOF_READINGS)]
+            answers, end = [], time.monotonic() + MOST_ROOF_S
+            while len(answers) < ROOF_READINGS and (
+                len(answers) < FEWEST_ROOF_READINGS or time.monotonic() < end
+            ):
+                answers.append(self.worker.ask("roof", working_set_bytes=size))
             return tuple(max(a[key] for a in answers) for key in ("read_bytes_per_s", "operations_per_s"))
 
         return self.guarded(work, "roof")
