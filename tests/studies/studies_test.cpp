@@ -329,7 +329,7 @@ TEST(UniformWarning, FromThePerplexityOfAGuessOn) {
   const CorpusScore bad = score_ids(loaded, ids);
   ASSERT_GT(bad.score.perplexity, 300);
   ASSERT_EQ(bad.warnings.size(), 1u);
-  EXPECT_NE(bad.warnings.front().find("the tokenizer may be another model's"), std::string::npos);
+  EXPECT_NE(bad.warnings.front().text.find("the tokenizer may be another model's"), std::string::npos);
   const LoadedModel demo = load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{});
   EXPECT_TRUE(score_ids(demo, demo.tokenizer->encode("Once upon a time there was a girl.")).warnings.empty());
 }
@@ -345,7 +345,7 @@ TEST(UniformWarning, StandsInTheRow) {
   ASSERT_EQ(result.rows.size(), 1u);
   ASSERT_GT(result.rows[0].find("perplexity")->value, 300);
   ASSERT_FALSE(result.rows[0].warnings.empty());
-  EXPECT_NE(result.rows[0].warnings.back().find("no better than guessing among the 300 tokens"),
+  EXPECT_NE(result.rows[0].warnings.back().text.find("no better than guessing among the 300 tokens"),
             std::string::npos);
 }
 
