@@ -180,8 +180,8 @@ TEST_F(SmallModel, RunStudiesTellsItsPartsAndStopsBetweenThem) {
       {&study_named("batches"), BatchedOptions{.prompts = {"a"}, .batch_sizes = {1}, .new_tokens = 4}}};
   const ExperimentResult result = run_studies(context, plan);
   ASSERT_EQ(result.rows.size(), 2U);
-  EXPECT_EQ(result.rows[0].scenario, "lengths");
-  EXPECT_EQ(result.rows[1].scenario, "batches");
+  EXPECT_EQ(result.rows[0].scenario, Scenario::lengths);
+  EXPECT_EQ(result.rows[1].scenario, Scenario::batches);
   ASSERT_FALSE(told.empty());
   EXPECT_EQ(told.front().rfind("part 1 of 2, Prompt lengths: ", 0), 0U) << told.front();
   EXPECT_EQ(told.back().rfind("part 2 of 2, Batches: ", 0), 0U) << told.back();

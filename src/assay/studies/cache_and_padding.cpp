@@ -78,7 +78,8 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
       if (length < wanted)
         what.warnings.push_back(
             {WarningKind::length_reduced,
-             fmt::format("{} tokens were asked for; the context has room for {}", wanted, length)});
+             fmt::format("{} prompt tokens were asked for, but the context has room for {}", wanted,
+                         length)});
       cases.push_back(std::move(what));
     }
   }

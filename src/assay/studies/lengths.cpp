@@ -26,8 +26,8 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
     if (length < wanted)
       what.warnings.push_back(
           {WarningKind::length_reduced,
-           fmt::format("{} tokens were asked for; {} and {} new ones fill the context of {}", wanted, length,
-                       options.new_tokens, context.context_length)});
+           fmt::format("{} prompt tokens were asked for, but {} and {} new tokens fill the context of {}",
+                       wanted, length, options.new_tokens, context.context_length)});
     cases.push_back(std::move(what));
   }
   return cases;
