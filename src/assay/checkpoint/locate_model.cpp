@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "assay/base/error.h"
+#include "assay/base/file.h"
 #include "assay/checkpoint/model_folder.h"
 
 namespace assay {
