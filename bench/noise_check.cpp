@@ -1,5 +1,5 @@
-// Runs of equals on this machine: how often a difference is reported that is none, and how often one that was
-// planted is found. usage: noise_check ASSAY MODEL [GROUPS]
+// A/A runs on this machine: how often a difference is reported where there is none, and how often one that
+// was planted is found. usage: noise_check ASSAY MODEL [GROUPS]
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +24,7 @@ int run(const std::string& program, const std::string& model, int groups) {
   fmt::print("noise budget of {} pairs {:.2f} %, of {} {:.2f} %\n", budget->pairs,
              100 * budget->smallest_difference, kPairs, 100 * smallest);
   assay::Case what =
-      assay::baseline_case(experiment, "noise", "equals", {"Once upon a time, in a land far, far away,"}, 32);
+      assay::baseline_case(experiment, "noise", "A/A", {"Once upon a time, in a land far, far away,"}, 32);
   assay::Case other = what;
   other.configuration.replica = 1;
   assay::Session &a = experiment.sessions->of(what.configuration),
@@ -46,8 +46,8 @@ int run(const std::string& program, const std::string& model, int groups) {
     differences += equal == assay::Verdict::lower || equal == assay::Verdict::higher ? 1 : 0;
     found += assay::compare_paired(slowed, x, compare).verdict == assay::Verdict::higher ? 1 : 0;
   }
-  fmt::print("{} comparisons of equals, {} pairs each: {} report a difference (at most 8 % may)\n", groups,
-             kPairs, differences);
+  fmt::print("{} A/A comparisons, {} pairs each: {} report a difference (at most 8 % may)\n", groups, kPairs,
+             differences);
   fmt::print("slowed by twice the budget: {} of {} found (at least 90 % must be)\n", found, groups);
   return differences * 100 <= 8 * groups && found * 100 >= 90 * groups ? 0 : 1;
 }

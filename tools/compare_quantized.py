@@ -55,7 +55,7 @@ def our_logits(folder, path):
 def compare(model, precision, work):
     ours, theirs = work / "ours", work / "theirs"
     subprocess.run(
-        [ASSAY, "quantize", model, ours, "--precision", precision, "--remainder", "float32"],
+        [ASSAY, "quantize", model, ours, "--precision", precision, "--dtype", "float32"],
         check=True,
         stdout=subprocess.DEVNULL,
     )

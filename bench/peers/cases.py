@@ -3,8 +3,6 @@
 import dataclasses
 import random
 
-from roofs import VOCAB
-
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -30,12 +28,13 @@ CASES = {
 }
 
 
-def some_ids(count, seed):
+def some_ids(count, seed, vocab):
+    """All but the last of the vocabulary, which ends a text."""
     rng = random.Random(seed)
-    return [rng.randrange(VOCAB - 1) for _ in range(count)]
+    return [rng.randrange(vocab - 1) for _ in range(count)]
 
 
-def prompts(case, is_ragged):
+def prompts(case, is_ragged, vocab):
     """Equal lengths, or from half to one and a half of it: the same number of tokens either way."""
     last = max(case.batch - 1, 1)
     spread = is_ragged and case.batch > 1
@@ -43,4 +42,9 @@ def prompts(case, is_ragged):
         case.context // 2 + round(case.context * i / last) if spread else case.context
         for i in range(case.batch)
     ]
-    return [some_ids(length, seed) for seed, length in enumerate(lengths)]
+    return [some_ids(length, seed, vocab) for seed, length in enumerate(lengths)]
+
+
+def shortened(case, new_tokens):
+    """The case with at most so many new tokens, for models that take long over each; None: as it is."""
+    return dataclasses.replace(case, new_tokens=min(case.new_tokens, new_tokens or case.new_tokens))

@@ -19,10 +19,19 @@ from pathlib import Path
 
 import models
 import tables
-from cases import CASES, prompts, some_ids
+from cases import CASES, prompts, shortened, some_ids
 from participants import KINDS, Participant, Setting
 from precisions import PLAIN, PRECISIONS, QUANTIZED
-from roofs import SHAPES, Roofs, highest, measured_roof_tokens_per_s, need, roof_tokens_per_s, roofs
+from roofs import (
+    SHAPES,
+    Roofs,
+    highest,
+    measured_roof_tokens_per_s,
+    need,
+    roof_tokens_per_s,
+    roofs,
+    weight_bytes,
+)
 
 HERE = Path(__file__).resolve().parent
 SETTLE_S = 0.3  # between turns: threads that spin after their work have gone to sleep by then
@@ -70,12 +79,15 @@ def read_options(arguments=None):
     parser.add_argument("--threads", type=whole_list, default=[1, 2], help="default 1,2")
     parser.add_argument("--isa", type=list_of(["native", "avx2", "avx512"]), default=["native"])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--new-tokens", type=int, metavar="N", help="at most so many in decode and batch cases")
     parser.add_argument("--model", choices=sorted(SHAPES), default="124m")
     parser.add_argument("--cpus", type=whole_list, default=sorted(os.sched_getaffinity(0)))
     parser.add_argument("--dir", type=Path, default=models.default_dir(), help="where setup.sh put the peers")
     parser.add_argument("--assay", type=Path, default=models.ROOT / "build" / "release" / "assay")
     parser.add_argument("--output", type=Path, default=Path("peers-results"), metavar="DIR")
     options = parser.parse_args(arguments)
+    if options.new_tokens is not None and options.new_tokens < 1:
+        parser.error("--new-tokens: expected a whole number from 1")
     if options.rounds < 1:
         parser.error("--rounds: expected a whole number from 1")
     if not 1 <= max(options.threads) <= len(options.cpus) or min(options.threads) < 1:
@@ -133,7 +145,7 @@ def check_logits(participants, is_resident, options):
     if is_quantized:
         setting = dataclasses.replace(assay.setting, precision="float32")
         judge = Participant("assay", setting, assay.cpus, options)
-    ids = some_ids(CHECKED_IDS, seed=1000)
+    ids = some_ids(CHECKED_IDS, 1000, assay.setting.shape.vocab)
     reference = judge.logits(ids)
     for p in participants:
         if p is judge or reference is None:
@@ -167,7 +179,7 @@ def take_turns(participants, case, rounds, is_resident, readings):
         for p in participants[shift:] + participants[:shift]:
             time.sleep(SETTLE_S)
             read_roof(p)
-            value = p.turn(case, prompts(case, p.kind.is_ragged))
+            value = p.turn(case, prompts(case, p.kind.is_ragged, p.setting.shape.vocab))
             read_roof(p)
             if value is not None:
                 samples[p.name].append(value)
@@ -194,6 +206,7 @@ def make_row(p, case, samples):
     setting = p.setting
     row = {"case": case.name, "peer": p.name, "label": p.label, "precision": setting.precision}
     row |= {"threads": setting.threads, "isa": setting.isa, "model": setting.size, "marks": []}
+    row |= {"context": case.context, "new_tokens": case.new_tokens}
     row |= {"status": "ok" if samples else "failed", "failure": p.failure, "tokens_per_s": samples}
     row["weight_bytes"] = p.loaded.get("weight_bytes") or None
     if samples:
@@ -238,7 +251,7 @@ def run_case(case, participants, options, differences, is_resident):
     ids = {}
     for p in participants:
         p.forgive()
-        ids[p.name] = p.warm_up(case, prompts(case, p.kind.is_ragged))
+        ids[p.name] = p.warm_up(case, prompts(case, p.kind.is_ragged, setting.shape.vocab))
         if not is_resident:
             p.stop()
     known, readings = [roofs(options.assay, setting.threads, cpus)], []
@@ -321,6 +334,21 @@ def run_load(participants, options):
     return [row]
 
 
+def memory_needed(p):
+    """Bytes that a participant holds between its turns, or while it loads: a high estimate."""
+    shape, precision = p.setting.shape, PRECISIONS[p.setting.precision]
+    weights = weight_bytes(p.setting.size, precision)
+    embedding = 4 * shape.vocab * shape.hidden
+    floats = 4 * (shape.body_weights() + shape.vocab * shape.hidden)
+    if p.name == "torch-compile":
+        weights *= 4  # frozen and packed beside the model's own
+    elif p.name in ("torch", "bitsandbytes") and precision.is_quantized:
+        weights += floats  # it quantizes what it has loaded
+    elif not (p.is_assay or p.is_llama or p.name == "torch"):
+        weights *= 2  # packed once more
+    return weights + embedding + (1 << 29)
+
+
 def run_setting(setting, options, add_rows):
     cpus = set(sorted(options.cpus)[: setting.threads])
     participants = [Participant(name, setting, cpus, options) for name in options.peers]
@@ -330,12 +358,7 @@ def run_setting(setting, options, add_rows):
     participants = [p for p in participants if not p.why_not()]
     if not participants:
         return
-    # Weights packed once more by some, compiled graphs, and a library's own few hundred MB.
-    weights = (
-        4 * SHAPES[setting.size][1] * 12 * SHAPES[setting.size][0] ** 2 + 4 * 50257 * SHAPES[setting.size][0]
-    )
-    needs = sum(4 * weights if p.name == "torch-compile" else 2 * weights + (1 << 29) for p in participants)
-    is_resident = needs < 0.9 * memory_available()
+    is_resident = sum(memory_needed(p) for p in participants) < 0.9 * memory_available()
     if not is_resident:
         print("  not enough memory for all at once: each is loaded for its turns", file=sys.stderr)
     try:
@@ -345,7 +368,8 @@ def run_setting(setting, options, add_rows):
             if name == "load":
                 add_rows(run_load(participants, options))
             else:
-                add_rows(run_case(CASES[name], participants, options, differences, is_resident))
+                case = shortened(CASES[name], options.new_tokens)
+                add_rows(run_case(case, participants, options, differences, is_resident))
     finally:
         for p in participants:
             p.stop()

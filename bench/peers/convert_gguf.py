@@ -19,5 +19,7 @@ except ImportError:
 
 # It names the splitting of text by a hash of what the tokenizer makes of a sample.
 TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
+# For Llama it asks for sentencepiece first, although the folder holds a byte-level vocabulary.
+TextModel._set_vocab_sentencepiece = lambda self, add_to_gguf=True: self._set_vocab_gpt2()
 sys.argv = ["convert_hf_to_gguf.py", model, "--outfile", out, "--outtype", kind]
 runpy.run_path(str(Path(checkout) / "convert_hf_to_gguf.py"), run_name="__main__")

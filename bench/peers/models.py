@@ -1,4 +1,4 @@
-"""Random GPT-2 models of real shapes, and what each peer makes of them, kept under DIR/models."""
+"""Random models of real shapes, and what each peer makes of them, kept under DIR/models."""
 
 import json
 import os
@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from roofs import SHAPES
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-VOCAB = 50257
 
 
 def default_dir():
@@ -27,14 +28,14 @@ def byte_alphabet():
     return [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(others))]
 
 
-def write_vocabulary(folder):
-    """A vocabulary of GPT-2's size with one merge: converters want both, and nobody reads the text."""
+def write_vocabulary(folder, shape):
+    """A byte-level vocabulary of the model's size with one merge: converters want both, and nobody reads the text."""
     words = byte_alphabet() + ["er"]
-    words += [f"filler{i}" for i in range(len(words), VOCAB - 1)] + ["<|endoftext|>"]
+    words += [f"filler{i}" for i in range(len(words), shape.vocab - 1)] + ["<|endoftext|>"]
     text = json.dumps({word: i for i, word in enumerate(words)}, ensure_ascii=False)
     (folder / "vocab.json").write_text(text, encoding="utf-8")
     (folder / "merges.txt").write_text("#version: 0.2\ne r\n", encoding="utf-8")
-    config = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024}
+    config = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": shape.context}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
@@ -64,13 +65,14 @@ def hugging_face(peers_dir, size):
     """The folder that Assay and torch load."""
 
     def make(out):
-        tool = ROOT / "tools" / "make_random_gpt2.py"
+        tool = ROOT / "tools" / "make_random_model.py"
         # No tokenizer is copied: the same vocabulary on every machine.
         command = [python_of(peers_dir, "torch"), tool, "--size", size, "--out", out, "--tokenizer", "none"]
         run_logged(command, log_of(peers_dir))
-        write_vocabulary(out)
+        write_vocabulary(out, SHAPES[size])
         config = json.loads((out / "config.json").read_text(encoding="utf-8"))
-        config["n_ctx"] = config["n_positions"]  # llama.cpp's converter asks for it
+        if "n_positions" in config:
+            config["n_ctx"] = config["n_positions"]  # llama.cpp's converter asks for it
         (out / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
 
     return make_once(peers_dir / "models" / size, make)
@@ -94,9 +96,13 @@ def converted(peers_dir, size, environment, form="float32"):
     return make_once(peers_dir / "models" / name, make)
 
 
-# What llama-quantize is told beside a type. By itself it puts the tied embedding, which is the output head, in the type
+# What llama-quantize is told beside a type. By itself it puts the LM head, which may be the tied embedding, in the type
 # of Q8_0, and in Q6_K beside types of 4 bits; --pure leaves no exception.
-GGUF_HEADS = {"": [], "pure": ["--pure"], "head-bf16": ["--token-embedding-type", "bf16"]}
+GGUF_HEADS = {
+    "": [],
+    "pure": ["--pure"],
+    "head-bf16": ["--token-embedding-type", "bf16", "--output-tensor-type", "bf16"],
+}
 
 
 def gguf(peers_dir, size, form):

@@ -10,6 +10,7 @@ import models
 from llama import Llama
 from precisions import PLAIN, PRECISIONS
 from protocol import ISA_VARIABLES
+from roofs import SHAPES
 from workers import HERE, Worker, WorkerError
 
 TURN_S = 1.0  # a turn repeats a short case until it has taken about this long
@@ -23,6 +24,10 @@ class Setting:
     threads: int
     isa: str  # native, avx2 or avx512
     size: str
+
+    @property
+    def shape(self):
+        return SHAPES[self.size]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What Assay's rows are stored and computed in; peers are put beside the row whose bytes theirs are nearest to.
 
-Names are Assay's own: int8-dynamic has the output head in the remainder's precision, as Transformers leaves it,
-int8-dynamic+head:int8 in int8 too. The remainder of every quantized precision is bfloat16, keys and values too.
+Names are Assay's own: int8-dynamic has the LM head in the dtype of what is not quantized, as Transformers leaves it,
+int8-dynamic+head:int8 in int8 too. That dtype is bfloat16 beside every quantized precision, keys and values too.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class Precision:
         base, _, head = self.name.partition("+head:")
         request = {"precision": base}
         if self.is_quantized:
-            request["remainder"] = "bfloat16"
+            request["dtype"] = "bfloat16"
         return request | ({"quantize_head": head} if head else {})
 
     def output_scales(self):

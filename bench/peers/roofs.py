@@ -6,11 +6,13 @@ import math
 import os
 import statistics
 import subprocess
+import sys
+from pathlib import Path
 
 from precisions import PRECISIONS
 
-SHAPES = {"124m": (768, 12), "355m": (1024, 24)}  # width, layers
-VOCAB, CONTEXT = 50257, 1024
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+from model_shapes import SHAPES  # noqa: E402  (its folder is put on the path above)
 
 AVX2, AVX512 = "avx2 float32 FMA", "avx512 float32 FMA"
 # Names of Assay's probes, best first, for what a precision's products are of and a tier.
@@ -105,25 +107,26 @@ class Need:
 
 def weight_bytes(size, precision):
     """Read for a token: matrices and their scales, the head among them; norms and biases in float32."""
-    width, layers = SHAPES[size]
-    body, head = layers * 12 * width * width, VOCAB * width
+    shape = SHAPES[size]
+    body, head = shape.body_weights(), shape.vocab * shape.hidden
     body_scales, head_scales = precision.output_scales()
-    scales = layers * 9 * width * body_scales + VOCAB * head_scales
-    vectors = layers * 13 * width + 2 * width
-    return (body * precision.body_bits + head * precision.head_bits) / 8 + scales + 4 * vectors
+    scales = shape.body_outputs() * body_scales + shape.vocab * head_scales
+    codes = (body * precision.body_bits + head * precision.head_bits) / 8
+    return codes + scales + 4 * shape.vector_elements()
 
 
 def need(size, case, precision):
-    width, layers = SHAPES[size]
-    body = layers * 12 * width * width
+    shape = SHAPES[size]
+    body, head = shape.body_weights(), shape.vocab * shape.hidden
+    attention = shape.layers * 4 * shape.heads * shape.head_dim  # of a token with one other
     read = weight_bytes(size, PRECISIONS[precision])
     if case.kind == "prefill":
         n = case.context
-        operations = 2 * body * n + 2 * VOCAB * width + layers * 4 * width * n * (n + 1) / 2
+        operations = 2 * body * n + 2 * head + attention * n * (n + 1) / 2
         return Need(read, operations, n)
     past = case.context + (case.new_tokens + 1) / 2
-    read += case.batch * PRECISIONS[precision].kv_bytes * 2 * layers * width * past
-    operations = case.batch * (2 * body + 2 * VOCAB * width + layers * 4 * width * past)
+    read += case.batch * PRECISIONS[precision].kv_bytes * shape.kv_elements() * past
+    operations = case.batch * (2 * body + 2 * head + attention * past)
     return Need(read, operations, case.batch)
 
 

@@ -1,5 +1,7 @@
 """A compare.py document as Markdown tables."""
 
+from roofs import SHAPES
+
 
 def is_assay(row):
     """Its row, or the one that it is held to."""
@@ -78,7 +80,7 @@ def markdown(document):
         "Assay: everything else, keys and values in bfloat16.",
     ]
     for (isa, threads, precision, model), rows in groups(document["rows"]).items():
-        out += ["", f"## {precision}, {threads} thread(s), {isa}, GPT-2 {model}"]
+        out += ["", f"## {precision}, {threads} thread(s), {isa}, {SHAPES[model].label}"]
         timed = [row for row in rows if row["case"] != "load"]
         if timed:
             out += ["", *table(timed)]

@@ -25,6 +25,22 @@ def convert(model, out):
     ORTModelForCausalLM.from_pretrained(model, export=True).save_pretrained(out)
 
 
+def heads_of(config):
+    """Of keys and values."""
+    return config["n_head"] if "n_head" in config else config["num_key_value_heads"]
+
+
+def head_dim_of(config):
+    if "n_head" in config:
+        return config["n_embd"] // config["n_head"]
+    return config["hidden_size"] // config["num_attention_heads"]
+
+
+def is_large(source):
+    """Whether the weights lie in files of their own, as protobuf's limit of 2 GB demands."""
+    return any(source.parent.glob(source.name + "_data"))
+
+
 def quantize(folder, out):
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -32,7 +48,9 @@ def quantize(folder, out):
     shutil.copy(folder / "config.json", out)
     source, target = folder / "model.onnx", out / "model.onnx"
     if a.form == "int8-dynamic":
-        quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
+        quantize_dynamic(
+            source, target, per_channel=True, weight_type=QuantType.QInt8, use_external_data_format=is_large(source)
+        )  # fmt: skip
     else:
         quantize_static_products(source, target, json.loads((folder / "config.json").read_text()))
 
@@ -42,14 +60,14 @@ def quantize_static_products(source, target, config):
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
-    graph = onnx.load(source).graph
+    graph = onnx.load(source, load_external_data=False).graph
     held = {tensor.name for tensor in graph.initializer}
     products = [n.name for n in graph.node if n.op_type in ("Gemm", "MatMul") and n.input[1] in held]
-    past = np.zeros((1, config["n_head"], 0, config["n_embd"] // config["n_head"]), np.float32)
+    past = np.zeros((1, heads_of(config), 0, head_dim_of(config)), np.float32)
     inputs = [i.name for i in graph.input]
     feeds = []
     for seed in range(CALIBRATION_PROMPTS):
-        ids = np.array([some_ids(CALIBRATION_LENGTH, seed)], np.int64)
+        ids = np.array([some_ids(CALIBRATION_LENGTH, seed, config["vocab_size"])], np.int64)
         known = feed(ids, 0)
         feeds.append({name: known.get(name, past) for name in inputs})
 
@@ -62,7 +80,8 @@ def quantize_static_products(source, target, config):
     quantize_static(
         source, target, Reader(), quant_format=QuantFormat.QDQ, op_types_to_quantize=["Gemm", "MatMul"],
         nodes_to_quantize=products, per_channel=True, activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8, extra_options={"OpTypesToExcludeOutputQuantization": ["Gemm", "MatMul"]},
+        weight_type=QuantType.QInt8, use_external_data_format=is_large(source),
+        extra_options={"OpTypesToExcludeOutputQuantization": ["Gemm", "MatMul"]},
     )  # fmt: skip
 
 
@@ -91,9 +110,9 @@ class OnnxRuntime:
             str(Path(folder) / "model.onnx"), options, ["CPUExecutionProvider"]
         )
         config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-        self.heads, self.head_dim = config["n_head"], config["n_embd"] // config["n_head"]
+        self.heads, self.head_dim = heads_of(config), head_dim_of(config)
         self.vocab = config["vocab_size"]
-        self.weight_bytes = (Path(folder) / "model.onnx").stat().st_size
+        self.weight_bytes = sum(file.stat().st_size for file in Path(folder).glob("model.onnx*"))
         self.inputs = {i.name for i in self.session.get_inputs()}
         self.past = sorted(name for name in self.inputs if name.startswith("past_key_values"))
         self.threads = threads

@@ -5,6 +5,7 @@ INFERENCE_PRECISION_HINT decides the arithmetic, bfloat16 of quantized weights; 
 not in 8 bits.
 """
 
+import json
 from pathlib import Path
 
 import protocol
@@ -41,7 +42,8 @@ def quantize(source, out):
     model = ov.Core().read_model(source)
     if a.form == "w8a8":
         names = {name for port in model.inputs for name in port.get_names()}
-        prompts = [some_ids(CALIBRATION_LENGTH, seed) for seed in range(CALIBRATION_PROMPTS)]
+        vocab = json.loads(source.with_name("config.json").read_text(encoding="utf-8"))["vocab_size"]
+        prompts = [some_ids(CALIBRATION_LENGTH, seed, vocab) for seed in range(CALIBRATION_PROMPTS)]
         feeds = [{n: v for n, v in feed(np.array([ids]), 0).items() if n in names} for ids in prompts]
         model = nncf.quantize(
             model, nncf.Dataset(feeds), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(feeds)

@@ -16,6 +16,7 @@
 namespace assay::cpu {
 namespace {
 
+using test::kActivations;
 using test::random_floats;
 
 class KernelTest : public test::TestOfKernelTiers {};
@@ -164,14 +165,26 @@ TEST_P(KernelTest, PartsOfBfloat16ApproachFloat32) {
 }
 
 TEST_P(KernelTest, ActivationsEqualReference) {
-  for (const Activation a : {Activation::relu, Activation::silu, Activation::tanh, Activation::gelu_tanh,
-                             Activation::gelu_erf, Activation::gelu_quick})
+  for (const Activation a : kActivations)
     for (const float input : {-1e30F, -100.0F, -20.0F, -3.0F, -1.0F, -1e-3F, 0.0F, 1e-6F, 0.1F, 0.7F, 2.0F,
                               5.0F, 30.0F, 100.0F, 1e30F}) {
       const float want = run_activation(reference_, a, input), got = run_activation(table_, a, input);
-      EXPECT_NEAR(got, want, 4e-7 * (1 + std::fabs(static_cast<double>(want))))
-          << static_cast<int>(a) << " of " << input;
+      if (std::isinf(want))
+        EXPECT_EQ(got, want) << static_cast<int>(a) << " of " << input;
+      else
+        EXPECT_NEAR(got, want, 4e-7 * (1 + std::fabs(static_cast<double>(want))))
+            << static_cast<int>(a) << " of " << input;
     }
+}
+
+// Whole blocks of tiles have an epilogue of their own for each activation.
+TEST_P(KernelTest, ActivationsOfTilesEqualReference) {
+  for (const Activation a : kActivations) {
+    const LinearCase c{64, 64, 64, a, true, false, true, 1, 0.1F};
+    EXPECT_LE(test::largest_difference(run_linear(table_, c, c.rows), run_linear(reference_, c, c.rows)),
+              1e-5)
+        << static_cast<int>(a);
+  }
 }
 
 // Where outputs are rounded next the activation may be coarser, far below what that rounding costs.
@@ -186,7 +199,7 @@ TEST_P(KernelTest, RoundedActivationsAreNearTheReference) {
 }
 
 TEST_P(KernelTest, LinearKeepsNaN) {
-  for (const Activation a : {Activation::none, Activation::gelu_tanh, Activation::gelu_erf, Activation::silu})
+  for (const Activation a : kActivations)
     for (const bool is_rounded : {false, true})
       EXPECT_TRUE(std::isnan(run_activation(table_, a, std::numeric_limits<float>::quiet_NaN(), is_rounded)))
           << static_cast<int>(a);

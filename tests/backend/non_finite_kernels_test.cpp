@@ -73,8 +73,7 @@ std::vector<float> activations_of(const KernelTable& table, Activation activatio
 }
 
 TEST_P(NonFiniteKernelTest, ActivationsAreFiniteWhereTheReferenceIs) {
-  for (const Activation a : {Activation::none, Activation::relu, Activation::silu, Activation::tanh,
-                             Activation::gelu_tanh, Activation::gelu_erf, Activation::gelu_quick})
+  for (const Activation a : test::kActivations)
     for (const bool is_rounded : {false, true})
       for (const std::int64_t n : {16, 37})
         for (const std::int64_t place : first_middle_last(n))

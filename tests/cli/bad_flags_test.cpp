@@ -152,7 +152,7 @@ TEST(CliBadFlags, DeviceThatIsNotThere) {
   expect_failure(run_program({"generate", kModel, "-p", "hi", "-n", "2", "--device", "cuda:9"}), 1,
                  {"cuda:9"});
   const ProgramResult first = run_program({"generate", kModel, "-p", "hi", "-n", "2", "--device", "cuda"});
-  if (first.exit_code != 0) expect_failure(first, 1, {"cuda", "--device cpu"});
+  if (first.exit_code != 0) expect_failure(first, 1, {"cuda", "the device cpu"});
 }
 
 TEST(CliBadFlags, UnknownPrecision) {

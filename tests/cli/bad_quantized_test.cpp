@@ -347,11 +347,8 @@ TEST(BadQuantized, SpoiledBytesNeverCrash) {
       }
       write_file(folder.path() / "model.safetensors", file);
       write_file(folder.path() / "config.json", config);
-      LoadOptions options;
-      options.needs_tokenizer = false;
-      options.backend.threads = 1;
       try {
-        load_model_and_tokenizer({folder.path().string()}, "auto", Device{}, options);
+        load_model_and_tokenizer({folder.path().string()}, {.threads = 1}, {.needs_tokenizer = false});
       } catch (const Error& error) {
         ++refused;
         EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);

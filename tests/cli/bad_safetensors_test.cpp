@@ -206,11 +206,13 @@ TEST_F(CliBadSafetensors, WeightsThatAreNoNumbers) {
   expect_failure(run_program({"generate", folder, "--ids", "1,2", "-n", "2"}), 1, {"not finite"});
 }
 
-// Tensors that the model does not use are no error, whatever numbers they hold.
-TEST_F(CliBadSafetensors, UnusedTensorsAreWelcome) {
+// Masks that old files hold are let pass; any other tensor that the configuration does not use is an error.
+TEST_F(CliBadSafetensors, OnlyKnownBuffersMayBeUnused) {
   model_.tensors.push_back({"transformer.h.0.attn.bias", "BOOL", {4}, std::string(4, '\1')});
-  model_.tensors.push_back({"counts", "I64", {1}, std::string(8, '\0')});
   expect_success(run_program({"generate", model_.write(folder_.path()), "--ids", "1,2", "-n", "2"}));
+  model_.tensors.push_back({"counts", "I64", {1}, std::string(8, '\0')});
+  expect_failure(run_program({"generate", model_.write(folder_.path()), "--ids", "1,2", "-n", "2"}), 1,
+                 {"counts", "not used", "config.json"});
 }
 
 }  // namespace

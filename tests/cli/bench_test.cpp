@@ -104,7 +104,7 @@ TEST(CliBench, BytesAndFlopsAreThoseOfTheWork) {
 // As in every experiment, a precision of the list says whether its head is quantized.
 TEST(CliBench, APrecisionNamesItsHead) {
   const Json json = bench_json({"-p", "0", "-n", "1", "-r", "1", "--precision",
-                                "nf4,nf4+head,nf4+head:int8,float32", "--remainder", "bfloat16"});
+                                "nf4,nf4+head,nf4+head:int8,float32", "--dtype", "bfloat16"});
   const auto& rows = json["rows"];
   ASSERT_EQ(rows.size(), 4u);
   const auto bytes = [&](std::size_t row) { return rows[row]["weight_bytes"].get<double>(); };
@@ -114,7 +114,7 @@ TEST(CliBench, APrecisionNamesItsHead) {
   const auto generated = test::run_program(
       {"generate", "demo", "--ids", "1,2", "-n", "1", "--precision", "nf4+head:int8", "--json"});
   test::expect_success(generated);
-  EXPECT_NE(generated.out.find("nf4 (head int8)"), std::string::npos) << generated.out;
+  EXPECT_NE(generated.out.find("nf4, lm_head int8"), std::string::npos) << generated.out;
   test::expect_failure(test::run_program({"bench", "demo", "--precision", "nf4+tail"}), 2,
                        {"--precision", "nf4+tail"});
   test::expect_failure(test::run_program({"bench", "demo", "--precision", ","}), 2, {"--precision", "','"});
@@ -158,7 +158,7 @@ TEST(CliBench, AModelThatCannotBeLoadedIsARow) {
 // A flag that only some of the list take is theirs alone; one that none takes is an error.
 TEST(CliBench, FlagsThatApplyToNothingAreRefused) {
   for (const std::vector<std::string>& flag : {std::vector<std::string>{"--quantize-head", "int8"},
-                                               {"--remainder", "bfloat16"},
+                                               {"--dtype", "bfloat16"},
                                                {"--smooth-quant=0.5"},
                                                {"--input-scale", "per-tensor"},
                                                {"--calibrator", "minmax"},
@@ -171,8 +171,9 @@ TEST(CliBench, FlagsThatApplyToNothingAreRefused) {
     const std::string name = flag.front().substr(0, flag.front().find('='));
     test::expect_failure(test::run_program(arguments), 2, {name + ": ", "float32; bfloat16"});
   }
-  test::expect_failure(test::run_program({"bench", "demo", "--precision", "nf4+head", "--screen-head"}), 2,
-                       {"--screen-head", "nf4+head:nf4"});
+  test::expect_failure(
+      test::run_program({"bench", "demo", "--precision", "nf4+head", "--lm-head-search", "int8"}), 2,
+      {"--lm-head-search", "nf4, lm_head nf4"});
 }
 
 // 4 layers of 4 heads of 64: a key and a value of each, at 501 positions.
@@ -181,7 +182,7 @@ TEST(CliBench, KeysAndValuesInFewerBitsMoveFewerBytes) {
     return bench_json({"-p", "0", "-n", "1", "-d", "500", "-r", "1", "--kv-cache", kv_cache})["rows"][0];
   };
   const Json wide = row_of("bfloat16"), narrow = row_of("int8");
-  EXPECT_EQ(narrow["precision"], "float32 (KV int8)");
+  EXPECT_EQ(narrow["precision"], "float32, KV cache int8");
   EXPECT_DOUBLE_EQ(wide["bytes_per_token"].get<double>() - narrow["bytes_per_token"].get<double>(),
                    501.0 * 2 * 4 * 4 * (64 * 2 - 68));
 }
@@ -241,7 +242,7 @@ TEST(CliBench, ProductsOfPartsAreNamedAndFloat32Alone) {
   const Json json = bench_json(
       {"-p", "4", "-n", "0", "-r", "1", "--precision", "float32,bfloat16", "--float32-matmul", "bf16x3"});
   ASSERT_EQ(json["rows"].size(), 2U);
-  EXPECT_EQ(json["rows"][0]["precision"], "float32 (products as bf16x3)");
+  EXPECT_EQ(json["rows"][0]["precision"], "float32, bf16x3 matmul");
   EXPECT_EQ(json["rows"][1]["precision"], "bfloat16");
 }
 

@@ -30,7 +30,7 @@ TEST(CliCalibration, EveryCommandTakesItsFlags) {
   const Json results = Json::parse(read_file(folder / "out/results.json"));
   expect_success(run_program({"report", folder / "out/results.json", "-o", folder / "again"}));
   EXPECT_EQ(Json::parse(read_file(folder / "again/results.json"))["model"], results["model"]);
-  EXPECT_EQ(results["model"]["dtype"], "int8-static (minmax) (SmoothQuant 0.4)");
+  EXPECT_EQ(results["model"]["dtype"], "int8-static, minmax calibration, SmoothQuant 0.4");
   EXPECT_EQ(results["model"]["quantization"]["saturation"], 0.0);
   EXPECT_EQ(results["model"]["quantization"]["quantized_tensors"], 16);
 }
@@ -46,8 +46,8 @@ TEST(CliCalibration, WorkerTakesThemToo) {
   const ProgramResult result = run_program({"worker"}, {.input = input});
   const std::vector<std::string> lines = lines_of(result.out);
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(Json::parse(lines[2])["label"], "int8-dynamic (input scale per tensor)") << lines[2];
-  EXPECT_EQ(Json::parse(lines[0])["label"], "int8-static (entropy) (SmoothQuant 0.5)") << lines[0];
+  EXPECT_EQ(Json::parse(lines[2])["label"], "int8-dynamic, input scale per tensor") << lines[2];
+  EXPECT_EQ(Json::parse(lines[0])["label"], "int8-static, entropy calibration, SmoothQuant 0.5") << lines[0];
   EXPECT_NE(lines[1].find("smooth_quant"), std::string::npos);
 }
 
@@ -58,9 +58,8 @@ TEST(CliCalibration, BenchGivesFlagsToTheirPrecisions) {
                    "float32,nf4,int8-dynamic,int8-static,int4-g128", "--calibrator", "minmax",
                    "--input-scale", "per-tensor", "--smooth-quant"});
   expect_success(result);
-  for (const char* label :
-       {"\"float32\"", "\"nf4\"", "int8-dynamic (input scale per tensor) (SmoothQuant 0.5)",
-        "int8-static (minmax) (SmoothQuant 0.5)", "\"int4-g128\""})
+  for (const char* label : {"\"float32\"", "\"nf4\"", "int8-dynamic, input scale per tensor, SmoothQuant 0.5",
+                            "int8-static, minmax calibration, SmoothQuant 0.5", "\"int4-g128\""})
     EXPECT_NE(result.out.find(label), std::string::npos) << label;
 }
 

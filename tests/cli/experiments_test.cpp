@@ -71,6 +71,51 @@ TEST(CliSweep, OtherAxes) {
   }
 }
 
+// Memory, speed and quality of a precision in one row.
+TEST(CliTradeoff, RunsThePerplexityToo) {
+  const ProgramResult result = run_program({"tradeoff", kModel, "--precision", "float32,nf4", "-p", "a",
+                                            "--corpus", kText, "-n", "4", "-r", "2", "--json"});
+  expect_success(result);
+  const Json rows = Json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(rows[i]["scenario"], "trade-off");
+    EXPECT_EQ(rows[i + 2]["scenario"], "perplexity");
+    EXPECT_EQ(rows[i]["label"], rows[i + 2]["label"]);
+    EXPECT_EQ(rows[i]["values"]["perplexity"]["value"], rows[i + 2]["values"]["perplexity"]["value"]);
+  }
+  // What cannot be scored is known before anything is written.
+  const TemporaryFolder folder;
+  expect_failure(run_program({"tradeoff", kModel, "--precision", "float32", "--corpus", folder / "absent",
+                              "-o", folder / "out"}),
+                 1, {"absent"});
+  EXPECT_FALSE(fs::exists(folder.path() / "out"));
+}
+
+TEST(CliStudies, HelpShowsTheirOptions) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"sweep", "lengths"},
+                                                {"sweep", "precisions"},
+                                                {"sweep", "batches"},
+                                                {"sweep", "threads"},
+                                                {"ablate", "cache"},
+                                                {"ablate", "padding"},
+                                                {"probe"},
+                                                {"tradeoff"}}) {
+    std::vector<std::string> all = words;
+    all.emplace_back("--help");
+    const ProgramResult help = run_program(all);
+    expect_success(help);
+    EXPECT_NE(help.out.find("--max-new-tokens"), std::string::npos) << words.back();
+    EXPECT_NE(help.out.find("Example: assay " + words.front()), std::string::npos) << words.back();
+  }
+  const ProgramResult lengths = run_program({"sweep", "lengths", "--help"});
+  EXPECT_NE(lengths.out.find("[32,128,512,0]"), std::string::npos) << lengths.out;
+  const std::string run = run_program({"run", "--help"}).out;
+  for (const char* word : {"--lengths", "--ablation-lengths", "--batch-size", "--noise-pairs", "--corpus",
+                           "noise,trade-off,lengths,ablation,batches,perplexity,edge"})
+    EXPECT_NE(run.find(word), std::string::npos) << word;
+}
+
 TEST(CliSweep, ADryRunPredictsAndRunsNothing) {
   const TemporaryFolder folder;
   const ProgramResult result = run_program(sweep_of({"--dry-run", "--json", "-o", folder / "out"}));
@@ -88,14 +133,14 @@ TEST(CliSweep, ADryRunPredictsAndRunsNothing) {
 // Whatever its first precision is.
 TEST(CliSweep, FlagsGoToEveryPrecisionOfTheListThatTakesThem) {
   for (const char* list : {"float32,nf4", "nf4,float32"}) {
-    const ProgramResult result = run_program({"sweep", "precisions", kModel, "--precision", list,
-                                              "--remainder", "bfloat16", "--dry-run", "--json"});
+    const ProgramResult result = run_program(
+        {"sweep", "precisions", kModel, "--precision", list, "--dtype", "bfloat16", "--dry-run", "--json"});
     expect_success(result);
     std::vector<std::string> names;
     const Json json = Json::parse(result.out);
     for (const Json& what : json["cases"]) names.push_back(what["label"]);
     std::sort(names.begin(), names.end());
-    EXPECT_EQ(names, (std::vector<std::string>{"float32", "nf4, remainder bfloat16"})) << list;
+    EXPECT_EQ(names, (std::vector<std::string>{"float32", "nf4, dtype bfloat16"})) << list;
   }
   expect_failure(
       run_program({"sweep", "precisions", kModel, "--precision", "float32,nf4", "--smooth-quant=0.5"}), 2,
@@ -117,6 +162,10 @@ TEST(CliSweep, BadFlags) {
   expect_failure(run_program({"ablate", "cache", kModel, "-n", "64"}), 1, {"64", "context"});
   expect_failure(run_program({"run", kModel, "--skip", "nothing", "--corpus", kText}), 2,
                  {"--skip", "nothing"});
+  expect_failure(run_program(sweep_of({"--max-time", "-1"})), 2, {"--max-time", "-1"});
+  expect_failure(run_program({"sweep", "batches", kModel, "--padding", "middle"}), 2,
+                 {"--padding", "middle"});
+  expect_failure(run_program({"sweep", "threads", kModel, "-t", "0"}), 2, {"--threads", "0"});
   expect_failure(run_program({"sweep", "lengths", "/no/such/model"}), 1, {"/no/such/model"});
 }
 
@@ -235,6 +284,21 @@ TEST(CliConfig, JsonAndTomlAndFlagsThatWin) {
   rows_of(run_program({"sweep", "lengths", "--config", folder / "a.json", "--json", "-o", folder / "out"}));
   rows = rows_of(run_program({"sweep", "lengths", "--config", folder / "out/config.json", "--json"}));
   EXPECT_EQ(rows.size(), 2U);
+}
+
+TEST(CliConfig, FieldsOfTheConfigurationAreReadAndKeptWhole) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.json", R"({"model": ")" + kModel +
+                                    R"(", "precision": "nf4", "include": ["*.mlp.*", "c_attn"],
+                                    "allow_non_finite": true, "kv-cache": "int8", "threads": 1,
+                                    "prompt": "a", "max-new-tokens": 2, "repeats": 1})");
+  const std::string label = "nf4, only *.mlp.* c_attn, KV cache int8, NaN as 0, 1 thread";
+  for (const std::string& file : {folder / "a.json", folder / "out/config.json"}) {
+    const ProgramResult result =
+        run_program({"sweep", "precisions", "--config", file, "--json", "-o", folder / "out"});
+    expect_success(result);
+    EXPECT_EQ(Json::parse(result.out)["rows"][0]["label"], label) << file;
+  }
 }
 
 TEST(CliConfig, BadFiles) {

@@ -90,7 +90,7 @@ TEST(CliWorker, LoadSaysWhatItHolds) {
   EXPECT_LT(narrow["weight_bytes"], answer["weight_bytes"]);
   const Json codes =
       answers_to(std::vector<Json>{{{"op", "load"}, {"model", "demo"}, {"kv_cache", "int8"}}}).front();
-  EXPECT_EQ(codes["label"], "float32 (KV int8)");
+  EXPECT_EQ(codes["label"], "float32, KV cache int8");
 }
 
 TEST(CliWorker, PrefillAndDecodeGiveTheIdsOfGenerate) {

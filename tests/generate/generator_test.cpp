@@ -12,7 +12,7 @@
 namespace assay {
 namespace {
 
-// A tier and a precision, which a format of the cache may follow: "bfloat16 int8".
+// A tier and a precision; "bfloat16 int8" has its cache in int8.
 using Case = std::tuple<Isa, const char*>;
 
 Model load_from(const std::filesystem::path& path, const Case& c, int threads) {
@@ -21,7 +21,7 @@ Model load_from(const std::filesystem::path& path, const Case& c, int threads) {
   const std::string text = std::get<1>(c);
   const std::size_t blank = text.find(' ');
   Precision precision = precision_from_name(text.substr(0, blank));
-  if (blank != std::string::npos) set_kv_cache(precision, text.substr(blank + 1));
+  if (blank != std::string::npos) precision.kv_cache = KvFormat::int8;
   Calibration calibration;
   if (precision.needs_calibration()) {  // with factors on the inputs that no norm can take
     precision.smoothing = 0.5;

@@ -47,16 +47,16 @@ const Place kPlaces[] = {
 const float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::bit_cast<float>(0xffffffffU),
                       std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
 
-// A preset and what changes it: "nf4 remainder bfloat16".
+// A preset and what changes it: "nf4 dtype bfloat16".
 Precision precision_of_text(const std::string& text) {
   Precision precision = precision_from_name(text.substr(0, text.find(' ')));
   const auto has = [&](std::string_view words) { return text.find(words) != std::string::npos; };
-  if (has("remainder bfloat16")) set_remainder(precision, "bfloat16");
-  if (has("cache int8")) set_kv_cache(precision, "int8");
-  if (has("per-tensor")) set_input_scale(precision, "per-tensor");
+  if (has("dtype bfloat16")) set_dtype(precision, DType::bf16);
+  if (has("cache int8")) precision.kv_cache = KvFormat::int8;
+  if (has("per-tensor")) set_input_scale(precision, InputScale::per_tensor);
   if (has("smooth")) set_smoothing(precision, 0.5);
   if (has("threshold 0")) set_outlier_threshold(precision, 0);
-  if (has("screened")) set_screened_head(precision);
+  if (has("screened")) set_head_search(precision);
   return precision;
 }
 
@@ -185,11 +185,10 @@ TEST_P(NonFiniteModel, EarlierPositionsKeepTheirBits) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, NonFiniteModel,
                          testing::Values("float32", "bfloat16", "float32 cache int8", "bfloat16 cache int8",
-                                         "float32 screened", "int8-dynamic",
-                                         "int8-dynamic remainder bfloat16", "int8-dynamic per-tensor",
-                                         "int8-dynamic smooth", "int8-static", "llm-int8",
-                                         "llm-int8 threshold 0", "nf4", "nf4 remainder bfloat16", "fp4",
-                                         "nf4-dq", "int4-g128", "int4-g128 remainder bfloat16"),
+                                         "float32 screened", "int8-dynamic", "int8-dynamic dtype bfloat16",
+                                         "int8-dynamic per-tensor", "int8-dynamic smooth", "int8-static",
+                                         "llm-int8", "llm-int8 threshold 0", "nf4", "nf4 dtype bfloat16",
+                                         "fp4", "nf4-dq", "int4-g128", "int4-g128 dtype bfloat16"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)

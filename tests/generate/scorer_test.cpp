@@ -91,7 +91,7 @@ TEST_F(ScorerTest, DecodeScoresWhatPrefillScores) {
 TEST_F(ScorerTest, DecodeIsScoredInItsOwnArithmetic) {
   for (const Isa isa : test::usable_isas()) {
     Precision precision = precision_from_name("nf4");
-    set_remainder(precision, "bfloat16");
+    set_dtype(precision, DType::bf16);
     const Model model = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("base")),
                                     test::cpu_backend(isa), precision);
     const Score prefill = score(model.program(), ids_, {}),

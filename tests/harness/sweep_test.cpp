@@ -1,4 +1,4 @@
-// Sweeps: blocks, failures as rows, journals; with workers that misbehave.
+// Sweeps: rounds, failures as rows, journals; with workers that misbehave.
 #include "assay/harness/sweep.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 
 #include "assay/base/error.h"
 #include "assay/base/process.h"
-#include "assay/harness/experiment.h"
+#include "assay/harness/rows.h"
+#include "support/field_values.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -20,9 +21,9 @@ namespace assay {
 namespace {
 
 // Takes as long as it is told, and remembers the order.
-class FakeSubject : public Session {
+class FakeSession : public Session {
  public:
-  explicit FakeSubject(std::vector<std::string>& log) : log_(log) {}
+  explicit FakeSession(std::vector<std::string>& log) : log_(log) {}
   SessionFacts facts() override {
     SessionFacts facts;
     facts.kernels = "fake";
@@ -56,7 +57,7 @@ Case case_of(const std::string& label, const std::string& precision = "float32")
   Case what;
   what.scenario = "test";
   what.label = label;
-  what.configuration.precision = precision;
+  what.configuration.precision = preset_from_name(precision);
   what.prompts = {"a"};
   what.new_tokens = 4;
   return what;
@@ -66,14 +67,14 @@ class SweepTest : public ::testing::Test {
  protected:
   std::vector<std::string> log_;
   int made_ = 0;
-  Sessions sessions_{[this](const Configuration& configuration) {
-    if (configuration.precision == "nf4") throw Error("no such thing");
+  Sessions sessions_{[this](const RunConfig& configuration) {
+    if (configuration.precision == Preset::nf4) throw Error("no such thing");
     ++made_;
-    return std::make_unique<FakeSubject>(log_);
+    return std::make_unique<FakeSession>(log_);
   }};
 };
 
-TEST_F(SweepTest, EveryBlockHoldsEveryCaseOnceInRandomOrder) {
+TEST_F(SweepTest, EveryRoundRunsEveryCaseOnceInRandomOrder) {
   SweepOptions options;
   options.repeats = 20;
   const SweepResult result =
@@ -82,9 +83,9 @@ TEST_F(SweepTest, EveryBlockHoldsEveryCaseOnceInRandomOrder) {
   for (const CaseResult& c : result.cases) EXPECT_EQ(c.samples.size(), 20u);
   const std::size_t warm_ups = log_.size() - 60;
   std::set<std::string> orders;
-  for (std::size_t block = 0; block < 20; ++block) {
-    std::vector<std::string> order(log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * block),
-                                   log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * block + 3));
+  for (std::size_t round = 0; round < 20; ++round) {
+    std::vector<std::string> order(log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * round),
+                                   log_.begin() + static_cast<std::ptrdiff_t>(warm_ups + 3 * round + 3));
     orders.insert(order[0] + order[1] + order[2]);
     std::sort(order.begin(), order.end());
     EXPECT_EQ(order, (std::vector<std::string>{"a", "b", "slow"}));
@@ -115,11 +116,11 @@ TEST_F(SweepTest, AdaptiveRunsStopWhenIntervalsAreNarrow) {
 
 TEST_F(SweepTest, ConfigurationsThatDoNotFitTogetherRunInGroups) {
   Sessions sessions(
-      [this](const Configuration&) {
+      [this](const RunConfig&) {
         ++made_;
-        return std::make_unique<FakeSubject>(log_);
+        return std::make_unique<FakeSession>(log_);
       },
-      [](const Configuration& c) { return Bytes{c.precision == "bfloat16" ? 1000 : 40}; }, Bytes{100});
+      [](const RunConfig& c) { return Bytes{c.precision == Preset::bfloat16 ? 1000 : 40}; }, Bytes{100});
   SweepOptions options;
   options.repeats = 3;
   const SweepResult result = run_sweep(
@@ -158,9 +159,9 @@ TEST_F(SweepTest, AJournalIsResumedAndOnlyWhatIsMissingRuns) {
   EXPECT_LT(log_.size(), 16u);
   log_.clear();
   made_ = 0;
-  Sessions fresh([this](const Configuration&) {
+  Sessions fresh([this](const RunConfig&) {
     ++made_;
-    return std::make_unique<FakeSubject>(log_);
+    return std::make_unique<FakeSession>(log_);
   });
   Journal journal(file, "plan", true);
   options.journal = &journal;
@@ -257,17 +258,23 @@ TEST(FolderLock, IsHeldByOne) {
   EXPECT_THROW(FolderLock(folder.path().string()), Error);
 }
 
-TEST(Configuration, TextsAndLabels) {
-  Configuration base;
-  base.remainder = "bfloat16";
-  base.threads = 1;
-  const Configuration nf4 = configuration_from_text("NF4+head", base);
-  EXPECT_EQ(nf4.label(), "nf4+head:nf4, remainder bfloat16, 1 thread");
-  EXPECT_EQ(configuration_from_text("fp32", base).label(), "float32, 1 thread");  // it has no remainder
-  EXPECT_EQ(configuration_from_text("llm-int8+head:fp4", base).quantized_head, "fp4");
-  EXPECT_EQ(configuration_from_json(to_json(nf4)), nf4);
-  for (const char* text : {"nf4+", "nf4+tail", "nf4+head:int3", "float32+head", "", "nf5"})
-    EXPECT_THROW(configuration_from_text(text, base), UsageError) << text;
+// Unequal in any field, they share no session, and their cases are not taken for one another.
+TEST_F(SweepTest, ConfigurationsThatDifferInAFieldHaveSessionsOfTheirOwn) {
+  std::vector<RunConfig> loaded;
+  Sessions sessions([&](const RunConfig& configuration) {
+    loaded.push_back(configuration);
+    return std::make_unique<FakeSubject>(log_);
+  });
+  std::vector<Case> cases{case_of("a")};
+  for (const Field& field : fields()) {
+    cases.push_back(cases.front());
+    field.parse(cases.back().configuration, test::value_of(field));
+  }
+  SweepOptions options;
+  options.repeats = 1;
+  EXPECT_EQ(run_sweep(sessions, "s", cases, options).cases.size(), fields().size() + 1);
+  ASSERT_EQ(loaded.size(), cases.size());
+  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(loaded[i], cases[i].configuration);
 }
 
 TEST(Case, SurvivesJson) {

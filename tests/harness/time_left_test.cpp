@@ -10,9 +10,9 @@ TimePoint later(TimePoint from, double seconds) {
   return from + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-Case timed_case(const std::string& precision) {
+Case timed_case(int replica) {
   Case what;
-  what.configuration.precision = precision;
+  what.configuration.replica = replica;
   return what;
 }
 
@@ -20,16 +20,16 @@ TEST(PredictedSweep, GrowsWithItsCasesAndIsBoundByItsTime) {
   const auto second = [](const Case&) { return 1.0; };
   SweepOptions options;
   options.repeats = 10;
-  const double one = predicted_sweep_s({timed_case("a")}, options, second);
+  const double one = predicted_sweep_s({timed_case(0)}, options, second);
   EXPECT_GT(one, 10);
   EXPECT_LT(one, 15);
-  EXPECT_GT(predicted_sweep_s({timed_case("a"), timed_case("b")}, options, second), 1.9 * one);
+  EXPECT_GT(predicted_sweep_s({timed_case(0), timed_case(1)}, options, second), 1.9 * one);
   options.max_time_s = 6;
-  EXPECT_NEAR(predicted_sweep_s({timed_case("a")}, options, second), 6, 1e-9);
+  EXPECT_NEAR(predicted_sweep_s({timed_case(0)}, options, second), 6, 1e-9);
   // Short cases take the time that an adaptive sweep has.
   options = {};
   options.time_s = 20;
-  const double adaptive = predicted_sweep_s({timed_case("a")}, options, [](const Case&) { return 0.001; });
+  const double adaptive = predicted_sweep_s({timed_case(0)}, options, [](const Case&) { return 0.001; });
   EXPECT_GT(adaptive, 20);
   EXPECT_LT(adaptive, 21);
 }

@@ -168,20 +168,20 @@ TEST(SplitProducts, ErrorsAreAsTheirPartsPromise) {
   if (!is_usable(Isa::amx)) GTEST_SKIP() << "this machine has no amx";
   const auto folder = std::make_shared<const ModelFolder>(fixture_model("base"));
   const Expected want = expected("base");
-  const auto error = [&](const char* products) {
+  const auto error = [&](Float32Matmul how) {
     Precision precision = precision_from_name("float32");
-    set_float32_matmul(precision, products);
+    set_float32_matmul(precision, how);
     const Model model = Model::load(folder, test::cpu_backend(Isa::amx), precision);
     return test::largest_difference(all_logits(model.program(), want.ids), want.logits) /
            test::standard_deviation_of(want.logits);
   };
-  EXPECT_LE(error("bf16x6"), 4 * kTolerance);
-  EXPECT_LE(error("bf16x3"), 1e-3);
-  EXPECT_GT(error("bf16x3"), 2 * error("bf16x6"));
+  EXPECT_LE(error(Float32Matmul::bf16x6), 4 * kTolerance);
+  EXPECT_LE(error(Float32Matmul::bf16x3), 1e-3);
+  EXPECT_GT(error(Float32Matmul::bf16x3), 2 * error(Float32Matmul::bf16x6));
   Precision brain = precision_from_name("bfloat16");
-  EXPECT_THROW(set_float32_matmul(brain, "bf16x3"), UsageError);
+  EXPECT_THROW(set_float32_matmul(brain, Float32Matmul::bf16x3), UsageError);
   Precision split = precision_from_name("float32");
-  set_float32_matmul(split, "bf16x3");
+  set_float32_matmul(split, Float32Matmul::bf16x3);
   EXPECT_THROW(Model::load(folder, test::cpu_backend(Isa::scalar), split), UsageError);
 }
 

@@ -157,10 +157,9 @@ TEST_F(UnusedTensors, OfQuantizedFolders) {
   for (const auto& [precision, smoothing] :
        {std::pair{"int8-dynamic", -1.0}, {"int8-dynamic", 0.5}, {"int8-static", -1.0}, {"nf4", -1.0}}) {
     const fs::path out = folder_.path() / "out";
-    QuantizeOptions options{.precision = precision};
-    options.smoothing = smoothing;
-    options.replaces = true;
-    if (std::string(precision) == "int8-static" || smoothing >= 0) options.calibration = test::kText;
+    QuantizeOptions options{.config = run_config_from_text(precision), .replaces = true};
+    if (smoothing >= 0) options.config.smooth_quant = smoothing;
+    if (std::string(precision) == "int8-static" || smoothing >= 0) options.config.calibration = test::kText;
     quantize_model(test::kModel, out, options);
     EXPECT_EQ(said_of_tensors(out), "nothing") << precision << " " << smoothing;
   }
@@ -184,9 +183,8 @@ TEST_F(UnusedTensors, BesideQuantizedWeights) {
 // The factors were multiplied into the weights: without them the model is another.
 TEST_F(UnusedTensors, SmoothingThatTheConfigurationDenies) {
   const fs::path out = folder_.path() / "out";
-  QuantizeOptions options{.precision = "int8-dynamic"};
-  options.smoothing = 0.5;
-  options.calibration = test::kText;
+  const QuantizeOptions options{
+      .config = {.precision = Preset::int8_dynamic, .smooth_quant = 0.5, .calibration = test::kText}};
   quantize_model(test::kModel, out, options);
   nlohmann::json config = nlohmann::json::parse(test::read_file(out / "config.json"));
   config["quantization_config"]["smooth_quant"] = nullptr;

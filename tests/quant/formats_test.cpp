@@ -188,10 +188,8 @@ TEST(Coverage, SaysWhatIsQuantizedAndWhy) {
   EXPECT_LT(facts.bytes_share, facts.weights_share);
   for (const CoverageFacts::Tensor& tensor : facts.tensors)
     EXPECT_EQ(tensor.reason.empty(), tensor.format == "nf4") << tensor.name;
-  LoadOptions options;
-  options.quantized_head = "int8";
-  const LoadedModel with_head =
-      load_model_and_tokenizer({test::demo_model().string()}, "nf4", Device{}, options);
+  const LoadedModel with_head = load_model_and_tokenizer(
+      {test::demo_model().string()}, {.precision = Preset::nf4, .quantize_head = WeightFormat::int8});
   EXPECT_EQ(coverage_of(with_head.model->program().plan()).quantized, 4 * plan.layers + 1);
 }
 

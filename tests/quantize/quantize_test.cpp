@@ -33,29 +33,35 @@ nlohmann::json config_of(const fs::path& folder) {
   return nlohmann::json::parse(test::read_file(folder / "config.json"));
 }
 std::vector<float> logits_of(const fs::path& folder, const std::string& precision, Isa isa) {
-  LoadOptions options;
-  options.backend.isa = isa;
-  options.backend.is_isa_forced = true;
-  options.needs_tokenizer = false;
-  const LoadedModel loaded = load_model_and_tokenizer({folder.string()}, precision, Device{}, options);
+  RunConfig config = run_config_from_text(precision);
+  config.isa = isa;
+  const LoadedModel loaded = load_model_and_tokenizer({folder.string()}, config, {.needs_tokenizer = false});
   return test::all_logits(loaded.model->program(), {1, 5, 88, 7, 0, 33, 2, 2, 81});
 }
 
 // A folder of tests/fixtures/quantized, of what model and how it was made.
 struct FolderCase {
-  const char *folder, *model, *precision, *dtype;
+  const char *folder, *model, *precision;
+  DType dtype;
 };
+
+QuantizeOptions options_of(const std::string& precision) {
+  QuantizeOptions options;
+  options.config = run_config_from_text(precision);
+  return options;
+}
 
 class QuantizedFolder : public testing::TestWithParam<FolderCase> {
  protected:
-  const std::string precision = GetParam().precision, remainder = GetParam().dtype;
+  const std::string precision = GetParam().precision;
+  const DType dtype = GetParam().dtype;
   const std::string model = test::model_fixture(GetParam().model);
   test::TemporaryFolder folder;
   const fs::path out = folder.path() / "out";
 
   QuantizeReport quantize(QuantizeOptions options = {}) const {
-    options.precision = precision;
-    options.remainder = remainder;
+    options.config = run_config_from_text(precision);
+    options.config.dtype = dtype;
     return quantize_model(model, out, options);
   }
 };
@@ -91,9 +97,8 @@ TEST_P(QuantizedFolder, TheirsIsReadAsOurs) {
 
 // Read back, a folder gives what quantizing at load gives, bit for bit: codes, scales, and scales of scales.
 TEST_P(QuantizedFolder, GivesTheLogitsOfQuantizingAtLoad) {
-  QuantizeOptions options;
-  options.precision = precision;
-  options.remainder = "float32";
+  QuantizeOptions options = options_of(precision);
+  options.config.dtype = DType::f32;
   quantize_model(model, out, options);
   for (const Isa isa : test::usable_isas()) {
     const auto stored = logits_of(out, "auto", isa);
@@ -138,14 +143,15 @@ TEST_P(QuantizedFolder, ReportsSizesAndErrors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, QuantizedFolder,
-                         testing::Values(FolderCase{"nf4", "n_inner", "nf4", "float32"},
-                                         FolderCase{"fp4", "n_inner", "fp4", "float16"},
-                                         FolderCase{"nf4-dq", "n_inner", "nf4-dq", "bfloat16"},
-                                         FolderCase{"fp4-dq", "n_inner", "fp4-dq", "float16"},
-                                         FolderCase{"llm-int8", "n_inner", "llm-int8", "float32"},
-                                         FolderCase{"llama-nf4", "llama_scaled", "nf4", "bfloat16"},
-                                         FolderCase{"llama-fp4-dq", "llama_scaled", "fp4-dq", "float16"},
-                                         FolderCase{"llama-llm-int8", "llama_scaled", "llm-int8", "float32"}),
+                         testing::Values(FolderCase{"nf4", "n_inner", "nf4", DType::f32},
+                                         FolderCase{"fp4", "n_inner", "fp4", DType::f16},
+                                         FolderCase{"nf4-dq", "n_inner", "nf4-dq", DType::bf16},
+                                         FolderCase{"fp4-dq", "n_inner", "fp4-dq", DType::f16},
+                                         FolderCase{"llm-int8", "n_inner", "llm-int8", DType::f32},
+                                         FolderCase{"llama-nf4", "llama_scaled", "nf4", DType::bf16},
+                                         FolderCase{"llama-fp4-dq", "llama_scaled", "fp4-dq", DType::f16},
+                                         FolderCase{"llama-llm-int8", "llama_scaled", "llm-int8",
+                                                    DType::f32}),
                          [](const auto& info) {
                            std::string text = info.param.folder;
                            for (char& c : text) c = c == '-' ? '_' : c;
@@ -153,9 +159,10 @@ INSTANTIATE_TEST_SUITE_P(Precisions, QuantizedFolder,
                          });
 
 struct Int8Case {
-  const char *precision, *calibrator;
-  double smoothing;
-  const char* remainder;  // of the folder and of its model, loaded
+  Preset precision;
+  std::optional<Calibrator> calibrator;
+  std::optional<double> smooth_quant;
+  std::optional<DType> dtype;  // of the folder and of its model, loaded
 };
 
 // int8 of our own: a folder that keeps its calibration gives the bits of a model that calibrates as it is
@@ -170,27 +177,22 @@ class Int8Folder : public testing::TestWithParam<Int8Case> {
 
   QuantizeOptions quantize_options() const {
     QuantizeOptions options;
-    options.precision = how.precision;
-    options.calibrator = how.calibrator;
-    options.smoothing = how.smoothing;
-    options.remainder = how.remainder;
+    options.config = config();
     return options;
   }
-  LoadOptions load_options(Isa isa) const {
-    LoadOptions options;
-    options.backend.isa = isa;
-    options.backend.is_isa_forced = true;
-    options.remainder = how.remainder;
-    return options;
+  RunConfig config() const {
+    return {.precision = how.precision,
+            .dtype = how.dtype,
+            .calibrator = how.calibrator,
+            .smooth_quant = how.smooth_quant};
   }
   LoadedModel calibrated(Isa isa) const {
-    LoadOptions options = load_options(isa);
-    options.calibrator = how.calibrator;
-    options.smoothing = how.smoothing;
-    return load_model_and_tokenizer({model}, how.precision, Device{}, options);
+    RunConfig own = config();
+    own.isa = isa;
+    return load_model_and_tokenizer({model}, own);
   }
   LoadedModel stored(Isa isa) const {
-    return load_model_and_tokenizer({out.string()}, "auto", Device{}, load_options(isa));
+    return load_model_and_tokenizer({out.string()}, {.dtype = how.dtype, .isa = isa});
   }
 };
 
@@ -212,10 +214,8 @@ TEST_P(Int8Folder, GivesTheBitsOfCalibratingAtLoad) {
   // The same ranges, whichever kernels run.
   for (const Isa isa : test::usable_isas()) {
     const auto backend = test::cpu_backend(isa);
-    Precision precision = precision_from_name(how.precision);
-    if (*how.calibrator != 0) set_calibrator(precision, how.calibrator);
-    if (how.smoothing >= 0) set_smoothing(precision, how.smoothing);
-    if (*how.remainder != 0) set_remainder(precision, how.remainder);
+    Precision precision = precision_of(how.precision);
+    apply_to(precision, config());
     const auto source = std::make_shared<const ModelFolder>(fs::path(model));
     Calibration found;
     if (precision.needs_calibration())
@@ -236,39 +236,38 @@ TEST_P(Int8Folder, SaysWhatItIs) {
   }
   const nlohmann::json config = config_of(out)["quantization_config"];
   EXPECT_EQ(config["quant_method"], "assay");
-  EXPECT_EQ(config["precision"], how.precision);
+  EXPECT_EQ(config["precision"], name_of(how.precision));
   const std::string label = stored(best_usable_isa()).dtype_label;
-  EXPECT_EQ(label.rfind(how.precision, 0), 0U);
-  for (const std::string& word : {std::string(how.calibrator), std::string("(as stored)")})
+  EXPECT_EQ(label.rfind(name_of(how.precision), 0), 0U);
+  const std::string calibrator(how.calibrator ? name_of(*how.calibrator) : "");
+  for (const std::string& word : {calibrator, std::string("(as stored)")})
     EXPECT_NE(label.find(word), std::string::npos) << label;
-  EXPECT_EQ(label.find("SmoothQuant") != std::string::npos, how.smoothing >= 0) << label;
+  EXPECT_EQ(label.find("SmoothQuant") != std::string::npos, how.smooth_quant.has_value()) << label;
   // It is one precision, and is neither calibrated nor quantized again.
-  const auto refused = [&](const char* precision, LoadOptions options) {
-    EXPECT_THROW(load_model_and_tokenizer({out.string()}, precision, Device{}, options), Error) << precision;
+  const auto refused = [&](const RunConfig& other) {
+    EXPECT_THROW(load_model_and_tokenizer({out.string()}, other), Error) << other.label();
   };
-  refused(how.precision == std::string("int8-static") ? "int8-dynamic" : "int8-static", {});
-  refused("llm-int8", {});
-  LoadOptions options;
-  options.smoothing = 0.3;
-  refused("auto", options);
-  options = {};
-  options.calibration = (fs::path(model) / "config.json").string();
-  refused("auto", options);
+  refused({.precision = how.precision == Preset::int8_static ? Preset::int8_dynamic : Preset::int8_static});
+  refused({.precision = Preset::llm_int8});
+  refused({.smooth_quant = 0.3});
+  refused({.calibration = (fs::path(model) / "config.json").string()});
   EXPECT_THROW(quantize_model(out.string(), folder.path() / "twice", quantize_options()), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, Int8Folder,
-    testing::Values(Int8Case{"int8-static", "minmax", -1, ""},
-                    Int8Case{"int8-static", "percentile", -1, "bfloat16"},
-                    Int8Case{"int8-static", "entropy", 0.5, ""},
-                    Int8Case{"int8-static", "percentile", 0.5, "bfloat16"},
-                    Int8Case{"int8-dynamic", "", -1, "bfloat16"}, Int8Case{"int8-dynamic", "", 0.4, ""}),
+    testing::Values(Int8Case{Preset::int8_static, Calibrator::minmax, {}, {}},
+                    Int8Case{Preset::int8_static, Calibrator::percentile, {}, DType::bf16},
+                    Int8Case{Preset::int8_static, Calibrator::entropy, 0.5, {}},
+                    Int8Case{Preset::int8_static, Calibrator::percentile, 0.5, DType::bf16},
+                    Int8Case{Preset::int8_dynamic, {}, {}, DType::bf16},
+                    Int8Case{Preset::int8_dynamic, {}, 0.4, {}}),
     [](const auto& info) {
       const Int8Case& c = info.param;
-      std::string name = c.precision;
-      for (const char* part : {c.calibrator, c.remainder, c.smoothing < 0 ? "" : "smooth"})
-        name += *part == 0 ? "" : std::string("_") + part;
+      std::string name(name_of(c.precision));
+      if (c.calibrator) name += fmt::format("_{}", name_of(*c.calibrator));
+      if (c.dtype) name += fmt::format("_{}", name_of(*c.dtype));
+      if (c.smooth_quant) name += "_smooth";
       for (char& letter : name) letter = letter == '-' ? '_' : letter;
       return name;
     });
@@ -291,8 +290,7 @@ TEST_P(Int8Folder, AnInterruptAtAnyMomentLeavesNothing) {
 // The text that a folder was calibrated on is not one to score, in whichever process that was.
 TEST(Int8Folder, TheTextItWasCalibratedOnIsNotScored) {
   test::TemporaryFolder folder;
-  QuantizeOptions options;
-  options.precision = "int8-static";
+  QuantizeOptions options = options_of("int8-static");
   quantize_model(test::demo_model().string(), folder.path() / "out", options);
   const LoadedModel stored = load_model_and_tokenizer({(folder.path() / "out").string()}, "auto", Device{});
   EXPECT_THROW(score_file(stored, test::demo_model() / "texts/calibrate.txt"), Error);
@@ -302,14 +300,10 @@ TEST(Int8Folder, TheTextItWasCalibratedOnIsNotScored) {
 TEST(Int8Folder, ExcludedModulesStayAsTheyAre) {
   test::TemporaryFolder folder;
   const std::string out = folder / "out";
-  QuantizeOptions options;
-  options.precision = "int8-static";
-  options.modules.exclude = {"*.mlp.c_proj"};
+  QuantizeOptions options = options_of("int8-static");
+  options.config.exclude = {"*.mlp.c_proj"};
   const QuantizeReport report = quantize_model(test::model_fixture("with_tokenizer"), out, options);
-  LoadOptions load;
-  load.modules = options.modules;
-  const auto fresh =
-      load_model_and_tokenizer({test::model_fixture("with_tokenizer")}, "int8-static", Device{}, load);
+  const auto fresh = load_model_and_tokenizer({test::model_fixture("with_tokenizer")}, options.config);
   const auto stored = load_model_and_tokenizer({out}, "auto", Device{});
   EXPECT_EQ(coverage_of(stored.model->program().plan()).quantized,
             static_cast<std::int64_t>(report.tensors.size()));
@@ -320,8 +314,7 @@ TEST(Int8Folder, ExcludedModulesStayAsTheyAre) {
 // Errors are what the dequantized weights differ by, worked out from the written file.
 TEST(Quantize, ErrorsAreThoseOfTheWrittenCodes) {
   test::TemporaryFolder folder;
-  QuantizeOptions options;
-  options.precision = "llm-int8";
+  QuantizeOptions options = options_of("llm-int8");
   const QuantizeReport report = quantize_model(kModel, folder.path() / "out", options);
   const SafetensorsFile before(fs::path(kModel) / "model.safetensors"),
       after(folder.path() / "out/model.safetensors");
@@ -345,20 +338,17 @@ TEST(Quantize, ErrorsAreThoseOfTheWrittenCodes) {
 TEST(Quantize, ExcludedModulesStayAsTheyAreAndAreNamed) {
   test::TemporaryFolder folder;
   const fs::path out = folder.path() / "out";
-  QuantizeOptions options;
-  options.precision = "nf4";
-  options.modules.exclude = {"*.mlp.c_proj"};
+  QuantizeOptions options = options_of("nf4");
+  options.config.exclude = {"*.mlp.c_proj"};
   const QuantizeReport report = quantize_model(kModel, out, options);
   EXPECT_EQ(report.tensors.size(), 6U);
   EXPECT_EQ(
       config_of(out)["quantization_config"]["llm_int8_skip_modules"],
       nlohmann::json::parse(R"(["lm_head", "transformer.h.0.mlp.c_proj", "transformer.h.1.mlp.c_proj"])"));
-  LoadOptions load;
-  load.needs_tokenizer = false;
-  const LoadedModel stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
+  const LoadOptions load{.needs_tokenizer = false};
+  const LoadedModel stored = load_model_and_tokenizer({out.string()}, RunConfig{}, load);
   EXPECT_EQ(stored.dtype_label, "nf4 (as stored)");
-  load.modules = options.modules;
-  const LoadedModel loaded = load_model_and_tokenizer({kModel}, "nf4", Device{}, load);
+  const LoadedModel loaded = load_model_and_tokenizer({kModel}, options.config, load);
   EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
             test::all_logits(loaded.model->program(), {1, 2, 3}));
   const auto reason_of = [](const LoadedModel& model) {
@@ -366,7 +356,7 @@ TEST(Quantize, ExcludedModulesStayAsTheyAreAndAreNamed) {
       if (tensor.name == "transformer.h.1.mlp.c_proj.weight") return tensor.format + ": " + tensor.reason;
     return std::string();
   };
-  EXPECT_EQ(reason_of(loaded), "float32: excluded by --exclude");
+  EXPECT_EQ(reason_of(loaded), "float32: matches exclude");
   EXPECT_EQ(reason_of(stored), "float32: kept by the checkpoint");
 }
 
@@ -375,11 +365,8 @@ TEST(Quantize, EveryFormOfTheFamilyIsWrittenAndRead) {
     for (const char* precision : {"fp4-dq", "llm-int8"}) {
       SCOPED_TRACE(std::string(name) + " " + precision);
       test::TemporaryFolder folder;
-      QuantizeOptions options;
-      options.precision = precision;
-      quantize_model(test::model_fixture(name), folder.path() / "out", options);
-      LoadOptions load;
-      load.needs_tokenizer = false;
+      quantize_model(test::model_fixture(name), folder.path() / "out", options_of(precision));
+      const LoadOptions load{.needs_tokenizer = false};
       const std::vector<TokenId> ids{1, 2, 3, 4};
       const auto stored =
           load_model_and_tokenizer({(folder.path() / "out").string()}, "auto", Device{}, load);
@@ -421,9 +408,8 @@ TEST(Quantize, AHeadThatIsStoredQuantizedIsReadAsItStands) {
   load.needs_tokenizer = false;
   const auto stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
   EXPECT_EQ(coverage_of(stored.model->program().plan()).quantized, 9);
-  load.quantized_head = "nf4";
-  EXPECT_THROW(load_model_and_tokenizer({out.string()}, "auto", Device{}, load), Error);
-  const auto loaded = load_model_and_tokenizer({test::model_fixture("untied")}, "nf4", Device{}, load);
+  EXPECT_THROW(load_model_and_tokenizer({out.string()}, {.quantize_head = WeightFormat::nf4}, load), Error);
+  const auto loaded = load_model_and_tokenizer({test::model_fixture("untied")}, "nf4+head", Device{}, load);
   EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
             test::all_logits(loaded.model->program(), {1, 2, 3}));
 }
@@ -448,8 +434,7 @@ TEST(Quantize, NumbersThatAreNotFiniteAreNamedOrTakenAsZero) {
   model.write(folder.path() / "model");
   const fs::path out = folder.path() / "out";
   for (const char* precision : {"nf4", "fp4-dq", "llm-int8"}) {
-    QuantizeOptions options;
-    options.precision = precision;
+    QuantizeOptions options = options_of(precision);
     options.replaces = true;
     try {
       quantize_model((folder.path() / "model").string(), out, options);
@@ -457,7 +442,7 @@ TEST(Quantize, NumbersThatAreNotFiniteAreNamedOrTakenAsZero) {
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
     }
-    options.allows_non_finite = true;
+    options.config.allow_non_finite = true;
     const QuantizeReport report = quantize_model((folder.path() / "model").string(), out, options);
     std::int64_t replaced = 0;
     for (const QuantizedTensor& tensor : report.tensors) replaced += tensor.non_finite;
@@ -467,9 +452,7 @@ TEST(Quantize, NumbersThatAreNotFiniteAreNamedOrTakenAsZero) {
     const auto stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
     EXPECT_THROW(load_model_and_tokenizer({(folder.path() / "model").string()}, precision, Device{}, load),
                  Error);
-    load.allows_non_finite = true;
-    const auto loaded =
-        load_model_and_tokenizer({(folder.path() / "model").string()}, precision, Device{}, load);
+    const auto loaded = load_model_and_tokenizer({(folder.path() / "model").string()}, options.config, load);
     const auto logits = test::all_logits(loaded.model->program(), {1, 2, 3});
     EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}), logits);
     for (const float logit : logits) ASSERT_TRUE(std::isfinite(logit));
@@ -505,30 +488,26 @@ TEST(Quantize, WhatIsAskedWrongIsRefused) {
     EXPECT_THROW(quantize_model(model, target, options), Error);
     EXPECT_FALSE(fs::exists(out));
   };
-  options.precision = "int4-g128";
+  options.config = run_config_from_text("int4-g128");
   refused(kModel, out);
-  options.precision = "int8-static";
+  options.config = run_config_from_text("int8-static");
   refused(kModel, out);  // without a tokenizer there is nothing to calibrate on
-  options.precision = "int8-dynamic";
-  options.calibration = "text.txt";
-  refused(kModel, out);
-  options.calibration = "";
-  options.calibrator = "minmax";
-  refused(kModel, out);
-  options.calibrator = "";
-  options.precision = "nf4";
-  options.smoothing = 0.5;
-  refused(kModel, out);
-  options.smoothing = -1;
-  options.remainder = "float64";
-  refused(kModel, out);
-  options.remainder = "";
+  for (const RunConfig& config : {RunConfig{.precision = Preset::int8_dynamic, .calibration = "text.txt"},
+                                  {.precision = Preset::int8_dynamic, .calibrator = Calibrator::minmax},
+                                  {.precision = Preset::nf4, .smooth_quant = 0.5},
+                                  {.precision = Preset::nf4, .dtype = DType::f64},
+                                  {.precision = Preset::nf4, .quantize_head = WeightFormat::int8},
+                                  {.precision = Preset::nf4, .kv_cache = KvFormat::int8}}) {
+    options.config = config;
+    EXPECT_THROW(quantize_model(kModel, out, options), FieldError) << config.key();
+  }
+  options.config = {.precision = Preset::nf4};
   refused(theirs("nf4").string(), out);  // quantized already
   refused(theirs("llm-int8").string(), out);
   refused(kModel, "");
-  options.modules.exclude = {"*"};
+  options.config.exclude = {"*"};
   refused(kModel, out);
-  options.modules = {};
+  options.config.exclude.clear();
   fs::create_directory(folder.path() / "there");
   refused(kModel, folder.path() / "there");
   test::write_file(folder.path() / "there/letter.txt", "dear");

@@ -24,7 +24,7 @@ const SafetensorsFile& fixtures() {
 
 Precision static_precision(const char* calibrator) {
   Precision precision = precision_from_name("int8-static");
-  set_calibrator(precision, calibrator);
+  set_calibrator(precision, calibrator_from_name(calibrator));
   return precision;
 }
 
@@ -117,41 +117,39 @@ TEST(Calibrate, TooFewTokensAreRefused) {
   EXPECT_THROW(Model::load(base.folder, test::cpu_backend(Isa::scalar), static_precision("minmax")), Error);
 }
 
-LoadedModel load_demo(const std::string& precision, const LoadOptions& options = {}) {
-  return load_model_and_tokenizer({test::demo_model().string()}, precision, Device{}, options);
+LoadedModel load_demo(Preset precision, RunConfig config = {}) {
+  config.precision = precision;
+  return load_model_and_tokenizer({test::demo_model().string()}, config);
 }
 
 TEST(Calibrate, CoverageTellsTheShareThatIsClipped) {
-  LoadOptions options;
-  options.calibrator = "percentile";
-  const LoadedModel loaded = load_demo("int8-static", options);
-  EXPECT_EQ(loaded.dtype_label, "int8-static (percentile)");
+  const LoadedModel loaded = load_demo(Preset::int8_static, {.calibrator = Calibrator::percentile});
+  EXPECT_EQ(loaded.dtype_label, "int8-static, percentile calibration");
   const CoverageFacts facts = coverage_of(loaded.model->program().plan());
   ASSERT_TRUE(facts.saturation.has_value());
   EXPECT_GT(*facts.saturation, 0);
   EXPECT_LT(*facts.saturation, 1e-4);
-  EXPECT_FALSE(coverage_of(load_demo("int8-dynamic").model->program().plan()).saturation.has_value());
+  EXPECT_FALSE(coverage_of(load_demo(Preset::int8_dynamic).model->program().plan()).saturation.has_value());
 }
 
 // Of the text that ships to be scored, which calibration does not see.
 TEST(Calibrate, TheShippedModelLosesLittle) {
-  const auto perplexity = [](const std::string& precision, const char* calibrator, double smoothing) {
-    LoadOptions options;
-    options.calibrator = calibrator;
-    options.smoothing = smoothing;
-    return score_file(load_demo(precision, options), test::demo_model() / "texts/evaluate.txt",
+  const auto perplexity = [](Preset precision, const RunConfig& config) {
+    return score_file(load_demo(precision, config), test::demo_model() / "texts/evaluate.txt",
                       {.stride = 512})
         .score.perplexity;
   };
-  const double plain = perplexity("float32", "", -1);
-  EXPECT_LT(perplexity("int8-dynamic", "", -1), 1.007 * plain);
-  EXPECT_LT(perplexity("int8-dynamic", "", 0.5), 1.004 * plain);
-  const double best = perplexity("int8-static", "percentile", -1);
+  const double plain = perplexity(Preset::float32, {});
+  EXPECT_LT(perplexity(Preset::int8_dynamic, {}), 1.007 * plain);
+  EXPECT_LT(perplexity(Preset::int8_dynamic, {.smooth_quant = 0.5}), 1.004 * plain);
+  const double best = perplexity(Preset::int8_static, {.calibrator = Calibrator::percentile});
   EXPECT_LT(best, 1.012 * plain);
-  for (const char* calibrator : {"minmax", "entropy"})
-    EXPECT_LT(perplexity("int8-static", calibrator, -1), 1.015 * plain) << calibrator;
-  EXPECT_LT(perplexity("int8-static", "percentile", 0.5), best);
-  EXPECT_LT(perplexity("int4-g128", "", -1), 1.13 * plain);
+  for (const Calibrator calibrator : {Calibrator::minmax, Calibrator::entropy})
+    EXPECT_LT(perplexity(Preset::int8_static, {.calibrator = calibrator}), 1.015 * plain)
+        << name_of(calibrator);
+  EXPECT_LT(perplexity(Preset::int8_static, {.calibrator = Calibrator::percentile, .smooth_quant = 0.5}),
+            best);
+  EXPECT_LT(perplexity(Preset::int4_g128, {}), 1.13 * plain);
 }
 
 // The exercise: from an id or from a loaded model to one that answers, and a sentence on what it is.
@@ -159,11 +157,10 @@ TEST(StaticPtq, GivesAModelThatAnswers) {
   TimeOptions time;
   time.max_new_tokens = 8;
   time.has_warm_up = false;
-  const LoadedModel plain = load_demo("float32");
+  const LoadedModel plain = load_demo(Preset::float32);
   const std::string prompt = "The old man sat down by the";
   const std::string want = time_generate(plain, prompt, time).text;
-  StaticPtqOptions options;
-  options.calibrator = Calibrator::minmax;
+  RunConfig options{.calibrator = Calibrator::minmax};
   for (const StaticPtq& found :
        {run_static_ptq_optimum(test::demo_model().string()), run_static_ptq_optimum(plain, options)}) {
     const TimedGeneration answer = time_generate(found.loaded, prompt, time);
@@ -180,17 +177,17 @@ TEST(StaticPtq, GivesAModelThatAnswers) {
 
 TEST(Calibrate, TheTextItSawIsNotScored) {
   const auto text = test::demo_model() / "texts/calibrate.txt";
-  EXPECT_THROW(score_file(load_demo("int8-static"), text), Error);
+  EXPECT_THROW(score_file(load_demo(Preset::int8_static), text), Error);
 }
 
 TEST(Calibrate, BadTextsAreRefused) {
   test::TemporaryFolder folder;
-  LoadOptions options;
+  RunConfig options;
   const auto refused = [&](const std::string& name, const std::string& content) {
     if (!content.empty() || name == "empty.txt") test::write_file(folder / name, content);
     options.calibration = folder / name;
     try {
-      load_demo("int8-static", options);
+      load_demo(Preset::int8_static, options);
       ADD_FAILURE() << name << " was accepted";
     } catch (const UsageError& error) {
       ADD_FAILURE() << error.what();
@@ -204,19 +201,12 @@ TEST(Calibrate, BadTextsAreRefused) {
   refused("broken.txt", std::string(500, 'a') + "\xff" + std::string(500, 'b'));
 }
 
-TEST(Calibrate, FlagsGoWithTheirPrecisions) {
-  LoadOptions calibrator, smoothing, text;
-  calibrator.calibrator = "minmax";
-  smoothing.smoothing = 0.5;
-  text.calibration = "some.txt";
-  EXPECT_THROW(load_demo("int8-dynamic", calibrator), UsageError);
-  for (const char* precision : {"float32", "llm-int8", "nf4"})
-    EXPECT_THROW(load_demo(precision, smoothing), UsageError) << precision;
-  EXPECT_THROW(load_demo("int8-dynamic", text), UsageError);
-  smoothing.smoothing = 1.5;
-  EXPECT_THROW(load_demo("int8-dynamic", smoothing), UsageError);
-  calibrator.calibrator = "mse";
-  EXPECT_THROW(load_demo("int8-static", calibrator), UsageError);
+TEST(Calibrate, FieldsGoWithTheirPrecisions) {
+  EXPECT_THROW(load_demo(Preset::int8_dynamic, {.calibrator = Calibrator::minmax}), FieldError);
+  for (const Preset precision : {Preset::float32, Preset::llm_int8, Preset::nf4})
+    EXPECT_THROW(load_demo(precision, {.smooth_quant = 0.5}), FieldError) << name_of(precision);
+  EXPECT_THROW(load_demo(Preset::int8_dynamic, {.calibration = "some.txt"}), FieldError);
+  EXPECT_THROW(load_demo(Preset::int8_dynamic, {.smooth_quant = 1.5}), FieldError);
 }
 
 }  // namespace

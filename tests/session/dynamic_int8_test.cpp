@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/harness/case.h"
 #include "assay/model/model.h"
 #include "assay/quant/precision.h"
 #include "assay/session/audit.h"
+#include "assay/session/load.h"
 #include "support/fixtures.h"
 
 namespace assay {
@@ -17,7 +16,7 @@ namespace {
 
 Precision per_tensor() {
   Precision precision = precision_from_name("int8-dynamic");
-  set_input_scale(precision, "per-tensor");
+  set_input_scale(precision, InputScale::per_tensor);
   return precision;
 }
 
@@ -41,24 +40,23 @@ TEST(DynamicInt8, LogitsAreThoseOfOnnxRuntime) {
   }
 }
 
-LoadedModel load_demo(const std::string& precision, const std::string& input_scale, const char* remainder) {
-  LoadOptions options;
-  options.input_scale = input_scale;
-  options.remainder = remainder;
-  return load_model_and_tokenizer({test::demo_model().string()}, precision, Device{}, options);
+LoadedModel load_demo(Preset precision, InputScale input_scale, std::optional<DType> dtype = {}) {
+  return load_model_and_tokenizer({test::demo_model().string()},
+                                  {.precision = precision, .dtype = dtype, .input_scale = input_scale});
 }
 
 TEST(DynamicInt8, OneScaleForAllTokensDiffersByDefinition) {
   const std::vector<Prompt> prompts{"It was a dark night", "The old man sat down by the fire and"};
-  const LoadedModel loaded = load_demo("int8-dynamic", "per-tensor", "");
-  EXPECT_EQ(loaded.dtype_label, "int8-dynamic (input scale per tensor)");
+  const LoadedModel loaded = load_demo(Preset::int8_dynamic, InputScale::per_tensor);
+  EXPECT_EQ(loaded.dtype_label, "int8-dynamic, input scale per tensor");
   std::size_t differ = 0;
   for (const AuditRow& row : audit_equivalence(loaded, prompts, 4)) {
     EXPECT_TRUE(row.verdict == "equal" || row.verdict == "differs by definition") << row.verdict;
     differ += row.verdict == "differs by definition";
   }
   EXPECT_GT(differ, 0U);
-  for (const AuditRow& row : audit_equivalence(load_demo("int8-dynamic", "per-token", ""), prompts, 4))
+  for (const AuditRow& row :
+       audit_equivalence(load_demo(Preset::int8_dynamic, InputScale::per_token), prompts, 4))
     EXPECT_EQ(row.verdict, "equal") << row.what;
 }
 
@@ -66,30 +64,21 @@ TEST(DynamicInt8, TheNumberOfThreadsChangesNothing) {
   const std::vector<TokenId> ids{5, 80, 9, 700, 41, 3, 3, 250, 18, 99, 1000, 64};
   std::vector<float> first;
   for (const int threads : {1, 2}) {
-    LoadOptions options;
-    options.input_scale = "per-tensor";
-    options.backend.threads = threads;
-    const LoadedModel loaded =
-        load_model_and_tokenizer({test::demo_model().string()}, "int8-dynamic", Device{}, options);
+    const LoadedModel loaded = load_model_and_tokenizer(
+        {test::demo_model().string()},
+        {.precision = Preset::int8_dynamic, .input_scale = InputScale::per_tensor, .threads = threads});
     const auto logits = test::all_logits(loaded.model->program(), ids);
     if (first.empty()) first = logits;
     EXPECT_EQ(logits, first) << threads;
   }
 }
 
-TEST(DynamicInt8, FlagGoesWithInt8DynamicAlone) {
-  for (const char* precision : {"float32", "int8-static", "llm-int8", "nf4"})
-    EXPECT_THROW(load_demo(precision, "per-tensor", ""), UsageError) << precision;
-  EXPECT_THROW(load_demo("int8-dynamic", "per-row", ""), UsageError);
-  EXPECT_EQ(load_demo("int8-dynamic", "PER-TOKEN", "bfloat16").dtype_label,
-            "int8-dynamic (remainder bfloat16)");
-  Configuration base;
-  base.input_scale = "per-tensor";
-  EXPECT_EQ(configuration_from_text("nf4", base).input_scale, "");
-  EXPECT_EQ(configuration_from_text("int8-static", base).input_scale, "");
-  const Configuration kept = configuration_from_text("int8+head", base);
-  EXPECT_EQ(kept.label(), "int8-dynamic+head:int8, input scale per-tensor");
-  EXPECT_EQ(configuration_from_json(to_json(kept)), kept);
+TEST(DynamicInt8, InputScaleGoesWithInt8DynamicAlone) {
+  for (const Preset precision : {Preset::float32, Preset::int8_static, Preset::llm_int8, Preset::nf4})
+    EXPECT_THROW(load_demo(precision, InputScale::per_tensor), FieldError) << name_of(precision);
+  EXPECT_THROW(load_demo(Preset::int8_dynamic, InputScale::calibrated), FieldError);
+  EXPECT_EQ(load_demo(Preset::int8_dynamic, InputScale::per_token, DType::bf16).dtype_label,
+            "int8-dynamic, dtype bfloat16, input scale per token");
 }
 
 }  // namespace

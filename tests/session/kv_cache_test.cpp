@@ -9,18 +9,17 @@
 namespace assay {
 namespace {
 
-LoadedModel load_demo(const std::string& precision, const std::string& kv_cache, Isa isa) {
-  LoadOptions options;
-  options.kv_cache = kv_cache;
-  options.backend.isa = isa;
-  options.backend.is_isa_forced = true;
-  return load_model_and_tokenizer({test::demo_model().string()}, precision, Device{}, options);
+LoadedModel load_demo(Preset precision, KvFormat kv_cache, Isa isa) {
+  return load_model_and_tokenizer({test::demo_model().string()},
+                                  {.precision = precision, .kv_cache = kv_cache, .isa = isa});
 }
 
 // Blocks of 64 positions, of which a sequence of 65 takes two; 4 layers of 4 heads of 64.
 TEST(KvCache, BytesAreThoseOfTheFormat) {
-  for (const auto& [name, each] : {std::pair{"float32", 256}, {"bfloat16", 128}, {"int8", 68}}) {
-    const LoadedModel loaded = load_demo("float32", name, best_usable_isa());
+  for (const auto& [format, each] :
+       {std::pair{KvFormat::float32, 256}, {KvFormat::bfloat16, 128}, {KvFormat::int8, 68}}) {
+    const std::string_view name = name_of(format);
+    const LoadedModel loaded = load_demo(Preset::float32, format, best_usable_isa());
     Program& program = loaded.model->program();
     const std::int64_t per_position = 2 * 4 * 4 * each;
     EXPECT_EQ(program.cache_bytes(65).value, 128 * per_position) << name;
@@ -34,13 +33,12 @@ TEST(KvCache, BytesAreThoseOfTheFormat) {
   }
 }
 
-TEST(KvCache, Int8IsNamedInTheLabel) {
-  const auto label = [](const char* precision, const char* kv_cache) {
+TEST(KvCache, IsNamedInTheLabelWhereItIsChosen) {
+  const auto label = [](Preset precision, KvFormat kv_cache) {
     return load_demo(precision, kv_cache, best_usable_isa()).dtype_label;
   };
-  EXPECT_EQ(label("float32", "int8"), "float32 (KV int8)");
-  EXPECT_EQ(label("nf4", "int8"), "nf4 (KV int8)");
-  EXPECT_EQ(label("nf4", "bfloat16"), "nf4");
+  EXPECT_EQ(label(Preset::float32, KvFormat::int8), "float32, KV cache int8");
+  EXPECT_EQ(label(Preset::nf4, KvFormat::bfloat16), "nf4, KV cache bfloat16");
 }
 
 // A byte for each of a key's numbers costs a hundredth of what 4-bit weights do, and it does cost something:
@@ -48,22 +46,22 @@ TEST(KvCache, Int8IsNamedInTheLabel) {
 TEST(KvCache, Int8LosesLittle) {
   for (const Isa isa : test::usable_isas()) {
     if (isa == Isa::scalar) continue;  // minutes
-    const auto loss = [&](const char* precision, const char* kv_cache) {
+    const auto loss = [&](Preset precision, KvFormat kv_cache) {
       return score_file(load_demo(precision, kv_cache, isa), test::demo_model() / "texts/evaluate.txt",
                         {.stride = 512})
           .score.loss;
     };
-    for (const char* precision : {"float32", "bfloat16"}) {
-      const double plain = loss(precision, "float32"), int8 = loss(precision, "int8");
-      EXPECT_NE(int8, plain) << name_of(isa) << " " << precision;
-      EXPECT_NEAR(int8, plain, 2e-3) << name_of(isa) << " " << precision;
+    for (const Preset precision : {Preset::float32, Preset::bfloat16}) {
+      const double plain = loss(precision, KvFormat::float32), int8 = loss(precision, KvFormat::int8);
+      EXPECT_NE(int8, plain) << name_of(isa) << " " << name_of(precision);
+      EXPECT_NEAR(int8, plain, 2e-3) << name_of(isa) << " " << name_of(precision);
     }
   }
 }
 
 // The step of a token reads what its prompt stored: the same bits either way.
 TEST(KvCache, Int8ScoresTheSameThroughDecode) {
-  const LoadedModel loaded = load_demo("float32", "int8", best_usable_isa());
+  const LoadedModel loaded = load_demo(Preset::float32, KvFormat::int8, best_usable_isa());
   const auto through = [&](ScoreThrough how) {
     return score_file(loaded, test::demo_model() / "texts/evaluate.txt",
                       {.context = 200, .stride = 200, .through = how})

@@ -15,20 +15,17 @@ class Outliers : public testing::Test {
   static void SetUpTestSuite() {
     folder_ = std::make_unique<test::TemporaryFolder>();
     test::plant_outliers(test::demo_model(), folder_->path() / "outliers", 30);
-    plain_ = loss("float32");
+    plain_ = loss({});
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
   // Of the text that ships, in nats per token.
-  static double loss(const std::string& precision, const LoadOptions& options = {}) {
-    const LoadedModel loaded =
-        load_model_and_tokenizer({folder_->path() / "outliers"}, precision, Device{}, options);
+  static double loss(const RunConfig& config) {
+    const LoadedModel loaded = load_model_and_tokenizer({folder_->path() / "outliers"}, config);
     return score_file(loaded, test::demo_model() / "texts/evaluate.txt", {.stride = 1024}).score.loss;
   }
   // What a precision loses against float32.
-  static double lost(const std::string& precision, const LoadOptions& options = {}) {
-    return loss(precision, options) - plain_;
-  }
+  static double lost(const RunConfig& config) { return loss(config) - plain_; }
 
   static std::unique_ptr<test::TemporaryFolder> folder_;
   static double plain_;
@@ -43,12 +40,11 @@ TEST_F(Outliers, ModelIsTheSameFunction) {
 }
 
 TEST_F(Outliers, SmoothQuantBeatsNone) {
-  LoadOptions smooth;
-  smooth.smoothing = 0.5;
-  for (const char* precision : {"int8-dynamic", "int8-static"}) {
-    const double without = lost(precision), with = lost(precision, smooth);
-    EXPECT_GT(without, 0.1) << precision;  // there is something to gain
-    EXPECT_LT(with, 0.25 * without) << precision;
+  for (const Preset precision : {Preset::int8_dynamic, Preset::int8_static}) {
+    const double without = lost({.precision = precision}),
+                 with = lost({.precision = precision, .smooth_quant = 0.5});
+    EXPECT_GT(without, 0.1) << name_of(precision);  // there is something to gain
+    EXPECT_LT(with, 0.25 * without) << name_of(precision);
   }
 }
 
@@ -64,9 +60,8 @@ TEST_F(Outliers, TheirShareIsCounted) {
 }
 
 TEST_F(Outliers, ThresholdOfLlmInt8BeatsNone) {
-  LoadOptions none;
-  none.outlier_threshold = 0;
-  const double with = lost("llm-int8"), without = lost("llm-int8", none);
+  const double with = lost({.precision = Preset::llm_int8}),
+               without = lost({.precision = Preset::llm_int8, .llm_int8_threshold = 0});
   EXPECT_GT(without, 0.1);
   EXPECT_LT(with, 0.5 * without);
 }

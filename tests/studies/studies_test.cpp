@@ -28,8 +28,8 @@ TEST(ResolveDtype, LabelsAreHonest) {
     FAIL();
   } catch (const UsageError& e) {
     EXPECT_STREQ(e.what(),
-                 "unknown precision 'flot16': expected one of float32, float16, bfloat16, int8-dynamic, "
-                 "int8-static, llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128; the nearest is float16");
+                 "precision: expected one of float32, float16, bfloat16, int8-dynamic, int8-static, "
+                 "llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128, found 'flot16'; the nearest is float16");
   }
 }
 
@@ -92,7 +92,7 @@ TEST(GetModelMemoryFootprint, IsThatOfTransformers) {
             4 * ((s.vocab + s.context) * d + s.layers * (12 * d * d + 13 * d) + 2 * d));
 }
 
-// A experiment on the small model: exactly `repeats` runs, so that tests are short.
+// An experiment on the small model: exactly `repeats` runs, so that tests are short.
 SweepOptions sweep_of(std::int64_t repeats) {
   SweepOptions sweep;
   sweep.repeats = repeats;
@@ -150,7 +150,7 @@ TEST(RunForVariedLengths, GivesARowPerLength) {
 }
 
 TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   PrecisionsOptions options;
   options.precisions = {"float32", "float16", "bf16", "nf4", "nf4+head"};
   options.prompt = "a text";
@@ -248,7 +248,7 @@ TEST(ProbeEdgePrompts, GivesARowPerPrompt) {
 }
 
 TEST(RunForVariedThreads, RecommendsANumber) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   ThreadsOptions options;
   options.threads = {1, 2};
   options.prompt = "a";
@@ -260,7 +260,7 @@ TEST(RunForVariedThreads, RecommendsANumber) {
 }
 
 TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(3));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(3));
   TradeoffOptions options;
   options.precisions = {"float32", "int8", "fp4"};
   options.prompts = {"one", "two"};
@@ -333,9 +333,9 @@ TEST(UniformWarning, StandsInTheRow) {
   std::string words;  // far from what the model was fitted to: it was not
   for (int i = 0; i < 60; ++i) words += fmt::format("{} zq{} ", i * 7919 % 97, i);
   test::write_file(folder.path() / "text.txt", words);
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(3));
-  const ExperimentResult result = compare_perplexity(
-      experiment, {.configurations = {Configuration{}}, .corpus = folder.path() / "text.txt"});
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(3));
+  const ExperimentResult result =
+      compare_perplexity(experiment, {.configurations = {RunConfig{}}, .corpus = folder.path() / "text.txt"});
   ASSERT_EQ(result.rows.size(), 1u);
   ASSERT_GT(result.rows[0].find("perplexity")->value, 300);
   ASSERT_FALSE(result.rows[0].warnings.empty());
@@ -348,20 +348,17 @@ SuiteOptions small_exercise() {
   options.precisions = {"float32", "int8"};
   options.prompts = {"one", std::string(500, 'x')};  // the second exceeds the context of 64
   options.new_tokens = 5;
-  options.lengths.lengths = {8, 16};
-  options.lengths.new_tokens = 5;
-  options.ablation.lengths = {8};
-  options.ablation.new_tokens = 8;
-  options.ablation.padded_prompts = {"a", "b c d"};
-  options.batches.prompts = {"a", "b c d"};
-  options.batches.batch_sizes = {1, 2};
-  options.batches.new_tokens = options.edge_new_tokens = 5;
-  options.corpus = test::fixture_model("with_tokenizer") / "prompt.txt";
+  options.batch_prompts = {"a", "b c d"};
+  options.studies["lengths"] = LengthsOptions{.lengths = {8, 16}};
+  options.studies["ablation"] = AblationOptions{.lengths = {8}, .padded_prompts = {"a", "b c d"}};
+  options.studies["batches"] = BatchedOptions{.batch_sizes = {1, 2}};
+  options.studies["perplexity"] =
+      PerplexityOptions{.corpus = test::fixture_model("with_tokenizer") / "prompt.txt"};
   return options;
 }
 
 TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
-  const LocalExperiment experiment({model()}, Configuration{}, sweep_of(6));
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   const ResultSet results = run_quantization_exercise(experiment, small_exercise());
   EXPECT_EQ(results.status, "complete");
   std::vector<std::string> scenarios;
@@ -395,7 +392,7 @@ TEST(RunQuantizationExercise, StopsWhereItIsTold) {
   SweepOptions sweep = sweep_of(3);
   int asked = 0;
   sweep.should_stop = [&] { return ++asked > 40; };
-  const LocalExperiment experiment({model()}, Configuration{}, sweep);
+  const LocalExperiment experiment({model()}, RunConfig{}, sweep);
   EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, "interrupted");
   SuiteOptions options = small_exercise();
   options.skipped = {"nonsense"};

@@ -1,4 +1,4 @@
-// The tables of kernels that tests hold to the scalar one.
+// The tables of kernels that tests hold to the scalar one, and the activations that each has to compute.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,6 +21,10 @@ inline void PrintTo(const KernelTier& tier, std::ostream* out) {
 inline const auto kKernelTiers =
     testing::Values(KernelTier{Isa::avx2, false}, KernelTier{Isa::avx2, true}, KernelTier{Isa::avx512, false},
                     KernelTier{Isa::avx512, true}, KernelTier{Isa::amx, true});
+
+inline constexpr Activation kActivations[] = {
+    Activation::none, Activation::relu,      Activation::relu2,    Activation::silu,
+    Activation::tanh, Activation::gelu_tanh, Activation::gelu_erf, Activation::gelu_quick};
 
 class TestOfKernelTiers : public testing::TestWithParam<KernelTier> {
  protected:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "assay/base/cpu.h"
+#include "assay/base/device.h"
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
 #include "assay/plan/plan.h"
@@ -19,14 +20,6 @@
 namespace assay {
 
 class ThreadPool;
-
-struct Device {
-  enum class Kind { cpu, cuda } kind = Kind::cpu;
-  int index = 0;
-  std::string text() const { return kind == Kind::cpu ? "cpu" : "cuda:" + std::to_string(index); }
-};
-// "cpu", "cuda", "cuda:1" or "auto"; throws UsageError for another name, Error where the device is absent.
-Device device_from_name(std::string_view text);
 
 // Gives what the file stores of a logical weight. Throws Error naming the file and the tensor.
 class WeightSource {
@@ -140,8 +133,8 @@ class Program {
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
   virtual void observe_inputs(InputObserver observer) = 0;
-  // Of llm_int8 products so far: the share of their input columns that were apart as outliers; 0 where none
-  // ran.
+  // Of llm_int8 products so far: the share of their input features that were decomposed as outliers; 0 where
+  // none ran.
   virtual double outlier_share() const = 0;
   // Of a screened head so far: the share of its outputs that were computed exactly; 0 where none is.
   virtual double screened_share() const { return 0; }

@@ -1,17 +1,9 @@
-// Chooses a backend by the device's name; what a source without codes answers.
+// Chooses a backend by its device; what a source without codes answers.
 #include "assay/backend/cpu/cpu_backend.h"
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
 
 namespace assay {
-
-Device device_from_name(std::string_view text) {
-  if (text == "cpu" || text == "auto") return {};
-  if (text == "cuda") return {Device::Kind::cuda, 0};
-  if (text.substr(0, 5) == "cuda:" && text.size() == 6 && text[5] >= '0' && text[5] <= '9')
-    return {Device::Kind::cuda, text[5] - '0'};
-  throw UsageError("--device: expected cpu, cuda, cuda:N or auto, found '{}'", text);
-}
 
 void WeightSource::read_codes(const WeightSpec& weight, std::int64_t /*first*/, std::int64_t /*count*/,
                               std::uint8_t* /*out*/) const {

@@ -152,7 +152,7 @@ std::string_view name_of(Isa isa) {
 Isa isa_from_name(std::string_view text) {
   for (const Isa isa : kAllIsas)
     if (text == name_of(isa)) return isa;
-  throw UsageError("--isa: expected scalar, avx2, avx512 or amx, found '{}'", text);
+  throw FieldError("isa", "expected scalar, avx2, avx512 or amx, found '{}'", text);
 }
 
 std::string why_tiles_are_refused() {
@@ -236,7 +236,7 @@ std::vector<int> processors_of_mask(std::string_view mask) {
   if (digits.starts_with("0x") || digits.starts_with("0X")) digits.remove_prefix(2);
   if (digits.empty() || digits.size() > CPU_SETSIZE / 4 ||
       digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
-    throw UsageError("--cpu-mask: expected a mask in hexadecimal such as 0x3, found '{}'", mask);
+    throw FieldError("cpu_mask", "expected a mask in hexadecimal such as 0x3, found '{}'", mask);
   std::vector<int> processors;
   for (const int cpu : allowed_processors()) {
     const auto digit = static_cast<std::size_t>(cpu) / 4;
@@ -246,7 +246,7 @@ std::vector<int> processors_of_mask(std::string_view mask) {
     if (((value >> (cpu % 4)) & 1) != 0) processors.push_back(cpu);
   }
   if (processors.empty())
-    throw UsageError("--cpu-mask {}: it selects none of the processors this process may use ({})", mask,
+    throw FieldError("cpu_mask", "{} selects none of the processors this process may use ({})", mask,
                      fmt::join(allowed_processors(), ", "));
   return processors;
 }

@@ -15,7 +15,7 @@ enum class Isa { scalar, avx2, avx512, amx };
 inline constexpr Isa kAllIsas[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::amx};
 
 std::string_view name_of(Isa isa);
-// Throws UsageError listing the names when there is no such tier.
+// Throws FieldError listing the names when there is no such tier.
 Isa isa_from_name(std::string_view text);
 
 // True where the processor has every instruction of the tier AND the operating system saves its registers.
@@ -44,7 +44,7 @@ CpuInfo cpu_info();
 // The processors this process may run on, as they were when first asked: pinning a thread later does not
 // change the answer.
 const std::vector<int>& allowed_processors();
-// Those of a mask in hexadecimal ("0x3", "f0"), lowest bit processor 0. Throws UsageError where it is no such
+// Those of a mask in hexadecimal ("0x3", "f0"), lowest bit processor 0. Throws FieldError where it is no such
 // mask, or has no processor that is allowed.
 std::vector<int> processors_of_mask(std::string_view mask);
 // The least memory that a control group of this process allows it; zero where none limits it.

@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "assay/base/format.h"
 
@@ -26,6 +28,27 @@ class Error : public std::runtime_error {
 class UsageError : public Error {
  public:
   using Error::Error;
+};
+
+// A field of the caller's options has a value that it cannot have. what() is "FIELD: problem"; a front end
+// that shows its users the field under another name, such as a flag, puts that name before problem().
+class FieldError : public UsageError {
+ public:
+  template <typename... Args>
+  explicit FieldError(std::string_view field, fmt::format_string<Args...> text, Args&&... args)
+      : FieldError(std::string(field), Problem{fmt::format(text, std::forward<Args>(args)...)}) {}
+  const std::string& field() const { return field_; }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  struct Problem {
+    std::string text;
+  };
+  FieldError(std::string field, Problem problem)
+      : UsageError("{}: {}", field, problem.text),
+        field_(std::move(field)),
+        problem_(std::move(problem.text)) {}
+  std::string field_, problem_;
 };
 
 // What errno says: "No such file or directory".

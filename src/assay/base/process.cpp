@@ -131,7 +131,7 @@ std::string ChildProcess::end() {
   close(in_);
   close(out_);
   int status = 0;
-  // One that has closed its output is ending by itself: how is worth a moment.
+  // One that has closed its output is ending by itself: a moment later its exit status is known.
   for (int i = 0; i < 20 && waitpid(id_, &status, WNOHANG) == 0; ++i) {
     if (i == 19) {
       kill(-id_, SIGKILL);  // the whole group: what it has started itself too

@@ -33,7 +33,7 @@ thread_local int ThreadPool::worker_ = 0;
 
 ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_caller) {
   if (threads < 1 || threads > kMaxThreads)
-    throw UsageError("--threads: expected 1 to {}, found {}", kMaxThreads, threads);
+    throw FieldError("threads", "expected 1 to {}, found {}", kMaxThreads, threads);
   if (processors.empty()) processors = allowed_processors();
   const bool is_pinned = static_cast<std::size_t>(threads) <= processors.size();
   for (int i = 1; i < threads; ++i) {

@@ -14,8 +14,9 @@ namespace assay::int8_checkpoint {
 inline constexpr std::string_view kMethod = "assay";  // quant_method
 
 // For the module P, whose "P.weight" holds int8 codes, I8 [outputs, inputs], -127 to 127.
-inline constexpr std::string_view kAbsmax = ".weight_absmax";  // F32 [outputs]: a code is worth absmax / 127
-// Of int8-static: an input is worth scale * (code - zero point), codes 0 to 255.
+inline constexpr std::string_view kAbsmax =
+    ".weight_absmax";  // F32 [outputs]: a code stands for absmax / 127
+// Of int8-static: an input's dequantized value is scale * (code - zero point), codes 0 to 255.
 inline constexpr std::string_view kInputScale = ".input_scale";           // F32 []
 inline constexpr std::string_view kInputZeroPoint = ".input_zero_point";  // U8 []
 // F32 []: the share of the calibration's inputs that lie beyond the codes.

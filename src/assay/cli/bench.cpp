@@ -160,21 +160,25 @@ int run_bench(const BenchFlags& flags) {
       options.precisions.push_back(name);
   if (options.precisions.empty())
     throw UsageError("--precision: expected names joined by commas, found '{}'", flags.model.precision);
+  const auto asks_for_any = [](const std::vector<std::int64_t>& lengths) {
+    return std::any_of(lengths.begin(), lengths.end(), [](std::int64_t length) { return length > 0; });
+  };
+  if (!asks_for_any(options.prompt_tokens) && !asks_for_any(options.new_tokens))
+    throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
+  if (options.max_time_s < 0)
+    throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
   flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
-  const Configuration base = flags.model.without_precision();
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
   };
   options.should_stop = is_interrupted;
   const auto load = [&](const std::string& precision, int threads) {
-    Configuration what = configuration_from_text(precision, base);
-    what.threads = threads;
-    LoadOptions how = what.load_options();
-    how.needs_tokenizer = false;
+    RunConfig what = run_config_from_text(precision, flags.model.config);
+    if (threads > 0) what.threads = threads;
     progress.clear();
-    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), what.precision,
-                                                  flags.model.resolved_device(), how);
+    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), what,
+                                                  {.needs_tokenizer = false, .pins_caller = true});
     if (!flags.output.is_quiet) note(loaded.load_line());
     return loaded;
   };
@@ -222,23 +226,9 @@ void add_bench(CLI::App& app, int& exit_code) {
                  "Numbers of threads (default: the processors this process may use)", 1, 1024);
   command->add_option(
       "--precision", flags->model.precision,
-      "Precisions, joined by commas; nf4+head, or nf4+head:int8, quantizes the output head too (default "
-      "float32, unless the model is quantized already)");
-  command->add_option("--remainder", flags->model.remainder,
-                      "float32 (the default) or bfloat16: what quantized precisions keep everything else in");
-  command->add_option("--quantize-head", flags->model.quantized_head,
-                      "int8, nf4 or fp4: quantized precisions quantize the output head too");
-  command->add_option("--kv-cache", flags->model.kv_cache,
-                      "float32, bfloat16 or int8: how keys and values are kept (default: as each precision "
-                      "computes)");
-  flags->model.add_screen_to(*command);
-  flags->model.add_products_to(*command);
-  flags->model.add_selection_to(*command);
-  flags->model.add_input_scale_to(*command);
-  flags->model.add_calibration_to(*command);
-  command->add_option("--device", flags->model.device, "cpu, cuda, cuda:N or auto (the default)");
-  command->add_option("--isa", flags->model.isa,
-                      "Force the kernels of one tier: scalar, avx2, avx512 or amx");
+      "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [float32, or what a "
+      "quantized checkpoint holds]");
+  flags->model.add_fields_but(*command, {"threads"});
   command->add_option("--format", flags->format, "md (the default), csv, json, jsonl or llama-bench");
   flags->output.add_to(*command);
   command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");

@@ -19,10 +19,8 @@ void add_kernels(CLI::App& app, int& exit_code);
 void add_machine(CLI::App& app, int& exit_code);
 void add_quantize(CLI::App& app, int& exit_code);
 void add_worker(CLI::App& app, int& exit_code);
-void add_sweep(CLI::App& app, int& exit_code, const std::string& command_line);
-void add_ablate(CLI::App& app, int& exit_code, const std::string& command_line);
-void add_probe(CLI::App& app, int& exit_code, const std::string& command_line);
-void add_tradeoff(CLI::App& app, int& exit_code, const std::string& command_line);
+// One for each study that has a command: sweep lengths, ablate cache, ...
+void add_studies(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_compare(CLI::App& app, int& exit_code);
 void add_history(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);

@@ -80,6 +80,11 @@ bool is_given(const CLI::Option& option, const std::vector<std::string>& words) 
   });
 }
 
+// One that may be given again for more: a prompt, a pattern.
+bool is_repeatable(const CLI::Option& option) {
+  return option.get_items_expected_max() > 1;
+}
+
 // A value may be empty or look like a flag: neither may take the next word for its own, or be one.
 void put(const std::string& key, const std::string& value, std::vector<std::string>& out) {
   if (!value.empty()) {
@@ -116,7 +121,7 @@ void put_in(const Entry& entry, const CLI::App& command, const std::string& file
                   fmt::join(entry.values, ","));
     return;
   }
-  if (key == "prompt") {
+  if (is_repeatable(*option)) {
     for (const std::string& value : entry.values) put(key, value, out);
     return;
   }
@@ -173,7 +178,7 @@ std::string config_of(const CLI::App& command) {
     const std::vector<std::string>& values = option->results();
     if (option->get_items_expected_max() == 0)
       json[key] = true;
-    else if (key == "prompt")
+    else if (is_repeatable(*option))
       json[key] = values;
     else
       json[key] = values.back();

@@ -20,26 +20,6 @@ struct InspectFlags {
   OutputFlags output;
 };
 
-const char* activation_name(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return "none";
-    case Activation::gelu_tanh:
-      return "gelu_tanh";
-    case Activation::gelu_erf:
-      return "gelu";
-    case Activation::gelu_quick:
-      return "quick_gelu";
-    case Activation::relu:
-      return "relu";
-    case Activation::silu:
-      return "silu";
-    case Activation::tanh:
-      return "tanh";
-  }
-  return "";
-}
-
 nlohmann::ordered_json spec_json(const ModelSpec& spec) {
   return {{"family", spec.family},
           {"vocab", spec.vocab},
@@ -51,7 +31,7 @@ nlohmann::ordered_json spec_json(const ModelSpec& spec) {
           {"head_dim", spec.head_dim},
           {"mlp_hidden", spec.mlp_hidden},
           {"mlp", spec.mlp == Mlp::gated ? "gated" : "plain"},
-          {"activation", activation_name(spec.activation)},
+          {"activation", name_of(spec.activation)},
           {"norm", spec.norm == Norm::rms ? "RMSNorm" : "LayerNorm"},
           {"epsilon", spec.epsilon},
           {"position", spec.position == Position::rotary ? "rotary" : "learned"},
@@ -126,8 +106,8 @@ int run_inspect(const InspectFlags& flags) {
       tensors_json(folder, tensor_uses(spec, stored.value_or(Precision{}), folder));
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
-    memory.push_back(
-        memory_json(spec, stored->name.substr(0, stored->name.find(' ')), {*stored, stored->name, {}}));
+    memory.push_back(memory_json(spec, stored->name.substr(0, stored->name.find_first_of(" ,")),
+                                 {*stored, stored->name, {}}));
   else
     for (const std::string& name : precision_names())
       memory.push_back(memory_json(spec, name, resolve_dtype(name, Device{})));

@@ -10,6 +10,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
 #include "assay/cli/console.h"
+#include "assay/config/fields.h"
 #include "assay/report/table.h"
 
 namespace {
@@ -59,10 +60,7 @@ int run_program(int argc, char** argv) {
       "--fail-on met, 130 "
       "interrupted");
   assay::cli::add_run(app, exit_code, command_line);
-  assay::cli::add_sweep(app, exit_code, command_line);
-  assay::cli::add_ablate(app, exit_code, command_line);
-  assay::cli::add_probe(app, exit_code, command_line);
-  assay::cli::add_tradeoff(app, exit_code, command_line);
+  assay::cli::add_studies(app, exit_code, command_line);
   assay::cli::add_compare(app, exit_code);
   assay::cli::add_history(app, exit_code);
   assay::cli::add_generate(app, exit_code);
@@ -97,6 +95,8 @@ int main(int argc, char** argv) try {
   assay::cli::keep_standard_streams();
   assay::cli::watch_interrupts();
   return run_program(argc, argv);
+} catch (const assay::FieldError& error) {
+  return fail(assay::cli::kUsage, assay::flag_of(error.field()) + ": " + error.problem());
 } catch (const assay::UsageError& error) {
   return fail(assay::cli::kUsage, error.what());
 } catch (const assay::Error& error) {

@@ -48,15 +48,18 @@ bool has_failures(const ResultSet& results) {
 void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.precision.clear();
   model.add_to(app, is_model_required);
+  app.get_option("--precision")
+      ->description(
+          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [all "
+          "where they are compared, else float32]");
   app.add_option("-o,--output", folder, "The folder for reports and the journal that --resume reads");
   add_whole(app, "-r,--repeats", repeats,
             "Timed runs of each case, exactly (default: six at least, until the intervals are narrow)", 1);
   add_real(app, "--narrow", narrow_percent,
            "Adaptive runs end when every interval is this narrow, in % (default 2)");
-  add_real(app, "--time", time_s,
-           "Adaptive runs of an experiment end after this many seconds, once there are six");
-  add_real(app, "--max-time", max_time_s, "Seconds per experiment after which no block of runs begins");
-  add_whole(app, "--seed", seed, "Of the order within blocks (default 1)");
+  add_real(app, "--time", time_s, "Adaptive runs of a study end after this many seconds, once there are six");
+  add_real(app, "--max-time", max_time_s, "Seconds per study after which no round begins [no limit]");
+  add_whole(app, "--seed", seed, "Seed for the order of cases within a round [1]");
   add_whole(app, "--max-memory", memory_mb,
             "MB that all workers may take together (default: what is free, less a tenth)", 1);
   add_whole(app, "--worker-memory", worker_memory_mb, "MB of data that one worker may take", 1);
@@ -74,6 +77,8 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   if (flags.narrow_percent <= 0)
     throw UsageError("--narrow: expected a number above 0, found {}", flags.narrow_percent);
   if (flags.time_s < 0) throw UsageError("--time: expected 0 or more seconds, found {}", flags.time_s);
+  if (flags.max_time_s < 0)
+    throw UsageError("--max-time: expected 0 or more seconds, found {}", flags.max_time_s);
   if (flags.case_timeout_s <= 0)
     throw UsageError("--case-timeout: expected a number above 0, found {}", flags.case_timeout_s);
   if (flags.resumes && flags.folder.empty())
@@ -82,7 +87,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
-  options.common = flags.model.without_precision();
+  options.common = flags.model.config;
   options.baseline = flags.model.configuration();
   options.memory_budget = {flags.memory_mb << 20};
   options.worker_memory_limit = {flags.worker_memory_mb << 20};
@@ -97,16 +102,23 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
     progress_.show(time_left(left) + now);
   };
   experiment_ = std::make_unique<WorkerExperiment>(options);
-  if (flags.is_dry_run) return;
+}
+
+void Measuring::begin() {
   sha256_ = experiment_->folder().content_hash();
-  if (flags.folder.empty()) return;
-  ensure_writable_folder(flags.folder);
-  lock_ = std::make_unique<FolderLock>(flags.folder);
-  const std::filesystem::path folder(flags.folder);
+  if (flags_.folder.empty()) return;
+  ensure_writable_folder(flags_.folder);
+  lock_ = std::make_unique<FolderLock>(flags_.folder);
+  const std::filesystem::path folder(flags_.folder);
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
-                                       sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags.resumes);
+                                       sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
   write_file_atomically(folder / "config.json", config_);
+}
+
+PredictedSeconds Measuring::predicted_seconds() {
+  if (!flags_.output.shows_progress()) return {};
+  return seconds_predictor(experiment(), experiment_->folder());
 }
 
 Measuring::~Measuring() = default;
@@ -209,17 +221,18 @@ int Measuring::finish(ResultSet results) {
 }
 
 int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
-            const std::function<std::vector<Case>(const ExperimentContext&)>& cases,
-            const std::function<ExperimentResult(const ExperimentContext&)>& run) {
+            const std::vector<PlannedStudy>& plan) {
   Measuring measuring(flags, command, command_line);
-  if (flags.is_dry_run) return measuring.show_plan(cases(measuring.experiment()));
-  cases(measuring.experiment());  // what is wrong with them is known before a model is loaded
+  const std::vector<Case> cases = cases_of(measuring.experiment(), plan);
+  if (flags.is_dry_run) return measuring.show_plan(cases);
+  measuring.begin();
   ResultSet results = measuring.new_results();
   if (!flags.output.is_json && !flags.output.is_quiet)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", results.model.id,
                        measuring.experiment().sessions->facts(measuring.experiment().baseline).device,
                        results.model.dtype));
-  add(results, run(measuring.experiment()));
+  add(results, run_studies(measuring.experiment(), plan,
+                           plan.size() > 1 ? measuring.predicted_seconds() : PredictedSeconds{}));
   return measuring.finish(std::move(results));
 }
 

@@ -26,10 +26,11 @@ struct MeasureFlags {
   std::vector<std::string> precisions() const { return words_of(model.precision); }
 };
 
-// A command's work: the experiment, the folder's lock and journal, progress; then the result's way out.
+// The work of a command: the experiment, the folder's lock and journal, progress, and the way out of the
+// result.
 class Measuring {
  public:
-  // Refuses what can be seen to be wrong before any work. Throws Error, UsageError.
+  // Checks the flags and reads the model's configuration; writes nothing. Throws Error, UsageError.
   Measuring(const MeasureFlags& flags, const CLI::App& command, std::string command_line);
   ~Measuring();
 
@@ -37,6 +38,10 @@ class Measuring {
   const WorkerExperiment& workers() const { return *experiment_; }
   // Prints what would run, with its predicted time and memory. The exit code.
   int show_plan(const std::vector<Case>& cases);
+  // Hashes the model and opens the output folder with its journal.
+  void begin();
+  // For the time left, where it is shown; else empty.
+  PredictedSeconds predicted_seconds();
   // An empty result set of the baseline; throws what loading throws.
   ResultSet new_results();
   // Writes the reports, prints the answer, gives the exit code.
@@ -52,9 +57,8 @@ class Measuring {
   std::string sha256_;
 };
 
-// One experiment as a command: its plan where --dry-run asks for it, else its result.
+// Studies as a command: what would run where --dry-run asks for it, else their results.
 int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
-            const std::function<std::vector<Case>(const ExperimentContext&)>& cases,
-            const std::function<ExperimentResult(const ExperimentContext&)>& run);
+            const std::vector<PlannedStudy>& plan);
 
 }  // namespace assay::cli

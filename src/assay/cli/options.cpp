@@ -87,37 +87,33 @@ std::vector<std::string> candidates_of(const std::string& model) {
   return parts;
 }
 
-void ModelFlags::add_selection_to(CLI::App& app) {
-  app.add_option("--include", modules.include,
-                 "Quantize only modules of the blocks that match: a pattern of the whole name with * ? [ "
-                 "(\"*.mlp.*\"), or a part of it (h.0.); again for more")
-      ->allow_extra_args(false);
-  app.add_option("--exclude", modules.exclude,
-                 "Leave these modules of the blocks as they are; again for more")
-      ->allow_extra_args(false);
-  app.add_flag("--allow-non-finite", allows_non_finite,
-               "Quantize NaN and infinity as 0; without it they are an error");
+CLI::Option* add_field(CLI::App& app, const Field& field, RunConfig& config) {
+  const std::string flag = flag_of(field.key), help(field.help),
+                    names = field.short_flag.empty() ? flag : fmt::format("{},{}", field.short_flag, flag);
+  if (field.kind == FieldKind::on)
+    return app.add_flag_function(
+        names, [&](std::int64_t) { field.parse(config, "true"); }, help);
+  if (field.kind == FieldKind::list) {
+    const auto read = [&](const std::vector<std::string>& values) {
+      for (const std::string& value : values) field.parse(config, value);
+    };
+    return app.add_option_function<std::vector<std::string>>(names, read, help)->allow_extra_args(false);
+  }
+  CLI::Option* option = app.add_option_function<std::string>(
+      names, [&](const std::string& value) { field.parse(config, value); }, help);
+  if (!field.implied.empty()) option->expected(0, 1)->default_str(std::string(field.implied));
+  return option;
 }
 
-void ModelFlags::add_screen_to(CLI::App& app) {
-  app.add_flag(
-      "--screen-head", screens_head,
-      "Greedy decoding looks for the head's highest output in int8 and computes those that a bound "
-      "leaves exactly: the same tokens from fewer bytes a step, for a second copy of the head in int8");
+void ModelFlags::add_fields_to(CLI::App& app, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) add_field(app, field(key), config);
 }
 
-void ModelFlags::add_products_to(CLI::App& app) {
-  app.add_option_function<std::string>(
-      "--llm-int8-threshold",
-      [this](const std::string& text) {
-        if (!parse(text, outlier_threshold) || !(outlier_threshold >= 0 && outlier_threshold <= 1e6))
-          throw UsageError("--llm-int8-threshold: expected 0 (none) or more, found '{}'", text);
-      },
-      "Inputs of this magnitude or more are outliers of llm-int8 (default 6; 0: none)");
-  app.add_option(
-      "--float32-matmul", float32_matmul,
-      "bf16x3 or bf16x6: multiply float32 weights as sums of 3 or 6 bfloat16 products (AMX); faster, "
-      "less exact, and named in the result");
+void ModelFlags::add_fields_but(CLI::App& app, std::initializer_list<std::string_view> keys) {
+  for (const Field& each : fields())
+    if (each.has_flag && each.key != "precision" &&
+        std::find(keys.begin(), keys.end(), each.key) == keys.end())
+      add_field(app, each, config);
 }
 
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
@@ -125,97 +121,28 @@ void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
                                        "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or "
                                        "demo; several, joined by commas, are tried in order");
   if (is_model_required) option->required();
-  app.add_option("--precision", precision,
-                 "float32 (the default, unless the model is quantized already), bfloat16, float16 (which a "
-                 "CPU runs as float32, and says so), or quantized: "
-                 "int8-dynamic, int8-static, llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128");
-  app.add_option("--remainder", remainder,
-                 "float32 (the default) or bfloat16: what a quantized precision keeps everything else in");
-  app.add_option("--quantize-head", quantized_head,
-                 "int8, nf4 or fp4: quantize the output head too, which Transformers leaves alone");
-  add_screen_to(app);
-  add_products_to(app);
-  add_selection_to(app);
-  add_input_scale_to(app);
-  add_calibration_to(app);
-  app.add_option("--device", device, "cpu, cuda, cuda:N or auto (the default)");
-  add_whole(app, "-t,--threads", threads, "Threads (default: the processors this process may use)", 1, 1024);
-  app.add_option("--isa", isa, "Force the kernels of one tier: scalar, avx2, avx512 or amx");
-  app.add_option("--cpu-mask", cpu_mask, "Processors to run on, in hexadecimal: 0x3 is the first two");
-  app.add_option("--kv-cache", kv_cache,
-                 "float32, bfloat16 or int8: how keys and values are kept (default: as the precision "
-                 "computes)");
+  app.add_option("--precision", precision, std::string(field("precision").help));
+  add_fields_but(app, {});
 }
 
-void ModelFlags::add_input_scale_to(CLI::App& app) {
-  app.add_option("--input-scale", input_scale,
-                 "per-token (the default) or per-tensor: whether the inputs of int8-dynamic have a scale for "
-                 "each token or, as ONNX Runtime's dynamic scheme, one for all that are computed together");
-}
-
-void ModelFlags::add_calibration_to(CLI::App& app) {
-  app.add_option(
-      "--calibration", calibration,
-      "A text to calibrate int8-static or SmoothQuant on (default: one that ships); never the text that "
-      "is scored");
-  app.add_option("--calibrator", calibrator,
-                 "percentile (the default), minmax or entropy: how int8-static finds its ranges");
-  const auto read = [this](const std::string& text) {
-    if (!parse(text, smoothing) || !(smoothing >= 0 && smoothing <= 1))
-      throw UsageError(
-          "--smooth-quant: expected a number from 0 to 1, found '{}' (--smooth-quant=0.5 before other "
-          "arguments)",
-          text);
-  };
-  app.add_option_function<std::string>(
-         "--smooth-quant", read,
-         "ALPHA: SmoothQuant of int8-dynamic or int8-static moves outliers from inputs "
-         "into weights (0.5 where no number follows)")
-      ->expected(0, 1)
-      ->default_str("0.5");
-}
-
-Configuration ModelFlags::without_precision() const {
-  Configuration base;
-  base.remainder = remainder;
-  base.quantized_head = quantized_head;
-  base.kv_cache = kv_cache;
-  base.float32_matmul = float32_matmul;
-  base.isa = isa;
-  base.cpu_mask = cpu_mask;
-  base.device = resolved_device().text();
-  base.threads = static_cast<int>(threads);
-  base.outlier_threshold = outlier_threshold;
-  base.input_scale = input_scale;
-  base.calibration = calibration;
-  base.calibrator = calibrator;
-  base.smoothing = smoothing;
-  base.modules = modules;
-  base.allows_non_finite = allows_non_finite;
-  base.screens_head = screens_head;
-  return base;
-}
-
-Configuration ModelFlags::configuration() const {
-  const Configuration common = without_precision();
-  std::vector<Configuration> made;
-  for (const std::string& word : words_of(precision)) made.push_back(configuration_from_text(word, common));
-  if (made.empty()) return configuration_from_text(std::string(kAutoPrecision), common);
-  require_used(common, made);
+RunConfig ModelFlags::configuration() const {
+  std::vector<RunConfig> made;
+  for (const std::string& word : words_of(precision)) made.push_back(run_config_from_text(word, config));
+  if (made.empty()) return config;
+  require_used(config, made);
   return made.front();
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  Configuration what = without_precision();
-  what.precision = precision;
-  if (precision.find('+') != std::string::npos) {  // otherwise loading says best what does not go together
-    const Configuration common = what;
-    what = configuration_from_text(precision, common);
-    require_used(common, {&what, 1});
+  RunConfig what = config;
+  if (precision.find('+') != std::string::npos) {
+    what = run_config_from_text(precision, config);
+    require_used(config, {&what, 1});
+  } else {  // loading says best what does not go together
+    field("precision").parse(what, precision);
   }
-  LoadOptions options = what.load_options();
-  options.needs_tokenizer = needs_tokenizer;
-  return load_model_and_tokenizer(candidates_of(model), what.precision, resolved_device(), options);
+  return load_model_and_tokenizer(candidates_of(model), what,
+                                  {.needs_tokenizer = needs_tokenizer, .pins_caller = true});
 }
 
 void PromptFlags::add_to(CLI::App& app) {

@@ -4,9 +4,12 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "assay/config/fields.h"
 #include "assay/harness/case.h"
 #include "assay/session/load.h"
 #include "assay/session/time_generate.h"
@@ -31,31 +34,23 @@ std::vector<std::string> words_of(const std::string& list);
 // The parts of a comma list, without blanks around them; a folder whose name has a comma is itself.
 std::vector<std::string> candidates_of(const std::string& model);
 
+// A flag of the configuration's field table, read into `config`.
+CLI::Option* add_field(CLI::App& app, const Field& field, RunConfig& config);
+
 struct ModelFlags {
   std::string model;
-  std::string precision = std::string(kAutoPrecision);
-  std::string device = "auto";
-  std::int64_t threads = 0;
-  std::string isa, cpu_mask, kv_cache, float32_matmul, remainder, quantized_head;
-  double outlier_threshold = -1;
-  ModuleSelection modules;
-  bool allows_non_finite = false, screens_head = false;
-  std::string input_scale, calibration, calibrator;
-  double smoothing = -1;
+  std::string precision = std::string(kAutoPrecision);  // a list where the command takes one
+  RunConfig config;                                     // all but the precision
 
-  // The flags that say which modules a quantized precision quantizes.
-  void add_selection_to(CLI::App& app);
+  // MODEL, --precision and a flag for each other field of the configuration.
   void add_to(CLI::App& app, bool is_model_required = true);
-  void add_screen_to(CLI::App& app);
-  // The flags that say how products of some precisions are computed.
-  void add_products_to(CLI::App& app);
-  void add_input_scale_to(CLI::App& app);
-  void add_calibration_to(CLI::App& app);
-  Device resolved_device() const { return device_from_name(device); }
-  Configuration without_precision() const;
-  // What the flags say of every configuration; its precision is the first of the list, "float32" of none.
-  // Throws UsageError for an unknown precision, and for a flag that applies to none of the list.
-  Configuration configuration() const;
+  // The flags of these fields alone.
+  void add_fields_to(CLI::App& app, std::initializer_list<std::string_view> keys);
+  // The flags of all fields but the precision and these.
+  void add_fields_but(CLI::App& app, std::initializer_list<std::string_view> keys);
+  // What the flags say of every configuration, with the first precision of the list; none where there is no
+  // list. Throws FieldError for an unknown precision, and for a field that applies to none of the list.
+  RunConfig configuration() const;
   LoadedModel load(bool needs_tokenizer) const;
 };
 

@@ -46,7 +46,7 @@ OrderedJson json_of(const QuantizeReport& report) {
     if (!t.reason.empty()) kept.push_back({{"name", t.name}, {"reason", t.reason}});
   return {{"path", report.path.string()},
           {"precision", report.precision},
-          {"remainder", report.remainder},
+          {"dtype", report.dtype},
           {"coverage",
            {{"quantized", report.coverage.quantized},
             {"weights_share", report.coverage.weights_share},
@@ -78,7 +78,7 @@ std::string text_of(const QuantizeReport& report) {
                after = static_cast<double>(report.file_bytes_after);
   text += fmt::format("\n{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",
                       report.coverage.quantized, report.coverage.tensors.size(), report.precision,
-                      100 * report.coverage.weights_share, report.remainder);
+                      100 * report.coverage.weights_share, report.dtype);
   text += fmt::format(
       "Weight files: {:.1f} MB before, {:.1f} MB now ({:.2f} times smaller, {:.2f} bits per "
       "weight)\nWritten: {}\n",
@@ -89,16 +89,14 @@ std::string text_of(const QuantizeReport& report) {
 int run_quantize(const QuantizeFlags& flags) {
   Progress progress(flags.output.shows_progress());
   QuantizeOptions options;
-  options.precision = flags.model.precision;
-  options.remainder = flags.model.remainder;
-  options.modules = flags.model.modules;
-  options.outlier_threshold = flags.model.outlier_threshold;
-  options.calibration = flags.model.calibration;
-  options.calibrator = flags.model.calibrator;
-  options.smoothing = flags.model.smoothing;
+  options.config = flags.model.config;
+  if (const auto plus = flags.model.precision.find('+'); plus != std::string::npos)
+    throw UsageError(
+        "--precision: a folder keeps the LM head as it is, so that Transformers reads it: expected '{}', "
+        "found '{}'",
+        flags.model.precision.substr(0, plus), flags.model.precision);
+  field("precision").parse(options.config, flags.model.precision);
   options.replaces = flags.is_forced;
-  options.allows_non_finite = flags.model.allows_non_finite;
-  options.threads = static_cast<int>(flags.model.threads);
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
   };
@@ -129,14 +127,13 @@ void add_quantize(CLI::App& app, int& exit_code) {
                    "nf4, fp4, nf4-dq, fp4-dq or llm-int8, which Transformers with bitsandbytes loads; "
                    "int8-dynamic or int8-static, which keeps its calibration and assay alone reads")
       ->required();
-  command->add_option("--remainder", flags->model.remainder,
-                      "float32, bfloat16 or float16: everything else (default: as the model is)");
-  add_real(*command, "--llm-int8-threshold", flags->model.outlier_threshold,
-           "Written for whoever loads an llm-int8 folder (default 6; 0: none)");
-  flags->model.add_selection_to(*command);
-  flags->model.add_calibration_to(*command);
-  add_whole(*command, "-t,--threads", flags->model.threads,
-            "Threads (default: the processors this process may use)", 1, 1024);
+  flags->model.add_fields_to(
+      *command, {"dtype", "llm_int8_threshold", "include", "exclude", "allow_non_finite", "calibrator",
+                 "calibration", "smooth_quant", "threads"});
+  command->get_option("--dtype")->description(
+      "Type of everything that is not quantized: float32, bfloat16 or float16 [as the model is]");
+  command->get_option("--llm-int8-threshold")
+      ->description("Outlier threshold written for whoever loads an llm-int8 folder; 0: none is [6]");
   command->add_flag("--force", flags->is_forced, "Replace a model folder that stands at OUT");
   flags->output.add_to(*command);
   command->footer("Example: assay quantize gpt2 gpt2-nf4 --precision nf4");

@@ -1,14 +1,15 @@
-// assay run: every experiment in one run, and its report.
+// assay run: every study in one run, and its report.
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/measure.h"
-#include "assay/harness/predict.h"
+#include "assay/cli/study_flags.h"
 #include "assay/report/files.h"
 #include "assay/report/summary.h"
-#include "assay/session/perplexity.h"
 
 namespace assay::cli {
 
@@ -17,11 +18,25 @@ namespace {
 struct RunFlags {
   MeasureFlags measure;
   PromptFlags prompt;
-  std::string corpus, skipped;
-  std::vector<std::int64_t> lengths, batches, ablation_lengths;
-  std::int64_t max_new_tokens = 50, context = 0, stride = 0, noise_pairs = 20;
+  StudyFlags studies;
+  std::string skipped;
+  std::int64_t max_new_tokens = 50;
   bool has_no_cache = false;
 };
+
+std::vector<const Study*> parts() {
+  std::vector<const Study*> all;
+  for (const Study& study : studies())
+    if (study.is_in_suite) all.push_back(&study);
+  return all;
+}
+
+std::vector<std::string> skippable() {
+  std::vector<std::string> names;
+  for (const Study* study : parts())
+    if (study->can_be_skipped) names.push_back(study->name);
+  return names;
+}
 
 SuiteOptions options_of(const RunFlags& flags) {
   if (flags.measure.folder.empty()) throw UsageError("--output: expected a folder, found an empty name");
@@ -30,44 +45,35 @@ SuiteOptions options_of(const RunFlags& flags) {
   SuiteOptions options;
   options.precisions = flags.measure.precisions();
   options.prompts = prompt.read();
-  options.corpus =
-      flags.corpus.empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(flags.corpus);
+  if (prompt.prompts.size() > 1) options.batch_prompts = options.prompts;
   options.new_tokens = flags.max_new_tokens;
-  // Along the axes fewer say as much, and a run ends sooner.
-  constexpr std::int64_t kAxisTokens = 32;
-  options.lengths.new_tokens = options.batches.new_tokens = options.ablation.new_tokens =
-      options.edge_new_tokens = std::min(kAxisTokens, flags.max_new_tokens);
   options.uses_cache = !flags.has_no_cache;
   options.truncation = truncation_from_name(flags.prompt.truncate);
-  options.context = flags.context;
-  options.stride = flags.stride;
-  options.noise_pairs = static_cast<int>(flags.noise_pairs);
+  for (PlannedStudy& planned : flags.studies.plan(options.precisions))
+    options.studies[planned.study->name] = std::move(planned.options);
   options.skipped = words_of(flags.skipped);
-  // What cannot be scored is known before the work.
-  if (std::find(options.skipped.begin(), options.skipped.end(), "perplexity") == options.skipped.end())
-    read_corpus(options.corpus);
-  if (!flags.lengths.empty()) options.lengths.lengths = flags.lengths;
-  if (!flags.batches.empty()) options.batches.batch_sizes = flags.batches;
-  if (!flags.ablation_lengths.empty()) options.ablation.lengths = flags.ablation_lengths;
-  if (prompt.prompts.size() > 1) options.batches.prompts = options.prompts;
+  const std::vector<std::string> known = skippable();
+  for (const std::string& name : options.skipped)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw UsageError("--skip: expected some of {}, found '{}'", fmt::join(known, ", "), name);
   return options;
 }
 
 int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) {
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
-  if (flags.measure.is_dry_run) return measuring.show_plan(suite_cases(measuring.experiment(), options));
-  suite_cases(measuring.experiment(), options);
-  ExperimentContext& experiment = measuring.experiment();
+  const std::vector<Case> cases = suite_cases(measuring.experiment(), options);
+  if (flags.measure.is_dry_run) return measuring.show_plan(cases);
+  measuring.begin();
+  ExperimentContext& context = measuring.experiment();
   if (!options.precisions.empty())
-    experiment.baseline = choose_configurations(experiment, options.precisions).configurations.front();
-  if (flags.measure.output.shows_progress())
-    options.predicted_seconds = seconds_predictor(experiment, measuring.workers().folder());
+    context.baseline = choose_configurations(context, options.precisions).configurations.front();
+  options.predicted_seconds = measuring.predicted_seconds();
   const ResultSet head = measuring.new_results();
   if (!flags.measure.output.is_json)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", head.model.id,
-                       experiment.sessions->facts(experiment.baseline).device, head.model.dtype));
-  return measuring.finish(run_quantization_exercise(experiment, options));
+                       context.sessions->facts(context.baseline).device, head.model.dtype));
+  return measuring.finish(run_quantization_exercise(context, options));
 }
 
 std::vector<std::string> names_of(const std::vector<std::filesystem::path>& paths) {
@@ -81,7 +87,7 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   flags->measure.model.model = "demo";
   flags->measure.folder = "assay-results";
   flags->measure.time_s = 4;
-  CLI::App* command = app.add_subcommand("run", "Every experiment in one run, and its report");
+  CLI::App* command = app.add_subcommand("run", "Every study in one run, and its report");
   flags->measure.add_to(*command, false);
   command
       ->add_option("-p,--prompt", flags->prompt.prompts,
@@ -92,19 +98,10 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   command->add_option("--truncate", flags->prompt.truncate,
                       "left or right: cut a prompt that does not fit the context there");
   add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
-            "New tokens per prompt (default 50; along the axes 32 at most)", 1);
-  add_whole_list(*command, "--lengths", flags->lengths,
-                 "Prompt lengths in tokens (default 32,128,512,0; 0: the longest that fits)");
-  add_whole_list(*command, "--ablation-lengths", flags->ablation_lengths,
-                 "Prompt lengths of the cache's ablation (default 32,128)", 1);
-  add_whole_list(*command, "--batch-size", flags->batches, "Batch sizes (default 1,4,8)", 1);
-  command->add_option("--corpus", flags->corpus, "The text to score (default: the one that ships)");
-  add_whole(*command, "--context", flags->context, "Tokens per window of the perplexity");
-  add_whole(*command, "--stride", flags->stride, "Tokens from window to window");
-  add_whole(*command, "--noise-pairs", flags->noise_pairs,
-            "Runs of equals before anything else (default 20; 0: none)");
+            "New tokens per prompt; along the axes 32 at most [50]", 1);
+  flags->studies.add_to_run(*command, parts());
   command->add_option("--skip", flags->skipped,
-                      "Parts to leave out: noise,trade-off,lengths,ablation,batches,perplexity,edge");
+                      fmt::format("Parts to leave out: {}", fmt::join(skippable(), ",")));
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
   command->footer("Example: assay run demo -o results");
   command->callback(

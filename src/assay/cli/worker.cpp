@@ -110,13 +110,11 @@ class Worker {
         const rlimit bytes{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
         if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
       }
-      const Configuration configuration = configuration_from_json(json.at("configuration"));
-      LoadOptions options = configuration.load_options();
-      options.needs_tokenizer = json.at("needs_tokenizer").get<bool>();
       const Bytes before = read_process_memory().anonymous;
-      loaded_ =
-          load_model_and_tokenizer(json.at("candidates").get<std::vector<std::string>>(),
-                                   configuration.precision, device_from_name(configuration.device), options);
+      loaded_ = load_model_and_tokenizer(
+          json.at("candidates").get<std::vector<std::string>>(),
+          run_config_from_json(json.at("configuration")),
+          {.needs_tokenizer = json.at("needs_tokenizer").get<bool>(), .pins_caller = true});
       session_ = local_session(*loaded_, is_interrupted, before);
     } catch (const Answer::exception& error) {
       throw Error("{}: {}", kRequest, error.what());
@@ -126,27 +124,15 @@ class Worker {
 
   Answer load(const JsonView& request) {
     if (request.has("configuration")) return load_configuration(request);
-    check_keys(request,
-               {"model", "precision", "threads", "isa", "remainder", "quantize_head", "kv_cache",
-                "float32_matmul", "input_scale", "calibration", "calibrator", "smooth_quant", "screen_head"});
+    std::vector<std::string> known{"model"};
+    for (const Field& each : fields()) known.emplace_back(each.key);
+    check_keys(request, known);
+    Answer json = Answer::parse(request.raw().dump());
+    for (const char* key : {"op", "model", "precision"}) json.erase(key);
     ModelFlags flags;
     flags.model = request.text("model");
     flags.precision = request.text_or("precision", flags.precision);
-    flags.threads = request.integer_or("threads", 0, 1, 1024);
-    flags.isa = request.text_or("isa", "");
-    flags.remainder = request.text_or("remainder", "");
-    flags.quantized_head = request.text_or("quantize_head", "");
-    flags.kv_cache = request.text_or("kv_cache", "");
-    flags.float32_matmul = request.text_or("float32_matmul", "");
-    flags.screens_head = request.boolean_or("screen_head", false);
-    flags.input_scale = request.text_or("input_scale", "");
-    flags.calibration = request.text_or("calibration", "");
-    flags.calibrator = request.text_or("calibrator", "");
-    if (request.has("smooth_quant")) {
-      flags.smoothing = request.number("smooth_quant");
-      if (flags.smoothing < 0)
-        throw Error("smooth_quant: expected a number from 0 to 1, found {}", flags.smoothing);
-    }
+    flags.config = run_config_from_json(json);
     forget();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
     session_ = local_session(*loaded_, is_interrupted);

@@ -17,7 +17,7 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
   check(options.sampling);
   if (prompts.empty()) throw Error("no prompt was given");
   if (options.max_new_tokens < 1)
-    throw UsageError("--max-new-tokens: expected a whole number from 1, found {}", options.max_new_tokens);
+    throw FieldError("max_new_tokens", "expected a whole number from 1, found {}", options.max_new_tokens);
   const std::int64_t context = program.plan().context;
   Bytes cache;
   std::size_t longest = 0;
@@ -212,7 +212,7 @@ std::string_view name_of(Padding padding) {
 Padding padding_from_name(std::string_view text) {
   for (const Padding padding : {Padding::none, Padding::left, Padding::right})
     if (text == name_of(padding)) return padding;
-  throw UsageError("--padding: expected left, right or none, found '{}'", text);
+  throw FieldError("padding", "expected left, right or none, found '{}'", text);
 }
 
 std::int64_t GenerationTrace::tokens_generated() const {

@@ -10,12 +10,12 @@ namespace assay {
 
 void check(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature))
-    throw UsageError("--temperature: expected a number from 0, found {}", options.temperature);
-  if (options.top_k < 0) throw UsageError("--top-k: expected a whole number from 0, found {}", options.top_k);
+    throw FieldError("temperature", "expected a number from 0, found {}", options.temperature);
+  if (options.top_k < 0) throw FieldError("top_k", "expected a whole number from 0, found {}", options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1))
-    throw UsageError("--top-p: expected a number above 0 and at most 1, found {}", options.top_p);
+    throw FieldError("top_p", "expected a number above 0 and at most 1, found {}", options.top_p);
   if (!(options.repetition_penalty > 0) || std::isinf(options.repetition_penalty))
-    throw UsageError("--repetition-penalty: expected a number above 0, found {}", options.repetition_penalty);
+    throw FieldError("repetition_penalty", "expected a number above 0, found {}", options.repetition_penalty);
 }
 
 Sampler::Sampler(const SamplingOptions& options, std::uint64_t sequence)

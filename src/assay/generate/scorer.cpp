@@ -86,7 +86,7 @@ void score_windows(Program& program, std::span<const TokenId> ids, std::span<con
 ScoreThrough score_through_from_name(std::string_view name) {
   if (name == "prefill") return ScoreThrough::prefill;
   if (name == "decode") return ScoreThrough::decode;
-  throw UsageError("--through: expected prefill or decode, found '{}'", name.substr(0, 64));
+  throw FieldError("through", "expected prefill or decode, found '{}'", name.substr(0, 64));
 }
 
 std::string_view name_of(ScoreThrough through) {
@@ -98,10 +98,10 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   Score result;
   result.context = options.context == 0 ? limit : options.context;
   if (result.context < 2 || result.context > limit)
-    throw UsageError("--context: expected 2 to {} (the model's), found {}", limit, result.context);
+    throw FieldError("context", "expected 2 to {} (the model's), found {}", limit, result.context);
   result.stride = options.stride == 0 ? std::max<std::int64_t>(1, result.context / 2) : options.stride;
   if (result.stride < 1 || result.stride > result.context)
-    throw UsageError("--stride: expected 1 to {} (the context), found {}", result.context, result.stride);
+    throw FieldError("stride", "expected 1 to {} (the context), found {}", result.context, result.stride);
   result.tokens = static_cast<std::int64_t>(ids.size());
   if (result.tokens < 2) throw Error("the text has {} tokens; a perplexity needs at least 2", result.tokens);
   for (const TokenId id : ids)

@@ -1,11 +1,11 @@
 #include "assay/harness/case.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/config/fields.h"
 
 namespace assay {
 
@@ -47,118 +47,6 @@ Disturbance disturbance_from_json(const OrderedJson& json) {
 
 }  // namespace
 
-std::string Configuration::label() const {
-  std::string text = precision == kAutoPrecision ? "as stored" : precision;
-  if (!quantized_head.empty()) text += "+head:" + quantized_head;
-  if (screens_head) text += "+screen";
-  if (!remainder.empty()) text += ", remainder " + remainder;
-  if (!kv_cache.empty()) text += ", KV " + kv_cache;
-  if (!float32_matmul.empty()) text += ", products " + float32_matmul;
-  if (outlier_threshold >= 0) text += fmt::format(", threshold {}", outlier_threshold);
-  if (!input_scale.empty()) text += ", input scale " + input_scale;
-  if (smoothing >= 0) text += fmt::format(", SmoothQuant {}", smoothing);
-  if (!calibrator.empty()) text += ", " + calibrator;
-  if (!modules.include.empty()) text += fmt::format(", only {}", fmt::join(modules.include, " "));
-  if (!modules.exclude.empty()) text += fmt::format(", without {}", fmt::join(modules.exclude, " "));
-  if (!isa.empty()) text += ", " + isa;
-  if (threads > 0) text += fmt::format(", {} thread{}", threads, threads == 1 ? "" : "s");
-  if (replica > 0) text += " (again)";
-  return text;
-}
-
-LoadOptions Configuration::load_options() const {
-  LoadOptions options;
-  options.backend.threads = threads;
-  options.backend.pins_caller = true;
-  if (!cpu_mask.empty()) options.backend.processors = processors_of_mask(cpu_mask);
-  if (!isa.empty()) {
-    options.backend.isa = isa_from_name(isa);
-    options.backend.is_isa_forced = true;
-  }
-  options.kv_cache = kv_cache;
-  options.float32_matmul = float32_matmul;
-  options.remainder = remainder;
-  options.quantized_head = quantized_head;
-  options.outlier_threshold = outlier_threshold;
-  options.input_scale = input_scale;
-  options.calibration = calibration;
-  options.calibrator = calibrator;
-  options.smoothing = smoothing;
-  options.modules = modules;
-  options.allows_non_finite = allows_non_finite;
-  options.screens_head = screens_head;
-  return options;
-}
-
-Configuration configuration_from_text(const std::string& text, const Configuration& base) {
-  Configuration configuration = base;
-  if (text == kAutoPrecision) {
-    configuration.precision = text;
-    return configuration;
-  }
-  const std::size_t plus = text.find('+');
-  if (plus == 0) throw UsageError("--precision: expected a name before +head, found '{}'", text);
-  const Precision precision = precision_from_name(text.substr(0, plus));
-  configuration.precision = precision.name;
-  if (!precision.is_quantized()) {
-    configuration.remainder.clear();
-    configuration.quantized_head.clear();
-    configuration.outlier_threshold = -1;
-    configuration.modules = {};
-    configuration.allows_non_finite = false;
-  }
-  if (precision.weights != WeightFormat::llm_int8) configuration.outlier_threshold = -1;
-  if (precision.weights != WeightFormat::int8) configuration.smoothing = -1;
-  if (!takes_input_scale(precision)) configuration.input_scale.clear();
-  if (precision.inputs != InputScale::calibrated) configuration.calibrator.clear();
-  if (configuration.smoothing < 0 && !precision.needs_calibration()) configuration.calibration.clear();
-  if (precision.name != "float32") configuration.float32_matmul.clear();
-  // What is quantized, or a sum of parts, needs no screen.
-  if (!configuration.quantized_head.empty() || !configuration.float32_matmul.empty() ||
-      plus != std::string::npos)
-    configuration.screens_head = false;
-  if (plus == std::string::npos) return configuration;
-  const std::string suffix = text.substr(plus + 1);
-  const auto is_head = [&](const char* with) { return suffix == std::string("head") + with; };
-  if (!is_head("") && !is_head(":int8") && !is_head(":nf4") && !is_head(":fp4"))
-    throw UsageError(
-        "--precision: expected {0}+head, {0}+head:int8, {0}+head:nf4 or {0}+head:fp4, found '{1}'",
-        precision.name, text);
-  if (!precision.is_quantized())
-    throw UsageError("--precision: expected a quantized precision before +head, found '{}'", text);
-  const bool is_nf4 = precision.name.rfind("nf4", 0) == 0, is_fp4 = precision.name.rfind("fp4", 0) == 0;
-  const std::string own = is_nf4 ? "nf4" : is_fp4 ? "fp4" : "int8";
-  configuration.quantized_head = suffix == "head" ? own : suffix.substr(5);
-  return configuration;
-}
-
-void require_used(const Configuration& base, std::span<const Configuration> made) {
-  struct Flag {
-    const char* name;
-    bool (*is_set)(const Configuration&);
-  };
-  constexpr Flag kFlags[] = {
-      {"--remainder", [](const Configuration& c) { return !c.remainder.empty(); }},
-      {"--quantize-head", [](const Configuration& c) { return !c.quantized_head.empty(); }},
-      {"--llm-int8-threshold", [](const Configuration& c) { return c.outlier_threshold >= 0; }},
-      {"--include", [](const Configuration& c) { return !c.modules.include.empty(); }},
-      {"--exclude", [](const Configuration& c) { return !c.modules.exclude.empty(); }},
-      {"--allow-non-finite", [](const Configuration& c) { return c.allows_non_finite; }},
-      {"--smooth-quant", [](const Configuration& c) { return c.smoothing >= 0; }},
-      {"--input-scale", [](const Configuration& c) { return !c.input_scale.empty(); }},
-      {"--calibration", [](const Configuration& c) { return !c.calibration.empty(); }},
-      {"--calibrator", [](const Configuration& c) { return !c.calibrator.empty(); }},
-      {"--float32-matmul", [](const Configuration& c) { return !c.float32_matmul.empty(); }},
-      {"--screen-head", [](const Configuration& c) { return c.screens_head; }},
-  };
-  std::vector<std::string> names;
-  for (const Configuration& configuration : made) names.push_back(configuration.label());
-  for (const Flag& flag : kFlags)
-    if (flag.is_set(base) && std::none_of(made.begin(), made.end(), flag.is_set))
-      throw UsageError("{}: expected a precision that it applies to, found {}", flag.name,
-                       fmt::join(names, "; "));
-}
-
 std::string Case::work() const {
   OrderedJson json = OrderedJson::array();
   for (const Prompt& prompt : prompts) json.push_back(prompt_to_json(prompt));
@@ -168,52 +56,6 @@ std::string Case::work() const {
 
 double Sample::decode_s() const {
   return std::accumulate(step_s.begin(), step_s.end(), 0.0);
-}
-
-OrderedJson to_json(const Configuration& c) {
-  return {{"precision", c.precision},
-          {"remainder", c.remainder},
-          {"quantize_head", c.quantized_head},
-          {"kv_cache", c.kv_cache},
-          {"float32_matmul", c.float32_matmul},
-          {"isa", c.isa},
-          {"cpu_mask", c.cpu_mask},
-          {"device", c.device},
-          {"threads", c.threads},
-          {"llm_int8_threshold", c.outlier_threshold},
-          {"input_scale", c.input_scale},
-          {"calibration", c.calibration},
-          {"calibrator", c.calibrator},
-          {"smooth_quant", c.smoothing},
-          {"include", c.modules.include},
-          {"exclude", c.modules.exclude},
-          {"allow_non_finite", c.allows_non_finite},
-          {"screen_head", c.screens_head},
-          {"replica", c.replica}};
-}
-
-Configuration configuration_from_json(const OrderedJson& json) {
-  Configuration c;
-  c.precision = json.at("precision").get<std::string>();
-  c.remainder = json.at("remainder").get<std::string>();
-  c.quantized_head = json.at("quantize_head").get<std::string>();
-  c.kv_cache = json.at("kv_cache").get<std::string>();
-  c.float32_matmul = json.at("float32_matmul").get<std::string>();
-  c.isa = json.at("isa").get<std::string>();
-  c.cpu_mask = json.at("cpu_mask").get<std::string>();
-  c.device = json.at("device").get<std::string>();
-  c.threads = json.at("threads").get<int>();
-  c.outlier_threshold = json.at("llm_int8_threshold").get<double>();
-  c.input_scale = json.at("input_scale").get<std::string>();
-  c.calibration = json.at("calibration").get<std::string>();
-  c.calibrator = json.at("calibrator").get<std::string>();
-  c.smoothing = json.at("smooth_quant").get<double>();
-  c.modules.include = json.at("include").get<std::vector<std::string>>();
-  c.modules.exclude = json.at("exclude").get<std::vector<std::string>>();
-  c.allows_non_finite = json.at("allow_non_finite").get<bool>();
-  c.screens_head = json.at("screen_head").get<bool>();
-  c.replica = json.at("replica").get<int>();
-  return c;
 }
 
 OrderedJson to_json(const Case& c) {
@@ -234,7 +76,7 @@ Case case_from_json(const OrderedJson& json) {
   Case c;
   c.scenario = json.at("scenario").get<std::string>();
   c.label = json.at("label").get<std::string>();
-  c.configuration = configuration_from_json(json.at("configuration"));
+  c.configuration = run_config_from_json(json.at("configuration"));
   for (const OrderedJson& prompt : json.at("prompts")) c.prompts.push_back(prompt_from_json(prompt));
   c.batch_size = json.at("batch_size").get<std::int64_t>();
   c.new_tokens = json.at("new_tokens").get<std::int64_t>();

@@ -3,45 +3,21 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/config/run_config.h"
 #include "assay/machine/disturbance.h"
 #include "assay/session/time_generate.h"
 
 namespace assay {
 
-// How a model is loaded: the precision and everything beside it that a user can choose.
-struct Configuration {
-  std::string precision = "float32";
-  std::string remainder, quantized_head, kv_cache, float32_matmul, isa, cpu_mask, device = "cpu";
-  int threads = 0;  // 0 = default_thread_count()
-  double outlier_threshold = -1;
-  std::string input_scale, calibration, calibrator;
-  double smoothing = -1;
-  ModuleSelection modules;
-  bool allows_non_finite = false;
-  bool screens_head = false;
-  int replica = 0;  // of the same: what runs of equals compare
-
-  // "nf4+head", "bfloat16, 1 thread": what rows call it. Unset parts are not named.
-  std::string label() const;
-  LoadOptions load_options() const;
-  bool operator==(const Configuration&) const = default;
-};
-// "nf4", or "nf4+head" with the output head quantized too (int8, or beside nf4 and fp4 the same),
-// "nf4+head:int8"; everything else as in `base`. Throws UsageError.
-Configuration configuration_from_text(const std::string& text, const Configuration& base);
-// Throws UsageError naming the flag of what `base` asks for and none of the configurations made of it has.
-void require_used(const Configuration& base, std::span<const Configuration> made);
-
 struct Case {
   std::string scenario, label;  // of the row: "lengths", "128 tokens"
-  Configuration configuration;
+  RunConfig configuration;
   std::vector<Prompt> prompts;
   std::int64_t batch_size = 0;  // prompts computed together; 0 = all. The last batch may be smaller.
   std::int64_t new_tokens = 50;
@@ -53,7 +29,7 @@ struct Case {
   std::vector<std::string> warnings = {};  // known before it runs
 
   // What tells it from every other case.
-  std::string key() const { return scenario + " | " + label + " | " + configuration.label(); }
+  std::string key() const { return scenario + " | " + label + " | " + configuration.key(); }
   // The same work whatever runs it: equal where a comparison is fair.
   std::string work() const;
 };
@@ -92,8 +68,6 @@ struct FirstRun {
   double seconds = 0;
 };
 
-nlohmann::ordered_json to_json(const Configuration& configuration);
-Configuration configuration_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Case& what);
 Case case_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Sample& sample);

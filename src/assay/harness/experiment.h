@@ -13,8 +13,8 @@ namespace assay {
 // The ground an experiment stands on: where configurations come from, and how carefully to measure.
 struct ExperimentContext {
   Sessions* sessions = nullptr;
-  Configuration common;  // what lists of precisions are made of: of each of them, what applies to it
-  Configuration baseline;
+  RunConfig common;  // what lists of precisions are made of: of each of them, what applies to it
+  RunConfig baseline;
   std::shared_ptr<const Tokenizer> tokenizer;  // of the model; null where it has none
   std::int64_t context = 0;
   bool is_quantized_already = false;  // the checkpoint: its own precision is all there is
@@ -22,7 +22,7 @@ struct ExperimentContext {
   double margin = 0.02;              // relative differences within it count as none
   std::optional<NoiseBudget> noise;  // of equals: the margin is never below what it says for as many pairs
   // Bytes that a case is predicted to take; 0 or empty: nothing is known.
-  std::function<Bytes(const Configuration&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
+  std::function<Bytes(const RunConfig&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
 };
 
 // For programs that have loaded a model themselves: everything runs on it, in this process.
@@ -30,8 +30,7 @@ class LocalExperiment {
  public:
   explicit LocalExperiment(const LoadedModel& loaded, SweepOptions sweep = {});
   // Other configurations are loaded from the same candidates when an experiment asks for them.
-  LocalExperiment(std::vector<std::string> candidates, const Configuration& baseline,
-                  SweepOptions sweep = {});
+  LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline, SweepOptions sweep = {});
   operator const ExperimentContext&() const { return experiment_; }
   ExperimentContext& get() { return experiment_; }
 
@@ -44,7 +43,7 @@ class LocalExperiment {
 struct WorkerExperimentOptions {
   std::vector<std::string> program;     // of a worker: {"/usr/bin/assay", "worker"}
   std::vector<std::string> candidates;  // of the model
-  Configuration common, baseline;       // as a ExperimentContext's
+  RunConfig common, baseline;           // as a ExperimentContext's
   Bytes memory_budget;        // of all workers together; 0 = what the machine has at hand, less a tenth
   Bytes worker_memory_limit;  // of one; 0 = none
   Seconds case_time_limit{600};
@@ -108,8 +107,7 @@ std::vector<TokenId> ids_of_length(const ExperimentContext& experiment, const st
 std::vector<TokenId> encode(const ExperimentContext& experiment, const std::string& text);
 
 // Audits of several configurations; one that cannot be made is left out: its rows say why.
-std::vector<AuditRow> audit(const ExperimentContext& experiment,
-                            const std::vector<Configuration>& configurations,
+std::vector<AuditRow> audit(const ExperimentContext& experiment, const std::vector<RunConfig>& configurations,
                             const std::vector<Prompt>& prompts, std::int64_t new_tokens);
 
 }  // namespace assay

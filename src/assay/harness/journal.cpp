@@ -10,7 +10,7 @@ namespace assay {
 using OrderedJson = nlohmann::ordered_json;
 
 namespace {
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 }
 
 Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes)

@@ -1,4 +1,4 @@
-// What a sweep has found so far, a JSON line each, so that a run that was cut off goes on where it stopped.
+// What a run has measured so far, one JSON line each, so that a run that was cut off can be resumed.
 #pragma once
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 
 namespace assay {
 
-// The journal cannot be written or understood: the end of a run, never a failure of the case at hand.
+// The journal cannot be written or understood. It ends the run; it is never the failure of one case.
 class JournalError : public Error {
  public:
   using Error::Error;
@@ -22,8 +22,8 @@ class JournalError : public Error {
 
 class Journal {
  public:
-  // Begins a new journal, or reads the one that is there where `resumes`: a last line that was cut off counts
-  // as not written. `plan` says what is run; a journal of another plan is an Error.
+  // Begins a new journal; where `resumes`, reads the one that is there, without a last line that was cut off.
+  // `plan` identifies what is run: a journal of another plan is an Error.
   Journal(std::filesystem::path file, const std::string& plan, bool resumes);
 
   struct Entry {
@@ -32,8 +32,8 @@ class Journal {
   };
   // Written to the file before it returns.
   void append(const std::string& kind, const std::string& key, nlohmann::ordered_json data);
-  // What earlier runs wrote, in its order, through `read` (such as sample_from_json). Throws JournalError
-  // where that cannot.
+  // Gives `read` (such as sample_from_json) each entry that earlier runs wrote, in order. Throws JournalError
+  // where `read` does not understand one.
   template <typename Read>
   void read_each(const std::string& kind, const std::string& key, const Read& read) const {
     try {

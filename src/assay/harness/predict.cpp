@@ -13,17 +13,14 @@ namespace assay {
 
 namespace {
 
-// What steps usually reach of the roof that bounds them.
+// The share of the roofline that steps usually reach.
 constexpr double kOfMemory = 0.7, kOfCompute = 0.3;
 
 class Predictor {
  public:
-  // `measures_once`: the roofs of the first configuration stand for all.
-  Predictor(const ExperimentContext& experiment, const ModelFolder& folder, bool measures_once = false)
-      : experiment_(experiment),
-        folder_(folder),
-        spec_(spec_from_folder(folder)),
-        measures_once_(measures_once) {}
+  // `measures_once`: the first configuration's roofline stands for all.
+  Predictor(const ExperimentContext& context, const ModelFolder& folder, bool measures_once = false)
+      : context_(context), folder_(folder), spec_(spec_from_folder(folder)), measures_once_(measures_once) {}
 
   PredictedCase operator()(const Case& what) {
     PredictedCase predicted{what, 0, {}, ""};
@@ -35,10 +32,9 @@ class Predictor {
         predicted.seconds +=
             seconds_of(what, {tokens.begin() + first, tokens.begin() + std::min(all, first + size)});
       const std::int64_t longest = *std::max_element(tokens.begin(), tokens.end());
-      if (experiment_.predicted_memory)
-        predicted.memory =
-            experiment_.predicted_memory(what.configuration, size, longest + what.new_tokens - 1);
-      predicted.why_not = experiment_.sessions->why_not(what.configuration);
+      if (context_.predicted_memory)
+        predicted.memory = context_.predicted_memory(what.configuration, size, longest + what.new_tokens - 1);
+      predicted.why_not = context_.sessions->why_not(what.configuration);
     } catch (const Error& error) {
       predicted.why_not = error.what();
     }
@@ -56,30 +52,28 @@ class Predictor {
     for (const Prompt& prompt : what.prompts) {
       const auto* text = std::get_if<std::string>(&prompt);
       std::vector<TokenId> ids =
-          text != nullptr ? encode(experiment_, *text) : std::get<std::vector<TokenId>>(prompt);
-      truncate(ids, experiment_.context - what.new_tokens, what.truncation);
+          text != nullptr ? encode(context_, *text) : std::get<std::vector<TokenId>>(prompt);
+      truncate(ids, context_.context_length - what.new_tokens, what.truncation);
       tokens.push_back(static_cast<std::int64_t>(ids.size()));
-      if (tokens.back() + what.new_tokens > experiment_.context)
+      if (tokens.back() + what.new_tokens > context_.context_length)
         throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens.back(),
-                    what.new_tokens, experiment_.context);
+                    what.new_tokens, context_.context_length);
     }
     return tokens;
   }
 
-  const Roofs& roofs_of(const Configuration& configuration) {
-    const auto [at, is_new] = roofs_.try_emplace(configuration.label());
+  const Roofs& roofs_of(const RunConfig& configuration) {
+    const auto [at, is_new] = roofs_.try_emplace(configuration.key());
     if (!is_new) return at->second;
-    const Device device = device_from_name(configuration.device);
-    const LoadOptions options = configuration.load_options();
     const Precision precision =
-        precision_of(folder_, spec_, folder_.path().string(), configuration.precision, device, options)
-            .precision;
+        precision_of(folder_, spec_, folder_.path().string(), configuration).precision;
     at->second.plan = plan_forward(spec_, precision);
     if (measures_once_ && roofs_.size() > 1) {
       at->second.reached = first_;
       return at->second;
     }
-    const auto backend = make_backend(device, options.backend);
+    const auto backend =
+        make_backend(configuration.device.value_or(Device{}), backend_options(configuration, true));
     ThreadPool* pool = backend->pool();
     if (pool == nullptr) return at->second;
     constexpr Seconds kTime{0.02};
@@ -102,7 +96,7 @@ class Predictor {
     return seconds;
   }
 
-  const ExperimentContext& experiment_;
+  const ExperimentContext& context_;
   const ModelFolder& folder_;
   const ModelSpec spec_;
   const bool measures_once_;
@@ -112,17 +106,17 @@ class Predictor {
 
 }  // namespace
 
-std::vector<PredictedCase> predict_cases(const ExperimentContext& experiment, const ModelFolder& folder,
+std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
                                          const std::vector<Case>& cases) {
-  Predictor predictor(experiment, folder);
+  Predictor predictor(context, folder);
   std::vector<PredictedCase> all;
   for (const Case& what : cases) all.push_back(predictor(what));
   return all;
 }
 
-std::function<double(const Case&)> seconds_predictor(const ExperimentContext& experiment,
+std::function<double(const Case&)> seconds_predictor(const ExperimentContext& context,
                                                      const ModelFolder& folder) {
-  auto predictor = std::make_shared<Predictor>(experiment, folder, true);
+  auto predictor = std::make_shared<Predictor>(context, folder, true);
   return [predictor](const Case& what) { return (*predictor)(what).seconds; };
 }
 

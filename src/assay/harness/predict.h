@@ -1,11 +1,10 @@
-// What cases will take before anything is loaded: by the plan, the machine's roofs and what programs like
-// this one usually reach of them.
+// Predicts time and memory of cases before anything is loaded, from the plan and the machine's roofline.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "assay/harness/experiment.h"
+#include "assay/harness/context.h"
 
 namespace assay {
 
@@ -15,13 +14,13 @@ struct PredictedCase {
   Bytes memory;         // weights, activations, keys and values
   std::string why_not;  // it cannot run: "the prompt's 2000 tokens ..."; empty where it can
 };
-// Measures two roofs of the machine for each configuration, for a tenth of a second.
-std::vector<PredictedCase> predict_cases(const ExperimentContext& experiment, const ModelFolder& folder,
+// Measures the roofline for each configuration, which takes about a tenth of a second each.
+std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
                                          const std::vector<Case>& cases);
 
-// Seconds of one run of any case, about: by the roofs of the baseline alone, measured when first asked. 0
-// where it cannot run. Valid as long as `experiment` and `folder` live.
-std::function<double(const Case&)> seconds_predictor(const ExperimentContext& experiment,
+// Predicts the seconds of one run of a case; 0 where it cannot run. Only the first configuration's roofline
+// is measured, when it is first asked for. Valid as long as `context` and `folder` live.
+std::function<double(const Case&)> seconds_predictor(const ExperimentContext& context,
                                                      const ModelFolder& folder);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// What a case must read and compute at least, and how long the machine's roofs, measured beside it, allow it.
+// The roofline of a case: the bytes it must read, the operations it must compute, and the least time in which
+// this machine, measured beside the case, can do so.
 #pragma once
 
 #include <map>
@@ -14,10 +15,10 @@ namespace assay {
 
 struct BoundingProduct {
   ProductKind kind;
-  int each;  // of them for one of the model's
+  int each;  // multiplications of the probe for one of the model
 };
-// The product that the kernels of a tier are made of, where there is a probe for it. What a tier without one
-// could reach at least is the next one's.
+// The matrix multiplication that bounds the kernels of a tier; nothing where there is no probe for it. A tier
+// without a probe of its own takes that of the next tier.
 std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa);
 
 // A batch of a case after tokenization: its tokens by sequence.
@@ -27,14 +28,14 @@ struct BatchShape {
   bool uses_cache = true;
 };
 using PhaseCosts = std::array<Cost, kPhases>;
-// By step, the prefill first. Weights count once per step for all sequences, keys and values for each;
-// padding does not count: it is work that is done, but none that must be.
+// By step, the prefill first. Weights count once per step for all sequences, keys and values for each
+// sequence; padding does not count, since it need not be computed.
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape);
 Cost sum(const PhaseCosts& costs);
 
-// The roofs of one model's threads, measured on its own pool: of reading, by the model's own weights and a
-// buffer for what is read beside them, since a working set near the size of a shared cache is read by as much
-// as the case left there. Probe buffers stay for later measurements.
+// Measures the roofline on a model's own thread pool. Reading is measured on the model's own weights and a
+// buffer for everything else that a step reads: how fast a working set near the size of a shared cache is
+// read depends on what the case left in it. The buffers stay for later measurements.
 class Roofline {
  public:
   explicit Roofline(const Model& model);  // which must outlive it
@@ -45,8 +46,8 @@ class Roofline {
     double seconds(const Cost& cost) const;
     bool is_memory_bound(const Cost& cost) const;
   };
-  // Takes about twice `each`. `working_set`: what a step reads; probes read as much, to an eighth, 1 GiB at
-  // most.
+  // Takes about twice `each`. `working_set`: the bytes that a step reads; a probe reads about as many (within
+  // an eighth of an octave), 1 GiB at most.
   Roofs measure(Bytes working_set, Seconds each = {0.008});
   Bytes held() const;  // by the probes' buffers
 

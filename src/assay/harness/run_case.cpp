@@ -33,7 +33,7 @@ class CaseRun {
   CaseRun(const LoadedModel& loaded, const Case& what, bool watches_memory, const ShouldStop& should_stop)
       : loaded_(loaded), what_(what), watches_memory_(watches_memory), should_stop_(should_stop) {
     if (what.prompts.empty()) throw Error("{}: no prompt was given", what.label);
-    if (what.batch_size < 0) throw UsageError("--batch-size: expected 0 or more, found {}", what.batch_size);
+    if (what.batch_size < 0) throw FieldError("batch_size", "expected 0 or more, found {}", what.batch_size);
   }
 
   Ran run() {

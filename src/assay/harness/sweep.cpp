@@ -9,32 +9,32 @@ namespace assay {
 
 namespace {
 
-constexpr int kFewestBlocks = static_cast<int>(kFewestForInterval);
-constexpr int kMostBlocks = 200;
+constexpr int kFewestRounds = static_cast<int>(kFewestForInterval);
+constexpr int kMostRounds = 200;
 
 class SweepRun {
  public:
   SweepRun(Sessions& sessions, std::string name, const std::vector<Case>& cases, const SweepOptions& options)
       : sessions_(sessions), name_(std::move(name)), options_(options), random_(options.seed) {
     if (options.repeats < 0)
-      throw UsageError("--repeats: expected a whole number from 1, found {}", options.repeats);
+      throw FieldError("repeats", "expected a whole number from 0, found {}", options.repeats);
     if (options.max_time_s < 0)
-      throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
+      throw FieldError("max_time", "expected 0 or more seconds, found {}", options.max_time_s);
     for (const Case& what : cases) add(what);
-    fewest_ = fewest_blocks(result_.cases.size());
+    fewest_ = fewest_rounds(result_.cases.size());
   }
 
   SweepResult run() {
     try {
       replay();
-      int first_block = 0;
+      int first_round = 0;
       const auto groups = sessions_.groups(configurations());
       groups_left_ = groups.size();
       for (const auto& group : groups) {
         --groups_left_;
-        block_s_ = 0;
-        run_group(group, first_block);
-        first_block += kMostBlocks;  // what is in several groups is measured with each
+        round_s_ = 0;
+        run_group(group, first_round);
+        first_round += kMostRounds;  // a case that is in several groups is measured with each
       }
       if (options_.journal != nullptr && !stopped()) options_.journal->append("done", name_, true);
     } catch (const WorkerLost&) {
@@ -59,8 +59,8 @@ class SweepRun {
     added.warnings = what.warnings;
   }
 
-  std::vector<Configuration> configurations() const {
-    std::vector<Configuration> all;
+  std::vector<RunConfig> configurations() const {
+    std::vector<RunConfig> all;
     for (const CaseResult& c : result_.cases)
       if (std::find(all.begin(), all.end(), c.what.configuration) == all.end())
         all.push_back(c.what.configuration);
@@ -80,12 +80,12 @@ class SweepRun {
         was_begun_.insert(&c);
       });
       options_.journal->read_each("sample", journal_key(c), [&](const auto& data) {
-        c.samples[data.at("block").template get<int>()] = sample_from_json(data.at("sample"));
+        c.samples[data.at("round").template get<int>()] = sample_from_json(data.at("sample"));
       });
     }
   }
 
-  void run_group(const std::vector<Configuration>& group, int first_block) {
+  void run_group(const std::vector<RunConfig>& group, int first_round) {
     std::vector<CaseResult*> members;
     for (CaseResult& c : result_.cases)
       if (c.status == "ok" && std::find(group.begin(), group.end(), c.what.configuration) != group.end())
@@ -102,11 +102,11 @@ class SweepRun {
     }
     measure_begin_ = Clock::now();
     warm_up_s_ = elapsed(begin, measure_begin_).value;
-    for (int block = 0; !stopped() && wants_block(members, block); ++block)
-      run_block(members, first_block, block);
+    for (int round = 0; !stopped() && wants_round(members, round); ++round)
+      run_round(members, first_round, round);
   }
 
-  // Runs it; what goes wrong is the case's own failure, unless everything is to end.
+  // An error is the failure of this case alone, unless the whole run is stopped.
   template <typename Action>
   void attempt(CaseResult& c, const Action& action) {
     try {
@@ -130,7 +130,7 @@ class SweepRun {
     was_begun_.insert(&c);
   }
 
-  // The first run shows what it writes and takes; the next ones until two agree.
+  // The first run gives texts, profile and memory; more follow until two take about the same time.
   void warm_up(CaseResult& c) {
     if (const std::string why = sessions_.why_not(c.what.configuration); !why.empty()) throw Error("{}", why);
     Session& session = sessions_.of(c.what.configuration);
@@ -153,8 +153,8 @@ class SweepRun {
     }
   }
 
-  void run_block(const std::vector<CaseResult*>& members, int first_block, int block) {
-    const int number = first_block + block;
+  void run_round(const std::vector<CaseResult*>& members, int first_round, int round) {
+    const int number = first_round + round;
     std::vector<CaseResult*> order;
     for (CaseResult* c : members)
       if (c->status == "ok" && c->samples.count(number) == 0) order.push_back(c);
@@ -163,35 +163,36 @@ class SweepRun {
       if (stopped()) return;
       const std::string configuration = c->what.configuration.label();
       show(fmt::format("{}: {}{}, run {}", name_, c->what.label,
-                       configuration == c->what.label ? "" : " (" + configuration + ")", block + 1),
-           block);
+                       configuration == c->what.label ? "" : " (" + configuration + ")", round + 1),
+           round);
       attempt(*c, [&] {
         const Sample sample = sessions_.of(c->what.configuration).run(c->what);
         c->samples[number] = sample;
         if (options_.journal != nullptr)
           options_.journal->append("sample", journal_key(*c),
-                                   {{"block", number}, {"sample", to_json(sample)}});
+                                   {{"round", number}, {"sample", to_json(sample)}});
       });
     }
-    block_s_ = elapsed(measure_begin_, Clock::now()).value / (block + 1);
+    round_s_ = elapsed(measure_begin_, Clock::now()).value / (round + 1);
   }
 
-  bool wants_block(const std::vector<CaseResult*>& members, int block) const {
+  bool wants_round(const std::vector<CaseResult*>& members, int round) const {
     if (std::none_of(members.begin(), members.end(), [](const CaseResult* c) { return c->status == "ok"; }))
       return false;
     const double spent = elapsed(measure_begin_, Clock::now()).value;
-    if (options_.max_time_s > 0 && block >= options_.fewest && spent + warm_up_s_ >= options_.max_time_s)
+    if (options_.max_time_s > 0 && round >= options_.fewest && spent + warm_up_s_ >= options_.max_time_s)
       return false;
-    if (options_.repeats > 0) return block < options_.repeats;
-    if (block < fewest_) return true;
-    if (block >= kMostBlocks || spent >= options_.time_s) return false;
-    return !is_look(block) || !all_narrow(members);
+    if (options_.repeats > 0) return round < options_.repeats;
+    if (round < fewest_) return true;
+    if (round >= kMostRounds || spent >= options_.time_s) return false;
+    return !is_look(round) || !all_narrow(members);
   }
 
-  // Stopping at any of many looks finds narrow intervals by chance: few looks, ever further apart.
-  bool is_look(int block) const {
-    for (int look = fewest_; look <= block; look += std::max(2, look * 2 / 5))
-      if (look == block) return true;
+  // Looking after every round would sooner or later find narrow intervals by chance: looks are few, and ever
+  // further apart.
+  bool is_look(int round) const {
+    for (int look = fewest_; look <= round; look += std::max(2, look * 2 / 5))
+      if (look == round) return true;
     return false;
   }
 
@@ -204,17 +205,17 @@ class SweepRun {
     });
   }
 
-  void show(const std::string& now, std::int64_t block) const {
+  void show(const std::string& now, std::int64_t round) const {
     if (!options_.on_progress) return;
     const std::int64_t all = options_.repeats > 0 ? options_.repeats : fewest_;
-    options_.on_progress(now, block, all, seconds_left(all - block));
+    options_.on_progress(now, round, all, seconds_left(all - round));
   }
 
-  // Of this group and those after it, as if each took as long; below 0 before the first block is over.
-  double seconds_left(std::int64_t blocks) const {
-    if (block_s_ <= 0) return -1;
+  // Counts later groups as if each took as long as this one; below 0 before the first round is over.
+  double seconds_left(std::int64_t rounds) const {
+    if (round_s_ <= 0) return -1;
     const double spent = elapsed(measure_begin_, Clock::now()).value;
-    double left = block_s_ * static_cast<double>(std::max<std::int64_t>(0, blocks)), all = spent + left;
+    double left = round_s_ * static_cast<double>(std::max<std::int64_t>(0, rounds)), all = spent + left;
     if (options_.repeats == 0) {
       left = std::max(left, options_.time_s - spent);
       all = std::max(all, options_.time_s);
@@ -239,7 +240,7 @@ class SweepRun {
     cases = std::move(kept);
   }
 
-  SessionFacts facts_or_none(const Configuration& configuration) {
+  SessionFacts facts_or_none(const RunConfig& configuration) {
     try {
       return sessions_.facts(configuration);
     } catch (const Error&) {
@@ -254,63 +255,62 @@ class SweepRun {
   SweepResult result_;
   std::set<const CaseResult*> was_begun_;
   bool is_done_ = false;
-  int fewest_ = kFewestBlocks;
+  int fewest_ = kFewestRounds;
   std::size_t groups_left_ = 0;
   TimePoint measure_begin_;
-  double warm_up_s_ = 0, block_s_ = 0;
+  double warm_up_s_ = 0, round_s_ = 0;
 };
 
 }  // namespace
 
-Sessions::Sessions(SubjectMaker make, std::function<Bytes(const Configuration&)> memory_of, Bytes budget)
+Sessions::Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of, Bytes budget)
     : make_(std::move(make)), memory_of_(std::move(memory_of)), budget_(budget) {}
 
-Session& Sessions::of(const Configuration& configuration) {
-  const std::string label = configuration.label();
-  if (const auto at = live_.find(label); at != live_.end()) return *at->second;
-  if (const auto at = failures_.find(label); at != failures_.end()) throw Error("{}", at->second);
+Session& Sessions::of(const RunConfig& configuration) {
+  const std::string key = configuration.key();
+  if (const auto at = live_.find(key); at != live_.end()) return *at->second;
+  if (const auto at = failures_.find(key); at != failures_.end()) throw Error("{}", at->second);
   try {
     std::unique_ptr<Session> made = make_(configuration);
-    facts_[label] = made->facts();
-    return *(live_[label] = std::move(made));
+    facts_[key] = made->facts();
+    return *(live_[key] = std::move(made));
   } catch (const WorkerLost& lost) {
     if (lost.cause() == WorkerLost::Cause::stopped) throw;
-    failures_[label] = fmt::format("while loading, {}", lost.what());
-    throw Error("{}", failures_[label]);
+    failures_[key] = fmt::format("while loading, {}", lost.what());
+    throw Error("{}", failures_[key]);
   } catch (const Error& error) {
-    failures_[label] = error.what();
+    failures_[key] = error.what();
     throw;
   }
 }
 
-const SessionFacts& Sessions::facts(const Configuration& configuration) {
-  const auto at = facts_.find(configuration.label());
+const SessionFacts& Sessions::facts(const RunConfig& configuration) {
+  const auto at = facts_.find(configuration.key());
   if (at != facts_.end()) return at->second;
   of(configuration);
-  return facts_.at(configuration.label());
+  return facts_.at(configuration.key());
 }
 
-void Sessions::remember(const Configuration& configuration, SessionFacts facts) {
-  facts_.emplace(configuration.label(), std::move(facts));
+void Sessions::remember(const RunConfig& configuration, SessionFacts facts) {
+  facts_.emplace(configuration.key(), std::move(facts));
 }
 
-void Sessions::drop(const Configuration& configuration) {
-  live_.erase(configuration.label());
+void Sessions::drop(const RunConfig& configuration) {
+  live_.erase(configuration.key());
 }
 
-void Sessions::keep_only(const std::vector<Configuration>& configurations) {
+void Sessions::keep_only(const std::vector<RunConfig>& configurations) {
   if (budget_.value == 0 || !memory_of_) return;
   std::set<std::string> kept;
-  for (const Configuration& c : configurations) kept.insert(c.label());
+  for (const RunConfig& c : configurations) kept.insert(c.key());
   std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
 }
 
-std::vector<std::vector<Configuration>> Sessions::groups(
-    const std::vector<Configuration>& configurations) const {
+std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig>& configurations) const {
   if (configurations.empty()) return {};
   if (budget_.value == 0 || !memory_of_) return {configurations};
-  const Configuration& first = configurations.front();
-  std::vector<std::vector<Configuration>> groups{{first}};
+  const RunConfig& first = configurations.front();
+  std::vector<std::vector<RunConfig>> groups{{first}};
   std::int64_t held = memory_of_(first).value;
   for (std::size_t i = 1; i < configurations.size(); ++i) {
     const std::int64_t own = memory_of_(configurations[i]).value;
@@ -324,7 +324,7 @@ std::vector<std::vector<Configuration>> Sessions::groups(
   return groups;
 }
 
-std::string Sessions::why_not(const Configuration& configuration) const {
+std::string Sessions::why_not(const RunConfig& configuration) const {
   if (budget_.value == 0 || !memory_of_) return "";
   const Bytes needed = memory_of_(configuration);
   if (needed.value <= budget_.value) return "";
@@ -334,7 +334,7 @@ std::string Sessions::why_not(const Configuration& configuration) const {
 
 std::vector<double> CaseResult::each(double Sample::*member) const {
   std::vector<double> all;
-  for (const auto& [block, sample] : samples) all.push_back(sample.*member);
+  for (const auto& [round, sample] : samples) all.push_back(sample.*member);
   return all;
 }
 
@@ -349,16 +349,16 @@ SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::ve
   return SweepRun(sessions, name, cases, options).run();
 }
 
-int fewest_blocks(std::size_t cases) {
+int fewest_rounds(std::size_t cases) {
   const auto comparisons = static_cast<double>(std::max<std::size_t>(2, cases) - 1);
-  return std::max(kFewestBlocks, static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
+  return std::max(kFewestRounds, static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
 }
 
 std::pair<std::vector<double>, std::vector<double>> paired(const CaseResult& a, const CaseResult& b,
                                                            double Sample::*member) {
   std::pair<std::vector<double>, std::vector<double>> pairs;
-  for (const auto& [block, sample] : a.samples) {
-    const auto other = b.samples.find(block);
+  for (const auto& [round, sample] : a.samples) {
+    const auto other = b.samples.find(round);
     if (other == b.samples.end()) continue;
     pairs.first.push_back(sample.*member);
     pairs.second.push_back(other->second.*member);

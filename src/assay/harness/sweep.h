@@ -1,5 +1,5 @@
-// Measures cases side by side: warmed up until steady, in blocks that hold every case once in random order,
-// so that drift hits all alike, until the intervals are narrow or the time is over.
+// Measures cases side by side: each is warmed up until it is steady; then rounds run every case once, in
+// random order, so that drift affects all alike, until the intervals are narrow or the time is over.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,36 @@
 
 namespace assay {
 
-using SubjectMaker = std::function<std::unique_ptr<Session>(const Configuration&)>;
+using SessionMaker = std::function<std::unique_ptr<Session>(const RunConfig&)>;
 
-// The configurations at work: each made when it is first needed, kept while there is memory for it.
+// The live sessions, one per configuration: made when first needed, kept while there is memory for it.
 class Sessions {
  public:
   // `memory_of`: what a configuration with its largest case will take; without it, or where it says 0,
   // nothing is predicted. `budget` 0 = no limit.
-  explicit Sessions(SubjectMaker make, std::function<Bytes(const Configuration&)> memory_of = {},
+  explicit Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of = {},
                     Bytes budget = {});
 
-  // Makes it where it is not there. Throws Error: the first failure of a configuration is final.
-  Session& of(const Configuration& configuration);
-  // Facts of one that is, or was, there.
-  const SessionFacts& facts(const Configuration& configuration);
-  // Known from a journal, so that nothing needs to be loaded for them.
-  void remember(const Configuration& configuration, SessionFacts facts);
-  // After its process is lost; the next use makes it again.
-  void drop(const Configuration& configuration);
-  // Ends those that are not named: their memory is needed.
-  void keep_only(const std::vector<Configuration>& configurations);
+  // Makes the session where there is none. Throws Error; a configuration that failed once is not tried again.
+  Session& of(const RunConfig& configuration);
+  // Facts of a session that is, or was, live; makes it where there was none.
+  const SessionFacts& facts(const RunConfig& configuration);
+  // Facts that a journal holds, so that nothing needs to be loaded for them.
+  void remember(const RunConfig& configuration, SessionFacts facts);
+  // Ends a session, such as one whose process is lost; the next use makes it again.
+  void drop(const RunConfig& configuration);
+  // Ends all other sessions, for their memory.
+  void keep_only(const std::vector<RunConfig>& configurations);
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
-  std::vector<std::vector<Configuration>> groups(const std::vector<Configuration>& configurations) const;
+  std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
   // Empty, or why it cannot fit: "out of memory predicted: 5000 MB needed, 4000 MB allowed".
-  std::string why_not(const Configuration& configuration) const;
+  std::string why_not(const RunConfig& configuration) const;
 
  private:
-  SubjectMaker make_;
-  std::function<Bytes(const Configuration&)> memory_of_;
+  SessionMaker make_;
+  std::function<Bytes(const RunConfig&)> memory_of_;
   Bytes budget_;
+  // By the configuration's key.
   std::map<std::string, std::unique_ptr<Session>> live_;
   std::map<std::string, SessionFacts> facts_;
   std::map<std::string, std::string> failures_;
@@ -54,12 +55,12 @@ using OnProgress = std::function<void(const std::string& now, std::int64_t done,
                                       double seconds_left)>;  // seconds_left < 0: not known yet
 
 struct SweepOptions {
-  std::int64_t repeats = 0;  // blocks, exactly; 0: from six until every interval is narrow
-  double narrow = 0.02;      // half of an interval / its median
-  double time_s = 20;        // adaptive: no block begins after it, once there are fewest_blocks()
-  double max_time_s = 0;     // of a sweep: no block begins after it; 0 = no limit
-  std::int64_t fewest = 1;   // blocks that begin whatever max_time_s says
-  std::uint64_t seed = 1;    // of the order within blocks
+  std::int64_t repeats = 0;  // rounds, exactly; 0: from six until every interval is narrow
+  double narrow = 0.02;      // half the width of an interval / its median
+  double time_s = 20;        // adaptive: no round begins after it, once there are fewest_rounds()
+  double max_time_s = 0;     // of a sweep: no round begins after it; 0 = no limit
+  std::int64_t fewest = 1;   // rounds that run whatever max_time_s says
+  std::uint64_t seed = 1;    // for the order of cases within a round
   Journal* journal = nullptr;
   OnProgress on_progress;
   ShouldStop should_stop;
@@ -70,15 +71,16 @@ struct CaseResult {
   std::string status = "ok", reason;  // or "error" and why
   SessionFacts facts;
   FirstRun first;
-  std::map<int, Sample> samples;  // by block
+  std::map<int, Sample> samples;  // by round
   std::vector<std::string> warnings;
   int warm_ups = 0;
 
-  std::vector<double> each(double Sample::*member) const;  // in block order
+  bool is_measured() const { return status == "ok" && !samples.empty(); }
+  std::vector<double> each(double Sample::*member) const;  // in the order of rounds
 };
 
 struct SweepResult {
-  std::vector<CaseResult> cases;  // as given, equal ones once; those never begun are missing
+  std::vector<CaseResult> cases;  // as given, equal ones once; without those that never began
   bool is_interrupted = false;
   const CaseResult* find(const std::string& key) const;
 };
@@ -88,11 +90,11 @@ struct SweepResult {
 SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::vector<Case>& cases,
                       const SweepOptions& options);
 
-// Blocks that an adaptive sweep of so many cases takes at least: as many as the interval of each comparison
-// with the first needs.
-int fewest_blocks(std::size_t cases);
+// The fewest rounds of an adaptive sweep: as many as the interval of each comparison with the first case
+// needs.
+int fewest_rounds(std::size_t cases);
 
-// Samples of two cases from the blocks that hold both.
+// Samples of two cases from the rounds that hold both.
 std::pair<std::vector<double>, std::vector<double>> paired(const CaseResult& a, const CaseResult& b,
                                                            double Sample::*member);
 

@@ -7,24 +7,24 @@ namespace assay {
 
 double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& options,
                          const std::function<double(const Case&)>& seconds_of) {
-  // Beside the run itself: its roofs, a request and an answer. And what a worker takes to start and load.
+  // Per run: measuring its roofline, a request and an answer. Per configuration: starting its worker.
   constexpr double kBesideRun_s = 0.02, kStart_s = 0.15;
-  double block = 0, start = 0;
-  std::vector<Configuration> known;
+  double round = 0, start = 0;
+  std::vector<RunConfig> known;
   for (const Case& what : cases) {
-    block += seconds_of(what) + kBesideRun_s;
+    round += seconds_of(what) + kBesideRun_s;
     if (std::find(known.begin(), known.end(), what.configuration) != known.end()) continue;
     known.push_back(what.configuration);
     start += kStart_s;
   }
   constexpr double kWarmUps = 3;
-  double runs = static_cast<double>(options.repeats) * block;
+  double runs = static_cast<double>(options.repeats) * round;
   if (options.repeats == 0)
-    runs = std::max(static_cast<double>(fewest_blocks(cases.size())) * block, options.time_s);
-  double all = start + kWarmUps * block + runs;
+    runs = std::max(static_cast<double>(fewest_rounds(cases.size())) * round, options.time_s);
+  double all = start + kWarmUps * round + runs;
   if (options.max_time_s > 0)
     all = std::min(
-        all, std::max(options.max_time_s, start + (kWarmUps + static_cast<double>(options.fewest)) * block));
+        all, std::max(options.max_time_s, start + (kWarmUps + static_cast<double>(options.fewest)) * round));
   return all;
 }
 
@@ -47,7 +47,7 @@ double TimeLeft::slowness() const {
   double predicted = 0;
   for (std::size_t i = 0; i < current_; ++i) predicted += parts_[i].predicted_s;
   if (predicted <= 0) return 1;
-  // One short part is not yet a judge of all.
+  // One short part says little about the others.
   constexpr double kTrust = 5;
   return (elapsed(begin_, begin_of_part_).value + kTrust) / (predicted + kTrust);
 }

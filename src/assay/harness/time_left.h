@@ -1,4 +1,4 @@
-// How far a run of several experiments is, and what the rest of it will take.
+// How far a run of several studies has come, and how long the rest of it will take.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace assay {
 
-// Seconds that a sweep of these cases will take: warm-up, and blocks until `options` end it. `seconds_of`
-// gives those of one run of a case.
+// Seconds that a sweep of these cases will take: warm-up, and rounds until `options` end it. `seconds_of`
+// predicts one run of a case.
 double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& options,
                          const std::function<double(const Case&)>& seconds_of);
 
@@ -20,20 +20,19 @@ class TimeLeft {
     std::string name;
     double predicted_s = 0;
   };
-  // In the order they will run in. `show` is told what an experiment tells, with "part 2 of 7, " before it
-  // and the seconds left of all parts; where `knows_time` is false, nothing was predicted and no time is
-  // told.
+  // Parts in the order in which they run. `show` gets the progress of each with "part 2 of 7, " before it and
+  // the seconds that are left of all parts, or -1 where `knows_time` is false: nothing was predicted.
   TimeLeft(std::vector<Part> parts, bool knows_time, OnProgress show);
 
-  // The part that runs from now on; those before it are over. One that is not listed changes nothing.
+  // This part begins, and those before it are over. A name that is not listed changes nothing.
   void begin(std::string_view name, TimePoint now = Clock::now());
-  // Of all parts. `left_of_part` is what the part says itself, below 0 where it does not know.
+  // Of all parts. `left_of_part`: the current part's own estimate, below 0 where it has none.
   double seconds_left(double left_of_part, TimePoint now = Clock::now()) const;
   // For SweepOptions; valid as long as this lives.
   OnProgress teller();
 
  private:
-  // What the parts that are over took, beside what was predicted of them.
+  // The time that finished parts took / the time predicted for them.
   double slowness() const;
 
   std::vector<Part> parts_;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/process.h"
+#include "assay/config/fields.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/run_case.h"
 #include "assay/session/audit.h"
@@ -14,9 +15,9 @@ using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
-class LocalSubject : public Session {
+class LocalSession : public Session {
  public:
-  LocalSubject(LoadedModel loaded, ShouldStop should_stop, Bytes held_before)
+  LocalSession(LoadedModel loaded, ShouldStop should_stop, Bytes held_before)
       : loaded_(std::move(loaded)),
         should_stop_(std::move(should_stop)),
         held_before_(held_before),
@@ -72,9 +73,9 @@ std::vector<Prompt> prompts_from_json(const OrderedJson& json) {
   return prompts;
 }
 
-class WorkerSubject : public Session {
+class WorkerSession : public Session {
  public:
-  explicit WorkerSubject(const WorkerOptions& options) : options_(options), process_(options.program) {
+  explicit WorkerSession(const WorkerOptions& options) : options_(options), process_(options.program) {
     OrderedJson request{{"op", "load"},
                         {"candidates", options.candidates},
                         {"configuration", to_json(options.configuration)},
@@ -176,11 +177,11 @@ ModelFacts model_facts(const LoadedModel& loaded) {
 
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop,
                                        Bytes held_before_loading) {
-  return std::make_unique<LocalSubject>(std::move(loaded), std::move(should_stop), held_before_loading);
+  return std::make_unique<LocalSession>(std::move(loaded), std::move(should_stop), held_before_loading);
 }
 
 std::unique_ptr<Session> worker_session(const WorkerOptions& options) {
-  return std::make_unique<WorkerSubject>(options);
+  return std::make_unique<WorkerSession>(options);
 }
 
 OrderedJson answer_request(Session& session, const std::string& op, const OrderedJson& request) {

@@ -1,5 +1,5 @@
-// One configuration of a model that cases run on: in this process, or asleep in a worker process of its own
-// until it is its turn.
+// A session holds one loaded configuration that cases run on: in this process, or in a worker process of its
+// own, which sleeps until it is its turn.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace assay {
 
-// What a loaded configuration is; part of every row.
+// Facts about a loaded configuration; part of every row.
 struct SessionFacts {
   ModelFacts model;  // its dtype is the label of what really runs
   std::string device, kernels;
@@ -47,7 +47,7 @@ class Session {
   virtual std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) = 0;
 };
 
-// A worker that died, did not answer in time, or was stopped. What is asked of it next fails too.
+// A worker died, did not answer in time, or was stopped. Every later request to it fails too.
 class WorkerLost : public Error {
  public:
   enum class Cause { crashed, timed_out, stopped };
@@ -64,7 +64,7 @@ std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_sto
 struct WorkerOptions {
   std::vector<std::string> program;     // with its arguments: {"/usr/bin/assay", "worker"}
   std::vector<std::string> candidates;  // of the model
-  Configuration configuration;
+  RunConfig configuration;
   bool needs_tokenizer = true;
   Bytes memory_limit;       // of its data; 0 = none
   Seconds time_limit{600};  // of one answer, loading included; 0 = none
@@ -73,8 +73,8 @@ struct WorkerOptions {
 // Starts the process and loads. Throws Error where loading fails, WorkerLost where the worker does.
 std::unique_ptr<Session> worker_session(const WorkerOptions& options);
 
-// A worker's side: answers an operation of the protocol between the two (facts, first_run, run, score,
-// audit). Empty where it is none of them. Throws Error.
+// The worker's side of the protocol: answers facts, first_run, run, score and audit; an empty answer to any
+// other operation. Throws Error.
 nlohmann::ordered_json answer_request(Session& session, const std::string& op,
                                       const nlohmann::ordered_json& request);
 
@@ -83,9 +83,9 @@ SessionFacts session_facts_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const CorpusLosses& losses);
 CorpusLosses corpus_losses_from_json(const nlohmann::ordered_json& json);
 
-// All but the hash of its files, which takes reading them.
+// Without the hash of its files, which would mean reading them all.
 ModelFacts model_facts(const LoadedModel& loaded);
-// Of a screened head so far: the share of its outputs that were computed exactly.
+// Of a model whose LM head is searched in int8: the share of its outputs that were computed exactly so far.
 std::optional<double> head_computed_share(const Model& model);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// All roofs of a machine in a few seconds: what `assay machine` shows.
+// All rooflines of a machine, measured in a few seconds: what `assay machine` shows.
 #pragma once
 
 #include <functional>

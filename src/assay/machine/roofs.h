@@ -1,4 +1,4 @@
-// What this machine can do at most: how fast it reads memory, multiplies, and wakes a thread. Probes are
+// The rooflines of this machine: how fast at most it reads memory, multiplies, and wakes a thread. Probes are
 // plain loops whose hot part holds no spill; they run on the caller's pool, so on the same processors as
 // what they are compared with.
 #pragma once

@@ -24,9 +24,13 @@ Precision int8_precision(const int8::Config& config, const QuantizedWeights& wei
                      [&](Calibrator each) { return name_of(each) == config.calibrator; }))
       throw Error("{}: quantization_config: calibrator: expected minmax, percentile or entropy, found '{}'",
                   folder.config().where(), config.calibrator);
-    set_calibrator(precision, config.calibrator);
+    set_calibrator(precision, calibrator_from_name(config.calibrator));
+    precision.name += fmt::format(", {} calibration", name_of(precision.calibrator));
   }
-  if (config.smoothing >= 0) set_smoothing(precision, config.smoothing);
+  if (config.smoothing >= 0) {
+    set_smoothing(precision, config.smoothing);
+    precision.name += fmt::format(", SmoothQuant {}", config.smoothing);
+  }
   precision.name += " (as stored)";
   precision.is_stored = true;
   const Plan plan = plan_forward(spec, Precision{});

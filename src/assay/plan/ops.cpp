@@ -18,6 +18,28 @@ std::string_view name_of(Phase phase) {
   return "?";
 }
 
+std::string_view name_of(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return "none";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::gelu_erf:
+      return "gelu";
+    case Activation::gelu_quick:
+      return "quick_gelu";
+    case Activation::relu:
+      return "relu";
+    case Activation::relu2:
+      return "relu2";
+    case Activation::silu:
+      return "silu";
+    case Activation::tanh:
+      return "tanh";
+  }
+  return "";
+}
+
 BufferUse buffers_of(const Op& op) {
   return std::visit(Cases{[](const EmbedOp& embed) {
                             return BufferUse{{}, {embed.out}};

@@ -15,7 +15,9 @@
 
 namespace assay {
 
-enum class Activation { none, relu, silu, tanh, gelu_tanh, gelu_erf, gelu_quick };
+enum class Activation { none, relu, relu2, silu, tanh, gelu_tanh, gelu_erf, gelu_quick };
+// As Transformers' ACT2FN has it.
+std::string_view name_of(Activation activation);
 enum class Norm { layer, rms };
 
 // What an operation is for; times are reported by phase.

@@ -123,7 +123,7 @@ Calibrator calibrator_from_name(std::string_view name) {
   for (char& c : wanted) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (std::size_t i = 0; i < std::size(kNames); ++i)
     if (wanted == kNames[i]) return static_cast<Calibrator>(i);
-  throw UsageError("--calibrator: expected minmax, percentile or entropy, found '{}'", wanted);
+  throw FieldError("calibrator", "expected minmax, percentile or entropy, found '{}'", wanted);
 }
 
 std::string_view name_of(Calibrator calibrator) {

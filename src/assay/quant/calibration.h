@@ -18,7 +18,7 @@ namespace assay {
 //   Kullback-Leibler
 //               divergence when 128 levels stand for them
 enum class Calibrator { minmax, percentile, entropy };
-// Any case; throws UsageError with the list.
+// Any case; throws FieldError with the list.
 Calibrator calibrator_from_name(std::string_view name);
 std::string_view name_of(Calibrator calibrator);
 
@@ -65,8 +65,8 @@ class RangeObserver {
   std::int64_t values_ = 0;
 };
 
-// Codes of a range, as compute_scale_zp of ONNX Runtime has it: x is worth scale * (code - zero_point). The
-// range is widened to hold zero; an empty one gets scale 1.
+// Codes of a range, as compute_scale_zp of ONNX Runtime has it: a code stands for scale * (code -
+// zero_point). The range is widened to hold zero; an empty one gets scale 1.
 struct UniformCode {
   float scale = 1;
   int zero_point = 0;

@@ -9,6 +9,7 @@
 #include "assay/base/units.h"
 #include "assay/quant/calibration.h"
 #include "assay/quant/selection.h"
+#include "assay/tensor/dtype.h"
 
 namespace assay {
 
@@ -71,8 +72,29 @@ const WeightFormatInfo& info(WeightFormat format);
 // A quantized head has a scale per token in each.
 enum class InputScale { per_token, per_tensor, calibrated };
 
+// The precisions that users name.
+enum class Preset {
+  float32,
+  float16,
+  bfloat16,
+  int8_dynamic,
+  int8_static,
+  llm_int8,
+  nf4,
+  fp4,
+  nf4_dq,
+  fp4_dq,
+  int4_g128
+};
+std::string_view name_of(Preset preset);  // "int8-dynamic"
+// By its name or an alias, any case. Throws FieldError with the list and the nearest name.
+Preset preset_from_name(std::string_view text);
+
+// How float32 weights are multiplied: as they are, or as sums of 3 or 6 products of bfloat16 parts.
+enum class Float32Matmul { float32, bf16x3, bf16x6 };
+
 struct Precision {
-  std::string name;                                // the preset's canonical name
+  std::string name;                                // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
   WeightFormat weights = WeightFormat::float32;    // matrices of the blocks
   WeightFormat head = WeightFormat::float32;       // output head; the embedding too where they are tied
   WeightFormat remainder = WeightFormat::float32;  // embeddings and positions; norms and biases stay float32
@@ -107,32 +129,33 @@ struct Precision {
 // Stands for float32, or for what a checkpoint that is quantized already holds.
 inline constexpr std::string_view kAutoPrecision = "auto";
 
-// The preset of a canonical name or alias, any case; throws UsageError with the list and the nearest name.
+// The preset of a name, as preset_from_name() reads it.
+Precision precision_of(Preset preset);
 Precision precision_from_name(std::string_view text);
 std::vector<std::string> precision_names();
 // That of a quantized format: "nf4-dq".
 Precision precision_of(WeightFormat quantized);
 
-// Changes of a preset, by their flags. They throw UsageError for a name that
-// is none, or that does not go with the precision.
-// --kv-cache float32|bfloat16|int8.
-void set_kv_cache(Precision& precision, std::string_view name);
-// --remainder float32|bfloat16: what a quantized precision keeps everything else in, and computes with;
-// --quantize-head int8|nf4|fp4: the output head too (Transformers leaves it alone); --llm-int8-threshold.
-void set_remainder(Precision& precision, std::string_view name);
-void set_quantized_head(Precision& precision, std::string_view name);
-void set_outlier_threshold(Precision& precision, double threshold);
-// --screen-head, of a head in float32 or bfloat16; after what else changes the head.
-void set_screened_head(Precision& precision);
-// --include, --exclude: which modules of the blocks are quantized.
+// What of a precision can be changed, and the change. Each set_ function throws FieldError where the
+// precision does not take it or the value is out of range.
+bool takes_dtype(const Precision& precision);  // a quantized one: so do quantize_head and the modules
+bool takes_outlier_threshold(const Precision& precision);  // llm-int8
+bool takes_input_scale(const Precision& precision);        // int8-dynamic
+bool takes_calibrator(const Precision& precision);         // int8-static
+bool takes_smoothing(const Precision& precision);          // int8-dynamic, int8-static
+bool takes_float32_matmul(const Precision& precision);     // float32 weights
+bool takes_head_search(const Precision& precision);        // an LM head in float32 or bfloat16
+// What everything that is not quantized is kept in, and computed with: float32, bfloat16, or float16, which
+// is computed as float32.
+void set_dtype(Precision& precision, DType dtype);
+void set_quantized_head(Precision& precision, WeightFormat format);  // int8, nf4 or fp4
+void set_outlier_threshold(Precision& precision, double threshold);  // from 0 (no outliers) to 1e6
 void set_modules(Precision& precision, ModuleSelection modules);
-// --input-scale per-token|per-tensor, of int8-dynamic.
-bool takes_input_scale(const Precision& precision);
-void set_input_scale(Precision& precision, std::string_view name);
-// --calibrator minmax|percentile|entropy, of int8-static; --smooth-quant ALPHA from 0 to 1, of int8-static
-// and int8-dynamic.
-void set_calibrator(Precision& precision, std::string_view name);
-void set_smoothing(Precision& precision, double alpha);
-void set_float32_matmul(Precision& precision, std::string_view name);
+void set_allows_non_finite(Precision& precision);
+void set_input_scale(Precision& precision, InputScale scale);  // per_token or per_tensor
+void set_calibrator(Precision& precision, Calibrator calibrator);
+void set_smoothing(Precision& precision, double alpha);  // from 0 to 1
+void set_float32_matmul(Precision& precision, Float32Matmul how);
+void set_head_search(Precision& precision);  // after what else changes the LM head
 
 }  // namespace assay

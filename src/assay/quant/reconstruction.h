@@ -14,8 +14,8 @@ struct ReconstructionError {
   std::optional<double> cosine;  // of the angle between the two as vectors; none where either is all zero
 };
 
-// Sums of which the errors are made: parts of a tensor are added apart and merged in a fixed order, so that
-// the figures do not depend on the number of threads. In double.
+// Sums of which the errors are made: parts of a tensor are summed separately and merged in a fixed order, so
+// that the figures do not depend on the number of threads. In double.
 class ReconstructionSums {
  public:
   // Both of one size.

@@ -17,17 +17,17 @@ bool any_matches(const std::vector<std::string>& patterns, std::string_view modu
                      [&](const std::string& pattern) { return matches_pattern(pattern, module); });
 }
 
-void check_patterns(const std::vector<std::string>& patterns, std::string_view flag,
+void check_patterns(const std::vector<std::string>& patterns, std::string_view field,
                     const std::vector<std::string>& modules) {
   for (const std::string& pattern : patterns) {
     if (pattern.empty() || pattern.size() > kLongestPattern)
-      throw UsageError("{}: expected a pattern of 1 to {} characters, found {}", flag, kLongestPattern,
+      throw FieldError(field, "expected a pattern of 1 to {} characters, found {}", kLongestPattern,
                        pattern.size());
     const bool is_used = std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
       return matches_pattern(pattern, module);
     });
     if (!is_used)
-      throw UsageError("{} '{}': matches none of the {} modules that can be quantized{}", flag, pattern,
+      throw FieldError(field, "'{}' matches none of the {} modules that can be quantized{}", pattern,
                        modules.size(), modules.empty() ? "" : fmt::format(", such as {}", modules.front()));
   }
 }
@@ -41,21 +41,14 @@ bool matches_pattern(std::string_view pattern, std::string_view name) {
 }
 
 std::string_view ModuleSelection::why_left_out(std::string_view module) const {
-  if (any_matches(exclude, module)) return "excluded by --exclude";
-  if (!include.empty() && !any_matches(include, module)) return "not in --include";
+  if (any_matches(exclude, module)) return "matches exclude";
+  if (!include.empty() && !any_matches(include, module)) return "matches no pattern of include";
   return "";
 }
 
 void ModuleSelection::check(const std::vector<std::string>& modules) const {
-  check_patterns(include, "--include", modules);
-  check_patterns(exclude, "--exclude", modules);
-}
-
-std::string ModuleSelection::text() const {
-  std::string text;
-  if (!include.empty()) text += fmt::format(" (only {})", fmt::join(include, ", "));
-  if (!exclude.empty()) text += fmt::format(" (without {})", fmt::join(exclude, ", "));
-  return text;
+  check_patterns(include, "include", modules);
+  check_patterns(exclude, "exclude", modules);
 }
 
 }  // namespace assay

@@ -17,13 +17,11 @@ struct ModuleSelection {
 
   bool operator==(const ModuleSelection&) const = default;
   bool is_empty() const { return include.empty() && exclude.empty(); }
-  // Why a module is left out: "not in --include", "excluded by --exclude"; empty where it is not.
+  // Why a module is left out: "matches no pattern of include", "matches exclude"; empty where it is not.
   std::string_view why_left_out(std::string_view module) const;
   bool selects(std::string_view module) const { return why_left_out(module).empty(); }
-  // Throws UsageError for an empty or absurdly long pattern, and for one that matches none of the modules.
+  // Throws FieldError for an empty or absurdly long pattern, and for one that matches none of the modules.
   void check(const std::vector<std::string>& modules) const;
-  // " (without a, b)", " (only c)": for the name of a precision.
-  std::string text() const;
 };
 
 }  // namespace assay

@@ -16,6 +16,7 @@
 #include "assay/checkpoint/bitsandbytes.h"
 #include "assay/checkpoint/int8_checkpoint.h"
 #include "assay/checkpoint/safetensors_writer.h"
+#include "assay/config/fields.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/stored_quantization.h"
@@ -43,15 +44,14 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 }
 
 // The type that everything else is written in: as asked for, else as Transformers would load the model.
-DType remainder_of(const std::string& name, const ModelFolder& folder, const Plan& plan) {
-  static constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
-  std::string wanted = name;
+DType dtype_of(std::optional<DType> asked, const ModelFolder& folder, const Plan& plan) {
+  if (asked) return *asked;
   const JsonView config = folder.config();
+  std::string wanted;
   for (const char* key : {"dtype", "torch_dtype"})
     if (wanted.empty()) wanted = config.text_or(key, "");
-  for (const DType type : kTypes)
+  for (const DType type : {DType::f32, DType::bf16, DType::f16})
     if (wanted == name_of(type)) return type;
-  if (!name.empty()) throw UsageError("--remainder: expected float32, bfloat16 or float16, found '{}'", name);
   const DType stored = folder.find(plan.weights.front().name)->dtype;
   return info(stored).is_weight ? stored : DType::f32;
 }
@@ -65,8 +65,8 @@ class Job {
         source_(std::make_shared<const ModelFolder>(locate_model(candidate))),
         spec_(spec_from_folder(*source_)),
         plan_(checked_plan(candidate)),
-        remainder_(remainder_of(options.remainder, *source_, plan_)),
-        pool_(options.threads > 0 ? options.threads : default_thread_count()) {
+        dtype_(dtype_of(options.config.dtype, *source_, plan_)),
+        pool_(options.config.threads.value_or(default_thread_count())) {
     check_target(out);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
     scratch_ = std::make_unique<ScratchFile>(folder_->path());
@@ -76,12 +76,14 @@ class Job {
     const TimePoint begin = Clock::now();
     QuantizeReport report;
     report.path = out;
-    report.precision = precision_.name;
-    report.remainder = name_of(remainder_);
+    RunConfig quantized = options_.config;
+    quantized.dtype.reset();
+    report.precision = precision_.name + quantized.label_of_numbers();
+    report.dtype = name_of(dtype_);
     if (precision_.needs_calibration()) calibrate_inputs(report);
     report.coverage = coverage_of(plan_);
     report.parameters = plan_.parameters();
-    MatrixQuantizer quantize(*source_, precision_.weights, remainder_, options_.allows_non_finite, pool_);
+    MatrixQuantizer quantize(*source_, precision_.weights, dtype_, precision_.allows_non_finite, pool_);
     for (std::size_t i = 0; i < plan_.weights.size(); ++i)
       for (const TensorPart& part : tensors_of(plan_.weights[i])) {
         const WeightSpec& weight = part.spec;
@@ -106,25 +108,26 @@ class Job {
 
  private:
   static Precision checked_precision(const QuantizeOptions& options) {
-    if (const auto plus = options.precision.find('+'); plus != std::string::npos)
-      throw UsageError(
-          "--precision: a folder keeps the output head as it is, so that Transformers reads it: expected "
-          "'{}', "
-          "found '{}'",
-          options.precision.substr(0, plus), options.precision);
-    Precision precision = precision_from_name(options.precision);
+    const RunConfig& config = options.config;
+    check_values(config);
+    if (config.quantize_head)
+      throw FieldError("quantize_head",
+                       "a folder keeps the LM head as it is, so that Transformers reads it: expected none");
+    static constexpr std::string_view kHeld[] = {
+        "precision",        "dtype",      "llm_int8_threshold", "include",      "exclude",
+        "allow_non_finite", "calibrator", "calibration",        "smooth_quant", "threads"};
+    for (const Field& field : fields())
+      if (field.is_set(config) && std::find(std::begin(kHeld), std::end(kHeld), field.key) == std::end(kHeld))
+        throw FieldError(field.key, "it changes nothing of a folder: expected none");
+    Precision precision = precision_of(config.precision.value_or(Preset::nf4));
     if (!precision.is_quantized() || precision.weights == WeightFormat::int4_g128)
-      throw UsageError(
-          "--precision: a folder can hold nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static, "
-          "found {}",
-          precision.name);
-    if (!options.calibrator.empty()) set_calibrator(precision, options.calibrator);
-    if (options.smoothing >= 0) set_smoothing(precision, options.smoothing);
-    if (!options.calibration.empty() && !precision.needs_calibration())
-      throw UsageError("--calibration: it goes with int8-static or --smooth-quant, and {} reads no text",
+      throw FieldError("precision",
+                       "a folder can hold nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static, "
+                       "found {}",
                        precision.name);
-    if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
-    if (!options.modules.is_empty()) set_modules(precision, options.modules);
+    RunConfig without_dtype = config;  // which this class writes itself
+    without_dtype.dtype.reset();
+    apply_to(precision, without_dtype);
     return precision;
   }
 
@@ -156,9 +159,10 @@ class Job {
   void calibrate_inputs(QuantizeReport& report) {
     step("calibrating", 0);
     const TimePoint begin = Clock::now();
-    const CalibrationText text = read_calibration(
-        options_.calibration.empty() ? shipped_file("texts/calibrate.txt") : fs::path(options_.calibration),
-        Tokenizer::load(source_->path()));
+    const CalibrationText text =
+        read_calibration(options_.config.calibration ? fs::path(*options_.config.calibration)
+                                                     : shipped_file("texts/calibrate.txt"),
+                         Tokenizer::load(source_->path()));
     BackendOptions backend;
     backend.threads = pool_.size();
     calibration_ =
@@ -246,7 +250,7 @@ class Job {
     const bool is_nf4 = weight.format == WeightFormat::nf4 || weight.format == WeightFormat::nf4_dq;
     bnb::QuantState state;
     state.type = is_nf4 ? "nf4" : "fp4";
-    state.dtype = name_of(remainder_);
+    state.dtype = name_of(dtype_);
     state.shape = {weight.rows, weight.columns};
     std::int64_t bytes = add_bytes(weight.name, DType::u8, {static_cast<std::int64_t>(made.codes.size()), 1},
                                    bytes_of(made.codes));
@@ -269,8 +273,8 @@ class Job {
   // A tensor that stays as it is, but for its type: read when the file is written.
   void add_plain(const WeightSpec& weight) {
     const CheckpointTensor at = source_->find(weight.name);
-    const bool is_float32 = remainder_ == DType::f32 || (is_own() && weight.kind == WeightSpec::Kind::vector);
-    const DType type = is_float32 ? DType::f32 : remainder_;
+    const bool is_float32 = dtype_ == DType::f32 || (is_own() && weight.kind == WeightSpec::Kind::vector);
+    const DType type = is_float32 ? DType::f32 : dtype_;
     writer_.add(weight.name, type, at->shape, [this, at, is_float32](const ByteSink& sink) {
       std::vector<float> slab(static_cast<std::size_t>(std::min(kCopySlab, at->elements())));
       std::vector<std::uint16_t> halves(slab.size());
@@ -300,10 +304,10 @@ class Job {
   }
 
   std::uint16_t half_of(float x, const CheckpointTensor& at) const {
-    const std::uint16_t half = remainder_ == DType::bf16 ? float_to_bf16(x) : float_to_f16(x);
-    if (std::isfinite(x) && !std::isfinite(rounded(remainder_, x)))
-      throw Error("{}: tensor '{}': {} does not fit {}: expected --remainder float32 or bfloat16",
-                  at.file().string(), at->name, x, name_of(remainder_));
+    const std::uint16_t half = dtype_ == DType::bf16 ? float_to_bf16(x) : float_to_f16(x);
+    if (std::isfinite(x) && !std::isfinite(rounded(dtype_, x)))
+      throw Error("{}: tensor '{}': {} does not fit {}: expected the dtype float32 or bfloat16",
+                  at.file().string(), at->name, x, name_of(dtype_));
     return half;
   }
 
@@ -323,8 +327,8 @@ class Job {
 
   void write_config() const {
     Json config = source_->config().raw();
-    config["dtype"] = name_of(remainder_);
-    if (config.contains("torch_dtype")) config["torch_dtype"] = name_of(remainder_);
+    config["dtype"] = name_of(dtype_);
+    if (config.contains("torch_dtype")) config["torch_dtype"] = name_of(dtype_);
     config["quantization_config"] = is_own() ? own_config() : bnb_config();
     write_file_atomically(folder_->path() / "config.json", config.dump(2) + "\n");
   }
@@ -345,7 +349,7 @@ class Job {
     written.quant_type = is_nf4 ? "nf4" : "fp4";
     written.is_double =
         precision_.weights == WeightFormat::nf4_dq || precision_.weights == WeightFormat::fp4_dq;
-    written.compute_dtype = is_four ? name_of(remainder_) : "float32";
+    written.compute_dtype = is_four ? name_of(dtype_) : "float32";
     written.threshold = static_cast<double>(precision_.outlier_threshold);
     written.skip_modules = skipped();
     return bnb::to_json(written);
@@ -365,7 +369,7 @@ class Job {
   std::shared_ptr<const ModelFolder> source_;
   ModelSpec spec_;
   Plan plan_;
-  DType remainder_;
+  DType dtype_;
   ThreadPool pool_;
   Calibration calibration_;
   std::string calibration_sha256_;

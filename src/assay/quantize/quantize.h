@@ -1,5 +1,5 @@
 // Writes a quantized model folder: one that Transformers with bitsandbytes loads, or int8 with its
-// calibration (files/int8_checkpoint.h), which Assay alone reads.
+// calibration (checkpoint/int8_checkpoint.h), which Assay alone reads.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "assay/config/run_config.h"
 #include "assay/quant/reconstruction.h"
-#include "assay/quant/selection.h"
 #include "assay/results/results.h"
 
 namespace assay {
 
 struct QuantizeOptions {
-  std::string precision = "nf4";  // nf4, fp4, nf4-dq, fp4-dq or llm-int8; int8-dynamic or int8-static
-  std::string remainder = {};     // float32, bfloat16 or float16; empty: as the model is
-  ModuleSelection modules = {};
-  double outlier_threshold = -1;   // of llm-int8, for whoever loads the folder; negative: 6
-  std::string calibration = {};    // a text file, for int8-static and SmoothQuant; empty: the one that ships
-  std::string calibrator = {};     // of int8-static: minmax, percentile or entropy; empty: percentile
-  double smoothing = -1;           // SmoothQuant's alpha, of int8-dynamic and int8-static; negative: none
-  bool replaces = false;           // a model folder that stands at the target
-  bool allows_non_finite = false;  // NaN and infinity are quantized as 0
-  int threads = 0;                 // 0 = default_thread_count()
+  // The precision is nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static; a dtype that is not set
+  // is the model's own. What a folder cannot hold (an LM head in another format, a KV cache, ...) is an
+  // error.
+  RunConfig config = {.precision = Preset::nf4};
+  bool replaces = false;  // a model folder that stands at the target
   std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress = {};
   std::function<bool()> should_stop = {};
 };
@@ -38,7 +33,8 @@ struct QuantizedTensor {
 };
 
 struct QuantizeReport {
-  std::string precision, remainder;
+  std::string precision;  // with what changes it: "int8-static, SmoothQuant 0.5"
+  std::string dtype;      // of everything that is not quantized
   std::filesystem::path path;
   std::vector<QuantizedTensor> tensors;
   CoverageFacts coverage;
@@ -51,11 +47,11 @@ struct QuantizeReport {
 };
 
 // Quantizes the modules that Transformers would (less what `modules` leaves out), as it would: the weights
-// rounded to the remainder's type first, then quantized with the outputs as rows. int8-dynamic and
+// rounded to the dtype first, then quantized with the outputs as rows. int8-dynamic and
 // int8-static are not rounded first, and norms and biases stay float32: the folder, read, gives the logits of
-// its model quantized at load with the same remainder (float32 or bfloat16), bit for bit where the same
+// its model quantized at load with the same dtype (float32 or bfloat16), bit for bit where the same
 // kernels calibrated. One tensor is in memory at a time, but for calibrating, which takes the model in
-// float32. `out` appears complete or not at all. Throws UsageError for what is asked wrong, Error for a model
+// float32. `out` appears complete or not at all. Throws FieldError for what is asked wrong, Error for a model
 // that is quantized already, a text that cannot be calibrated on, weights that are not finite, a target that
 // exists, and where should_stop said so.
 QuantizeReport quantize_model(const std::string& candidate, const std::filesystem::path& out,

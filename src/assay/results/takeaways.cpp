@@ -81,7 +81,9 @@ class Takeaways {
 
   // Transformers' rule keeps the embedding and the head; codes have scales.
   std::string why_not_in_proportion(const Row& row) const {
-    const bool has_head = row.label.find("+head") != std::string::npos;
+    bool has_head = false;
+    for (const char* format : {"lm_head int8", "lm_head nf4", "lm_head fp4"})
+      has_head = has_head || row.label.find(format) != std::string::npos;
     return has_head ? "positions, norms and biases stay as they are, and every block of codes has a scale"
                     : "the embedding, which is also the output head, stays as it is, and every block of "
                       "codes has a "

@@ -14,7 +14,7 @@ namespace assay {
 // design promises equal bits, but for
 //   llm-int8 with outliers, whose columns are found over all tokens of a call: "differs by definition"
 //   int8-dynamic with one input scale for all tokens of a call: likewise
-//   4-bit weights beside a bfloat16 remainder, multiplied with inputs of 8 bits where tokens are one or two:
+//   4-bit weights beside the dtype bfloat16, multiplied with inputs of 8 bits where tokens are one or two:
 //   within 10 % of the logits' standard deviation
 // Anything else that differs is a fault of mask, position or cache: verdict "differs".
 std::vector<AuditRow> audit_equivalence(const LoadedModel& loaded, const std::vector<Prompt>& prompts,

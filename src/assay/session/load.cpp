@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/config/fields.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/stored_quantization.h"
@@ -12,63 +13,38 @@ namespace assay {
 
 namespace {
 
-// What the flags make of the precision.
-void apply_options(ResolvedDtype& resolved, const LoadOptions& options) {
-  Precision& precision = resolved.precision;
-  if (!options.remainder.empty()) set_remainder(precision, options.remainder);
-  if (!options.quantized_head.empty()) set_quantized_head(precision, options.quantized_head);
-  if (options.outlier_threshold >= 0) set_outlier_threshold(precision, options.outlier_threshold);
-  if (!options.input_scale.empty()) set_input_scale(precision, options.input_scale);
-  if (!options.calibrator.empty()) set_calibrator(precision, options.calibrator);
-  if (options.smoothing >= 0) set_smoothing(precision, options.smoothing);
-  if (!options.calibration.empty() && !precision.needs_calibration())
-    throw UsageError("--calibration: it goes with int8-static or --smooth-quant, and {} reads no text",
-                     precision.name);
-  if (!options.modules.is_empty()) set_modules(precision, options.modules);
-  if (precision.is_quantized()) resolved.label = precision.name;
-  if (!options.kv_cache.empty()) set_kv_cache(precision, options.kv_cache);
-  if (precision.kv_cache == KvFormat::int8) resolved.label += " (KV int8)";
-  precision.allows_non_finite = options.allows_non_finite;
-  if (!options.float32_matmul.empty()) {
-    set_float32_matmul(precision, options.float32_matmul);
-    if (options.float32_matmul != "float32")
-      resolved.label += " (products as " + options.float32_matmul + ")";
-  }
-  if (options.screens_head) {
-    set_screened_head(precision);
-    resolved.label += " (head screened in int8)";
-  }
+// What the configuration makes of the precision.
+void apply_config(ResolvedDtype& resolved, const RunConfig& config) {
+  apply_to(resolved.precision, config);
+  resolved.label += config.label_of_numbers();
 }
 
 // The precision of a checkpoint that is quantized already, where it goes with what was asked for.
-ResolvedDtype as_stored(const Precision& stored, std::string_view dtype, const std::string& candidate,
-                        const LoadOptions& options) {
+ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, const RunConfig& config) {
   const auto is_other = [&](const Precision& wanted) {
     return wanted.weights != stored.weights || wanted.inputs != stored.inputs;
   };
-  if (dtype != kAutoPrecision && is_other(precision_from_name(dtype)))
+  if (config.precision && is_other(precision_of(*config.precision)))
     throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
-                candidate, stored.name, dtype);
-  if (!options.modules.is_empty())
-    throw Error("{}: the model is quantized already: --include and --exclude choose nothing", candidate);
-  if (!options.calibration.empty() || !options.calibrator.empty() || options.smoothing >= 0)
-    throw Error(
-        "{}: the model is quantized already, {}: --calibration, --calibrator and --smooth-quant change "
-        "nothing",
-        candidate, stored.name);
-  if (stored.is_head_stored && !options.quantized_head.empty())
-    throw Error("{}: the output head is quantized already, as {}", candidate, stored.name);
+                candidate, stored.name, name_of(*config.precision));
+  for (const char* key : {"include", "exclude", "calibration", "calibrator", "smooth_quant"})
+    if (field(key).is_set(config))
+      throw Error("{}: the model is quantized already, {}: {} changes nothing", candidate, stored.name, key);
+  if (stored.is_head_stored && config.quantize_head)
+    throw Error("{}: the LM head is quantized already, as {}", candidate, stored.name);
   ResolvedDtype resolved{stored, stored.name, {}};
-  apply_options(resolved, options);
+  apply_config(resolved, resolved_for_device(config));
   return resolved;
 }
 
-LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_name,
+LoadedModel load_candidate(const std::string& candidate, const RunConfig& config,
                            const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
   auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
   const ModelSpec spec = spec_from_folder(*folder);
-  const ResolvedDtype dtype = precision_of(*folder, spec, candidate, dtype_name, backend->device(), options);
+  const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
   LoadedModel loaded;
+  loaded.config = config;
+  if (!dtype.precision.is_stored) loaded.config.precision = preset_from_name(dtype.precision.name);
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
   const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
@@ -79,10 +55,9 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
   Calibration calibration;
   if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
   if (calibrates) {
-    const CalibrationText text =
-        read_calibration(options.calibration.empty() ? shipped_file("texts/calibrate.txt")
-                                                     : std::filesystem::path(options.calibration),
-                         *loaded.tokenizer);
+    const CalibrationText text = read_calibration(
+        config.calibration ? std::filesystem::path(*config.calibration) : shipped_file("texts/calibrate.txt"),
+        *loaded.tokenizer);
     const TimePoint begin = Clock::now();
     calibration = calibrate(folder, backend, dtype.precision, text.ids);
     loaded.calibration_s = elapsed(begin, Clock::now()).value;
@@ -96,18 +71,18 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
                          loaded.model->warnings().end());
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.emplace_back(
-        "--allow-non-finite: NaN and infinity among the weights to quantize are taken as 0");
+        "allow_non_finite: NaN and infinity among the weights to quantize are taken as 0");
   if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
     loaded.warnings.emplace_back(
         "bfloat16 without AMX: weights, keys and values are kept in bfloat16, the arithmetic is float32");
   if (is_four_bit(dtype.precision.weights) && dtype.precision.remainder == WeightFormat::bfloat16)
     loaded.warnings.push_back(fmt::format(
         "4-bit weights are multiplied in {} where tokens are many, with inputs of 8 bits where they are one "
-        "or two: --through decode scores the second",
+        "or two: scoring through decode measures the second",
         backend->kernels() == "amx" ? "bfloat16" : "float32"));
-  if (const std::string why = why_tiles_are_refused(); !why.empty() && !options.backend.is_isa_forced)
+  if (const std::string why = why_tiles_are_refused(); !why.empty() && !config.isa)
     loaded.warnings.push_back(fmt::format("{}: {} kernels run instead", why, backend->kernels()));
-  const std::size_t masked = options.backend.processors.size();
+  const std::size_t masked = config.cpu_mask.size();
   const auto processors = static_cast<int>(masked == 0 ? allowed_processors().size() : masked);
   if (backend->threads() > processors)
     loaded.warnings.push_back(fmt::format("{} threads on {} processor{}: they wait for each other",
@@ -123,9 +98,9 @@ LoadedModel load_candidate(const std::string& candidate, std::string_view dtype_
     loaded.pad_token = ends.front();
   else if (end_of_text && *end_of_text < loaded.model->spec().vocab)
     loaded.pad_token = *end_of_text;
-  const JsonView config = folder->config();
-  if (config.has("pad_token_id")) {  // -1: none, in configurations of Llama
-    const auto id = config.integer("pad_token_id", -1, loaded.model->spec().vocab - 1);
+  const JsonView json = folder->config();
+  if (json.has("pad_token_id")) {  // -1: none, in configurations of Llama
+    const auto id = json.integer("pad_token_id", -1, loaded.model->spec().vocab - 1);
     if (id >= 0) loaded.pad_token = static_cast<TokenId>(id);
   }
   return loaded;
@@ -149,26 +124,55 @@ std::string LoadedModel::load_line() const {
   return fmt::format("Loaded: {} | device={} | dtype={}", id, model->backend().device().text(), dtype_label);
 }
 
+BackendOptions backend_options(const RunConfig& config, bool pins_caller) {
+  BackendOptions options;
+  options.threads = config.threads.value_or(0);
+  options.is_isa_forced = config.isa.has_value();
+  options.isa = config.isa.value_or(Isa::scalar);
+  options.processors = config.cpu_mask;
+  options.pins_caller = pins_caller;
+  return options;
+}
+
+RunConfig resolved_for_device(RunConfig config) {
+  if (config.device.value_or(Device{}).kind != Device::Kind::cpu) return config;
+  if (config.precision == Preset::float16) config.precision = Preset::float32;
+  if (config.dtype == DType::f16) config.dtype = DType::f32;
+  return config;
+}
+
 ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
-                           std::string_view dtype, const Device& device, const LoadOptions& options) {
-  if (const auto stored = stored_precision(folder, spec))
-    return as_stored(*stored, dtype, candidate, options);
-  ResolvedDtype resolved = resolve_dtype(dtype, device);
-  apply_options(resolved, options);
+                           const RunConfig& config) {
+  if (const auto stored = stored_precision(folder, spec)) return as_stored(*stored, candidate, config);
+  ResolvedDtype resolved =
+      resolve_dtype(name_of(config.precision.value_or(Preset::float32)), config.device.value_or(Device{}));
+  apply_config(resolved, resolved_for_device(config));
   return resolved;
+}
+
+LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
+                                     const LoadOptions& options) {
+  check_values(config);
+  if (config.precision) {  // what does not go together is known before a folder is looked for
+    Precision precision = precision_of(*config.precision);
+    apply_to(precision, config);
+  }
+  RunConfig own = config;
+  if (options.shared_backend != nullptr) own.device = options.shared_backend->device();
+  const std::shared_ptr<Backend> backend =
+      options.shared_backend != nullptr
+          ? options.shared_backend
+          : make_backend(own.device.value_or(Device{}), backend_options(config, options.pins_caller));
+  return first_candidate(candidates, [&](const std::string& candidate) {
+    return load_candidate(candidate, own, backend, options);
+  });
 }
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
                                      const Device& device, const LoadOptions& options) {
-  if (dtype != kAutoPrecision) {  // what is typed wrong is known before a folder is looked for
-    ResolvedDtype resolved = resolve_dtype(dtype, device);
-    apply_options(resolved, options);
-  }
-  const std::shared_ptr<Backend> backend =
-      options.shared_backend != nullptr ? options.shared_backend : make_backend(device, options.backend);
-  return first_candidate(candidates, [&](const std::string& candidate) {
-    return load_candidate(candidate, dtype, backend, options);
-  });
+  RunConfig config = run_config_from_text(dtype);
+  config.device = device;
+  return load_model_and_tokenizer(candidates, config, options);
 }
 
 namespace {
@@ -232,7 +236,7 @@ std::filesystem::path shipped_file(const std::string& name) {
   } catch (const Error&) {
     throw Error(
         "{}: a text that ships with the program, wanted where no file is given, was not found; give one "
-        "(--calibration, --corpus or --prompts-file), or set ASSAY_MODELS to the folder that holds demo/",
+        "(calibration, corpus or prompts file), or set ASSAY_MODELS to the folder that holds demo/",
         name);
   }
   if (!std::filesystem::exists(path)) throw Error("{}: this file of the program is missing", path.string());

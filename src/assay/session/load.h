@@ -8,6 +8,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
+#include "assay/config/run_config.h"
 #include "assay/model/model.h"
 #include "assay/quant/precision.h"
 #include "assay/results/results.h"
@@ -20,7 +21,7 @@ struct ResolvedDtype {
   std::string label;    // "float32", "float32 (forced on CPU)": what to print
   std::vector<std::string> warnings;
 };
-// A preset of quant/precision.h, any case, or its short name; anything else is a UsageError that lists them.
+// A preset of quant/precision.h, any case, or its short name; anything else is a FieldError that lists them.
 // float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
 // warning where the products are not). "auto" is float32.
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
@@ -28,7 +29,9 @@ ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
 struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer;  // null only where the folder has none and none was required
   std::shared_ptr<Model> model;
-  std::string id;  // the candidate that was used, as it was given
+  std::string id;    // the candidate that was used, as it was given
+  RunConfig config;  // as it was asked for; a precision that was not set is the one that runs, unless the
+                     // checkpoint is quantized
   std::string dtype_label;
   std::vector<std::string> warnings;
   TokenId pad_token = 0;  // end-of-text where the folder names no other
@@ -42,30 +45,25 @@ struct LoadedModel {
 // Which weights are quantized, which are not and why. Nothing where the plan has no quantized weight.
 CoverageFacts coverage_of(const Plan& plan);
 
+// What is not configuration.
 struct LoadOptions {
-  BackendOptions backend;
-  std::shared_ptr<Backend> shared_backend =
-      nullptr;                     // to load on instead of a new one; `backend` is not read then
-  std::string kv_cache;            // float32, bfloat16 or int8; empty: as the precision has it
-  std::string float32_matmul;      // bf16x3 or bf16x6: float32 products as sums of bfloat16 ones
-  std::string remainder;           // float32 or bfloat16, of a quantized precision: everything else
-  std::string quantized_head;      // int8, nf4 or fp4, of a quantized precision
-  bool screens_head = false;       // a head in float32 or bfloat16: its highest output by way of int8
-  double outlier_threshold = -1;   // of llm-int8; negative: 6
-  std::string input_scale;         // per-token or per-tensor, of int8-dynamic; empty: per-token
-  std::string calibration;         // a text file, for int8-static and SmoothQuant; empty: the one that ships
-  std::string calibrator;          // minmax, percentile or entropy, of int8-static
-  double smoothing = -1;           // SmoothQuant's alpha, of int8-dynamic and int8-static; negative: none
-  ModuleSelection modules;         // of a quantized precision: which are quantized
-  bool allows_non_finite = false;  // quantize NaN and infinity as 0
-  bool needs_tokenizer = true;     // false: a folder without one serves for token ids
+  // To load on instead of a new one; the configuration's device, isa, threads and cpu_mask are not read then.
+  std::shared_ptr<Backend> shared_backend = nullptr;
+  bool needs_tokenizer = true;  // false: a folder without one serves for token ids
+  bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
 };
 
-// What a folder runs in: resolve_dtype() with what the options change of it, or what its checkpoint holds
-// where that is quantized already. Throws UsageError for what does not go together, Error for a checkpoint
-// that is quantized otherwise.
+// The backend's part of a configuration.
+BackendOptions backend_options(const RunConfig& config, bool pins_caller = false);
+
+// What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
+RunConfig resolved_for_device(RunConfig config);
+
+// What a folder runs in: resolve_dtype() with what the configuration changes of it, or what its checkpoint
+// holds where that is quantized already. Throws FieldError for what does not go together, Error for a
+// checkpoint that is quantized otherwise.
 ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
-                           std::string_view dtype, const Device& device, const LoadOptions& options);
+                           const RunConfig& config);
 
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
 // one's reason.
@@ -89,8 +87,12 @@ auto first_candidate(const std::vector<std::string>& candidates, const Load& loa
 }
 
 // Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come
-// from the same folder. When all fail, one Error gives each candidate's reason. `dtype` "auto": float32, or
-// what a checkpoint that is quantized already holds; of such a checkpoint every other precision is an error.
+// from the same folder. When all fail, one Error gives each candidate's reason. A precision that is not set
+// is float32, or what a checkpoint that is quantized already holds; of such a checkpoint every other
+// precision is an error.
+LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
+                                     const LoadOptions& options = {});
+// By names alone: `dtype` as run_config_from_text() reads it, "auto" leaves the precision unset.
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
                                      const Device& device, const LoadOptions& options = {});
 

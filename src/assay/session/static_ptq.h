@@ -2,20 +2,11 @@
 // whose products take 8-bit inputs in fixed codes.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "assay/session/load.h"
 
 namespace assay {
-
-struct StaticPtqOptions {
-  std::filesystem::path calibration;  // a text file; empty: the one that ships
-  Calibrator calibrator = Calibrator::percentile;
-  double smoothing = -1;       // SmoothQuant's alpha; negative: none
-  std::string remainder;       // float32 (empty) or bfloat16: everything that is not quantized
-  std::string quantized_head;  // int8, nf4 or fp4; empty: the head stays as the remainder
-};
 
 struct StaticPtq {
   LoadedModel loaded;    // ready to generate, to score and to time
@@ -23,10 +14,9 @@ struct StaticPtq {
 };
 
 // Of a model by its id (a folder, a cache entry or demo), or of one that is loaded: its folder is read again,
-// on its backend. Throws Error where the model cannot be loaded or the text is missing, empty or too short,
-// UsageError for an option that is none.
-StaticPtq run_static_ptq_optimum(const std::string& id, const StaticPtqOptions& options = {},
-                                 const BackendOptions& backend = {});
-StaticPtq run_static_ptq_optimum(const LoadedModel& model, const StaticPtqOptions& options = {});
+// on its backend. Of the configuration, the precision is int8-static whatever it says. Throws Error where the
+// model cannot be loaded or the text is missing, empty or too short, FieldError for a value that is none.
+StaticPtq run_static_ptq_optimum(const std::string& id, RunConfig config = {});
+StaticPtq run_static_ptq_optimum(const LoadedModel& model, RunConfig config = {});
 
 }  // namespace assay

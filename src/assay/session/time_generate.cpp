@@ -67,14 +67,14 @@ Truncation truncation_from_name(const std::string& text) {
   if (text.empty()) return Truncation::none;
   if (text == "left") return Truncation::left;
   if (text == "right") return Truncation::right;
-  throw UsageError("--truncate: expected left or right, found '{}'", text);
+  throw FieldError("truncate", "expected left or right, found '{}'", text);
 }
 
 std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt) {
   std::vector<TokenId> ids;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     if (loaded.tokenizer == nullptr)
-      throw Error("{}: the folder has no tokenizer; give the prompt as token ids (--ids)",
+      throw Error("{}: the folder has no tokenizer; give the prompt as token ids",
                   loaded.model->folder().path().string());
     check_utf8(*text, "prompt");
     ids = loaded.tokenizer->encode(*text);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "assay/base/error.h"
-
 namespace assay {
 
 std::vector<Prompt> default_batch_prompts() {
@@ -20,18 +18,19 @@ std::vector<Prompt> default_batch_prompts() {
           "There are two kinds of people in the world:"};
 }
 
-std::vector<Case> batched_cases(const ExperimentContext& experiment, const BatchedOptions& options) {
+namespace {
+
+std::vector<Case> batched_cases(const ExperimentContext& context, const BatchedOptions& options) {
   const std::vector<Prompt> prompts = options.prompts.empty() ? default_batch_prompts() : options.prompts;
   const auto all = static_cast<std::int64_t>(prompts.size());
   std::vector<Case> cases;
   for (const std::int64_t wanted : options.batch_sizes) {
-    if (wanted < 1) throw UsageError("--batch-size: expected whole numbers from 1, found {}", wanted);
+    if (wanted < 1) throw UsageError("batch_sizes: expected whole numbers from 1, found {}", wanted);
     const std::int64_t size = std::min(wanted, all);
-    Case what =
-        baseline_case(experiment, "batches", fmt::format("batch {}", size), prompts, options.new_tokens);
+    Case what = baseline_case(context, "batches", fmt::format("batch {}", size), prompts, options.new_tokens);
     what.batch_size = size;
     what.padding = options.padding;
-    if (options.prompts.empty()) fit_context(experiment, what);
+    if (options.prompts.empty()) fit_context(context, what);
     if (size < wanted)
       what.warnings.push_back(
           fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all));
@@ -42,23 +41,43 @@ std::vector<Case> batched_cases(const ExperimentContext& experiment, const Batch
   return cases;
 }
 
-ExperimentResult measure_batched(const ExperimentContext& experiment, const BatchedOptions& options) {
-  const std::vector<Case> cases = batched_cases(experiment, options);
-  const SweepResult swept = run_sweep(*experiment.sessions, "batches", cases, experiment.sweep);
-  ExperimentResult result;
-  result.is_interrupted = swept.is_interrupted;
-  for (const CaseResult& c : swept.cases) result.rows.push_back(row_of(c, experiment));
-  const int comparisons = static_cast<int>(swept.cases.size()) - 1;
-  for (std::size_t i = 1; i < swept.cases.size(); ++i) {
-    auto comparison = compare_cases(swept.cases[i], swept.cases.front(), experiment, comparisons);
-    if (!comparison) continue;
-    if (comparison->verdict == Verdict::higher &&
-        swept.cases[i].what.batch_size > swept.cases.front().what.batch_size)
+void add_trend(const ExperimentContext&, const BatchedOptions&, std::vector<CaseOutcome>& outcomes,
+               ExperimentResult& result) {
+  for (const CaseOutcome& outcome : outcomes)
+    if (outcome.comparison && outcome.comparison->verdict == Verdict::higher &&
+        outcome.result.what.batch_size > outcomes.front().result.what.batch_size)
       result.remarks.push_back("Against expectation, a larger batch took longer for the same prompts: " +
-                               comparison->sentence);
-    result.comparisons.push_back(std::move(*comparison));
-  }
-  return result;
+                               outcome.comparison->sentence);
+}
+
+}  // namespace
+
+Study batched_study() {
+  using Options = BatchedOptions;
+  return to_study<Options>(
+      {.name = "batches",
+       .title = "Batches",
+       .description = "The same prompts one by one and several at once",
+       .command = "sweep batches",
+       .example = "assay sweep batches demo --batch-size 1,2,4,8",
+       .options = {option("prompt", &Options::prompts, "Prompts of different lengths", {.letter = 'p'}),
+                   option("batch-size", &Options::batch_sizes, "Batch sizes",
+                          {.min = 1, .name_in_run = "batch-size"}),
+                   choice("padding", &Options::padding, padding_from_name, name_of,
+                          "How prompts are padded: left, right or none"),
+                   option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
+       .is_in_suite = true,
+       .cases = batched_cases,
+       .compared_with = ComparedWith::first_case,
+       .finish = add_trend,
+       .share = [](const SharedOptions& shared, Options& options) {
+         options.new_tokens = shared.axis_new_tokens();
+         if (!shared.batch_prompts.empty()) options.prompts = shared.batch_prompts;
+       }});
+}
+
+ExperimentResult measure_batched(const ExperimentContext& context, const BatchedOptions& options) {
+  return batched_study().run(context, options);
 }
 
 }  // namespace assay

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "assay/harness/experiment.h"
+#include "assay/studies/study.h"
 
 namespace assay {
 
@@ -16,13 +16,14 @@ struct BatchedOptions {
 };
 
 // The same prompts in batches of each size, a row per size: total latency, tokens/s in all and per sequence,
-// ms per token, latency of a step. A last batch that is not full is run and counted as what it is; a size
-// above the number of prompts is cut to it, with a warning. A size whose memory cannot be had is a row that
-// says so.
-ExperimentResult measure_batched(const ExperimentContext& experiment, const BatchedOptions& options = {});
-std::vector<Case> batched_cases(const ExperimentContext& experiment, const BatchedOptions& options);
+// latency per token and per step. A last batch that is not full is run and counted as what it is. A size
+// above the number of prompts is cut to it, with a warning. A size that does not fit in memory is a failed
+// row.
+ExperimentResult measure_batched(const ExperimentContext& context, const BatchedOptions& options = {});
 
 // Eight prompts of different lengths that ship with the program.
 std::vector<Prompt> default_batch_prompts();
+
+Study batched_study();
 
 }  // namespace assay

@@ -193,11 +193,11 @@ class BenchRun {
           if (tokens > 0) cases_.push_back({0, tokens, depth, batch});
       }
     if (cases_.empty())
-      throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
+      throw UsageError("prompt_tokens and new_tokens: every length is 0, so there is nothing to measure");
     if (options.repeats < 1)
-      throw UsageError("--repeats: expected a whole number from 1, found {}", options.repeats);
+      throw UsageError("repeats: expected a whole number from 1, found {}", options.repeats);
     if (options.max_time_s < 0)
-      throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
+      throw UsageError("max_time_s: expected 0 or more seconds, found {}", options.max_time_s);
   }
 
   std::vector<BenchRow> run() {

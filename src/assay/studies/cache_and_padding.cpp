@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/base/error.h"
-
 namespace assay {
 
 namespace {
 
-std::vector<Prompt> padded_prompts(const ExperimentContext& experiment, const AblationOptions& options) {
+std::vector<Prompt> padded_prompts(const ExperimentContext& context, const AblationOptions& options) {
   if (!options.padded_prompts.empty()) return options.padded_prompts;
   std::vector<Prompt> prompts;
-  const std::int64_t room = std::max<std::int64_t>(1, experiment.context - options.new_tokens);
+  const std::int64_t room = std::max<std::int64_t>(1, context.context_length - options.new_tokens);
   for (const std::int64_t length : {8, 24, 48, 96})
-    prompts.emplace_back(ids_of_length(experiment, options.base, std::min(length, room)));
+    prompts.emplace_back(ids_of_length(context, options.base, std::min(length, room)));
   return prompts;
 }
 
@@ -27,7 +25,7 @@ Positions positions_of(const CaseResult& c) {
   const Sample& any = c.samples.begin()->second;
   for (std::size_t i = 0; i < any.step_s.size(); ++i) {
     std::vector<double> times;
-    for (const auto& [block, sample] : c.samples)
+    for (const auto& [round, sample] : c.samples)
       if (i < sample.step_s.size()) times.push_back(1e3 * sample.step_s[i]);
     positions.at.push_back(static_cast<double>(any.prompt_tokens) + static_cast<double>(i) + 1);
     positions.milliseconds.push_back(median(times));
@@ -49,7 +47,7 @@ std::string text_of(const Fit& fit) {
   return text + fmt::format(" (R2 {:.2f})", fit.r2);
 }
 
-// Where the two lines meet; beyond it the cache pays in every step.
+// The position from which every step is faster with the cache: where the two lines cross.
 std::string crossover_of(const Fit& on, const Fit& off) {
   const double slope = off.coefficients[1] - on.coefficients[1];
   if (slope <= 0) return "A step without the cache does not grow faster with the position here.";
@@ -58,75 +56,106 @@ std::string crossover_of(const Fit& on, const Fit& off) {
                  : fmt::format("The cache makes a step faster from position {:.0f} on.", at);
 }
 
+std::vector<Case> ablation_cases(const ExperimentContext& context, const AblationOptions& options) {
+  std::vector<Case> cases;
+  const std::int64_t longest = context.context_length - options.new_tokens;
+  if (longest < 1)
+    throw Error("{} new tokens leave no room for a prompt in the model's context of {}", options.new_tokens,
+                context.context_length);
+  for (const std::int64_t wanted : options.has_cache ? options.lengths : std::vector<std::int64_t>()) {
+    if (wanted < 1) throw UsageError("lengths: expected whole numbers from 1, found {}", wanted);
+    const std::int64_t length = std::min(wanted, longest);
+    const std::vector<TokenId> ids = ids_of_length(context, options.base, length);
+    for (const bool uses_cache : {true, false}) {
+      Case what = baseline_case(context, "cache",
+                                fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},
+                                options.new_tokens);
+      what.uses_cache = uses_cache;
+      if (length < wanted)
+        what.warnings.push_back(
+            fmt::format("{} tokens were asked for; the context has room for {}", wanted, length));
+      cases.push_back(std::move(what));
+    }
+  }
+  const std::vector<Prompt> prompts = padded_prompts(context, options);
+  for (const Padding padding : {Padding::none, Padding::left, Padding::right}) {
+    if (!options.has_padding) break;
+    Case what =
+        baseline_case(context, "padding",
+                      padding == Padding::none ? "no padding" : fmt::format("padded {}", name_of(padding)),
+                      prompts, options.new_tokens);
+    what.padding = padding;
+    cases.push_back(std::move(what));
+  }
+  return cases;
+}
+
+// What the rows of an ablation say together.
 class Ablation {
  public:
-  Ablation(const ExperimentContext& experiment, const AblationOptions& options)
-      : experiment_(experiment), options_(options) {}
+  Ablation(const ExperimentContext& context, const AblationOptions& options,
+           std::vector<CaseOutcome>& outcomes, ExperimentResult& result)
+      : context_(context), options_(options), outcomes_(outcomes), result_(result) {}
 
-  ExperimentResult run() {
-    swept_ = run_sweep(*experiment_.sessions, options_.has_cache ? "cache and padding" : "padding",
-                       ablation_cases(experiment_, options_), experiment_.sweep);
-    result_.is_interrupted = swept_.is_interrupted;
-    for (const CaseResult& c : swept_.cases) add_row(c);
+  void finish() {
+    for (CaseOutcome& outcome : outcomes_)
+      if (outcome.result.what.scenario == "padding" && outcome.result.is_measured()) add_overhead(outcome);
     if (options_.has_cache) {
       compare_caches();
       fit_positions();
     }
     if (options_.has_padding) compare_paddings();
     if (!result_.is_interrupted)
-      result_.audit = audit(experiment_, {experiment_.baseline}, padded_prompts(experiment_, options_),
+      result_.audit = audit(context_, {context_.baseline}, padded_prompts(context_, options_),
                             std::min<std::int64_t>(16, options_.new_tokens));
-    return std::move(result_);
   }
 
  private:
-  void add_row(const CaseResult& c) {
-    Row row = row_of(c, experiment_);
-    if (c.status == "ok" && !c.samples.empty() && c.what.scenario == "padding") {
-      const Sample& s = c.samples.begin()->second;
-      const auto real = static_cast<double>(s.prompt_tokens + s.new_tokens),
-                 padded = static_cast<double>(s.computed_prompt_tokens + s.new_tokens);
-      const double seconds = row.find("total_latency_s")->value;
-      row.set("computed_prompt_tokens", static_cast<double>(s.computed_prompt_tokens));
-      row.set("padding_waste_percent", 100 * static_cast<double>(s.computed_prompt_tokens - s.prompt_tokens) /
-                                           static_cast<double>(s.computed_prompt_tokens));
-      row.set("real_tokens_per_sec", real / seconds);
-      row.set("padded_tokens_per_sec", padded / seconds);
-    }
-    result_.rows.push_back(std::move(row));
+  static void add_overhead(CaseOutcome& outcome) {
+    const Sample& s = outcome.result.samples.begin()->second;
+    const auto real = static_cast<double>(s.prompt_tokens + s.new_tokens),
+               padded = static_cast<double>(s.computed_prompt_tokens + s.new_tokens);
+    const double seconds = outcome.row.find("total_latency_s")->value;
+    outcome.row.set("computed_prompt_tokens", static_cast<double>(s.computed_prompt_tokens));
+    outcome.row.set("padding_waste_percent", overhead_percent(s));
+    outcome.row.set("real_tokens_per_sec", real / seconds);
+    outcome.row.set("padded_tokens_per_sec", padded / seconds);
+  }
+
+  static double overhead_percent(const Sample& s) {
+    return 100 * static_cast<double>(s.computed_prompt_tokens - s.prompt_tokens) /
+           static_cast<double>(s.computed_prompt_tokens);
   }
 
   const CaseResult* find(const std::string& scenario, const std::string& label) const {
-    for (const CaseResult& c : swept_.cases)
-      if (c.what.scenario == scenario && c.what.label == label && c.status == "ok" && !c.samples.empty())
-        return &c;
+    for (const CaseOutcome& outcome : outcomes_)
+      if (outcome.result.what.scenario == scenario && outcome.result.what.label == label &&
+          outcome.result.is_measured())
+        return &outcome.result;
     return nullptr;
   }
 
   void compare_caches() {
-    for (const CaseResult& off : swept_.cases) {
+    for (CaseOutcome& outcome : outcomes_) {
+      const CaseResult& off = outcome.result;
       if (off.what.scenario != "cache" || off.what.uses_cache) continue;
-      const std::string on_label = "cache on" + off.what.label.substr(std::string("cache off").size());
-      const CaseResult* on = find("cache", on_label);
-      if (on == nullptr || off.status != "ok" || off.samples.empty()) continue;
-      auto comparison = compare_cases(off, *on, experiment_, static_cast<int>(options_.lengths.size()));
-      if (!comparison) continue;
-      if (comparison->verdict == Verdict::lower)
-        result_.remarks.push_back(
-            fmt::format("Against expectation, the cache does not help here: {}. So few tokens fit one step "
-                        "that computing "
-                        "them again costs less than reading them back.",
-                        comparison->sentence));
-      result_.comparisons.push_back(std::move(*comparison));
+      const CaseResult* on =
+          find("cache", "cache on" + off.what.label.substr(std::string("cache off").size()));
+      if (on == nullptr || !off.is_measured()) continue;
+      outcome.comparison = compare_cases(off, *on, context_, static_cast<int>(options_.lengths.size()));
+      if (outcome.comparison && outcome.comparison->verdict == Verdict::lower)
+        result_.remarks.push_back(fmt::format(
+            "Against expectation, the cache does not help here: {}. With so few tokens, computing "
+            "them again costs less than reading them back.",
+            outcome.comparison->sentence));
     }
   }
 
   void fit_positions() {
     Positions on, off;
-    for (const CaseResult& c : swept_.cases) {
-      if (c.what.scenario != "cache" || c.status != "ok" || c.samples.empty()) continue;
-      append(c.what.uses_cache ? on : off, positions_of(c));
-    }
+    for (const CaseOutcome& outcome : outcomes_)
+      if (outcome.result.what.scenario == "cache" && outcome.result.is_measured())
+        append(outcome.result.what.uses_cache ? on : off, positions_of(outcome.result));
     const auto line_on = fit_polynomial(on.at, on.milliseconds, 1),
                line_off = fit_polynomial(off.at, off.milliseconds, 1);
     const auto curve_on = fit_polynomial(on.at, on.milliseconds, 2),
@@ -141,12 +170,12 @@ class Ablation {
     add_series("cache off", off);
   }
 
-  // For plots: a row whose samples are the steps.
+  // A row for plots, whose samples are the steps.
   void add_series(const std::string& label, const Positions& positions) {
     Row row;
     row.scenario = "step times";
     row.label = label;
-    row.parameters = {{"configuration", experiment_.baseline.label()}};
+    row.parameters = {{"configuration", context_.baseline.label()}};
     Value at, time;
     at.samples = positions.at;
     at.statistic = time.statistic = "median";
@@ -160,67 +189,94 @@ class Ablation {
 
   void compare_paddings() {
     const CaseResult* none = find("padding", "no padding");
-    for (const char* label : {"padded left", "padded right"}) {
-      const CaseResult* padded = find("padding", label);
-      if (none == nullptr || padded == nullptr) continue;
-      auto comparison = compare_cases(*padded, *none, experiment_, 2);
-      if (!comparison) continue;
-      const Sample& s = padded->samples.begin()->second;
-      result_.remarks.push_back(
-          fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %); {}", label,
-                      s.computed_prompt_tokens - s.prompt_tokens, s.computed_prompt_tokens,
-                      100 * static_cast<double>(s.computed_prompt_tokens - s.prompt_tokens) /
-                          static_cast<double>(s.computed_prompt_tokens),
-                      comparison->sentence));
-      result_.comparisons.push_back(std::move(*comparison));
+    if (none == nullptr) return;
+    for (CaseOutcome& outcome : outcomes_) {
+      const CaseResult& padded = outcome.result;
+      if (padded.what.scenario != "padding" || &padded == none || !padded.is_measured()) continue;
+      outcome.comparison = compare_cases(padded, *none, context_, 2);
+      if (!outcome.comparison) continue;
+      const Sample& s = padded.samples.begin()->second;
+      result_.remarks.push_back(fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %); {}",
+                                            padded.what.label, s.computed_prompt_tokens - s.prompt_tokens,
+                                            s.computed_prompt_tokens, overhead_percent(s),
+                                            outcome.comparison->sentence));
     }
   }
 
-  const ExperimentContext& experiment_;
+  const ExperimentContext& context_;
   const AblationOptions& options_;
-  SweepResult swept_;
-  ExperimentResult result_;
+  std::vector<CaseOutcome>& outcomes_;
+  ExperimentResult& result_;
 };
+
+void finish_ablation(const ExperimentContext& context, const AblationOptions& options,
+                     std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
+  Ablation(context, options, outcomes, result).finish();
+}
+
+AblationOptions half_of(AblationOptions options, bool is_cache) {
+  options.has_cache = is_cache;
+  options.has_padding = !is_cache;
+  return options;
+}
+
+StudyOf<AblationOptions> half_study(bool is_cache) {
+  return {
+      .name = is_cache ? "cache" : "padding",
+      .title = is_cache ? "KV cache" : "Padding",
+      .description = is_cache ? "With and without the KV cache" : "A batch padded left, right and not at all",
+      .command = is_cache ? "ablate cache" : "ablate padding",
+      .example = is_cache ? "assay ablate cache demo --lengths 32,128,256" : "assay ablate padding demo",
+      .cases =
+          [is_cache](const ExperimentContext& context, const AblationOptions& options) {
+            return ablation_cases(context, half_of(options, is_cache));
+          },
+      .finish =
+          [is_cache](const ExperimentContext& context, const AblationOptions& options,
+                     std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
+            finish_ablation(context, half_of(options, is_cache), outcomes, result);
+          }};
+}
+
+StudyOption new_tokens_option() {
+  return option("max-new-tokens", &AblationOptions::new_tokens, "New tokens", {.letter = 'n', .min = 1});
+}
 
 }  // namespace
 
-std::vector<Case> ablation_cases(const ExperimentContext& experiment, const AblationOptions& options) {
-  std::vector<Case> cases;
-  const std::int64_t longest = experiment.context - options.new_tokens;
-  if (longest < 1)
-    throw Error("{} new tokens leave no room for a prompt in the model's context of {}", options.new_tokens,
-                experiment.context);
-  for (const std::int64_t wanted : options.has_cache ? options.lengths : std::vector<std::int64_t>()) {
-    if (wanted < 1) throw UsageError("--lengths: expected whole numbers from 1, found {}", wanted);
-    const std::int64_t length = std::min(wanted, longest);
-    const std::vector<TokenId> ids = ids_of_length(experiment, options.base, length);
-    for (const bool uses_cache : {true, false}) {
-      Case what = baseline_case(experiment, "cache",
-                                fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},
-                                options.new_tokens);
-      what.uses_cache = uses_cache;
-      if (length < wanted)
-        what.warnings.push_back(
-            fmt::format("{} tokens were asked for; the context has room for {}", wanted, length));
-      cases.push_back(std::move(what));
-    }
-  }
-  const std::vector<Prompt> prompts = padded_prompts(experiment, options);
-  for (const Padding padding : {Padding::none, Padding::left, Padding::right}) {
-    if (!options.has_padding) break;
-    Case what =
-        baseline_case(experiment, "padding",
-                      padding == Padding::none ? "no padding" : fmt::format("padded {}", name_of(padding)),
-                      prompts, options.new_tokens);
-    what.padding = padding;
-    cases.push_back(std::move(what));
-  }
-  return cases;
+Study cache_study() {
+  StudyOf<AblationOptions> study = half_study(true);
+  study.options = {option("lengths", &AblationOptions::lengths, "Prompt lengths in tokens", {.min = 1}),
+                   new_tokens_option()};
+  return to_study(std::move(study));
 }
 
-ExperimentResult ablate_cache_and_padding(const ExperimentContext& experiment,
-                                          const AblationOptions& options) {
-  return Ablation(experiment, options).run();
+Study padding_study() {
+  StudyOf<AblationOptions> study = half_study(false);
+  study.options = {
+      option("prompt", &AblationOptions::padded_prompts, "Prompts of different lengths", {.letter = 'p'}),
+      new_tokens_option()};
+  return to_study(std::move(study));
+}
+
+Study ablation_study() {
+  using Options = AblationOptions;
+  return to_study<Options>(
+      {.name = "ablation",
+       .title = "KV cache and padding",
+       .description = "With and without the KV cache; a batch padded left, right and not at all",
+       .options = {option("lengths", &Options::lengths, "Prompt lengths of the cache ablation",
+                          {.min = 1, .name_in_run = "ablation-lengths"})},
+       .is_in_suite = true,
+       .cases = ablation_cases,
+       .finish = finish_ablation,
+       .share = [](const SharedOptions& shared, Options& options) {
+         options.new_tokens = shared.axis_new_tokens();
+       }});
+}
+
+ExperimentResult ablate_cache_and_padding(const ExperimentContext& context, const AblationOptions& options) {
+  return ablation_study().run(context, options);
 }
 
 }  // namespace assay

@@ -1,5 +1,6 @@
 #include "assay/studies/compare_perplexity.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/generate/scorer.h"
 #include "assay/session/perplexity.h"
+#include "assay/studies/precisions.h"
 
 namespace assay {
 
@@ -17,72 +19,83 @@ constexpr double kSuddenRise = 1.5;
 constexpr const char* kRise = "perplexity rose to {:.2f} x {}'s: check tokenization and aggregation";
 
 struct Scored {
-  Configuration configuration;
+  RunConfig configuration;
   SessionFacts facts;
   std::optional<CorpusLosses> losses;
   std::string reason;
 };
 
+std::filesystem::path corpus_of(const PerplexityOptions& options) {
+  return options.corpus.empty() ? shipped_file("texts/evaluate.txt") : options.corpus;
+}
+
+std::vector<RunConfig> configurations_of(const ExperimentContext& context, const PerplexityOptions& options) {
+  if (!options.configurations.empty()) return options.configurations;
+  return choose_configurations(context, precisions_or_default(context, options.precisions)).configurations;
+}
+
 class PerplexityRun {
  public:
-  PerplexityRun(const ExperimentContext& experiment, const PerplexityOptions& options)
-      : experiment_(experiment), options_(options) {}
+  PerplexityRun(const ExperimentContext& context, const PerplexityOptions& options)
+      : context_(context),
+        options_(options),
+        corpus_(corpus_of(options)),
+        configurations_(configurations_of(context, options)) {}
 
   ExperimentResult run() {
-    read_corpus(options_.corpus);
+    read_corpus(corpus_);
     std::vector<Scored> all;
     const TimePoint begin = Clock::now();
-    for (std::size_t i = 0; i < options_.configurations.size(); ++i) {
-      const SweepOptions& sweep = experiment_.sweep;
+    for (std::size_t i = 0; i < configurations_.size(); ++i) {
+      const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
-      const Configuration& configuration = options_.configurations[i];
+      const RunConfig& configuration = configurations_[i];
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
-                          static_cast<std::int64_t>(options_.configurations.size()),
+                          static_cast<std::int64_t>(configurations_.size()),
                           i == 0 ? -1
                                  : elapsed(begin, Clock::now()).value / static_cast<double>(i) *
-                                       static_cast<double>(options_.configurations.size() - i));
+                                       static_cast<double>(configurations_.size() - i));
       Scored scored{configuration, {}, {}, ""};
       if (!score(scored)) break;
       all.push_back(std::move(scored));
     }
     ExperimentResult result;
-    result.is_interrupted = all.size() < options_.configurations.size();
+    result.is_interrupted = all.size() < configurations_.size();
     for (const Scored& scored : all) add_row(scored, all.front(), result);
     return result;
   }
 
  private:
-  // False where everything is to end.
+  // False once the whole run is stopped.
   bool score(Scored& scored) {
-    Journal* journal = experiment_.sweep.journal;
-    const std::string key = scored.configuration.label();
+    Journal* journal = context_.sweep.journal;
+    const std::string key = scored.configuration.key();
     try {
       if (journal != nullptr) {
         journal->read_each("losses", key, [&](const auto& data) {
           scored.losses = corpus_losses_from_json(data.at("losses"));
           scored.facts = session_facts_from_json(data.at("facts"));
-          experiment_.sessions->remember(scored.configuration, scored.facts);
+          context_.sessions->remember(scored.configuration, scored.facts);
         });
         if (scored.losses) return true;
       }
-      if (const std::string why = experiment_.sessions->why_not(scored.configuration); !why.empty())
+      if (const std::string why = context_.sessions->why_not(scored.configuration); !why.empty())
         throw Error("{}", why);
-      Session& subject = experiment_.sessions->of(scored.configuration);
-      scored.facts = subject.facts();
-      scored.losses =
-          subject.score({options_.corpus.string(), options_.context, options_.stride, options_.through});
+      Session& session = context_.sessions->of(scored.configuration);
+      scored.facts = session.facts();
+      scored.losses = session.score({corpus_.string(), options_.context, options_.stride, options_.through});
       if (journal != nullptr)
         journal->append("losses", key,
                         {{"losses", to_json(*scored.losses)}, {"facts", to_json(scored.facts)}});
     } catch (const WorkerLost& lost) {
-      experiment_.sessions->drop(scored.configuration);
+      context_.sessions->drop(scored.configuration);
       if (lost.cause() == WorkerLost::Cause::stopped) return false;
       scored.reason = lost.what();
     } catch (const JournalError&) {
       throw;
     } catch (const Error& error) {
-      if (experiment_.sweep.should_stop && experiment_.sweep.should_stop()) return false;
+      if (context_.sweep.should_stop && context_.sweep.should_stop()) return false;
       scored.reason = error.what();
     }
     return true;
@@ -103,7 +116,7 @@ class PerplexityRun {
                       {"device", scored.facts.device},
                       {"kernels", scored.facts.kernels},
                       {"threads", std::to_string(scored.facts.threads)},
-                      {"corpus", options_.corpus.filename().string()}};
+                      {"corpus", corpus_.filename().string()}};
     row.warnings = scored.facts.warnings;
     return row;
   }
@@ -138,7 +151,7 @@ class PerplexityRun {
     std::vector<double> more = losses;
     if (more.size() != baseline.losses->log_probabilities.size()) return;
     for (std::size_t i = 0; i < more.size(); ++i) more[i] += baseline.losses->log_probabilities[i];
-    const int comparisons = static_cast<int>(options_.configurations.size()) - 1;
+    const int comparisons = static_cast<int>(configurations_.size()) - 1;
     const double level = 1 - 0.05 / comparisons;
     const auto interval = block_bootstrap_mean(more, kLossBlock, 1, 4000, level);
     std::optional<Shift> shift;
@@ -157,9 +170,36 @@ class PerplexityRun {
     result.comparisons.push_back(std::move(comparison));
   }
 
-  const ExperimentContext& experiment_;
+  const ExperimentContext& context_;
   const PerplexityOptions& options_;
+  const std::filesystem::path corpus_;
+  const std::vector<RunConfig> configurations_;
 };
+
+// It is no sweep: there is nothing to list, only to check.
+std::vector<Case> perplexity_cases(const ExperimentContext& context, const PerplexityOptions& options) {
+  read_corpus(corpus_of(options));
+  configurations_of(context, options);
+  return {};
+}
+
+// A window is a prefill.
+double predicted_perplexity_s(const ExperimentContext& context, const PerplexityOptions& options,
+                              const PredictedSeconds& seconds_of) {
+  const std::int64_t window = options.context > 0 ? options.context : context.context_length,
+                     stride = options.stride > 0 ? options.stride : std::max<std::int64_t>(1, window / 2);
+  const auto tokens = static_cast<std::int64_t>(encode(context, read_corpus(corpus_of(options))).size());
+  const std::int64_t length =
+      std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
+  const std::vector<TokenId> ids(static_cast<std::size_t>(length));
+  Case what = baseline_case(context, "perplexity", "window", {ids}, 1);
+  double all = 0;
+  for (const RunConfig& configuration : configurations_of(context, options)) {
+    what.configuration = configuration;
+    all += static_cast<double>(1 + tokens / stride) * seconds_of(what);
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -188,8 +228,33 @@ std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
   return all;
 }
 
-ExperimentResult compare_perplexity(const ExperimentContext& experiment, const PerplexityOptions& options) {
-  return PerplexityRun(experiment, options).run();
+Study perplexity_study() {
+  using Options = PerplexityOptions;
+  return to_study<Options>(
+      {.name = "perplexity",
+       .title = "Perplexity",
+       .description = "Perplexity of every precision on one text",
+       .options = {option("precision", &Options::precisions, "Precisions to compare"),
+                   option("corpus", &Options::corpus, "Text to score",
+                          {.name_in_run = "corpus", .shown_default = "the one that ships"}),
+                   option("context", &Options::context, "Tokens per window of the perplexity",
+                          {.name_in_run = "context", .shown_default = "the model's context"}),
+                   option("stride", &Options::stride, "Tokens from one window to the next",
+                          {.name_in_run = "stride", .shown_default = "half a window"}),
+                   choice("through", &Options::through, score_through_from_name, name_of,
+                          "How the text is scored: prefill, or decode, token by token",
+                          {.name_in_run = "through"})},
+       .is_in_suite = true,
+       .cases = perplexity_cases,
+       .run = compare_perplexity,
+       .predict_s = predicted_perplexity_s,
+       .share = [](const SharedOptions& shared, Options& options) {
+         options.precisions = shared.precisions;
+       }});
+}
+
+ExperimentResult compare_perplexity(const ExperimentContext& context, const PerplexityOptions& options) {
+  return PerplexityRun(context, options).run();
 }
 
 }  // namespace assay

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/base/error.h"
-
 namespace assay {
 
 namespace {
@@ -17,7 +15,7 @@ std::string repeated(const std::string& text, int times) {
   return all;
 }
 
-// Phases of a run beside those of the typical one, in seconds.
+// Names the phase that accounts for most of the difference to the typical prompt.
 std::string explanation(const CaseResult& c, const CaseResult& typical) {
   struct Part {
     const char* name;
@@ -25,7 +23,7 @@ std::string explanation(const CaseResult& c, const CaseResult& typical) {
   };
   const auto middle = [](const CaseResult& r, double (*of)(const Sample&)) {
     std::vector<double> all;
-    for (const auto& [block, sample] : r.samples) all.push_back(of(sample));
+    for (const auto& [round, sample] : r.samples) all.push_back(of(sample));
     return median(all);
   };
   const auto more = [&](double (*of)(const Sample&)) { return middle(c, of) - middle(typical, of); };
@@ -43,9 +41,7 @@ std::string explanation(const CaseResult& c, const CaseResult& typical) {
                      whole == 0 ? 0 : 100 * most->more / whole, own.prompt_tokens, other.prompt_tokens);
 }
 
-}  // namespace
-
-std::vector<Case> edge_cases(const ExperimentContext& experiment, const EdgeOptions& options) {
+std::vector<Case> edge_cases(const ExperimentContext& context, const EdgeOptions& options) {
   const std::string sentence = "The road was wide and the evening light lay over the fields. ";
   std::vector<std::pair<std::string, Prompt>> prompts = {
       {kTypical, sentence + "On the hill stood a house that nobody had lived in for many years, and"},
@@ -62,44 +58,62 @@ std::vector<Case> edge_cases(const ExperimentContext& experiment, const EdgeOpti
        "def add(a, b):\n    \"\"\"Adds.\"\"\"\n    return a + b\n\nfor i in range(10):\n    print(add(i, "}};
   std::vector<Case> cases;
   for (const auto& [name, prompt] : prompts) {
-    cases.push_back(baseline_case(experiment, "edge prompts", name, {prompt}, options.new_tokens));
-    fit_context(experiment, cases.back());
+    cases.push_back(baseline_case(context, "edge prompts", name, {prompt}, options.new_tokens));
+    fit_context(context, cases.back());
   }
   // The longest that fits.
-  const std::int64_t room = experiment.context - options.new_tokens;
+  const std::int64_t room = context.context_length - options.new_tokens;
   if (room > 0) {
     cases.insert(cases.begin() + 2,
-                 baseline_case(experiment, "edge prompts", "very long",
-                               {ids_of_length(experiment, sentence, room)}, options.new_tokens));
+                 baseline_case(context, "edge prompts", "very long", {ids_of_length(context, sentence, room)},
+                               options.new_tokens));
   }
-  for (const auto& [name, prompt] : options.more)
-    cases.push_back(baseline_case(experiment, "edge prompts", name, {prompt}, options.new_tokens));
+  std::vector<std::pair<std::string, Prompt>> more = options.more;
+  for (const Prompt& prompt : options.prompts)
+    more.emplace_back(fmt::format("own prompt {}", more.size() - options.more.size() + 1), prompt);
+  for (const auto& [name, prompt] : more)
+    cases.push_back(baseline_case(context, "edge prompts", name, {prompt}, options.new_tokens));
   return cases;
 }
 
-ExperimentResult probe_edge_prompts(const ExperimentContext& experiment, const EdgeOptions& options) {
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "edge prompts", edge_cases(experiment, options), experiment.sweep);
-  ExperimentResult result;
-  result.is_interrupted = swept.is_interrupted;
-  const CaseResult* typical = nullptr;
-  for (const CaseResult& c : swept.cases)
-    if (c.what.label == kTypical && c.status == "ok" && !c.samples.empty()) typical = &c;
-  for (const CaseResult& c : swept.cases) {
-    Row row = row_of(c, experiment);
-    if (typical != nullptr && &c != typical && c.status == "ok" && !c.samples.empty()) {
-      auto comparison = compare_cases(c, *typical, experiment, static_cast<int>(swept.cases.size()) - 1);
-      row.set("latency_ratio", comparison ? comparison->ratio : 0);
-      if (comparison && (comparison->verdict == Verdict::lower || comparison->verdict == Verdict::higher))
-        result.remarks.push_back(fmt::format("{}: {}.", comparison->sentence, explanation(c, *typical)));
-      if (comparison) result.comparisons.push_back(std::move(*comparison));
+void explain(const ExperimentContext&, const EdgeOptions&, std::vector<CaseOutcome>& outcomes,
+             ExperimentResult& result) {
+  for (CaseOutcome& outcome : outcomes) {
+    const CaseResult &c = outcome.result, &typical = outcomes.front().result;
+    if (const auto& comparison = outcome.comparison) {
+      outcome.row.set("latency_ratio", comparison->ratio);
+      if (comparison->verdict == Verdict::lower || comparison->verdict == Verdict::higher)
+        result.remarks.push_back(fmt::format("{}: {}.", comparison->sentence, explanation(c, typical)));
     }
     if (c.status == "ok" && !c.first.texts.empty())
       result.texts.push_back(
           {"edge prompt: " + c.what.label, "", c.first.texts.front(), {}, c.first.ids.front()});
-    result.rows.push_back(std::move(row));
   }
-  return result;
+}
+
+}  // namespace
+
+Study edge_prompts_study() {
+  using Options = EdgeOptions;
+  return to_study<Options>(
+      {.name = "edge",
+       .title = "Edge-case prompts",
+       .description = "Edge-case prompts beside a typical one",
+       .command = "probe",
+       .example = "assay probe demo -p 'A prompt of my own'",
+       .options = {option("prompt", &Options::prompts, "Further prompts", {.letter = 'p'}),
+                   option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
+       .is_in_suite = true,
+       .cases = edge_cases,
+       .compared_with = ComparedWith::first_case,
+       .finish = explain,
+       .share = [](const SharedOptions& shared, Options& options) {
+         options.new_tokens = shared.axis_new_tokens();
+       }});
+}
+
+ExperimentResult probe_edge_prompts(const ExperimentContext& context, const EdgeOptions& options) {
+  return edge_prompts_study().run(context, options);
 }
 
 }  // namespace assay

@@ -1,23 +1,26 @@
-// Unusual prompts beside a typical one.
+// Edge-case prompts beside a typical one.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "assay/harness/experiment.h"
+#include "assay/studies/study.h"
 
 namespace assay {
 
 struct EdgeOptions {
   std::int64_t new_tokens = 50;
-  std::vector<std::pair<std::string, Prompt>> more;  // prompts of the user's own, by name
+  std::vector<std::pair<std::string, Prompt>> more = {};  // further prompts, by name
+  std::vector<Prompt> prompts = {};                       // and without one: "own prompt 1", ...
 };
 
-// Very short, very long, multi-line, repetitive, only blanks, rare Unicode, digits, code: the same new tokens
-// for all. A remark for each whose latency differs from the typical one's names the phase that explains most
-// of it.
-ExperimentResult probe_edge_prompts(const ExperimentContext& experiment, const EdgeOptions& options = {});
-std::vector<Case> edge_cases(const ExperimentContext& experiment, const EdgeOptions& options);
+// Prompts that are very short, very long, multi-line, repetitive, only blanks, rare Unicode, digits and code,
+// with the same number of new tokens. For each whose latency differs from the typical prompt's, a remark
+// names the phase that explains most of the difference.
+ExperimentResult probe_edge_prompts(const ExperimentContext& context, const EdgeOptions& options = {});
+
+Study edge_prompts_study();
 
 }  // namespace assay

@@ -2,65 +2,80 @@
 
 #include <algorithm>
 
-#include "assay/base/error.h"
-
 namespace assay {
 
 namespace {
 
-// A longer prompt is more work: latency must not fall from one length to the next.
-std::string trend_of(const std::vector<const CaseResult*>& cases, const ExperimentContext& experiment) {
-  std::string against;
-  for (std::size_t i = 1; i < cases.size(); ++i) {
-    const auto comparison =
-        compare_cases(*cases[i], *cases[i - 1], experiment, static_cast<int>(cases.size()) - 1);
-    if (comparison && comparison->verdict == Verdict::lower)
-      against += (against.empty() ? "" : "; ") + comparison->sentence;
-  }
-  return against.empty() ? "Latency does not fall as prompts grow: as expected."
-                         : "Against expectation, a longer prompt took less time: " + against;
-}
-
-}  // namespace
-
-std::vector<Case> lengths_cases(const ExperimentContext& experiment, const LengthsOptions& options) {
-  const std::int64_t longest = experiment.context - options.new_tokens;
+std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsOptions& options) {
+  const std::int64_t longest = context.context_length - options.new_tokens;
   if (longest < 1)
     throw Error("{} new tokens leave no room for a prompt in the model's context of {}", options.new_tokens,
-                experiment.context);
+                context.context_length);
   std::vector<std::int64_t> lengths = options.lengths;
   for (std::int64_t& length : lengths) {
-    if (length < 0) throw UsageError("--lengths: expected whole numbers from 1, found {}", length);
+    if (length < 0) throw UsageError("lengths: expected whole numbers from 0, found {}", length);
     if (length == 0) length = longest;
   }
   std::sort(lengths.begin(), lengths.end());
   std::vector<Case> cases;
   for (const std::int64_t wanted : lengths) {
     const std::int64_t length = std::min(wanted, longest);
-    Case what = baseline_case(experiment, "lengths", fmt::format("{} tokens", length),
-                              {ids_of_length(experiment, options.base, length)}, options.new_tokens);
+    Case what = baseline_case(context, "lengths", fmt::format("{} tokens", length),
+                              {ids_of_length(context, options.base, length)}, options.new_tokens);
     what.uses_cache = options.uses_cache;
     if (length < wanted)
       what.warnings.push_back(
           fmt::format("{} tokens were asked for; {} and {} new ones fill the context of {}", wanted, length,
-                      options.new_tokens, experiment.context));
+                      options.new_tokens, context.context_length));
     cases.push_back(std::move(what));
   }
   return cases;
 }
 
-ExperimentResult run_for_varied_lengths(const ExperimentContext& experiment, const LengthsOptions& options) {
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "lengths", lengths_cases(experiment, options), experiment.sweep);
-  ExperimentResult result;
-  result.is_interrupted = swept.is_interrupted;
-  std::vector<const CaseResult*> finished;
-  for (const CaseResult& c : swept.cases) {
-    result.rows.push_back(row_of(c, experiment));
-    if (c.status == "ok" && !c.samples.empty()) finished.push_back(&c);
+// A longer prompt is more work: latency must not fall from one length to the next.
+void add_length_trend(const ExperimentContext& context, const LengthsOptions&, std::vector<CaseOutcome>& outcomes,
+               ExperimentResult& result) {
+  std::vector<const CaseResult*> measured;
+  for (const CaseOutcome& outcome : outcomes)
+    if (outcome.result.is_measured()) measured.push_back(&outcome.result);
+  if (measured.size() < 2) return;
+  std::string against;
+  for (std::size_t i = 1; i < measured.size(); ++i) {
+    const auto comparison =
+        compare_cases(*measured[i], *measured[i - 1], context, static_cast<int>(measured.size()) - 1);
+    if (comparison && comparison->verdict == Verdict::lower)
+      against += (against.empty() ? "" : "; ") + comparison->sentence;
   }
-  if (finished.size() > 1) result.remarks.push_back(trend_of(finished, experiment));
-  return result;
+  result.remarks.push_back(against.empty()
+                               ? "Latency does not fall as prompts grow: as expected."
+                               : "Against expectation, a longer prompt took less time: " + against);
+}
+
+}  // namespace
+
+Study lengths_study() {
+  using Options = LengthsOptions;
+  return to_study<Options>(
+      {.name = "lengths",
+       .title = "Prompt lengths",
+       .description = "Latency and speed against the length of the prompt",
+       .command = "sweep lengths",
+       .example = "assay sweep lengths demo --lengths 32,128,512",
+       .options = {option("lengths", &Options::lengths,
+                          "Prompt lengths in tokens; 0 is the longest that fits", {.name_in_run = "lengths"}),
+                   option("base", &Options::base, "Text that is repeated to each length"),
+                   option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1}),
+                   flag("no-cache", &Options::uses_cache, false, "Generate without a KV cache")},
+       .is_in_suite = true,
+       .cases = lengths_cases,
+       .finish = add_length_trend,
+       .share = [](const SharedOptions& shared, Options& options) {
+         options.new_tokens = shared.axis_new_tokens();
+       }});
+}
+
+ExperimentResult run_for_varied_lengths(const ExperimentContext& context, const LengthsOptions& options) {
+  return lengths_study().run(context, options);
 }
 
 }  // namespace assay

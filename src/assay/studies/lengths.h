@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/harness/experiment.h"
+#include "assay/studies/study.h"
 
 namespace assay {
 
@@ -18,12 +18,10 @@ struct LengthsOptions {
 };
 
 // A row per length, shortest first: prompt_tokens and the metrics of time_generate. A length beyond the
-// context is cut to it, with a warning. Remarks say whether latency grew with the length as it should. Throws
-// Error where the base gives no tokens, UsageError for a length below 1.
-ExperimentResult run_for_varied_lengths(const ExperimentContext& experiment,
-                                        const LengthsOptions& options = {});
+// context is cut to it, with a warning. A remark says whether latency grew with the length, as it should.
+// Throws Error where the base gives no tokens, UsageError for a length below 0.
+ExperimentResult run_for_varied_lengths(const ExperimentContext& context, const LengthsOptions& options = {});
 
-// The cases alone: what a dry run shows.
-std::vector<Case> lengths_cases(const ExperimentContext& experiment, const LengthsOptions& options);
+Study lengths_study();
 
 }  // namespace assay

@@ -16,25 +16,22 @@ std::vector<std::string> default_precisions() {
   return all;
 }
 
-std::vector<std::string> precisions_or_default(const ExperimentContext& experiment,
+std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked) {
   if (!asked.empty()) return asked;
-  if (experiment.is_quantized_already) return {std::string(kAutoPrecision)};
+  if (context.is_quantized_already) return {std::string(kAutoPrecision)};
   return default_precisions();
 }
 
-ChosenConfigurations choose_configurations(const ExperimentContext& experiment,
+ChosenConfigurations choose_configurations(const ExperimentContext& context,
                                            const std::vector<std::string>& texts) {
   ChosenConfigurations chosen;
   for (const std::string& text : texts) {
-    Configuration configuration = configuration_from_text(text, experiment.common);
-    const Device device = device_from_name(configuration.device);
     // float16 on a CPU becomes float32.
-    if (configuration.precision != kAutoPrecision)
-      configuration.precision = resolve_dtype(configuration.precision, device).precision.name;
+    const RunConfig configuration = resolved_for_device(run_config_from_text(text, context.common));
     const std::string label = configuration.label();
-    const bool is_known = std::any_of(chosen.configurations.begin(), chosen.configurations.end(),
-                                      [&](const Configuration& c) { return c.label() == label; });
+    const bool is_known = std::find(chosen.configurations.begin(), chosen.configurations.end(),
+                                    configuration) != chosen.configurations.end();
     if (is_known)
       chosen.shown_as.emplace_back(text, label);
     else
@@ -43,39 +40,53 @@ ChosenConfigurations choose_configurations(const ExperimentContext& experiment,
   return chosen;
 }
 
-std::vector<Case> precisions_cases(const ExperimentContext& experiment, const PrecisionsOptions& options) {
-  const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
+std::vector<Case> precision_cases(const ExperimentContext& context, const std::string& scenario,
+                                  const std::vector<std::string>& precisions, const Prompt& prompt,
+                                  std::int64_t new_tokens) {
+  const std::vector<std::string> texts = precisions_or_default(context, precisions);
   std::vector<Case> cases;
-  for (const Configuration& configuration : choose_configurations(experiment, texts).configurations) {
-    Case what =
-        baseline_case(experiment, "precisions", configuration.label(), {options.prompt}, options.new_tokens);
-    what.configuration = configuration;
-    cases.push_back(std::move(what));
+  for (const RunConfig& configuration : choose_configurations(context, texts).configurations) {
+    cases.push_back(baseline_case(context, scenario, configuration.label(), {prompt}, new_tokens));
+    cases.back().configuration = configuration;
   }
   return cases;
 }
 
-ExperimentResult run_varied_precision(const ExperimentContext& experiment, const PrecisionsOptions& options) {
-  const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
-  const ChosenConfigurations chosen = choose_configurations(experiment, texts);
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "precisions", precisions_cases(experiment, options), experiment.sweep);
-  ExperimentResult result;
-  result.is_interrupted = swept.is_interrupted;
-  for (const CaseResult& c : swept.cases) {
-    Row row = row_of(c, experiment);
-    for (const auto& [asked, runs_as] : chosen.shown_as)
-      if (runs_as == c.what.configuration.label())
-        row.warnings.push_back(asked == runs_as
-                                   ? asked + " was asked for more than once: measured once"
-                                   : fmt::format("{} resolves to the same: measured once", asked));
-    result.rows.push_back(std::move(row));
-    if (&c == &swept.cases.front()) continue;
-    if (auto comparison =
-            compare_cases(c, swept.cases.front(), experiment, static_cast<int>(swept.cases.size()) - 1))
-      result.comparisons.push_back(std::move(*comparison));
-  }
-  return result;
+void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
+                     std::vector<CaseOutcome>& outcomes) {
+  const auto shown_as = choose_configurations(context, precisions_or_default(context, precisions)).shown_as;
+  for (CaseOutcome& outcome : outcomes)
+    for (const auto& [asked, runs_as] : shown_as)
+      if (runs_as == outcome.result.what.configuration.label())
+        outcome.row.warnings.push_back(asked == runs_as
+                                           ? asked + " was asked for more than once: measured once"
+                                           : asked + " resolves to the same: measured once");
+}
+
+Study precisions_study() {
+  using Options = PrecisionsOptions;
+  return to_study<Options>(
+      {.name = "precisions",
+       .title = "Precisions",
+       .description = "One prompt in every precision",
+       .command = "sweep precisions",
+       .example = "assay sweep precisions demo --precision float32,int8,nf4+head",
+       .options = {option("precision", &Options::precisions, "Precisions to compare"),
+                   option("prompt", &Options::prompt, "Prompt", {.letter = 'p'}),
+                   option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
+       .cases =
+           [](const ExperimentContext& context, const Options& options) {
+             return precision_cases(context, "precisions", options.precisions, options.prompt,
+                                    options.new_tokens);
+           },
+       .compared_with = ComparedWith::first_case,
+       .finish = [](const ExperimentContext& context, const Options& options,
+                    std::vector<CaseOutcome>& outcomes,
+                    ExperimentResult&) { add_equal_names(context, options.precisions, outcomes); }});
+}
+
+ExperimentResult run_varied_precision(const ExperimentContext& context, const PrecisionsOptions& options) {
+  return precisions_study().run(context, options);
 }
 
 }  // namespace assay

@@ -4,36 +4,45 @@
 #include <string>
 #include <vector>
 
-#include "assay/harness/experiment.h"
+#include "assay/studies/study.h"
 
 namespace assay {
 
 struct PrecisionsOptions {
-  // As configuration_from_text() reads them. Empty: default_precisions().
+  // As run_config_from_text() reads them. Empty: default_precisions().
   std::vector<std::string> precisions;
   Prompt prompt = "Once upon a time, in a land far, far away,";
   std::int64_t new_tokens = 50;
 };
 
-// float32, float16, bfloat16, and each quantized scheme both by Transformers' rule and with the head
-// quantized too.
+// float32, float16, bfloat16, and each quantized scheme twice: by Transformers' rule, which leaves the LM
+// head alone, and with a quantized LM head.
 std::vector<std::string> default_precisions();
-// `asked`, or where it is empty: the default ones, or the one that the checkpoint is quantized in already.
-std::vector<std::string> precisions_or_default(const ExperimentContext& experiment,
+// `asked`; where it is empty, default_precisions(), or the checkpoint's own precision if it is quantized.
+std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked);
 
-// Of texts: without those that resolve to the same thing, which is measured once; `shown_as` says of each
-// left-out one what it runs as. Throws UsageError for an unknown name.
+// The configurations that texts ask for. Texts that resolve to the same configuration give it once;
+// `shown_as` tells what each text that was left out runs as. Throws UsageError for an unknown name.
 struct ChosenConfigurations {
-  std::vector<Configuration> configurations;
+  std::vector<RunConfig> configurations;
   std::vector<std::pair<std::string, std::string>> shown_as;  // "float16" -> "float32"
 };
-ChosenConfigurations choose_configurations(const ExperimentContext& experiment,
+ChosenConfigurations choose_configurations(const ExperimentContext& context,
                                            const std::vector<std::string>& texts);
 
-// A row per precision with the label of what really ran, and its comparison with the baseline.
-ExperimentResult run_varied_precision(const ExperimentContext& experiment,
+// A case of every configuration that `precisions` ask for: one prompt each.
+std::vector<Case> precision_cases(const ExperimentContext& context, const std::string& scenario,
+                                  const std::vector<std::string>& precisions, const Prompt& prompt,
+                                  std::int64_t new_tokens);
+// Warns on the rows of configurations that several names asked for.
+void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
+                     std::vector<CaseOutcome>& outcomes);
+
+// A row per precision with the label of what really ran, and its comparison with the first.
+ExperimentResult run_varied_precision(const ExperimentContext& context,
                                       const PrecisionsOptions& options = {});
-std::vector<Case> precisions_cases(const ExperimentContext& experiment, const PrecisionsOptions& options);
+
+Study precisions_study();
 
 }  // namespace assay

@@ -1,8 +1,8 @@
-// The controller: every experiment in one run, one result set.
+// The controller: every study of a run, one result set.
 #pragma once
 
-#include <filesystem>
-#include <functional>
+#include <any>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,47 +11,38 @@
 #include "assay/studies/compare_perplexity.h"
 #include "assay/studies/edge_prompts.h"
 #include "assay/studies/lengths.h"
+#include "assay/studies/noise.h"
 #include "assay/studies/precisions.h"
+#include "assay/studies/registry.h"
 #include "assay/studies/threads.h"
 #include "assay/studies/tradeoff.h"
 
 namespace assay {
 
-struct SuiteOptions {
-  std::vector<std::string> precisions;  // empty: default_precisions()
-  std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
-                              "To be or not to be, that is the"};
-  std::int64_t new_tokens = 50;
-  bool uses_cache = true;  // of the baseline
-  Truncation truncation = Truncation::none;
-  LengthsOptions lengths;
-  AblationOptions ablation;
-  BatchedOptions batches;
-  std::int64_t edge_new_tokens = 50;
-  std::filesystem::path corpus;
-  std::int64_t context = 0, stride = 0;  // of the perplexity
-  int noise_pairs = 20;                  // runs of equals before anything else, at least; 0: none
-  // Seconds of one run of a case, about (predict.h): for the time left of the whole run. Empty: none is told.
-  std::function<double(const Case&)> predicted_seconds = {};
-  // Parts to leave out: "trade-off", "ablation", "lengths", "batches", "perplexity", "edge", "noise".
-  std::vector<std::string> skipped;
+struct SuiteOptions : SharedOptions {
+  // Options of single studies, by name, where they are not the defaults: studies["lengths"] =
+  // LengthsOptions{...}. What the run shares (precisions, prompts, new tokens) is written over them.
+  std::map<std::string, std::any> studies = {};
+  // Studies to leave out, by name.
+  std::vector<std::string> skipped = {};
+  // Predicts the seconds of one run of a case (predict.h), for the time left of the whole run. Empty: no time
+  // is told.
+  PredictedSeconds predicted_seconds = {};
 };
 
-// What runs of equals differ by: the baseline in two sessions, in turns; `pairs` at least, and more (60 at
-// most) until some seconds have passed. Empty where it cannot be told.
-std::optional<NoiseBudget> measure_noise(const ExperimentContext& experiment, int pairs);
+// Runs, in this order: the baseline, an A/A run, quantization's trade-off, ablations (prompt length, cache,
+// padding), batches, perplexity, edge-case prompts; then takeaways. Throws Error where the baseline cannot be
+// loaded or the corpus cannot be scored, UsageError for a study that is not known.
+ResultSet run_quantization_exercise(ExperimentContext context, const SuiteOptions& options);
 
-// Runs, in this order: the baseline, the noise of equals, quantization's trade-off, ablations (prompt length,
-// cache, padding), batches, perplexity, edge prompts; then takeaways. Margins of verdicts
-// are never below what the noise of equals says. Throws Error where the baseline cannot be loaded or the
-// corpus not scored.
-ResultSet run_quantization_exercise(ExperimentContext experiment, const SuiteOptions& options);
+// The studies of a run, each with its options.
+std::vector<PlannedStudy> suite_plan(const SuiteOptions& options);
+
+// All cases of a run: what a dry run shows.
+std::vector<Case> suite_cases(const ExperimentContext& context, const SuiteOptions& options);
 
 // A result set that says where and on what it was measured; rows are to be added.
 ResultSet new_results(const SessionFacts& facts);
 void add(ResultSet& results, ExperimentResult part);
-
-// All cases of the run: what a dry run shows.
-std::vector<Case> suite_cases(const ExperimentContext& experiment, const SuiteOptions& options);
 
 }  // namespace assay

@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "assay/base/cpu.h"
-#include "assay/base/error.h"
 
 namespace assay {
 
-std::vector<Case> threads_cases(const ExperimentContext& experiment, const ThreadsOptions& options) {
+namespace {
+
+std::vector<Case> threads_cases(const ExperimentContext& context, const ThreadsOptions& options) {
   const auto allowed = static_cast<std::int64_t>(allowed_processors().size());
   std::vector<std::int64_t> counts = options.threads;
   if (counts.empty()) {
@@ -17,8 +18,8 @@ std::vector<Case> threads_cases(const ExperimentContext& experiment, const Threa
   std::sort(counts.begin(), counts.end());
   std::vector<Case> cases;
   for (const std::int64_t count : counts) {
-    if (count < 1 || count > 1024) throw UsageError("--threads: expected 1 to 1024, found {}", count);
-    Case what = baseline_case(experiment, "threads", fmt::format("{} thread{}", count, count == 1 ? "" : "s"),
+    if (count < 1 || count > 1024) throw UsageError("threads: expected 1 to 1024, found {}", count);
+    Case what = baseline_case(context, "threads", fmt::format("{} thread{}", count, count == 1 ? "" : "s"),
                               {options.prompt}, options.new_tokens);
     what.configuration.threads = static_cast<int>(count);
     if (count > allowed)
@@ -29,34 +30,51 @@ std::vector<Case> threads_cases(const ExperimentContext& experiment, const Threa
   return cases;
 }
 
-ExperimentResult run_for_varied_threads(const ExperimentContext& experiment, const ThreadsOptions& options) {
-  const SweepResult swept =
-      run_sweep(*experiment.sessions, "threads", threads_cases(experiment, options), experiment.sweep);
-  ExperimentResult result;
-  result.is_interrupted = swept.is_interrupted;
+double seconds_of(const CaseResult& c) {
+  return median(c.each(&Sample::total_latency_s));
+}
+
+void recommend(const ExperimentContext& context, const ThreadsOptions&, std::vector<CaseOutcome>& outcomes,
+               ExperimentResult& result) {
   const CaseResult* best = nullptr;
-  const auto time = [](const CaseResult& c) { return median(c.each(&Sample::total_latency_s)); };
-  for (const CaseResult& c : swept.cases) {
-    result.rows.push_back(row_of(c, experiment));
-    if (c.status == "ok" && !c.samples.empty() && (best == nullptr || time(c) < time(*best))) best = &c;
-  }
-  if (best == nullptr) return result;
-  const CaseResult* first = &swept.cases.front();
-  for (const CaseResult& c : swept.cases) {
-    if (&c == first) continue;
-    if (auto comparison = compare_cases(c, *first, experiment, static_cast<int>(swept.cases.size()) - 1))
-      result.comparisons.push_back(std::move(*comparison));
-  }
-  for (const CaseResult& c : swept.cases) {
-    const auto against = &c == best ? std::nullopt : compare_cases(c, *best, experiment);
+  for (const CaseOutcome& outcome : outcomes)
+    if (outcome.result.is_measured() && (best == nullptr || seconds_of(outcome.result) < seconds_of(*best)))
+      best = &outcome.result;
+  if (best == nullptr) return;
+  const CaseResult& first = outcomes.front().result;
+  for (const CaseOutcome& outcome : outcomes) {
+    const CaseResult& c = outcome.result;
+    const auto against = &c == best ? std::nullopt : compare_cases(c, *best, context);
     if (&c != best && (!against || against->verdict != Verdict::no_difference)) continue;
     result.remarks.push_back(
         fmt::format("Use {}: {}{:.2f} x as fast as {}.", c.what.label,
-                    &c == best ? "the fastest measured, " : "no more threads are shown to be faster, ",
-                    time(*first) / time(c), first->what.label));
-    break;
+                    &c == best ? "the fastest measured, " : "no larger number is shown to be faster, ",
+                    seconds_of(first) / seconds_of(c), first.what.label));
+    return;
   }
-  return result;
+}
+
+}  // namespace
+
+Study threads_study() {
+  using Options = ThreadsOptions;
+  return to_study<Options>(
+      {.name = "threads",
+       .title = "Threads",
+       .description = "How speed grows with threads, and how many to use",
+       .command = "sweep threads",
+       .example = "assay sweep threads demo",
+       .options = {option("threads", &Options::threads, "Numbers of threads",
+                          {.letter = 't', .min = 1, .max = 1024, .shown_default = "1, 2, 4, ... and all"}),
+                   option("prompt", &Options::prompt, "Prompt", {.letter = 'p'}),
+                   option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
+       .cases = threads_cases,
+       .compared_with = ComparedWith::first_case,
+       .finish = recommend});
+}
+
+ExperimentResult run_for_varied_threads(const ExperimentContext& context, const ThreadsOptions& options) {
+  return threads_study().run(context, options);
 }
 
 }  // namespace assay

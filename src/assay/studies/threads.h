@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "assay/harness/experiment.h"
+#include "assay/studies/study.h"
 
 namespace assay {
 
@@ -14,9 +14,9 @@ struct ThreadsOptions {
   std::int64_t new_tokens = 50;
 };
 
-// A row per number of threads; a remark recommends the smallest that nothing is shown to be faster than.
-ExperimentResult run_for_varied_threads(const ExperimentContext& experiment,
-                                        const ThreadsOptions& options = {});
-std::vector<Case> threads_cases(const ExperimentContext& experiment, const ThreadsOptions& options);
+// A row per number of threads. A remark recommends the smallest number that no larger one was shown to beat.
+ExperimentResult run_for_varied_threads(const ExperimentContext& context, const ThreadsOptions& options = {});
+
+Study threads_study();
 
 }  // namespace assay

@@ -5,136 +5,117 @@
 
 #include <nlohmann/json.hpp>
 
-#include "assay/base/error.h"
 #include "assay/studies/precisions.h"
 
 namespace assay {
 
 namespace {
 
+std::vector<Case> tradeoff_cases(const ExperimentContext& context, const TradeoffOptions& options) {
+  if (options.prompts.empty()) throw UsageError("prompts: the trade-off needs one prompt at least");
+  return precision_cases(context, "trade-off", options.precisions, options.prompts.front(),
+                         options.new_tokens);
+}
+
 class Tradeoff {
  public:
-  Tradeoff(const ExperimentContext& experiment, const TradeoffOptions& options)
-      : experiment_(experiment), options_(options) {
-    const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
-    chosen_ = choose_configurations(experiment, texts);
-  }
+  Tradeoff(const ExperimentContext& context, const TradeoffOptions& options, ExperimentResult& result)
+      : context_(context), options_(options), result_(result) {}
 
-  ExperimentResult run() {
-    const SweepResult swept = run_sweep(*experiment_.sessions, "trade-off",
-                                        tradeoff_cases(experiment_, options_), experiment_.sweep);
-    result_.is_interrupted = swept.is_interrupted;
-    if (swept.cases.empty()) return std::move(result_);
-    const CaseResult& baseline = swept.cases.front();
-    for (const CaseResult& c : swept.cases) add(c, baseline, static_cast<int>(swept.cases.size()) - 1);
-    return std::move(result_);
+  void finish(std::vector<CaseOutcome>& outcomes) {
+    add_equal_names(context_, options_.precisions, outcomes);
+    for (CaseOutcome& outcome : outcomes) {
+      if (!outcome.result.is_measured()) continue;
+      const CaseResult& baseline = outcomes.front().result;
+      outcome.row.set("load_s", outcome.result.facts.model.load_s);
+      if (&outcome != &outcomes.front() && baseline.is_measured()) add_break_even(outcome, baseline);
+      add_texts(outcome.result, &outcome == &outcomes.front());
+    }
   }
 
  private:
-  void add(const CaseResult& c, const CaseResult& baseline, int comparisons) {
-    Row row = row_of(c, experiment_);
-    for (const auto& [asked, runs_as] : chosen_.shown_as)
-      if (runs_as == c.what.configuration.label())
-        row.warnings.push_back(fmt::format("{} resolves to the same: measured once", asked));
-    const bool is_measured = c.status == "ok" && !c.samples.empty();
-    if (is_measured) {
-      row.set("load_s", c.facts.model.load_s);
-      if (&c != &baseline && baseline.status == "ok" && !baseline.samples.empty())
-        compare(c, baseline, comparisons, row);
-      add_texts(c, baseline);
-    }
-    result_.rows.push_back(std::move(row));
-  }
-
-  void compare(const CaseResult& c, const CaseResult& baseline, int comparisons, Row& row) {
+  static void add_break_even(CaseOutcome& outcome, const CaseResult& baseline) {
+    const CaseResult& c = outcome.result;
     const double more = c.facts.model.load_s - baseline.facts.model.load_s;
-    row.set("quantize_s", more);
-    auto comparison = compare_cases(c, baseline, experiment_, comparisons);
-    if (!comparison) return;
-    if (comparison->verdict == Verdict::lower) {
-      const auto per_token = [](const CaseResult& r) {
-        return median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.what.new_tokens);
-      };
-      const double saved = per_token(baseline) - per_token(c);
-      if (saved > 0) row.set("break_even_tokens", std::max(0.0, more / saved));
-    }
-    result_.comparisons.push_back(std::move(*comparison));
+    outcome.row.set("quantize_s", more);
+    if (!outcome.comparison || outcome.comparison->verdict != Verdict::lower) return;
+    const auto per_token = [](const CaseResult& r) {
+      return median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.what.new_tokens);
+    };
+    const double saved = per_token(baseline) - per_token(c);
+    if (saved > 0) outcome.row.set("break_even_tokens", std::max(0.0, more / saved));
   }
 
   // The texts of the other prompts are generated once.
-  FirstRun text_of(const Configuration& configuration, std::size_t i) {
-    Journal* journal = experiment_.sweep.journal;
-    const std::string key = fmt::format("{} | prompt {}", configuration.label(), i + 1);
+  FirstRun generate(const RunConfig& configuration, std::size_t i) {
+    Journal* journal = context_.sweep.journal;
+    const std::string key = fmt::format("{} | prompt {}", configuration.key(), i + 1);
     std::optional<FirstRun> known;
     if (journal != nullptr)
       journal->read_each("text", key, [&](const auto& data) { known = first_run_from_json(data); });
     if (known) return std::move(*known);
-    Case what = baseline_case(experiment_, "trade-off", key, {options_.prompts[i]}, options_.new_tokens);
+    Case what = baseline_case(context_, "trade-off", key, {options_.prompts[i]}, options_.new_tokens);
     what.configuration = configuration;
-    FirstRun run = experiment_.sessions->of(configuration).first_run(what);
+    FirstRun run = context_.sessions->of(configuration).first_run(what);
     if (journal != nullptr) journal->append("text", key, to_json(run));
     return run;
   }
 
-  void add_texts(const CaseResult& c, const CaseResult& baseline) {
-    const std::string label = c.what.configuration.label();
-    std::string where;
-    for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
-      FirstRun run;
-      try {
-        run = i == 0 ? c.first : text_of(c.what.configuration, i);
-      } catch (const WorkerLost& lost) {
-        experiment_.sessions->drop(c.what.configuration);
-        if (lost.cause() == WorkerLost::Cause::stopped) result_.is_interrupted = true;
-        return;
-      } catch (const JournalError&) {
-        throw;
-      } catch (const Error&) {
-        if (experiment_.sweep.should_stop && experiment_.sweep.should_stop()) result_.is_interrupted = true;
-        return;
-      }
-      const std::vector<TokenId>& ids = run.ids.front();
-      if (&c == &baseline) {
-        baseline_ids_.push_back(ids);
-      } else if (i < baseline_ids_.size()) {
-        const auto [own, other] =
-            std::mismatch(ids.begin(), ids.end(), baseline_ids_[i].begin(), baseline_ids_[i].end());
-        where += fmt::format(
-            "{}prompt {} {}", where.empty() ? "" : ", ", i + 1,
-            own == ids.end() ? std::string("never") : fmt::format("at new token {}", own - ids.begin() + 1));
-        constexpr double kRepetitive = 0.5;
-        const double share = repetition_share(ids);
-        if (share >= kRepetitive && share > repetition_share(baseline_ids_[i]) + 0.1)
-          where += fmt::format(" (a loop makes up {:.0f} % of it, more than of the baseline's)", 100 * share);
-      }
-      result_.texts.push_back({fmt::format("{}, prompt {}", label, i + 1), shown(options_.prompts[i]),
-                               run.texts.front(), run.prompt_ids.front(), ids});
+  // Nothing where it cannot be generated.
+  std::optional<FirstRun> text_of(const CaseResult& c, std::size_t i) {
+    if (i == 0) return c.first;
+    try {
+      return generate(c.what.configuration, i);
+    } catch (const WorkerLost& lost) {
+      context_.sessions->drop(c.what.configuration);
+      if (lost.cause() == WorkerLost::Cause::stopped) result_.is_interrupted = true;
+    } catch (const JournalError&) {
+      throw;
+    } catch (const Error&) {
+      if (context_.sweep.should_stop && context_.sweep.should_stop()) result_.is_interrupted = true;
     }
-    if (!where.empty())
-      result_.remarks.push_back(fmt::format("{}: its text leaves the baseline's: {}.", label, where));
+    return std::nullopt;
   }
 
-  const ExperimentContext& experiment_;
+  void add_texts(const CaseResult& c, bool is_baseline) {
+    const std::string label = c.what.configuration.label();
+    std::string divergences;
+    for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
+      const std::optional<FirstRun> run = text_of(c, i);
+      if (!run) return;
+      const std::vector<TokenId>& ids = run->ids.front();
+      if (is_baseline)
+        baseline_ids_.push_back(ids);
+      else if (i < baseline_ids_.size())
+        divergences += (divergences.empty() ? "" : ", ") + divergence(i, ids);
+      result_.texts.push_back({fmt::format("{}, prompt {}", label, i + 1), shown(options_.prompts[i]),
+                               run->texts.front(), run->prompt_ids.front(), ids});
+    }
+    if (!divergences.empty())
+      result_.remarks.push_back(fmt::format("{} diverges from the baseline's text: {}.", label, divergences));
+  }
+
+  std::string divergence(std::size_t prompt, const std::vector<TokenId>& ids) const {
+    const std::vector<TokenId>& baseline = baseline_ids_[prompt];
+    const auto [own, other] = std::mismatch(ids.begin(), ids.end(), baseline.begin(), baseline.end());
+    const auto equal = own - ids.begin();
+    std::string text = own == ids.end() ? fmt::format("prompt {} never", prompt + 1)
+                                        : fmt::format("prompt {} after {} token{}", prompt + 1, equal,
+                                                      equal == 1 ? "" : "s");
+    constexpr double kRepetitive = 0.5;
+    const double share = repetition_share(ids);
+    if (share >= kRepetitive && share > repetition_share(baseline) + 0.1)
+      text += fmt::format(" (a loop makes up {:.0f} % of it, more than of the baseline's)", 100 * share);
+    return text;
+  }
+
+  const ExperimentContext& context_;
   const TradeoffOptions& options_;
-  ChosenConfigurations chosen_;
-  std::vector<std::vector<TokenId>> baseline_ids_;
-  ExperimentResult result_;
+  std::vector<std::vector<TokenId>> baseline_ids_;  // by prompt
+  ExperimentResult& result_;
 };
 
 }  // namespace
-
-std::vector<Case> tradeoff_cases(const ExperimentContext& experiment, const TradeoffOptions& options) {
-  if (options.prompts.empty()) throw UsageError("--prompt: the trade-off needs one prompt at least");
-  const std::vector<std::string> texts = precisions_or_default(experiment, options.precisions);
-  std::vector<Case> cases;
-  for (const Configuration& configuration : choose_configurations(experiment, texts).configurations) {
-    Case what = baseline_case(experiment, "trade-off", configuration.label(), {options.prompts.front()},
-                              options.new_tokens);
-    what.configuration = configuration;
-    cases.push_back(std::move(what));
-  }
-  return cases;
-}
 
 void merge_quality(std::vector<Row>& rows) {
   for (Row& row : rows) {
@@ -158,9 +139,42 @@ double repetition_share(const std::vector<TokenId>& ids) {
   return n == 0 ? 0 : static_cast<double>(longest) / static_cast<double>(n);
 }
 
-ExperimentResult run_quantization_tradeoff(const ExperimentContext& experiment,
-                                           const TradeoffOptions& options) {
-  return Tradeoff(experiment, options).run();
+Study tradeoff_study() {
+  using Options = TradeoffOptions;
+  return to_study<Options>(
+      {.name = "trade-off",
+       .title = "Quantization trade-off",
+       .description = "Every precision: memory, speed, quality, texts",
+       .command = "tradeoff",
+       .example = "assay tradeoff demo --precision float32,int8,nf4,fp4",
+       .options = {option("precision", &Options::precisions, "Precisions to compare"),
+                   option("prompt", &Options::prompts, "Prompts", {.letter = 'p'}),
+                   option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
+       .followers = {"perplexity"},
+       .is_in_suite = true,
+       .cases = tradeoff_cases,
+       .compared_with = ComparedWith::first_case,
+       .finish = [](const ExperimentContext& context, const Options& options,
+                    std::vector<CaseOutcome>& outcomes,
+                    ExperimentResult& result) { Tradeoff(context, options, result).finish(outcomes); },
+       .predict_s =
+           [](const ExperimentContext& context, const Options& options, const PredictedSeconds& seconds_of) {
+             const std::vector<Case> cases = tradeoff_cases(context, options);
+             double all = predicted_sweep_s(cases, context.sweep, seconds_of);
+             for (const Case& what : cases)
+               all += static_cast<double>(options.prompts.size() - 1) * seconds_of(what);
+             return all;
+           },
+       .share =
+           [](const SharedOptions& shared, Options& options) {
+             options.precisions = shared.precisions;
+             options.prompts = shared.prompts;
+             options.new_tokens = shared.new_tokens;
+           }});
+}
+
+ExperimentResult run_quantization_tradeoff(const ExperimentContext& context, const TradeoffOptions& options) {
+  return tradeoff_study().run(context, options);
 }
 
 }  // namespace assay

@@ -1,10 +1,10 @@
-// The trade-off experiment: every precision's memory, latency and texts.
+// The trade-off study: memory, latency and texts of every precision.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "assay/harness/experiment.h"
+#include "assay/studies/study.h"
 
 namespace assay {
 
@@ -16,18 +16,19 @@ struct TradeoffOptions {
 };
 
 // A row per configuration: memory, latency of the first prompt over the timing runs (SweepOptions::repeats),
-// quantizing time and after how many tokens it has paid; the text of every prompt, the first prompt's from
-// its first generation. A configuration that fails is a row of status "error" with its reason. Remarks say
-// where each text leaves the baseline's, and which texts repeat themselves.
-ExperimentResult run_quantization_tradeoff(const ExperimentContext& experiment,
+// the time to quantize and the number of tokens after which it has paid off; the text of every prompt, the
+// first prompt's from its first generation. Remarks say after how many tokens each text diverges from the
+// baseline's, and which texts repeat themselves.
+ExperimentResult run_quantization_tradeoff(const ExperimentContext& context,
                                            const TradeoffOptions& options = {});
-std::vector<Case> tradeoff_cases(const ExperimentContext& experiment, const TradeoffOptions& options);
 
-// Speed, memory and quality in one row: copies perplexity and its ratio from the perplexity rows to the
-// trade-off rows of the same configuration.
+Study tradeoff_study();
+
+// Puts speed, memory and quality into one row: copies perplexity and its ratio from each perplexity row to
+// the trade-off row of the same configuration.
 void merge_quality(std::vector<Row>& rows);
 
-// The longest run of ids that repeats at once at the end of a text, as a share of it; 0 where nothing does.
+// The share of a text that is one sequence of ids repeated up to its end; 0 where nothing repeats.
 double repetition_share(const std::vector<TokenId>& ids);
 
 }  // namespace assay

@@ -102,7 +102,7 @@ bool CandidateHead::mark_candidates(std::int64_t rows) {
 }
 
 // The highest output of each row in normed, the lowest of equals. False where that takes the whole
-// head: the screen leaves too many, or one of them is NaN or infinite.
+// head: too many candidates are left, or one of them is NaN or infinite.
 bool CandidateHead::find_highest(std::int64_t rows, std::span<TokenId> ids) {
   const PackedWeight& head = packed_.head();
   const std::int64_t all = rows * head.panels;

@@ -27,10 +27,10 @@ CpuBackend::CpuBackend(const BackendOptions& options)
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
   for (const WeightSpec& w : plan.weights)
     if (planes_of(w.format) > 1 && !table_.uses_tiles)
-      throw UsageError(
-          "--float32-matmul: products of bfloat16 parts need AMX, which --isa {} on this machine does not "
-          "use",
-          name_of(isa_));
+      throw FieldError("float32_matmul",
+                       "matrix multiplications of bfloat16 parts need AMX, and the kernels here are those "
+                       "of {}",
+                       name_of(isa_));
   return std::make_unique<Executor>(plan, source, table_, pool_);
 }
 

@@ -58,7 +58,7 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 //             output holds the code of input i, low, and of input i + 4: the order of the products of bytes
 enum class Packing { float32, bfloat16, int8, four_bit };
 inline constexpr std::int64_t kInt8Columns = 64;        // bytes of a row of a strip
-inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // what a product of codes is worth, times both absmax
+inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // times both absmax: the value of a product of codes
 
 // Where the int8 code of input k of output j lies in its panel.
 constexpr std::int64_t int8_offset(std::int64_t k, std::int64_t j) {
@@ -94,7 +94,7 @@ struct LinearArgs {
   std::int64_t first_panel, panels;  // the part of the outputs to compute
 };
 
-// Rows of float32 to int8. What codes are worth is absmax / 127 * (code - zero point).
+// Rows of float32 to int8. The dequantized value of a code is absmax / 127 * (code - zero point).
 //   symmetric   zero_points null, fixed_scale 0: codes = rint(x * (127 / absmax)), of each row's magnitudes
 //   row ranges  zero_points given: scale = (high - low) / 255 of each row's range, zero included;
 //               zero_points[row] = rint(-low * (1 / scale)) - 128; codes = rint(x * (1 / scale)) +
@@ -120,7 +120,7 @@ struct QuantizeArgs {
   Tiles x_tiles = kNoTiles;  // bfloat16, of tables that use tiles; k at most kMaxTileInputs
 };
 inline constexpr std::int64_t kMaxTileInputs = 16384;
-// Where a row's codes begin to be worth something, of a range that holds zero.
+// The code of a row, from its range, which holds zero.
 struct RowCode {
   float scale, inverse;
   std::int32_t zero_point;
@@ -185,7 +185,7 @@ struct QuantizeGroupsArgs {
 struct CodedInputsArgs {
   LinearArgs to;            // rows at most kFourBitRows; x and w are not read
   ExpandArgs weights;       // of all panels, group at least 16; book, packing and out are not read
-  const std::int8_t* book;  // [16]: what codes are worth, in units
+  const std::int8_t* book;  // [16]: the dequantized values of codes, in units
   float unit;
   const std::int8_t* x_codes;  // as QuantizeGroupsArgs has them
   const float* x_scales;
@@ -235,7 +235,7 @@ struct GateArgs {
 //   bfloat16: keys 4 panels of 16 positions, each [dim_padded / 2][16][2], dim_padded = head_dim rounded
 //             up to 32; values padded / 16 panels of 16 dimensions, each [32][16][2], pairs of positions; all
 //             that is not held is zero. Both are in the order of the packed weights.
-//   int8:     keys [head_dim][64], values [64][padded], of codes; behind each what its codes are worth, a
+//   int8:     keys [head_dim][64], values [64][padded], of codes; behind each the scales of its codes, a
 //             float32 per position, [64]. Beyond head_dim values are zero.
 struct KvShape {
   std::int64_t head_dim;

@@ -49,7 +49,7 @@ std::vector<RowRange> RowPruner::rows_to_keep(const Batch& batch) const {
     range.first -= more;
     kept += more;
   }
-  // Not worth the moving; or too few to be computed as a prompt is.
+  // Moving them costs more than it saves; or they are too few to be computed as a prompt is.
   if (2 * kept > all || kept < kFewestKept) return {};
   return ranges;
 }

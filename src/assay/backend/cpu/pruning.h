@@ -18,7 +18,7 @@ class RowPruner {
   std::vector<RowRange> rows_to_keep(const Batch& batch) const;
   // The last attention, behind which rows go; ops.size() where they never do.
   std::size_t attention() const { return pruning_.attention; }
-  // The rows whose queries an operation computes, where leaving out the others is worth it.
+  // The rows whose queries an operation computes, where leaving out the others saves time.
   std::optional<NarrowPanels> queries_of(std::size_t op, std::span<const RowRange> kept) const;
   // Moves what is read of the rows behind the attention to the beginning of its buffers; how many rows.
   std::int64_t keep(const Batch& batch, std::span<const RowRange> ranges);

@@ -10,7 +10,7 @@ const std::int64_t fetch_distance = __builtin_cpu_is("amd") ? 512 : 2048;
 
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))
-    throw UsageError("--isa {}: this machine cannot run it: {}; the best it can is {}", name_of(isa),
+    throw FieldError("isa", "this machine cannot run {}: {}; the best it can is {}", name_of(isa),
                      why_not_usable(isa), name_of(best_usable_isa()));
   KernelTable table{};
   scalar::fill(table);

@@ -4,6 +4,6 @@
 
 namespace assay {
 std::shared_ptr<Backend> make_cuda_backend(const Device& device) {
-  throw Error("device {}: this program was built without CUDA; use --device cpu", device.text());
+  throw Error("device {}: this program was built without CUDA; use the device cpu", device.text());
 }
 }  // namespace assay

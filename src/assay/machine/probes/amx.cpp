@@ -30,7 +30,7 @@ TileConfiguration full_tiles() {
 // What a product of matrices does at best: with eight tiles no more than four sums are served by each two
 // tiles of either operand, so every round loads four. They come from the nearest cache, at a KB each. The
 // loads take no time of their own, but with operands that are numbers the processor clocks lower than over
-// tiles that stay: a loop without them would be a roof that no product can reach (by a fifth on Sapphire
+// tiles that stay: a loop without them would be a roofline that no GEMM can reach (by a fifth on Sapphire
 // Rapids).
 #define ASSAY_TILE_LOOP(instruction)                                                      \
   __asm__ volatile(                                                                       \

@@ -38,6 +38,7 @@ Activation activation_from_name(const std::string& text, const std::string& wher
       {"gelu_python", Activation::gelu_erf},
       {"quick_gelu", Activation::gelu_quick},
       {"relu", Activation::relu},
+      {"relu2", Activation::relu2},
       {"silu", Activation::silu},
       {"swish", Activation::silu},
       {"tanh", Activation::tanh}};

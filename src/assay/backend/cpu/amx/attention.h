@@ -184,8 +184,8 @@ ASSAY_INLINE Vec reduce_lanes(const AttendState& state, std::int64_t rows, const
   return of_lane[0];
 }
 
-// From the highest scores by lanes: what each row's scores are taken relative to from here on, and what its
-// sums so far are worth then. Rows that see no key yet stay as they are.
+// From the highest scores by lanes: the value that each row's scores are taken relative to from here on, and
+// the factor that rescales its sums so far. Rows that see no key yet stay as they are.
 void take_highest(AttendState& state, std::int64_t rows, float scale) {
   const Vec here = Vec::mul(reduce_lanes(
                                 state, rows, [](Vec a, Vec b) { return Vec::max(a, b); },

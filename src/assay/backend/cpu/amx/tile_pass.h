@@ -389,6 +389,8 @@ void run_pass(TilePass<kIsInt8> pass, Activation activation, bool is_rounded) {
       return pass.template run<Activation::none, false>();
     case Activation::relu:
       return pass.template run<Activation::relu, false>();
+    case Activation::relu2:
+      return pass.template run<Activation::relu2, false>();
     case Activation::silu:
       return pass.template run<Activation::silu, false>();
     case Activation::tanh:

@@ -31,6 +31,9 @@ double activate(Activation activation, double x) {
       return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::gelu_quick:
       return x / (1 + std::exp(-1.702 * x));
+    // The square of relu: So et al. 2021, "Primer".
+    case Activation::relu2:
+      return x > 0 || std::isnan(x) ? x * x : 0;
   }
   return x;
 }
@@ -242,7 +245,7 @@ void attend_int8(const AttendArgs& args) noexcept {
   attend_of<Int8Cache>(args);
 }
 
-// One key or value to codes, `step` apart; returns what they are worth.
+// One key or value to codes, `step` apart; returns their scale.
 float store_codes(const float* x, std::int64_t n, std::int8_t* codes, std::int64_t step) {
   float largest = 0;
   bool is_finite = true;

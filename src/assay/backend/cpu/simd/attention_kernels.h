@@ -98,7 +98,7 @@ void copy_seen_values(const KvShape& shape, const Element* values, std::int64_t 
 // What those of a block take at most.
 constexpr std::int64_t kMostValueBytes = kKvBlockPositions * kMaxHeadDim * 4;
 
-// Scores of int8 keys, or weights of int8 values, times what the codes of their positions are worth.
+// Scores of int8 keys, or weights of int8 values, times the scales of their positions.
 void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
   for (std::int64_t j = 0; j < kKvBlockPositions; j += Vec::kWidth) {
     const Vec scale = Vec::load(reinterpret_cast<const float*>(scales) + j);
@@ -292,7 +292,7 @@ void attend_int8(const AttendArgs& args) noexcept {
   attend_of<std::int8_t>(args);
 }
 
-// One key or value to codes, zero from n on to a whole vector; returns what they are worth.
+// One key or value to codes, zero from n on to a whole vector; returns their scale.
 float quantize_values(const float* x, std::int64_t n, std::int8_t* codes) {
   Vec best = Vec::set(0.0F), poison = Vec::set(0.0F);
   for (std::int64_t i = 0; i < n; i += Vec::kWidth) {

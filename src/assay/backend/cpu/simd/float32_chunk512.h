@@ -111,7 +111,7 @@ void add_chunk(std::int64_t rows, const Chunk& chunk) {
 }
 
 // 5 to 9 rows times three panels: 27 sums, 3 vectors of weights and 2 inputs. Fewer loads a product, which
-// brings it nearer to the roof (88 instead of 84 %), where rows are many.
+// reaches 88 instead of 84 % of the compute roofline, where rows are many.
 constexpr std::int64_t kTripleRows = 9, kFewestTripleRows = 5;
 
 struct TripleChunk {

@@ -248,6 +248,10 @@ ASSAY_INLINE Vec activate(Activation activation, Vec x, bool is_rounded) {
       return x;
     case Activation::relu:
       return Vec::select_less(x, Vec::set(0.0F), Vec::set(0.0F), x);
+    case Activation::relu2: {
+      const Vec positive = Vec::select_less(x, Vec::set(0.0F), Vec::set(0.0F), x);
+      return Vec::mul(positive, positive);
+    }
     case Activation::silu:
       return Vec::mul(x, sigmoid(x));
     case Activation::tanh:

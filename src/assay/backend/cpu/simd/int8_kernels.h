@@ -272,14 +272,14 @@ ASSAY_INLINE Vec outlier_part(const Int8Args& args, std::int64_t row, std::int64
   return sum;
 }
 
-// What sums of codes are worth.
+// The values that sums of codes stand for.
 ASSAY_INLINE Vec int8_value(const Int8Args& args, Vec sums, std::int64_t row, std::int64_t output) {
   const Vec scale = Vec::mul(Vec::set(args.x_absmax[row] * kInt8Unit), Vec::load(args.w_absmax + output));
   const Vec value = Vec::mul(sums, scale);
   return args.outlier_count > 0 ? Vec::add(value, outlier_part(args, row, output)) : value;
 }
 
-// What sums of codes that are 128 too large have too much, by output, is what a zero point of -128 takes off.
+// Inputs that are 128 too large have a zero point of 128, which is subtracted from the sums.
 constexpr std::int32_t kInputOffset = Dot::kHasOffset ? 128 : 0;
 
 // Sums [rows][columns] of inputs that are `offset` too large become values in place.

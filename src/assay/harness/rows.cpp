@@ -1,14 +1,12 @@
-#include "assay/harness/experiment.h"
+#include "assay/harness/rows.h"
 
 #include <algorithm>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
+#include "assay/base/cpu.h"
 #include "assay/base/error.h"
-#include "assay/base/memory.h"
-#include "assay/model/families/families.h"
-#include "assay/model/forward.h"
-#include "assay/model/stored_quantization.h"
 
 namespace assay {
 
@@ -20,8 +18,8 @@ double per(double amount, double seconds) {
 
 class RowBuilder {
  public:
-  RowBuilder(const CaseResult& result, const ExperimentContext& experiment)
-      : result_(result), experiment_(experiment), first_(result.samples.begin()->second) {}
+  RowBuilder(const CaseResult& result, const ExperimentContext& context)
+      : result_(result), context_(context), first_(result.samples.begin()->second) {}
 
   void add_values(Row& row) const {
     add_times(row);
@@ -37,7 +35,7 @@ class RowBuilder {
       all += sample.disturbance;
       hashes.insert(sample.ids_hash);
     }
-    for (std::string& warning : doubts_of(all, experiment_processors()))
+    for (std::string& warning : doubts_of(all, static_cast<int>(allowed_processors().size())))
       row.warnings.push_back(std::move(warning));
     if (all.highest_mhz > 0)
       row.parameters.emplace_back("frequency_mhz",
@@ -59,8 +57,6 @@ class RowBuilder {
   }
 
  private:
-  static int experiment_processors() { return static_cast<int>(allowed_processors().size()); }
-
   template <typename Of>
   void set(Row& row, std::string_view tag, const Of& of) const {
     std::vector<double> values;
@@ -121,12 +117,12 @@ class RowBuilder {
       if (coverage.outlier_share) row.set("outlier_columns_percent", 100 * *coverage.outlier_share);
       if (coverage.saturation) row.set("saturation_percent", 100 * *coverage.saturation);
     }
-    if (!experiment_.predicted_memory) return;
+    if (!context_.predicted_memory) return;
     const auto sequences =
         (first_.sequences + first_.batches - 1) / std::max<std::int64_t>(1, first_.batches);
     const std::int64_t tokens =
         first_.prompt_tokens / std::max<std::int64_t>(1, first_.sequences) + result_.what.new_tokens - 1;
-    const Bytes predicted = experiment_.predicted_memory(result_.what.configuration, sequences, tokens);
+    const Bytes predicted = context_.predicted_memory(result_.what.configuration, sequences, tokens);
     if (predicted.value > 0) row.set("predicted_memory_bytes", static_cast<double>(predicted.value));
   }
 
@@ -166,134 +162,11 @@ class RowBuilder {
   }
 
   const CaseResult& result_;
-  const ExperimentContext& experiment_;
+  const ExperimentContext& context_;
   const Sample& first_;
 };
 
 }  // namespace
-
-LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) {
-  ShouldStop should_stop = sweep.should_stop;
-  experiment_.baseline.precision = loaded.model->precision().name;
-  experiment_.common = experiment_.baseline;
-  experiment_.tokenizer = loaded.tokenizer;
-  experiment_.context = loaded.model->spec().context;
-  experiment_.sweep = std::move(sweep);
-  const Configuration own = experiment_.baseline;
-  sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const Configuration& configuration) {
-    if (!(configuration == own))
-      throw Error("{}: only the loaded model ({}) is at hand", configuration.label(), own.label());
-    return local_session(loaded, should_stop);
-  });
-  experiment_.sessions = sessions_.get();
-}
-
-LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const Configuration& baseline,
-                                 SweepOptions sweep) {
-  ShouldStop should_stop = sweep.should_stop;
-  experiment_.common = experiment_.baseline = baseline;
-  experiment_.sweep = std::move(sweep);
-  sessions_ = std::make_unique<Sessions>([candidates, should_stop](const Configuration& configuration) {
-    const Bytes before = read_process_memory().anonymous;
-    return local_session(
-        load_model_and_tokenizer(candidates, configuration.precision, device_from_name(configuration.device),
-                                 configuration.load_options()),
-        should_stop, before);
-  });
-  experiment_.sessions = sessions_.get();
-  const auto folder = first_candidate(candidates, [](const std::string& c) { return locate_model(c); });
-  experiment_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder));
-  experiment_.context = sessions_->facts(baseline).context;
-}
-
-namespace {
-
-// What a program takes beside weights, activations and cache: code, tokenizer, stacks.
-constexpr std::int64_t kProcess = std::int64_t{40} << 20;
-
-// By the plan of each configuration, laid out as its backend would.
-class MemoryPredictor {
- public:
-  MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
-      : folder_(std::move(folder)), spec_(std::move(spec)) {}
-
-  Bytes operator()(const Configuration& configuration, std::int64_t sequences, std::int64_t tokens) {
-    Known& known = known_[configuration.label()];
-    if (known.backend == nullptr) {
-      LoadOptions options = configuration.load_options();
-      options.backend.pins_caller = false;
-      const Device device = device_from_name(configuration.device);
-      known.backend = make_backend(device, options.backend);
-      known.plan = plan_forward(spec_, precision_of(*folder_, spec_, folder_->path().string(),
-                                                    configuration.precision, device, options)
-                                           .precision);
-    }
-    const PredictedMemory memory = known.backend->predict(known.plan, tokens);
-    return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
-            sequences * memory.kv_cache.value};
-  }
-
- private:
-  struct Known {
-    std::shared_ptr<Backend> backend;
-    Plan plan;
-  };
-  std::shared_ptr<const ModelFolder> folder_;
-  ModelSpec spec_;
-  std::map<std::string, Known> known_;
-};
-
-}  // namespace
-
-WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
-  folder_ = first_candidate(options.candidates, [&](const std::string& candidate) {
-    auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
-    const ModelSpec spec = spec_from_folder(*folder);  // what is wrong is said before a worker loads it
-    check_tensors(spec, stored_precision(*folder, spec).value_or(Precision{}), *folder);
-    id_ = candidate;
-    return folder;
-  });
-  const ModelSpec spec = spec_from_folder(*folder_);
-  experiment_.context = spec.context;
-  experiment_.common = options.common;
-  experiment_.baseline = options.baseline;
-  experiment_.sweep = options.sweep;
-  const auto stored = stored_precision(*folder_, spec);
-  experiment_.is_quantized_already = stored.has_value();
-  if (options.baseline.precision == kAutoPrecision && !stored) experiment_.baseline.precision = "float32";
-  experiment_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
-  auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
-  experiment_.predicted_memory = [predictor](const Configuration& configuration, std::int64_t sequences,
-                                             std::int64_t tokens) {
-    return (*predictor)(configuration, sequences, tokens);
-  };
-  WorkerOptions worker{.program = options.program,
-                       .candidates = options.candidates,
-                       .configuration = {},
-                       .needs_tokenizer = true,
-                       .memory_limit = options.worker_memory_limit,
-                       .time_limit = options.case_time_limit,
-                       .should_stop = options.sweep.should_stop};
-  const auto make = [worker](const Configuration& configuration) {
-    WorkerOptions own = worker;
-    own.configuration = configuration;
-    return worker_session(own);
-  };
-  // Eight full sequences, a probe as large as the weights.
-  const std::int64_t context = spec.context;
-  const auto memory_of = [predictor, context](const Configuration& configuration) {
-    try {
-      return Bytes{(*predictor)(configuration, 8, context).value + (*predictor)(configuration, 0, 1).value +
-                   kProcess};
-    } catch (const Error&) {
-      return Bytes{};  // loading will say why
-    }
-  };
-  Bytes budget = options.memory_budget;
-  if (budget.value == 0) budget = {available_memory().value / 10 * 9};
-  sessions_ = std::make_unique<Sessions>(make, memory_of, budget);
-  experiment_.sessions = sessions_.get();
-}
 
 void ExperimentResult::add(ExperimentResult other) {
   const auto move = [](auto& from, auto& to) {
@@ -304,6 +177,7 @@ void ExperimentResult::add(ExperimentResult other) {
   move(other.audit, audit);
   move(other.texts, texts);
   move(other.remarks, remarks);
+  if (other.noise) noise = other.noise;
   is_interrupted = is_interrupted || other.is_interrupted;
 }
 
@@ -313,7 +187,7 @@ const Row* ExperimentResult::find(const std::string& label) const {
   return nullptr;
 }
 
-Row row_of(const CaseResult& result, const ExperimentContext& experiment) {
+Row row_of(const CaseResult& result, const ExperimentContext& context) {
   const Case& what = result.what;
   Row row;
   row.scenario = what.scenario;
@@ -337,20 +211,20 @@ Row row_of(const CaseResult& result, const ExperimentContext& experiment) {
   row.warnings = result.facts.warnings;
   row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (row.status != "ok" || result.samples.empty()) return row;
-  const RowBuilder builder(result, experiment);
+  const RowBuilder builder(result, context);
   builder.add_values(row);
   builder.add_warnings(row);
   return row;
 }
 
 std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
-                                        const ExperimentContext& experiment, int comparisons) {
+                                        const ExperimentContext& context, int comparisons) {
   if (candidate.status != "ok" || baseline.status != "ok") return std::nullopt;
   const auto [own, other] = paired(candidate, baseline, &Sample::total_latency_s);
   if (own.empty()) return std::nullopt;
-  double margin = experiment.margin;
-  if (experiment.noise)
-    margin = std::max(margin, smallest_difference(*experiment.noise, static_cast<int>(own.size())));
+  double margin = context.margin;
+  if (context.noise)
+    margin = std::max(margin, smallest_difference(*context.noise, static_cast<int>(own.size())));
   Comparison comparison = compare_paired(own, other, {.margin = margin, .comparisons = comparisons});
   comparison.subject = candidate.what.label;
   comparison.baseline = baseline.what.label;
@@ -359,60 +233,12 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
   return comparison;
 }
 
-Case baseline_case(const ExperimentContext& experiment, std::string scenario, std::string label,
-                   std::vector<Prompt> prompts, std::int64_t new_tokens) {
-  Case what;
-  what.scenario = std::move(scenario);
-  what.label = std::move(label);
-  what.configuration = experiment.baseline;
-  what.prompts = std::move(prompts);
-  what.new_tokens = new_tokens;
-  return what;
-}
-
-void fit_context(const ExperimentContext& experiment, Case& what) {
-  const std::int64_t room = experiment.context - what.new_tokens;
-  for (const Prompt& prompt : what.prompts) {
-    const auto* text = std::get_if<std::string>(&prompt);
-    const std::size_t tokens =
-        text != nullptr ? encode(experiment, *text).size() : std::get<std::vector<TokenId>>(prompt).size();
-    if (static_cast<std::int64_t>(tokens) <= room) continue;
-    what.truncation = Truncation::left;
-    what.warnings.push_back(
-        fmt::format("a prompt of {} tokens was cut on the left: {} new ones and it exceed the context of {}",
-                    tokens, what.new_tokens, experiment.context));
-    return;
-  }
-}
-
-std::string shown(const Prompt& prompt) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
-  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
-}
-
-std::vector<TokenId> ids_of_length(const ExperimentContext& experiment, const std::string& text,
-                                   std::int64_t length) {
-  const std::vector<TokenId> base = encode(experiment, text);
-  if (base.empty()) throw Error("the text that prompts are made of gives no tokens");
-  std::vector<TokenId> ids;
-  while (static_cast<std::int64_t>(ids.size()) < length) ids.insert(ids.end(), base.begin(), base.end());
-  ids.resize(static_cast<std::size_t>(length));
-  return ids;
-}
-
-std::vector<TokenId> encode(const ExperimentContext& experiment, const std::string& text) {
-  if (experiment.tokenizer == nullptr) throw Error("the model's folder has no tokenizer, which a text needs");
-  check_utf8(text, "prompt");
-  return experiment.tokenizer->encode(text);
-}
-
-std::vector<AuditRow> audit(const ExperimentContext& experiment,
-                            const std::vector<Configuration>& configurations,
+std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<RunConfig>& configurations,
                             const std::vector<Prompt>& prompts, std::int64_t new_tokens) {
   std::vector<AuditRow> rows;
-  Journal* journal = experiment.sweep.journal;
-  for (const Configuration& configuration : configurations) {
-    const std::string key = configuration.label();
+  Journal* journal = context.sweep.journal;
+  for (const RunConfig& configuration : configurations) {
+    const std::string key = configuration.key(), label = configuration.label();
     if (journal != nullptr) {
       std::optional<std::vector<AuditRow>> known;
       journal->read_each("audit", key, [&](const auto& data) {
@@ -424,24 +250,24 @@ std::vector<AuditRow> audit(const ExperimentContext& experiment,
         continue;
       }
     }
-    if (experiment.sweep.should_stop && experiment.sweep.should_stop()) return rows;
-    if (experiment.sweep.on_progress) experiment.sweep.on_progress("audit: " + key, 0, 1, -1);
+    if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
+    if (context.sweep.on_progress) context.sweep.on_progress("audit: " + label, 0, 1, -1);
     try {
-      std::vector<AuditRow> own = experiment.sessions->of(configuration).audit(prompts, new_tokens);
+      std::vector<AuditRow> own = context.sessions->of(configuration).audit(prompts, new_tokens);
       nlohmann::ordered_json data = nlohmann::ordered_json::array();
       for (AuditRow& row : own) {
-        row.configuration = key;
+        row.configuration = label;
         data.push_back(to_json(row));
         rows.push_back(row);
       }
       if (journal != nullptr) journal->append("audit", key, data);
     } catch (const WorkerLost& lost) {
-      experiment.sessions->drop(configuration);
+      context.sessions->drop(configuration);
       if (lost.cause() == WorkerLost::Cause::stopped) return rows;
     } catch (const JournalError&) {
       throw;
     } catch (const Error&) {
-      if (experiment.sweep.should_stop && experiment.sweep.should_stop()) return rows;
+      if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
     }
   }
   return rows;

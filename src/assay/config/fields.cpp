@@ -1,0 +1,483 @@
+#include "assay/config/fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// How the values of a type are written. `read` gives nothing for a text that is none or is out of range.
+template <typename T>
+struct Codec {
+  std::string expected;  // "float32 or bfloat16"
+  std::function<std::optional<T>(std::string_view)> read;
+  std::function<std::string(const T&)> print;
+  std::function<bool(const T&)> allows;
+};
+
+template <typename T>
+using Names = std::vector<std::pair<std::string_view, T>>;
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+// "a, b or c".
+template <typename T>
+std::string alternatives(const Names<T>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += std::string(i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + std::string(names[i].first);
+  return text;
+}
+
+// The value's name; empty where it has none.
+template <typename T>
+std::string name_among(const Names<T>& names, const T& value) {
+  for (const auto& [name, each] : names)
+    if (each == value) return std::string(name);
+  return "";
+}
+
+// One of a few, any case.
+template <typename T>
+Codec<T> choice(const Names<T>& names) {
+  return {alternatives(names),
+          [names](std::string_view text) -> std::optional<T> {
+            const std::string wanted = lower(text);
+            for (const auto& [name, value] : names)
+              if (wanted == name) return value;
+            return std::nullopt;
+          },
+          [names](const T& value) {
+            const std::string name = name_among(names, value);
+            return name.empty() ? "another" : name;
+          },
+          [names](const T& value) { return !name_among(names, value).empty(); }};
+}
+
+template <typename T>
+std::optional<T> number_of(std::string_view text) {
+  T number{};
+  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+template <typename T>
+Codec<T> number(T min, T max, std::string expected) {
+  const auto is_in = [min, max](const T& value) { return value >= min && value <= max; };
+  return {std::move(expected),
+          [is_in](std::string_view text) -> std::optional<T> {
+            const std::optional<T> value = number_of<T>(text);
+            return value && is_in(*value) ? value : std::nullopt;
+          },
+          [](const T& value) { return fmt::format("{}", value); }, is_in};
+}
+
+// As another part of the library reads and writes it; its own error says what is expected.
+template <typename T>
+Codec<T> delegated(std::function<T(std::string_view)> read, std::function<std::string(const T&)> print) {
+  return {"", [read](std::string_view text) { return std::optional<T>(read(text)); }, std::move(print),
+          [](const T&) { return true; }};
+}
+
+// Where a field's value is: nothing where it is not set.
+template <typename T>
+struct Place {
+  std::function<std::optional<T>(const RunConfig&)> get;
+  std::function<void(RunConfig&, std::optional<T>)> set;
+};
+
+template <typename T>
+Place<T> at(std::optional<T> RunConfig::*member) {
+  return {[member](const RunConfig& c) { return c.*member; },
+          [member](RunConfig& c, std::optional<T> value) { c.*member = std::move(value); }};
+}
+
+// A member whose default stands for nothing set.
+template <typename T>
+Place<T> at(T RunConfig::*member) {
+  return {
+      [member](const RunConfig& c) -> std::optional<T> {
+        return c.*member == RunConfig{}.*member ? std::nullopt : std::optional<T>(c.*member);
+      },
+      [member](RunConfig& c, std::optional<T> value) { c.*member = value.value_or(RunConfig{}.*member); }};
+}
+
+// Completes an entry of the table.
+template <typename T>
+Field made(Field field, const Place<T>& place, const Codec<T>& codec) {
+  const std::string_view key = field.key, unset = field.unset;
+  field.print = [place, codec](const RunConfig& c) {
+    const std::optional<T> value = place.get(c);
+    return value ? std::vector<std::string>{codec.print(*value)} : std::vector<std::string>{};
+  };
+  field.parse = [place, codec, key, unset](RunConfig& c, std::string_view text) {
+    if (!unset.empty() && text == unset) return place.set(c, std::nullopt);
+    std::optional<T> value = codec.read(text);
+    if (!value) throw FieldError(key, "expected {}, found '{}'", codec.expected, text.substr(0, 64));
+    place.set(c, std::move(value));
+  };
+  field.clear = [place](RunConfig& c) { place.set(c, std::nullopt); };
+  field.check = [place, codec, key](const RunConfig& c) {
+    const std::optional<T> value = place.get(c);
+    if (value && !codec.allows(*value))
+      throw FieldError(key, "expected {}, found {}", codec.expected, codec.print(*value));
+  };
+  return field;
+}
+
+Field made_list(Field field, std::vector<std::string> RunConfig::*member) {
+  field.kind = FieldKind::list;
+  field.print = [member](const RunConfig& c) { return c.*member; };
+  field.parse = [member](RunConfig& c, std::string_view text) { (c.*member).emplace_back(text); };
+  field.clear = [member](RunConfig& c) { (c.*member).clear(); };
+  field.check = [](const RunConfig&) {};  // the model's modules say which patterns are wrong
+  return field;
+}
+
+Codec<std::string> any_text() {
+  return {"a text that is not empty",
+          [](std::string_view text) {
+            return text.empty() ? std::nullopt : std::optional<std::string>(std::string(text));
+          },
+          [](const std::string& text) { return text; },
+          [](const std::string& text) { return !text.empty(); }};
+}
+
+// "0x3" of processors 0 and 1.
+std::string mask_of(const std::vector<int>& processors) {
+  std::string digits;  // the lowest first
+  for (const int processor : processors) {
+    const auto digit = static_cast<std::size_t>(processor) / 4;
+    if (digits.size() <= digit) digits.resize(digit + 1, 0);
+    digits[digit] = static_cast<char>(digits[digit] | 1 << processor % 4);
+  }
+  std::reverse(digits.begin(), digits.end());
+  for (char& digit : digits) digit = "0123456789abcdef"[static_cast<std::size_t>(digit)];
+  return "0x" + digits;
+}
+
+// The fields about numbers: precision, and what changes it.
+void add_numbers(std::vector<Field>& all) {
+  all.push_back(made(
+      {.key = "precision",
+       .help =
+           "Precision: float32, bfloat16, float16, int8-dynamic, int8-static, llm-int8, nf4, fp4, nf4-dq, "
+           "fp4-dq or int4-g128 [float32, or as the checkpoint is]",
+       .unset = "auto",
+       .is_about_numbers = true},
+      at(&RunConfig::precision),
+      delegated<Preset>(preset_from_name, [](const Preset& p) { return std::string(name_of(p)); })));
+  all.push_back(made<DType>(
+      {.key = "dtype",
+       .help =
+           "Type of everything that a quantized precision does not quantize: float32 or bfloat16 [float32]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("dtype {}", name_of(*c.dtype)); },
+       .applies = takes_dtype,
+       .apply = [](Precision& p, const RunConfig& c) { set_dtype(p, *c.dtype); }},
+      at(&RunConfig::dtype),
+      choice<DType>({{"float32", DType::f32}, {"bfloat16", DType::bf16}, {"float16", DType::f16}})));
+  all.push_back(made<WeightFormat>(
+      {.key = "quantize_head",
+       .help = "Format of the LM head beside a quantized precision: int8, nf4 or fp4 [not quantized, as in "
+               "Transformers]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("lm_head {}", info(*c.quantize_head).name); },
+       .applies = [](const Precision& p) { return p.is_quantized(); },
+       .apply = [](Precision& p, const RunConfig& c) { set_quantized_head(p, *c.quantize_head); }},
+      at(&RunConfig::quantize_head),
+      choice<WeightFormat>(
+          {{"int8", WeightFormat::int8}, {"nf4", WeightFormat::nf4}, {"fp4", WeightFormat::fp4}})));
+  all.push_back(made<double>(
+      {.key = "llm_int8_threshold",
+       .help = "Magnitude from which an activation of llm-int8 is an outlier; 0: none is [6]",
+       .kind = FieldKind::real,
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("outlier threshold {}", *c.llm_int8_threshold); },
+       .applies = takes_outlier_threshold,
+       .apply = [](Precision& p, const RunConfig& c) { set_outlier_threshold(p, *c.llm_int8_threshold); }},
+      at(&RunConfig::llm_int8_threshold), number<double>(0, 1e6, "0 (none) or more")));
+  all.push_back(made<InputScale>(
+      {.key = "input_scale",
+       .help = "Scale of the activations of int8-dynamic: per-token, or per-tensor as in ONNX Runtime "
+               "[per-token]",
+       .is_about_numbers = true,
+       .label =
+           [](const RunConfig& c) {
+             return std::string(*c.input_scale == InputScale::per_token ? "input scale per token"
+                                                                        : "input scale per tensor");
+           },
+       .applies = takes_input_scale,
+       .apply = [](Precision& p, const RunConfig& c) { set_input_scale(p, *c.input_scale); }},
+      at(&RunConfig::input_scale),
+      choice<InputScale>({{"per-token", InputScale::per_token}, {"per-tensor", InputScale::per_tensor}})));
+  all.push_back(made<Calibrator>(
+      {.key = "calibrator",
+       .help = "How int8-static finds the ranges of activations: percentile, minmax or entropy [percentile]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("{} calibration", name_of(*c.calibrator)); },
+       .applies = takes_calibrator,
+       .apply = [](Precision& p, const RunConfig& c) { set_calibrator(p, *c.calibrator); }},
+      at(&RunConfig::calibrator),
+      choice<Calibrator>({{"minmax", Calibrator::minmax},
+                          {"percentile", Calibrator::percentile},
+                          {"entropy", Calibrator::entropy}})));
+  all.push_back(made<double>(
+      {.key = "smooth_quant",
+       .help = "SmoothQuant for int8-dynamic or int8-static, with this alpha from 0 to 1 [off; 0.5 where no "
+               "number follows]",
+       .kind = FieldKind::real,
+       .implied = "0.5",
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("SmoothQuant {}", *c.smooth_quant); },
+       .applies = takes_smoothing,
+       .apply = [](Precision& p, const RunConfig& c) { set_smoothing(p, *c.smooth_quant); }},
+      at(&RunConfig::smooth_quant), number<double>(0, 1, "a number from 0 to 1")));
+  all.push_back(made<std::string>(
+      {.key = "calibration",
+       .help =
+           "Text to calibrate int8-static or SmoothQuant on, never the one that is scored [one that ships]",
+       .label = [](const RunConfig& c) { return fmt::format("calibrated on {}", *c.calibration); },
+       .applies = [](const Precision& p) { return p.needs_calibration(); },
+       .apply =
+           [](Precision& p, const RunConfig&) {
+             if (!p.needs_calibration())
+               throw FieldError("calibration",
+                                "it applies to int8-static and SmoothQuant, and {} reads no text", p.name);
+           }},
+      at(&RunConfig::calibration), any_text()));
+}
+
+// Which weights are quantized, and how some products are computed.
+void add_choices(std::vector<Field>& all) {
+  const auto is_quantized = [](const Precision& p) { return p.is_quantized(); };
+  const auto set_both = [](Precision& p, const RunConfig& c) { set_modules(p, c.modules()); };
+  all.push_back(made_list(
+      {.key = "include",
+       .help = "Quantize only modules that match: a pattern of the whole name (\"*.mlp.*\") or a part of it "
+               "(h.0.); again for more [all]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("only {}", fmt::join(c.include, " ")); },
+       .applies = is_quantized,
+       .apply = set_both},
+      &RunConfig::include));
+  all.push_back(made_list(
+      {.key = "exclude",
+       .help = "Do not quantize modules that match; again for more [none]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("without {}", fmt::join(c.exclude, " ")); },
+       .applies = is_quantized,
+       .apply = set_both},
+      &RunConfig::exclude));
+  all.push_back(made<KvFormat>(
+      {.key = "kv_cache",
+       .help = "Format of the KV cache: float32, bfloat16 or int8 [as the precision computes]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig& c) { return fmt::format("KV cache {}", name_of(*c.kv_cache)); },
+       .apply = [](Precision& p, const RunConfig& c) { p.kv_cache = *c.kv_cache; }},
+      at(&RunConfig::kv_cache),
+      choice<KvFormat>(
+          {{"float32", KvFormat::float32}, {"bfloat16", KvFormat::bfloat16}, {"int8", KvFormat::int8}})));
+  all.push_back(made<bool>({.key = "allow_non_finite",
+                            .help = "Quantize NaN and infinity as 0 [an error]",
+                            .kind = FieldKind::on,
+                            .label = [](const RunConfig&) { return std::string("NaN as 0"); },
+                            .applies = is_quantized,
+                            .apply = [](Precision& p, const RunConfig&) { set_allows_non_finite(p); }},
+                           at(&RunConfig::allow_non_finite),
+                           choice<bool>({{"true", true}, {"false", false}})));
+  all.push_back(made<Float32Matmul>(
+      {.key = "float32_matmul",
+       .help = "How float32 weights are multiplied: float32, or bf16x3 or bf16x6, sums of 3 or 6 bfloat16 "
+               "products on AMX [float32]",
+       .is_about_numbers = true,
+       .label =
+           [](const RunConfig& c) {
+             return *c.float32_matmul == Float32Matmul::float32  ? std::string("float32 matmul")
+                    : *c.float32_matmul == Float32Matmul::bf16x3 ? std::string("bf16x3 matmul")
+                                                                 : std::string("bf16x6 matmul");
+           },
+       .applies = takes_float32_matmul,
+       .apply = [](Precision& p, const RunConfig& c) { set_float32_matmul(p, *c.float32_matmul); }},
+      at(&RunConfig::float32_matmul),
+      choice<Float32Matmul>({{"float32", Float32Matmul::float32},
+                             {"bf16x3", Float32Matmul::bf16x3},
+                             {"bf16x6", Float32Matmul::bf16x6}})));
+  all.push_back(made<LmHeadSearch>(
+      {.key = "lm_head_search",
+       .help = "How greedy decoding finds the next token: full, or int8: int8 candidate search with exact "
+               "re-scoring, for a second copy of the LM head [full]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig&) { return std::string("lm_head search int8"); },
+       .applies = takes_head_search,
+       .apply = [](Precision& p, const RunConfig&) { set_head_search(p); }},
+      at(&RunConfig::lm_head_search),
+      choice<LmHeadSearch>({{"full", LmHeadSearch::full}, {"int8", LmHeadSearch::int8}})));
+}
+
+void add_machine(std::vector<Field>& all) {
+  all.push_back(
+      made<Isa>({.key = "isa",
+                 .help = "Kernels of this tier: scalar, avx2, avx512 or amx [the best that runs here]",
+                 .label = [](const RunConfig& c) { return std::string(name_of(*c.isa)); }},
+                at(&RunConfig::isa),
+                delegated<Isa>(isa_from_name, [](const Isa& isa) { return std::string(name_of(isa)); })));
+  all.push_back(made<Device>(
+      {.key = "device",
+       .help = "Device: cpu, cuda, cuda:N or auto [auto]",
+       .unset = "auto",
+       .label =
+           [](const RunConfig& c) { return c.device->kind == Device::Kind::cpu ? "" : c.device->text(); }},
+      at(&RunConfig::device), delegated<Device>(device_from_name, [](const Device& d) { return d.text(); })));
+  all.push_back(made<int>({.key = "threads",
+                           .short_flag = "-t",
+                           .help = "Threads [the processors this process may use]",
+                           .kind = FieldKind::whole,
+                           .label =
+                               [](const RunConfig& c) {
+                                 return fmt::format("{} thread{}", *c.threads, *c.threads == 1 ? "" : "s");
+                               }},
+                          at(&RunConfig::threads), number<int>(1, 1024, "a whole number from 1 to 1024")));
+  all.push_back(made<std::vector<int>>(
+      {.key = "cpu_mask",
+       .help = "Processors to run on, in hexadecimal: 0x3 is the first two [all]",
+       .label = [](const RunConfig& c) { return "CPU mask " + mask_of(c.cpu_mask); }},
+      at(&RunConfig::cpu_mask), delegated<std::vector<int>>(processors_of_mask, mask_of)));
+  all.push_back(made<int>({.key = "replica",
+                           .help = "Number of a session among equal ones",
+                           .kind = FieldKind::whole,
+                           .has_flag = false,
+                           .label = [](const RunConfig& c) { return fmt::format("replica {}", c.replica); }},
+                          at(&RunConfig::replica), number<int>(0, 1 << 20, "a whole number from 0")));
+}
+
+std::vector<Field> made_table() {
+  std::vector<Field> all;
+  add_numbers(all);
+  add_choices(all);
+  add_machine(all);
+  // A member that this does not name does not compile: it belongs into the table.
+  const RunConfig config;
+  const auto& [precision, dtype, quantize_head, llm_int8_threshold, input_scale, calibrator, smooth_quant,
+               calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul, lm_head_search, isa,
+               device, threads, cpu_mask, replica] = config;
+  (void)std::tie(precision, dtype, quantize_head, llm_int8_threshold, input_scale, calibrator, smooth_quant,
+                 calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul, lm_head_search,
+                 isa, device, threads, cpu_mask, replica);
+  return all;
+}
+
+OrderedJson json_of(const Field& field, const std::vector<std::string>& values) {
+  switch (field.kind) {
+    case FieldKind::list:
+      return values;
+    case FieldKind::on:
+      return values.front() == "true";
+    case FieldKind::whole:
+      return number_of<std::int64_t>(values.front()).value();
+    case FieldKind::real:
+      return number_of<double>(values.front()).value();
+    case FieldKind::text:
+      break;
+  }
+  return values.front();
+}
+
+std::string_view json_type_of(FieldKind kind) {
+  switch (kind) {
+    case FieldKind::list:
+      return "a list of texts";
+    case FieldKind::on:
+      return "true or false";
+    case FieldKind::whole:
+    case FieldKind::real:
+      return "a number";
+    case FieldKind::text:
+      break;
+  }
+  return "a text";
+}
+
+// As the field's parse() reads them.
+std::vector<std::string> values_of(const Field& field, const OrderedJson& json) {
+  const auto refuse = [&] {
+    throw FieldError(field.key, "expected {}, found {}", json_type_of(field.kind),
+                     json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).substr(0, 80));
+  };
+  std::vector<std::string> values;
+  if (field.kind == FieldKind::list) {
+    if (!json.is_array()) refuse();
+    for (const OrderedJson& each : json) {
+      if (!each.is_string()) refuse();
+      values.push_back(each.get<std::string>());
+    }
+    return values;
+  }
+  const bool is_number = field.kind == FieldKind::whole || field.kind == FieldKind::real;
+  if (is_number ? !json.is_number() : field.kind == FieldKind::on ? !json.is_boolean() : !json.is_string())
+    refuse();
+  return {json.is_string() ? json.get<std::string>() : json.dump()};
+}
+
+}  // namespace
+
+std::span<const Field> fields() {
+  static const std::vector<Field> table = made_table();
+  return table;
+}
+
+const Field& field(std::string_view key) {
+  for (const Field& each : fields())
+    if (each.key == key) return each;
+  throw std::out_of_range("no field of the configuration: " + std::string(key));
+}
+
+std::string flag_of(std::string_view key) {
+  std::string flag = "--" + std::string(key);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+OrderedJson to_json(const RunConfig& config) {
+  OrderedJson json = OrderedJson::object();
+  for (const Field& each : fields())
+    if (const auto values = each.print(config); !values.empty())
+      json[std::string(each.key)] = json_of(each, values);
+  return json;
+}
+
+RunConfig run_config_from_json(const OrderedJson& json) {
+  if (!json.is_object()) throw Error("configuration: expected an object, found {}", json.type_name());
+  RunConfig config;
+  for (const auto& [key, value] : json.items()) {
+    const auto at = std::find_if(fields().begin(), fields().end(),
+                                 [&key = key](const Field& each) { return each.key == key; });
+    if (at == fields().end()) {
+      std::vector<std::string_view> known;
+      for (const Field& each : fields()) known.push_back(each.key);
+      throw Error("configuration: unknown key '{}': expected {}", key.substr(0, 64), fmt::join(known, ", "));
+    }
+    if (value.is_null()) continue;
+    for (const std::string& text : values_of(*at, value)) at->parse(config, text);
+  }
+  return config;
+}
+
+}  // namespace assay

@@ -1,0 +1,58 @@
+// The table of the configuration's fields, from which come flags, help, JSON, configuration files, labels,
+// keys and validation. A new option is a member of RunConfig and an entry here.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "assay/config/run_config.h"
+
+namespace assay {
+
+// What a field's value is in JSON: a text, a whole number, a number, true, or a list of texts.
+enum class FieldKind { text, whole, real, on, list };
+
+struct Field {
+  std::string_view key;              // "llm_int8_threshold": in JSON and configuration files
+  std::string_view short_flag = {};  // "-t"
+  std::string_view help = {};        // its default in brackets
+  FieldKind kind = FieldKind::text;
+  std::string_view unset = {};    // the text that leaves it unset: "auto"
+  std::string_view implied = {};  // what its flag means without a value
+  bool has_flag = true;
+  bool is_about_numbers = false;  // it changes how results are computed
+
+  // The values as parse() reads them, one but for lists; none where the field is not set.
+  std::function<std::vector<std::string>(const RunConfig&)> print = {};
+  // Sets it, or adds to a list. Throws FieldError for what it does not allow.
+  std::function<void(RunConfig&, std::string_view)> parse = {};
+  std::function<void(RunConfig&)> clear = {};
+  std::function<void(const RunConfig&)> check = {};  // throws FieldError for a value out of range
+  // "dtype bfloat16"; empty where there is nothing to say.
+  std::function<std::string(const RunConfig&)> label = {};
+  // Whether a precision takes it, where not all do, and the change that it makes.
+  std::function<bool(const Precision&)> applies = {};
+  std::function<void(Precision&, const RunConfig&)> apply = {};
+
+  bool is_set(const RunConfig& config) const { return !print(config).empty(); }
+};
+
+// In the order in which they change a precision.
+std::span<const Field> fields();
+// Throws std::out_of_range for a key that is none.
+const Field& field(std::string_view key);
+// "--llm-int8-threshold" of "llm_int8_threshold".
+std::string flag_of(std::string_view key);
+
+// The fields that are set, by their keys.
+nlohmann::ordered_json to_json(const RunConfig& config);
+// null leaves a field unset. Throws FieldError for a value of another type or out of range, Error for a key
+// that is none.
+RunConfig run_config_from_json(const nlohmann::ordered_json& json);
+
+}  // namespace assay

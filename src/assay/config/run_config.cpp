@@ -1,0 +1,114 @@
+#include "assay/config/run_config.h"
+
+#include <algorithm>
+
+#include "assay/base/error.h"
+#include "assay/config/fields.h"
+
+namespace assay {
+
+namespace {
+
+// So that no value can be taken for the end of it.
+std::string quoted(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + "\"";
+}
+
+std::string labels(const RunConfig& config, bool is_about_numbers_alone) {
+  std::string text;
+  for (const Field& field : fields()) {
+    if (!field.label || !field.is_set(config) || (is_about_numbers_alone && !field.is_about_numbers))
+      continue;
+    if (const std::string own = field.label(config); !own.empty()) text += ", " + own;
+  }
+  return text;
+}
+
+// "+head:nf4" of "nf4+head:nf4". "+head" is int8, or beside nf4 and fp4 the same.
+WeightFormat head_from_text(std::string_view suffix, Preset preset, std::string_view text) {
+  const std::string name(name_of(preset));
+  const auto is = [&](std::string_view with) { return suffix == "head" + std::string(with); };
+  if (!is("") && !is(":int8") && !is(":nf4") && !is(":fp4"))
+    throw FieldError("precision",
+                     "expected {0}+head, {0}+head:int8, {0}+head:nf4 or {0}+head:fp4, found '{1}'", name,
+                     text.substr(0, 64));
+  if (!precision_of(preset).is_quantized())
+    throw FieldError("precision", "expected a quantized precision before +head, found '{}'",
+                     text.substr(0, 64));
+  if (is(":nf4") || (is("") && (preset == Preset::nf4 || preset == Preset::nf4_dq))) return WeightFormat::nf4;
+  if (is(":fp4") || (is("") && (preset == Preset::fp4 || preset == Preset::fp4_dq))) return WeightFormat::fp4;
+  return WeightFormat::int8;
+}
+
+}  // namespace
+
+std::string RunConfig::label() const {
+  return (precision ? std::string(name_of(*precision)) : "as stored") + labels(*this, false);
+}
+
+std::string RunConfig::label_of_numbers() const {
+  return labels(*this, true);
+}
+
+std::string RunConfig::key() const {
+  std::string text;
+  for (const Field& field : fields()) {
+    const std::vector<std::string> values = field.print(*this);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      text += i > 0 ? "," : fmt::format("{}{}=", text.empty() ? "" : " ", field.key);
+      text += quoted(values[i]);
+    }
+  }
+  return text;
+}
+
+RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
+  RunConfig config = common;
+  const std::size_t plus = text.find('+');
+  if (plus == 0)
+    throw FieldError("precision", "expected a name before +head, found '{}'", text.substr(0, 64));
+  field("precision").parse(config, text.substr(0, plus));
+  if (!config.precision) {
+    if (plus != std::string_view::npos)
+      throw FieldError("precision", "expected a quantized precision before +head, found '{}'",
+                       text.substr(0, 64));
+    return config;
+  }
+  if (plus != std::string_view::npos)
+    config.quantize_head = head_from_text(text.substr(plus + 1), *config.precision, text);
+  Precision precision = precision_of(*config.precision);
+  for (const Field& each : fields()) {
+    if (!each.is_set(config)) continue;
+    if (each.applies && !each.applies(precision))
+      each.clear(config);
+    else if (each.apply)
+      each.apply(precision, config);
+  }
+  return config;
+}
+
+void require_used(const RunConfig& common, std::span<const RunConfig> made) {
+  std::vector<std::string> labels;
+  for (const RunConfig& config : made) labels.push_back(config.label());
+  for (const Field& field : fields())
+    if (field.applies && field.is_set(common) &&
+        std::none_of(made.begin(), made.end(), [&](const RunConfig& each) { return field.is_set(each); }))
+      throw FieldError(field.key, "expected a precision that it applies to, found {}",
+                       fmt::join(labels, "; "));
+}
+
+void check_values(const RunConfig& config) {
+  for (const Field& field : fields()) field.check(config);
+}
+
+void apply_to(Precision& precision, const RunConfig& config) {
+  for (const Field& field : fields())
+    if (field.apply && field.is_set(config)) field.apply(precision, config);
+}
+
+}  // namespace assay

@@ -1,0 +1,74 @@
+// How a model is loaded and run: the one configuration that experiments, worker processes, files and the
+// command line share. The field table (config/fields.h) knows what each field is called, allows and applies
+// to.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/base/cpu.h"
+#include "assay/base/device.h"
+#include "assay/quant/precision.h"
+#include "assay/tensor/dtype.h"
+
+namespace assay {
+
+// How greedy decoding finds the highest output of the LM head: among all, or in an int8 copy first, of which
+// the candidates that a bound leaves are scored exactly. Both give the same token.
+enum class LmHeadSearch { full, int8 };
+
+struct RunConfig {
+  // Numbers. Unset: float32, or what a checkpoint that is quantized already holds.
+  std::optional<Preset> precision = {};
+  // Of everything that is not quantized; unset: float32.
+  std::optional<DType> dtype = {};
+  std::optional<WeightFormat> quantize_head = {};    // int8, nf4 or fp4; unset: the LM head as `dtype`
+  std::optional<double> llm_int8_threshold = {};     // 0 (no outliers) to 1e6; unset: 6
+  std::optional<InputScale> input_scale = {};        // per_token or per_tensor; unset: per_token
+  std::optional<Calibrator> calibrator = {};         // unset: percentile
+  std::optional<double> smooth_quant = {};           // SmoothQuant's alpha, 0 to 1; unset: none
+  std::optional<std::string> calibration = {};       // a text file; unset: the one that ships
+  std::vector<std::string> include = {};             // modules to quantize (quant/selection.h); empty: all
+  std::vector<std::string> exclude = {};             // and to leave as they are
+  std::optional<KvFormat> kv_cache = {};             // unset: as the precision computes
+  bool allow_non_finite = false;                     // quantize NaN and infinity as 0; else they are an error
+  std::optional<Float32Matmul> float32_matmul = {};  // unset: float32
+  LmHeadSearch lm_head_search = LmHeadSearch::full;
+
+  // The machine.
+  std::optional<Isa> isa = {};        // kernels of this tier; unset: the best that runs here
+  std::optional<Device> device = {};  // unset: the processor
+  std::optional<int> threads = {};    // 1 to 1024; unset: default_thread_count()
+  std::vector<int> cpu_mask = {};     // processors to run on, ascending; empty: all this process may use
+  int replica = 0;                    // tells sessions of an A/A run apart, which are equal in all else
+
+  bool operator==(const RunConfig&) const = default;
+  // "nf4, dtype bfloat16, lm_head int8, 1 thread": what rows call it. What is not set is not named.
+  std::string label() const;
+  // The part of the label behind the precision that says how results are computed: ", dtype bfloat16,
+  // lm_head int8".
+  std::string label_of_numbers() const;
+  // Equal for equal configurations and for no others: every field that is set, with its value.
+  std::string key() const;
+  ModuleSelection modules() const { return {include, exclude}; }
+};
+
+// `text` is a precision; with the LM head quantized too "nf4+head" (int8, or beside nf4 and fp4 the same) or
+// "nf4+head:int8"; or "auto", which leaves it unset. Everything else is as in `common`, less what does not
+// apply to the precision. Throws FieldError.
+RunConfig run_config_from_text(std::string_view text, const RunConfig& common = {});
+
+// Throws FieldError for a field that `common` sets and none of the configurations made of it has.
+void require_used(const RunConfig& common, std::span<const RunConfig> made);
+
+// Throws FieldError for a value that is out of its range.
+void check_values(const RunConfig& config);
+
+// Changes the precision as the fields say that are about numbers. Throws FieldError for one that does not
+// apply to it.
+void apply_to(Precision& precision, const RunConfig& config);
+
+}  // namespace assay

@@ -1,0 +1,177 @@
+#include "assay/harness/context.h"
+
+#include <map>
+
+#include "assay/base/error.h"
+#include "assay/base/memory.h"
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
+#include "assay/model/model.h"
+#include "assay/model/stored_quantization.h"
+
+namespace assay {
+
+LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) {
+  ShouldStop should_stop = sweep.should_stop;
+  context_.baseline = loaded.config;
+  context_.common = context_.baseline;
+  context_.tokenizer = loaded.tokenizer;
+  context_.context_length = loaded.model->spec().context;
+  context_.sweep = std::move(sweep);
+  const RunConfig own = context_.baseline;
+  sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const RunConfig& configuration) {
+    if (!(configuration == own))
+      throw Error("{}: only the loaded model ({}) is at hand", configuration.label(), own.label());
+    return local_session(loaded, should_stop);
+  });
+  context_.sessions = sessions_.get();
+}
+
+LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline,
+                                 SweepOptions sweep) {
+  ShouldStop should_stop = sweep.should_stop;
+  context_.common = context_.baseline = baseline;
+  context_.sweep = std::move(sweep);
+  sessions_ = std::make_unique<Sessions>([candidates, should_stop](const RunConfig& configuration) {
+    const Bytes before = read_process_memory().anonymous;
+    return local_session(load_model_and_tokenizer(candidates, configuration, {.pins_caller = true}),
+                         should_stop, before);
+  });
+  context_.sessions = sessions_.get();
+  const auto folder = first_candidate(candidates, [](const std::string& c) { return locate_model(c); });
+  context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder));
+  context_.context_length = sessions_->facts(baseline).context;
+}
+
+namespace {
+
+// What a worker takes beside weights, activations and cache: code, tokenizer, stacks.
+constexpr std::int64_t kProcess = std::int64_t{40} << 20;
+
+// Plans each configuration and asks its backend what the plan takes.
+class MemoryPredictor {
+ public:
+  MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
+      : folder_(std::move(folder)), spec_(std::move(spec)) {}
+
+  Bytes operator()(const RunConfig& configuration, std::int64_t sequences, std::int64_t tokens) {
+    Known& known = known_[configuration.key()];
+    if (known.backend == nullptr) {
+      known.backend = make_backend(configuration.device.value_or(Device{}), backend_options(configuration));
+      known.plan = plan_forward(
+          spec_, precision_of(*folder_, spec_, folder_->path().string(), configuration).precision);
+    }
+    const PredictedMemory memory = known.backend->predict(known.plan, tokens);
+    return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
+            sequences * memory.kv_cache.value};
+  }
+
+ private:
+  struct Known {
+    std::shared_ptr<Backend> backend;
+    Plan plan;
+  };
+  std::shared_ptr<const ModelFolder> folder_;
+  ModelSpec spec_;
+  std::map<std::string, Known> known_;
+};
+
+}  // namespace
+
+WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
+  folder_ = first_candidate(options.candidates, [&](const std::string& candidate) {
+    auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
+    const ModelSpec spec = spec_from_folder(*folder);  // what is wrong is said before a worker loads it
+    check_tensors(spec, stored_precision(*folder, spec).value_or(Precision{}), *folder);
+    id_ = candidate;
+    return folder;
+  });
+  const ModelSpec spec = spec_from_folder(*folder_);
+  context_.context_length = spec.context;
+  context_.common = options.common;
+  context_.baseline = options.baseline;
+  context_.sweep = options.sweep;
+  const auto stored = stored_precision(*folder_, spec);
+  context_.is_quantized_already = stored.has_value();
+  if (!options.baseline.precision && !stored) context_.baseline.precision = Preset::float32;
+  context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
+  auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
+  context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
+                                          std::int64_t tokens) {
+    return (*predictor)(configuration, sequences, tokens);
+  };
+  WorkerOptions worker{.program = options.program,
+                       .candidates = options.candidates,
+                       .configuration = {},
+                       .needs_tokenizer = true,
+                       .memory_limit = options.worker_memory_limit,
+                       .time_limit = options.case_time_limit,
+                       .should_stop = options.sweep.should_stop};
+  const auto make = [worker](const RunConfig& configuration) {
+    WorkerOptions own = worker;
+    own.configuration = configuration;
+    return worker_session(own);
+  };
+  // Eight full sequences, and the roofline's buffer, which may be as large as the weights.
+  const auto memory_of = [predictor, length = spec.context](const RunConfig& configuration) {
+    try {
+      return Bytes{(*predictor)(configuration, 8, length).value + (*predictor)(configuration, 0, 1).value +
+                   kProcess};
+    } catch (const Error&) {
+      return Bytes{};  // loading will say why
+    }
+  };
+  Bytes budget = options.memory_budget;
+  if (budget.value == 0) budget = {available_memory().value / 10 * 9};
+  sessions_ = std::make_unique<Sessions>(make, memory_of, budget);
+  context_.sessions = sessions_.get();
+}
+
+Case baseline_case(const ExperimentContext& context, std::string scenario, std::string label,
+                   std::vector<Prompt> prompts, std::int64_t new_tokens) {
+  Case what;
+  what.scenario = std::move(scenario);
+  what.label = std::move(label);
+  what.configuration = context.baseline;
+  what.prompts = std::move(prompts);
+  what.new_tokens = new_tokens;
+  return what;
+}
+
+void fit_context(const ExperimentContext& context, Case& what) {
+  const std::int64_t room = context.context_length - what.new_tokens;
+  for (const Prompt& prompt : what.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    const std::size_t tokens =
+        text != nullptr ? encode(context, *text).size() : std::get<std::vector<TokenId>>(prompt).size();
+    if (static_cast<std::int64_t>(tokens) <= room) continue;
+    what.truncation = Truncation::left;
+    what.warnings.push_back(
+        fmt::format("a prompt of {} tokens was cut on the left: {} new ones and it exceed the context of {}",
+                    tokens, what.new_tokens, context.context_length));
+    return;
+  }
+}
+
+std::string shown(const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
+}
+
+std::vector<TokenId> ids_of_length(const ExperimentContext& context, const std::string& text,
+                                   std::int64_t length) {
+  const std::vector<TokenId> base = encode(context, text);
+  if (base.empty()) throw Error("the text that prompts are made of gives no tokens");
+  std::vector<TokenId> ids;
+  while (static_cast<std::int64_t>(ids.size()) < length) ids.insert(ids.end(), base.begin(), base.end());
+  ids.resize(static_cast<std::size_t>(length));
+  return ids;
+}
+
+std::vector<TokenId> encode(const ExperimentContext& context, const std::string& text) {
+  if (context.tokenizer == nullptr) throw Error("the model's folder has no tokenizer, which a text needs");
+  check_utf8(text, "prompt");
+  return context.tokenizer->encode(text);
+}
+
+}  // namespace assay

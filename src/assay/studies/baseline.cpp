@@ -1,0 +1,55 @@
+// The baseline alone, a row per prompt: what everything else in a run is compared with.
+#include "assay/studies/study.h"
+
+namespace assay {
+
+namespace {
+
+struct BaselineOptions {
+  std::vector<Prompt> prompts = {};
+  std::int64_t new_tokens = 50;
+  bool uses_cache = true;
+  Truncation truncation = Truncation::none;
+};
+
+std::vector<Case> baseline_cases(const ExperimentContext& context, const BaselineOptions& options) {
+  std::vector<Case> cases;
+  for (std::size_t i = 0; i < options.prompts.size(); ++i) {
+    Case what = baseline_case(context, "baseline", fmt::format("prompt {}", i + 1), {options.prompts[i]},
+                              options.new_tokens);
+    what.uses_cache = options.uses_cache;
+    what.truncation = options.truncation;
+    what.parameters.emplace_back("prompt", shown(options.prompts[i]));
+    cases.push_back(std::move(what));
+  }
+  return cases;
+}
+
+void add_texts(const ExperimentContext&, const BaselineOptions&, std::vector<CaseOutcome>& outcomes,
+               ExperimentResult& result) {
+  for (CaseOutcome& outcome : outcomes) {
+    const CaseResult& c = outcome.result;
+    if (!c.is_measured()) continue;
+    outcome.row.set("load_s", c.facts.model.load_s);
+    result.texts.push_back({outcome.row.label, shown(c.what.prompts.front()), c.first.texts.front(),
+                            c.first.prompt_ids.front(), c.first.ids.front()});
+  }
+}
+
+}  // namespace
+
+Study baseline_study() {
+  return to_study<BaselineOptions>(
+      {.name = "baseline",
+       .title = "Baseline",
+       .description = "Every prompt on the baseline",
+       .is_in_suite = true,
+       .can_be_skipped = false,
+       .cases = baseline_cases,
+       .finish = add_texts,
+       .share = [](const SharedOptions& shared, BaselineOptions& options) {
+         options = {shared.prompts, shared.new_tokens, shared.uses_cache, shared.truncation};
+       }});
+}
+
+}  // namespace assay

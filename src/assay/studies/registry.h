@@ -1,0 +1,34 @@
+// The table of all studies: what `assay run` is made of, and every command that measures.
+#pragma once
+
+#include <any>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/studies/study.h"
+
+namespace assay {
+
+// In the order in which `assay run` takes those that are a part of it.
+const std::vector<Study>& studies();
+
+// Throws UsageError for a name that is none.
+const Study& study_named(std::string_view name);
+
+// A study with its options, to be run.
+struct PlannedStudy {
+  const Study* study = nullptr;
+  std::any options;
+};
+
+// The cases of all, without those of studies that would do nothing: what a dry run shows. Throws what the
+// studies throw for what cannot be measured.
+std::vector<Case> cases_of(const ExperimentContext& context, const std::vector<PlannedStudy>& plan);
+
+// One study after the other, until the run is interrupted. The margin of verdicts is never below what an A/A
+// run among them detects. `seconds_of` predicts one run of a case, for the time left; empty: no time is told.
+ExperimentResult run_studies(ExperimentContext context, const std::vector<PlannedStudy>& plan,
+                             const PredictedSeconds& seconds_of = {});
+
+}  // namespace assay

@@ -1,0 +1,140 @@
+// A study is an experiment as data: what it is called, the options it takes, the cases it measures, and what
+// it makes of them. registry.h lists all studies; one runner runs them.
+#pragma once
+
+#include <algorithm>
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "assay/base/error.h"
+#include "assay/harness/rows.h"
+#include "assay/harness/time_left.h"
+#include "assay/studies/option.h"
+
+namespace assay {
+
+// What the studies of one run share.
+struct SharedOptions {
+  std::vector<std::string> precisions;  // empty: default_precisions(); the first is the baseline
+  std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
+                              "To be or not to be, that is the"};
+  std::vector<Prompt> batch_prompts = {};  // of the batches; empty: those that ship
+  std::int64_t new_tokens = 50;
+  bool uses_cache = true;  // of the baseline
+  Truncation truncation = Truncation::none;
+
+  // Along an axis, fewer new tokens show as much in less time.
+  std::int64_t axis_new_tokens() const { return std::min<std::int64_t>(32, new_tokens); }
+};
+
+using PredictedSeconds = std::function<double(const Case&)>;  // of one run
+
+// `options` is always a struct of the study's own, such as LengthsOptions; the functions throw UsageError for
+// any other.
+struct Study {
+  std::string name;         // of its part of a run: "lengths"
+  std::string title;        // "Prompt lengths"
+  std::string description;  // one sentence
+  std::string command;      // "sweep lengths"; empty: it has none
+  std::string example;      // of the command
+  std::vector<StudyOption> options;
+  std::vector<std::string> followers;  // studies that its command runs after it
+  bool is_in_suite = false;            // a part of `assay run`
+  bool can_be_skipped = true;
+
+  std::any defaults;
+  // Throws UsageError and Error for what cannot be measured; loads nothing.
+  std::function<std::vector<Case>(const ExperimentContext&, const std::any& options)> cases;
+  std::function<ExperimentResult(const ExperimentContext&, const std::any& options)> run;
+  std::function<double(const ExperimentContext&, const std::any& options, const PredictedSeconds&)> predict_s;
+  std::function<bool(const ExperimentContext&, const std::any& options)> applies;  // false: nothing to do
+  std::function<void(const SharedOptions&, std::any& options)> share;  // writes them into the options
+};
+
+// A case after its runs, with the row that will be reported.
+struct CaseOutcome {
+  const CaseResult& result;
+  Row row;
+  std::optional<Comparison> comparison;
+};
+
+// What each case of a study is compared with.
+enum class ComparedWith { nothing, first_case };
+
+// A study over a struct of options, as its file writes it down.
+template <typename Options>
+struct StudyOf {
+  std::string name, title, description;
+  std::string command = {}, example = {};
+  std::vector<StudyOption> options = {};
+  std::vector<std::string> followers = {};
+  bool is_in_suite = false, can_be_skipped = true;
+  std::function<std::vector<Case>(const ExperimentContext&, const Options&)> cases = {};
+  ComparedWith compared_with = ComparedWith::nothing;
+  // Adds what only this study knows to the rows and comparisons of its cases: values, remarks, texts, more
+  // rows.
+  std::function<void(const ExperimentContext&, const Options&, std::vector<CaseOutcome>&, ExperimentResult&)>
+      finish = {};
+  // In place of a sweep over the cases, and of the time that is predicted for one.
+  std::function<ExperimentResult(const ExperimentContext&, const Options&)> run = {};
+  std::function<double(const ExperimentContext&, const Options&, const PredictedSeconds&)> predict_s = {};
+  std::function<bool(const ExperimentContext&, const Options&)> applies = {};
+  std::function<void(const SharedOptions&, Options&)> share = {};
+};
+
+// `result` says already whether the sweep was interrupted.
+using Finish = std::function<void(std::vector<CaseOutcome>& outcomes, ExperimentResult& result)>;
+// The runner: measures the cases side by side, makes a row of each and compares it. Failed cases are rows
+// with their reason; after an interruption, cases that never began are left out.
+ExperimentResult run_cases(const ExperimentContext& context, const std::string& name,
+                           const std::vector<Case>& cases, ComparedWith compared_with, const Finish& finish);
+
+template <typename Options>
+Study to_study(StudyOf<Options> of) {
+  const auto own = [name = of.name](auto& options) -> auto& {
+    auto* typed = std::any_cast<Options>(&options);
+    if (typed == nullptr) throw UsageError("study '{}': expected its own options, found others", name);
+    return *typed;
+  };
+  Study study;
+  study.name = of.name;
+  study.title = of.title;
+  study.description = of.description;
+  study.command = of.command;
+  study.example = of.example;
+  study.options = of.options;
+  study.followers = of.followers;
+  study.is_in_suite = of.is_in_suite;
+  study.can_be_skipped = of.can_be_skipped;
+  study.defaults = Options{};
+  study.cases = [=](const ExperimentContext& context, const std::any& options) {
+    return of.cases(context, own(options));
+  };
+  study.run = [=](const ExperimentContext& context, const std::any& options) {
+    const Options& typed = own(options);
+    if (of.run) return of.run(context, typed);
+    return run_cases(context, of.title, of.cases(context, typed), of.compared_with,
+                     [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
+                       if (of.finish) of.finish(context, typed, outcomes, result);
+                     });
+  };
+  study.predict_s = [=](const ExperimentContext& context, const std::any& options,
+                        const PredictedSeconds& seconds_of) {
+    return of.predict_s ? of.predict_s(context, own(options), seconds_of)
+                        : predicted_sweep_s(of.cases(context, own(options)), context.sweep, seconds_of);
+  };
+  study.applies = [=](const ExperimentContext& context, const std::any& options) {
+    return !of.applies || of.applies(context, own(options));
+  };
+  study.share = [=](const SharedOptions& shared, std::any& options) {
+    if (of.share) of.share(shared, own(options));
+  };
+  return study;
+}
+
+}  // namespace assay

@@ -1,0 +1,212 @@
+// The table of studies: what every study must be, and how a run is made of them.
+#include "assay/studies/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "assay/base/error.h"
+#include "assay/studies/suite.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+OptionValue value_for(const StudyOption& option) {
+  using Kind = StudyOption::Kind;
+  switch (option.kind) {
+    case Kind::flag:
+      return true;
+    case Kind::whole:
+      return std::int64_t{3};
+    case Kind::wholes:
+      return std::vector<std::int64_t>{3};
+    case Kind::words:
+      return std::vector<std::string>{"float32"};
+    case Kind::prompts:
+      return std::vector<Prompt>{"a prompt"};
+    case Kind::text:
+      break;
+  }
+  return std::string("no such name");
+}
+
+TEST(Studies, AreNamedOnceAndDescribed) {
+  std::set<std::string> names, titles, commands;
+  for (const Study& study : studies()) {
+    SCOPED_TRACE(study.name);
+    EXPECT_TRUE(names.insert(study.name).second);
+    EXPECT_TRUE(titles.insert(study.title).second);
+    EXPECT_FALSE(study.title.empty());
+    EXPECT_FALSE(study.description.empty());
+    EXPECT_NE(study.description.back(), '.') << "it is shown as a phrase";
+    EXPECT_EQ(study.example.rfind("assay " + study.command, 0),
+              study.command.empty() ? std::string::npos : 0U);
+    if (!study.command.empty()) EXPECT_TRUE(commands.insert(study.command).second);
+    EXPECT_TRUE(study.is_in_suite || !study.command.empty()) << "nothing would run it";
+    for (const std::string& follower : study.followers) EXPECT_EQ(study_named(follower).name, follower);
+    EXPECT_EQ(&study_named(study.name), &study);
+  }
+  EXPECT_THROW(study_named("nonsense"), UsageError);
+}
+
+// An option sets a field of the study's own options from a value of its kind, or refuses the value.
+TEST(Studies, OptionsFitTheirFields) {
+  for (const Study& study : studies()) {
+    std::set<std::string> names;
+    for (const StudyOption& option : study.options) {
+      SCOPED_TRACE(study.name + " --" + option.name);
+      EXPECT_TRUE(names.insert(option.name).second);
+      EXPECT_FALSE(option.help.empty());
+      std::any options = study.defaults;
+      try {
+        option.set(options, value_for(option));
+      } catch (const UsageError& error) {
+        EXPECT_EQ(option.kind, StudyOption::Kind::text) << error.what();
+        EXPECT_NE(std::string(error.what()).find("no such name"), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(StudyOption, SetsItsFieldAndShowsItsDefault) {
+  struct Options {
+    std::vector<std::int64_t> lengths{3, 5};
+    Prompt prompt = "old";
+    bool uses_cache = true;
+    Padding padding = Padding::none;
+  };
+  std::any options = Options{};
+  const auto& own = std::any_cast<const Options&>(options);
+  const StudyOption lengths = option("lengths", &Options::lengths, "Lengths");
+  EXPECT_EQ(lengths.help, "Lengths [3,5]");
+  lengths.set(options, std::vector<std::int64_t>{7});
+  EXPECT_EQ(own.lengths, std::vector<std::int64_t>{7});
+  option("prompt", &Options::prompt, "Prompt").set(options, std::vector<Prompt>{"first", "second"});
+  EXPECT_EQ(std::get<std::string>(own.prompt), "first");
+  flag("no-cache", &Options::uses_cache, false, "No cache").set(options, true);
+  EXPECT_FALSE(own.uses_cache);
+  const StudyOption padding = choice("padding", &Options::padding, padding_from_name, name_of, "Padding");
+  EXPECT_EQ(padding.help, "Padding [none]");
+  padding.set(options, std::string("left"));
+  EXPECT_EQ(own.padding, Padding::left);
+  EXPECT_THROW(padding.set(options, std::string("middle")), UsageError);
+}
+
+TEST(Studies, RefuseTheOptionsOfAnother) {
+  EXPECT_THROW(study_named("lengths").cases(ExperimentContext{}, BatchedOptions{}), UsageError);
+}
+
+std::vector<std::string> names_of(const std::vector<PlannedStudy>& plan) {
+  std::vector<std::string> names;
+  for (const PlannedStudy& planned : plan) names.push_back(planned.study->name);
+  return names;
+}
+
+TEST(SuitePlan, HoldsTheStudiesOfARunInTheirOrder) {
+  SuiteOptions options;
+  EXPECT_EQ(names_of(suite_plan(options)),
+            (std::vector<std::string>{"baseline", "noise", "trade-off", "lengths", "ablation", "batches",
+                                      "perplexity", "edge"}));
+  options.skipped = {"noise", "edge"};
+  EXPECT_EQ(names_of(suite_plan(options)), (std::vector<std::string>{"baseline", "trade-off", "lengths",
+                                                                     "ablation", "batches", "perplexity"}));
+  for (const char* name : {"baseline", "threads", "nonsense"}) {
+    options.skipped = {name};
+    EXPECT_THROW(suite_plan(options), UsageError) << name;
+  }
+  options.skipped = {};
+  options.studies["threads"] = ThreadsOptions{};
+  EXPECT_THROW(suite_plan(options), UsageError) << "it is no part of a run";
+}
+
+TEST(SuitePlan, WritesWhatTheRunSharesIntoEveryStudy) {
+  SuiteOptions options;
+  options.precisions = {"nf4"};
+  options.new_tokens = 40;
+  options.prompts = {"one"};
+  options.studies["lengths"] = LengthsOptions{.lengths = {7}};
+  for (const auto& [study, own] : suite_plan(options)) {
+    if (study->name == "trade-off") {
+      const auto& tradeoff = std::any_cast<const TradeoffOptions&>(own);
+      EXPECT_EQ(tradeoff.precisions, options.precisions);
+      EXPECT_EQ(tradeoff.new_tokens, 40);
+      EXPECT_EQ(tradeoff.prompts.size(), 1U);
+    } else if (study->name == "lengths") {
+      const auto& lengths = std::any_cast<const LengthsOptions&>(own);
+      EXPECT_EQ(lengths.lengths, std::vector<std::int64_t>{7});
+      EXPECT_EQ(lengths.new_tokens, 32) << "along an axis";
+    } else if (study->name == "batches") {
+      EXPECT_TRUE(std::any_cast<const BatchedOptions&>(own).prompts.empty());
+    } else if (study->name == "perplexity") {
+      EXPECT_EQ(std::any_cast<const PerplexityOptions&>(own).precisions, options.precisions);
+    }
+  }
+}
+
+class SmallModel : public testing::Test {
+ protected:
+  SmallModel() : local_({test::fixture_model("with_tokenizer").string()}, RunConfig{}, sweep()) {}
+  static SweepOptions sweep() {
+    SweepOptions sweep;
+    sweep.repeats = 2;
+    return sweep;
+  }
+  LocalExperiment local_;
+};
+
+TEST_F(SmallModel, StudiesThatWouldDoNothingAreLeftOut) {
+  const std::vector<PlannedStudy> plan = {{&study_named("noise"), NoiseOptions{}},
+                                          {&study_named("lengths"), LengthsOptions{.lengths = {4, 8}}}};
+  // Two repeats give no verdicts, so an A/A run would be of no use.
+  const std::vector<Case> cases = cases_of(local_, {{plan[0]}});
+  EXPECT_TRUE(cases.empty());
+  EXPECT_EQ(cases_of(local_, plan).size(), 2U);
+  local_.get().sweep.repeats = 0;
+  EXPECT_EQ(cases_of(local_, plan).size(), 4U);
+}
+
+TEST_F(SmallModel, RunStudiesTellsItsPartsAndStopsBetweenThem) {
+  std::vector<std::string> told;
+  ExperimentContext& context = local_.get();
+  context.sweep.on_progress = [&](const std::string& now, std::int64_t, std::int64_t, double) {
+    told.push_back(now);
+  };
+  LengthsOptions lengths{.lengths = {4}, .new_tokens = 4};
+  const std::vector<PlannedStudy> plan = {
+      {&study_named("lengths"), lengths},
+      {&study_named("batches"), BatchedOptions{.prompts = {"a"}, .batch_sizes = {1}, .new_tokens = 4}}};
+  const ExperimentResult result = run_studies(context, plan);
+  ASSERT_EQ(result.rows.size(), 2U);
+  EXPECT_EQ(result.rows[0].scenario, "lengths");
+  EXPECT_EQ(result.rows[1].scenario, "batches");
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.front().rfind("part 1 of 2, Prompt lengths: ", 0), 0U) << told.front();
+  EXPECT_EQ(told.back().rfind("part 2 of 2, Batches: ", 0), 0U) << told.back();
+  // Stopped as soon as the second part begins.
+  bool stops = false;
+  context.sweep.should_stop = [&] { return stops; };
+  context.sweep.on_progress = [&](const std::string& now, std::int64_t, std::int64_t, double) {
+    stops = stops || now.rfind("part 2", 0) == 0;
+  };
+  const ExperimentResult stopped = run_studies(context, plan);
+  EXPECT_TRUE(stopped.is_interrupted);
+  EXPECT_EQ(stopped.rows.size(), 1U);
+}
+
+// A failed case is a row with its reason, and is compared with nothing.
+TEST_F(SmallModel, AFailedCaseIsARowOfItsStudy) {
+  const ExperimentResult result = probe_edge_prompts(local_, {.new_tokens = 4, .prompts = {"a prompt", ""}});
+  const Row& own = result.rows[result.rows.size() - 2];
+  EXPECT_EQ(own.label, "own prompt 1");
+  EXPECT_EQ(own.status, "ok");
+  EXPECT_NE(own.find("latency_ratio"), nullptr);
+  const Row& failed = result.rows.back();
+  EXPECT_EQ(failed.label, "own prompt 2");
+  EXPECT_EQ(failed.status, "error");
+  EXPECT_EQ(failed.find("latency_ratio"), nullptr);
+  EXPECT_EQ(result.comparisons.size(), result.rows.size() - 2);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Writes a Hugging Face folder of real shapes (tools/model_shapes.py) with random weights: for speed and memory, not for text.
+
+The weights are normal with deviation 0.02 (the initializer of GPT-2 and of Llama), biases 0, gains 1.
+Needs numpy alone: the file is streamed, one tensor in memory at a time. GPT-2's tokenizer is copied when its files are there.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from model_shapes import SHAPES
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def draw(name, shape, rng):
+    if name.endswith("bias"):
+        return np.zeros(shape, np.float32)
+    if len(shape) == 1:
+        return np.ones(shape, np.float32)
+    return np.float32(0.02) * rng.standard_normal(shape, dtype=np.float32)
+
+
+def to_bytes(values, dtype):
+    if dtype != "bfloat16":
+        return values.astype(dtype).tobytes()
+    # numpy has no bfloat16: the upper half of a float32, rounded to nearest, ties to even.
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16).tobytes()
+
+
+def header(tensors, dtype):
+    """The head of a safetensors file: its length in 8 bytes, then JSON, padded so that data is aligned."""
+    code, size = {"float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2)}[dtype]
+    entries, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in tensors:
+        end = offset + size * math.prod(shape)
+        entries[name] = {"dtype": code, "shape": shape, "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def config_of(shape, dtype):
+    config = {
+        "bos_token_id": shape.vocab - 1, "dtype": dtype, "eos_token_id": shape.vocab - 1, "initializer_range": 0.02,
+        "model_type": shape.family, "tie_word_embeddings": shape.is_head_tied, "use_cache": True,
+        "vocab_size": shape.vocab,
+    }  # fmt: skip
+    if shape.family == "gpt2":
+        config |= {
+            "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
+            "embd_pdrop": 0.1, "layer_norm_epsilon": 1e-05, "n_embd": shape.hidden, "n_head": shape.heads,
+            "n_inner": None, "n_layer": shape.layers, "n_positions": shape.context, "resid_pdrop": 0.1,
+        }  # fmt: skip
+    else:
+        config |= {
+            "architectures": ["LlamaForCausalLM"], "attention_bias": False, "hidden_act": "silu",
+            "hidden_size": shape.hidden, "intermediate_size": shape.mlp_hidden,
+            "max_position_embeddings": shape.context, "num_attention_heads": shape.heads,
+            "num_hidden_layers": shape.layers, "num_key_value_heads": shape.kv_heads, "rms_norm_eps": 1e-05,
+            "rope_scaling": None, "rope_theta": 10000.0,
+        }  # fmt: skip
+    return dict(sorted(config.items()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SHAPES, required=True)
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True)
+    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="default: GPT-2 float32, Llama bfloat16")
+    parser.add_argument("--seed", type=int, default=0)
+    data = Path(os.environ.get("ASSAY_DEV_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--tokenizer", type=Path, metavar="DIR", default=data / "gpt2-tokenizer", help="of GPT-2")
+    args = parser.parse_args()
+
+    shape = SHAPES[args.size]
+    dtype = args.dtype or shape.dtype
+    rng = np.random.default_rng(args.seed)
+    args.out.mkdir(parents=True, exist_ok=True)
+    with open(args.out / "model.safetensors", "wb") as file:
+        file.write(header(shape.tensors(), dtype))
+        for name, dims in shape.tensors():
+            file.write(to_bytes(draw(name, dims, rng), dtype))
+    (args.out / "config.json").write_text(json.dumps(config_of(shape, dtype), indent=2) + "\n", encoding="utf-8")
+    for name in ("vocab.json", "merges.txt") if shape.family == "gpt2" else ():
+        if (args.tokenizer / name).exists():
+            # copyfile: the mode of a read-only source is not wanted
+            shutil.copyfile(args.tokenizer / name, args.out / name)
+        else:
+            print(f"{args.tokenizer / name}: not found, left out")
+    weights = sum(math.prod(dims) for _, dims in shape.tensors())
+    print(f"{args.out}: {weights} weights, {(args.out / 'model.safetensors').stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
