@@ -78,6 +78,7 @@ def read_options(arguments=None):
     )
     parser.add_argument("--threads", type=whole_list, default=[1, 2], help="default 1,2")
     parser.add_argument("--isa", type=list_of(["native", "avx2", "avx512"]), default=["native"])
+    parser.add_argument("--prepare", action="store_true", help="only make the models that are not there yet")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--new-tokens", type=int, metavar="N", help="at most so many in decode and batch cases")
     parser.add_argument("--model", choices=sorted(SHAPES), default="124m")
@@ -375,6 +376,21 @@ def run_setting(setting, options, add_rows):
             p.stop()
 
 
+def prepare(options):
+    """Makes the models of all peers; gives how many could not be made."""
+    failed = 0
+    for precision in options.precisions:
+        for name in options.peers:
+            p = Participant(name, Setting(precision, 1, "native", options.model), set(options.cpus), options)
+            try:
+                if not p.why_not():
+                    p.model()
+            except (OSError, RuntimeError) as error:
+                failed += 1
+                print(f"{name}, {precision}: {error}", file=sys.stderr)
+    return failed
+
+
 def compare(options):
     """Runs everything; what is measured is written after each case. Gives the document."""
     options.output.mkdir(parents=True, exist_ok=True)
@@ -401,5 +417,7 @@ def compare(options):
 
 if __name__ == "__main__":
     asked = read_options()
+    if asked.prepare:
+        sys.exit(1 if prepare(asked) else 0)
     print(tables.markdown(compare(asked)))
     print(f"{asked.output / 'compare.json'}, {asked.output / 'compare.md'}", file=sys.stderr)

@@ -124,7 +124,9 @@ def gguf(peers_dir, size, form):
         run_logged(command, log_of(peers_dir))
 
     def quantize(out):
-        program, source = home / "build" / "bin" / "llama-quantize", gguf(peers_dir, size, "f32")
+        # The same values in the fewer bytes where the model itself is bfloat16.
+        plain = "bf16" if SHAPES[size].dtype == "bfloat16" else "f32"
+        program, source = home / "build" / "bin" / "llama-quantize", gguf(peers_dir, size, plain)
         run_logged([program, *GGUF_HEADS[head], source, out, kind], log_of(peers_dir))
 
     name = f"{size}-{form.replace('+', '-')}.gguf"

@@ -15,7 +15,8 @@ from workers import HERE, Worker, WorkerError
 
 TURN_S = 1.0  # a turn repeats a short case until it has taken about this long
 MOST_REPEATS = 50
-ROOF_READINGS = 40  # about as long as a turn
+ROOF_READINGS, FEWEST_ROOF_READINGS = 40, 8  # the former take about as long as a turn
+MOST_ROOF_S = 2.0  # after it the fewest are enough: weights of gigabytes take long to read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,18 +131,28 @@ class Participant:
             return "cannot be limited to an instruction set"
         return ""
 
+    def model(self):
+        """The file or folder that it loads, made where it is not there. Throws OSError or RuntimeError."""
+        peers_dir, size, form = self.options.dir, self.setting.size, self.kind.forms[self.setting.precision]
+        if self.is_llama:
+            return models.gguf(peers_dir, size, form)
+        if self.is_assay or self.kind.environment == "torch":
+            return models.hugging_face(peers_dir, size)
+        return models.converted(
+            peers_dir, size, self.kind.environment, "float32" if form in PLAIN else form
+        )
+
     def start(self):
         """A process with the model loaded. Throws WorkerError, OSError or RuntimeError."""
         setting, peers_dir = self.setting, self.options.dir
-        form = self.kind.forms[setting.precision]
+        form, model = self.kind.forms[setting.precision], self.model()
         if self.is_llama:
-            model = models.gguf(peers_dir, setting.size, form)
             self.worker = Llama(peers_dir / "llama.cpp", model, setting.threads, self.cpus)
             self.loaded = {"weight_bytes": self.worker.weight_bytes()}
             self.label, self.has_started = f"{self.worker.label}, {form.replace('+', ' ')}", True
             return
         if self.is_assay:
-            command, model = [self.options.assay, "worker"], models.hugging_face(peers_dir, setting.size)
+            command = [self.options.assay, "worker"]
         else:
             environment = self.kind.environment
             cpus = ",".join(map(str, sorted(self.cpus)))
@@ -149,12 +160,6 @@ class Participant:
             command += ["--threads", setting.threads, "--cpus", cpus]
             command += ["--mode", self.kind.mode] if self.kind.mode else []
             command += ["--isa", setting.isa] if setting.isa != "native" else []
-            if environment == "torch":
-                model = models.hugging_face(peers_dir, setting.size)
-            else:
-                model = models.converted(
-                    peers_dir, setting.size, environment, "float32" if form in PLAIN else form
-                )
         request = {"model": str(model), "precision": form, "threads": setting.threads}
         if self.is_assay:
             request |= PRECISIONS[form].request()
@@ -204,7 +209,11 @@ class Participant:
         def work():
             # As often as brings the processors up, and what fits into caches there, as a turn does.
             size = round(working_set)
-            answers = [self.worker.ask("roof", working_set_bytes=size) for _ in range(ROOF_READINGS)]
+            answers, end = [], time.monotonic() + MOST_ROOF_S
+            while len(answers) < ROOF_READINGS and (
+                len(answers) < FEWEST_ROOF_READINGS or time.monotonic() < end
+            ):
+                answers.append(self.worker.ask("roof", working_set_bytes=size))
             return tuple(max(a[key] for a in answers) for key in ("read_bytes_per_s", "operations_per_s"))
 
         return self.guarded(work, "roof")

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "assay/report/files.h"
-#include "assay/report/summary.h"
-#include "assay/report/table.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
+#include "assay/report/result_tables.h"
+#include "assay/results/takeaways.h"
 #include "assay/session/audit.h"
 #include "assay/session/load.h"
 #include "assay/session/perplexity.h"

@@ -5,6 +5,7 @@
 
 #include "assay/base/error.h"
 #include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/safetensors.h"
 #include "assay/text/tokenizer.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"

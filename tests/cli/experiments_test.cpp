@@ -214,7 +214,9 @@ TEST(CliSweep, AJournalThatWasTamperedWithIsRefusedByName) {
        {sample, head + "{\"kind\":1,\"key\":\"\",\"data\":1}\n", std::string("{\"journal\":\"1\"}\n"),
         std::string("{\"journal\":1,\"plan\":7}\n"), std::string("[1]\n")}) {
     write_file(file, text);
-    expect_failure(run_program(sweep_of({"-o", folder / "out", "--resume", "--json"})), 1, {"journal.jsonl"});
+    const ProgramResult result = run_program(sweep_of({"-o", folder / "out", "--resume", "--json"}));
+    expect_failure(result, 1, {"journal.jsonl"});
+    EXPECT_EQ(result.err.find("json.exception"), std::string::npos) << result.err;
   }
 }
 
@@ -384,7 +386,10 @@ TEST_F(CliCompare, FindsWhatIsSlowerAndFailsOnIt) {
   EXPECT_EQ(json["rows"][1]["verdict"], "higher");
   EXPECT_EQ(json["broken"].size(), 1U);
   EXPECT_EQ(run_program({"compare", slow, a, "--fail-on", "faster:3%"}).exit_code, 4);
-  EXPECT_EQ(run_program({"compare", a, slow}).exit_code, 0);
+  const ProgramResult shown = run_program({"compare", a, slow});
+  EXPECT_EQ(shown.exit_code, 0);
+  EXPECT_NE(shown.out.find("slower"), std::string::npos) << shown.out;
+  for (const std::string& line : lines_of(shown.out)) EXPECT_LE(line.size(), 80U) << line;
 }
 
 TEST_F(CliCompare, RunsThatAreNotAlikeAreMarkedOrRefused) {

@@ -55,7 +55,7 @@ class FakeSession : public Session {
 
 Case case_of(const std::string& label, const std::string& precision = "float32") {
   Case what;
-  what.scenario = "test";
+  what.scenario = Scenario::lengths;
   what.label = label;
   what.configuration.precision = preset_from_name(precision);
   what.prompts = {"a"};
@@ -102,7 +102,7 @@ TEST_F(SweepTest, FailuresAreResultsAndTheOthersGoOn) {
   ASSERT_EQ(result.cases.size(), 3u);
   EXPECT_EQ(result.cases[0].samples.size(), 6u);
   EXPECT_EQ(result.cases[0].warnings.size(), 1u);  // asked for twice
-  EXPECT_EQ(result.cases[1].status, "error");
+  EXPECT_EQ(result.cases[1].status, RowStatus::error);
   EXPECT_EQ(result.cases[1].reason, "it always fails");
   EXPECT_EQ(result.cases[2].reason, "no such thing");
   EXPECT_TRUE(result.cases[2].samples.empty());
@@ -129,7 +129,7 @@ TEST_F(SweepTest, ConfigurationsThatDoNotFitTogetherRunInGroups) {
   ASSERT_EQ(result.cases.size(), 4u);
   EXPECT_EQ(result.cases[0].samples.size(), 9u);  // measured with each group
   EXPECT_EQ(paired(result.cases[0], result.cases[2], &Sample::total_latency_s).first.size(), 3u);
-  EXPECT_EQ(result.cases[3].status, "error");
+  EXPECT_EQ(result.cases[3].status, RowStatus::error);
   EXPECT_NE(result.cases[3].reason.find("out of memory predicted"), std::string::npos);
 }
 
@@ -147,7 +147,7 @@ TEST_F(SweepTest, AJournalIsResumedAndOnlyWhatIsMissingRuns) {
     EXPECT_TRUE(run_sweep(sessions_, "s", cases, options).is_interrupted);
   }
   // Cut in the middle of a line.
-  std::ofstream(file, std::ios::app) << R"({"kind":"sample","key":"s | test | a)";
+  std::ofstream(file, std::ios::app) << R"({"kind":"sample","key":"s | lengths | a)";
   options.should_stop = {};
   log_.clear();
   {
@@ -215,15 +215,15 @@ TEST_F(MisbehavingWorkers, AreRowsWithTheirCauseAndTheRestIsComplete) {
   const ExperimentContext& experiment = workers;
   std::vector<Case> cases;
   for (const char* label : {"a", "crash", "hang", "memory", "killed", "babble", "b"})
-    cases.push_back(baseline_case(experiment, "test", label, {"a text"}, 4));
+    cases.push_back(baseline_case(experiment, Scenario::lengths, label, {"a text"}, 4));
   const SweepResult result = run_sweep(*experiment.sessions, "s", cases, experiment.sweep);
   ASSERT_EQ(result.cases.size(), 7u);
   const auto reason = [&](std::size_t i) { return result.cases[i].reason; };
   for (const std::size_t i : {0UL, 6UL}) {
-    EXPECT_EQ(result.cases[i].status, "ok") << reason(i);
+    EXPECT_EQ(result.cases[i].status, RowStatus::ok) << reason(i);
     EXPECT_EQ(result.cases[i].samples.size(), 3u);
   }
-  for (std::size_t i = 1; i < 6; ++i) EXPECT_EQ(result.cases[i].status, "error") << i;
+  for (std::size_t i = 1; i < 6; ++i) EXPECT_EQ(result.cases[i].status, RowStatus::error) << i;
   EXPECT_NE(reason(1).find("signal 11"), std::string::npos) << reason(1);
   EXPECT_NE(reason(2).find("timed out"), std::string::npos) << reason(2);
   EXPECT_EQ(reason(3), "not enough memory");
@@ -231,7 +231,7 @@ TEST_F(MisbehavingWorkers, AreRowsWithTheirCauseAndTheRestIsComplete) {
   EXPECT_NE(reason(5).find("not understood"), std::string::npos) << reason(5);
   for (const CaseResult& c : result.cases) {
     const Row row = row_of(c, experiment);
-    EXPECT_EQ(row.find("total_latency_s") != nullptr, row.status == "ok")
+    EXPECT_EQ(row.find("total_latency_s") != nullptr, row.status == RowStatus::ok)
         << "no zeros for what was not measured";
   }
 }

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "support/temporary_folder.h"
 
 namespace assay {
@@ -30,57 +28,46 @@ class DisturbanceFiles : public testing::Test {
     test::write_file(folder_ / "cpu.stat", "nr_periods 10\nnr_throttled 3\n" + line + "\n");
   }
   SystemFolders folders() const { return {folder_.path(), {folder_ / "cpu.stat"}}; }
-  static bool says(const Disturbance& d, const std::string& words) {
-    const std::vector<std::string> warnings = doubts_of(d, 1);
-    return std::any_of(warnings.begin(), warnings.end(),
-                       [&](const std::string& warning) { return warning.find(words) != std::string::npos; });
-  }
   test::TemporaryFolder folder_;
 };
 
-TEST_F(DisturbanceFiles, CountersThatStandStillAreNoWarning) {
+TEST_F(DisturbanceFiles, CountersThatStandStillCountNothing) {
   const DisturbanceWatch watch(folders());
   const Disturbance d = watch.so_far();
   EXPECT_EQ(d.throttle_events, 0);
   EXPECT_EQ(d.quota_wait_s, 0);
   EXPECT_EQ(d.lowest_mhz, 3000);
   EXPECT_EQ(d.highest_mhz, 3000);
-  for (const char* words : {"throttled", "quota", "frequency"}) EXPECT_FALSE(says(d, words)) << words;
 }
 
-TEST_F(DisturbanceFiles, ThrottlingIsAWarning) {
+TEST_F(DisturbanceFiles, CountThrottling) {
   const DisturbanceWatch watch(folders());
   write("thermal_throttle/core_throttle_count", "8");
   EXPECT_EQ(watch.so_far().throttle_events, 1);
-  EXPECT_TRUE(says(watch.so_far(), "throttled itself"));
 }
 
-TEST_F(DisturbanceFiles, WaitingForAQuotaIsAWarning) {
+TEST_F(DisturbanceFiles, CountWaitingForAQuota) {
   const DisturbanceWatch watch(folders());
   write_quota("throttled_usec 750000");
   EXPECT_DOUBLE_EQ(watch.so_far().quota_wait_s, 0.25);
-  EXPECT_TRUE(says(watch.so_far(), "quota"));
   write_quota("throttled_time 900000000");  // the older kind counts in ns
   EXPECT_NEAR(watch.so_far().quota_wait_s, 0.4, 1e-12);
 }
 
-TEST_F(DisturbanceFiles, AFrequencyThatVariesFromRunToRunIsAWarning) {
+TEST_F(DisturbanceFiles, KeepTheLowestAndTheHighestFrequency) {
   Disturbance all = DisturbanceWatch(folders()).so_far();
   write("cpufreq/scaling_cur_freq", "2850000");
   all += DisturbanceWatch(folders()).so_far();
-  EXPECT_FALSE(says(all, "frequency"));
   write("cpufreq/scaling_cur_freq", "2000000");
   all += DisturbanceWatch(folders()).so_far();
   EXPECT_EQ(all.lowest_mhz, 2000);
   EXPECT_EQ(all.highest_mhz, 3000);
-  EXPECT_TRUE(says(all, "frequency varied by more than 25 %"));
 }
 
-TEST_F(DisturbanceFiles, ASystemThatTellsNothingIsNoWarning) {
+TEST_F(DisturbanceFiles, ASystemThatTellsNothingCountsNothing) {
   const Disturbance d = DisturbanceWatch({folder_.path() / "absent", {folder_ / "absent"}}).so_far();
   EXPECT_EQ(d.throttle_events, 0);
   EXPECT_EQ(d.highest_mhz, 0);
-  EXPECT_FALSE(says(d, "frequency"));
 }
 
 }  // namespace

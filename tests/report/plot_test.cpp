@@ -102,7 +102,7 @@ TEST(Figures, AreThoseWhoseRowsAreThere) {
   EXPECT_TRUE(figures_of(results).empty());
   for (const double tokens : {32.0, 128.0}) {
     Row row;
-    row.scenario = "lengths";
+    row.scenario = Scenario::lengths;
     row.set("prompt_tokens", tokens);
     row.set("total_latency_s", value_of_repeats({0.1, 0.11, 0.12, 0.1, 0.1, 0.1}));
     row.set("time_to_first_token_s", value_of_repeats({0.01}));

@@ -3,14 +3,12 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <set>
 
-#include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/report/csv.h"
 #include "assay/report/files.h"
-#include "assay/report/summary.h"
-#include "assay/report/table.h"
+#include "assay/report/result_tables.h"
 #include "assay/results/metric.h"
 #include "assay/statistics/statistics.h"
 #include "support/fixtures.h"
@@ -29,16 +27,16 @@ ResultSet sample_results() {
   r.model.dtype = "float32";
   r.model.parameters = 1000;
   Row row;
-  row.scenario = "baseline";
+  row.scenario = Scenario::baseline;
   row.label = "prompt 1";
   row.parameters = {{"precision", "float32"}, {"prompt", "say \"hi\", you\nthere"}};
   row.set("total_latency_s", Value{0.2, Interval{0.1, 0.3, 0.95}, {0.1, 0.2, 0.3}});
   row.set("memory_bytes", 4000);
-  row.warnings = {"a warning"};
+  row.warnings = {{WarningKind::drift, "a warning"}, {WarningKind::other, "another"}};
   Row failed;
-  failed.scenario = "baseline";
+  failed.scenario = Scenario::baseline;
   failed.label = "prompt 2";
-  failed.status = "error";
+  failed.status = RowStatus::error;
   failed.reason = "the prompt | is empty";
   r.rows = {row, failed};
   r.texts = {{"prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}}};
@@ -46,34 +44,11 @@ ResultSet sample_results() {
   return r;
 }
 
-TEST(Results, SurviveJson) {
-  const ResultSet r = sample_results();
-  const auto json = to_json(r);
-  EXPECT_EQ(json["schema_version"], 1);
-  EXPECT_EQ(json["rows"][0]["values"]["total_latency_s"]["samples"].size(), 3u);
-  EXPECT_EQ(json["rows"][0]["values"]["total_latency_s"]["unit"], "s");
-  const ResultSet back = results_from_json(nlohmann::ordered_json::parse(json.dump()), "r.json");
-  EXPECT_EQ(to_json(back).dump(), json.dump());
-  EXPECT_EQ(summary_text(back), summary_text(r));
-}
-
-TEST(Results, RefuseWhatIsNotOurs) {
-  auto json = to_json(sample_results());
-  json["schema_version"] = 99;
-  EXPECT_THROW(results_from_json(json, "r.json"), Error);
-  json["schema_version"] = 1;
-  json["rows"][0]["values"]["unheard_of"] = json["rows"][0]["values"]["memory_bytes"];
-  EXPECT_THROW(results_from_json(json, "r.json"), Error);
-  json.erase("rows");
-  EXPECT_THROW(results_from_json(json, "r.json"), Error);
-  EXPECT_THROW(results_from_json(nlohmann::ordered_json::array(), "r.json"), Error);
-}
-
 TEST(Csv, QuotesAndKeepsEverySample) {
   const std::string csv = results_csv(sample_results());
   EXPECT_EQ(csv,
             "scenario,label,status,reason,precision,prompt,total_latency_s,memory_bytes,warnings\r\n"
-            "baseline,prompt 1,ok,,float32,\"say \"\"hi\"\", you\nthere\",0.2,4000,a warning\r\n"
+            "baseline,prompt 1,ok,,float32,\"say \"\"hi\"\", you\nthere\",0.2,4000,a warning; another\r\n"
             "baseline,prompt 2,error,the prompt | is empty,,,,,\r\n");
   EXPECT_EQ(samples_csv(sample_results()),
             "scenario,label,metric,unit,index,value\r\n"
@@ -95,7 +70,7 @@ TEST(Table, AlignsByDisplayWidth) {
 TEST(Table, AFailedRowShowsItsReasonAndNoFigures) {
   const Table table = build_results_table(sample_results());
   ASSERT_EQ(table.rows.size(), 2u);
-  EXPECT_EQ(table.rows[1][1], "prompt 2: error: the prompt | is empty");
+  EXPECT_EQ(table.rows[1][1], "prompt 2: failed: the prompt | is empty");
   EXPECT_EQ(table.rows[1].back(), "-");
 }
 
@@ -105,13 +80,39 @@ TEST(OneLine, EscapesAndCutsOnACharacter) {
   EXPECT_EQ(one_line("ab\xc3\xa9z", 4), "ab\xc3\xa9...");
 }
 
-TEST(Metrics, AreDocumentedInWords) {
-  const std::string document = read_text_file(std::filesystem::path(source_folder()) / "docs/METRICS.md");
+TEST(Metrics, AreDocumentedAsTheyAre) {
+  const std::string document = read_text_file(source_folder() + "/docs/METRICS.md");
+  std::string expected = "| metric | title | unit | better | definition |\n|---|---|---|---|---|\n";
+  for (const Metric& m : metric_catalogue())
+    expected += fmt::format("| `{}` | {} | {} | {} | {} |\n", m.tag, m.title, m.unit.empty() ? "-" : m.unit,
+                            m.better == Better::lower    ? "lower"
+                            : m.better == Better::higher ? "higher"
+                                                         : "neither",
+                            m.definition);
+  EXPECT_EQ(document.substr(document.find("| metric |")), expected) << "run tools/make_metrics.py";
+}
+
+TEST(Metrics, AreCompleteAndHaveTheirUnitInTheHead) {
+  std::set<std::string_view> tags;
   for (const Metric& m : metric_catalogue()) {
-    EXPECT_NE(document.find("`" + std::string(m.tag) + "`"), std::string::npos) << m.tag;
-    EXPECT_NE(document.find(m.definition), std::string::npos)
-        << m.tag << ": the document says something else";
+    EXPECT_TRUE(tags.insert(m.tag).second) << m.tag << " stands twice";
+    for (const std::string_view text : {m.tag, m.title, m.head, m.definition})
+      EXPECT_FALSE(text.empty()) << m.tag;
+    EXPECT_TRUE(m.definition.ends_with(".")) << m.tag;
+    EXPECT_GT(m.scale, 0) << m.tag;
+    EXPECT_NE(m.tables.is_empty(), m.rank < 9)
+        << m.tag << ": a rank orders the columns of the tables it is in";
+    EXPECT_EQ(find_metric(m.tag), &metric(m.tag));
   }
+  EXPECT_EQ(metric("time_to_first_token_s").column_head(), "TTFT (ms)");
+  EXPECT_EQ(metric("tokens_per_sec").column_head(), "Tokens/s");
+  EXPECT_EQ(metric("tokens_per_sec_per_sequence").column_head(), "Tokens/s per sequence");
+  EXPECT_EQ(metric("percent_of_roof").column_head(), "Roofline (%)");
+  EXPECT_EQ(metric("load_s").column_head(), "Load (s)");
+  EXPECT_EQ(metric("perplexity").column_head(), "Perplexity");
+  EXPECT_EQ(metric("memory_bytes").column_head(), "Memory (MB)");
+  EXPECT_EQ(find_metric("nothing"), nullptr);
+  EXPECT_THROW(metric("nothing"), std::logic_error);
 }
 
 TEST(Statistics, KnownAnswers) {
@@ -124,24 +125,16 @@ TEST(Statistics, KnownAnswers) {
 
 Row timed_row(const std::string& label, double seconds, double low, double high) {
   Row row;
-  row.scenario = "trade-off";
+  row.scenario = Scenario::tradeoff;
   row.label = label;
   row.set("total_latency_s", Value{seconds, Interval{low, high, 0.95}, {}});
   return row;
 }
 
-TEST(Table, ShortTimesKeepThreeDigitsAndSkewedIntervalsBothEnds) {
-  ResultSet results;
-  results.rows = {timed_row("even", 0.00566, 0.0056, 0.00572), timed_row("skewed", 0.0131, 0.0129, 0.041)};
-  const Table table = build_results_table(results);
-  EXPECT_EQ(table.rows[0][3], "0.00566 \u00b11.1%");
-  EXPECT_EQ(table.rows[1][3], "0.01310 -1.5/+213.0%");
-}
-
 TEST(Table, PerplexitiesOfTheTradeOffStandOnce) {
   ResultSet results;
   Row quality;
-  quality.scenario = "perplexity";
+  quality.scenario = Scenario::perplexity;
   quality.label = "nf4";
   quality.set("perplexity", 30);
   Row lost = quality;
@@ -150,7 +143,7 @@ TEST(Table, PerplexitiesOfTheTradeOffStandOnce) {
   results.rows[0].set("perplexity", 30);
   const Table table = build_results_table(results);
   ASSERT_EQ(table.rows.size(), 2u);  // fp4 has no row of the trade-off that shows it
-  EXPECT_EQ(table.rows[0][0], "trade-off");
+  EXPECT_EQ(table.rows[0][0], "Precision trade-off");
   EXPECT_EQ(table.rows[1][1], "fp4");
 }
 
@@ -158,18 +151,6 @@ TEST(Table, ALabelFromAFileStaysOnItsLine) {
   ResultSet results;
   results.rows = {timed_row("a\n\x1b[31mb", 1, 1, 1)};
   EXPECT_EQ(build_results_table(results).rows[0][1], "a\\n\\x1b[31mb");
-}
-
-TEST(Summary, ATextThatIsThatOfAnotherIsNotRepeated) {
-  ResultSet results;
-  results.texts = {{"float32, prompt 1", "a prompt", " one", {}, {}},
-                   {"nf4, prompt 1", "a prompt", " one", {}, {}},
-                   {"fp4, prompt 1", "a prompt", " two", {}, {}}};
-  const std::string text = summary_text(results);
-  EXPECT_NE(text.find("float32, prompt 1                -> one\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("nf4, prompt 1                    -> the same as float32, prompt 1\n"),
-            std::string::npos);
-  EXPECT_NE(text.find("fp4, prompt 1                    -> two\n"), std::string::npos);
 }
 
 }  // namespace

@@ -257,7 +257,9 @@ TEST(Comparison, SurvivesJson) {
   c.baseline = "float32";
   c.metric = "total_latency_s";
   set_sentence(c);
-  EXPECT_NE(c.sentence.find("nf4 is slower than float32"), std::string::npos) << c.sentence;
+  EXPECT_NE(c.sentence.find("nf4 is slower than float32: latency ratio 1.2"), std::string::npos)
+      << c.sentence;
+  EXPECT_EQ(verdict_word(c), "slower");
   const Comparison back = comparison_from_json(to_json(c));
   EXPECT_EQ(back.sentence, c.sentence);
   EXPECT_EQ(back.verdict, c.verdict);
@@ -276,17 +278,53 @@ Comparison unsure_of(const char* metric, int pairs, int more) {
   return c;
 }
 
+Comparison decided(const char* metric, Verdict verdict) {
+  Comparison c;
+  c.subject = "a";
+  c.baseline = "b";
+  c.metric = metric;
+  c.ratio = 0.4123;
+  c.interval = Interval{0.4, 0.43, 0.95};
+  c.margin = 0.02;
+  c.pairs = 4;
+  c.verdict = verdict;
+  set_sentence(c);
+  return c;
+}
+
+TEST(Sentence, SaysTheVerdictByTheDirectionOfTheMetric) {
+  EXPECT_EQ(decided("total_latency_s", Verdict::lower).sentence,
+            "a is faster than b: latency ratio 0.412 [0.4, 0.43]");
+  EXPECT_EQ(decided("tokens_per_sec", Verdict::lower).sentence,
+            "a is slower than b: throughput ratio 0.412 [0.4, 0.43]");
+  EXPECT_EQ(decided("perplexity", Verdict::lower).sentence,
+            "a is lower than b: perplexity ratio 0.4123 [0.4, 0.43]");
+  EXPECT_EQ(decided("total_latency_s", Verdict::no_difference).sentence,
+            "a equals b within 2 %: latency ratio 0.412 [0.4, 0.43]");
+  Comparison few = decided("total_latency_s", Verdict::too_few);
+  few.interval.reset();
+  set_sentence(few);
+  EXPECT_EQ(few.sentence, "a against b has no verdict: latency ratio 0.412, from only 4 runs");
+  EXPECT_EQ(verdict_word(few), "too few runs");
+  few.metric = "perplexity";
+  set_sentence(few);
+  EXPECT_EQ(few.sentence,
+            "a against b has no verdict: perplexity ratio 0.4123, from a text of only 256 tokens");
+  EXPECT_EQ(verdict_word(few), "too little text");
+}
+
 TEST(Sentence, NamesTheRemedyThatHelps) {
   EXPECT_EQ(unsure_of("total_latency_s", 10, 169).sentence,
-            "a against b: cannot tell, needs about 170 more runs");
-  EXPECT_EQ(unsure_of("total_latency_s", 10, 1).sentence, "a against b: cannot tell, needs about 1 more run");
+            "a against b is undecided: latency ratio 1; about 170 more runs are needed");
+  EXPECT_EQ(unsure_of("total_latency_s", 10, 1).sentence,
+            "a against b is undecided: latency ratio 1; about 1 more run is needed");
   EXPECT_EQ(unsure_of("total_latency_s", 9, 891).sentence,
-            "a against b: cannot tell, needs 100 times as many runs or more");
+            "a against b is undecided: latency ratio 1; 100 times as many runs are needed at least");
   // The same text has the same losses again: only more of it tells more.
   EXPECT_EQ(unsure_of("perplexity", 61, 169).sentence,
-            "a against b: cannot tell, needs about 11000 more tokens of text");
+            "a against b is undecided: perplexity ratio 1; about 11000 more tokens of text are needed");
   EXPECT_EQ(unsure_of("perplexity", 61, 6039).sentence,
-            "a against b: cannot tell, needs 100 times the text or more");
+            "a against b is undecided: perplexity ratio 1; a text 100 times as long is needed at least");
 }
 
 }  // namespace

@@ -51,13 +51,14 @@ TEST(DynamicInt8, OneScaleForAllTokensDiffersByDefinition) {
   EXPECT_EQ(loaded.dtype_label, "int8-dynamic, input scale per tensor");
   std::size_t differ = 0;
   for (const AuditRow& row : audit_equivalence(loaded, prompts, 4)) {
-    EXPECT_TRUE(row.verdict == "equal" || row.verdict == "differs by definition") << row.verdict;
-    differ += row.verdict == "differs by definition";
+    EXPECT_TRUE(row.verdict == AuditVerdict::equal || row.verdict == AuditVerdict::differs_by_definition)
+        << name_of(row.verdict);
+    differ += row.verdict == AuditVerdict::differs_by_definition ? 1 : 0;
   }
   EXPECT_GT(differ, 0U);
   for (const AuditRow& row :
        audit_equivalence(load_demo(Preset::int8_dynamic, InputScale::per_token), prompts, 4))
-    EXPECT_EQ(row.verdict, "equal") << row.what;
+    EXPECT_EQ(row.verdict, AuditVerdict::equal) << row.what;
 }
 
 TEST(DynamicInt8, TheNumberOfThreadsChangesNothing) {

@@ -199,11 +199,11 @@ TEST_F(SmallModel, AFailedCaseIsARowOfItsStudy) {
   const ExperimentResult result = probe_edge_prompts(local_, {.new_tokens = 4, .prompts = {"a prompt", ""}});
   const Row& own = result.rows[result.rows.size() - 2];
   EXPECT_EQ(own.label, "own prompt 1");
-  EXPECT_EQ(own.status, "ok");
+  EXPECT_EQ(own.status, RowStatus::ok);
   EXPECT_NE(own.find("latency_ratio"), nullptr);
   const Row& failed = result.rows.back();
   EXPECT_EQ(failed.label, "own prompt 2");
-  EXPECT_EQ(failed.status, "error");
+  EXPECT_EQ(failed.status, RowStatus::error);
   EXPECT_EQ(failed.find("latency_ratio"), nullptr);
   EXPECT_EQ(result.comparisons.size(), result.rows.size() - 2);
 }

@@ -104,7 +104,7 @@ const std::string& model() {
 }
 
 void expect_metrics(const Row& row, std::size_t samples) {
-  ASSERT_EQ(row.status, "ok") << row.label << ": " << row.reason;
+  ASSERT_EQ(row.status, RowStatus::ok) << row.label << ": " << row.reason;
   for (const char* tag :
        {"total_latency_s", "tokens_per_sec", "avg_latency_per_token_ms", "time_to_first_token_s",
         "prefill_latency_s", "decode_latency_s", "tokenize_s", "detokenize_s", "end_to_end_s"}) {
@@ -112,6 +112,11 @@ void expect_metrics(const Row& row, std::size_t samples) {
     EXPECT_EQ(row.find(tag)->samples.size(), samples) << tag;
   }
   EXPECT_GT(row.find("total_latency_s")->value, 0);
+  if (row.find("sequences") == nullptr)
+    for (std::size_t i = 0; i < samples; ++i)
+      EXPECT_NEAR(row.find("time_per_output_token_ms")->samples[i],
+                  1e3 * row.find("decode_latency_s")->samples[i] / (row.find("tokens_generated")->value - 1),
+                  1e-9);
   EXPECT_GT(row.find("tokens_generated")->value, 0);
   EXPECT_GT(row.find("memory_bytes")->value, 0);
   EXPECT_GT(row.find("percent_of_roof")->value, 0);
@@ -134,14 +139,14 @@ TEST(RunForVariedLengths, GivesARowPerLength) {
   }
   const auto has = [](const Row& row, const std::string& word) {
     return std::any_of(row.warnings.begin(), row.warnings.end(),
-                       [&](const std::string& warning) { return warning.find(word) != std::string::npos; });
+                       [&](const Warning& warning) { return warning.text.find(word) != std::string::npos; });
   };
   EXPECT_TRUE(has(result.rows[0], "measured once"));
   EXPECT_TRUE(has(result.rows[0], "too few"));
   EXPECT_FALSE(result.rows[0].find("total_latency_s")->interval);
   EXPECT_EQ(result.rows[0].find("total_latency_s")->statistic, "mean");
   ASSERT_EQ(result.remarks.size(), 1u);
-  EXPECT_NE(result.remarks[0].find("as expected"), std::string::npos);
+  EXPECT_NE(result.remarks[0].find("As expected"), std::string::npos);
   options.lengths = {-1};
   EXPECT_THROW(run_for_varied_lengths(experiment, options), UsageError);
   options.lengths = {4};
@@ -158,7 +163,7 @@ TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
   const ExperimentResult result = run_varied_precision(experiment, options);
   ASSERT_EQ(result.rows.size(), 4u);
   EXPECT_EQ(result.rows[0].label, "float32");
-  EXPECT_NE(result.rows[0].warnings.back().find("float16 resolves to the same"), std::string::npos);
+  EXPECT_NE(result.rows[0].warnings.back().text.find("float16 resolves to the same"), std::string::npos);
   EXPECT_EQ(result.rows[3].label, "nf4+head:nf4");
   for (const Row& row : result.rows) expect_metrics(row, 6);
   EXPECT_LT(result.rows[3].find("resident_weights_bytes")->value,
@@ -194,7 +199,7 @@ TEST(AblateCacheAndPadding, GivesRowsFitsAndAnAudit) {
             result.find("padded right")->find("computed_prompt_tokens")->value);
   ASSERT_EQ(result.audit.size(), 5u);
   for (const AuditRow& row : result.audit) {
-    EXPECT_EQ(row.verdict, "equal") << row.what << ": " << row.first_divergence;
+    EXPECT_EQ(row.verdict, AuditVerdict::equal) << row.what << ": " << row.first_divergence;
     EXPECT_EQ(row.largest_difference, 0);
   }
   ASSERT_NE(result.find("cache on"), nullptr);  // the steps, for plots
@@ -220,9 +225,10 @@ TEST(MeasureBatched, CountsALastBatchAsWhatItIs) {
     EXPECT_GT(row.find("step_latency_ms")->value, 0);
   }
   EXPECT_EQ(result.rows[2].label, "batch 5");  // there are no more prompts
-  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[1].warnings, "; ")).find("the last batch holds 1 of 4"),
+  EXPECT_NE(fmt::format("{}", fmt::join(sentences_of(result.rows[1].warnings), "; "))
+                .find("the last batch holds 1 of 4"),
             std::string::npos);
-  EXPECT_NE(fmt::format("{}", fmt::join(result.rows[2].warnings, "; "))
+  EXPECT_NE(fmt::format("{}", fmt::join(sentences_of(result.rows[2].warnings), "; "))
                 .find("a batch of 8 was asked for, but there are 5"),
             std::string::npos);
   options.batch_sizes = {0};
@@ -243,7 +249,7 @@ TEST(ProbeEdgePrompts, GivesARowPerPrompt) {
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
   expect_metrics(*result.find("very long"), 3);
   EXPECT_EQ(result.find("very long")->find("prompt_tokens")->value, 60);
-  EXPECT_EQ(result.rows.back().status, "error");
+  EXPECT_EQ(result.rows.back().status, RowStatus::error);
   EXPECT_NE(result.rows.back().reason.find("empty"), std::string::npos);
 }
 
@@ -277,7 +283,7 @@ TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
   const ExperimentResult failed = run_quantization_tradeoff(experiment, options);
   ASSERT_EQ(failed.rows.size(), 3u);
   for (const Row& row : failed.rows) {
-    EXPECT_EQ(row.status, "error");
+    EXPECT_EQ(row.status, RowStatus::error);
     EXPECT_NE(row.reason.find("context of 64"), std::string::npos);
     EXPECT_EQ(row.find("total_latency_s"), nullptr);
   }
@@ -360,19 +366,22 @@ SuiteOptions small_exercise() {
 TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
   const LocalExperiment experiment({model()}, RunConfig{}, sweep_of(6));
   const ResultSet results = run_quantization_exercise(experiment, small_exercise());
-  EXPECT_EQ(results.status, "complete");
-  std::vector<std::string> scenarios;
+  EXPECT_EQ(results.status, RunStatus::complete);
+  std::vector<Scenario> scenarios;
   for (const Row& row : results.rows)
     if (scenarios.empty() || scenarios.back() != row.scenario) scenarios.push_back(row.scenario);
-  EXPECT_EQ(scenarios, (std::vector<std::string>{"baseline", "trade-off", "lengths", "cache", "padding",
-                                                 "step times", "batches", "perplexity", "edge prompts"}));
-  EXPECT_EQ(results.rows[1].status, "error");
+  EXPECT_EQ(scenarios,
+            (std::vector<Scenario>{Scenario::baseline, Scenario::tradeoff, Scenario::lengths, Scenario::cache,
+                                   Scenario::padding, Scenario::step_times, Scenario::batches,
+                                   Scenario::perplexity, Scenario::edge_prompts}));
+  EXPECT_EQ(results.rows[1].status, RowStatus::error);
   EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
   ASSERT_TRUE(results.noise);
   EXPECT_GE(results.takeaways.size(), 3u);
   EXPECT_LE(results.takeaways.size(), 5u);
+  ASSERT_TRUE(recommendation_of(results));
   for (const Row& row : results.rows) {
-    if (row.scenario != "trade-off") continue;
+    if (row.scenario != Scenario::tradeoff) continue;
     EXPECT_NE(row.find("perplexity"), nullptr) << "speed, memory and quality in one row";
   }
   // Nothing is lost on the way through the file.
@@ -393,7 +402,7 @@ TEST(RunQuantizationExercise, StopsWhereItIsTold) {
   int asked = 0;
   sweep.should_stop = [&] { return ++asked > 40; };
   const LocalExperiment experiment({model()}, RunConfig{}, sweep);
-  EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, "interrupted");
+  EXPECT_EQ(run_quantization_exercise(experiment, small_exercise()).status, RunStatus::interrupted);
   SuiteOptions options = small_exercise();
   options.skipped = {"nonsense"};
   EXPECT_THROW(run_quantization_exercise(experiment, options), UsageError);

@@ -35,10 +35,10 @@ std::string four_bit_type(const Checkpoint& checkpoint, const std::string& weigh
   return {};
 }
 
-std::int64_t blocks_of(const QuantizedTensor& weight) {
+std::int64_t blocks_of(const StoredCodes& weight) {
   return (weight.elements() + kFourBitBlock - 1) / kFourBitBlock;
 }
-std::int64_t nested_blocks_of(const QuantizedTensor& weight) {
+std::int64_t nested_blocks_of(const StoredCodes& weight) {
   return (blocks_of(weight) + kNestedBlock - 1) / kNestedBlock;
 }
 
@@ -54,7 +54,7 @@ bnb::QuantState read_state(const Checkpoint& checkpoint, const std::string& weig
   return bnb::quant_state_from_text(text, at.where());
 }
 
-void check_state(const QuantizedTensor& weight, const Checkpoint& checkpoint) {
+void check_state(const StoredCodes& weight, const Checkpoint& checkpoint) {
   const std::string type = four_bit_type(checkpoint, weight.name);
   const CheckpointTensor at = checkpoint.find(beside(weight.name, bnb::kQuantState) + type);
   const bnb::QuantState state = read_state(checkpoint, weight.name);
@@ -72,7 +72,7 @@ void check_state(const QuantizedTensor& weight, const Checkpoint& checkpoint) {
     throw Error("{}: nested_blocksize: expected {}, found {}", at.where(), kNestedBlock, state.nested->block);
 }
 
-void check_nested(const QuantizedTensor& weight, const Checkpoint& checkpoint) {
+void check_nested(const StoredCodes& weight, const Checkpoint& checkpoint) {
   const CheckpointTensor absmax = checkpoint.find(beside(weight.name, bnb::kAbsmax));
   if (absmax->dtype != DType::u8 || absmax->elements() != blocks_of(weight))
     throw Error("{}: expected {} codes of scales as U8, found {} {}", absmax.where(), blocks_of(weight),
@@ -82,7 +82,7 @@ void check_nested(const QuantizedTensor& weight, const Checkpoint& checkpoint) {
   expect_floats(need(checkpoint, weight.name, beside(weight.name, bnb::kNestedQuantMap)), 256);
 }
 
-void check_four_bit(const QuantizedTensor& weight, const Checkpoint& checkpoint) {
+void check_four_bit(const StoredCodes& weight, const Checkpoint& checkpoint) {
   const CheckpointTensor codes = checkpoint.find(weight.name);
   const auto bytes = static_cast<std::uint64_t>((weight.elements() + 1) / 2);
   if (codes->bytes != bytes)
@@ -108,7 +108,7 @@ void check_four_bit(const QuantizedTensor& weight, const Checkpoint& checkpoint)
 }
 
 // LLM.int8().
-void check_layout_of_codes(const Checkpoint& checkpoint, const QuantizedTensor& weight) {
+void check_layout_of_codes(const Checkpoint& checkpoint, const StoredCodes& weight) {
   const CheckpointTensor format = checkpoint.find(beside(module_of(weight.name), bnb::kWeightFormat));
   if (!format) return;  // files of before it existed are rows too
   std::uint8_t value = 0;
@@ -121,7 +121,7 @@ void check_layout_of_codes(const Checkpoint& checkpoint, const QuantizedTensor& 
                 format.where());
 }
 
-std::vector<float> nested_scales(const Checkpoint& checkpoint, const QuantizedTensor& weight) {
+std::vector<float> nested_scales(const Checkpoint& checkpoint, const StoredCodes& weight) {
   const CheckpointTensor at = checkpoint.find(beside(weight.name, bnb::kAbsmax));
   NestedScales nested;
   nested.codes.resize(static_cast<std::size_t>(at->elements()));
@@ -161,7 +161,7 @@ std::optional<WeightFormat> BitsandbytesWeights::format_of(const std::string& we
   return is_double ? WeightFormat::fp4_dq : WeightFormat::fp4;
 }
 
-std::vector<std::string> BitsandbytesWeights::names_beside(const QuantizedTensor& tensor) const {
+std::vector<std::string> BitsandbytesWeights::names_beside(const StoredCodes& tensor) const {
   const std::string& name = tensor.name;
   if (tensor.format == WeightFormat::llm_int8)
     return {beside(module_of(name), bnb::kScb), beside(module_of(name), bnb::kWeightFormat)};
@@ -173,13 +173,13 @@ std::vector<std::string> BitsandbytesWeights::names_beside(const QuantizedTensor
   return names;
 }
 
-void BitsandbytesWeights::check(const QuantizedTensor& tensor) const {
+void BitsandbytesWeights::check(const StoredCodes& tensor) const {
   if (tensor.format != WeightFormat::llm_int8) return check_four_bit(tensor, checkpoint_);
   check_int8_codes(checkpoint_, tensor, beside(module_of(tensor.name), bnb::kScb));
   check_layout_of_codes(checkpoint_, tensor);
 }
 
-void BitsandbytesWeights::read_codes(const QuantizedTensor& tensor, std::int64_t first_row,
+void BitsandbytesWeights::read_codes(const StoredCodes& tensor, std::int64_t first_row,
                                      std::int64_t row_count, std::uint8_t* out) const {
   if (tensor.format == WeightFormat::llm_int8)
     return read_int8_codes(checkpoint_, tensor, first_row, row_count, out);
@@ -192,7 +192,7 @@ void BitsandbytesWeights::read_codes(const QuantizedTensor& tensor, std::int64_t
     out[i] = static_cast<std::uint8_t>(i % 2 == 0 ? packed[i / 2] >> 4 : packed[i / 2] & 15);
 }
 
-std::vector<float> BitsandbytesWeights::read_scales(const QuantizedTensor& tensor) const {
+std::vector<float> BitsandbytesWeights::read_scales(const StoredCodes& tensor) const {
   if (tensor.format == WeightFormat::llm_int8)
     return floats_of(checkpoint_.find(beside(module_of(tensor.name), bnb::kScb)));
   if (is_nested(checkpoint_, tensor.name)) return nested_scales(checkpoint_, tensor);

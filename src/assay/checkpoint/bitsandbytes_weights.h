@@ -11,11 +11,11 @@ class BitsandbytesWeights : public QuantizedWeights {
   explicit BitsandbytesWeights(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   std::optional<WeightFormat> format_of(const std::string& weight) const override;
-  std::vector<std::string> names_beside(const QuantizedTensor& tensor) const override;
-  void check(const QuantizedTensor& tensor) const override;
-  void read_codes(const QuantizedTensor& tensor, std::int64_t first_row, std::int64_t row_count,
+  std::vector<std::string> names_beside(const StoredCodes& tensor) const override;
+  void check(const StoredCodes& tensor) const override;
+  void read_codes(const StoredCodes& tensor, std::int64_t first_row, std::int64_t row_count,
                   std::uint8_t* out) const override;
-  std::vector<float> read_scales(const QuantizedTensor& tensor) const override;
+  std::vector<float> read_scales(const StoredCodes& tensor) const override;
 
  private:
   const Checkpoint& checkpoint_;

@@ -50,7 +50,7 @@ inline std::vector<float> floats_of(const CheckpointTensor& at) {
 }
 
 // Codes [rows, columns] and `absmax_name`, the largest magnitude of each row.
-inline void check_int8_codes(const Checkpoint& checkpoint, const QuantizedTensor& weight,
+inline void check_int8_codes(const Checkpoint& checkpoint, const StoredCodes& weight,
                              const std::string& absmax_name) {
   const CheckpointTensor codes = checkpoint.find(weight.name);
   StoredTensor expected;
@@ -65,8 +65,8 @@ inline void check_int8_codes(const Checkpoint& checkpoint, const QuantizedTensor
     throw Error("{}: expected magnitudes, 0 or more, found a negative number", absmax.where());
 }
 
-inline void read_int8_codes(const Checkpoint& checkpoint, const QuantizedTensor& weight,
-                            std::int64_t first_row, std::int64_t row_count, std::uint8_t* out) {
+inline void read_int8_codes(const Checkpoint& checkpoint, const StoredCodes& weight, std::int64_t first_row,
+                            std::int64_t row_count, std::uint8_t* out) {
   const CheckpointTensor at = checkpoint.find(weight.name);
   const auto count = static_cast<std::size_t>(row_count * weight.columns);
   at.read_bytes(static_cast<std::uint64_t>(first_row * weight.columns),

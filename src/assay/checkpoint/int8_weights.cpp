@@ -8,7 +8,7 @@ namespace {
 
 namespace int8 = int8_checkpoint;
 
-std::string absmax_of(const QuantizedTensor& tensor) {
+std::string absmax_of(const StoredCodes& tensor) {
   return beside(module_of(tensor.name), int8::kAbsmax);
 }
 
@@ -42,7 +42,7 @@ double clipped_share(const Checkpoint& checkpoint, const std::string& weight) {
   return static_cast<double>(share);
 }
 
-std::vector<float> input_smoothing(const Checkpoint& checkpoint, const QuantizedTensor& weight) {
+std::vector<float> input_smoothing(const Checkpoint& checkpoint, const StoredCodes& weight) {
   const CheckpointTensor at =
       need(checkpoint, weight.name, beside(module_of(weight.name), int8::kInputSmoothing));
   expect_floats(at, weight.columns);
@@ -66,7 +66,7 @@ std::optional<WeightFormat> Int8Weights::format_of(const std::string& weight) co
   return std::nullopt;
 }
 
-std::vector<std::string> Int8Weights::names_beside(const QuantizedTensor& tensor) const {
+std::vector<std::string> Int8Weights::names_beside(const StoredCodes& tensor) const {
   const std::string module = module_of(tensor.name);
   std::vector<std::string> names{absmax_of(tensor)};
   if (has_input_codes_)
@@ -76,20 +76,20 @@ std::vector<std::string> Int8Weights::names_beside(const QuantizedTensor& tensor
   return names;
 }
 
-void Int8Weights::check(const QuantizedTensor& tensor) const {
+void Int8Weights::check(const StoredCodes& tensor) const {
   check_int8_codes(checkpoint_, tensor, absmax_of(tensor));
 }
 
-void Int8Weights::read_codes(const QuantizedTensor& tensor, std::int64_t first_row, std::int64_t row_count,
+void Int8Weights::read_codes(const StoredCodes& tensor, std::int64_t first_row, std::int64_t row_count,
                              std::uint8_t* out) const {
   read_int8_codes(checkpoint_, tensor, first_row, row_count, out);
 }
 
-std::vector<float> Int8Weights::read_scales(const QuantizedTensor& tensor) const {
+std::vector<float> Int8Weights::read_scales(const StoredCodes& tensor) const {
   return floats_of(checkpoint_.find(absmax_of(tensor)));
 }
 
-InputCalibration Int8Weights::calibration_of(const QuantizedTensor& tensor) const {
+InputCalibration Int8Weights::calibration_of(const StoredCodes& tensor) const {
   InputCalibration input;
   if (has_input_codes_) {
     input.code = input_code(checkpoint_, tensor.name);

@@ -15,7 +15,7 @@
 namespace assay {
 
 // As the model sees it: a matrix [rows, columns] of codes.
-struct QuantizedTensor {
+struct StoredCodes {
   std::string name;
   std::int64_t rows = 0, columns = 0;
   WeightFormat format = WeightFormat::float32;
@@ -23,7 +23,7 @@ struct QuantizedTensor {
   std::int64_t elements() const { return rows * columns; }
 };
 
-// Functions that take a QuantizedTensor, but check(), take one that check() let pass.
+// Functions that take a StoredCodes, but check(), take one that check() let pass.
 class QuantizedWeights {
  public:
   virtual ~QuantizedWeights() = default;
@@ -31,18 +31,18 @@ class QuantizedWeights {
   // How the checkpoint holds a weight; none where its elements are plain numbers, or where it is missing.
   virtual std::optional<WeightFormat> format_of(const std::string& weight) const = 0;
   // Names of the tensors beside the weight's own: scales, state, what was calibrated.
-  virtual std::vector<std::string> names_beside(const QuantizedTensor& tensor) const = 0;
+  virtual std::vector<std::string> names_beside(const StoredCodes& tensor) const = 0;
   // Throws Error naming file and tensor where one of them is missing, of another size or type, or says
   // something that does not go with the weight.
-  virtual void check(const QuantizedTensor& tensor) const = 0;
+  virtual void check(const StoredCodes& tensor) const = 0;
   // Codes of rows [first_row, first_row + row_count), one in a byte. Throws Error for one beyond the table.
-  virtual void read_codes(const QuantizedTensor& tensor, std::int64_t first_row, std::int64_t row_count,
+  virtual void read_codes(const StoredCodes& tensor, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const = 0;
   // By row or block, as the format has them; scales of scales are undone as bitsandbytes does. Throws Error
   // for scales that are not finite.
-  virtual std::vector<float> read_scales(const QuantizedTensor& tensor) const = 0;
+  virtual std::vector<float> read_scales(const StoredCodes& tensor) const = 0;
   // What was calibrated of the weight's inputs. Throws Error as check() does.
-  virtual InputCalibration calibration_of(const QuantizedTensor&) const { return {}; }
+  virtual InputCalibration calibration_of(const StoredCodes&) const { return {}; }
 };
 
 // By quantization_config of config.json, over the folder's checkpoint; null where there is none. Throws Error

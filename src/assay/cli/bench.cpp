@@ -32,7 +32,7 @@ OrderedJson known(double value) {
 
 OrderedJson json_of(const BenchRow& row) {
   return {{"test", row.test},
-          {"status", row.status},
+          {"status", name_of(row.status)},
           {"reason", row.reason},
           {"model", row.model},
           {"parameters", row.parameters},
@@ -58,13 +58,13 @@ OrderedJson json_of(const BenchRow& row) {
           {"roof_gflops", known(row.roof_gflops)},
           {"percent_of_roof", known(row.percent_of_roof)},
           {"bound", row.bound},
-          {"warnings", row.warnings}};
+          {"warnings", to_json(row.warnings)}};
 }
 
 OrderedJson json_of(const std::vector<BenchRow>& rows, bool is_complete) {
   const Build build = build_facts();
   OrderedJson json{
-      {"status", is_complete ? "complete" : "interrupted"},
+      {"status", name_of(is_complete ? RunStatus::complete : RunStatus::interrupted)},
       {"build", {{"version", build.version}, {"compiler", build.compiler}, {"type", build.type}}},
       {"machine", to_json(read_machine())},
       {"rows", OrderedJson::array()}};
@@ -87,7 +87,9 @@ std::string csv_of(const std::vector<BenchRow>& rows) {
     if (!value.is_array()) return value.dump();
     std::vector<std::string> parts;
     for (const OrderedJson& part : value)
-      parts.push_back(part.is_string() ? part.get<std::string>() : part.dump());
+      parts.push_back(part.is_string()   ? part.get<std::string>()
+                      : part.is_object() ? part.at("text").get<std::string>()
+                                         : part.dump());
     return csv_field(fmt::format("{}", fmt::join(parts, "; ")));
   };
   const auto line = [](const std::vector<std::string>& cells) {
@@ -107,21 +109,21 @@ std::string csv_of(const std::vector<BenchRow>& rows) {
 }
 
 std::string shown(const BenchRow& row, double value, int decimals) {
-  return row.status == "ok" && value > 0 ? fmt::format("{:.{}f}", value, decimals) : "-";
+  return row.status == RowStatus::ok && value > 0 ? fmt::format("{:.{}f}", value, decimals) : "-";
 }
 
 std::string markdown_of(const std::vector<BenchRow>& rows) {
   Table table{{"Test", "Precision", "Kernels", "Threads", "Median (ms)", "Spread (%)", "Tokens/s", "GB/s",
-               "GFLOPS", "Bound", "Of roof (%)"},
+               "GFLOPS", "Bound", "Roofline (%)"},
               {false, false, false, true, true, true, true, true, true, false, true},
               {}};
   for (const BenchRow& row : rows)
-    table.rows.push_back({row.status == "ok" ? row.test : row.test + ": error: " + one_line(row.reason, 120),
-                          row.precision, row.kernels, std::to_string(row.threads),
-                          shown(row, row.median_s * 1e3, 2),
-                          row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-",
-                          shown(row, row.tokens_per_sec, 1), shown(row, row.achieved_gb_s, 1),
-                          shown(row, row.achieved_gflops, 1), row.bound, shown(row, row.percent_of_roof, 1)});
+    table.rows.push_back(
+        {row.status == RowStatus::ok ? row.test : row.test + ": error: " + one_line(row.reason, 120),
+         row.precision, row.kernels, std::to_string(row.threads), shown(row, row.median_s * 1e3, 2),
+         row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-", shown(row, row.tokens_per_sec, 1),
+         shown(row, row.achieved_gb_s, 1), shown(row, row.achieved_gflops, 1), row.bound,
+         shown(row, row.percent_of_roof, 1)});
   return to_markdown(table);
 }
 
@@ -142,9 +144,9 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
                           scaled(static_cast<double>(row.weight_bytes), 1 << 30, "GiB", "MiB"),
                           scaled(static_cast<double>(row.parameters), 1e9, "B", "M"), "CPU",
                           std::to_string(row.threads), row.test,
-                          row.status == "ok" ? fmt::format("{:.2f} ± {:.2f}", mean(rates),
-                                                           standard_deviation(rates).value_or(0))
-                                             : "error: " + one_line(row.reason, 120)});
+                          row.status == RowStatus::ok ? fmt::format("{:.2f} ± {:.2f}", mean(rates),
+                                                                    standard_deviation(rates).value_or(0))
+                                                      : "error: " + one_line(row.reason, 120)});
   }
   return to_markdown(table);
 }
@@ -194,12 +196,14 @@ int run_bench(const BenchFlags& flags) {
                              : llama_bench_of(rows));
   if (!flags.output.is_quiet)
     for (const BenchRow& row : rows)
-      for (const std::string& warning : row.warnings) note(fmt::format("warning: {}: {}", row.test, warning));
+      for (const Warning& warning : row.warnings)
+        note(fmt::format("warning: {}: {}", row.test, sentence_of(warning)));
   if (is_interrupted()) {
     note("interrupted: tests that are not listed were not measured, or not to their end");
     return kInterrupted;
   }
-  return std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return row.status != "ok"; })
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const BenchRow& row) { return row.status != RowStatus::ok; })
              ? kSomeCasesFailed
              : 0;
 }

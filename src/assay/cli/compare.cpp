@@ -8,6 +8,8 @@
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
 #include "assay/report/files.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
 #include "assay/report/table.h"
 #include "assay/results/compare_results.h"
 
@@ -23,25 +25,11 @@ struct CompareFlags {
   bool is_json = false;
 };
 
-std::string compared_text(const ComparedResults& compared) {
-  Table table{
-      {"Scenario", "Case", "Configuration", "B / A", "Verdict"}, {false, false, false, true, false}, {}};
-  for (const ComparedRow& row : compared.rows)
-    table.rows.push_back({row.scenario, row.label, row.configuration,
-                          row.unlike.empty() ? fmt::format("{:.3f}", row.comparison.ratio) : "-",
-                          row.unlike.empty() ? row.comparison.sentence : "not alike: " + row.unlike});
-  std::string text = to_text(table);
-  for (const std::string& line : compared.unlike) text += "warning: " + line + "\n";
-  for (const std::string& key : compared.only_a) text += "only in A: " + key + "\n";
-  for (const std::string& key : compared.only_b) text += "only in B: " + key + "\n";
-  return text;
-}
-
 nlohmann::ordered_json compared_json(const ComparedResults& compared) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const ComparedRow& row : compared.rows) {
     nlohmann::ordered_json json = to_json(row.comparison);
-    json["scenario"] = row.scenario;
+    json["scenario"] = name_of(row.scenario);
     json["label"] = row.label;
     json["configuration"] = row.configuration;
     json["unlike"] = row.unlike;
@@ -65,9 +53,9 @@ int compare(const CompareFlags& flags) {
     json["broken"] = broken;
     answer_json(json);
   } else {
-    answer(compared_text(compared));
+    answer_text(to_terminal(document_of(compared), terminal_width()));
   }
-  for (const std::string& line : broken) note("fails on " + flags.fail_on + ": " + line);
+  for (const std::string& line : broken) note("--fail-on " + flags.fail_on + " is met: " + line);
   return broken.empty() ? 0 : kRuleBroken;
 }
 
@@ -98,13 +86,15 @@ int history(const HistoryFlags& flags) {
   Table table{
       {"Created", "Model", "Precision", "Status", "Rows", "Latency (s)", "Tokens/s", "Perplexity", "File"},
       {false, false, false, false, true, true, true, true, false},
-      {}};
+      {},
+      {0, 0, 2, 4, 5, 1, 3, 1, 0}};
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& run : runs) {
     const auto& [path, results] = run;
     const auto first = [&results = results](std::string_view tag) {
       for (const Row& row : results.rows)
-        if (row.status == "ok" && row.find(tag) != nullptr) return std::optional(row.find(tag)->value);
+        if (row.status == RowStatus::ok && row.find(tag) != nullptr)
+          return std::optional(row.find(tag)->value);
       return std::optional<double>();
     };
     const auto shown = [](const std::optional<double>& value) {
@@ -112,9 +102,9 @@ int history(const HistoryFlags& flags) {
     };
     const auto latency = first("total_latency_s"), speed = first("tokens_per_sec"),
                perplexity = first("perplexity");
-    table.rows.push_back({results.created, results.model.id, results.model.dtype, results.status,
-                          std::to_string(results.rows.size()), shown(latency), shown(speed),
-                          shown(perplexity), path});
+    table.rows.push_back({results.created, results.model.id, results.model.dtype,
+                          std::string(name_of(results.status)), std::to_string(results.rows.size()),
+                          shown(latency), shown(speed), shown(perplexity), path});
     const auto json = [](const std::optional<double>& v) {
       return v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json();
     };
@@ -122,7 +112,7 @@ int history(const HistoryFlags& flags) {
                                           {"model", results.model.id},
                                           {"sha256", results.model.sha256},
                                           {"precision", results.model.dtype},
-                                          {"status", results.status},
+                                          {"status", name_of(results.status)},
                                           {"rows", results.rows.size()},
                                           {"total_latency_s", json(latency)},
                                           {"tokens_per_sec", json(speed)},
@@ -132,7 +122,7 @@ int history(const HistoryFlags& flags) {
   if (flags.is_json)
     answer_json({{"rows", rows}});
   else
-    answer(to_text(table));
+    answer_text(to_text(table, terminal_width()));
   return 0;
 }
 

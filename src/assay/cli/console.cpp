@@ -4,9 +4,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include <nlohmann/json.hpp>
 
@@ -50,6 +52,18 @@ void answer_text(std::string_view text) {
 
 void answer_json(const nlohmann::ordered_json& json) {
   answer(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::size_t terminal_width() {
+  constexpr unsigned long kNarrowest = 40, kUsual = 80, kWidest = 100;
+  winsize size{};
+  unsigned long width = kUsual;
+  if (const char* columns = std::getenv("COLUMNS");
+      columns != nullptr && std::strtoul(columns, nullptr, 10) > 0)
+    width = std::strtoul(columns, nullptr, 10);
+  else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    width = size.ws_col;
+  return std::clamp(width, kNarrowest, kWidest);
 }
 
 void note(std::string_view line) {

@@ -25,6 +25,9 @@ void answer_text(std::string_view text);
 void answer_json(const nlohmann::ordered_json& json);
 void note(std::string_view line);
 
+// Columns for prose and tables: those of the terminal, or of COLUMNS where it is set, else 80; 100 at most.
+std::size_t terminal_width();
+
 // A single line on a terminal that is written over as work goes on; cut where the terminal ends.
 class Progress {
  public:

@@ -71,7 +71,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
   json["load_s"] = loaded.model->load_time().value;
   json["phases"] = phases_of(timed, around);
   json["token_times_s"] = timed.token_times_s;
-  json["warnings"] = loaded.warnings;
+  json["warnings"] = to_json(loaded.warnings);
   return json;
 }
 
@@ -120,7 +120,7 @@ int run_generate(const GenerateFlags& flags) {
   around.load_s = elapsed(load_begin, Clock::now()).value;
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const std::string& warning : loaded.warnings) note("warning: " + warning);
+    for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
   }
   for (const Prompt& prompt : prompts)
     prompt_ids(loaded, prompt);  // a bad one is known before the first text is written

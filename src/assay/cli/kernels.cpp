@@ -55,8 +55,8 @@ int run_help(const std::string& topic) {
     throw UsageError(
         "help: expected 'metrics', found '{}'; commands explain themselves: assay COMMAND --help", topic);
   for (const Metric& m : metric_catalogue())
-    answer(fmt::format("{}{}\n    {}\n", m.tag, m.unit.empty() ? "" : fmt::format(" [{}]", m.unit),
-                       m.definition));
+    answer(fmt::format("{}{}\n    {}. {}\n", m.tag, m.unit.empty() ? "" : fmt::format(" [{}]", m.unit),
+                       m.title, m.definition));
   return 0;
 }
 

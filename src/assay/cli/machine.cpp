@@ -126,7 +126,8 @@ int run_machine(const MachineFlags& flags) {
     answer_json(json_of(machine, roofs));
     return 0;
   }
-  answer(facts_text(machine) + "\n" + to_text(read_table(roofs)) + "\n" + to_text(product_table(roofs)) +
+  answer(facts_text(machine) + "\n" + to_text(read_table(roofs), terminal_width()) + "\n" +
+         to_text(product_table(roofs), terminal_width()) +
          fmt::format("\n{:<24}{:.2f} us, {} thread(s)\n", "phase round trip",
                      roofs.phase_round_trip.value * 1e6, roofs.threads));
   if (!flags.output.is_quiet)

@@ -14,8 +14,8 @@
 #include "assay/harness/predict.h"
 #include "assay/harness/time_left.h"
 #include "assay/report/files.h"
-#include "assay/report/summary.h"
-#include "assay/report/table.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
 #include "assay/results/takeaways.h"
 
 namespace assay::cli {
@@ -40,7 +40,7 @@ void refuse_empty_values(const CLI::App& command) {
 
 bool has_failures(const ResultSet& results) {
   return std::any_of(results.rows.begin(), results.rows.end(),
-                     [](const Row& row) { return row.status != "ok"; });
+                     [](const Row& row) { return row.status != RowStatus::ok; });
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
       nlohmann::ordered_json row = to_json(p.what);
       row["predicted_s"] = p.seconds;
       row["predicted_memory_bytes"] = p.memory.value;
-      row["warnings"] = p.what.warnings;
+      row["warnings"] = to_json(p.what.warnings);
       rows.push_back(std::move(row));
     }
     answer_json({{"cases", rows}});
@@ -139,14 +139,19 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   }
   Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MB)"},
               {false, false, false, true, true},
-              {}};
-  std::vector<std::pair<std::string, std::vector<Case>>> sweeps;  // by scenario
-  std::map<std::string, double> seconds;                          // by key
+              {},
+              {0, 0, 1, 0, 0}};
+  std::string failures;
+  std::vector<std::pair<Scenario, std::vector<Case>>> sweeps;  // by scenario
+  std::map<std::string, double> seconds;                       // by key
   for (const PredictedCase& p : predicted) {
-    table.rows.push_back({p.what.scenario, p.what.label, p.what.configuration.label(),
-                          p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "error: " + p.why_not,
+    table.rows.push_back({std::string(name_of(p.what.scenario)), p.what.label, p.what.configuration.label(),
+                          p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "fails",
                           fmt::format("{:.0f}", p.memory.megabytes())});
-    if (!p.why_not.empty()) continue;
+    if (!p.why_not.empty()) {
+      failures += fmt::format("{}, {} will fail: {}.\n", name_of(p.what.scenario), p.what.label, p.why_not);
+      continue;
+    }
     if (sweeps.empty() || sweeps.back().first != p.what.scenario)
       sweeps.emplace_back(p.what.scenario, std::vector<Case>{});
     sweeps.back().second.push_back(p.what);
@@ -156,12 +161,11 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   for (const auto& [scenario, members] : sweeps)
     all +=
         predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
-  answer(
-      to_text(table) +
-      fmt::format(
-          "{} cases; predicted: about {:.0f} s for their warm-up and timed runs; reading the weights, audits "
-          "and perplexities not counted\n",
-          predicted.size(), all));
+  answer(to_text(table, terminal_width()) + failures +
+         fmt::format("{} cases take about {:.0f} s to warm up and to "
+                     "time. Loading weights, audits and perplexities come "
+                     "on top.\n",
+                     predicted.size(), all));
   return 0;
 }
 
@@ -177,7 +181,7 @@ int Measuring::finish(ResultSet results) {
   if (results.takeaways.empty()) results.takeaways = takeaways_of(results);
   results.command = command_line_;
   results.model.sha256 = sha256_;
-  if (is_interrupted()) results.status = "interrupted";
+  if (is_interrupted()) results.status = RunStatus::interrupted;
   WrittenReports written;
   std::exception_ptr unwritten;
   try {
@@ -205,18 +209,20 @@ int Measuring::finish(ResultSet results) {
     }
     answer_json(json);
   } else {
-    answer_text(summary_text(results));
+    answer_text("\n" + to_terminal(document_of(results), terminal_width()));
     if (unwritten) std::rethrow_exception(unwritten);
-    std::string names;
-    for (const auto& path : written.paths) names += " " + path.string();
-    if (!names.empty() && !flags_.output.is_quiet) note("written:" + names);
+    if (!written.paths.empty())
+      answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,
+                              (std::filesystem::path(flags_.folder) / "report.md").string()));
+    else if (!flags_.output.is_quiet)
+      note("Nothing was written: --output FOLDER keeps the results and a full report.");
   }
   if (!written.note.empty() && !flags_.output.is_quiet) note(written.note);
-  if (results.status == "interrupted") return kInterrupted;
+  if (results.status == RunStatus::interrupted) return kInterrupted;
   for (const AuditRow& row : results.audit)
     if (row.has_failed())
-      throw Error("the audit found a difference that must not be: {}, {}: {}", row.configuration, row.what,
-                  row.first_divergence);
+      throw Error("the audit found results that differ although they must not: {}, {}: {}", row.configuration,
+                  row.what, row.first_divergence);
   return has_failures(results) ? kSomeCasesFailed : 0;
 }
 

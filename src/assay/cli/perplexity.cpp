@@ -26,7 +26,7 @@ int run_perplexity(const PerplexityFlags& flags) {
   const LoadedModel loaded = flags.model.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const std::string& warning : loaded.warnings) note("warning: " + warning);
+    for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
   }
   Progress progress(flags.output.shows_progress());
   const ScoreOptions options{
@@ -42,7 +42,7 @@ int run_perplexity(const PerplexityFlags& flags) {
                    : score_file(loaded, flags.file, options);
   progress.clear();
   const Score& s = scored.score;
-  std::vector<std::string> warnings = loaded.warnings;
+  std::vector<Warning> warnings = loaded.warnings;
   warnings.insert(warnings.end(), scored.warnings.begin(), scored.warnings.end());
   if (flags.output.is_json) {
     answer_json({{"model", loaded.id},
@@ -58,12 +58,12 @@ int run_perplexity(const PerplexityFlags& flags) {
                  {"through", name_of(through)},
                  {"corpus_sha256", scored.corpus_sha256},
                  {"seconds", scored.seconds},
-                 {"warnings", warnings}});
+                 {"warnings", to_json(warnings)}});
     return 0;
   }
   answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
   if (!flags.output.is_quiet)
-    for (const std::string& warning : scored.warnings) note("warning: " + warning);
+    for (const Warning& warning : scored.warnings) note("warning: " + sentence_of(warning));
   if (!flags.output.is_quiet)
     note(fmt::format("{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", s.protocol,
                      s.tokens_scored, s.tokens, s.windows, scored.seconds,

@@ -9,7 +9,8 @@
 #include "assay/cli/measure.h"
 #include "assay/cli/study_flags.h"
 #include "assay/report/files.h"
-#include "assay/report/summary.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
 
 namespace assay::cli {
 
@@ -131,7 +132,12 @@ void add_report(CLI::App& app, int& exit_code) {
     if (flags->is_json)
       answer_json({{"paths", names_of(paths)}});
     else
-      answer_text(summary_text(results));
+      answer_text(
+          to_terminal(document_of(results), terminal_width()) +
+          fmt::format("\nThese are the results of {}{}.\n", flags->file,
+                      flags->folder.empty()
+                          ? ""
+                          : "; open " + (std::filesystem::path(flags->folder) / "report.md").string()));
     exit_code = 0;
   });
 }

@@ -32,20 +32,24 @@ OrderedJson disturbance_to_json(const Disturbance& d) {
           d.throttle_events, d.quota_wait_s,         d.lowest_mhz,   d.highest_mhz};
 }
 
-Disturbance disturbance_from_json(const OrderedJson& json) {
+Disturbance disturbance_from_json(const JsonReader& json) {
   Disturbance d;
-  d.seconds = json.at(0).get<double>();
-  d.involuntary_switches = json.at(1).get<std::int64_t>();
-  d.stolen_cpu_s = json.at(2).get<double>();
-  d.other_cpu_s = json.at(3).get<double>();
-  d.throttle_events = json.at(4).get<std::int64_t>();
-  d.quota_wait_s = json.at(5).get<double>();
-  d.lowest_mhz = json.at(6).get<double>();
-  d.highest_mhz = json.at(7).get<double>();
+  d.seconds = json.at(0).number();
+  d.involuntary_switches = json.at(1).whole<std::int64_t>();
+  d.stolen_cpu_s = json.at(2).number();
+  d.other_cpu_s = json.at(3).number();
+  d.throttle_events = json.at(4).whole<std::int64_t>();
+  d.quota_wait_s = json.at(5).number();
+  d.lowest_mhz = json.at(6).number();
+  d.highest_mhz = json.at(7).number();
   return d;
 }
 
 }  // namespace
+
+std::string Case::key() const {
+  return fmt::format("{} | {} | {}", name_of(scenario), label, configuration.key());
+}
 
 std::string Case::work() const {
   OrderedJson json = OrderedJson::array();
@@ -61,7 +65,7 @@ double Sample::decode_s() const {
 OrderedJson to_json(const Case& c) {
   OrderedJson prompts = OrderedJson::array();
   for (const Prompt& prompt : c.prompts) prompts.push_back(prompt_to_json(prompt));
-  return {{"scenario", c.scenario},
+  return {{"scenario", name_of(c.scenario)},
           {"label", c.label},
           {"configuration", to_json(c.configuration)},
           {"prompts", prompts},
@@ -74,7 +78,7 @@ OrderedJson to_json(const Case& c) {
 
 Case case_from_json(const OrderedJson& json) {
   Case c;
-  c.scenario = json.at("scenario").get<std::string>();
+  c.scenario = entry_at(scenarios(), JsonReader(json).at("scenario")).value;
   c.label = json.at("label").get<std::string>();
   c.configuration = run_config_from_json(json.at("configuration"));
   for (const OrderedJson& prompt : json.at("prompts")) c.prompts.push_back(prompt_from_json(prompt));
@@ -101,30 +105,30 @@ OrderedJson to_json(const Sample& s) {
           {"disturbance", disturbance_to_json(s.disturbance)}};
 }
 
-Sample sample_from_json(const OrderedJson& json) {
+Sample sample_from_json(const JsonReader& json) {
   Sample s;
-  s.total_latency_s = json.at("total_latency_s").get<double>();
-  s.end_to_end_s = json.at("end_to_end_s").get<double>();
-  s.tokenize_s = json.at("tokenize_s").get<double>();
-  s.prefill_s = json.at("prefill_s").get<double>();
-  s.sampling_s = json.at("sampling_s").get<double>();
-  s.detokenize_s = json.at("detokenize_s").get<double>();
-  s.first_token_s = json.at("first_token_s").get<double>();
-  s.step_s = json.at("step_s").get<std::vector<double>>();
-  const OrderedJson& counts = json.at("counts");
-  s.sequences = counts.at(0).get<std::int64_t>();
-  s.batches = counts.at(1).get<std::int64_t>();
-  s.prompt_tokens = counts.at(2).get<std::int64_t>();
-  s.computed_prompt_tokens = counts.at(3).get<std::int64_t>();
-  s.new_tokens = counts.at(4).get<std::int64_t>();
-  s.ids_hash = json.at("ids_hash").get<std::string>();
-  const OrderedJson& roof = json.at("roof");
-  s.bytes = roof.at(0).get<double>();
-  s.flops = roof.at(1).get<double>();
-  s.roof_s = roof.at(2).get<double>();
-  s.roof_gb_s = roof.at(3).get<double>();
-  s.roof_gflops = roof.at(4).get<double>();
-  s.memory_bound_s = roof.at(5).get<double>();
+  s.total_latency_s = json.at("total_latency_s").number();
+  s.end_to_end_s = json.at("end_to_end_s").number();
+  s.tokenize_s = json.at("tokenize_s").number();
+  s.prefill_s = json.at("prefill_s").number();
+  s.sampling_s = json.at("sampling_s").number();
+  s.detokenize_s = json.at("detokenize_s").number();
+  s.first_token_s = json.at("first_token_s").number();
+  s.step_s = json.at("step_s").numbers();
+  const JsonReader counts = json.at("counts");
+  s.sequences = counts.at(0).whole<std::int64_t>();
+  s.batches = counts.at(1).whole<std::int64_t>();
+  s.prompt_tokens = counts.at(2).whole<std::int64_t>();
+  s.computed_prompt_tokens = counts.at(3).whole<std::int64_t>();
+  s.new_tokens = counts.at(4).whole<std::int64_t>();
+  s.ids_hash = json.at("ids_hash").text();
+  const JsonReader roof = json.at("roof");
+  s.bytes = roof.at(0).number();
+  s.flops = roof.at(1).number();
+  s.roof_s = roof.at(2).number();
+  s.roof_gb_s = roof.at(3).number();
+  s.roof_gflops = roof.at(4).number();
+  s.memory_bound_s = roof.at(5).number();
   s.disturbance = disturbance_from_json(json.at("disturbance"));
   return s;
 }
@@ -142,17 +146,18 @@ OrderedJson to_json(const FirstRun& f) {
           {"seconds", f.seconds}};
 }
 
-FirstRun first_run_from_json(const OrderedJson& json) {
+FirstRun first_run_from_json(const JsonReader& json) {
   FirstRun f;
-  f.prompt_ids = json.at("prompt_ids").get<std::vector<std::vector<TokenId>>>();
-  f.ids = json.at("ids").get<std::vector<std::vector<TokenId>>>();
-  f.texts = json.at("texts").get<std::vector<std::string>>();
-  for (const OrderedJson& part : json.at("profile"))
-    f.profile.parts.push_back({part.at("phase").get<std::string>(), part.at("seconds").get<double>(),
-                               part.at("roof_s").get<double>()});
-  f.kv_cache_bytes = json.at("kv_cache_bytes").get<double>();
-  f.measured_memory_bytes = json.at("measured_memory_bytes").get<double>();
-  f.seconds = json.at("seconds").get<double>();
+  for (const JsonReader& ids : json.at("prompt_ids").items())
+    f.prompt_ids.push_back(ids.whole_numbers<TokenId>());
+  for (const JsonReader& ids : json.at("ids").items()) f.ids.push_back(ids.whole_numbers<TokenId>());
+  f.texts = json.at("texts").texts();
+  for (const JsonReader& part : json.at("profile").items())
+    f.profile.parts.push_back(
+        {part.at("phase").text(), part.at("seconds").number(), part.at("roof_s").number()});
+  f.kv_cache_bytes = json.at("kv_cache_bytes").number();
+  f.measured_memory_bytes = json.at("measured_memory_bytes").number();
+  f.seconds = json.at("seconds").number();
   return f;
 }
 

@@ -9,14 +9,18 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/base/json_reader.h"
 #include "assay/config/run_config.h"
 #include "assay/machine/disturbance.h"
+#include "assay/results/scenario.h"
+#include "assay/results/warning.h"
 #include "assay/session/time_generate.h"
 
 namespace assay {
 
 struct Case {
-  std::string scenario, label;  // of the row: "lengths", "128 tokens"
+  Scenario scenario = Scenario::baseline;
+  std::string label;  // of the row: "128 tokens"
   RunConfig configuration;
   std::vector<Prompt> prompts;
   std::int64_t batch_size = 0;  // prompts computed together; 0 = all. The last batch may be smaller.
@@ -25,11 +29,11 @@ struct Case {
   Padding padding = Padding::none;
   Truncation truncation = Truncation::none;
   std::vector<std::pair<std::string, std::string>> parameters =
-      {};                                  // of the row, beside what follows from the above
-  std::vector<std::string> warnings = {};  // known before it runs
+      {};                              // of the row, beside what follows from the above
+  std::vector<Warning> warnings = {};  // known before it runs
 
   // What tells it from every other case.
-  std::string key() const { return scenario + " | " + label + " | " + configuration.key(); }
+  std::string key() const;
   // The same work whatever runs it: equal where a comparison is fair.
   std::string work() const;
 };
@@ -50,10 +54,11 @@ struct Sample {
   double decode_s() const;
 };
 
-// Where a run's time went, beside what the roofs allow each part.
+// Where a run's time went, beside what the roofline allows each part.
 struct CaseProfile {
   struct Part {
-    std::string phase;  // "matrix products", "attention", "head", "other", "waiting"
+    std::string
+        phase;  // "matrix multiplication", "attention", "the LM head", "other operations", "synchronization"
     double seconds = 0, roof_s = 0;
   };
   std::vector<Part> parts;
@@ -71,8 +76,8 @@ struct FirstRun {
 nlohmann::ordered_json to_json(const Case& what);
 Case case_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Sample& sample);
-Sample sample_from_json(const nlohmann::ordered_json& json);
+Sample sample_from_json(const JsonReader& json);
 nlohmann::ordered_json to_json(const FirstRun& first);
-FirstRun first_run_from_json(const nlohmann::ordered_json& json);
+FirstRun first_run_from_json(const JsonReader& json);
 
 }  // namespace assay

@@ -127,10 +127,10 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   context_.sessions = sessions_.get();
 }
 
-Case baseline_case(const ExperimentContext& context, std::string scenario, std::string label,
+Case baseline_case(const ExperimentContext& context, Scenario scenario, std::string label,
                    std::vector<Prompt> prompts, std::int64_t new_tokens) {
   Case what;
-  what.scenario = std::move(scenario);
+  what.scenario = scenario;
   what.label = std::move(label);
   what.configuration = context.baseline;
   what.prompts = std::move(prompts);
@@ -147,8 +147,10 @@ void fit_context(const ExperimentContext& context, Case& what) {
     if (static_cast<std::int64_t>(tokens) <= room) continue;
     what.truncation = Truncation::left;
     what.warnings.push_back(
-        fmt::format("a prompt of {} tokens was cut on the left: {} new ones and it exceed the context of {}",
-                    tokens, what.new_tokens, context.context_length));
+        {WarningKind::prompt_truncated,
+         fmt::format("a prompt of {} tokens was cut on the left, because it and {} new tokens exceed the "
+                     "context of {}",
+                     tokens, what.new_tokens, context.context_length)});
     return;
   }
 }

@@ -69,7 +69,7 @@ class WorkerExperiment {
 };
 
 // A case of the baseline.
-Case baseline_case(const ExperimentContext& context, std::string scenario, std::string label,
+Case baseline_case(const ExperimentContext& context, Scenario scenario, std::string label,
                    std::vector<Prompt> prompts, std::int64_t new_tokens);
 
 // Where a prompt and its new tokens exceed the context: truncates on the left, and adds a warning.

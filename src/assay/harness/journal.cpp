@@ -11,7 +11,17 @@ using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 constexpr int kVersion = 2;
+
+// Null where the line is not JSON.
+OrderedJson parsed_line(const std::string& line) {
+  try {
+    return parse_ordered_json(line, "");
+  } catch (const Error&) {
+    return nullptr;
+  }
 }
+
+}  // namespace
 
 Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes)
     : file_(std::move(file)), plan_(plan) {
@@ -33,25 +43,29 @@ void Journal::read() {
   for (std::size_t at = 0; at < whole;) {
     const std::size_t end = text.find('\n', at);
     ++line_number;
-    OrderedJson json = OrderedJson::parse(text.substr(at, end - at), nullptr, false);
+    const OrderedJson json = parsed_line(text.substr(at, end - at));
     at = end + 1;
     if (line_number == 1) {
       if (!json.is_object() || json.value("journal", OrderedJson()) != kVersion)
-        throw JournalError("{}: not a journal that this program can resume", file_.string());
+        throw JournalError("{}: expected a journal that this program can resume, found something else",
+                           file_.string());
       if (json.value("plan", OrderedJson()) != plan_)
         throw JournalError(
-            "{}: another plan was begun here: run it again without --resume, or with the same model "
-            "and flags",
+            "{}: another plan was begun here: expected the same model and options; start the run again "
+            "from the beginning, or repeat it with those",
             file_.string());
       continue;
     }
     const auto is_text = [&](const char* key) { return json.contains(key) && json.at(key).is_string(); };
     if (!json.is_object() || !is_text("kind") || !is_text("key") || !json.contains("data"))
-      throw JournalError("{}: line {} is no entry of a journal", file_.string(), line_number);
+      throw JournalError("{}: line {}: expected an entry of a journal with kind, key and data",
+                         file_.string(), line_number);
     entries_[{json.at("kind").get<std::string>(), json.at("key").get<std::string>()}].push_back(
         json.at("data"));
   }
-  if (line_number == 0) throw JournalError("{}: not a journal that this program can resume", file_.string());
+  if (line_number == 0)
+    throw JournalError("{}: expected a journal that this program can resume, found something else",
+                       file_.string());
   // What was cut off must not join the next line.
   if (whole < text.size()) std::filesystem::resize_file(file_, whole);
 }
@@ -64,7 +78,7 @@ void Journal::append(const std::string& kind, const std::string& key, OrderedJso
 }
 
 void Journal::refuse(const std::string& kind, const std::string& key, const char* why) const {
-  throw JournalError("{}: the entry '{}' of '{}' is not understood ({}): run it again without --resume",
+  throw JournalError("{}: the entry '{}' of '{}' cannot be read: {}; start the run again from the beginning",
                      file_.string(), kind, key, why);
 }
 

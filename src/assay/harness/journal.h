@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/json_reader.h"
 
 namespace assay {
 
@@ -37,8 +38,8 @@ class Journal {
   template <typename Read>
   void read_each(const std::string& kind, const std::string& key, const Read& read) const {
     try {
-      for (const nlohmann::ordered_json& data : find(kind, key)) read(data);
-    } catch (const nlohmann::ordered_json::exception& error) {
+      for (const nlohmann::ordered_json& data : find(kind, key)) read(JsonReader(data));
+    } catch (const Error& error) {
       refuse(kind, key, error.what());
     }
   }

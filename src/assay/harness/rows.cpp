@@ -35,25 +35,31 @@ class RowBuilder {
       all += sample.disturbance;
       hashes.insert(sample.ids_hash);
     }
-    for (std::string& warning : doubts_of(all, static_cast<int>(allowed_processors().size())))
+    for (Warning& warning : warnings_of(all, static_cast<int>(allowed_processors().size())))
       row.warnings.push_back(std::move(warning));
     if (all.highest_mhz > 0)
       row.parameters.emplace_back("frequency_mhz",
                                   fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
-    if (hashes.size() > 1) row.warnings.emplace_back("equal runs gave different ids");
+    if (hashes.size() > 1)
+      row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
     const std::vector<double> times = result_.each(&Sample::total_latency_s);
     if (const auto found = outliers(times); found.size() * 10 > times.size())
-      row.warnings.emplace_back("more than a tenth of the runs are outliers (kept)");
+      row.warnings.push_back(
+          {WarningKind::outliers, "more than a tenth of the runs are outliers, which are kept"});
     if (times.size() >= 2 * kFewestForInterval) {
       const std::size_t half = times.size() / 2;
       const double early = median(std::span(times).first(half)), late = median(std::span(times).last(half));
       constexpr double kDrift = 1.1;
       if (late > kDrift * early || early > kDrift * late)
-        row.warnings.push_back(fmt::format("drift: the second half of the runs was {} by more than a tenth",
-                                           late > early ? "slower" : "faster"));
+        row.warnings.push_back(
+            {WarningKind::drift,
+             fmt::format("the second half of the runs was more than 10 % {} than the first",
+                         late > early ? "slower" : "faster")});
     }
     if (times.size() < kFewestForInterval)
-      row.warnings.push_back(fmt::format("{} run(s): too few for an interval or a verdict", times.size()));
+      row.warnings.push_back(
+          {WarningKind::too_few_runs, fmt::format("{} {} too few for an interval or a verdict", times.size(),
+                                                  times.size() == 1 ? "run is" : "runs are")});
   }
 
  private:
@@ -79,6 +85,8 @@ class RowBuilder {
       set(row, "decode_tokens_per_sec", [&](const Sample& s) {
         return per(new_tokens(s) - static_cast<double>(s.sequences), s.decode_s());
       });
+      set(row, "time_per_output_token_ms",
+          [](const Sample& s) { return 1e3 * s.decode_s() / static_cast<double>(s.step_s.size()); });
       set(row, "step_latency_ms", [](const Sample& s) { return 1e3 * median(s.step_s); });
       if (supported_quantile(first_.step_s, 0.9))
         set(row, "inter_token_p90_ms", [](const Sample& s) { return 1e3 * quantile(s.step_s, 0.9); });
@@ -143,8 +151,7 @@ class RowBuilder {
     add_gap(row);
     const auto interval = repeated_median_interval(result_.each(&Sample::total_latency_s));
     if (interval && 100 * roof / interval->high > 103)
-      row.warnings.push_back(
-          fmt::format("wrong roof: the case reached at least {:.0f} % of it", 100 * roof / interval->high));
+      row.warnings.push_back(roofline_warning(100 * roof / interval->high));
   }
 
   void add_gap(Row& row) const {
@@ -157,7 +164,7 @@ class RowBuilder {
     }
     if (worst == nullptr || whole <= 0) return;
     row.parameters.emplace_back("largest_gap",
-                                fmt::format("{} ({:.0f} % of the time above the roof)", worst->phase,
+                                fmt::format("{} ({:.0f} % of the time above the roofline)", worst->phase,
                                             100 * std::max(0.0, worst->seconds - worst->roof_s) / whole));
   }
 
@@ -183,7 +190,7 @@ void ExperimentResult::add(ExperimentResult other) {
 
 const Row* ExperimentResult::find(const std::string& label) const {
   for (const Row& row : rows)
-    if (row.label == label && row.status == "ok") return &row;
+    if (row.label == label && row.status == RowStatus::ok) return &row;
   return nullptr;
 }
 
@@ -210,7 +217,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
   for (const auto& parameter : what.parameters) row.parameters.push_back(parameter);
   row.warnings = result.facts.warnings;
   row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
-  if (row.status != "ok" || result.samples.empty()) return row;
+  if (row.status != RowStatus::ok || result.samples.empty()) return row;
   const RowBuilder builder(result, context);
   builder.add_values(row);
   builder.add_warnings(row);
@@ -219,7 +226,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
 
 std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
                                         const ExperimentContext& context, int comparisons) {
-  if (candidate.status != "ok" || baseline.status != "ok") return std::nullopt;
+  if (candidate.status != RowStatus::ok || baseline.status != RowStatus::ok) return std::nullopt;
   const auto [own, other] = paired(candidate, baseline, &Sample::total_latency_s);
   if (own.empty()) return std::nullopt;
   double margin = context.margin;
@@ -243,7 +250,7 @@ std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<
       std::optional<std::vector<AuditRow>> known;
       journal->read_each("audit", key, [&](const auto& data) {
         known.emplace();
-        for (const auto& row : data) known->push_back(audit_row_from_json(row));
+        for (const JsonReader& row : data.items()) known->push_back(audit_row_from_json(row));
       });
       if (known) {
         rows.insert(rows.end(), known->begin(), known->end());

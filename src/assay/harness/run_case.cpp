@@ -174,13 +174,14 @@ CaseProfile profile_of(const StepProfile& profile, const Ran& ran, const Plan& p
     known += part.time.value;
   }
   CaseProfile result;
-  result.parts.push_back({"matrix products", own(Phase::linear), roof(Phase::linear)});
+  result.parts.push_back({"matrix multiplication", own(Phase::linear), roof(Phase::linear)});
   result.parts.push_back({"attention", own(Phase::attention), roof(Phase::attention)});
-  result.parts.push_back({"head", own(Phase::head), roof(Phase::head)});
+  result.parts.push_back({"the LM head", own(Phase::head), roof(Phase::head)});
   result.parts.push_back(
-      {"other", own(Phase::embed) + own(Phase::norm) + std::max(0.0, ran.sample.total_latency_s - known),
+      {"other operations",
+       own(Phase::embed) + own(Phase::norm) + std::max(0.0, ran.sample.total_latency_s - known),
        roof(Phase::embed) + roof(Phase::norm)});
-  result.parts.push_back({"waiting", waiting, 0});
+  result.parts.push_back({"synchronization", waiting, 0});
   return result;
 }
 

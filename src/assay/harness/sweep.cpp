@@ -51,7 +51,8 @@ class SweepRun {
   void add(const Case& what) {
     for (CaseResult& other : result_.cases)
       if (other.what.key() == what.key()) {
-        other.warnings.push_back("asked for more than once: measured once");
+        other.warnings.push_back(
+            {WarningKind::duplicate_case, "the case was asked for more than once and is measured once"});
         return;
       }
     CaseResult& added = result_.cases.emplace_back();
@@ -80,7 +81,7 @@ class SweepRun {
         was_begun_.insert(&c);
       });
       options_.journal->read_each("sample", journal_key(c), [&](const auto& data) {
-        c.samples[data.at("round").template get<int>()] = sample_from_json(data.at("sample"));
+        c.samples[data.at("round").template whole<int>()] = sample_from_json(data.at("sample"));
       });
     }
   }
@@ -88,7 +89,8 @@ class SweepRun {
   void run_group(const std::vector<RunConfig>& group, int first_round) {
     std::vector<CaseResult*> members;
     for (CaseResult& c : result_.cases)
-      if (c.status == "ok" && std::find(group.begin(), group.end(), c.what.configuration) != group.end())
+      if (c.status == RowStatus::ok &&
+          std::find(group.begin(), group.end(), c.what.configuration) != group.end())
         members.push_back(&c);
     if (is_done_ && std::all_of(members.begin(), members.end(),
                                 [&](const CaseResult* c) { return was_begun_.count(c) > 0; }))
@@ -125,7 +127,7 @@ class SweepRun {
   }
 
   void fail(CaseResult& c, const std::string& reason) {
-    c.status = "error";
+    c.status = RowStatus::error;
     c.reason = reason;
     was_begun_.insert(&c);
   }
@@ -157,7 +159,7 @@ class SweepRun {
     const int number = first_round + round;
     std::vector<CaseResult*> order;
     for (CaseResult* c : members)
-      if (c->status == "ok" && c->samples.count(number) == 0) order.push_back(c);
+      if (c->status == RowStatus::ok && c->samples.count(number) == 0) order.push_back(c);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.next() % i]);
     for (CaseResult* c : order) {
       if (stopped()) return;
@@ -177,7 +179,8 @@ class SweepRun {
   }
 
   bool wants_round(const std::vector<CaseResult*>& members, int round) const {
-    if (std::none_of(members.begin(), members.end(), [](const CaseResult* c) { return c->status == "ok"; }))
+    if (std::none_of(members.begin(), members.end(),
+                     [](const CaseResult* c) { return c->status == RowStatus::ok; }))
       return false;
     const double spent = elapsed(measure_begin_, Clock::now()).value;
     if (options_.max_time_s > 0 && round >= options_.fewest && spent + warm_up_s_ >= options_.max_time_s)
@@ -198,7 +201,7 @@ class SweepRun {
 
   bool all_narrow(const std::vector<CaseResult*>& members) const {
     return std::all_of(members.begin(), members.end(), [&](const CaseResult* c) {
-      if (c->status != "ok") return true;
+      if (c->status != RowStatus::ok) return true;
       const auto interval = repeated_median_interval(c->each(&Sample::total_latency_s));
       return interval && (interval->high - interval->low) / 2 <=
                              options_.narrow * median(c->each(&Sample::total_latency_s));
@@ -231,7 +234,7 @@ class SweepRun {
   void finish() {
     auto& cases = result_.cases;
     for (CaseResult& c : cases) {
-      if (c.status == "ok" && c.samples.empty() && result_.is_interrupted) was_begun_.erase(&c);
+      if (c.status == RowStatus::ok && c.samples.empty() && result_.is_interrupted) was_begun_.erase(&c);
       if (c.facts.kernels.empty()) c.facts = facts_or_none(c.what.configuration);
     }
     std::vector<CaseResult> kept;

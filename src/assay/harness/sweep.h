@@ -68,14 +68,15 @@ struct SweepOptions {
 
 struct CaseResult {
   Case what;
-  std::string status = "ok", reason;  // or "error" and why
+  RowStatus status = RowStatus::ok;
+  std::string reason;  // of an error
   SessionFacts facts;
   FirstRun first;
   std::map<int, Sample> samples;  // by round
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
   int warm_ups = 0;
 
-  bool is_measured() const { return status == "ok" && !samples.empty(); }
+  bool is_measured() const { return status == RowStatus::ok && !samples.empty(); }
   std::vector<double> each(double Sample::*member) const;  // in the order of rounds
 };
 

@@ -130,9 +130,9 @@ class WorkerSession : public Session {
       OrderedJson json = OrderedJson::parse(answer.line);
       if (json.at("ok").get<bool>()) return json;
       throw Error("{}", json.at("error").get<std::string>());
-    } catch (const OrderedJson::exception& error) {
+    } catch (const OrderedJson::exception&) {
       lose(WorkerLost::Cause::crashed,
-           fmt::format("the worker's answer is not understood: {}", error.what()));
+           "the worker's answer is not understood: expected a JSON object with the key 'ok'");
     }
   }
 
@@ -208,16 +208,16 @@ OrderedJson answer_request(Session& session, const std::string& op, const Ordere
 
 OrderedJson to_json(const SessionFacts& facts) {
   return {{"model", to_json(facts.model)}, {"device", facts.device},   {"kernels", facts.kernels},
-          {"threads", facts.threads},      {"context", facts.context}, {"warnings", facts.warnings}};
+          {"threads", facts.threads},      {"context", facts.context}, {"warnings", to_json(facts.warnings)}};
 }
 
-SessionFacts session_facts_from_json(const OrderedJson& json) {
+SessionFacts session_facts_from_json(const JsonReader& json) {
   return {.model = model_facts_from_json(json.at("model")),
-          .device = json.at("device").get<std::string>(),
-          .kernels = json.at("kernels").get<std::string>(),
-          .threads = json.at("threads").get<int>(),
-          .context = json.at("context").get<std::int64_t>(),
-          .warnings = json.at("warnings").get<std::vector<std::string>>()};
+          .device = json.at("device").text(),
+          .kernels = json.at("kernels").text(),
+          .threads = json.at("threads").whole<int>(),
+          .context = json.at("context").whole<std::int64_t>(),
+          .warnings = warnings_from_json(json.at("warnings"))};
 }
 
 OrderedJson to_json(const CorpusLosses& losses) {
@@ -226,16 +226,17 @@ OrderedJson to_json(const CorpusLosses& losses) {
           {"log_probabilities", losses.log_probabilities},
           {"tokens", losses.tokens},
           {"seconds", losses.seconds},
-          {"warnings", losses.warnings}};
+          {"warnings", to_json(losses.warnings)}};
 }
 
-CorpusLosses corpus_losses_from_json(const OrderedJson& json) {
-  return {.corpus_sha256 = json.at("corpus_sha256").get<std::string>(),
-          .protocol = json.at("protocol").get<std::string>(),
-          .log_probabilities = json.at("log_probabilities").get<std::vector<double>>(),
-          .tokens = json.at("tokens").get<std::int64_t>(),
-          .seconds = json.at("seconds").get<double>(),
-          .warnings = json.value("warnings", std::vector<std::string>{})};
+CorpusLosses corpus_losses_from_json(const JsonReader& json) {
+  return {
+      .corpus_sha256 = json.at("corpus_sha256").text(),
+      .protocol = json.at("protocol").text(),
+      .log_probabilities = json.at("log_probabilities").numbers(),
+      .tokens = json.at("tokens").whole<std::int64_t>(),
+      .seconds = json.at("seconds").number(),
+      .warnings = json.has("warnings") ? warnings_from_json(json.at("warnings")) : std::vector<Warning>()};
 }
 
 }  // namespace assay

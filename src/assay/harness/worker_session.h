@@ -20,7 +20,7 @@ struct SessionFacts {
   std::string device, kernels;
   int threads = 0;
   std::int64_t context = 0;
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
 };
 
 // Log-probabilities of a text.
@@ -29,7 +29,7 @@ struct CorpusLosses {
   std::vector<double> log_probabilities;  // of every scored token, in text order
   std::int64_t tokens = 0;
   double seconds = 0;
-  std::vector<std::string> warnings = {};
+  std::vector<Warning> warnings = {};
 };
 struct CorpusRequest {
   std::string file;
@@ -79,9 +79,9 @@ nlohmann::ordered_json answer_request(Session& session, const std::string& op,
                                       const nlohmann::ordered_json& request);
 
 nlohmann::ordered_json to_json(const SessionFacts& facts);
-SessionFacts session_facts_from_json(const nlohmann::ordered_json& json);
+SessionFacts session_facts_from_json(const JsonReader& json);
 nlohmann::ordered_json to_json(const CorpusLosses& losses);
-CorpusLosses corpus_losses_from_json(const nlohmann::ordered_json& json);
+CorpusLosses corpus_losses_from_json(const JsonReader& json);
 
 // Without the hash of its files, which would mean reading them all.
 ModelFacts model_facts(const LoadedModel& loaded);

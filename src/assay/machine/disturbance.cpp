@@ -116,39 +116,4 @@ Disturbance DisturbanceWatch::so_far() const {
   return d;
 }
 
-std::vector<std::string> doubts_of(const Disturbance& d, int processors) {
-  std::vector<std::string> warnings;
-  const double available = d.seconds * std::max(1, processors);
-  if (available <= 0) return warnings;
-  // The counters move in steps of 10 ms.
-  constexpr double kShortest = 0.2;
-  // In steps, so that rows that were disturbed alike say the same.
-  const auto add = [&](double value, std::initializer_list<double> steps, const auto& text) {
-    double passed = 0;
-    for (const double step : steps)
-      if (value > step) passed = step;
-    if (passed > 0) warnings.push_back(text(passed));
-  };
-  if (d.throttle_events > 0) warnings.emplace_back("the processor throttled itself meanwhile: heat or power");
-  add(100 * d.quota_wait_s / available, {1, 10, 50}, [](double percent) {
-    return fmt::format("a control group's CPU quota withheld more than {:g} % of the processors meanwhile",
-                       percent);
-  });
-  if (d.lowest_mhz > 0)
-    add(100 * (d.highest_mhz / d.lowest_mhz - 1), {10, 25, 50}, [](double percent) {
-      return fmt::format("the processor's frequency varied by more than {:g} % from run to run", percent);
-    });
-  if (d.seconds >= kShortest) {
-    add(100 * d.stolen_cpu_s / available, {1, 5, 20}, [](double percent) {
-      return fmt::format("the hypervisor took more than {:g} % of the processors meanwhile", percent);
-    });
-    add(100 * d.other_cpu_s / available, {10, 25, 50}, [](double percent) {
-      return fmt::format("other processes used more than {:g} % of the processors meanwhile", percent);
-    });
-    add(static_cast<double>(d.involuntary_switches) / d.seconds, {200, 1000},
-        [](double often) { return fmt::format("interrupted more than {:g} times a second", often); });
-  }
-  return warnings;
-}
-
 }  // namespace assay

@@ -47,10 +47,4 @@ class DisturbanceWatch {
   Counters counters_;
 };
 
-// Sentences where more was disturbed than a careful reader would let pass: steal above 1 % of the processors'
-// time, other processes above 10 % (the kernel counts in hundredths of a second), more than 200 involuntary
-// switches a second (none of these below 0.2 s); processors that throttled themselves, waiting for a quota
-// above 1 % of the time, and frequencies that differ by more than 10 % from run to run.
-std::vector<std::string> doubts_of(const Disturbance& disturbance, int processors);
-
 }  // namespace assay

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/base/json_reader.h"
+
 #include "assay/base/units.h"
 
 namespace assay {
@@ -43,7 +45,7 @@ Machine read_machine();
 
 nlohmann::ordered_json to_json(const Machine& machine);
 // Reads what to_json() wrote, or an earlier version of it with fewer facts.
-Machine machine_from_json(const nlohmann::ordered_json& json);
+Machine machine_from_json(const JsonReader& json);
 
 struct ProcessMemory {
   Bytes resident, peak, anonymous;  // VmRSS, VmHWM, RssAnon; zero where /proc is not there

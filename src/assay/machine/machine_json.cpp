@@ -34,29 +34,37 @@ OrderedJson to_json(const Machine& m) {
           {"cgroup_memory_limit_bytes", m.cgroup_memory_limit.value}};
 }
 
-Machine machine_from_json(const OrderedJson& json) {
+Machine machine_from_json(const JsonReader& json) {
   Machine m;
-  m.cpu = json.at("cpu").get<std::string>();
-  m.processors_online = json.at("processors_online").get<int>();
-  m.processors_allowed = json.at("processors_allowed").get<int>();
-  m.cgroup_cpu_quota = json.at("cgroup_cpu_quota").get<double>();
-  m.cpu_features = json.at("cpu_features").get<std::vector<std::string>>();
-  m.memory = {json.at("memory_bytes").get<std::int64_t>()};
-  m.system = json.at("system").get<std::string>();
-  m.load_1min = json.at("load_1min").get<double>();
+  m.cpu = json.at("cpu").text();
+  m.processors_online = json.at("processors_online").whole<int>();
+  m.processors_allowed = json.at("processors_allowed").whole<int>();
+  m.cgroup_cpu_quota = json.at("cgroup_cpu_quota").number();
+  m.cpu_features = json.at("cpu_features").texts();
+  m.memory = {json.at("memory_bytes").whole<std::int64_t>()};
+  m.system = json.at("system").text();
+  m.load_1min = json.at("load_1min").number();
   // Facts that the first results did not hold.
-  for (const OrderedJson& set : json.value("instruction_sets", OrderedJson::array()))
-    m.instruction_sets.push_back({set.at("name").get<std::string>(), set.at("why_not").get<std::string>()});
-  for (const OrderedJson& cache : json.value("caches", OrderedJson::array()))
-    m.caches.push_back({cache.at("level").get<int>(),
-                        cache.at("kind").get<std::string>(),
-                        {cache.at("size_bytes").get<std::int64_t>()},
-                        cache.at("processors").get<std::string>()});
-  m.numa_nodes = json.value("numa_nodes", 0);
-  m.transparent_huge_pages = json.value("transparent_huge_pages", m.transparent_huge_pages);
-  m.frequency_governor = json.value("frequency_governor", m.frequency_governor);
-  m.memory_available = {json.value("memory_available_bytes", std::int64_t{0})};
-  m.cgroup_memory_limit = {json.value("cgroup_memory_limit_bytes", std::int64_t{0})};
+  if (json.has("instruction_sets"))
+    for (const JsonReader& set : json.at("instruction_sets").items())
+      m.instruction_sets.push_back({set.at("name").text(), set.at("why_not").text()});
+  if (json.has("caches"))
+    for (const JsonReader& cache : json.at("caches").items())
+      m.caches.push_back({cache.at("level").whole<int>(),
+                          cache.at("kind").text(),
+                          {cache.at("size_bytes").whole<std::int64_t>()},
+                          cache.at("processors").text()});
+  const auto text_at = [&](const char* key, std::string& text) {
+    if (json.has(key)) text = json.at(key).text();
+  };
+  const auto bytes_at = [&](const char* key, Bytes& bytes) {
+    if (json.has(key)) bytes = {json.at(key).whole<std::int64_t>()};
+  };
+  if (json.has("numa_nodes")) m.numa_nodes = json.at("numa_nodes").whole<int>();
+  text_at("transparent_huge_pages", m.transparent_huge_pages);
+  text_at("frequency_governor", m.frequency_governor);
+  bytes_at("memory_available_bytes", m.memory_available);
+  bytes_at("cgroup_memory_limit_bytes", m.cgroup_memory_limit);
   return m;
 }
 

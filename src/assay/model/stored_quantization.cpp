@@ -46,7 +46,7 @@ Precision int8_precision(const int8::Config& config, const QuantizedWeights& wei
 
 }  // namespace
 
-QuantizedTensor quantized_tensor(const WeightSpec& weight) {
+StoredCodes quantized_tensor(const WeightSpec& weight) {
   return {weight.name, weight.rows, weight.columns, weight.format};
 }
 

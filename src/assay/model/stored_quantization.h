@@ -27,6 +27,6 @@ Calibration stored_calibration(const Plan& plan, const ModelFolder& folder);
 std::string stored_calibration_sha256(const ModelFolder& folder);
 
 // A weight that is_stored_quantized, as the checkpoint's readers take it.
-QuantizedTensor quantized_tensor(const WeightSpec& weight);
+StoredCodes quantized_tensor(const WeightSpec& weight);
 
 }  // namespace assay

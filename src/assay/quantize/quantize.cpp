@@ -296,7 +296,7 @@ class Job {
   }
 
   void require_finite(std::span<const float> part, const CheckpointTensor& at) const {
-    if (options_.allows_non_finite ||
+    if (precision_.allows_non_finite ||
         std::all_of(part.begin(), part.end(), [](float x) { return std::isfinite(x); }))
       return;
     throw Error("{}: tensor '{}': expected finite numbers, found NaN or infinity", at.file().string(),

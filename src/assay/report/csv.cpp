@@ -23,6 +23,12 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
+std::string warning_texts(const Row& row) {
+  std::vector<std::string> texts;
+  for (const Warning& warning : row.warnings) texts.push_back(warning.text);
+  return join(texts, "; ");
+}
+
 }  // namespace
 
 std::string csv_field(const std::string& text) {
@@ -44,13 +50,14 @@ std::string results_csv(const ResultSet& results) {
   line.emplace_back("warnings");
   std::string csv = join(line, ",") + "\r\n";
   for (const Row& row : results.rows) {
-    line = {csv_field(row.scenario), csv_field(row.label), csv_field(row.status), csv_field(row.reason)};
+    line = {csv_field(std::string(name_of(row.scenario))), csv_field(row.label),
+            csv_field(std::string(name_of(row.status))), csv_field(row.reason)};
     for (const std::string& key : parameters) line.push_back(csv_field(row.parameter(key)));
     for (const std::string& tag : tags) {
       const Value* value = row.find(tag);
       line.push_back(value == nullptr ? "" : number(value->value));
     }
-    line.push_back(csv_field(join(row.warnings, "; ")));
+    line.push_back(csv_field(warning_texts(row)));
     csv += join(line, ",") + "\r\n";
   }
   return csv;
@@ -73,8 +80,8 @@ std::string samples_csv(const ResultSet& results) {
   for (const Row& row : results.rows)
     for (const auto& [tag, value] : row.values)
       for (std::size_t i = 0; i < value.samples.size(); ++i)
-        csv += fmt::format("{},{},{},{},{},{}\r\n", csv_field(row.scenario), csv_field(row.label), tag,
-                           metric(tag).unit, i, number(value.samples[i]));
+        csv += fmt::format("{},{},{},{},{},{}\r\n", csv_field(std::string(name_of(row.scenario))),
+                           csv_field(row.label), tag, metric(tag).unit, i, number(value.samples[i]));
   return csv;
 }
 

@@ -12,9 +12,8 @@ namespace assay {
 std::string csv_field(const std::string& text);
 // A line per row: scenario, label, status, reason, every parameter, every metric, warnings joined by "; ".
 std::string results_csv(const ResultSet& results);
-// A line per raw sample: scenario, label, metric, unit, index, value.
-// Any table.
 std::string to_csv(const Table& table);
+// A line per raw sample: scenario, label, metric, unit, index, value.
 std::string samples_csv(const ResultSet& results);
 
 }  // namespace assay

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "assay/base/format.h"
+#include "assay/report/text_layout.h"
+#include "assay/results/metric.h"
 
 namespace assay {
 
@@ -12,35 +14,34 @@ std::string counted(const std::string& number, const char* what) {
   return number + " " + what + (number == "1" ? "" : "s");
 }
 
-class Figures {
+class ResultFigures {
  public:
-  explicit Figures(const ResultSet& results) : results_(results) {
+  explicit ResultFigures(const ResultSet& results)
+      : results_(results), model_(cut_to_width(printable(results.model.id), 40)) {
     for (const Row& row : results.rows)
-      if (row.status == "ok" && subtitle_.empty() && row.find("total_latency_s") != nullptr)
-        subtitle_ =
-            fmt::format("{}, {}, {} kernels, {}; whiskers are 95 % intervals where there are six runs",
-                        results.model.id, row.parameter("precision"), row.parameter("kernels"),
-                        counted(row.parameter("threads"), "thread"));
+      if (row.status == RowStatus::ok && subtitle_.empty() && row.find("total_latency_s") != nullptr)
+        subtitle_ = fmt::format("{}, {}, {} kernels, {}; whiskers: 95 % intervals", model_,
+                                row.parameter("precision"), row.parameter("kernels"),
+                                counted(row.parameter("threads"), "thread"));
   }
 
   std::vector<std::pair<std::string, Plot>> run() {
     add_lengths();
     add_positions();
-    add_bars("trade-off", "resident_weights_bytes", 1.0 / (1024 * 1024), "memory_by_precision",
-             "Weights in memory by precision", "Weights as they lie in memory (MB of 1024 x 1024 bytes)");
-    add_bars("trade-off", "total_latency_s", 1e3, "latency_by_precision", "Latency by precision",
-             fmt::format("Latency of one generation (ms)"));
-    add_bars("perplexity", "perplexity", 1, "perplexity_by_precision", "Perplexity by precision",
-             "Perplexity (lower is better)");
+    add_bars(Scenario::tradeoff, "resident_weights_bytes", "memory_by_precision",
+             "Memory of the weights by precision");
+    add_bars(Scenario::tradeoff, "total_latency_s", "latency_by_precision", "Latency by precision");
+    add_bars(Scenario::perplexity, "perplexity", "perplexity_by_precision", "Perplexity by precision");
     add_batches();
     return std::move(figures_);
   }
 
  private:
-  std::vector<const Row*> rows_of(std::string_view scenario, std::string_view tag) const {
+  std::vector<const Row*> rows_of(Scenario scenario, std::string_view tag) const {
     std::vector<const Row*> rows;
     for (const Row& row : results_.rows)
-      if (row.scenario == scenario && row.status == "ok" && row.find(tag) != nullptr) rows.push_back(&row);
+      if (row.scenario == scenario && row.status == RowStatus::ok && row.find(tag) != nullptr)
+        rows.push_back(&row);
     return rows;
   }
 
@@ -63,37 +64,37 @@ class Figures {
   }
 
   void add_lengths() {
-    const std::vector<const Row*> rows = rows_of("lengths", "total_latency_s");
+    const std::vector<const Row*> rows = rows_of(Scenario::lengths, "total_latency_s");
     if (rows.empty()) return;
     Plot latency{.title = "Latency against prompt length",
                  .subtitle = subtitle_,
-                 .x_label = "Prompt (tokens)",
+                 .x_label = "Prompt length (tokens)",
                  .y_label = "Latency (ms)",
                  .series = {},
                  .categories = {}};
-    latency.series = {series_of("whole generation", rows, "prompt_tokens", "total_latency_s", 1e3),
-                      series_of("first token", rows, "prompt_tokens", "time_to_first_token_s", 1e3)};
+    latency.series = {series_of("Latency", rows, "prompt_tokens", "total_latency_s", 1e3),
+                      series_of("TTFT", rows, "prompt_tokens", "time_to_first_token_s", 1e3)};
     figures_.emplace_back("latency_by_length", latency);
-    Plot speed{.title = "Speed against prompt length",
+    Plot speed{.title = "Throughput against prompt length",
                .subtitle = subtitle_,
-               .x_label = "Prompt (tokens)",
-               .y_label = "New tokens per second",
+               .x_label = "Prompt length (tokens)",
+               .y_label = "Throughput (tokens/s)",
                .series = {},
                .categories = {}};
-    speed.series = {series_of("decode alone", rows, "prompt_tokens", "decode_tokens_per_sec"),
-                    series_of("with prefill", rows, "prompt_tokens", "tokens_per_sec")};
+    speed.series = {series_of("decode only", rows, "prompt_tokens", "decode_tokens_per_sec"),
+                    series_of("prefill and decode", rows, "prompt_tokens", "tokens_per_sec")};
     figures_.emplace_back("speed_by_length", speed);
   }
 
   void add_positions() {
-    Plot plot{.title = "Time of a step against its position, cache on and off",
+    Plot plot{.title = "Decode step time against position, KV cache on and off",
               .subtitle = subtitle_,
-              .x_label = "Position (tokens held)",
-              .y_label = "Step (ms)",
+              .x_label = "Position (tokens in the sequence)",
+              .y_label = "Decode step (ms)",
               .series = {},
               .categories = {}};
-    plot.subtitle = results_.model.id + ": each step's median over the runs";
-    for (const Row* row : rows_of("step times", "step_latency_ms")) {
+    plot.subtitle = model_ + "; each point is the median over the runs of one step";
+    for (const Row* row : rows_of(Scenario::step_times, "step_latency_ms")) {
       PlotSeries series{row->label, {}};
       series.has_line = false;
       const std::vector<double>&x = row->find("position")->samples,
@@ -104,36 +105,41 @@ class Figures {
     if (!plot.series.empty()) figures_.emplace_back("step_by_position", plot);
   }
 
-  void add_bars(std::string_view scenario, std::string_view tag, double scale, const char* file,
-                const char* title, const std::string& label) {
+  void add_bars(Scenario scenario, std::string_view tag, const char* file, const char* title) {
     const std::vector<const Row*> rows = rows_of(scenario, tag);
     if (rows.size() < 2) return;
-    Plot plot{
-        .title = title,
-        .subtitle =
-            results_.model.id + ": the first is the baseline; whiskers are 95 % intervals" +
-            (tag == "perplexity" ? " over texts like this one, far wider than those of differences" : ""),
-        .x_label = label,
-        .y_label = "",
-        .series = {{}},
-        .categories = {}};
+    const Metric& what = metric(tag);
+    std::string subtitle = model_ + "; the first bar is the baseline";
+    if (std::any_of(rows.begin(), rows.end(),
+                    [&](const Row* row) { return row->find(tag)->interval.has_value(); }))
+      subtitle += tag == "perplexity"
+                      ? "; whiskers: 95 % intervals over texts, wider than those of differences"
+                      : "; whiskers: 95 % intervals";
+    Plot plot{.title = title,
+              .subtitle = subtitle,
+              .x_label = what.column_head() + (what.better == Better::lower    ? ", lower is better"
+                                               : what.better == Better::higher ? ", higher is better"
+                                                                               : ""),
+              .y_label = "",
+              .series = {{}},
+              .categories = {}};
     for (const Row* row : rows) {
       plot.categories.push_back(row->label);
-      plot.series.front().points.push_back(point(0, *row->find(tag), scale));
+      plot.series.front().points.push_back(point(0, *row->find(tag), what.scale));
     }
     figures_.emplace_back(file, plot);
   }
 
   void add_batches() {
-    const std::vector<const Row*> rows = rows_of("batches", "tokens_per_sec");
+    const std::vector<const Row*> rows = rows_of(Scenario::batches, "tokens_per_sec");
     if (rows.size() < 2) return;
     Plot speed{.title = "Throughput against batch size",
                .subtitle = subtitle_,
-               .x_label = "Sequences at once",
-               .y_label = "Tokens per second",
+               .x_label = "Batch size (sequences)",
+               .y_label = "Throughput (tokens/s)",
                .series = {},
                .categories = {}};
-    PlotSeries all{"all sequences", {}}, each{"each sequence", {}};
+    PlotSeries all{"whole batch", {}}, each{"one sequence", {}};
     for (const Row* row : rows) {
       const double size = std::strtod(row->parameter("batch_size").c_str(), nullptr);
       all.points.push_back(point(size, *row->find("tokens_per_sec")));
@@ -145,6 +151,7 @@ class Figures {
   }
 
   const ResultSet& results_;
+  const std::string model_;
   std::string subtitle_;
   std::vector<std::pair<std::string, Plot>> figures_;
 };
@@ -152,7 +159,7 @@ class Figures {
 }  // namespace
 
 std::vector<std::pair<std::string, Plot>> figures_of(const ResultSet& results) {
-  return Figures(results).run();
+  return ResultFigures(results).run();
 }
 
 }  // namespace assay

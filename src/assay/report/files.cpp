@@ -4,11 +4,13 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/json_reader.h"
 #include "assay/report/csv.h"
 #include "assay/report/figures.h"
 #include "assay/report/png.h"
-#include "assay/report/summary.h"
-#include "assay/report/table.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
+#include "assay/report/result_tables.h"
 
 namespace assay {
 
@@ -24,7 +26,7 @@ void write_plots(const ResultSet& results, const fs::path& folder, const Write& 
   if (results.rows.size() > 1) pictures.emplace_back("table", table_svg(build_results_table(results)));
   if (pictures.empty()) return;
   ensure_writable_folder(folder);
-  written.note = why_no_png().empty() ? "" : "plots were written as SVG alone: " + why_no_png();
+  written.note = why_no_png().empty() ? "" : "Plots were written as SVG only: " + why_no_png();
   for (const auto& [name, svg] : pictures) {
     write(folder / (name + ".svg"), svg);
     if (written.note.empty()) write(folder / (name + ".png"), png_of_svg(svg));
@@ -45,7 +47,7 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   if (const Table table = tradeoff_table(results); !table.rows.empty())
     write(folder / "tradeoff.csv", to_csv(table));
   write_plots(results, folder / "plots", write, written);
-  write(folder / "report.md", summary_markdown(results));
+  write(folder / "report.md", to_markdown(document_of(results)));
   // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes
   // last: it says that the others are there.
   write(folder / "results.json",
@@ -54,14 +56,7 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
 }
 
 ResultSet read_results(const fs::path& file) {
-  const std::string text = read_text_file(file);
-  nlohmann::ordered_json json;
-  try {
-    json = nlohmann::ordered_json::parse(text);
-  } catch (const nlohmann::ordered_json::exception& e) {
-    throw Error("{}: not valid JSON: {}", file.string(), e.what());
-  }
-  return results_from_json(json, file.string());
+  return results_from_json(parse_ordered_json(read_text_file(file), file.string()), file.string());
 }
 
 }  // namespace assay

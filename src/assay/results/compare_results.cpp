@@ -11,10 +11,10 @@ namespace assay {
 namespace {
 
 std::string key_of(const Row& row) {
-  return row.scenario + " | " + row.label + " | " + row.parameter("configuration");
+  return fmt::format("{} | {} | {}", name_of(row.scenario), row.label, row.parameter("configuration"));
 }
 
-// What is worth comparing in a row: its time, or its quality.
+// What is compared of a row: its time, or its quality.
 std::string_view metric_of(const Row& row) {
   for (const char* tag : {"total_latency_s", "perplexity"})
     if (row.find(tag) != nullptr) return tag;
@@ -25,12 +25,12 @@ std::string why_unlike(const Row& a, const Row& b) {
   for (const char* tag : {"prompt_tokens", "tokens_generated", "sequences", "tokens_scored"}) {
     const Value *x = a.find(tag), *y = b.find(tag);
     if (x != nullptr && y != nullptr && x->value != y->value)
-      return fmt::format("{} is {:g} in one and {:g} in the other", tag, x->value, y->value);
+      return fmt::format("{} is {:g} in A and {:g} in B", tag, x->value, y->value);
   }
   for (const char* key :
        {"prompt", "corpus_sha256", "protocol", "cache", "batch_size", "padding", "threads", "device"})
     if (a.parameter(key) != b.parameter(key))
-      return fmt::format("{} is '{}' in one and '{}' in the other", key, a.parameter(key), b.parameter(key));
+      return fmt::format("{} is '{}' in A and '{}' in B", key, a.parameter(key), b.parameter(key));
   return "";
 }
 
@@ -64,22 +64,24 @@ Comparison compare(const Row& a, const Row& b, std::string_view tag, const Compa
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin) {
   if (a.model.sha256 != b.model.sha256)
     throw Error(
-        "the runs measured different models ({} and {}): their files differ, so there is nothing to compare",
+        "the runs measured different models ({} and {}): expected the same files, found different ones",
         a.model.id, b.model.id);
   ComparedResults compared;
   if (a.machine.cpu != b.machine.cpu)
-    compared.unlike.push_back(fmt::format("the processors differ: {} and {}", a.machine.cpu, b.machine.cpu));
+    compared.unlike.push_back(fmt::format("A ran on {} and B on {}", a.machine.cpu, b.machine.cpu));
   if (a.build.version != b.build.version || a.build.compiler != b.build.compiler ||
       a.build.type != b.build.type)
-    compared.unlike.push_back("the programs differ: their version, compiler or build type");
+    compared.unlike.push_back(fmt::format("A is of assay {} ({}, {}) and B of {} ({}, {})", a.build.version,
+                                          a.build.compiler, a.build.type, b.build.version, b.build.compiler,
+                                          b.build.type));
   std::vector<std::pair<const Row*, const Row*>> pairs;
   for (const Row& row : a.rows) {
     const auto other =
         std::find_if(b.rows.begin(), b.rows.end(), [&](const Row& r) { return key_of(r) == key_of(row); });
     if (other == b.rows.end())
       compared.only_a.push_back(key_of(row));
-    else if (!metric_of(row).empty() && metric_of(row) == metric_of(*other) && row.status == "ok" &&
-             other->status == "ok")
+    else if (!metric_of(row).empty() && metric_of(row) == metric_of(*other) && row.status == RowStatus::ok &&
+             other->status == RowStatus::ok)
       pairs.emplace_back(&row, &*other);
   }
   for (const Row& row : b.rows)
@@ -120,7 +122,7 @@ std::vector<std::string> broken_rows(const ComparedResults& compared, const Fail
     if (!row.unlike.empty() || !c.interval || is_quality != (rule.what == FailureRule::What::worse)) continue;
     const bool is_broken = rule.what == FailureRule::What::faster ? c.interval->high < 1 / (1 + rule.margin)
                                                                   : c.interval->low > 1 + rule.margin;
-    if (is_broken) broken.push_back(fmt::format("{}, {}: {}", row.scenario, row.label, c.sentence));
+    if (is_broken) broken.push_back(fmt::format("{}, {}: {}", name_of(row.scenario), row.label, c.sentence));
   }
   return broken;
 }

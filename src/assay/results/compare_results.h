@@ -1,4 +1,4 @@
-// Two results of runs that have nothing to do with each other, row by row.
+// The results of two runs that were not paired, row by row.
 #pragma once
 
 #include <string>
@@ -9,13 +9,14 @@
 namespace assay {
 
 struct ComparedRow {
-  std::string scenario, label, configuration;
+  Scenario scenario = Scenario::baseline;
+  std::string label, configuration;
   Comparison comparison;  // of B's latency against A's; verdict too_few where either has too few samples
-  std::string unlike;     // why the two are not alike; empty where they are
+  std::string unlike;     // why the two cannot be compared; empty where they can
 };
 
 struct ComparedResults {
-  std::vector<std::string> unlike;  // why the runs as wholes are not alike: another model, corpus, machine
+  std::vector<std::string> unlike;  // why the two runs differ as a whole: processor, version of the program
   std::vector<ComparedRow> rows;    // of cases in both, in A's order
   std::vector<std::string> only_a, only_b;
 };

@@ -11,7 +11,10 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "assay/machine/machine.h"
+#include "assay/results/scenario.h"
+#include "assay/results/status.h"
 #include "assay/results/verdict.h"
+#include "assay/results/warning.h"
 #include "assay/statistics/statistics.h"
 
 namespace assay {
@@ -26,14 +29,14 @@ struct Value {
 Value value_of_repeats(std::vector<double> in_time_order);
 
 struct Row {
-  std::string scenario;  // "baseline"
-  std::string label;     // "prompt 1"
+  Scenario scenario = Scenario::baseline;
+  std::string label;  // "prompt 1"
   std::vector<std::pair<std::string, std::string>>
       parameters;                                     // precision, cache, kernels, ...: what was run
   std::vector<std::pair<std::string, Value>> values;  // by metric tag
-  std::vector<std::string> warnings;
-  std::string status = "ok";  // or "error"
-  std::string reason;         // of an error
+  std::vector<Warning> warnings;
+  RowStatus status = RowStatus::ok;
+  std::string reason;  // of an error
 
   void set(std::string_view tag, Value value);
   void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
@@ -57,9 +60,9 @@ struct CoverageFacts {
   double weights_share = 0;     // of all elements, that are in quantized tensors
   double bytes_share = 0;       // of all bytes
   double bits_per_weight = 0;   // over the whole model, scales included
-  // Of static inputs: the share of the calibration's values that lie outside the codes.
+  // Of calibrated activations: the share of the calibration's values that lie outside the codes.
   std::optional<double> saturation;
-  // Of llm-int8: the share of input columns that were apart as outliers, over all products of the run.
+  // Of llm-int8: the share of activation columns that were decomposed as outliers, over the whole run.
   std::optional<double> outlier_share;
 };
 
@@ -68,7 +71,7 @@ struct ModelFacts {
   std::string id, path, family, sha256;
   std::string dtype;  // the label of what really ran
   std::int64_t parameters = 0, memory_bytes = 0, resident_weights_bytes = 0, workspace_bytes = 0;
-  // Of a screened head: the share of its outputs that were computed exactly.
+  // Of an LM head with int8 candidate search: the share of its outputs that were computed exactly.
   std::optional<double> head_computed_share = {};
   double load_s = 0;
   CoverageFacts coverage;
@@ -81,14 +84,15 @@ struct AuditRow {
   bool has_equal_ids = true, has_equal_logits = true;
   double largest_difference = 0;  // of logits, before ids part
   double tolerance = 0;           // 0: equal to the bit is what the design promises
-  std::string verdict;            // "equal", "within tolerance", "differs by definition", "differs"
-  std::string first_divergence;   // "sequence 1, new token 3: id 12 against 7, logits 1.25 against 1.5"
-  bool has_failed() const { return verdict == "differs"; }
+  AuditVerdict verdict = AuditVerdict::equal;
+  std::string first_divergence;  // "sequence 1, new token 3: id 12 against 7, logits 1.25 against 1.5"
+  bool has_failed() const { return verdict == AuditVerdict::differs; }
 };
 
 struct ResultSet {
   static constexpr int kSchemaVersion = 1;
-  std::string created, command, status = "complete";  // or "interrupted"
+  std::string created, command;
+  RunStatus status = RunStatus::complete;
   Build build;
   Machine machine;
   ModelFacts model;
@@ -96,20 +100,21 @@ struct ResultSet {
   std::vector<GeneratedText> texts;
   std::vector<Comparison> comparisons;
   std::vector<AuditRow> audit;
-  std::optional<NoiseBudget> noise;  // of the run of equals at the start
-  std::vector<std::string> remarks;  // trends as expected or against it, break-even, fits
+  std::optional<NoiseBudget> noise;  // of the A/A run at the start
+  std::vector<std::string> remarks;  // sentences: trends as expected or against it, break-even, fits
   std::vector<std::string> takeaways;
-  std::string caption;  // what the table shows and how it was measured
+  std::string caption;  // how it was measured
 };
 
 nlohmann::ordered_json to_json(const AuditRow& row);
-AuditRow audit_row_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const ModelFacts& model);
-ModelFacts model_facts_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Row& row);
-Row row_from_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const ResultSet& results);
-// Throws Error (`where` names the file) for another schema version or a document that is not a result.
+// What to_json() wrote, or earlier versions of it. Each throws Error naming file and path of what is wrong.
+AuditRow audit_row_from_json(const JsonReader& json);
+ModelFacts model_facts_from_json(const JsonReader& json);
+Row row_from_json(const JsonReader& json);
+// `where` names the file. Also refuses another schema version, and a document that is not a result.
 ResultSet results_from_json(const nlohmann::ordered_json& json, const std::string& where);
 
 }  // namespace assay

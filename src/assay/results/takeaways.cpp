@@ -21,7 +21,8 @@ class Takeaways {
  public:
   explicit Takeaways(const ResultSet& results) : results_(results) {
     for (const Row& row : results.rows)
-      if (row.status == "ok" && row.scenario == "trade-off" && row.find("total_latency_s") != nullptr)
+      if (row.status == RowStatus::ok && row.scenario == Scenario::tradeoff &&
+          row.find("total_latency_s") != nullptr)
         tradeoff_.push_back(&row);
   }
 
@@ -30,7 +31,6 @@ class Takeaways {
     add_latency();
     add_quality();
     add_cache_and_batch();
-    add_choice();
     return std::move(sentences_);
   }
 
@@ -38,7 +38,23 @@ class Takeaways {
     if (tradeoff_.size() < 2) return std::nullopt;
     const auto label = [](const Row* row) { return row == nullptr ? "" : row->label; };
     const Choice chosen = choice();
-    return Recommendation{label(chosen.small), label(chosen.fast), label(chosen.best_quality)};
+    Recommendation recommended{label(chosen.small), label(chosen.fast), label(chosen.best_quality), {}};
+    if (chosen.small != nullptr)
+      recommended.sentences.push_back(
+          fmt::format("For a small device, choose {}: its weights take {:.1f} MB{}.", chosen.small->label,
+                      value_of(*chosen.small, "resident_weights_bytes") / kMega, quality_of(*chosen.small)));
+    recommended.sentences.push_back(fmt::format("For a server, choose {}: it generates {:.0f} tokens/s{}.",
+                                                chosen.fast->label, value_of(*chosen.fast, "tokens_per_sec"),
+                                                quality_of(*chosen.fast)));
+    if (chosen.best_quality == tradeoff_.front())
+      recommended.sentences.push_back(fmt::format(
+          "For best quality, choose {}, the baseline: no faster precision is shown to keep its quality.",
+          chosen.best_quality->label));
+    else if (chosen.best_quality != nullptr)
+      recommended.sentences.push_back(
+          fmt::format("For best quality, choose {}: it is the fastest whose perplexity shows no loss.",
+                      chosen.best_quality->label));
+    return recommended;
   }
 
  private:
@@ -73,21 +89,22 @@ class Takeaways {
     const double own = value_of(small, "resident_weights_bytes"),
                  all = value_of(base, "resident_weights_bytes");
     if (own <= 0 || own >= all) return;
-    sentences_.push_back(fmt::format(
-        "Memory: {} holds the weights in {:.1f} MB, {:.1f} times less than {} ({:.1f} MB). It is not in "
-        "proportion to the bits, because {}.",
-        small.label, own / kMega, all / own, base.label, all / kMega, why_not_in_proportion(small)));
+    std::string text = fmt::format(
+        "Memory: the weights of {} take {:.1f} MB, {:.1f} times less than those of {} ({:.1f} MB).",
+        small.label, own / kMega, all / own, base.label, all / kMega);
+    if (const double bits = value_of(small, "bits_per_weight"); bits > 0)
+      text += fmt::format(" They average {:.1f} bits per weight, because {}.", bits, why_more_bits(small));
+    sentences_.push_back(std::move(text));
   }
 
-  // Transformers' rule keeps the embedding and the head; codes have scales.
-  std::string why_not_in_proportion(const Row& row) const {
+  // Transformers' rule keeps the embedding and the LM head; codes have scales.
+  static std::string why_more_bits(const Row& row) {
     bool has_head = false;
     for (const char* format : {"lm_head int8", "lm_head nf4", "lm_head fp4"})
       has_head = has_head || row.label.find(format) != std::string::npos;
-    return has_head ? "positions, norms and biases stay as they are, and every block of codes has a scale"
-                    : "the embedding, which is also the output head, stays as it is, and every block of "
-                      "codes has a "
-                      "scale";
+    return has_head ? "positions, norms and biases are not quantized and every group of codes has a scale"
+                    : "the embedding, which is also the LM head, is not quantized and every group of codes "
+                      "has a scale";
   }
 
   void add_latency() {
@@ -95,20 +112,23 @@ class Takeaways {
     const Row &fast = *fastest(), &small = *smallest(), &base = *tradeoff_.front();
     std::string text;
     if (&fast == &base) {
-      text = fmt::format("Latency: nothing measured was faster than {} ({:.4g} s)", base.label,
-                         value_of(base, "total_latency_s"));
+      text = fmt::format("Latency: no precision was faster than {} ({:.1f} ms)", base.label,
+                         1e3 * value_of(base, "total_latency_s"));
     } else {
       const Comparison* c = comparison(fast.label, "total_latency_s");
-      text = fmt::format("Latency: {}", c != nullptr && !c->sentence.empty()
-                                            ? c->sentence
-                                            : fmt::format("{} had the lowest, untested", fast.label));
+      text = fmt::format(
+          "Latency: {}",
+          c != nullptr && !c->sentence.empty()
+              ? c->sentence
+              : fmt::format("{} had the lowest, but no test compared it with {}", fast.label, base.label));
     }
     if (&small != &fast) {
-      const std::string gap = small.parameter("largest_gap");
       text += fmt::format(
-          ". The smallest, {}, takes {:.2f} times as long as {}: it reaches {:.0f} % of its roof{}",
+          ". {}, the smallest, takes {:.2f} times as long as {}: it runs at {:.0f} % of the roofline",
           small.label, value_of(small, "total_latency_s") / value_of(fast, "total_latency_s"), fast.label,
-          value_of(small, "percent_of_roof"), gap.empty() ? "" : ", and most of the rest goes into " + gap);
+          value_of(small, "percent_of_roof"));
+      if (const std::string gap = small.parameter("largest_gap"); !gap.empty())
+        text += ", and its largest loss is " + gap;
     }
     sentences_.push_back(text + ".");
   }
@@ -118,9 +138,9 @@ class Takeaways {
     if (c.interval) range = fmt::format(" [{:.4g}, {:.4g}]", c.interval->low, c.interval->high);
     const char* verdict = c.verdict == Verdict::higher          ? ""
                           : c.verdict == Verdict::no_difference ? ", no loss beyond the margin"
-                          : c.verdict == Verdict::lower         ? ", lower than the baseline's"
-                                                                : ", which is not yet told from none";
-    return fmt::format("{} {:.4g} x{}{}", c.subject, c.ratio, range, verdict);
+                          : c.verdict == Verdict::lower         ? ", lower than the baseline"
+                                                                : ", not yet told from no loss";
+    return fmt::format("{} (perplexity ratio {:.4g}{}{})", c.subject, c.ratio, range, verdict);
   }
 
   void add_quality() {
@@ -130,39 +150,44 @@ class Takeaways {
     if (all.empty()) return;
     const auto by_ratio = [](const Comparison* a, const Comparison* b) { return a->ratio < b->ratio; };
     const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_ratio);
-    std::string text =
-        fmt::format("Quality, as perplexity beside {}'s: {}", (*most)->baseline, described(**most));
-    if (*least != *most)
-      text = fmt::format("Quality, as perplexity beside {}'s: the least is lost by {}; the most by {}",
-                         (*most)->baseline, described(**least), described(**most));
-    sentences_.push_back(text + ".");
+    if (*least == *most)
+      sentences_.push_back(fmt::format("Quality against {}: {}.", (*most)->baseline, described(**most)));
+    else
+      sentences_.push_back(
+          fmt::format("Quality against {}: the smallest loss is that of {}; the largest is that of {}.",
+                      (*most)->baseline, described(**least), described(**most)));
   }
 
   // "cache off, 128 tokens": of a prompt.
   static constexpr std::string_view kCacheOff = "cache off, ";
   static std::string without_cache(const Comparison& c) {
     if (c.verdict != Verdict::higher || !c.interval) return c.sentence;
-    return fmt::format("without it, a prompt of {} and its new ones take {:.3g} x [{:.3g}, {:.3g}] as long",
-                       c.subject.substr(kCacheOff.size()), c.ratio, c.interval->low, c.interval->high);
+    return fmt::format(
+        "without it, a prompt of {} and its new tokens take {:.3g} times as long [{:.3g}, {:.3g}]",
+        c.subject.substr(kCacheOff.size()), c.ratio, c.interval->low, c.interval->high);
   }
 
   void add_cache_and_batch() {
     std::string text;
     const Row *alone = nullptr, *together = nullptr;
     for (const Comparison& c : results_.comparisons)
-      if (c.subject.rfind(kCacheOff, 0) == 0) text = "The cache: " + without_cache(c) + ". ";
+      if (c.subject.rfind(kCacheOff, 0) == 0) text = "KV cache: " + without_cache(c) + ". ";
     for (const Row& row : results_.rows) {
-      if (row.scenario != "batches" || row.status != "ok" || row.find("tokens_per_sec") == nullptr) continue;
+      if (row.scenario != Scenario::batches || row.status != RowStatus::ok ||
+          row.find("tokens_per_sec") == nullptr)
+        continue;
       if (alone == nullptr) alone = &row;
       if (together == nullptr || value_of(row, "tokens_per_sec") > value_of(*together, "tokens_per_sec"))
         together = &row;
     }
     if (alone != nullptr && together != alone)
       text += fmt::format(
-          "Batches: {} gives {:.1f} times the tokens per second of {} ({:.0f} against {:.0f}), and "
-          "each sequence {:.2f} times its speed.",
-          together->label, value_of(*together, "tokens_per_sec") / value_of(*alone, "tokens_per_sec"),
-          alone->label, value_of(*together, "tokens_per_sec"), value_of(*alone, "tokens_per_sec"),
+          "Batching: {} generates {:.0f} tokens/s, {:.1f} times as many as {} ({:.0f}); each of its "
+          "sequences "
+          "runs at {:.2f} times the speed.",
+          together->label, value_of(*together, "tokens_per_sec"),
+          value_of(*together, "tokens_per_sec") / value_of(*alone, "tokens_per_sec"), alone->label,
+          value_of(*alone, "tokens_per_sec"),
           value_of(*together, "tokens_per_sec_per_sequence") /
               value_of(*alone, "tokens_per_sec_per_sequence"));
     if (!text.empty()) sentences_.push_back(text.substr(0, text.find_last_not_of(' ') + 1));
@@ -199,23 +224,10 @@ class Takeaways {
     return chosen;
   }
 
-  void add_choice() {
-    if (tradeoff_.size() < 2) return;
-    const Choice chosen = choice();
-    const Row& fast = *chosen.fast;
-    std::string text =
-        fmt::format("Choose for a server {} ({:.0f} tokens/s)", fast.label, value_of(fast, "tokens_per_sec"));
-    if (chosen.small != nullptr) {
-      text = fmt::format(
-          "Choose for a small device {} ({:.1f} MB, perplexity at most {:.4g} x); for a server {} "
-          "({:.0f} tokens/s{}); for best quality {} (no loss shown)",
-          chosen.small->label, value_of(*chosen.small, "resident_weights_bytes") / kMega,
-          worst_loss(*chosen.small), fast.label, value_of(fast, "tokens_per_sec"),
-          std::isfinite(worst_loss(fast)) ? fmt::format(", perplexity at most {:.4g} x", worst_loss(fast))
-                                          : "",
-          chosen.best_quality->label);
-    }
-    sentences_.push_back(text + ".");
+  std::string quality_of(const Row& row) const {
+    const double worst = worst_loss(row);
+    if (&row == tradeoff_.front() || !std::isfinite(worst)) return "";
+    return fmt::format(", and its perplexity is at most {:.4g} times the baseline's", worst);
   }
 
   const ResultSet& results_;

@@ -1,6 +1,7 @@
 #include "assay/results/verdict.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <stdexcept>
 
@@ -16,8 +17,15 @@ namespace {
 
 constexpr double kLevel = 0.95;
 constexpr int kMostTimes = 100;  // as many samples: beyond it a number says nothing
-constexpr Verdict kVerdicts[] = {Verdict::lower, Verdict::higher, Verdict::no_difference,
-                                 Verdict::cannot_tell, Verdict::too_few};
+constexpr Named<Verdict> kVerdictTable[] = {
+    {Verdict::lower, "lower", "lower", "The interval excludes 1 and the ratio lies below the margin."},
+    {Verdict::higher, "higher", "higher", "The interval excludes 1 and the ratio lies above the margin."},
+    {Verdict::no_difference, "no difference", "no difference", "The interval lies within the margin."},
+    {Verdict::cannot_tell, "cannot tell", "undecided",
+     "The interval excludes neither a difference nor equality within the margin."},
+    {Verdict::too_few, "too few", "too few runs", "There are too few samples for an interval."},
+};
+static_assert(std::size(kVerdictTable) == kVerdicts);
 
 std::vector<double> logs(std::span<const double> samples) {
   std::vector<double> all;
@@ -38,7 +46,7 @@ NoiseBudget noise_budget(std::span<const double> log_ratios, int planned) {
   budget.bias = std::expm1(shift->estimate);
   // The interval narrows with the square root of the pairs. What it is itself uncertain by is added: so twice
   // the budget is found nine times in ten (tests/measure simulates it).
-  // And equals drift apart over minutes, which a few seconds do not see: 1.6 by runs of equals on a shared
+  // And equal sessions drift apart over minutes, which a few seconds do not see: 1.6 by A/A runs on a shared
   // machine.
   const double uncertainty = 1.6 + 0.75 * std::sqrt(10.0 / budget.pairs);
   const double half = uncertainty * (shift->interval.high - shift->interval.low) / 2 *
@@ -53,20 +61,11 @@ double smallest_difference(const NoiseBudget& budget, int pairs) {
                   budget.smallest_difference * std::sqrt(static_cast<double>(budget.planned) / pairs));
 }
 
+std::span<const Named<Verdict>> verdicts() {
+  return kVerdictTable;
+}
 std::string_view name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::lower:
-      return "lower";
-    case Verdict::higher:
-      return "higher";
-    case Verdict::no_difference:
-      return "no difference";
-    case Verdict::cannot_tell:
-      return "cannot tell";
-    case Verdict::too_few:
-      return "too few";
-  }
-  return "?";
+  return entry_of(verdicts(), verdict).name;
 }
 
 Comparison compare_shift(const std::optional<Shift>& log_shift, int pairs, const CompareOptions& options) {
@@ -127,90 +126,107 @@ Comparison compare_independent(std::span<const double> subject, std::span<const 
 
 namespace {
 
+bool is_of_text(const Comparison& c) {
+  return c.metric == "perplexity";
+}
+
 // Repeats do not help where a text is too short: its losses are the same each time.
-std::string remedy_of(const Comparison& c) {
-  const bool is_text = c.metric == "perplexity";
+std::string needed_by(const Comparison& c) {
   if (c.more_needed >= (kMostTimes - 1) * c.pairs)
-    return fmt::format("needs {} times {} or more", kMostTimes, is_text ? "the text" : "as many runs");
-  const double more = static_cast<double>(c.more_needed) * (is_text ? static_cast<double>(kLossBlock) : 1);
+    return is_of_text(c) ? fmt::format("a text {} times as long is needed at least", kMostTimes)
+                         : fmt::format("{} times as many runs are needed at least", kMostTimes);
+  const double more =
+      static_cast<double>(c.more_needed) * (is_of_text(c) ? static_cast<double>(kLossBlock) : 1);
   // Two digits of an estimate.
   const double step = std::pow(10, std::max(0.0, std::floor(std::log10(more)) - 1));
-  return fmt::format("needs about {:.0f} more {}", std::ceil(more / step) * step,
-                     is_text              ? "tokens of text"
-                     : c.more_needed == 1 ? "run"
-                                          : "runs");
+  const double rounded = std::ceil(more / step) * step;
+  if (is_of_text(c)) return fmt::format("about {:.0f} more tokens of text are needed", rounded);
+  return fmt::format("about {:.0f} more {} needed", rounded, c.more_needed == 1 ? "run is" : "runs are");
+}
+
+// "latency ratio", "perplexity ratio".
+std::string ratio_name(const Metric& what) {
+  std::string name(what.title);
+  if (!name.empty() && !(name.size() > 1 && std::isupper(static_cast<unsigned char>(name[1])) != 0))
+    name[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(name[0])));
+  return name + " ratio";
 }
 
 }  // namespace
 
+std::string verdict_word(const Comparison& c) {
+  const Metric& what = metric(c.metric);
+  const bool is_time = what.unit == "s" || what.unit == "ms", is_speed = what.unit == "tokens/s";
+  const bool is_lower = c.verdict == Verdict::lower;
+  if ((is_lower || c.verdict == Verdict::higher) && (is_time || is_speed))
+    return is_lower == is_time ? "faster" : "slower";
+  if (c.verdict == Verdict::too_few && is_of_text(c)) return "too little text";
+  return std::string(entry_of(verdicts(), c.verdict).title);
+}
+
 void set_sentence(Comparison& c) {
   const Metric& what = metric(c.metric);
-  const bool is_time = what.unit == "s" || what.unit == "ms";
-  const bool is_speed = what.unit == "tokens/s";
-  std::string range;
-  const int digits = c.metric == "perplexity" ? 4 : 3;  // losses are small
+  const int digits = is_of_text(c) ? 4 : 3;  // losses are small
+  std::string ratio = fmt::format("{} {:.{}g}", ratio_name(what), c.ratio, digits);
   if (c.interval)
-    range = fmt::format(" [{:.{}g}, {:.{}g}]", c.interval->low, digits, c.interval->high, digits);
+    ratio += fmt::format(" [{:.{}g}, {:.{}g}]", c.interval->low, digits, c.interval->high, digits);
   switch (c.verdict) {
     case Verdict::lower:
-    case Verdict::higher: {
-      const bool is_lower = c.verdict == Verdict::lower;
-      const char* word = is_time    ? (is_lower ? "faster" : "slower")
-                         : is_speed ? (is_lower ? "slower" : "faster")
-                         : is_lower ? "lower"
-                                    : "higher";
-      c.sentence =
-          fmt::format("{} is {} than {}: {:.{}g} x{}", c.subject, word, c.baseline, c.ratio, digits, range);
+    case Verdict::higher:
+      c.sentence = fmt::format("{} is {} than {}: {}", c.subject, verdict_word(c), c.baseline, ratio);
       break;
-    }
     case Verdict::no_difference:
-      c.sentence = fmt::format("{} and {}: no difference beyond {:.2g} %{}", c.subject, c.baseline,
-                               100 * c.margin, range);
+      c.sentence =
+          fmt::format("{} equals {} within {:.2g} %: {}", c.subject, c.baseline, 100 * c.margin, ratio);
       break;
     case Verdict::cannot_tell:
       c.sentence =
-          fmt::format("{} against {}: cannot tell, {}{}", c.subject, c.baseline, remedy_of(c), range);
+          fmt::format("{} against {} is undecided: {}; {}", c.subject, c.baseline, ratio, needed_by(c));
       break;
     case Verdict::too_few:
-      c.sentence = fmt::format("{} against {}: {:.3g} x, too {} for a verdict ({})", c.subject, c.baseline,
-                               c.ratio, c.metric == "perplexity" ? "little text" : "few runs",
-                               c.metric == "perplexity" ? fmt::format("{} tokens", kLossBlock * c.pairs)
-                                                        : std::to_string(c.pairs));
+      c.sentence =
+          fmt::format("{} against {} has no verdict: {}, from {}", c.subject, c.baseline, ratio,
+                      is_of_text(c) ? fmt::format("a text of only {} tokens", kLossBlock * c.pairs)
+                                    : fmt::format("only {} run{}", c.pairs, c.pairs == 1 ? "" : "s"));
   }
 }
 
-nlohmann::ordered_json to_json(const Comparison& c) {
-  nlohmann::ordered_json json{{"subject", c.subject},
-                              {"baseline", c.baseline},
-                              {"metric", c.metric},
-                              {"ratio", c.ratio},
-                              {"interval", nullptr},
-                              {"margin", c.margin},
-                              {"verdict", name_of(c.verdict)},
-                              {"pairs", c.pairs},
-                              {"more_needed", c.more_needed},
-                              {"sentence", c.sentence}};
-  if (c.interval)
-    json["interval"] = {{"low", c.interval->low}, {"high", c.interval->high}, {"level", c.interval->level}};
-  return json;
+nlohmann::ordered_json interval_to_json(const std::optional<Interval>& interval) {
+  if (!interval) return nullptr;
+  return {{"low", interval->low}, {"high", interval->high}, {"level", interval->level}};
 }
 
-Comparison comparison_from_json(const nlohmann::ordered_json& json) {
+std::optional<Interval> interval_from_json(const JsonReader& json) {
+  if (json.is_null()) return std::nullopt;
+  return Interval{json.at("low").number(), json.at("high").number(), json.at("level").number()};
+}
+
+nlohmann::ordered_json to_json(const Comparison& c) {
+  return {{"subject", c.subject},
+          {"baseline", c.baseline},
+          {"metric", c.metric},
+          {"ratio", c.ratio},
+          {"interval", interval_to_json(c.interval)},
+          {"margin", c.margin},
+          {"verdict", name_of(c.verdict)},
+          {"pairs", c.pairs},
+          {"more_needed", c.more_needed},
+          {"sentence", c.sentence}};
+}
+
+Comparison comparison_from_json(const JsonReader& json) {
   Comparison c;
-  c.subject = json.at("subject").get<std::string>();
-  c.baseline = json.at("baseline").get<std::string>();
-  c.metric = json.at("metric").get<std::string>();
-  c.ratio = json.at("ratio").get<double>();
-  if (const auto& interval = json.at("interval"); !interval.is_null())
-    c.interval = Interval{interval.at("low").get<double>(), interval.at("high").get<double>(),
-                          interval.at("level").get<double>()};
-  c.margin = json.at("margin").get<double>();
-  c.pairs = json.at("pairs").get<int>();
-  c.more_needed = json.at("more_needed").get<int>();
-  c.sentence = json.at("sentence").get<std::string>();
-  const auto name = json.at("verdict").get<std::string>();
-  for (const Verdict verdict : kVerdicts)
-    if (name == name_of(verdict)) c.verdict = verdict;
+  c.subject = json.at("subject").text();
+  c.baseline = json.at("baseline").text();
+  c.metric = json.at("metric").text();
+  if (find_metric(c.metric) == nullptr) json.at("metric").fail("this program knows no metric of this name");
+  c.ratio = json.at("ratio").number();
+  c.interval = interval_from_json(json.at("interval"));
+  c.margin = json.at("margin").number();
+  c.pairs = json.at("pairs").whole<int>();
+  c.more_needed = json.at("more_needed").whole<int>();
+  c.sentence = json.at("sentence").text();
+  c.verdict = entry_at(verdicts(), json.at("verdict")).value;
   return c;
 }
 

@@ -9,11 +9,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/results/named.h"
 #include "assay/statistics/statistics.h"
 
 namespace assay {
 
-// What equals differ by on this machine at this time, from runs of one configuration in two processes.
+// What two equal sessions differ by on this machine at this time: an A/A run of one configuration in two
+// processes.
 struct NoiseBudget {
   double smallest_difference = 0;  // relative; what as many repeats as planned can still show
   double bias = 0;                 // relative: where the difference of equals centres
@@ -25,6 +27,8 @@ NoiseBudget noise_budget(std::span<const double> log_ratios, int planned);
 double smallest_difference(const NoiseBudget& budget, int pairs);
 
 enum class Verdict { lower, higher, no_difference, cannot_tell, too_few };
+inline constexpr int kVerdicts = static_cast<int>(Verdict::too_few) + 1;
+std::span<const Named<Verdict>> verdicts();
 std::string_view name_of(Verdict verdict);
 
 struct Comparison {
@@ -35,7 +39,7 @@ struct Comparison {
   Verdict verdict = Verdict::too_few;
   // Runs; of perplexity blocks of kLossBlock tokens. more_needed: about, where it cannot tell.
   int pairs = 0, more_needed = 0;
-  std::string sentence;  // "int8 is faster than float32: 0.41 x the latency [0.40, 0.43]"
+  std::string sentence;  // set_sentence()
 };
 
 struct CompareOptions {
@@ -48,16 +52,23 @@ struct CompareOptions {
 // cannot_tell elsewhere, too_few below six pairs. Throws std::logic_error for unequal numbers.
 Comparison compare_paired(std::span<const double> subject, std::span<const double> baseline,
                           const CompareOptions& options);
-// The same of runs that have nothing to do with each other.
+// The same of runs that were not paired.
 Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
                                const CompareOptions& options);
 // From a shift of logarithms and its interval that were found otherwise, such as of paired log-losses.
 Comparison compare_shift(const std::optional<Shift>& log_shift, int pairs, const CompareOptions& options);
 
-// "faster than" for a time that is lower; other metrics are lower or higher.
+// What the comparison says, without a full stop: "int8 is faster than float32: latency ratio 0.41 [0.4,
+// 0.43]".
 void set_sentence(Comparison& comparison);
+// The verdict in a word or two, as the metric's direction has it: "faster", "higher", "undecided".
+std::string verdict_word(const Comparison& comparison);
 
 nlohmann::ordered_json to_json(const Comparison& comparison);
-Comparison comparison_from_json(const nlohmann::ordered_json& json);
+Comparison comparison_from_json(const JsonReader& json);
+
+// {"low": ..., "high": ..., "level": ...}, or null where there is none.
+nlohmann::ordered_json interval_to_json(const std::optional<Interval>& interval);
+std::optional<Interval> interval_from_json(const JsonReader& json);
 
 }  // namespace assay

@@ -95,11 +95,12 @@ class Audit {
     row.tolerance = tolerance_;
     for (std::size_t i = 0; i < prompts_.size(); ++i) compare_sequence(i, other, row);
     if (row.has_equal_logits && row.has_equal_ids)
-      row.verdict = "equal";
+      row.verdict = AuditVerdict::equal;
     else if (looks_across_batch_)
-      row.verdict = "differs by definition";
+      row.verdict = AuditVerdict::differs_by_definition;
     else
-      row.verdict = row.largest_difference <= tolerance_ ? "within tolerance" : "differs";
+      row.verdict =
+          row.largest_difference <= tolerance_ ? AuditVerdict::within_tolerance : AuditVerdict::differs;
     return row;
   }
 

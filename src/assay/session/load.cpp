@@ -67,30 +67,35 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.warnings = dtype.warnings;
-  loaded.warnings.insert(loaded.warnings.end(), loaded.model->warnings().begin(),
-                         loaded.model->warnings().end());
+  for (const std::string& text : loaded.model->warnings())
+    loaded.warnings.push_back({WarningKind::model_files, text});
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
-    loaded.warnings.emplace_back(
-        "allow_non_finite: NaN and infinity among the weights to quantize are taken as 0");
+    loaded.warnings.push_back({WarningKind::non_finite_weights,
+                               "NaN and infinity among the weights are quantized as 0, as asked for"});
   if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
-    loaded.warnings.emplace_back(
-        "bfloat16 without AMX: weights, keys and values are kept in bfloat16, the arithmetic is float32");
+    loaded.warnings.push_back({WarningKind::bfloat16_emulated,
+                               "weights, keys and values are stored in bfloat16, but without AMX the "
+                               "arithmetic is float32"});
   if (is_four_bit(dtype.precision.weights) && dtype.precision.remainder == WeightFormat::bfloat16)
-    loaded.warnings.push_back(fmt::format(
-        "4-bit weights are multiplied in {} where tokens are many, with inputs of 8 bits where they are one "
-        "or two: scoring through decode measures the second",
-        backend->kernels() == "amx" ? "bfloat16" : "float32"));
+    loaded.warnings.push_back(
+        {WarningKind::mixed_arithmetic,
+         fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "
+                     "decode, so perplexity scored through prefill does not cover decode",
+                     backend->kernels() == "amx" ? "bfloat16" : "float32")});
   if (const std::string why = why_tiles_are_refused(); !why.empty() && !config.isa)
-    loaded.warnings.push_back(fmt::format("{}: {} kernels run instead", why, backend->kernels()));
+    loaded.warnings.push_back(
+        {WarningKind::tiles_refused, fmt::format("{}, so {} kernels run instead", why, backend->kernels())});
   const std::size_t masked = config.cpu_mask.size();
   const auto processors = static_cast<int>(masked == 0 ? allowed_processors().size() : masked);
   if (backend->threads() > processors)
-    loaded.warnings.push_back(fmt::format("{} threads on {} processor{}: they wait for each other",
-                                          backend->threads(), processors, processors == 1 ? "" : "s"));
+    loaded.warnings.push_back({WarningKind::too_many_threads,
+                               fmt::format("{} threads on {} processor{} wait for each other",
+                                           backend->threads(), processors, processors == 1 ? "" : "s")});
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
     loaded.warnings.push_back(
-        fmt::format("the tokenizer knows {} tokens, the model {}: some texts cannot be run",
-                    loaded.tokenizer->vocab_size(), loaded.model->spec().vocab));
+        {WarningKind::tokenizer_too_large,
+         fmt::format("the tokenizer knows {} tokens but the model only {}, so some texts cannot be run",
+                     loaded.tokenizer->vocab_size(), loaded.model->spec().vocab)});
   // Padding is masked, but it must be a token of the model.
   const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
   const auto end_of_text = loaded.tokenizer != nullptr ? loaded.tokenizer->end_of_text() : std::nullopt;

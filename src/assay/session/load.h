@@ -19,7 +19,7 @@ namespace assay {
 struct ResolvedDtype {
   Precision precision;  // what really runs
   std::string label;    // "float32", "float32 (forced on CPU)": what to print
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
 };
 // A preset of quant/precision.h, any case, or its short name; anything else is a FieldError that lists them.
 // float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
@@ -33,7 +33,7 @@ struct LoadedModel {
   RunConfig config;  // as it was asked for; a precision that was not set is the one that runs, unless the
                      // checkpoint is quantized
   std::string dtype_label;
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
   TokenId pad_token = 0;  // end-of-text where the folder names no other
   std::string
       calibration_sha256;    // of the text it was calibrated on, which is none to score; empty: none was

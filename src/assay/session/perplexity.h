@@ -15,7 +15,7 @@ struct CorpusScore {
   Score score;
   std::string corpus_sha256;
   double seconds = 0;  // of the forward passes; reading and tokenizing excluded
-  std::vector<std::string> warnings;
+  std::vector<Warning> warnings;
 };
 
 // A warning where the perplexity is no better than the vocabulary's size, which a model has that knows

@@ -15,8 +15,8 @@ struct BaselineOptions {
 std::vector<Case> baseline_cases(const ExperimentContext& context, const BaselineOptions& options) {
   std::vector<Case> cases;
   for (std::size_t i = 0; i < options.prompts.size(); ++i) {
-    Case what = baseline_case(context, "baseline", fmt::format("prompt {}", i + 1), {options.prompts[i]},
-                              options.new_tokens);
+    Case what = baseline_case(context, Scenario::baseline, fmt::format("prompt {}", i + 1),
+                              {options.prompts[i]}, options.new_tokens);
     what.uses_cache = options.uses_cache;
     what.truncation = options.truncation;
     what.parameters.emplace_back("prompt", shown(options.prompts[i]));

@@ -27,15 +27,18 @@ std::vector<Case> batched_cases(const ExperimentContext& context, const BatchedO
   for (const std::int64_t wanted : options.batch_sizes) {
     if (wanted < 1) throw UsageError("batch_sizes: expected whole numbers from 1, found {}", wanted);
     const std::int64_t size = std::min(wanted, all);
-    Case what = baseline_case(context, "batches", fmt::format("batch {}", size), prompts, options.new_tokens);
+    Case what =
+        baseline_case(context, Scenario::batches, fmt::format("batch {}", size), prompts, options.new_tokens);
     what.batch_size = size;
     what.padding = options.padding;
     if (options.prompts.empty()) fit_context(context, what);
     if (size < wanted)
       what.warnings.push_back(
-          fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all));
+          {WarningKind::batch_reduced,
+           fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all)});
     if (all % size != 0)
-      what.warnings.push_back(fmt::format("the last batch holds {} of {} sequences", all % size, size));
+      what.warnings.push_back({WarningKind::partial_batch,
+                               fmt::format("the last batch holds {} of {} sequences", all % size, size)});
     cases.push_back(std::move(what));
   }
   return cases;
@@ -46,7 +49,7 @@ void add_trend(const ExperimentContext&, const BatchedOptions&, std::vector<Case
   for (const CaseOutcome& outcome : outcomes)
     if (outcome.comparison && outcome.comparison->verdict == Verdict::higher &&
         outcome.result.what.batch_size > outcomes.front().result.what.batch_size)
-      result.remarks.push_back("Against expectation, a larger batch took longer for the same prompts: " +
+      result.remarks.push_back("Against expectation, the same prompts take longer in a larger batch: " +
                                outcome.comparison->sentence);
 }
 

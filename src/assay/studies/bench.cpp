@@ -179,7 +179,7 @@ void set_roof(BenchRow& row, const Cost& cost, const Roofs& roofs) {
   // Beyond what the probes' own noise explains: such a roof is none.
   constexpr double kSurelyAbove = 103;
   if (const double lowest = 100 * allowed / median_interval(row.samples_s).second; lowest > kSurelyAbove)
-    row.warnings.push_back(fmt::format("wrong roof: the test reached at least {:.0f} % of it", lowest));
+    row.warnings.push_back(roofline_warning(lowest));
 }
 
 class BenchRun {
@@ -224,7 +224,7 @@ class BenchRun {
         row.model = rows_.front().model;
         row.precision = precision;
         row.threads = static_cast<int>(threads);
-        row.status = "error";
+        row.status = RowStatus::error;
         row.reason = error.what();
         rows_.push_back(std::move(row));
       }
@@ -257,7 +257,7 @@ class BenchRun {
     try {
       measure(model, row);
     } catch (const Error& error) {
-      row.status = "error";
+      row.status = RowStatus::error;
       row.reason = error.what();
     }
     rows_.push_back(std::move(row));

@@ -1,5 +1,5 @@
-// Speed alone, in the tests of llama-bench: prompts read and tokens written, each beside the roofs that were
-// measured in turns with its repeats.
+// Speed alone, in the tests of llama-bench: prompts read and tokens generated, each beside the roofline that
+// was measured in turns with its repeats.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,9 @@ struct BenchRow {
   double roof_gb_s = 0, roof_gflops = 0;
   double percent_of_roof = 0;  // the longer of the two times that the roofs allow / median_s
   std::string bound;           // which of the two it was: "memory" or "compute"; empty without roofs
-  std::vector<std::string> warnings;
-  std::string status = "ok", reason;  // or "error" and why
+  std::vector<Warning> warnings;
+  RowStatus status = RowStatus::ok;
+  std::string reason;  // of an error
 };
 
 struct BenchOptions {
@@ -50,7 +51,7 @@ struct BenchOptions {
 using LoadForBench = std::function<LoadedModel(const std::string& precision, int threads)>;
 
 // The tests of each precision and number of threads, a prompt's before a text's. A length of 0 asks for no
-// test. A test that fails is a row of status "error", as is each test of a model that cannot be loaded after
+// test. A test that fails is a failed row, as is each test of a model that cannot be loaded after
 // the first one; where should_stop says so, the finished rows come back. Throws UsageError where nothing is
 // asked for, Error where a test would exceed the model's context and what loading the first model throws:
 // before any test has run.

@@ -50,10 +50,14 @@ std::string text_of(const Fit& fit) {
 // The position from which every step is faster with the cache: where the two lines cross.
 std::string crossover_of(const Fit& on, const Fit& off) {
   const double slope = off.coefficients[1] - on.coefficients[1];
-  if (slope <= 0) return "A step without the cache does not grow faster with the position here.";
+  if (slope <= 0)
+    return "Without the KV cache, the time of a step does not grow faster with the position than with it.";
   const double at = (on.coefficients[0] - off.coefficients[0]) / slope;
-  return at <= 1 ? "The cache makes every step faster from the first position on."
-                 : fmt::format("The cache makes a step faster from position {:.0f} on.", at);
+  return at <= 1
+             ? "The fitted lines put every step with the KV cache below one without it."
+             : fmt::format(
+                   "The fitted lines cross at position {:.0f}; beyond it a step with the KV cache is faster.",
+                   at);
 }
 
 std::vector<Case> ablation_cases(const ExperimentContext& context, const AblationOptions& options) {
@@ -67,7 +71,7 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
     const std::int64_t length = std::min(wanted, longest);
     const std::vector<TokenId> ids = ids_of_length(context, options.base, length);
     for (const bool uses_cache : {true, false}) {
-      Case what = baseline_case(context, "cache",
+      Case what = baseline_case(context, Scenario::cache,
                                 fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},
                                 options.new_tokens);
       what.uses_cache = uses_cache;
@@ -81,7 +85,7 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
   for (const Padding padding : {Padding::none, Padding::left, Padding::right}) {
     if (!options.has_padding) break;
     Case what =
-        baseline_case(context, "padding",
+        baseline_case(context, Scenario::padding,
                       padding == Padding::none ? "no padding" : fmt::format("padded {}", name_of(padding)),
                       prompts, options.new_tokens);
     what.padding = padding;
@@ -99,7 +103,8 @@ class Ablation {
 
   void finish() {
     for (CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == "padding" && outcome.result.is_measured()) add_overhead(outcome);
+      if (outcome.result.what.scenario == Scenario::padding && outcome.result.is_measured())
+        add_overhead(outcome);
     if (options_.has_cache) {
       compare_caches();
       fit_positions();
@@ -127,7 +132,7 @@ class Ablation {
            static_cast<double>(s.computed_prompt_tokens);
   }
 
-  const CaseResult* find(const std::string& scenario, const std::string& label) const {
+  const CaseResult* find(Scenario scenario, const std::string& label) const {
     for (const CaseOutcome& outcome : outcomes_)
       if (outcome.result.what.scenario == scenario && outcome.result.what.label == label &&
           outcome.result.is_measured())
@@ -138,15 +143,15 @@ class Ablation {
   void compare_caches() {
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& off = outcome.result;
-      if (off.what.scenario != "cache" || off.what.uses_cache) continue;
+      if (off.what.scenario != Scenario::cache || off.what.uses_cache) continue;
       const CaseResult* on =
-          find("cache", "cache on" + off.what.label.substr(std::string("cache off").size()));
+          find(Scenario::cache, "cache on" + off.what.label.substr(std::string("cache off").size()));
       if (on == nullptr || !off.is_measured()) continue;
       outcome.comparison = compare_cases(off, *on, context_, static_cast<int>(options_.lengths.size()));
       if (outcome.comparison && outcome.comparison->verdict == Verdict::lower)
         result_.remarks.push_back(fmt::format(
-            "Against expectation, the cache does not help here: {}. With so few tokens, computing "
-            "them again costs less than reading them back.",
+            "Against expectation, the KV cache does not help: {}. Computing so few tokens again costs "
+            "less than reading their keys and values back.",
             outcome.comparison->sentence));
     }
   }
@@ -154,16 +159,16 @@ class Ablation {
   void fit_positions() {
     Positions on, off;
     for (const CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == "cache" && outcome.result.is_measured())
+      if (outcome.result.what.scenario == Scenario::cache && outcome.result.is_measured())
         append(outcome.result.what.uses_cache ? on : off, positions_of(outcome.result));
     const auto line_on = fit_polynomial(on.at, on.milliseconds, 1),
                line_off = fit_polynomial(off.at, off.milliseconds, 1);
     const auto curve_on = fit_polynomial(on.at, on.milliseconds, 2),
                curve_off = fit_polynomial(off.at, off.milliseconds, 2);
     if (!line_on || !line_off || !curve_on || !curve_off) return;
-    result_.remarks.push_back("Time of a step against its position, cache on: " + text_of(*line_on) +
+    result_.remarks.push_back("With the KV cache, a decode step takes " + text_of(*line_on) +
                               "; as a parabola " + text_of(*curve_on) + ".");
-    result_.remarks.push_back("Time of a step against its position, cache off: " + text_of(*line_off) +
+    result_.remarks.push_back("Without the KV cache, a decode step takes " + text_of(*line_off) +
                               "; as a parabola " + text_of(*curve_off) + ".");
     result_.remarks.push_back(crossover_of(*line_on, *line_off));
     add_series("cache on", on);
@@ -173,7 +178,7 @@ class Ablation {
   // A row for plots, whose samples are the steps.
   void add_series(const std::string& label, const Positions& positions) {
     Row row;
-    row.scenario = "step times";
+    row.scenario = Scenario::step_times;
     row.label = label;
     row.parameters = {{"configuration", context_.baseline.label()}};
     Value at, time;
@@ -188,15 +193,15 @@ class Ablation {
   }
 
   void compare_paddings() {
-    const CaseResult* none = find("padding", "no padding");
+    const CaseResult* none = find(Scenario::padding, "no padding");
     if (none == nullptr) return;
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& padded = outcome.result;
-      if (padded.what.scenario != "padding" || &padded == none || !padded.is_measured()) continue;
+      if (padded.what.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
       outcome.comparison = compare_cases(padded, *none, context_, 2);
       if (!outcome.comparison) continue;
       const Sample& s = padded.samples.begin()->second;
-      result_.remarks.push_back(fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %); {}",
+      result_.remarks.push_back(fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %). {}.",
                                             padded.what.label, s.computed_prompt_tokens - s.prompt_tokens,
                                             s.computed_prompt_tokens, overhead_percent(s),
                                             outcome.comparison->sentence));

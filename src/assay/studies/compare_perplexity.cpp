@@ -16,7 +16,11 @@ namespace assay {
 namespace {
 
 constexpr double kSuddenRise = 1.5;
-constexpr const char* kRise = "perplexity rose to {:.2f} x {}'s: check tokenization and aggregation";
+
+Warning rise_warning(double ratio, const std::string& baseline) {
+  return {WarningKind::perplexity_rise,
+          fmt::format("the perplexity is {:.2f} times that of {}", ratio, baseline)};
+}
 
 struct Scored {
   RunConfig configuration;
@@ -109,7 +113,7 @@ class PerplexityRun {
 
   Row new_row(const Scored& scored) const {
     Row row;
-    row.scenario = "perplexity";
+    row.scenario = Scenario::perplexity;
     row.label = scored.configuration.label();
     row.parameters = {{"configuration", row.label},
                       {"precision", scored.facts.model.dtype.empty() ? row.label : scored.facts.model.dtype},
@@ -124,7 +128,7 @@ class PerplexityRun {
   void add_row(const Scored& scored, const Scored& baseline, ExperimentResult& result) const {
     Row row = new_row(scored);
     if (!scored.losses) {
-      row.status = "error";
+      row.status = RowStatus::error;
       row.reason = scored.reason;
       result.rows.push_back(std::move(row));
       return;
@@ -166,7 +170,7 @@ class PerplexityRun {
     set_sentence(comparison);
     row.set("perplexity_ratio", Value{comparison.ratio, comparison.interval, {}});
     if (comparison.ratio > kSuddenRise)
-      row.warnings.push_back(fmt::format(kRise, comparison.ratio, comparison.baseline));
+      row.warnings.push_back(rise_warning(comparison.ratio, comparison.baseline));
     result.comparisons.push_back(std::move(comparison));
   }
 
@@ -192,7 +196,7 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
   const std::int64_t length =
       std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
   const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-  Case what = baseline_case(context, "perplexity", "window", {ids}, 1);
+  Case what = baseline_case(context, Scenario::perplexity, "window", {ids}, 1);
   double all = 0;
   for (const RunConfig& configuration : configurations_of(context, options)) {
     what.configuration = configuration;
@@ -217,13 +221,13 @@ std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
       sum += scored.loss * static_cast<double>(scored.tokens_scored);
       own.tokens += scored.tokens_scored;
     }
-    if (own.tokens == 0) throw Error("{}: no sentence has two tokens, so nothing can be scored", label);
+    if (own.tokens == 0) throw Error("{}: expected a sentence of two tokens or more, found none", label);
     own.loss = sum / static_cast<double>(own.tokens);
     own.ppx = std::exp(own.loss);
     if (std::string warning = uniform_warning(own.ppx, loaded->model->spec().vocab); !warning.empty())
-      own.warnings.push_back(std::move(warning));
+      own.warnings.push_back({WarningKind::worse_than_uniform, std::move(warning)});
     if (const auto& [first, of_first] = all.front(); own.ppx > kSuddenRise * of_first.ppx)
-      own.warnings.push_back(fmt::format(kRise, own.ppx / of_first.ppx, first));
+      own.warnings.push_back(rise_warning(own.ppx / of_first.ppx, first));
   }
   return all;
 }

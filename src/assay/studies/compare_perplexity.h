@@ -14,7 +14,7 @@ namespace assay {
 struct LossAndPerplexity {
   double loss = 0, ppx = 0;
   std::int64_t tokens = 0;
-  std::vector<std::string>
+  std::vector<Warning>
       warnings;  // a sudden large rise against the first: "check tokenization and aggregation"
 };
 // Of each model over all sentences, every sentence scored on its own: losses are summed over tokens and

@@ -37,7 +37,7 @@ std::string explanation(const CaseResult& c, const CaseResult& typical) {
     if (std::abs(part.more) > std::abs(most->more)) most = &part;
   }
   const Sample &own = c.samples.begin()->second, &other = typical.samples.begin()->second;
-  return fmt::format("{} explains {:.0f} % of it (a prompt of {} against {} tokens)", most->name,
+  return fmt::format("{} explains {:.0f} % of the difference (prompts of {} and {} tokens)", most->name,
                      whole == 0 ? 0 : 100 * most->more / whole, own.prompt_tokens, other.prompt_tokens);
 }
 
@@ -58,21 +58,21 @@ std::vector<Case> edge_cases(const ExperimentContext& context, const EdgeOptions
        "def add(a, b):\n    \"\"\"Adds.\"\"\"\n    return a + b\n\nfor i in range(10):\n    print(add(i, "}};
   std::vector<Case> cases;
   for (const auto& [name, prompt] : prompts) {
-    cases.push_back(baseline_case(context, "edge prompts", name, {prompt}, options.new_tokens));
+    cases.push_back(baseline_case(context, Scenario::edge_prompts, name, {prompt}, options.new_tokens));
     fit_context(context, cases.back());
   }
   // The longest that fits.
   const std::int64_t room = context.context_length - options.new_tokens;
   if (room > 0) {
     cases.insert(cases.begin() + 2,
-                 baseline_case(context, "edge prompts", "very long", {ids_of_length(context, sentence, room)},
-                               options.new_tokens));
+                 baseline_case(context, Scenario::edge_prompts, "very long",
+                               {ids_of_length(context, sentence, room)}, options.new_tokens));
   }
   std::vector<std::pair<std::string, Prompt>> more = options.more;
   for (const Prompt& prompt : options.prompts)
     more.emplace_back(fmt::format("own prompt {}", more.size() - options.more.size() + 1), prompt);
   for (const auto& [name, prompt] : more)
-    cases.push_back(baseline_case(context, "edge prompts", name, {prompt}, options.new_tokens));
+    cases.push_back(baseline_case(context, Scenario::edge_prompts, name, {prompt}, options.new_tokens));
   return cases;
 }
 
@@ -85,7 +85,7 @@ void explain(const ExperimentContext&, const EdgeOptions&, std::vector<CaseOutco
       if (comparison->verdict == Verdict::lower || comparison->verdict == Verdict::higher)
         result.remarks.push_back(fmt::format("{}: {}.", comparison->sentence, explanation(c, typical)));
     }
-    if (c.status == "ok" && !c.first.texts.empty())
+    if (c.status == RowStatus::ok && !c.first.texts.empty())
       result.texts.push_back(
           {"edge prompt: " + c.what.label, "", c.first.texts.front(), {}, c.first.ids.front()});
   }

@@ -20,7 +20,7 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
   std::vector<Case> cases;
   for (const std::int64_t wanted : lengths) {
     const std::int64_t length = std::min(wanted, longest);
-    Case what = baseline_case(context, "lengths", fmt::format("{} tokens", length),
+    Case what = baseline_case(context, Scenario::lengths, fmt::format("{} tokens", length),
                               {ids_of_length(context, options.base, length)}, options.new_tokens);
     what.uses_cache = options.uses_cache;
     if (length < wanted)
@@ -33,8 +33,8 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
 }
 
 // A longer prompt is more work: latency must not fall from one length to the next.
-void add_length_trend(const ExperimentContext& context, const LengthsOptions&, std::vector<CaseOutcome>& outcomes,
-               ExperimentResult& result) {
+void add_length_trend(const ExperimentContext& context, const LengthsOptions&,
+                      std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
   std::vector<const CaseResult*> measured;
   for (const CaseOutcome& outcome : outcomes)
     if (outcome.result.is_measured()) measured.push_back(&outcome.result);

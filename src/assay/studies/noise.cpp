@@ -11,7 +11,8 @@ constexpr int kMostPairs = 60;
 constexpr double kEnough_s = 5;
 
 std::vector<Case> noise_cases(const ExperimentContext& context) {
-  Case what = baseline_case(context, "noise", "baseline", {"Once upon a time, in a land far, far away,"}, 32);
+  Case what =
+      baseline_case(context, Scenario::noise, "baseline", {"Once upon a time, in a land far, far away,"}, 32);
   std::vector<Case> cases{what, what};
   cases[1].label = "baseline again";
   cases[1].configuration.replica = 1;

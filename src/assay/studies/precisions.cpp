@@ -40,7 +40,7 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
   return chosen;
 }
 
-std::vector<Case> precision_cases(const ExperimentContext& context, const std::string& scenario,
+std::vector<Case> precision_cases(const ExperimentContext& context, Scenario scenario,
                                   const std::vector<std::string>& precisions, const Prompt& prompt,
                                   std::int64_t new_tokens) {
   const std::vector<std::string> texts = precisions_or_default(context, precisions);
@@ -58,9 +58,10 @@ void add_equal_names(const ExperimentContext& context, const std::vector<std::st
   for (CaseOutcome& outcome : outcomes)
     for (const auto& [asked, runs_as] : shown_as)
       if (runs_as == outcome.result.what.configuration.label())
-        outcome.row.warnings.push_back(asked == runs_as
-                                           ? asked + " was asked for more than once: measured once"
-                                           : asked + " resolves to the same: measured once");
+        outcome.row.warnings.push_back(
+            {WarningKind::duplicate_case,
+             asked == runs_as ? asked + " was asked for more than once and is measured once"
+                              : asked + " resolves to the same configuration and is measured once"});
 }
 
 Study precisions_study() {
@@ -76,7 +77,7 @@ Study precisions_study() {
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .cases =
            [](const ExperimentContext& context, const Options& options) {
-             return precision_cases(context, "precisions", options.precisions, options.prompt,
+             return precision_cases(context, Scenario::precisions, options.precisions, options.prompt,
                                     options.new_tokens);
            },
        .compared_with = ComparedWith::first_case,

@@ -32,7 +32,7 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
                                            const std::vector<std::string>& texts);
 
 // A case of every configuration that `precisions` ask for: one prompt each.
-std::vector<Case> precision_cases(const ExperimentContext& context, const std::string& scenario,
+std::vector<Case> precision_cases(const ExperimentContext& context, Scenario scenario,
                                   const std::vector<std::string>& precisions, const Prompt& prompt,
                                   std::int64_t new_tokens);
 // Warns on the rows of configurations that several names asked for.

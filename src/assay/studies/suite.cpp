@@ -40,10 +40,9 @@ std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
                     "{:.0f} % or the time is over.",
                     100 * sweep.narrow);
   text += sweep.repeats > 0 && sweep.repeats < static_cast<std::int64_t>(kFewestForInterval)
-              ? " Figures are means; so few runs carry no interval and no verdict."
-              : " Figures are medians with 95 % intervals from order statistics.";
-  text +=
-      " Latency includes prefill, excludes tokenization. Memory counts parameters (MB = 1024 x 1024 bytes).";
+              ? "Figures are means; so few runs carry no interval and no verdict. "
+              : "Figures are medians; 95 % CI is their confidence interval from order statistics. ";
+  text += "Latency includes prefill and excludes tokenization. MB are 1024 x 1024 bytes.";
   return text;
 }
 
@@ -68,7 +67,7 @@ void add(ResultSet& results, ExperimentResult part) {
   move(part.texts, results.texts);
   move(part.remarks, results.remarks);
   if (part.noise) results.noise = part.noise;
-  if (part.is_interrupted) results.status = "interrupted";
+  if (part.is_interrupted) results.status = RunStatus::interrupted;
 }
 
 std::vector<PlannedStudy> suite_plan(const SuiteOptions& options) {

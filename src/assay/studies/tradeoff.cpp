@@ -13,7 +13,7 @@ namespace {
 
 std::vector<Case> tradeoff_cases(const ExperimentContext& context, const TradeoffOptions& options) {
   if (options.prompts.empty()) throw UsageError("prompts: the trade-off needs one prompt at least");
-  return precision_cases(context, "trade-off", options.precisions, options.prompts.front(),
+  return precision_cases(context, Scenario::tradeoff, options.precisions, options.prompts.front(),
                          options.new_tokens);
 }
 
@@ -54,7 +54,7 @@ class Tradeoff {
     if (journal != nullptr)
       journal->read_each("text", key, [&](const auto& data) { known = first_run_from_json(data); });
     if (known) return std::move(*known);
-    Case what = baseline_case(context_, "trade-off", key, {options_.prompts[i]}, options_.new_tokens);
+    Case what = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
     what.configuration = configuration;
     FirstRun run = context_.sessions->of(configuration).first_run(what);
     if (journal != nullptr) journal->append("text", key, to_json(run));
@@ -105,7 +105,8 @@ class Tradeoff {
     constexpr double kRepetitive = 0.5;
     const double share = repetition_share(ids);
     if (share >= kRepetitive && share > repetition_share(baseline) + 0.1)
-      text += fmt::format(" (a loop makes up {:.0f} % of it, more than of the baseline's)", 100 * share);
+      text += fmt::format(" (a repeated passage makes up {:.0f} % of it, more than in the baseline's)",
+                          100 * share);
     return text;
   }
 
@@ -119,9 +120,9 @@ class Tradeoff {
 
 void merge_quality(std::vector<Row>& rows) {
   for (Row& row : rows) {
-    if (row.scenario != "trade-off" || row.status != "ok") continue;
+    if (row.scenario != Scenario::tradeoff || row.status != RowStatus::ok) continue;
     for (const Row& quality : rows) {
-      if (quality.scenario != "perplexity" || quality.label != row.label) continue;
+      if (quality.scenario != Scenario::perplexity || quality.label != row.label) continue;
       for (const char* tag : {"perplexity", "perplexity_ratio"})
         if (const Value* value = quality.find(tag)) row.set(tag, *value);
     }

@@ -1,0 +1,197 @@
+#include "assay/base/json_reader.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+using OrderedJson = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::size_t kLongestQuote = 60;
+
+// What stands there, in a few words. Arrays and objects are not written out: they may be large and deep.
+std::string found_in(const OrderedJson& value) {
+  if (value.is_null()) return "null";
+  if (value.is_array()) return "an array";
+  if (value.is_object()) return "an object";
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (value.is_number()) return value.dump();
+  const std::string text = value.get<std::string>();
+  if (text.size() > kLongestQuote) return fmt::format("a string of {} bytes", text.size());
+  return "the string '" + text + "'";
+}
+
+std::string shortened_key(std::string_view key) {
+  return key.size() <= kLongestQuote ? std::string(key) : std::string(key.substr(0, kLongestQuote)) + "...";
+}
+
+constexpr int kDeepest = 64;
+constexpr std::size_t kMostKeys = 4096;  // an ordered object compares a new key with every earlier one
+
+class OrderedBuilder : public nlohmann::detail::json_sax_dom_parser<OrderedJson> {
+ public:
+  using Base = nlohmann::detail::json_sax_dom_parser<OrderedJson>;
+  OrderedBuilder(OrderedJson& out, const std::string& file) : Base(out), file_(file) {}
+
+  bool start_object(std::size_t size) {
+    deepen();
+    keys_.emplace_back();
+    return Base::start_object(size);
+  }
+  bool end_object() {
+    --depth_;
+    keys_.pop_back();
+    return Base::end_object();
+  }
+  bool start_array(std::size_t size) {
+    deepen();
+    return Base::start_array(size);
+  }
+  bool end_array() {
+    --depth_;
+    return Base::end_array();
+  }
+  bool key(std::string& text) {
+    if (!keys_.back().insert(text).second)
+      throw Error("{}: the key '{}' stands twice in one object", file_, shortened_key(text));
+    if (keys_.back().size() > kMostKeys)
+      throw Error("{}: expected at most {} keys in one object, found more", file_, kMostKeys);
+    return Base::key(text);
+  }
+
+ private:
+  void deepen() {
+    if (++depth_ > kDeepest) throw Error("{}: JSON is nested deeper than {} levels", file_, kDeepest);
+  }
+  const std::string& file_;
+  int depth_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of each open object
+};
+
+}  // namespace
+
+JsonReader::JsonReader(const OrderedJson& value, std::string file) : value_(&value), file_(std::move(file)) {}
+JsonReader::JsonReader(const OrderedJson& value, std::string file, std::string path)
+    : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
+
+void JsonReader::fail(std::string_view what) const {
+  std::string where = file_;
+  if (!path_.empty()) where += (where.empty() ? "" : ": ") + path_;
+  if (where.empty()) where = "the document";
+  throw Error("{}: {}", where, what);
+}
+
+void JsonReader::refuse(std::string_view expected) const {
+  fail(fmt::format("expected {}, found {}", expected, found_in(*value_)));
+}
+
+bool JsonReader::has(std::string_view key) const {
+  if (!value_->is_object()) refuse("an object");
+  const auto at = value_->find(key);
+  return at != value_->end() && !at->is_null();
+}
+
+JsonReader JsonReader::at(std::string_view key) const {
+  if (!value_->is_object()) refuse("an object");
+  const auto at = value_->find(key);
+  if (at == value_->end()) fail(fmt::format("the key '{}' is missing", key));
+  return {*at, file_, path_.empty() ? shortened_key(key) : path_ + "." + shortened_key(key)};
+}
+
+JsonReader JsonReader::at(std::size_t index) const {
+  if (!value_->is_array()) refuse("an array");
+  if (index >= value_->size())
+    fail(fmt::format("expected at least {} elements, found {}", index + 1, value_->size()));
+  return {(*value_)[index], file_, fmt::format("{}[{}]", path_, index)};
+}
+
+std::vector<JsonReader> JsonReader::items() const {
+  if (!value_->is_array()) refuse("an array");
+  std::vector<JsonReader> all;
+  for (std::size_t i = 0; i < value_->size(); ++i) all.push_back(at(i));
+  return all;
+}
+
+std::vector<std::pair<std::string, JsonReader>> JsonReader::members() const {
+  if (!value_->is_object()) refuse("an object");
+  std::vector<std::pair<std::string, JsonReader>> all;
+  for (auto item = value_->begin(); item != value_->end(); ++item)
+    all.emplace_back(item.key(), at(item.key()));
+  return all;
+}
+
+bool JsonReader::is_null() const {
+  return value_->is_null();
+}
+bool JsonReader::is_text() const {
+  return value_->is_string();
+}
+
+double JsonReader::number() const {
+  if (!value_->is_number()) refuse("a number");
+  return value_->get<double>();
+}
+
+std::optional<double> JsonReader::number_or_null() const {
+  return value_->is_null() ? std::nullopt : std::optional(number());
+}
+
+bool JsonReader::boolean() const {
+  if (!value_->is_boolean()) refuse("true or false");
+  return value_->get<bool>();
+}
+
+std::string JsonReader::text() const {
+  if (!value_->is_string()) refuse("a string");
+  return value_->get<std::string>();
+}
+
+std::int64_t JsonReader::integer(std::int64_t min, std::int64_t max) const {
+  const bool is_whole =
+      value_->is_number_integer() &&
+      (!value_->is_number_unsigned() ||
+       value_->get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
+  if (!is_whole || value_->get<std::int64_t>() < min || value_->get<std::int64_t>() > max)
+    refuse(fmt::format("a whole number from {} to {}", min, max));
+  return value_->get<std::int64_t>();
+}
+
+std::vector<double> JsonReader::numbers() const {
+  if (!value_->is_array()) refuse("an array of numbers");
+  std::vector<double> all;
+  all.reserve(value_->size());
+  for (std::size_t i = 0; i < value_->size(); ++i)
+    all.push_back((*value_)[i].is_number() ? (*value_)[i].get<double>() : at(i).number());
+  return all;
+}
+
+std::vector<std::string> JsonReader::texts() const {
+  std::vector<std::string> all;
+  for (const JsonReader& item : items()) all.push_back(item.text());
+  return all;
+}
+
+OrderedJson parse_ordered_json(std::string_view text, const std::string& file) {
+  OrderedJson json;
+  OrderedBuilder builder(json, file);
+  try {
+    OrderedJson::sax_parse(text.begin(), text.end(), &builder);
+  } catch (const OrderedJson::parse_error& error) {
+    const std::size_t at = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
+    const std::string_view before = text.substr(0, at);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t begin = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+    throw Error("{}: not valid JSON: line {}, column {}: {}", file, line, at - begin + 1,
+                at == text.size() ? "the text ends too early" : "a character that JSON does not allow there");
+  } catch (const OrderedJson::exception&) {  // a number that no double holds
+    throw Error("{}: not valid JSON: a number is out of range", file);
+  }
+  return json;
+}
+
+}  // namespace assay

@@ -1,0 +1,54 @@
+// A report before it has a form: sections of paragraphs, lists, tables, lines and figures. Renderers
+// (render.h) know this and nothing of what was measured.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "assay/report/table.h"
+
+namespace assay {
+
+struct Paragraph {
+  std::string text;  // sentences
+};
+struct List {
+  std::vector<std::string> items;
+};
+// Lines that keep their form: cut where a page is too narrow, never wrapped.
+struct Lines {
+  std::vector<std::string> lines;
+};
+struct Figure {
+  std::string title, path;  // beside the report: "plots/latency_by_length.svg"
+};
+using Content = std::variant<Paragraph, List, Lines, Table, Figure>;
+
+// A terminal shows what a reader needs first; a page holds everything.
+enum class Shown { everywhere, on_pages, on_terminals };
+
+struct Block {
+  Content content;
+  Shown shown = Shown::everywhere;
+};
+
+struct Section {
+  std::string title;
+  std::vector<Block> blocks;
+  Shown shown = Shown::everywhere;
+  // What the reader should remember: a page begins with it, a terminal ends with it, where the eye rests.
+  bool is_conclusion = false;
+
+  void add(Content content, Shown where = Shown::everywhere) {
+    blocks.push_back({std::move(content), where});
+  }
+};
+
+struct Document {
+  std::string title;
+  std::vector<Section> sections;
+};
+
+}  // namespace assay

@@ -1,0 +1,135 @@
+#include "assay/report/render.h"
+
+#include <algorithm>
+
+#include "assay/base/format.h"
+#include "assay/report/text_layout.h"
+
+namespace assay {
+
+namespace {
+
+// Conclusions first, or last.
+std::vector<const Section*> ordered(const Document& document, bool has_conclusions_first) {
+  std::vector<const Section*> sections;
+  for (const Section& section : document.sections) sections.push_back(&section);
+  std::stable_partition(sections.begin(), sections.end(), [&](const Section* section) {
+    return section->is_conclusion == has_conclusions_first;
+  });
+  return sections;
+}
+
+std::string joined_lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  return text;
+}
+
+class TerminalRenderer {
+ public:
+  explicit TerminalRenderer(std::size_t width) : width_(std::max<std::size_t>(width, 20)) {}
+
+  std::string operator()(const Document& document) const {
+    std::string text;
+    for (const Section* section : ordered(document, false)) {
+      if (section->shown == Shown::on_pages) continue;
+      std::string body;
+      for (const Block& block : section->blocks) {
+        if (block.shown == Shown::on_pages) continue;
+        const std::string part =
+            std::visit([&](const auto& content) { return render(content); }, block.content);
+        body += (body.empty() || part.empty() ? "" : "\n") + part;
+      }
+      if (body.empty()) continue;
+      text += (text.empty() ? "" : "\n") + heading(section->title) + body;
+    }
+    return text;
+  }
+
+ private:
+  std::string heading(const std::string& title) const {
+    if (title.empty()) return "";
+    const std::string shown = cut_to_width(printable(title), width_);
+    return shown + "\n" + std::string(display_width(shown), '=') + "\n";
+  }
+  std::string render(const Paragraph& paragraph) const {
+    return joined_lines(wrapped(printable(paragraph.text), width_));
+  }
+  std::string render(const List& list) const {
+    std::string text;
+    for (const std::string& item : list.items)
+      text += joined_lines(wrapped("- " + printable(item), width_, 2));
+    return text;
+  }
+  std::string render(const Lines& lines) const {
+    std::string text;
+    for (const std::string& line : lines.lines) text += cut_to_width(printable(line), width_) + "\n";
+    return text;
+  }
+  std::string render(const Table& table) const { return table.rows.empty() ? "" : to_text(table, width_); }
+  std::string render(const Figure& /*figure*/) const { return ""; }
+
+  std::size_t width_;
+};
+
+// Prose on a line of its own: some characters at its beginning open lists, headings and rules.
+std::string markdown_line(std::string_view words) {
+  const std::string text = markdown_words(words);
+  return !text.empty() && std::string_view("#-+=").find(text.front()) != std::string_view::npos ? "\\" + text
+                                                                                                : text;
+}
+
+class MarkdownRenderer {
+ public:
+  std::string operator()(const Document& document) const {
+    std::string text = "# " + markdown_words(document.title) + "\n";
+    for (const Section* section : ordered(document, true)) {
+      if (section->shown == Shown::on_terminals) continue;
+      std::string body;
+      for (const Block& block : section->blocks) {
+        if (block.shown == Shown::on_terminals) continue;
+        const std::string part =
+            std::visit([&](const auto& content) { return render(content); }, block.content);
+        if (!part.empty()) body += "\n" + part;
+      }
+      if (body.empty()) continue;
+      if (!section->title.empty()) text += "\n## " + markdown_words(section->title) + "\n";
+      text += body;
+    }
+    return text;
+  }
+
+ private:
+  static std::string render(const Paragraph& paragraph) { return markdown_line(paragraph.text) + "\n"; }
+  static std::string render(const List& list) {
+    std::string text;
+    for (const std::string& item : list.items) text += "- " + markdown_line(item) + "\n";
+    return text;
+  }
+  // A fence that no line of it closes.
+  static std::string render(const Lines& lines) {
+    std::string fence = "```", text;
+    for (const std::string& line : lines.lines) {
+      const std::string shown = printable(line);
+      while (shown.find(fence) != std::string::npos) fence += '`';
+      text += shown + "\n";
+    }
+    return fence + "\n" + text + fence + "\n";
+  }
+  static std::string render(const Table& table) { return table.rows.empty() ? "" : to_markdown(table); }
+  static std::string render(const Figure& figure) {
+    return fmt::format("![{}]({})\n", markdown_words(figure.title), figure.path);
+  }
+};
+
+}  // namespace
+
+std::string to_terminal(const Document& document, std::size_t width) {
+  return TerminalRenderer(width)(document);
+}
+
+std::string to_markdown(const Document& document) {
+  return MarkdownRenderer()(document);
+}
+
+}  // namespace assay

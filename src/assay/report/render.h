@@ -1,0 +1,18 @@
+// Documents as text: for a terminal, and as Markdown.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "assay/report/document.h"
+
+namespace assay {
+
+// No line is wider than `width` columns (20 at least). Prose is wrapped, tables lose columns by their rank
+// (table.h), lines are cut. Sections without anything to show are left out.
+std::string to_terminal(const Document& document, std::size_t width);
+
+// GitHub's Markdown; text that would be markup is escaped.
+std::string to_markdown(const Document& document);
+
+}  // namespace assay

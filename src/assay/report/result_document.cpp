@@ -1,0 +1,352 @@
+#include "assay/report/result_document.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "assay/base/format.h"
+#include "assay/report/figures.h"
+#include "assay/report/result_tables.h"
+#include "assay/results/metric.h"
+#include "assay/results/takeaways.h"
+
+namespace assay {
+
+namespace {
+
+constexpr std::size_t kLongestText = 1000;  // of a generated text on a page
+
+const Row* first_with(const ResultSet& results, std::string_view tag) {
+  for (const Row& row : results.rows)
+    if (row.status == RowStatus::ok && row.find(tag) != nullptr) return &row;
+  return nullptr;
+}
+
+std::string sentence(const std::string& clause) {
+  return clause.empty() || clause.back() == '.' ? clause : clause + ".";
+}
+
+std::string counted(std::size_t number, std::string_view what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
+
+std::string capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+class ResultDocument {
+ public:
+  explicit ResultDocument(const ResultSet& results) : results_(results) {}
+
+  Document build() {
+    document_.title = "Assay: " + results_.model.id;
+    for (const ScenarioInfo& info : scenarios()) add_scenario(info);
+    add_texts();
+    add_audit();
+    add_findings();
+    add_figures();
+    add_methods();
+    add_every_metric();
+    add_conclusion("Takeaways", results_.takeaways);
+    if (const auto recommended = recommendation_of(results_))
+      add_conclusion("Recommendation", recommended->sentences);
+    add_failures();
+    add_conclusion("Warnings", warnings());
+    return std::move(document_);
+  }
+
+ private:
+  Section& new_section(std::string title, Shown shown = Shown::everywhere) {
+    document_.sections.push_back({std::move(title), {}, shown});
+    return document_.sections.back();
+  }
+
+  void add_conclusion(const std::string& title, std::vector<std::string> sentences) {
+    if (sentences.empty()) return;
+    Section& section = new_section(title);
+    section.is_conclusion = true;
+    section.add(List{std::move(sentences)});
+  }
+
+  bool has_rows(Scenario scenario) const {
+    return std::any_of(results_.rows.begin(), results_.rows.end(),
+                       [&](const Row& row) { return row.scenario == scenario; });
+  }
+
+  void add_scenario(const ScenarioInfo& info) {
+    if (!has_rows(info.value) || info.value == Scenario::step_times) return;
+    Section& section = new_section(std::string(info.title));
+    // What the trade-off shows too is no table of its own on a terminal.
+    const bool is_repeated = std::none_of(results_.rows.begin(), results_.rows.end(), [&](const Row& row) {
+      return row.scenario == info.value && is_shown(row, results_);
+    });
+    const Shown shown = is_repeated ? Shown::on_pages : Shown::everywhere;
+    section.add(Paragraph{std::string(info.text)}, shown);
+    section.add(scenario_table(results_, info.value), shown);
+    if (info.value == Scenario::baseline) add_footprint(section);
+    if (info.value == Scenario::perplexity) add_perplexity(section);
+    if (List sentences = comparisons_of(info.value); !sentences.items.empty())
+      section.add(std::move(sentences), Shown::on_pages);
+  }
+
+  void add_footprint(Section& section) const {
+    const Row* row = first_with(results_, "memory_bytes");
+    if (row == nullptr) return;
+    const double bytes = row->find("memory_bytes")->value;
+    section.add(Paragraph{fmt::format("{} has {} parameters; in {} they take {:.2f} MB ({:.0f} bytes).",
+                                      results_.model.id, results_.model.parameters, results_.model.dtype,
+                                      bytes / (1024 * 1024), bytes)});
+  }
+
+  void add_perplexity(Section& section) const {
+    const Row* row = first_with(results_, "tokens_scored");
+    if (row == nullptr || row->find("perplexity") == nullptr) return;
+    section.add(Paragraph{fmt::format("{} scores {:.0f} tokens of {} (protocol: {}).", row->label,
+                                      row->find("tokens_scored")->value, row->parameter("corpus"),
+                                      row->parameter("protocol"))});
+    Lines lines;
+    lines.lines.push_back(fmt::format("Final perplexity: {:.2f}", row->find("perplexity")->value));
+    if (const Row* timed = first_with(results_, "total_latency_s"))
+      lines.lines.push_back(fmt::format("Latency     : {:.3f} s ({}, {})",
+                                        timed->find("total_latency_s")->value, info_of(timed->scenario).name,
+                                        timed->label));
+    section.add(std::move(lines));
+  }
+
+  // The sentences of comparisons whose subject is a row of this scenario, each in one section alone.
+  List comparisons_of(Scenario scenario) {
+    List list;
+    for (const Comparison& c : results_.comparisons) {
+      const bool is_here = std::any_of(results_.rows.begin(), results_.rows.end(), [&](const Row& row) {
+        return row.scenario == scenario && row.label == c.subject && row.find(c.metric) != nullptr;
+      });
+      // The trade-off holds perplexities too; they are compared where they were scored.
+      const bool is_elsewhere = (c.metric == "perplexity") != (scenario == Scenario::perplexity);
+      if (is_here && !is_elsewhere) list.items.push_back(sentence(c.sentence));
+    }
+    return list;
+  }
+
+  // The baseline's text stands among those of the precisions too.
+  bool is_repeated(const GeneratedText& text) const {
+    return text.label.rfind("prompt ", 0) == 0 &&
+           std::any_of(results_.texts.begin(), results_.texts.end(), [&](const GeneratedText& other) {
+             return other.prompt == text.prompt && other.label != text.label &&
+                    other.label.ends_with(text.label);
+           });
+  }
+
+  // What each configuration made of a prompt, equal texts once.
+  void add_texts() {
+    if (results_.texts.empty()) return;
+    std::vector<std::string> prompts;
+    for (const GeneratedText& t : results_.texts)
+      if (std::find(prompts.begin(), prompts.end(), t.prompt) == prompts.end()) prompts.push_back(t.prompt);
+    Section& section = new_section("Generated texts");
+    for (const std::string& prompt : prompts) {
+      const Shown shown = prompt.empty() ? Shown::on_pages : Shown::everywhere;
+      Table table;
+      table.add_column("Generated by", false);
+      table.add_column("Text", false);
+      std::vector<std::vector<std::string>> labels;
+      for (const GeneratedText& t : results_.texts) {
+        if (t.prompt != prompt || is_repeated(t)) continue;
+        std::string label = t.label.substr(0, t.label.rfind(", prompt "));
+        const std::string text = one_line(t.text, kLongestText);
+        const auto same = std::find_if(table.rows.begin(), table.rows.end(),
+                                       [&](const auto& row) { return row[1] == text; });
+        if (same != table.rows.end()) {
+          labels[static_cast<std::size_t>(same - table.rows.begin())].push_back(std::move(label));
+          continue;
+        }
+        table.rows.push_back({"", text});
+        labels.push_back({std::move(label)});
+      }
+      for (std::size_t i = 0; i < labels.size(); ++i)
+        table.rows[i][0] = labels[i].size() == 1 ? labels[i][0]
+                                                 : fmt::format("{} and {}", labels[i][0],
+                                                               counted(labels[i].size() - 1, "other"));
+      section.add(Lines{{prompt.empty() ? "Edge-case prompts" : "Prompt: " + prompt}}, shown);
+      section.add(std::move(table), shown);
+      for (const auto& group : labels)
+        if (group.size() > 1)
+          section.add(Paragraph{fmt::format("Equal texts: {}.", fmt::join(group, "; "))}, Shown::on_pages);
+    }
+  }
+
+  void add_audit() {
+    if (results_.audit.empty()) return;
+    Section& section = new_section("Equivalence audit");
+    List failed;
+    Table table{{"Configuration", "Setting", "Result", "First difference"}, {false, false, false, false}, {}};
+    for (const AuditRow& row : results_.audit) {
+      table.rows.push_back({row.configuration, row.what,
+                            std::string(entry_of(audit_verdicts(), row.verdict).title),
+                            row.first_divergence.empty() ? "-" : row.first_divergence});
+      if (row.has_failed())
+        failed.items.push_back(fmt::format("{}, {}: results differ although they must not: {}.",
+                                           row.configuration, row.what, row.first_divergence));
+    }
+    section.add(Paragraph{
+        failed.items.empty()
+            ? fmt::format("KV cache, batching and padding must not change what is generated. "
+                          "{} checked; no forbidden difference was found.",
+                          results_.audit.size() == 1 ? "1 setting was"
+                                                     : fmt::format("{} settings were", results_.audit.size()))
+            : "KV cache, batching and padding must not change what is generated."});
+    if (!failed.items.empty()) section.add(failed);
+    section.add(std::move(table), Shown::on_pages);
+  }
+
+  void add_findings() {
+    if (results_.remarks.empty()) return;
+    // Many of them bury what follows.
+    constexpr std::size_t kMostOnTerminal = 6;
+    Section& section = new_section(
+        "Findings", results_.remarks.size() <= kMostOnTerminal ? Shown::everywhere : Shown::on_pages);
+    List list;
+    for (const std::string& remark : results_.remarks) list.items.push_back(sentence(remark));
+    section.add(std::move(list));
+  }
+
+  void add_figures() {
+    const auto figures = figures_of(results_);
+    if (figures.empty()) return;
+    Section& section = new_section("Figures", Shown::on_pages);
+    for (const auto& [name, plot] : figures)
+      section.add(Figure{plot.title, fmt::format("plots/{}.svg", name)});
+  }
+
+  void add_methods() {
+    if (results_.caption.empty()) return;
+    new_section("How it was measured").add(Paragraph{results_.caption});
+  }
+
+  void add_every_metric() {
+    Section& section = new_section("Every metric", Shown::on_pages);
+    section.add(Paragraph{
+        "The definition of each metric is in docs/METRICS.md and in `assay help metrics`; samples are in "
+        "results.json and samples.csv."});
+    for (const ScenarioInfo& info : scenarios()) {
+      if (!has_rows(info.value) || info.value == Scenario::step_times) continue;
+      section.add(Paragraph{fmt::format("{}:", info.title)});
+      section.add(every_metric_table(results_, info.value));
+    }
+  }
+
+  void add_failures() {
+    std::vector<std::string> sentences;
+    for (const Row& row : results_.rows)
+      if (row.status != RowStatus::ok)
+        sentences.push_back(fmt::format("{}, {}: {}.", info_of(row.scenario).title, row.label, row.reason));
+    add_conclusion("Failed cases", std::move(sentences));
+  }
+
+  std::vector<std::string> warnings() const {
+    std::vector<std::string> all = grouped_warnings(results_.rows);
+    if (results_.status == RunStatus::interrupted)
+      all.insert(all.begin(), std::string(entry_of(run_statuses(), results_.status).text));
+    return all;
+  }
+
+  const ResultSet& results_;
+  Document document_;
+};
+
+// Rows with the same warning; and texts of one kind that differ in their numbers alone.
+struct WarningGroup {
+  Warning warning;
+  std::vector<std::string> labels;
+  std::size_t others = 0;  // rows with another text of this kind
+};
+
+}  // namespace
+
+std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
+  std::vector<WarningGroup> groups;
+  for (const Row& row : rows)
+    for (const Warning& warning : row.warnings) {
+      auto at = std::find_if(groups.begin(), groups.end(),
+                             [&](const WarningGroup& group) { return group.warning == warning; });
+      if (at == groups.end()) at = groups.insert(groups.end(), {warning, {}, 0});
+      at->labels.push_back(one_line(row.label, 60));
+    }
+  std::stable_sort(groups.begin(), groups.end(), [](const WarningGroup& a, const WarningGroup& b) {
+    return a.labels.size() > b.labels.size();
+  });
+  // Of one kind the first text speaks for the rest.
+  constexpr std::size_t kTextsOfAKind = 2;
+  std::vector<WarningGroup> kept;
+  for (WarningGroup& group : groups) {
+    const auto is_same_kind = [&](const WarningGroup& other) {
+      return other.warning.kind == group.warning.kind && group.warning.kind != WarningKind::other;
+    };
+    const auto first = std::find_if(kept.begin(), kept.end(), is_same_kind);
+    if (first != kept.end() && std::count_if(groups.begin(), groups.end(), is_same_kind) >
+                                   static_cast<std::ptrdiff_t>(kTextsOfAKind))
+      first->others += group.labels.size();
+    else
+      kept.push_back(group);
+  }
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> lines;
+  for (const WarningGroup& group : kept) {
+    std::string where =
+        group.labels.size() == rows.size() && rows.size() > 1 ? "all rows"
+        : group.labels.size() <= kNamed
+            ? fmt::format("{}", fmt::join(group.labels, "; "))
+            : fmt::format("{} and {}", group.labels.front(), counted(group.labels.size() - 1, "other row"));
+    if (group.others > 0) where += fmt::format("; much the same in {}", counted(group.others, "other row"));
+    lines.push_back(fmt::format("{} ({}).", capitalised(sentence_of(group.warning)), where));
+  }
+  return lines;
+}
+
+Document document_of(const ResultSet& results) {
+  return ResultDocument(results).build();
+}
+
+Document document_of(const ComparedResults& compared) {
+  Document document;
+  document.title = "Comparison of run B with run A";
+  Section section{"", {}};
+  Table table{{"Scenario", "Case", "Configuration", "Metric", "B / A", "95 % interval", "Verdict"},
+              {false, false, false, false, true, false, false},
+              {},
+              {0, 0, 3, 1, 0, 2, 0}};
+  List undecided, unlike;
+  for (const ComparedRow& row : compared.rows) {
+    const Comparison& c = row.comparison;
+    const bool is_comparable = row.unlike.empty();
+    table.rows.push_back(
+        {std::string(name_of(row.scenario)), row.label, row.configuration,
+         std::string(metric(c.metric).title), is_comparable ? fmt::format("{:.3f}", c.ratio) : "-",
+         is_comparable && c.interval ? fmt::format("[{:.3f}, {:.3f}]", c.interval->low, c.interval->high)
+                                     : "-",
+         is_comparable ? verdict_word(c) : "not comparable"});
+    const std::string where = fmt::format("{}, {}: ", name_of(row.scenario), row.label);
+    if (!is_comparable) unlike.items.push_back(where + sentence(row.unlike));
+    if (is_comparable && (c.verdict == Verdict::cannot_tell || c.verdict == Verdict::too_few))
+      undecided.items.push_back(where + sentence(c.sentence));
+  }
+  section.add(std::move(table));
+  document.sections.push_back(std::move(section));
+  const auto add = [&](const char* title, List list) {
+    if (list.items.empty()) return;
+    Section own{title, {}};
+    own.add(std::move(list));
+    document.sections.push_back(std::move(own));
+  };
+  add("Undecided", std::move(undecided));
+  add("Not comparable", std::move(unlike));
+  List missing, warnings;
+  for (const std::string& key : compared.only_a) missing.items.push_back("Only in A: " + key);
+  for (const std::string& key : compared.only_b) missing.items.push_back("Only in B: " + key);
+  for (const std::string& line : compared.unlike) warnings.items.push_back(sentence(line));
+  add("Cases of one run alone", std::move(missing));
+  add("Warnings", std::move(warnings));
+  return document;
+}
+
+}  // namespace assay

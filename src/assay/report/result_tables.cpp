@@ -1,0 +1,181 @@
+#include "assay/report/result_tables.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/base/format.h"
+#include "assay/results/metric.h"
+
+namespace assay {
+
+namespace {
+
+constexpr std::size_t kLongestLabel = 120;
+constexpr const char* kNothing = "-";
+using RowList = std::vector<const Row*>;
+
+bool some_has(const RowList& rows, std::string_view tag) {
+  return std::any_of(rows.begin(), rows.end(), [&](const Row* row) { return row->find(tag) != nullptr; });
+}
+
+// Times get as many decimals as the smallest needs for three digits; large figures need none.
+int decimals_of(const Metric& m, const RowList& rows) {
+  constexpr int kMost = 6;
+  double least = INFINITY;
+  for (const Row* row : rows)
+    if (const Value* value = row->find(m.tag); value != nullptr && value->value * m.scale > 0)
+      least = std::min(least, value->value * m.scale);
+  if (!std::isfinite(least)) return m.decimals;
+  if (m.unit == "s" || m.unit == "ms")
+    return std::clamp(2 - static_cast<int>(std::floor(std::log10(least))), 0, kMost);
+  return least >= 1000 ? 0 : m.decimals;
+}
+
+// The ends of the 95 % interval in percent of the figure: one number where they lie about as far off.
+std::string interval_cell(const Value& value) {
+  if (!value.interval || value.value <= 0) return kNothing;
+  const double below = 100 * (1 - value.interval->low / value.value),
+               above = 100 * (value.interval->high / value.value - 1);
+  // A median of skewed times may lie near one end of its interval.
+  constexpr double kAbout = 0.5;  // of the longer side
+  if (std::min(below, above) >= kAbout * std::max(below, above))
+    return fmt::format("\u00b1{:.1f}%", (below + above) / 2);
+  return fmt::format("-{:.1f}/+{:.1f}%", below, above);
+}
+
+// Adds a column for the metric, and one for its interval, where a row has them.
+void add_metric(Table& table, const Metric& m, const RowList& rows, int interval_rank) {
+  if (!some_has(rows, m.tag)) return;
+  const int decimals = decimals_of(m, rows);
+  const bool has_interval = m.shows_interval && std::any_of(rows.begin(), rows.end(), [&](const Row* row) {
+                              const Value* value = row->find(m.tag);
+                              return value != nullptr && value->interval;
+                            });
+  table.add_column(m.column_head(), true, m.rank);
+  if (has_interval) table.add_column("95 % CI", true, interval_rank);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Value* value = rows[i]->find(m.tag);
+    table.rows[i].push_back(value == nullptr ? kNothing
+                                             : fmt::format("{:.{}f}", value->value * m.scale, decimals));
+    if (has_interval) table.rows[i].push_back(value == nullptr ? kNothing : interval_cell(*value));
+  }
+}
+
+RowList rows_of(const ResultSet& results, Scenario scenario) {
+  RowList rows;
+  for (const Row& row : results.rows)
+    if (row.scenario == scenario) rows.push_back(&row);
+  return rows;
+}
+
+Table labelled(const RowList& rows, Scenario scenario) {
+  Table table;
+  table.add_column(std::string(info_of(scenario).label_head), false);
+  for (const Row* row : rows)
+    table.rows.push_back(
+        {one_line(row->label, kLongestLabel) + (row->status == RowStatus::ok ? "" : " (failed)")});
+  return table;
+}
+
+// The verdict of each row's latency against the baseline's: "0.41x faster".
+void add_verdicts(Table& table, const RowList& rows, const ResultSet& results) {
+  std::vector<std::string> cells;
+  std::string baseline;
+  bool has_one_baseline = true;
+  for (const Row* row : rows) {
+    const auto at = std::find_if(
+        results.comparisons.begin(), results.comparisons.end(),
+        [&](const Comparison& c) { return c.subject == row->label && c.metric == "total_latency_s"; });
+    if (at == results.comparisons.end()) {
+      cells.emplace_back(kNothing);
+      continue;
+    }
+    has_one_baseline = has_one_baseline && (baseline.empty() || baseline == at->baseline);
+    baseline = at->baseline;
+    cells.push_back(fmt::format("{:.3g}x {}", at->ratio, verdict_word(*at)));
+  }
+  if (baseline.empty()) return;
+  constexpr std::size_t kShortName = 14;
+  constexpr int kRank = 4;
+  const bool is_named = has_one_baseline && baseline.size() <= kShortName;
+  table.add_column(is_named ? "vs. " + baseline : "vs. baseline", false, kRank);
+  for (std::size_t i = 0; i < rows.size(); ++i) table.rows[i].push_back(cells[i]);
+}
+
+}  // namespace
+
+bool is_shown(const Row& row, const ResultSet& results) {
+  if (row.scenario == Scenario::step_times) return false;
+  return row.scenario != Scenario::perplexity || row.status != RowStatus::ok ||
+         std::none_of(results.rows.begin(), results.rows.end(), [&](const Row& other) {
+           return other.scenario == Scenario::tradeoff && other.label == row.label &&
+                  other.status == RowStatus::ok && other.find("perplexity") != nullptr;
+         });
+}
+
+Table scenario_table(const ResultSet& results, Scenario scenario) {
+  const RowList rows = rows_of(results, scenario);
+  Table table = labelled(rows, scenario);
+  constexpr int kIntervalRank = 5;
+  for (const Metric& m : metric_catalogue()) {
+    if (!m.tables.has(scenario)) continue;
+    add_metric(table, m, rows, kIntervalRank);
+    if (m.tag == "total_latency_s") add_verdicts(table, rows, results);
+  }
+  return table;
+}
+
+Table every_metric_table(const ResultSet& results, Scenario scenario) {
+  const RowList rows = rows_of(results, scenario);
+  Table table = labelled(rows, scenario);
+  for (const Metric& m : metric_catalogue()) add_metric(table, m, rows, m.rank);
+  return table;
+}
+
+Table build_results_table(const ResultSet& results) {
+  RowList rows;
+  for (const Row& row : results.rows)
+    if (is_shown(row, results)) rows.push_back(&row);
+  Table table;
+  for (const char* head : {"Scenario", "Case", "Precision"}) table.add_column(head, false);
+  for (const Row* row : rows) {
+    std::vector<std::string> line{std::string(info_of(row->scenario).title),
+                                  one_line(row->label, kLongestLabel),
+                                  one_line(row->parameter("precision"), kLongestLabel)};
+    if (row->status != RowStatus::ok) line[1] += ": failed: " + one_line(row->reason, kLongestLabel);
+    table.rows.push_back(std::move(line));
+  }
+  for (const Metric& m : metric_catalogue())
+    if (!m.tables.is_empty() || m.tag == "avg_latency_per_token_ms") add_metric(table, m, rows, m.rank);
+  return table;
+}
+
+Table tradeoff_table(const ResultSet& results) {
+  Table table{{"Float Precision", "Memory (MB)", "Avg Latency (s)"}, {false, true, true}, {}};
+  std::vector<std::string> prompts;
+  for (const GeneratedText& text : results.texts)
+    if (!text.prompt.empty() && std::find(prompts.begin(), prompts.end(), text.prompt) == prompts.end())
+      prompts.push_back(text.prompt);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    table.head.push_back(fmt::format("Prompt {} Output", i + 1));
+    table.is_number.push_back(false);
+  }
+  for (const Row& row : results.rows) {
+    if (row.scenario != Scenario::tradeoff) continue;
+    const bool is_first = table.rows.empty();
+    std::vector<std::string> line = {row.label + (is_first ? " (baseline)" : "")};
+    const Value *memory = row.find("memory_bytes"), *latency = row.find("total_latency_s");
+    line.push_back(memory == nullptr ? "Error" : fmt::format("{:.2f}", memory->value / (1024 * 1024)));
+    line.push_back(latency == nullptr ? "Error" : fmt::format("{:.4f}", mean(latency->samples)));
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const std::string label = fmt::format("{}, prompt {}", row.label, i + 1);
+      const auto text = std::find_if(results.texts.begin(), results.texts.end(),
+                                     [&](const GeneratedText& t) { return t.label == label; });
+      line.push_back(text != results.texts.end() ? text->text : i == 0 ? "Error: " + row.reason : "Error");
+    }
+    table.rows.push_back(std::move(line));
+  }
+  return table;
+}
+
+}  // namespace assay

@@ -1,0 +1,269 @@
+// How results are written to results.json and read from it.
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/results/metric.h"
+#include "assay/results/results.h"
+
+namespace assay {
+
+using OrderedJson = nlohmann::ordered_json;
+
+namespace {
+
+OrderedJson or_null(std::optional<double> number) {
+  return number ? OrderedJson(*number) : OrderedJson(nullptr);
+}
+// Earlier files may lack it.
+std::optional<double> number_at(const JsonReader& json, const char* key) {
+  return json.has(key) ? std::optional(json.at(key).number()) : std::nullopt;
+}
+
+OrderedJson pairs_to_json(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  OrderedJson json = OrderedJson::object();
+  for (const auto& [key, value] : pairs) json[key] = value;
+  return json;
+}
+
+std::vector<std::pair<std::string, std::string>> pairs_from_json(const JsonReader& json) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& [key, value] : json.members()) pairs.emplace_back(key, value.text());
+  return pairs;
+}
+
+OrderedJson value_to_json(const std::string& tag, const Value& value) {
+  OrderedJson json{{"value", value.value},
+                   {"unit", metric(tag).unit},
+                   {"n", value.samples.empty() ? 1 : value.samples.size()},
+                   {"interval", interval_to_json(value.interval)}};
+  if (!value.samples.empty()) {
+    json["statistic"] = value.statistic;
+    json["mean"] = mean(value.samples);
+    json["median"] = median(value.samples);
+  }
+  json["samples"] = value.samples;
+  return json;
+}
+
+Value value_from_json(const JsonReader& json) {
+  Value value{.value = json.at("value").number(), .interval = {}, .samples = json.at("samples").numbers()};
+  value.interval = interval_from_json(json.at("interval"));
+  value.statistic = json.has("statistic") ? json.at("statistic").text() : value.samples.empty() ? "" : "mean";
+  return value;
+}
+
+// "doubts" is what earlier versions called warnings.
+std::vector<Warning> read_warnings(const JsonReader& json) {
+  return warnings_from_json(json.has("doubts") && !json.has("warnings") ? json.at("doubts")
+                                                                        : json.at("warnings"));
+}
+
+OrderedJson coverage_to_json(const CoverageFacts& coverage) {
+  if (coverage.tensors.empty()) return nullptr;
+  OrderedJson tensors = OrderedJson::array();
+  for (const CoverageFacts::Tensor& tensor : coverage.tensors)
+    tensors.push_back(
+        {{"name", tensor.name},
+         {"format", tensor.format},
+         {"kept_because", tensor.reason.empty() ? OrderedJson(nullptr) : OrderedJson(tensor.reason)}});
+  return {{"quantized_tensors", coverage.quantized},
+          {"weights_share", coverage.weights_share},
+          {"bytes_share", coverage.bytes_share},
+          {"bits_per_weight", coverage.bits_per_weight},
+          {"saturation", or_null(coverage.saturation)},
+          {"outlier_share", or_null(coverage.outlier_share)},
+          {"tensors", tensors}};
+}
+
+CoverageFacts coverage_from_json(const JsonReader& json) {
+  CoverageFacts coverage;
+  coverage.quantized = json.at("quantized_tensors").whole<std::int64_t>();
+  coverage.weights_share = json.at("weights_share").number();
+  coverage.bytes_share = json.at("bytes_share").number();
+  coverage.bits_per_weight = json.at("bits_per_weight").number();
+  coverage.saturation = number_at(json, "saturation");
+  coverage.outlier_share = number_at(json, "outlier_share");
+  for (const JsonReader& tensor : json.at("tensors").items()) {
+    const JsonReader reason = tensor.at("kept_because");
+    coverage.tensors.push_back({tensor.at("name").text(), tensor.at("format").text(),
+                                reason.is_null() ? std::string() : reason.text()});
+  }
+  return coverage;
+}
+
+OrderedJson noise_to_json(const std::optional<NoiseBudget>& noise) {
+  if (!noise) return nullptr;
+  return {{"smallest_difference", noise->smallest_difference},
+          {"bias", noise->bias},
+          {"pairs", noise->pairs},
+          {"planned", noise->planned}};
+}
+
+std::optional<NoiseBudget> noise_from_json(const JsonReader& json) {
+  return NoiseBudget{json.at("smallest_difference").number(), json.at("bias").number(),
+                     json.at("pairs").whole<int>(), json.at("planned").whole<int>()};
+}
+
+GeneratedText generated_text_from_json(const JsonReader& json) {
+  return {json.at("label").text(), json.at("prompt").text(), json.at("text").text(),
+          json.at("prompt_ids").whole_numbers<int>(), json.at("ids").whole_numbers<int>()};
+}
+
+// What files of earlier versions of the program do not have.
+void read_later_keys(const JsonReader& json, ResultSet& results) {
+  if (json.has("comparisons"))
+    for (const JsonReader& c : json.at("comparisons").items())
+      results.comparisons.push_back(comparison_from_json(c));
+  if (json.has("audit"))
+    for (const JsonReader& row : json.at("audit").items()) results.audit.push_back(audit_row_from_json(row));
+  if (json.has("noise")) results.noise = noise_from_json(json.at("noise"));
+  if (json.has("remarks")) results.remarks = json.at("remarks").texts();
+}
+
+ResultSet result_set_from_json(const JsonReader& json) {
+  ResultSet results;
+  results.created = json.at("created").text();
+  results.command = json.at("command").text();
+  results.status = entry_at(run_statuses(), json.at("status")).value;
+  const JsonReader environment = json.at("environment"), build = environment.at("build");
+  results.build = {build.at("version").text(), build.at("compiler").text(), build.at("type").text()};
+  results.machine = machine_from_json(environment.at("machine"));
+  results.model = model_facts_from_json(json.at("model"));
+  for (const JsonReader& row : json.at("rows").items()) results.rows.push_back(row_from_json(row));
+  for (const JsonReader& text : json.at("texts").items())
+    results.texts.push_back(generated_text_from_json(text));
+  results.takeaways = json.at("takeaways").texts();
+  results.caption = json.at("caption").text();
+  read_later_keys(json, results);
+  return results;
+}
+
+}  // namespace
+
+OrderedJson to_json(const AuditRow& row) {
+  return {{"configuration", row.configuration},
+          {"what", row.what},
+          {"verdict", name_of(row.verdict)},
+          {"has_equal_ids", row.has_equal_ids},
+          {"has_equal_logits", row.has_equal_logits},
+          {"largest_difference", row.largest_difference},
+          {"tolerance", row.tolerance},
+          {"first_divergence", row.first_divergence}};
+}
+
+AuditRow audit_row_from_json(const JsonReader& json) {
+  AuditRow row;
+  row.configuration = json.at("configuration").text();
+  row.what = json.at("what").text();
+  row.verdict = entry_at(audit_verdicts(), json.at("verdict")).value;
+  row.has_equal_ids = json.at("has_equal_ids").boolean();
+  row.has_equal_logits = json.at("has_equal_logits").boolean();
+  row.largest_difference = json.at("largest_difference").number();
+  row.tolerance = json.at("tolerance").number();
+  row.first_divergence = json.at("first_divergence").text();
+  return row;
+}
+
+OrderedJson to_json(const Row& row) {
+  OrderedJson values = OrderedJson::object();
+  for (const auto& [tag, value] : row.values) values[tag] = value_to_json(tag, value);
+  return {{"scenario", name_of(row.scenario)},
+          {"label", row.label},
+          {"status", name_of(row.status)},
+          {"reason", row.reason},
+          {"parameters", pairs_to_json(row.parameters)},
+          {"values", values},
+          {"warnings", to_json(row.warnings)}};
+}
+
+Row row_from_json(const JsonReader& json) {
+  Row row;
+  row.scenario = entry_at(scenarios(), json.at("scenario")).value;
+  row.label = json.at("label").text();
+  row.status = entry_at(row_statuses(), json.at("status")).value;
+  row.reason = json.at("reason").text();
+  row.parameters = pairs_from_json(json.at("parameters"));
+  for (const auto& [tag, value] : json.at("values").members()) {
+    if (find_metric(tag) == nullptr) value.fail("this program knows no metric of this name");
+    row.values.emplace_back(tag, value_from_json(value));
+  }
+  row.warnings = read_warnings(json);
+  return row;
+}
+
+OrderedJson to_json(const ModelFacts& m) {
+  return {{"id", m.id},
+          {"path", m.path},
+          {"family", m.family},
+          {"sha256", m.sha256},
+          {"dtype", m.dtype},
+          {"parameters", m.parameters},
+          {"memory_bytes", m.memory_bytes},
+          {"resident_weights_bytes", m.resident_weights_bytes},
+          {"workspace_bytes", m.workspace_bytes},
+          {"head_computed_share", or_null(m.head_computed_share)},
+          {"load_s", m.load_s},
+          {"quantization", coverage_to_json(m.coverage)}};
+}
+
+ModelFacts model_facts_from_json(const JsonReader& json) {
+  ModelFacts m;
+  m.id = json.at("id").text();
+  m.path = json.at("path").text();
+  m.family = json.at("family").text();
+  m.sha256 = json.at("sha256").text();
+  m.dtype = json.at("dtype").text();
+  m.parameters = json.at("parameters").whole<std::int64_t>();
+  m.memory_bytes = json.at("memory_bytes").whole<std::int64_t>();
+  m.resident_weights_bytes = json.at("resident_weights_bytes").whole<std::int64_t>();
+  m.workspace_bytes = json.at("workspace_bytes").whole<std::int64_t>();
+  m.head_computed_share = number_at(json, "head_computed_share");
+  m.load_s = json.at("load_s").number();
+  // Earlier files have none.
+  if (json.has("quantization")) m.coverage = coverage_from_json(json.at("quantization"));
+  return m;
+}
+
+OrderedJson to_json(const ResultSet& results) {
+  OrderedJson rows = OrderedJson::array(), texts = OrderedJson::array();
+  for (const Row& row : results.rows) rows.push_back(to_json(row));
+  for (const GeneratedText& t : results.texts)
+    texts.push_back(OrderedJson{{"label", t.label},
+                                {"prompt", t.prompt},
+                                {"text", t.text},
+                                {"prompt_ids", t.prompt_ids},
+                                {"ids", t.ids}});
+  OrderedJson comparisons = OrderedJson::array(), audit = OrderedJson::array();
+  for (const Comparison& comparison : results.comparisons) comparisons.push_back(to_json(comparison));
+  for (const AuditRow& row : results.audit) audit.push_back(to_json(row));
+  const OrderedJson build{
+      {"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
+  return {{"schema", "assay.results"},
+          {"schema_version", ResultSet::kSchemaVersion},
+          {"created", results.created},
+          {"command", results.command},
+          {"status", name_of(results.status)},
+          {"environment", {{"build", build}, {"machine", to_json(results.machine)}}},
+          {"model", to_json(results.model)},
+          {"caption", results.caption},
+          {"rows", rows},
+          {"texts", texts},
+          {"noise", noise_to_json(results.noise)},
+          {"comparisons", comparisons},
+          {"audit", audit},
+          {"remarks", results.remarks},
+          {"takeaways", results.takeaways}};
+}
+
+ResultSet results_from_json(const OrderedJson& json, const std::string& where) {
+  const JsonReader reader(json, where);
+  if (!json.is_object() || !reader.has("schema") || json["schema"] != "assay.results")
+    throw Error("{}: not a results file: expected \"schema\": \"assay.results\"", where);
+  if (!reader.has("schema_version")) reader.fail("the key 'schema_version' is missing");
+  const JsonReader version = reader.at("schema_version");
+  if (json["schema_version"] != ResultSet::kSchemaVersion || !json["schema_version"].is_number_integer())
+    version.refuse(fmt::format("{}, the version that this program reads", ResultSet::kSchemaVersion));
+  return result_set_from_json(reader);
+}
+
+}  // namespace assay

@@ -1,0 +1,54 @@
+#include "assay/results/scenario.h"
+
+namespace assay {
+
+namespace {
+
+constexpr ScenarioInfo kScenarioTable[] = {
+    {{Scenario::baseline, "baseline", "Baseline", "Each prompt generates with the baseline configuration."},
+     "Prompt"},
+    {{Scenario::noise, "noise", "A/A run",
+      "Two worker sessions of the same configuration take turns; what they differ by is noise."},
+     "Session"},
+    {{Scenario::tradeoff, "trade-off", "Precision trade-off",
+      "Every precision generates from the first prompt; the first precision is the baseline."},
+     "Precision"},
+    {{Scenario::lengths, "lengths", "Prompt length",
+      "The baseline generates from prompts of several lengths."},
+     "Prompt length"},
+    {{Scenario::precisions, "precisions", "Precisions",
+      "Every precision generates from one prompt; the first precision is the baseline."},
+     "Precision"},
+    {{Scenario::cache, "cache", "KV cache", "The baseline generates with the KV cache on and off."},
+     "KV cache"},
+    {{Scenario::padding, "padding", "Padding",
+      "One batch of prompts of different lengths runs without padding, padded left and padded right."},
+     "Padding"},
+    {{Scenario::step_times, "step times", "Decode step times",
+      "Median time of each decode step, by the tokens that the sequence holds."},
+     "KV cache"},
+    {{Scenario::batches, "batches", "Batch size", "The same prompts run in batches of several sizes."},
+     "Batch size"},
+    {{Scenario::threads, "threads", "Threads", "One prompt runs with several numbers of threads."},
+     "Threads"},
+    {{Scenario::perplexity, "perplexity", "Perplexity", "Every precision scores the same text."},
+     "Precision"},
+    {{Scenario::edge_prompts, "edge prompts", "Edge-case prompts",
+      "Unusual prompts run beside a typical one, with the same number of new tokens."},
+     "Prompt"},
+};
+static_assert(std::size(kScenarioTable) == kScenarios);
+
+}  // namespace
+
+std::span<const ScenarioInfo> scenarios() {
+  return kScenarioTable;
+}
+const ScenarioInfo& info_of(Scenario scenario) {
+  return entry_of(scenarios(), scenario);
+}
+std::string_view name_of(Scenario scenario) {
+  return info_of(scenario).name;
+}
+
+}  // namespace assay

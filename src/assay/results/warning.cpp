@@ -1,0 +1,163 @@
+#include "assay/results/warning.h"
+
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+
+namespace assay {
+
+namespace {
+
+using Kind = WarningKind;
+constexpr WarningInfo kWarningTable[] = {
+    {{Kind::other, "other", "Other", "A warning of an earlier version, which knew no kinds."}, ""},
+    {{Kind::model_files, "model_files", "Files of the model",
+      "The model's files hold something that was not used, or do not fit each other."},
+     "check that the files belong to one model"},
+    {{Kind::non_finite_weights, "non_finite_weights", "Weights that are not finite",
+      "NaN or infinity among the weights was replaced."},
+     "check the checkpoint"},
+    {{Kind::bfloat16_emulated, "bfloat16_emulated", "bfloat16 without its arithmetic",
+      "Values are stored in bfloat16, but the arithmetic is float32."},
+     "use a processor with AMX for bfloat16 arithmetic"},
+    {{Kind::mixed_arithmetic, "mixed_arithmetic", "Prefill and decode compute differently",
+      "Quality that is scored through prefill does not cover the arithmetic of decode."},
+     "score through decode too"},
+    {{Kind::tiles_refused, "tiles_refused", "AMX is not available",
+      "The processor has AMX, but the system does not allow it; slower kernels run."},
+     "allow AMX in the operating system or the container"},
+    {{Kind::too_many_threads, "too_many_threads", "More threads than processors",
+      "Threads wait for each other, so figures are slower and less steady."},
+     "use at most one thread per processor"},
+    {{Kind::tokenizer_too_large, "tokenizer_too_large", "Tokenizer and model disagree",
+      "The tokenizer knows tokens that the model has no embedding for."},
+     "use the tokenizer that was trained with the model"},
+    {{Kind::throttling, "throttling", "Throttled processor",
+      "Heat or power limits slowed the processor down."},
+     "improve the cooling and repeat"},
+    {{Kind::cpu_quota, "cpu_quota", "CPU quota", "A control group kept the process from running."},
+     "raise the quota or use fewer threads"},
+    {{Kind::cpu_frequency, "cpu_frequency", "Changing CPU frequency",
+      "The processor's frequency was not the same in all runs."},
+     "repeat with a fixed frequency governor"},
+    {{Kind::steal, "steal", "Stolen processor time", "The hypervisor gave processor time to other guests."},
+     "repeat on a dedicated host"},
+    {{Kind::other_processes, "other_processes", "Busy machine",
+      "Other processes used the processors meanwhile."},
+     "stop them and repeat"},
+    {{Kind::context_switches, "context_switches", "Interrupted runs",
+      "The scheduler interrupted the process often."},
+     "stop other processes or use fewer threads, and repeat"},
+    {{Kind::nondeterministic, "nondeterministic", "Different output of equal runs",
+      "Greedy generation must give the same token ids each time."},
+     "do not trust this row, and report the case"},
+    {{Kind::outliers, "outliers", "Outliers", "Many runs lie far from the median; they are kept."},
+     "repeat on an idle machine"},
+    {{Kind::drift, "drift", "Drift", "Runs became slower or faster as time passed."},
+     "repeat after the machine has settled"},
+    {{Kind::too_few_runs, "too_few_runs", "Too few runs", "There is no interval and no verdict."},
+     "measure at least 6 runs"},
+    {{Kind::roofline_disturbed, "roofline_disturbed", "Roofline measured too low",
+      "A case cannot be faster than its roofline, so the roofline's measurement was disturbed."},
+     "repeat on an idle machine"},
+    {{Kind::prompt_truncated, "prompt_truncated", "Truncated prompt",
+      "The prompt and its new tokens do not fit the model's context."},
+     "use a shorter prompt or fewer new tokens"},
+    {{Kind::length_reduced, "length_reduced", "Shorter prompt than asked for",
+      "The prompt and its new tokens do not fit the model's context."},
+     "ask for shorter prompts or fewer new tokens"},
+    {{Kind::batch_reduced, "batch_reduced", "Smaller batch than asked for", "There are not enough prompts."},
+     "give more prompts"},
+    {{Kind::partial_batch, "partial_batch", "Partial last batch",
+      "The last batch holds fewer sequences than the others."},
+     "choose a batch size that divides the number of prompts"},
+    {{Kind::duplicate_case, "duplicate_case", "Duplicate case", "Equal cases are measured once."},
+     "leave out the duplicate"},
+    {{Kind::perplexity_rise, "perplexity_rise", "Sudden rise of perplexity",
+      "Perplexity is far above the baseline's."},
+     "check tokenization and aggregation"},
+    {{Kind::worse_than_uniform, "worse_than_uniform", "Perplexity no better than guessing",
+      "A model that knows nothing has the perplexity of its vocabulary's size."},
+     "check the tokenizer and the weights"},
+};
+static_assert(std::size(kWarningTable) == kWarningKinds);
+
+}  // namespace
+
+std::span<const WarningInfo> warning_kinds() {
+  return kWarningTable;
+}
+const WarningInfo& info_of(WarningKind kind) {
+  return entry_of(warning_kinds(), kind);
+}
+
+std::string sentence_of(const Warning& warning) {
+  const std::string_view remedy = info_of(warning.kind).remedy;
+  return remedy.empty() ? warning.text : fmt::format("{}; {}", warning.text, remedy);
+}
+
+std::vector<std::string> sentences_of(std::span<const Warning> warnings) {
+  std::vector<std::string> all;
+  for (const Warning& warning : warnings) all.push_back(sentence_of(warning));
+  return all;
+}
+
+std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
+  std::vector<Warning> warnings;
+  const double available = d.seconds * std::max(1, processors);
+  if (available <= 0) return warnings;
+  // The counters move in steps of 10 ms.
+  constexpr double kShortest = 0.2;
+  // In steps, so that rows that were disturbed alike say the same.
+  const auto add = [&](double value, std::initializer_list<double> steps, WarningKind kind,
+                       const char* text) {
+    double passed = 0;
+    for (const double step : steps)
+      if (value > step) passed = step;
+    if (passed > 0) warnings.push_back({kind, fmt::format(fmt::runtime(text), passed)});
+  };
+  if (d.throttle_events > 0)
+    warnings.push_back(
+        {WarningKind::throttling, "the processor throttled itself during the runs because of heat or power"});
+  add(100 * d.quota_wait_s / available, {1, 10, 50}, WarningKind::cpu_quota,
+      "a control group's CPU quota withheld more than {:g} % of the processors' time during the runs");
+  if (d.lowest_mhz > 0)
+    add(100 * (d.highest_mhz / d.lowest_mhz - 1), {10, 25, 50}, WarningKind::cpu_frequency,
+        "the processor's frequency varied by more than {:g} % from run to run");
+  if (d.seconds >= kShortest) {
+    add(100 * d.stolen_cpu_s / available, {1, 5, 20}, WarningKind::steal,
+        "the hypervisor withheld more than {:g} % of the processors' time during the runs");
+    add(100 * d.other_cpu_s / available, {10, 25, 50}, WarningKind::other_processes,
+        "other processes used more than {:g} % of the processors' time during the runs");
+    add(static_cast<double>(d.involuntary_switches) / d.seconds, {200, 1000}, WarningKind::context_switches,
+        "the scheduler interrupted the runs more than {:g} times a second");
+  }
+  return warnings;
+}
+
+Warning roofline_warning(double percent) {
+  return {WarningKind::roofline_disturbed,
+          fmt::format("the measurement reached at least {:.0f} % of the roofline", percent)};
+}
+
+nlohmann::ordered_json to_json(const std::vector<Warning>& warnings) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const Warning& warning : warnings) {
+    const WarningInfo& info = info_of(warning.kind);
+    json.push_back(
+        nlohmann::ordered_json{{"kind", info.name}, {"text", warning.text}, {"remedy", info.remedy}});
+  }
+  return json;
+}
+
+std::vector<Warning> warnings_from_json(const JsonReader& json) {
+  std::vector<Warning> warnings;
+  for (const JsonReader& item : json.items()) {
+    if (item.is_text())
+      warnings.push_back({WarningKind::other, item.text()});
+    else
+      warnings.push_back({entry_at(warning_kinds(), item.at("kind")).value, item.at("text").text()});
+  }
+  return warnings;
+}
+
+}  // namespace assay

@@ -1,0 +1,80 @@
+// Anything that disturbed or changed a measurement, attached to its row, with what to do about it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "assay/machine/disturbance.h"
+#include "assay/results/named.h"
+
+namespace assay {
+
+enum class WarningKind {
+  other,  // of files that earlier versions wrote
+  // How a model was loaded.
+  model_files,
+  non_finite_weights,
+  bfloat16_emulated,
+  mixed_arithmetic,
+  tiles_refused,
+  too_many_threads,
+  tokenizer_too_large,
+  // What else the machine did.
+  throttling,
+  cpu_quota,
+  cpu_frequency,
+  steal,
+  other_processes,
+  context_switches,
+  // What the samples show.
+  nondeterministic,
+  outliers,
+  drift,
+  too_few_runs,
+  roofline_disturbed,
+  // How a case differs from what was asked for.
+  prompt_truncated,
+  length_reduced,
+  batch_reduced,
+  partial_batch,
+  duplicate_case,
+  // Quality.
+  perplexity_rise,
+  worse_than_uniform,
+};
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::worse_than_uniform) + 1;
+
+struct WarningInfo : Named<WarningKind> {
+  std::string_view
+      remedy;  // an imperative: "repeat with a fixed frequency governor"; empty where there is none
+};
+std::span<const WarningInfo> warning_kinds();
+const WarningInfo& info_of(WarningKind kind);
+
+struct Warning {
+  WarningKind kind = WarningKind::other;
+  std::string text;  // a clause without a capital and a full stop: what happened, and its likely effect
+  bool operator==(const Warning&) const = default;
+};
+// Problem and remedy: "the processor's frequency varied by ...; repeat with a fixed frequency governor".
+std::string sentence_of(const Warning& warning);
+std::vector<std::string> sentences_of(std::span<const Warning> warnings);
+
+// A warning for each counter above what a careful reader would let pass: steal above 1 % of the processors'
+// time, other processes above 10 % (the kernel counts in hundredths of a second), more than 200 involuntary
+// switches a second (none of these below 0.2 s); processors that throttled themselves, waiting for a quota
+// above 1 % of the time, and frequencies that differ by more than 10 % from run to run.
+std::vector<Warning> warnings_of(const Disturbance& disturbance, int processors);
+
+// A case that needed less time than its roofline allows: `percent` of it at least.
+Warning roofline_warning(double percent);
+
+// An array of {"kind": ..., "text": ..., "remedy": ...}; the remedy follows from the kind and is not read
+// back. A plain string, as earlier files have it, is of kind "other".
+nlohmann::ordered_json to_json(const std::vector<Warning>& warnings);
+std::vector<Warning> warnings_from_json(const JsonReader& json);
+
+}  // namespace assay

@@ -1,0 +1,98 @@
+// A result set survives its file, files of earlier versions are read, and a damaged one says where.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "support/result_sets.h"
+
+namespace assay {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string error_of(const OrderedJson& json) {
+  try {
+    results_from_json(json, "r.json");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ResultsJson, NothingIsLost) {
+  const OrderedJson json = to_json(test::full_results());
+  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["rows"][0]["scenario"], "trade-off");
+  EXPECT_EQ(json["rows"][0]["values"]["total_latency_s"]["samples"].size(), 6u);
+  EXPECT_EQ(json["rows"][0]["values"]["total_latency_s"]["unit"], "s");
+  EXPECT_EQ(json["rows"][2]["status"], "error");
+  EXPECT_EQ(json["audit"][0]["verdict"], "equal");
+  EXPECT_EQ(json["status"], "complete");
+  const ResultSet back = results_from_json(OrderedJson::parse(json.dump()), "r.json");
+  EXPECT_EQ(to_json(back).dump(), json.dump());
+}
+
+TEST(ResultsJson, FilesOfEarlierVersionsAreRead) {
+  OrderedJson json = to_json(test::full_results());
+  for (const char* key : {"comparisons", "audit", "noise", "remarks"}) json.erase(key);
+  OrderedJson& row = json["rows"][0];
+  row.erase("warnings");
+  row["doubts"] = {"a plain sentence"};
+  row["values"]["total_latency_s"].erase("statistic");
+  const ResultSet results = results_from_json(json, "r.json");
+  ASSERT_EQ(results.rows[0].warnings.size(), 1u);
+  EXPECT_EQ(results.rows[0].warnings[0], (Warning{WarningKind::other, "a plain sentence"}));
+  EXPECT_EQ(results.rows[0].find("total_latency_s")->statistic, "mean");
+  EXPECT_TRUE(results.comparisons.empty());
+}
+
+TEST(ResultsJson, WhatIsWrongIsNamedByItsPath) {
+  const OrderedJson sound = to_json(test::full_results());
+  struct Damage {
+    const char* pointer;
+    OrderedJson value;
+    const char* expected;
+  };
+  const Damage damages[] = {
+      {"/rows/1/values/total_latency_s/value", "fast",
+       "r.json: rows[1].values.total_latency_s.value: expected a number, found the string 'fast'"},
+      {"/rows/1/values/total_latency_s/samples/2", nullptr,
+       "r.json: rows[1].values.total_latency_s.samples[2]: expected a number, found null"},
+      {"/rows/0/scenario", "trade", "r.json: rows[0].scenario: expected one of baseline, noise, trade-off"},
+      {"/rows/0/status", 1, "r.json: rows[0].status: expected a string, found 1"},
+      {"/rows/0/warnings/0/kind", "x", "r.json: rows[0].warnings[0].kind: expected one of other, "},
+      {"/comparisons/0/interval", 7, "r.json: comparisons[0].interval: expected an object, found 7"},
+      {"/comparisons/0/metric", "speed",
+       "r.json: comparisons[0].metric: this program knows no metric of this name"},
+      {"/rows/0/values/speed", 1, "r.json: rows[0].values.speed: this program knows no metric of this name"},
+      {"/texts/0/ids/1", "x", "r.json: texts[0].ids[1]: expected a whole number"},
+      {"/model/parameters", 1e300, "r.json: model.parameters: expected a whole number"},
+      {"/environment/machine/cpu_features", 3,
+       "r.json: environment.machine.cpu_features: expected an array, found 3"},
+      {"/audit/0/verdict", "fine", "r.json: audit[0].verdict: expected one of equal, within tolerance"},
+      {"/noise/pairs", 1.5, "r.json: noise.pairs: expected a whole number"},
+      {"/takeaways", "one", "r.json: takeaways: expected an array, found the string 'one'"},
+      {"/status", "done", "r.json: status: expected one of complete, interrupted, found the string 'done'"},
+      {"/schema_version", 2,
+       "r.json: schema_version: expected 1, the version that this program reads, found 2"},
+      {"/schema", "other", "r.json: not a results file"},
+  };
+  for (const Damage& damage : damages) {
+    OrderedJson json = sound;
+    json[OrderedJson::json_pointer(damage.pointer)] = damage.value;
+    EXPECT_EQ(error_of(json).substr(0, std::string(damage.expected).size()), damage.expected)
+        << damage.pointer;
+  }
+  for (const char* key :
+       {"created", "environment", "model", "rows", "texts", "takeaways", "schema_version"}) {
+    OrderedJson json = sound;
+    json.erase(key);
+    EXPECT_NE(error_of(json).find(std::string("the key '") + key + "' is missing"), std::string::npos)
+        << error_of(json);
+  }
+  EXPECT_NE(error_of(OrderedJson::array()).find("r.json: not a results file"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay

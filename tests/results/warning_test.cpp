@@ -1,0 +1,71 @@
+// Warnings: their sentences, their form in files, and those that follow from counters.
+#include "assay/results/warning.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+
+namespace assay {
+namespace {
+
+TEST(Warning, NamesProblemAndRemedy) {
+  EXPECT_EQ(sentence_of({WarningKind::cpu_frequency, "the frequency varied"}),
+            "the frequency varied; repeat with a fixed frequency governor");
+  EXPECT_EQ(sentence_of({WarningKind::other, "as it was"}), "as it was");
+  EXPECT_EQ(roofline_warning(123.4).text, "the measurement reached at least 123 % of the roofline");
+}
+
+TEST(Warning, SurvivesJsonAndReadsEarlierFiles) {
+  const std::vector<Warning> warnings = {{WarningKind::drift, "slower"}, {WarningKind::steal, "stolen"}};
+  const nlohmann::ordered_json json = to_json(warnings);
+  EXPECT_EQ(json[0]["kind"], "drift");
+  EXPECT_EQ(json[0]["text"], "slower");
+  EXPECT_EQ(json[0]["remedy"], "repeat after the machine has settled");
+  EXPECT_EQ(warnings_from_json(json), warnings);
+  const nlohmann::ordered_json earlier = {"a sentence"};
+  EXPECT_EQ(warnings_from_json(earlier), (std::vector<Warning>{{WarningKind::other, "a sentence"}}));
+  for (const nlohmann::ordered_json& wrong : {nlohmann::ordered_json{7}, nlohmann::ordered_json("x")})
+    EXPECT_THROW(warnings_from_json(wrong), Error);
+}
+
+TEST(WarningsOfDisturbance, AreAsHighAsTheLastStepThatWasPassed) {
+  Disturbance d;
+  d.seconds = 10;
+  d.stolen_cpu_s = 0.3;           // 1.5 % of two processors
+  d.other_cpu_s = 6;              // 30 %
+  d.involuntary_switches = 3000;  // 300 a second
+  d.quota_wait_s = 0.1;           // 0.5 %
+  d.lowest_mhz = 2000;
+  d.highest_mhz = 2150;
+  const std::vector<Warning> expected = {
+      {WarningKind::steal, "the hypervisor withheld more than 1 % of the processors' time during the runs"},
+      {WarningKind::other_processes,
+       "other processes used more than 25 % of the processors' time during the runs"},
+      {WarningKind::context_switches, "the scheduler interrupted the runs more than 200 times a second"}};
+  EXPECT_EQ(warnings_of(d, 2), expected);
+  // The kernel's counters are too coarse for less time.
+  d.seconds = 0.1;
+  d.quota_wait_s = 0;
+  EXPECT_TRUE(warnings_of(d, 2).empty());
+  EXPECT_TRUE(warnings_of({}, 2).empty());
+}
+
+TEST(WarningsOfDisturbance, TellOfHeatQuotaAndFrequency) {
+  Disturbance d;
+  d.seconds = 1;
+  d.throttle_events = 1;
+  d.quota_wait_s = 0.11;
+  d.lowest_mhz = 2000;
+  d.highest_mhz = 3010;
+  std::vector<WarningKind> kinds;
+  for (const Warning& warning : warnings_of(d, 1)) kinds.push_back(warning.kind);
+  EXPECT_EQ(kinds, (std::vector<WarningKind>{WarningKind::throttling, WarningKind::cpu_quota,
+                                             WarningKind::cpu_frequency}));
+  EXPECT_NE(warnings_of(d, 1)[1].text.find("more than 10 %"), std::string::npos);
+  EXPECT_NE(warnings_of(d, 1)[2].text.find("more than 50 %"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay
