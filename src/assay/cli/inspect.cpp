@@ -63,13 +63,14 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
 nlohmann::ordered_json tensors_json(const ModelFolder& folder, const std::vector<TensorUse>& uses) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   const std::vector<CheckpointTensor> all = folder.all();
+  const std::vector<std::filesystem::path> files = folder.checkpoint().files();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const StoredTensor& tensor = *all[i];
     tensors.push_back({{"name", tensor.name},
                        {"dtype", info(tensor.dtype).safetensors},
                        {"shape", tensor.shape},
                        {"bytes", tensor.bytes},
-                       {"file", all[i].file().filename().string()},
+                       {"file", files[all[i].file_number()].filename().string()},
                        {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
   }
   return tensors;
