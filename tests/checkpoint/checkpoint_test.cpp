@@ -112,7 +112,7 @@ TEST(Checkpoint, OfAnotherKindServesQuantizedWeights) {
       EXPECT_EQ(weights.format_of(at->name), found) << at.where();
       if (!at->name.ends_with("c_proj.weight") || !found) continue;
       EXPECT_EQ(*found, format);
-      QuantizedTensor tensor{at->name, 0, 0, format};
+      StoredCodes tensor{at->name, 0, 0, format};
       if (format == WeightFormat::llm_int8) {
         tensor.rows = at->shape[0];
         tensor.columns = at->shape[1];
@@ -131,7 +131,7 @@ TEST(Checkpoint, OfAnotherKindServesQuantizedWeights) {
       weights.read_codes(tensor, 0, tensor.rows, got.data());
       EXPECT_EQ(got, want);
       EXPECT_EQ(weights.read_scales(tensor), of_folder->read_scales(tensor));
-      QuantizedTensor other = tensor;
+      StoredCodes other = tensor;
       ++other.rows;
       EXPECT_THROW(weights.check(other), Error);
       ++seen;
