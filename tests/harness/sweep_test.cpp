@@ -263,7 +263,7 @@ TEST_F(SweepTest, ConfigurationsThatDifferInAFieldHaveSessionsOfTheirOwn) {
   std::vector<RunConfig> loaded;
   Sessions sessions([&](const RunConfig& configuration) {
     loaded.push_back(configuration);
-    return std::make_unique<FakeSubject>(log_);
+    return std::make_unique<FakeSession>(log_);
   });
   std::vector<Case> cases{case_of("a")};
   for (const Field& field : fields()) {

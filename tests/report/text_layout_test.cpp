@@ -34,17 +34,17 @@ TEST(CutToWidth, KeepsCharactersWhole) {
 }
 
 TEST(Printable, ObeysNothing) {
-  EXPECT_EQ(printable("a\nb\x1b[31m"), "a\\nb\\x1b[31m");
-  EXPECT_EQ(printable("a\xc2\x9b"
+  EXPECT_EQ(terminal_text("a\nb\x1b[31m"), "a\\nb\\x1b[31m");
+  EXPECT_EQ(terminal_text("a\xc2\x9b"
                       "31m"),
             "a\xef\xbf\xbd"
             "31m");  // a control sequence of one character
-  EXPECT_EQ(printable("a\xe2\x80\xae"
+  EXPECT_EQ(terminal_text("a\xe2\x80\xae"
                       "b"),
             "a\xef\xbf\xbd"
             "b");  // right-to-left override
-  EXPECT_EQ(printable("a\xff"), "a\xef\xbf\xbd");
-  EXPECT_EQ(printable("日本"), "日本");
+  EXPECT_EQ(terminal_text("a\xff"), "a\xef\xbf\xbd");
+  EXPECT_EQ(terminal_text("日本"), "日本");
 }
 
 TEST(MarkdownWords, EscapesWhatWouldBeMarkup) {

@@ -42,7 +42,9 @@ TEST(Studies, AreNamedOnceAndDescribed) {
     EXPECT_NE(study.description.back(), '.') << "it is shown as a phrase";
     EXPECT_EQ(study.example.rfind("assay " + study.command, 0),
               study.command.empty() ? std::string::npos : 0U);
-    if (!study.command.empty()) EXPECT_TRUE(commands.insert(study.command).second);
+    if (!study.command.empty()) {
+      EXPECT_TRUE(commands.insert(study.command).second);
+    }
     EXPECT_TRUE(study.is_in_suite || !study.command.empty()) << "nothing would run it";
     for (const std::string& follower : study.followers) EXPECT_EQ(study_named(follower).name, follower);
     EXPECT_EQ(&study_named(study.name), &study);
@@ -178,8 +180,8 @@ TEST_F(SmallModel, RunStudiesTellsItsPartsAndStopsBetweenThem) {
       {&study_named("batches"), BatchedOptions{.prompts = {"a"}, .batch_sizes = {1}, .new_tokens = 4}}};
   const ExperimentResult result = run_studies(context, plan);
   ASSERT_EQ(result.rows.size(), 2U);
-  EXPECT_EQ(result.rows[0].scenario, "lengths");
-  EXPECT_EQ(result.rows[1].scenario, "batches");
+  EXPECT_EQ(result.rows[0].scenario, Scenario::lengths);
+  EXPECT_EQ(result.rows[1].scenario, Scenario::batches);
   ASSERT_FALSE(told.empty());
   EXPECT_EQ(told.front().rfind("part 1 of 2, Prompt lengths: ", 0), 0U) << told.front();
   EXPECT_EQ(told.back().rfind("part 2 of 2, Batches: ", 0), 0U) << told.back();

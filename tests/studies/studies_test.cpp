@@ -112,11 +112,12 @@ void expect_metrics(const Row& row, std::size_t samples) {
     EXPECT_EQ(row.find(tag)->samples.size(), samples) << tag;
   }
   EXPECT_GT(row.find("total_latency_s")->value, 0);
-  if (row.find("sequences") == nullptr)
+  if (row.find("sequences") == nullptr) {
     for (std::size_t i = 0; i < samples; ++i)
       EXPECT_NEAR(row.find("time_per_output_token_ms")->samples[i],
                   1e3 * row.find("decode_latency_s")->samples[i] / (row.find("tokens_generated")->value - 1),
                   1e-9);
+  }
   EXPECT_GT(row.find("tokens_generated")->value, 0);
   EXPECT_GT(row.find("memory_bytes")->value, 0);
   EXPECT_GT(row.find("percent_of_roof")->value, 0);
@@ -329,7 +330,7 @@ TEST(UniformWarning, FromThePerplexityOfAGuessOn) {
   const CorpusScore bad = score_ids(loaded, ids);
   ASSERT_GT(bad.score.perplexity, 300);
   ASSERT_EQ(bad.warnings.size(), 1u);
-  EXPECT_NE(bad.warnings.front().find("the tokenizer may be another model's"), std::string::npos);
+  EXPECT_NE(bad.warnings.front().text.find("the tokenizer may be another model's"), std::string::npos);
   const LoadedModel demo = load_model_and_tokenizer({test::demo_model().string()}, "float32", Device{});
   EXPECT_TRUE(score_ids(demo, demo.tokenizer->encode("Once upon a time there was a girl.")).warnings.empty());
 }
@@ -345,7 +346,7 @@ TEST(UniformWarning, StandsInTheRow) {
   ASSERT_EQ(result.rows.size(), 1u);
   ASSERT_GT(result.rows[0].find("perplexity")->value, 300);
   ASSERT_FALSE(result.rows[0].warnings.empty());
-  EXPECT_NE(result.rows[0].warnings.back().find("no better than guessing among the 300 tokens"),
+  EXPECT_NE(result.rows[0].warnings.back().text.find("no better than guessing among the 300 tokens"),
             std::string::npos);
 }
 
@@ -357,7 +358,7 @@ SuiteOptions small_exercise() {
   options.batch_prompts = {"a", "b c d"};
   options.studies["lengths"] = LengthsOptions{.lengths = {8, 16}};
   options.studies["ablation"] = AblationOptions{.lengths = {8}, .padded_prompts = {"a", "b c d"}};
-  options.studies["batches"] = BatchedOptions{.batch_sizes = {1, 2}};
+  options.studies["batches"] = BatchedOptions{.prompts = {}, .batch_sizes = {1, 2}};
   options.studies["perplexity"] =
       PerplexityOptions{.corpus = test::fixture_model("with_tokenizer") / "prompt.txt"};
   return options;

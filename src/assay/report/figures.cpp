@@ -17,7 +17,7 @@ std::string counted(const std::string& number, const char* what) {
 class ResultFigures {
  public:
   explicit ResultFigures(const ResultSet& results)
-      : results_(results), model_(cut_to_width(printable(results.model.id), 40)) {
+      : results_(results), model_(cut_to_width(terminal_text(results.model.id), 40)) {
     for (const Row& row : results.rows)
       if (row.status == RowStatus::ok && subtitle_.empty() && row.find("total_latency_s") != nullptr)
         subtitle_ = fmt::format("{}, {}, {} kernels, {}; whiskers: 95 % intervals", model_,

@@ -49,21 +49,21 @@ class TerminalRenderer {
  private:
   std::string heading(const std::string& title) const {
     if (title.empty()) return "";
-    const std::string shown = cut_to_width(printable(title), width_);
+    const std::string shown = cut_to_width(terminal_text(title), width_);
     return shown + "\n" + std::string(display_width(shown), '=') + "\n";
   }
   std::string render(const Paragraph& paragraph) const {
-    return joined_lines(wrapped(printable(paragraph.text), width_));
+    return joined_lines(wrapped(terminal_text(paragraph.text), width_));
   }
   std::string render(const List& list) const {
     std::string text;
     for (const std::string& item : list.items)
-      text += joined_lines(wrapped("- " + printable(item), width_, 2));
+      text += joined_lines(wrapped("- " + terminal_text(item), width_, 2));
     return text;
   }
   std::string render(const Lines& lines) const {
     std::string text;
-    for (const std::string& line : lines.lines) text += cut_to_width(printable(line), width_) + "\n";
+    for (const std::string& line : lines.lines) text += cut_to_width(terminal_text(line), width_) + "\n";
     return text;
   }
   std::string render(const Table& table) const { return table.rows.empty() ? "" : to_text(table, width_); }
@@ -110,7 +110,7 @@ class MarkdownRenderer {
   static std::string render(const Lines& lines) {
     std::string fence = "```", text;
     for (const std::string& line : lines.lines) {
-      const std::string shown = printable(line);
+      const std::string shown = terminal_text(line);
       while (shown.find(fence) != std::string::npos) fence += '`';
       text += shown + "\n";
     }

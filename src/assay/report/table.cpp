@@ -23,8 +23,8 @@ class TextTable {
   TextTable(const Table& table, std::size_t width) : table_(table), width_(width) {
     for (std::size_t j = 0; j < table.head.size(); ++j) {
       kept_.push_back(j);
-      std::size_t widest = display_width(printable(table.head[j]));
-      for (const auto& row : table.rows) widest = std::max(widest, display_width(printable(row[j])));
+      std::size_t widest = display_width(terminal_text(table.head[j]));
+      for (const auto& row : table.rows) widest = std::max(widest, display_width(terminal_text(row[j])));
       widths_.push_back(widest);
     }
     if (width_ == 0) return;
@@ -88,7 +88,7 @@ class TextTable {
     bool is_first = true;
     for (const std::size_t j : kept_) {
       text += (is_first ? "" : std::string(kGap, ' ')) +
-              aligned(cut_to_width(printable(cells[j]), widths_[j]), widths_[j], table_.is_number[j]);
+              aligned(cut_to_width(terminal_text(cells[j]), widths_[j]), widths_[j], table_.is_number[j]);
       is_first = false;
     }
     return limited(text.substr(0, text.find_last_not_of(' ') + 1)) + "\n";
@@ -159,7 +159,7 @@ std::string table_svg(const Table& table) {
           "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-weight=\"{}\" "
           "fill=\"#222222\">{}</text>\n",
           at, y, table.is_number[j] ? "end" : "start", weight,
-          escaped_xml(cut_to_width(printable(cells[j]), kWidest)));
+          escaped_xml(cut_to_width(terminal_text(cells[j]), kWidest)));
       x += widths[j];
     }
   };

@@ -77,7 +77,7 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
-std::string printable(std::string_view text) {
+std::string terminal_text(std::string_view text) {
   const std::string escaped = escape_controls(text);
   std::string shown;
   for (std::size_t at = 0; at < escaped.size();) {
@@ -92,7 +92,7 @@ std::string printable(std::string_view text) {
 }
 
 std::string markdown_words(std::string_view words) {
-  const std::string text = printable(words);
+  const std::string text = terminal_text(words);
   const auto is_word = [&](std::size_t i) {
     return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 ||
                                (static_cast<unsigned char>(text[i]) & 0x80U) != 0);

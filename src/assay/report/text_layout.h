@@ -14,7 +14,7 @@ std::size_t display_width(std::string_view text);
 
 // Text that a terminal shows and does not obey: control characters as escapes (\n, \x1b), malformed bytes and
 // characters that change the direction of what follows as U+FFFD.
-std::string printable(std::string_view text);
+std::string terminal_text(std::string_view text);
 
 // The same as Markdown shows it: what would be markup is escaped.
 std::string markdown_words(std::string_view text);

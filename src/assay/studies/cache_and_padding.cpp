@@ -77,7 +77,9 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
       what.uses_cache = uses_cache;
       if (length < wanted)
         what.warnings.push_back(
-            fmt::format("{} tokens were asked for; the context has room for {}", wanted, length));
+            {WarningKind::length_reduced,
+             fmt::format("{} prompt tokens were asked for, but the context has room for {}", wanted,
+                         length)});
       cases.push_back(std::move(what));
     }
   }

@@ -25,8 +25,9 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
     what.uses_cache = options.uses_cache;
     if (length < wanted)
       what.warnings.push_back(
-          fmt::format("{} tokens were asked for; {} and {} new ones fill the context of {}", wanted, length,
-                      options.new_tokens, context.context_length));
+          {WarningKind::length_reduced,
+           fmt::format("{} prompt tokens were asked for, but {} and {} new tokens fill the context of {}",
+                       wanted, length, options.new_tokens, context.context_length)});
     cases.push_back(std::move(what));
   }
   return cases;
