@@ -162,9 +162,12 @@ std::string shown(const Prompt& prompt) {
 
 std::vector<TokenId> ids_of_length(const ExperimentContext& context, const std::string& text,
                                    std::int64_t length) {
-  const std::vector<TokenId> base = encode(context, text);
+  encode(context, text);  // throws what a prompt of this text would
+  const std::vector<TokenId> base = context.tokenizer->encode(text, false);
   if (base.empty()) throw Error("the text that prompts are made of gives no tokens");
-  std::vector<TokenId> ids;
+  // What stands before a prompt stands there once, however often the text is repeated.
+  const auto bos = context.tokenizer->bos_tokens();
+  std::vector<TokenId> ids(bos.begin(), bos.end());
   while (static_cast<std::int64_t>(ids.size()) < length) ids.insert(ids.end(), base.begin(), base.end());
   ids.resize(static_cast<std::size_t>(length));
   return ids;
