@@ -42,9 +42,7 @@ TEST(Studies, AreNamedOnceAndDescribed) {
     EXPECT_NE(study.description.back(), '.') << "it is shown as a phrase";
     EXPECT_EQ(study.example.rfind("assay " + study.command, 0),
               study.command.empty() ? std::string::npos : 0U);
-    if (!study.command.empty()) {
-      EXPECT_TRUE(commands.insert(study.command).second);
-    }
+    EXPECT_TRUE(study.command.empty() || commands.insert(study.command).second);
     EXPECT_TRUE(study.is_in_suite || !study.command.empty()) << "nothing would run it";
     for (const std::string& follower : study.followers) EXPECT_EQ(study_named(follower).name, follower);
     EXPECT_EQ(&study_named(study.name), &study);

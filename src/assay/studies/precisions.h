@@ -10,7 +10,7 @@ namespace assay {
 
 struct PrecisionsOptions {
   // As run_config_from_text() reads them. Empty: default_precisions().
-  std::vector<std::string> precisions;
+  std::vector<std::string> precisions = {};
   Prompt prompt = "Once upon a time, in a land far, far away,";
   std::int64_t new_tokens = 50;
 };

@@ -14,6 +14,7 @@
   STUDY(precisions_study)    \
   STUDY(batched_study)       \
   STUDY(threads_study)       \
+  STUDY(kv_cache_study)      \
   STUDY(perplexity_study)    \
   STUDY(edge_prompts_study)
 

@@ -20,7 +20,7 @@ namespace assay {
 
 // What the studies of one run share.
 struct SharedOptions {
-  std::vector<std::string> precisions;  // empty: default_precisions(); the first is the baseline
+  std::vector<std::string> precisions = {};  // empty: default_precisions(); the first is the baseline
   std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
                               "To be or not to be, that is the"};
   std::vector<Prompt> batch_prompts = {};  // of the batches; empty: those that ship

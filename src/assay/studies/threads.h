@@ -9,7 +9,7 @@
 namespace assay {
 
 struct ThreadsOptions {
-  std::vector<std::int64_t> threads;  // empty: 1, 2, 4, ... and the processors this process may use
+  std::vector<std::int64_t> threads = {};  // empty: 1, 2, 4, ... and the processors this process may use
   Prompt prompt = "Once upon a time, in a land far, far away,";
   std::int64_t new_tokens = 50;
 };

@@ -9,7 +9,7 @@
 namespace assay {
 
 struct TradeoffOptions {
-  std::vector<std::string> precisions;  // empty: default_precisions(); the first is the baseline
+  std::vector<std::string> precisions = {};  // empty: default_precisions(); the first is the baseline
   std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
                               "To be or not to be, that is the"};
   std::int64_t new_tokens = 50;

@@ -1,0 +1,68 @@
+// What the format of keys and values saves in memory, and what it does to the speed of decoding.
+#include "assay/studies/study.h"
+
+namespace assay {
+
+namespace {
+
+struct KvCacheOptions {
+  std::vector<std::string> formats{"float32", "bfloat16", "int8"};
+  std::int64_t length = 0;  // of the prompt, in tokens; 0: the longest that fits
+  std::int64_t new_tokens = 32;
+};
+
+constexpr const char* kBase =
+    "In the beginning the road was wide and the evening light lay over the fields. ";
+
+std::vector<Case> kv_cache_cases(const ExperimentContext& context, const KvCacheOptions& options) {
+  const std::int64_t longest = context.context_length - options.new_tokens;
+  if (longest < 1 || options.length > longest)
+    throw Error("a prompt of {} tokens and {} new ones exceed the model's context of {}",
+                std::max<std::int64_t>(1, options.length), options.new_tokens, context.context_length);
+  const std::vector<TokenId> ids =
+      ids_of_length(context, kBase, options.length == 0 ? longest : options.length);
+  std::vector<Case> cases;
+  for (const std::string& format : options.formats) {
+    Precision checked;
+    set_kv_cache(checked, format);
+    Case what =
+        baseline_case(context, "kv cache", std::string(name_of(checked.kv_cache)), {ids}, options.new_tokens);
+    what.configuration.kv_cache = what.label;
+    cases.push_back(std::move(what));
+  }
+  return cases;
+}
+
+void add_savings(const ExperimentContext&, const KvCacheOptions&, std::vector<CaseOutcome>& outcomes,
+                 ExperimentResult& result) {
+  for (const CaseOutcome& outcome : outcomes) {
+    const CaseOutcome& first = outcomes.front();
+    const Value *step = outcome.row.find("step_latency_ms"), *first_step = first.row.find("step_latency_ms");
+    if (&outcome == &first || step == nullptr || first_step == nullptr) continue;
+    result.remarks.push_back(fmt::format(
+        "Keys and values in {} take {:.2f} x the memory of {}; a decode step after {:.0f} prompt "
+        "tokens takes {:.2f} x as long.",
+        outcome.row.label, outcome.result.first.kv_cache_bytes / first.result.first.kv_cache_bytes,
+        first.row.label, outcome.row.find("prompt_tokens")->value, step->value / first_step->value));
+  }
+}
+
+}  // namespace
+
+Study kv_cache_study() {
+  using Options = KvCacheOptions;
+  return to_study<Options>(
+      {.name = "kv-cache",
+       .title = "KV cache formats",
+       .description = "Keys and values in every format: memory and speed of decoding",
+       .command = "sweep kv-cache",
+       .example = "assay sweep kv-cache demo --kv-cache float32,int8",
+       .options = {option("kv-cache", &Options::formats, "Formats of keys and values"),
+                   option("length", &Options::length, "Prompt length in tokens; 0 is the longest that fits"),
+                   option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
+       .cases = kv_cache_cases,
+       .compared_with = ComparedWith::first_case,
+       .finish = add_savings});
+}
+
+}  // namespace assay
