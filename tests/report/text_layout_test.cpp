@@ -36,11 +36,11 @@ TEST(CutToWidth, KeepsCharactersWhole) {
 TEST(Printable, ObeysNothing) {
   EXPECT_EQ(terminal_text("a\nb\x1b[31m"), "a\\nb\\x1b[31m");
   EXPECT_EQ(terminal_text("a\xc2\x9b"
-                      "31m"),
+                          "31m"),
             "a\xef\xbf\xbd"
             "31m");  // a control sequence of one character
   EXPECT_EQ(terminal_text("a\xe2\x80\xae"
-                      "b"),
+                          "b"),
             "a\xef\xbf\xbd"
             "b");  // right-to-left override
   EXPECT_EQ(terminal_text("a\xff"), "a\xef\xbf\xbd");

@@ -10,7 +10,7 @@ namespace {
 
 class KvCacheStudy : public testing::Test {
  protected:
-  KvCacheStudy() : local_({test::fixture_model("with_tokenizer").string()}, Configuration{}, sweep()) {}
+  KvCacheStudy() : local_({test::fixture_model("with_tokenizer").string()}, RunConfig{}, sweep()) {}
   static SweepOptions sweep() {
     SweepOptions sweep;
     sweep.repeats = 6;
@@ -36,7 +36,7 @@ TEST_F(KvCacheStudy, ComparesMemoryAndSpeedOfTheFormats) {
   for (std::size_t i = 0; i < 3; ++i) {
     const Row& row = result.rows[i];
     EXPECT_EQ(row.label, labels[i]);
-    ASSERT_EQ(row.status, "ok") << row.reason;
+    ASSERT_EQ(row.status, RowStatus::ok) << row.reason;
     EXPECT_EQ(row.find("prompt_tokens")->value, 40);
     EXPECT_GT(row.find("decode_tokens_per_sec")->value, 0);
     bytes.push_back(row.find("kv_cache_bytes")->value);
@@ -52,7 +52,7 @@ TEST_F(KvCacheStudy, TakesTheLongestPromptThatFits) {
   const std::vector<Case> cases = study_.cases(local_, options_);
   ASSERT_EQ(cases.size(), 3U);
   EXPECT_EQ(std::get<std::vector<TokenId>>(cases[0].prompts[0]).size(), 32U) << "64 less 32 new tokens";
-  EXPECT_EQ(cases[2].configuration.kv_cache, "int8");
+  EXPECT_EQ(cases[2].configuration.kv_cache, KvFormat::int8);
 }
 
 TEST_F(KvCacheStudy, RefusesWhatCannotBe) {

@@ -36,6 +36,9 @@ constexpr ScenarioInfo kScenarioTable[] = {
     {{Scenario::edge_prompts, "edge prompts", "Edge-case prompts",
       "Unusual prompts run beside a typical one, with the same number of new tokens."},
      "Prompt"},
+    {{Scenario::kv_cache, "kv cache", "KV cache formats",
+      "The baseline generates with keys and values in several formats."},
+     "Format"},
 };
 static_assert(std::size(kScenarioTable) == kScenarios);
 

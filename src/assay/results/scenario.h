@@ -20,8 +20,9 @@ enum class Scenario {
   threads,
   perplexity,
   edge_prompts,
+  kv_cache,
 };
-inline constexpr int kScenarios = static_cast<int>(Scenario::edge_prompts) + 1;
+inline constexpr int kScenarios = static_cast<int>(Scenario::kv_cache) + 1;
 
 struct ScenarioInfo : Named<Scenario> {
   std::string_view label_head;  // of the column that names a row: "Precision"

@@ -1,4 +1,5 @@
 // What the format of keys and values saves in memory, and what it does to the speed of decoding.
+#include "assay/config/fields.h"
 #include "assay/studies/study.h"
 
 namespace assay {
@@ -23,11 +24,11 @@ std::vector<Case> kv_cache_cases(const ExperimentContext& context, const KvCache
       ids_of_length(context, kBase, options.length == 0 ? longest : options.length);
   std::vector<Case> cases;
   for (const std::string& format : options.formats) {
-    Precision checked;
-    set_kv_cache(checked, format);
-    Case what =
-        baseline_case(context, "kv cache", std::string(name_of(checked.kv_cache)), {ids}, options.new_tokens);
-    what.configuration.kv_cache = what.label;
+    RunConfig parsed;
+    field("kv_cache").parse(parsed, format);
+    Case what = baseline_case(context, Scenario::kv_cache, std::string(name_of(*parsed.kv_cache)), {ids},
+                              options.new_tokens);
+    what.configuration.kv_cache = parsed.kv_cache;
     cases.push_back(std::move(what));
   }
   return cases;

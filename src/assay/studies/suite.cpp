@@ -34,10 +34,10 @@ std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
       "{} on {}. Cases are warmed up until steady; then rounds run each case once, in random order: ",
       results.model.id, results.machine.cpu);
   text += sweep.repeats > 0
-              ? fmt::format("{} rounds.", sweep.repeats)
+              ? fmt::format("{} rounds. ", sweep.repeats)
               : fmt::format(
                     "from 6 rounds (more where many cases are compared) until every interval is within "
-                    "{:.0f} % or the time is over.",
+                    "{:.0f} % or the time is over. ",
                     100 * sweep.narrow);
   text += sweep.repeats > 0 && sweep.repeats < static_cast<std::int64_t>(kFewestForInterval)
               ? "Figures are means; so few runs carry no interval and no verdict. "
