@@ -184,7 +184,7 @@ TEST_F(CliBadSafetensors, NamesInAListing) {
   const std::string name =
       "evil\x1b]0;title\x07\xc2\x9b"
       "31m\n" +
-      std::string(5000, 'x') + "end";
+      std::string(5000, 'x') + "end.attn.bias";  // a buffer: other names would be refused
   model_.tensors.push_back({name, "I8", {3}, "123"});
   const ProgramResult listing = run_program({"inspect", model_.write(folder_.path())});
   expect_success(listing);

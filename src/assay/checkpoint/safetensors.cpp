@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
-constexpr std::size_t kMaxName = 1024;             // bytes of a tensor's
+constexpr std::size_t kMaxName = 16'384;           // bytes of a tensor's
 constexpr std::size_t kMaxEntryValues = 10'000;    // of a tensor's entry, or of __metadata__
 
 std::uint64_t read_header_length(const ReadFile& file) {
