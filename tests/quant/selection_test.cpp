@@ -23,8 +23,8 @@ TEST(Selection, PatternsAreOfTheWholeNameOrAPartOfIt) {
 TEST(Selection, ExcludeWinsOverInclude) {
   const ModuleSelection all{}, some{{"mlp"}, {"h.1."}};
   EXPECT_TRUE(all.selects(kModule));
-  EXPECT_EQ(some.why_left_out(kModule), "excluded by --exclude");
-  EXPECT_EQ(some.why_left_out("transformer.h.0.attn.c_proj"), "not in --include");
+  EXPECT_EQ(some.why_left_out(kModule), "matches exclude");
+  EXPECT_EQ(some.why_left_out("transformer.h.0.attn.c_proj"), "matches no pattern of include");
   EXPECT_TRUE(some.selects("transformer.h.0.mlp.c_fc"));
 }
 

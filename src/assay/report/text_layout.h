@@ -12,8 +12,8 @@ namespace assay {
 // the sum of its parts, since terminals differ.
 std::size_t display_width(std::string_view text);
 
-// Text that a terminal shows and does not obey: control characters as escapes (\n, \x1b), malformed bytes and
-// characters that change the direction of what follows as U+FFFD.
+// Text that a terminal shows and does not obey: control characters and malformed bytes as escapes (\n, \x1b,
+// \xff), characters that change the direction of what follows as U+FFFD.
 std::string terminal_text(std::string_view text);
 
 // The same as Markdown shows it: what would be markup is escaped.
