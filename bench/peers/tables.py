@@ -54,7 +54,7 @@ def table(rows):
         share = mine.get("share_of_roof") if mine else None
         shares.append(f"{100 * share:.0f} %" if share else "")
     out.append(line(["Assay / best peer", "", *ratios]))
-    out.append(line(["Assay, of its roof", "", *shares]))
+    out.append(line(["Assay, share of roofline", "", *shares]))
     return out
 
 

@@ -21,7 +21,7 @@ struct NoiseBudget {
   double bias = 0;                 // relative: where the difference of equals centres
   int pairs = 0, planned = 0;
 };
-// From log ratios of paired runs of equals: what `planned` pairs resolve, never below the equals' own bias.
+// From log ratios of paired A/A runs: what `planned` pairs resolve, never below the equals' own bias.
 NoiseBudget noise_budget(std::span<const double> log_ratios, int planned);
 // The same budget for another number of pairs: what is not bias narrows with its square root.
 double smallest_difference(const NoiseBudget& budget, int pairs);
