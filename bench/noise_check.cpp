@@ -23,8 +23,8 @@ int run(const std::string& program, const std::string& model, int groups) {
   const double smallest = assay::smallest_difference(*budget, kPairs);
   fmt::print("noise budget of {} pairs {:.2f} %, of {} {:.2f} %\n", budget->pairs,
              100 * budget->smallest_difference, kPairs, 100 * smallest);
-  assay::Case what =
-      assay::baseline_case(experiment, "noise", "A/A", {"Once upon a time, in a land far, far away,"}, 32);
+  assay::Case what = assay::baseline_case(experiment, assay::Scenario::noise, "A/A",
+                                          {"Once upon a time, in a land far, far away,"}, 32);
   assay::Case other = what;
   other.configuration.replica = 1;
   assay::Session &a = experiment.sessions->of(what.configuration),
