@@ -48,7 +48,8 @@ TEST_F(CliBadTokenizer, MoreTokensThanTheModel) {
   write_file(model_ + "/config.json", config.dump());
   const ProgramResult low = run_program({"generate", model_, "-p", "q", "-n", "2"});
   expect_success(low);
-  EXPECT_NE(low.err.find("the tokenizer knows 300 tokens but the model only 270"), std::string::npos) << low.err;
+  EXPECT_NE(low.err.find("the tokenizer knows 300 tokens but the model only 270"), std::string::npos)
+      << low.err;
   const Json ids =
       Json::parse(run_program({"tokenize", model_, "--text", "<|endoftext|>", "--json"}).out)["ids"];
   ASSERT_GE(ids[0].get<int>(), kVocab);
