@@ -333,11 +333,11 @@ TEST(AttentionReference, CapsThenAddsTheSlope) {
 TEST_P(AttentionKernelTest, HeadsOfAPositionAreAttendedAsEachAlone) {
   for (const KvFormat format : {KvFormat::float32, KvFormat::bfloat16, KvFormat::int8})
     for (const std::int64_t dim : {15, 64})
-      for (const std::int64_t past : {0, 63, 200, 700})
+      for (const std::int64_t past : {0, 63, 700}) {
+        const Keys keys(table_, past + 1, dim, format);
         for (const std::int64_t window : {0, 70})
           for (const bool bends : {false, true})
             for (const std::int64_t heads : {2, 4, 7, 16, 33}) {
-              const Keys keys(table_, past + 1, dim, format);
               const auto q = random_floats(static_cast<std::size_t>(heads * dim), 20, 4);
               const auto slopes = random_floats(static_cast<std::size_t>(heads), 21, 0.1);
               const auto attend = [&](std::int64_t first, std::int64_t count, std::vector<float>& out) {
@@ -372,6 +372,7 @@ TEST_P(AttentionKernelTest, HeadsOfAPositionAreAttendedAsEachAlone) {
               for (std::int64_t head = 0; head < heads; ++head) attend(head, 1, alone);
               EXPECT_EQ(together, alone) << name_of(format) << " " << dim << " " << past << " " << heads;
             }
+      }
 }
 
 // Rows attended together or one by one give the same bits.

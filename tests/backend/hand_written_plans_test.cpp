@@ -13,6 +13,7 @@
 #include "assay/backend/cpu/executor.h"
 #include "assay/backend/cpu/select.h"
 #include "assay/plan/cost.h"
+#include "assay/plan/liveness.h"
 #include "support/family_like_plans.h"
 #include "support/fixtures.h"
 
@@ -319,6 +320,47 @@ TEST(UnsupportedPlans, AreErrors) {
           if (auto* norm = std::get_if<NormOp>(&op.what)) norm->groups += 9;
       },
       "columns");
+}
+
+// What is written in parts, in any order, was not needed before.
+TEST(LivenessOfPlans, NothingIsReadBeforeItIsWritten) {
+  for (const Ingredients& what : kPlans) {
+    const Plan plan = written(what).plan;
+    std::vector<StepUse> steps;
+    for (const Op& op : plan.ops) steps.push_back(use_of(plan, op));
+    EXPECT_EQ(live_before(plan.widths(), steps, {plan.hidden}), std::vector<BufferId>{}) << what.name;
+  }
+}
+
+// Queries of rows that nobody wants are left out where nothing but queries comes of them.
+TEST(PruningOfParts, KeepsQueriesThatOthersNeed) {
+  const HandWrittenPlan by_head = written(kPlans[1]);
+  const Pruning pruning = pruning_of(by_head.plan);
+  ASSERT_LT(pruning.attention, by_head.plan.ops.size());
+  ASSERT_LT(pruning.qkv_product, pruning.attention);
+  const auto& attention = std::get<AttentionOp>(by_head.plan.ops[pruning.attention].what);
+  const auto product_with = [&](decltype(Op::what) what) {
+    Plan plan = by_head.plan;
+    plan.ops.insert(plan.ops.begin() + static_cast<std::ptrdiff_t>(pruning.attention),
+                    {"between", Phase::norm, std::move(what)});
+    return pruning_of(plan).qkv_product;
+  };
+  const std::size_t none = by_head.plan.ops.size() + 1;
+  HandWrittenPlan p = by_head;
+  const auto norm_of = [&](std::int64_t size, std::int64_t column, int groups) {
+    NormOp op{.in = attention.qkv, .out = attention.qkv, .column = column, .groups = groups};
+    for (std::size_t id = 0; id < p.plan.weights.size(); ++id)
+      if (p.plan.weights[id].kind == WeightSpec::Kind::vector && p.plan.weights[id].columns == size)
+        op.gain = static_cast<WeightId>(id);
+    return op;
+  };
+  // Of 40 columns of queries and 20 of keys, by 10: of heads, which lie in one or the other; by 40 from 20
+  // on: of both.
+  EXPECT_EQ(product_with(norm_of(10, 0, 6)), pruning.qkv_product);
+  EXPECT_EQ(product_with(norm_of(40, 0, 1)), pruning.qkv_product);
+  EXPECT_EQ(product_with(norm_of(40, 20, 1)), none);
+  EXPECT_EQ(product_with(norm_of(10, 5, 6)), none);
+  EXPECT_EQ(product_with(AddOp{.in = attention.qkv, .out = by_head.plan.hidden}), none);
 }
 
 TEST(CostOfParts, CountsEachGroupOfANorm) {

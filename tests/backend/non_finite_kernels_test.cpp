@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "assay/backend/cpu/select.h"
@@ -459,13 +460,14 @@ TEST_P(NonFiniteKernelTest, AttentionIsFiniteWhereTheReferenceIs) {
       cases.push_back(attention_inputs(1, 100, dim, 0, 30, 0, format));
     }
   cases.push_back(attention_inputs(3, 600, 32, 0, 0, 0, KvFormat::bfloat16));  // two spans of tiles
-  for (const KvFormat format : {KvFormat::float32, KvFormat::bfloat16, KvFormat::int8})
-    for (const auto& [cap, slope] : {std::pair{2.0F, 0.0F}, {0.0F, 0.1F}, {2.0F, 0.1F}})
-      for (const std::int64_t rows : {1, 20}) {
-        cases.push_back(attention_inputs(rows, 57, 64, 1, 0, 0, format));
-        cases.back().soft_cap = cap;
-        cases.back().slope = slope;
-      }
+  for (const auto& [format, cap, slope] : {std::tuple{KvFormat::float32, 2.0F, 0.0F},
+                                           {KvFormat::bfloat16, 0.0F, 0.1F},
+                                           {KvFormat::int8, 2.0F, 0.1F}})
+    for (const std::int64_t rows : {1, 9}) {
+      cases.push_back(attention_inputs(rows, 57, 64, 1, 0, 0, format));
+      cases.back().soft_cap = cap;
+      cases.back().slope = slope;
+    }
   if (table_.uses_tiles) {
     cases.push_back(attention_inputs(20, 40, 64, 0, 0, 0, KvFormat::bfloat16, true));
     cases.push_back(attention_inputs(1, 40, 64, 2, 0, 0, KvFormat::bfloat16, true));
