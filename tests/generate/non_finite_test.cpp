@@ -185,10 +185,11 @@ TEST_P(NonFiniteModel, EarlierPositionsKeepTheirBits) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, NonFiniteModel,
                          testing::Values("float32", "bfloat16", "float32 cache int8", "bfloat16 cache int8",
-                                         "float32 candidate search", "int8-dynamic", "int8-dynamic dtype bfloat16",
-                                         "int8-dynamic per-tensor", "int8-dynamic smooth", "int8-static",
-                                         "llm-int8", "llm-int8 threshold 0", "nf4", "nf4 dtype bfloat16",
-                                         "fp4", "nf4-dq", "int4-g128", "int4-g128 dtype bfloat16"),
+                                         "float32 candidate search", "int8-dynamic",
+                                         "int8-dynamic dtype bfloat16", "int8-dynamic per-tensor",
+                                         "int8-dynamic smooth", "int8-static", "llm-int8",
+                                         "llm-int8 threshold 0", "nf4", "nf4 dtype bfloat16", "fp4", "nf4-dq",
+                                         "int4-g128", "int4-g128 dtype bfloat16"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)

@@ -46,7 +46,8 @@ TEST(CostOf, LeavesOutWhatNobodyWants) {
 TEST(StepWeights, AreWhatAStepReads) {
   const auto folder = std::make_shared<const ModelFolder>(test::demo_model());
   for (const char* name : {"float32", "bfloat16", "int8-dynamic", "nf4", "candidate search"}) {
-    Precision precision = precision_from_name(std::string_view(name) == "candidate search" ? "float32" : name);
+    Precision precision =
+        precision_from_name(std::string_view(name) == "candidate search" ? "float32" : name);
     precision.has_candidate_search = std::string_view(name) == "candidate search";
     const Model model = Model::load(folder, test::cpu_backend(best_usable_isa(), 2), precision, {});
     double bytes = 0;

@@ -51,8 +51,8 @@ struct Batch {
   std::vector<TokenId> ids;
   std::vector<std::int32_t> positions;  // of each id
   std::vector<SequenceRows> sequences;
-  // Rows whose hidden states will go through the LM head, ascending, unless all may. What only the others would
-  // need is left out.
+  // Rows whose hidden states will go through the LM head, ascending, unless all may. What only the others
+  // would need is left out.
   bool wants_all = true;
   std::vector<std::int64_t> wanted;
 };
@@ -127,8 +127,8 @@ class Program {
   // until the next call. Throws Error for ids outside the vocabulary, positions outside the context, and a
   // batch larger than max_rows().
   virtual void run(const Batch& batch, KvCache& cache) = 0;
-  // Sends the given rows of the last batch through the LM head. Throws Error for one without a hidden state, as
-  // rows that were not wanted may be.
+  // Sends the given rows of the last batch through the LM head. Throws Error for one without a hidden state,
+  // as rows that were not wanted may be.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.

@@ -127,25 +127,27 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
     outputs += module.outputs;
     has_bias = has_bias || module.has_bias;
   }
-  LinearOp op{.activation = activation,
-              .adds_to_output = adds,
-              .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
-              .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
-              .in = in,
-              .out = out,
-              .out_column = out_column};
+  LinearOp op{
+      .activation = activation,
+      .adds_to_output = adds,
+      .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
+      .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
+      .in = in,
+      .out = out,
+      .out_column = out_column};
   for (const Module& module : modules) op.modules.push_back(module.name);
-  op.weight = weight({.name = name + ".weight",
-                      .rows = outputs,
-                      .columns = columns(in),
-                      .kind = WeightSpec::Kind::matrix,
-                      .stored_transposed = spec_.names.linear_is_transposed && !is_stored,
-                      .slices = slices_of(modules, ".weight", false),
-                      .format = format,
-                      .expanded = precision_.dtype,
-                      .is_stored_quantized = is_stored,
-                      .allows_non_finite = precision_.allows_non_finite,
-                      .why_not_quantized = is_in ? std::string_view() : precision_.why_not_quantized(modules.front().name)});
+  op.weight = weight(
+      {.name = name + ".weight",
+       .rows = outputs,
+       .columns = columns(in),
+       .kind = WeightSpec::Kind::matrix,
+       .stored_transposed = spec_.names.linear_is_transposed && !is_stored,
+       .slices = slices_of(modules, ".weight", false),
+       .format = format,
+       .expanded = precision_.dtype,
+       .is_stored_quantized = is_stored,
+       .allows_non_finite = precision_.allows_non_finite,
+       .why_not_quantized = is_in ? std::string_view() : precision_.why_not_quantized(modules.front().name)});
   if (has_bias)
     op.bias = weight({.name = name + ".bias",
                       .rows = 1,

@@ -50,7 +50,8 @@ const WeightFormatInfo& info(WeightFormat format) {
 }
 
 std::string_view Precision::why_not_quantized(std::string_view module) const {
-  if (std::find(skipped_modules.begin(), skipped_modules.end(), module) != skipped_modules.end()) return "kept by the checkpoint";
+  if (std::find(skipped_modules.begin(), skipped_modules.end(), module) != skipped_modules.end())
+    return "kept by the checkpoint";
   return modules.why_left_out(module);
 }
 

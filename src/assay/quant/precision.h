@@ -94,9 +94,9 @@ Preset preset_from_name(std::string_view text);
 enum class Float32Matmul { float32, bf16x3, bf16x6 };
 
 struct Precision {
-  std::string name;                                // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
-  WeightFormat weights = WeightFormat::float32;    // matrices of the blocks
-  WeightFormat lm_head = WeightFormat::float32;    // the embedding too where they are tied
+  std::string name;                              // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
+  WeightFormat weights = WeightFormat::float32;  // matrices of the blocks
+  WeightFormat lm_head = WeightFormat::float32;  // the embedding too where they are tied
   // Of everything else: embeddings, positions and modules that are not quantized. Norms and biases stay
   // float32.
   WeightFormat dtype = WeightFormat::float32;
@@ -146,12 +146,12 @@ bool takes_input_scale(const Precision& precision);        // int8-dynamic
 bool takes_calibrator(const Precision& precision);         // int8-static
 bool takes_smoothing(const Precision& precision);          // int8-dynamic, int8-static
 bool takes_float32_matmul(const Precision& precision);     // float32 weights
-bool takes_lm_head_search(const Precision& precision);        // an LM head in float32 or bfloat16
+bool takes_lm_head_search(const Precision& precision);     // an LM head in float32 or bfloat16
 // What everything that is not quantized is kept in, and computed with: float32, bfloat16, or float16, which
 // is computed as float32.
 void set_dtype(Precision& precision, DType dtype);
 void set_quantized_lm_head(Precision& precision, WeightFormat format);  // int8, nf4 or fp4
-void set_outlier_threshold(Precision& precision, double threshold);  // from 0 (no outliers) to 1e6
+void set_outlier_threshold(Precision& precision, double threshold);     // from 0 (no outliers) to 1e6
 void set_modules(Precision& precision, ModuleSelection modules);
 void set_allows_non_finite(Precision& precision);
 void set_input_scale(Precision& precision, InputScale scale);  // per_token or per_tensor

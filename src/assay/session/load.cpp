@@ -219,8 +219,9 @@ CoverageFacts coverage_of(const Plan& plan) {
                            : i == head                              ? "the LM head"
                            : weight.kind == WeightSpec::Kind::table ? "an embedding"
                                                                     : "not of the quantized kind";
-      facts.tensors.push_back({weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
-                               weight.why_not_quantized.empty() ? reason : std::string(weight.why_not_quantized)});
+      facts.tensors.push_back(
+          {weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+           weight.why_not_quantized.empty() ? reason : std::string(weight.why_not_quantized)});
     }
   if (facts.quantized == 0) return {};
   facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);

@@ -38,8 +38,7 @@ void CandidateHead::measure_norms() {
   const double rounding = 2 * static_cast<double>(k + 8) * std::ldexp(1.0, -24);
   tasks_.run(head.panels, [&](std::int64_t panel) {
     std::vector<float> row(k);
-    const auto* codes =
-        reinterpret_cast<const std::int8_t*>(copy.data.data()) + panel * copy.panel_bytes();
+    const auto* codes = reinterpret_cast<const std::int8_t*>(copy.data.data()) + panel * copy.panel_bytes();
     for (std::int64_t j = 0; j < kPanel && panel * kPanel + j < head.spec.rows; ++j) {
       const std::int64_t output = panel * kPanel + j;
       head.copy_row(output, row.data());
@@ -91,12 +90,12 @@ bool CandidateHead::mark_candidates(std::int64_t rows) {
                x_error = static_cast<float>(norm_of(squares_of_errors));
     if (!std::isfinite(x_norm) || !std::isfinite(x_error)) return has_bounds.store(false);
     packed_.table.mark_candidates({.outputs = logits.floats + row * logits.stride,
-                          .code_norms = code_norms_.data(),
-                          .error_norms = error_norms_.data(),
-                          .n = head.spec.rows,
-                          .x_norm = x_norm,
-                          .x_error = x_error,
-                          .marks = panel_marks_.data() + row * head.panels});
+                                   .code_norms = code_norms_.data(),
+                                   .error_norms = error_norms_.data(),
+                                   .n = head.spec.rows,
+                                   .x_norm = x_norm,
+                                   .x_error = x_error,
+                                   .marks = panel_marks_.data() + row * head.panels});
   });
   return has_bounds;
 }

@@ -70,7 +70,8 @@ Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTab
       linear_(packed_, tasks_, reserved(work_)),
       attention_(packed_, tasks_, work_),
       pruner_(packed_, work_) {
-  if (plan.has_candidate_search) candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, work_, linear_);
+  if (plan.has_candidate_search)
+    candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, work_, linear_);
 }
 
 std::unique_ptr<KvCache> Executor::make_cache() {

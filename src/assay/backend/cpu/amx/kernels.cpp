@@ -253,7 +253,7 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
     }
     const std::int64_t left = args.n - first_output;
     epilogue(args, block, kStride, first_row, rows, first_output,
-                 left < panels * kPanel ? left : panels * kPanel);
+             left < panels * kPanel ? left : panels * kPanel);
     panel += panels;
   }
   release();
@@ -323,7 +323,7 @@ void linear_one_row(const LinearArgs& args, std::int64_t row) {
     }
     const std::int64_t left = args.n - first_output;
     epilogue(args, sums, kGroup * kPanel, row, 1, first_output,
-                 left < panels * kPanel ? left : panels * kPanel);
+             left < panels * kPanel ? left : panels * kPanel);
     panel += panels;
   }
 }

@@ -323,9 +323,8 @@ ASSAY_INLINE bool finish_whole(const LinearArgs& args, std::int64_t first_row, s
 }
 
 // y[rows, columns] from sums [rows][block_stride].
-void epilogue(const LinearArgs& args, const float* block, std::int64_t block_stride,
-                  std::int64_t first_row, std::int64_t rows, std::int64_t first_output,
-                  std::int64_t columns) {
+void epilogue(const LinearArgs& args, const float* block, std::int64_t block_stride, std::int64_t first_row,
+              std::int64_t rows, std::int64_t first_output, std::int64_t columns) {
   const auto values = [=](std::int64_t row) __attribute__((always_inline)) {
     const float* sums = block + row * block_stride;
     return [=](std::int64_t j) __attribute__((always_inline)) {

@@ -168,7 +168,7 @@ void linear_pass(const LinearArgs& args, const Weights& w, std::int64_t first_ro
                      .c = c});
         if (is_last)
           epilogue(args, c, kColumns, first_row + row, end - row, panel * kPanel,
-                       columns < kColumns ? columns : kColumns);
+                   columns < kColumns ? columns : kColumns);
       }
     }
   }
