@@ -10,6 +10,7 @@
 #include "assay/base/aligned.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
 
@@ -89,29 +90,8 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
   return y;
 }
 
-// One input times one output of weight 1.
 float run_activation(const KernelTable& table, Activation activation, float input, bool is_rounded = false) {
-  const std::vector<float> w(kPanel, 1.0F);
-  float y[kPanel] = {};
-  table.linear({.x = &input,
-                .x_stride = 1,
-                .x_tiles = kNoTiles,
-                .rows = 1,
-                .k = 1,
-                .w = w.data(),
-                .packing = Packing::float32,
-                .planes = 1,
-                .bias = nullptr,
-                .activation = activation,
-                .adds = false,
-                .is_rounded = is_rounded,
-                .y = y,
-                .y_stride = kPanel,
-                .y_tiles = kNoTiles,
-                .n = kPanel,
-                .first_panel = 0,
-                .panels = 1});
-  return y[0];
+  return test::activations_of(table, activation, is_rounded, {input}).front();
 }
 
 TEST_P(KernelTest, LinearEqualsReference) {

@@ -285,7 +285,7 @@ struct StoreArgs {
 
 // Which panels of outputs may hold the highest of all, where each is known to a bound: x_norm *
 // error_norms[i] + x_error * code_norms[i].
-struct ScreenArgs {
+struct CandidateArgs {
   const float *outputs, *code_norms, *error_norms;  // [n]
   std::int64_t n;
   float x_norm, x_error;
@@ -311,7 +311,7 @@ struct KernelTable {
   void (*linear_coded_inputs)(const CodedInputsArgs&) noexcept;
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
   void (*end_attending)() noexcept;
-  void (*screen)(const ScreenArgs&) noexcept;
+  void (*mark_candidates)(const CandidateArgs&) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN or the largest infinite.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double; NaN where argmax has none.

@@ -252,8 +252,8 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
       ASSAY_TILE_STORE(0, block, kStrideBytes);
     }
     const std::int64_t left = args.n - first_output;
-    finish_block(args, block, kStride, first_row, rows, first_output,
-                 left < panels * kPanel ? left : panels * kPanel);
+    epilogue(args, block, kStride, first_row, rows, first_output,
+             left < panels * kPanel ? left : panels * kPanel);
     panel += panels;
   }
   release();
@@ -322,8 +322,8 @@ void linear_one_row(const LinearArgs& args, std::int64_t row) {
       multiply(row_steps(args, row, 0), weight_steps(args, panel, 0), steps_of(args), sums);
     }
     const std::int64_t left = args.n - first_output;
-    finish_block(args, sums, kGroup * kPanel, row, 1, first_output,
-                 left < panels * kPanel ? left : panels * kPanel);
+    epilogue(args, sums, kGroup * kPanel, row, 1, first_output,
+             left < panels * kPanel ? left : panels * kPanel);
     panel += panels;
   }
 }
