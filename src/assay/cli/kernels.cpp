@@ -65,7 +65,7 @@ int run_help(const std::string& topic) {
 void add_kernels(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<KernelsFlags>();
   CLI::App* command = app.add_subcommand("kernels", "Which kernel serves each operation on this machine");
-  command->add_option("--isa", flags->isa, "Of this tier: scalar, avx2, avx512 or amx");
+  command->add_option("--isa", flags->isa, "Of this tier: scalar, avx2, avx512, avx512bf16 or amx");
   flags->output.add_to(*command);
   command->footer("Example: assay kernels --isa avx2");
   command->callback([flags, &exit_code] { exit_code = run_kernels(*flags); });

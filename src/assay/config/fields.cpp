@@ -306,7 +306,7 @@ void add_choices(std::vector<Field>& all) {
   all.push_back(made<Float32Matmul>(
       {.key = "float32_matmul",
        .help = "How float32 weights are multiplied: float32, or bf16x3 or bf16x6, sums of 3 or 6 bfloat16 "
-               "products on AMX [float32]",
+               "products on AMX or AVX-512 BF16 [float32]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {
@@ -335,7 +335,7 @@ void add_choices(std::vector<Field>& all) {
 void add_machine(std::vector<Field>& all) {
   all.push_back(
       made<Isa>({.key = "isa",
-                 .help = "Kernels of this tier: scalar, avx2, avx512 or amx [the best that runs here]",
+                 .help = "Kernels of this tier: scalar, avx2, avx512, avx512bf16 or amx [the best that runs here]",
                  .label = [](const RunConfig& c) { return std::string(name_of(*c.isa)); }},
                 at(&RunConfig::isa),
                 delegated<Isa>(isa_from_name, [](const Isa& isa) { return std::string(name_of(isa)); })));
