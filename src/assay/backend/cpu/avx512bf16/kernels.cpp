@@ -16,10 +16,10 @@ namespace {
 #include "assay/backend/cpu/simd/vec512.h"
 
 #include "assay/backend/cpu/simd/float32_chunk512.h"
-// Its loops are used there.
+// Its loops are used there, and products of pairs in attention.
+#define ASSAY_HAS_PAIR_PRODUCTS
 #include "assay/backend/cpu/simd/all_kernels.h"
 // These need it.
-#include "assay/backend/cpu/avx512bf16/pair_products.h"
 #include "assay/backend/cpu/simd/tiles512.h"
 
 // Queries that are tiles become floats: exactly what they were rounded to.

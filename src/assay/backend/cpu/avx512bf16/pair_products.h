@@ -1,5 +1,5 @@
-// Products of bfloat16 by vdpbf16ps: a part of kernels.cpp, included in its anonymous namespace. Not a header
-// for others.
+// Products of bfloat16 by vdpbf16ps, for the ISA file that includes it inside its own anonymous namespace,
+// after float32_kernels.h. Not a header for others.
 //
 // One instruction adds a pair of products to each of 16 sums, the second of the pair first, each by a fused
 // multiply-add that rounds to nearest and takes numbers below the normal ones for zero (Intel's manual,
@@ -152,6 +152,13 @@ struct PairChunk {
   "vmovups 64*" at "(%[b]), %%zmm28\n\tvmovups 64*" at "(%[b],%[next]), %%zmm29\n\t" ASSAY_PAIR_FETCH \
   ASSAY_TWO_ROWS_##n(ASSAY_TWO_MULTIPLY, at)
 
+// The same where no panels come next, for sums [rows][64].
+#define ASSAY_SPREAD_STORE(at, low, high, row, x) \
+  "vmovups %%zmm" low ", 256*" row "(%[c])\n\tvmovups %%zmm" high ", 64+256*" row "(%[c])\n\t"
+#define ASSAY_SPREAD_PAIR(n, at) \
+  "vmovups 64*" at "(%[b]), %%zmm28\n\tvmovups 64*" at "(%[b],%[next]), %%zmm29\n\t" \
+  ASSAY_TWO_ROWS_##n(ASSAY_TWO_MULTIPLY, at)
+
 // The same of three panels.
 #define ASSAY_THREE_ROWS_5(X, at) \
   X(at, "0", "1", "2", "0", "30") X(at, "3", "4", "5", "1", "31") X(at, "6", "7", "8", "2", "30") \
@@ -214,6 +221,33 @@ ASSAY_PAIR_CHUNK(three_panels, THREE, 6)
 ASSAY_PAIR_CHUNK(three_panels, THREE, 7)
 ASSAY_PAIR_CHUNK(three_panels, THREE, 8)
 ASSAY_PAIR_CHUNK(three_panels, THREE, 9)
+
+// Two panels from zero: sums c[rows][kFewStride].
+#define ASSAY_PAIR_SPREAD(n)                                                                                \
+  void spread_two_panels_##n(const PairChunk& chunk) {                                                      \
+    const std::uint16_t *a = chunk.a, *b = chunk.b;                                                         \
+    std::int64_t strips = chunk.strips;                                                                     \
+    __asm__ volatile(                                                                                       \
+        ASSAY_TWO_ROWS_##n(ASSAY_TWO_CLEAR, "0") ".p2align 6\n3:\n\t" ASSAY_STRIP(                          \
+            ASSAY_SPREAD_PAIR, n) "dec %[strips]\n\tjnz 3b\n\t" ASSAY_TWO_ROWS_##n(ASSAY_SPREAD_STORE, "0") \
+        : [a] "+r"(a), [b] "+r"(b), [strips] "+r"(strips)                                                   \
+        : [strip] "r"(chunk.a_strip), [next] "r"(chunk.b_next), [c] "r"(chunk.c)                            \
+        : ASSAY_USED);                                                                                      \
+  }
+ASSAY_PAIR_SPREAD(7)
+ASSAY_PAIR_SPREAD(8)
+ASSAY_PAIR_SPREAD(9)
+ASSAY_PAIR_SPREAD(10)
+ASSAY_PAIR_SPREAD(11)
+ASSAY_PAIR_SPREAD(12)
+ASSAY_PAIR_SPREAD(13)
+ASSAY_PAIR_SPREAD(14)
+void spread_two_panels(std::int64_t rows, const PairChunk& chunk) {
+  constexpr void (*kOf[])(const PairChunk&) = {
+      spread_two_panels_7,  spread_two_panels_8,  spread_two_panels_9,  spread_two_panels_10,
+      spread_two_panels_11, spread_two_panels_12, spread_two_panels_13, spread_two_panels_14};
+  kOf[rows - 7](chunk);
+}
 
 // 7 to 14 rows times two panels: 28 sums, 2 vectors of weights, 2 inputs fill the registers.
 struct TwoPanels {
