@@ -164,6 +164,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
+  // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
+  virtual bool multiplies_bfloat16() const = 0;
   virtual int threads() const = 0;
   // The threads that its kernels run on, for what is measured beside them; null for other devices.
   virtual ThreadPool* pool() { return nullptr; }

@@ -66,7 +66,7 @@ void add_kernels(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<KernelsFlags>();
   CLI::App* command = app.add_subcommand("kernels", "Show which kernel runs each operation on this machine");
   command->add_option("--isa", flags->isa,
-                      "Instruction set: scalar, avx2, avx512 or amx [the best that runs here]");
+                      "Instruction set: scalar, avx2, avx512, avx512bf16 or amx [the best that runs here]");
   flags->output.add_to(*command);
   command->footer("Example: assay kernels --isa avx2");
   command->callback([flags, &exit_code] { exit_code = run_kernels(*flags); });

@@ -305,8 +305,8 @@ void add_choices(std::vector<Field>& all) {
                            choice<bool>({{"true", true}, {"false", false}})));
   all.push_back(made<Float32Matmul>(
       {.key = "float32_matmul",
-       .help = "How float32 weights are multiplied: float32, or on AMX bf16x3 or bf16x6, as sums of 3 or 6 "
-               "bfloat16 products [float32]",
+       .help = "How float32 weights are multiplied: float32, or on AMX and AVX-512 BF16 bf16x3 or bf16x6, as "
+               "sums of 3 or 6 bfloat16 products [float32]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {
@@ -334,12 +334,13 @@ void add_choices(std::vector<Field>& all) {
 }
 
 void add_machine(std::vector<Field>& all) {
-  all.push_back(made<Isa>(
-      {.key = "isa",
-       .help = "Instruction set of the kernels: scalar, avx2, avx512 or amx [the best that runs here]",
-       .label = [](const RunConfig& c) { return std::string(name_of(*c.isa)); }},
-      at(&RunConfig::isa),
-      delegated<Isa>(isa_from_name, [](const Isa& isa) { return std::string(name_of(isa)); })));
+  all.push_back(made<Isa>({.key = "isa",
+                           .help = "Instruction set of the kernels: scalar, avx2, avx512, avx512bf16 or amx "
+                                   "[the best that runs here]",
+                           .label = [](const RunConfig& c) { return std::string(name_of(*c.isa)); }},
+                          at(&RunConfig::isa), delegated<Isa>(isa_from_name, [](const Isa& isa) {
+                            return std::string(name_of(isa));
+                          })));
   all.push_back(made<Device>(
       {.key = "device",
        .help = "Device: cpu, cuda, cuda:N or auto [auto]",

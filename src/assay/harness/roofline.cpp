@@ -19,8 +19,9 @@ std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa 
            : isa >= Isa::avx512 ? ProductKind::avx512_vnni
            : has_avx2_vnni()    ? ProductKind::avx2_vnni
                                 : ProductKind::avx2_int8;
-  else if (isa == Isa::amx && format != WeightFormat::float32)
-    return BoundingProduct{ProductKind::amx_bfloat16, parts * (parts + 1) / 2};
+  else if (isa >= Isa::avx512bf16 && format != WeightFormat::float32)
+    return BoundingProduct{isa == Isa::amx ? ProductKind::amx_bfloat16 : ProductKind::avx512_bfloat16,
+                           parts * (parts + 1) / 2};
   return why_not_usable(kind).empty() ? std::optional(BoundingProduct{kind, 1}) : std::nullopt;
 }
 

@@ -72,16 +72,16 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.push_back({WarningKind::non_finite_weights,
                                "NaN and infinity among the weights are quantized as 0, as asked for"});
-  if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
+  if (dtype.precision.weights == WeightFormat::bfloat16 && !backend->multiplies_bfloat16())
     loaded.warnings.push_back({WarningKind::bfloat16_emulated,
-                               "weights, keys and values are stored in bfloat16, but without AMX the "
-                               "arithmetic is float32"});
+                               "weights, keys and values are stored in bfloat16, but without AMX or "
+                               "AVX-512 BF16 the arithmetic is float32"});
   if (is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16)
     loaded.warnings.push_back(
         {WarningKind::mixed_arithmetic,
          fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "
                      "decode, so perplexity scored through prefill does not cover decode",
-                     backend->kernels() == "amx" ? "bfloat16" : "float32")});
+                     backend->multiplies_bfloat16() ? "bfloat16" : "float32")});
   if (const std::string why = why_tiles_are_refused(); !why.empty() && !config.isa)
     loaded.warnings.push_back(
         {WarningKind::tiles_refused, fmt::format("{}, so {} kernels run instead", why, backend->kernels())});

@@ -24,7 +24,7 @@ inline constexpr int kGroup = 4;   // panels walked together: four streams from 
 // How many bytes ahead each of kGroup streams of weights is fetched. Set once, by the processor's maker.
 extern const std::int64_t fetch_distance;
 
-// Activations as the tile products (AMX) read them: bfloat16 in strips of 32 columns, [columns /
+// Activations as the products of bfloat16 (AMX, AVX-512 BF16) read them: bfloat16 in strips of 32 columns, [columns /
 // 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of up to
 // three such planes, the leading part first. Columns beyond the real ones stay zero; up to 15 rows beyond the
 // last are read and ignored.
@@ -343,6 +343,9 @@ namespace avx512 {
 void fill(KernelTable& table);
 }
 namespace avx512_vnni {
+void fill(KernelTable& table);
+}
+namespace avx512bf16 {
 void fill(KernelTable& table);
 }
 namespace amx {
