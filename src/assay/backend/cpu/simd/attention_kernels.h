@@ -152,24 +152,28 @@ void store_attended(const AttendArgs& args, std::int64_t row, std::int64_t first
 constexpr std::int64_t kSumColumns = kGroup * kPanel;
 static_assert(kSumColumns == kKvBlockPositions);
 
-// c[rows, 16 * panels] = a * b, at most kRows rows and 4 panels.
+// c[rows, 16 * panels] = a * b, at most kRows rows and 4 panels. kReadsBeyond: values of keys beyond the k-th
+// are multiplied with zeros, so that NaN among them is seen.
+template <typename Values>
 struct FewRowProducts {
   static constexpr std::int64_t kRows = kRowsAtOnce;
-  template <typename Values>
+  static constexpr bool kReadsBeyond = false;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Values& b, std::int64_t k, float* c) {
     multiply(rows, panels, a, a_stride, b, k, c, kSumColumns);
   }
 };
 // Heads of one position: a block of keys or values stays in the nearest cache while all of them pass.
+template <typename Values>
 struct HeadProducts {
+  using Few = FewRowProducts<Values>;
   static constexpr std::int64_t kRows = 16;
-  template <typename Values>
+  static constexpr bool kReadsBeyond = Few::kReadsBeyond;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Values& b, std::int64_t k, float* c) {
-    for (std::int64_t row = 0; row < rows; row += kRowsAtOnce)
-      multiply(rows - row < kRowsAtOnce ? rows - row : kRowsAtOnce, panels, a + row * a_stride, a_stride, b,
-               k, c + row * kSumColumns, kSumColumns);
+    for (std::int64_t row = 0; row < rows; row += Few::kRows)
+      Few::multiply_rows(rows - row < Few::kRows ? rows - row : Few::kRows, panels, a + row * a_stride,
+                         a_stride, b, k, c + row * kSumColumns);
   }
 };
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
@@ -185,6 +189,7 @@ void multiply_two_panels(std::int64_t rows, const float* a, std::int64_t a_strid
 // The same sums for 7 rows and more. Pairs of panels: the columns beyond an odd one are read and written too.
 template <typename Values>
 struct ManyRowProducts {
+  static constexpr bool kReadsBeyond = false;
   static constexpr std::int64_t kRows = 12;  // 24 sums, 4 vectors of weights as floats and 1 input
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Values& b, std::int64_t k, float* c) {
@@ -195,6 +200,7 @@ struct ManyRowProducts {
 template <>
 struct ManyRowProducts<Floats> {
   static constexpr std::int64_t kRows = kChunkRows;
+  static constexpr bool kReadsBeyond = false;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Floats& b, std::int64_t k, float* c) {
     for (std::int64_t i = 0; i < panels; i += 2)
@@ -207,6 +213,14 @@ struct ManyRowProducts<Floats> {
   }
 };
 #endif
+
+#if defined(ASSAY_HAS_PAIR_PRODUCTS)
+#include "assay/backend/cpu/avx512bf16/pair_attention.h"
+#endif
+
+// How the keys and values of a cache lie.
+template <typename Element>
+using ValuesOf = decltype(keys_of(AttendArgs{}, static_cast<const Element*>(nullptr)));
 
 template <typename Element>
 void attend_row_alone(const AttendArgs& args, std::int64_t row);
@@ -271,7 +285,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
       }
   }
   // Where a row sees all that it is multiplied with there is nothing to look for.
-  const bool may_hide = room == nullptr && (rows > 1 || first_key % kBlock > 0) &&
+  const bool may_hide = room == nullptr && (rows > 1 || first_key % kBlock > 0 || Products::kReadsBeyond) &&
                         is_any_poisoned(out, rows * round_up(padded, kSumColumns));
   for (std::int64_t row = 0; row < rows; ++row) {
     bool is_bad = false;
@@ -293,7 +307,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
 template <typename Element>
 [[gnu::noinline]] void attend_row_alone(const AttendArgs& args, std::int64_t row) {
   alignas(64) char room[kMostValueBytes];
-  attend_rows<FewRowProducts, Element>(args, row, 1, reinterpret_cast<Element*>(room));
+  attend_rows<FewRowProducts<ValuesOf<Element>>, Element>(args, row, 1, reinterpret_cast<Element*>(room));
 }
 
 // Rows in calls of Products, as many in each as nearly equals give.
@@ -308,15 +322,15 @@ void attend_by(const AttendArgs& args) {
 
 template <typename Element>
 void attend_of(const AttendArgs& args) {
-  if (args.rows_are_heads) return attend_by<HeadProducts, Element>(args);
+  if (args.rows_are_heads) return attend_by<HeadProducts<ValuesOf<Element>>, Element>(args);
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
-  using Products = ManyRowProducts<decltype(keys_of(args, static_cast<const Element*>(nullptr)))>;
+  using Products = ManyRowProducts<ValuesOf<Element>>;
   if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0)
     return attend_by<Products, Element>(args);
 #endif
-  for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce)
-    attend_rows<FewRowProducts, Element>(args, row,
-                                         args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce);
+  using Few = FewRowProducts<ValuesOf<Element>>;
+  for (std::int64_t row = 0; row < args.rows; row += Few::kRows)
+    attend_rows<Few, Element>(args, row, args.rows - row < Few::kRows ? args.rows - row : Few::kRows);
 }
 
 void attend(const AttendArgs& args) noexcept {
