@@ -146,7 +146,7 @@ TEST_P(CandidateSearch, FindsTheLowestOfNearAndEqualOutputs) {
 }
 
 // A soft cap that makes one number of many logits changes nothing: the highest is that of the sums.
-TEST_P(HeadScreen, FindsTheHighestOfBentLogits) {
+TEST_P(CandidateSearch, FindsTheHighestOfBentLogits) {
   HeadOnly model(1000);
   const HeadOnly plain = model;
   model.scale = 3;
@@ -156,7 +156,7 @@ TEST_P(HeadScreen, FindsTheHighestOfBentLogits) {
 }
 
 // Biases small and large, beside activations of any size: a bias alone is rounded, too.
-TEST_P(HeadScreen, AddsBiases) {
+TEST_P(CandidateSearch, AddsBiases) {
   const auto changes = [](const HeadOnly& model) {
     HeadOnly without = model;
     without.has_bias = false;
