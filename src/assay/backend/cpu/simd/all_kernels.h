@@ -30,6 +30,7 @@ void fill_all(KernelTable& table) {
   table.quantize_groups = quantize_groups;
   table.linear_coded_inputs = linear_coded_inputs;
   table.mark_candidates = mark_candidates;
+  table.bend_logits = bend_logits;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
 }
