@@ -7,6 +7,7 @@
 
 #include "assay/base/file.h"
 #include "assay/session/load.h"
+#include "assay/text/tokenizer.h"
 
 namespace {
 

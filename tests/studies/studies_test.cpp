@@ -7,6 +7,8 @@
 
 #include "assay/assay.h"
 #include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "assay/results/results_json.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 

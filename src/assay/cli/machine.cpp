@@ -5,6 +5,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/machine/machine_json.h"
 #include "assay/machine/machine_roofs.h"
 #include "assay/report/table.h"
 
@@ -78,8 +79,8 @@ std::string facts_text(const Machine& m) {
 }
 
 // A column for each pair of threads and streams, a line for each working set.
-Table read_table(const MachineRoofs& roofs) {
-  Table table{{"Read, GB/s"}, {true}, {}};
+report::Table read_table(const MachineRoofs& roofs) {
+  report::Table table{{"Read, GB/s"}, {true}, {}};
   for (const ReadRoof& read : roofs.reads) {
     const std::string head = fmt::format("{} thr x {} str", read.threads, read.streams);
     const std::string set = size_text(read.working_set);
@@ -94,8 +95,8 @@ Table read_table(const MachineRoofs& roofs) {
   return table;
 }
 
-Table product_table(const MachineRoofs& roofs) {
-  Table table{{"Products, GFLOPS or GOPS"}, {false}, {}};
+report::Table product_table(const MachineRoofs& roofs) {
+  report::Table table{{"Products, GFLOPS or GOPS"}, {false}, {}};
   for (const ProductRoof& product : roofs.products) {
     const std::string head = fmt::format("{} thr", product.threads);
     const std::string kind(name_of(product.kind));
@@ -126,8 +127,8 @@ int run_machine(const MachineFlags& flags) {
     answer_json(json_of(machine, roofs));
     return 0;
   }
-  answer(facts_text(machine) + "\n" + to_text(read_table(roofs), terminal_width()) + "\n" +
-         to_text(product_table(roofs), terminal_width()) +
+  answer(facts_text(machine) + "\n" + report::to_text(read_table(roofs), terminal_width()) + "\n" +
+         report::to_text(product_table(roofs), terminal_width()) +
          fmt::format("\n{:<24}{:.2f} us, {} thread(s)\n", "phase round trip",
                      roofs.phase_round_trip.value * 1e6, roofs.threads));
   if (!flags.output.is_quiet)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/error.h"
+#include "assay/model/model.h"
 
 namespace assay {
 

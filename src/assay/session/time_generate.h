@@ -1,7 +1,9 @@
 // Generation under the clock, as the exercises define it.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -51,8 +53,9 @@ struct TimedGeneration {
   StopReason stop = StopReason::length;
 };
 
-// Throws UsageError for a name other than "", "left" and "right".
-Truncation truncation_from_name(const std::string& text);
+std::string_view name_of(Truncation truncation);
+// Throws FieldError for a name other than "none", "left" and "right".
+Truncation truncation_from_name(std::string_view text);
 
 // Cuts what exceeds `room` tokens; nothing where truncation is none, or there is no room for a single one.
 void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation);
