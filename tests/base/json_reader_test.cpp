@@ -66,7 +66,8 @@ TEST(JsonReader, TellsWhatStandsThereAndRefusesWhatIsNotKnown) {
   EXPECT_TRUE(reader.at("number").is_number());
   EXPECT_TRUE(reader.at("list").is_array());
   EXPECT_TRUE(reader.at("yes").is_boolean());
-  EXPECT_FALSE(reader.at("text").is_number() || reader.at("text").is_array() || reader.at("text").is_boolean());
+  EXPECT_FALSE(reader.at("text").is_number() || reader.at("text").is_array() ||
+               reader.at("text").is_boolean());
   EXPECT_EQ(reader.at("number").found() + ", " + reader.at("text").found() + ", " + reader.at("list").found(),
             "2.5, the string 'x', an array");
   const std::vector<std::string_view> all{"number", "text", "list", "yes"}, fewer{"number", "text", "list"};

@@ -306,11 +306,13 @@ TEST(Case, ABadOneIsRefusedByItsPath) {
   EXPECT_EQ(refusal("label", 1), "request: label: expected a string, found 1");
   EXPECT_EQ(refusal("cache", "yes"), "request: cache: expected true or false, found the string 'yes'");
   EXPECT_EQ(refusal("prompts", "a"), "request: prompts: expected an array, found the string 'a'");
-  EXPECT_EQ(refusal("prompts", {"a", 3}), "request: prompts[1]: expected a text or a list of token ids, found 3");
+  EXPECT_EQ(refusal("prompts", {"a", 3}),
+            "request: prompts[1]: expected a text or a list of token ids, found 3");
   EXPECT_EQ(refusal("prompts", nlohmann::ordered_json::parse("[[1, 2.5]]")),
             "request: prompts[0][1]: expected a whole number from -2147483648 to 2147483647, found 2.5");
-  EXPECT_EQ(refusal("configuration", {{"no_field", 1}}).rfind("request: configuration: unknown key 'no_field'", 0),
-            0U);
+  EXPECT_EQ(
+      refusal("configuration", {{"no_field", 1}}).rfind("request: configuration: unknown key 'no_field'", 0),
+      0U);
 }
 
 }  // namespace
