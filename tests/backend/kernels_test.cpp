@@ -10,6 +10,7 @@
 #include "assay/base/aligned.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
 
@@ -89,29 +90,8 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
   return y;
 }
 
-// One input times one output of weight 1.
 float run_activation(const KernelTable& table, Activation activation, float input, bool is_rounded = false) {
-  const std::vector<float> w(kPanel, 1.0F);
-  float y[kPanel] = {};
-  table.linear({.x = &input,
-                .x_stride = 1,
-                .x_tiles = kNoTiles,
-                .rows = 1,
-                .k = 1,
-                .w = w.data(),
-                .packing = Packing::float32,
-                .planes = 1,
-                .bias = nullptr,
-                .activation = activation,
-                .adds = false,
-                .is_rounded = is_rounded,
-                .y = y,
-                .y_stride = kPanel,
-                .y_tiles = kNoTiles,
-                .n = kPanel,
-                .first_panel = 0,
-                .panels = 1});
-  return y[0];
+  return test::activations_of(table, activation, is_rounded, {input}).front();
 }
 
 TEST_P(KernelTest, LinearEqualsReference) {
@@ -123,6 +103,59 @@ TEST_P(KernelTest, LinearEqualsReference) {
         EXPECT_LE(test::largest_difference(got, want), 1e-6 * std::sqrt(static_cast<double>(k)) * 4)
             << rows << "x" << k << "x" << n;
       }
+}
+
+// What the tier avx512bf16 computes, to the bit: of each pair of inputs the second product first, each by a
+// multiply-add that takes numbers below the normal ones for zero; planes from the smallest product on.
+float pair_products(const std::vector<std::uint16_t>& x, const std::vector<std::uint16_t>& w, int planes,
+                    std::int64_t padded) {
+  const auto flush = [](float value) {
+    return std::fabs(value) < 0x1p-126F ? std::copysign(0.0F, value) : value;
+  };
+  float sum = 0;
+  for (int order = planes - 1; order >= 0; --order)
+    for (int i = 0; i <= order; ++i)
+      for (std::int64_t k = 0; k < padded; k += 2)
+        for (const std::int64_t at : {k + 1, k})
+          sum = flush(std::fma(flush(bf16_to_float(x[static_cast<std::size_t>(i * padded + at)])),
+                               flush(bf16_to_float(w[static_cast<std::size_t>((order - i) * padded + at)])),
+                               sum));
+  return sum;
+}
+
+TEST(PairProducts, AreOneChainOfMultiplyAdds) {
+  if (!is_usable(Isa::avx512bf16)) GTEST_SKIP() << "this machine has no avx512bf16";
+  const KernelTable table = select_kernels(Isa::avx512bf16);
+  for (const int planes : {1, 3})
+    for (const float unit : {1.0F, 0x1p-70F, 0x1p-110F})
+      for (const std::int64_t rows : {1, 5, 6, 7, 14, 20, 64, 73})
+        for (const std::int64_t k : {1, 37, 96})
+          for (const std::int64_t n : {16, 33, 112}) {
+            const std::int64_t padded = round_up(k, kTileColumns), panels = (n + kPanel - 1) / kPanel;
+            // As run_linear() makes them, which gives each element of the inputs and weights.
+            const LinearCase c{rows, k, n, Activation::none, false, false, true, planes, unit};
+            const auto got = run_linear(table, c, rows);
+            auto x = random_floats(static_cast<std::size_t>(rows * (k + 3) + 1), 1);
+            const auto w = random_floats(static_cast<std::size_t>(panels * kPanel * k), 2);
+            for (const std::int64_t row : {std::int64_t{0}, rows / 2, rows - 1})
+              for (const std::int64_t output : {std::int64_t{0}, n / 2, n - 1}) {
+                std::vector<std::uint16_t> of_x(static_cast<std::size_t>(planes * padded)), of_w(of_x);
+                for (std::int64_t i = 0; i < k; ++i) {
+                  put_planes(x[static_cast<std::size_t>(1 + row * (k + 3) + i)] * unit, planes,
+                             [&](int plane) -> std::uint16_t& {
+                               return of_x[static_cast<std::size_t>(plane * padded + i)];
+                             });
+                  put_planes(
+                      w[static_cast<std::size_t>((output / kPanel * k + i) * kPanel + output % kPanel)],
+                      planes, [&](int plane) -> std::uint16_t& {
+                        return of_w[static_cast<std::size_t>(plane * padded + i)];
+                      });
+                }
+                EXPECT_EQ(got[static_cast<std::size_t>(row * (n + 5) + output)],
+                          pair_products(of_x, of_w, planes, padded))
+                    << rows << "x" << k << "x" << n << " planes " << planes << " unit " << unit;
+              }
+          }
 }
 
 // Products of bfloat16 are exact in float32, so the same inputs give the sums of the reference to rounding;

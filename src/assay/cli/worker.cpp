@@ -60,14 +60,15 @@ class Worker {
     if (op == "prefill") return prefill(request);
     if (op == "decode") return decode(request);
     if (op == "logits") return logits(request);
-    if (op == "roof") return roof(request);
+    if (op == "roofline") return roofline(request);
     if (op == "quit") return quit(request);
     if (op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit") {
       model();
       return answer_request(*session_, op, request);
     }
     throw Error(
-        "{}: unknown op '{}': expected load, prefill, decode, logits, roof, facts, first_run, run, score, "
+        "{}: unknown op '{}': expected load, prefill, decode, logits, roofline, facts, first_run, run, "
+        "score, "
         "audit or quit",
         kRequest, op);
   }
@@ -125,7 +126,7 @@ class Worker {
             {"load_s", model().load_time().value}};
   }
 
-  // All tokens of all sequences through the model, the last of each through the head.
+  // All tokens of all sequences through the model, the last of each through the LM head.
   Answer prefill(const JsonReader& request) const {
     check_keys(request, {"ids"});
     const GenerationTrace trace = run(sequences_of(request), 1);
@@ -172,14 +173,14 @@ class Worker {
   }
 
   // What this moment's machine reaches at most on the model's threads; 0 where nothing measures it.
-  Answer roof(const JsonReader& request) {
+  Answer roofline(const JsonReader& request) {
     check_keys(request, {"working_set_bytes"});
     const std::int64_t bytes = request.at("working_set_bytes").integer(1, kMostBytes);
     if (!roofline_) roofline_.emplace(model());
-    const Roofline::Roofs roofs = roofline_->measure({bytes});
+    const Roofline::Peaks peaks = roofline_->measure({bytes});
     return {{"ok", true},
-            {"read_bytes_per_s", roofs.bytes_per_second},
-            {"operations_per_s", roofs.operations_per_second}};
+            {"read_bytes_per_s", peaks.bytes_per_second},
+            {"operations_per_s", peaks.operations_per_second}};
   }
 
   Answer quit(const JsonReader& request) {
@@ -225,12 +226,12 @@ int run_worker() {
 
 void add_worker(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "worker", "Answer requests, a JSON line each, with one model resident: for measuring in turns");
+      "worker", "Answer requests, one line of JSON each, with a resident model: for interleaved measuring");
   command->footer(
       "Requests: {\"op\":\"load\",\"model\":DIR,\"precision\":P,\"threads\":N,\"isa\":TIER}, "
       "{\"op\":\"prefill\",\"ids\":[[...],...]},\n"
       "{\"op\":\"decode\",\"ids\":[[...],...],\"new_tokens\":N}, {\"op\":\"logits\",\"ids\":[...]},\n"
-      "{\"op\":\"roof\",\"working_set_bytes\":N}, {\"op\":\"quit\"}; a failure is answered with\n"
+      "{\"op\":\"roofline\",\"working_set_bytes\":N}, {\"op\":\"quit\"}; a failure is answered with\n"
       " {\"ok\":false,\"error\":...}\n"
       "Example: assay worker < requests.jsonl");
   command->callback([&exit_code] { exit_code = run_worker(); });

@@ -29,7 +29,7 @@ void fill_all(KernelTable& table) {
   table.linear_four_bit = linear_four_bit;
   table.quantize_groups = quantize_groups;
   table.linear_coded_inputs = linear_coded_inputs;
-  table.screen = screen;
+  table.mark_candidates = mark_candidates;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
 }
