@@ -6,6 +6,8 @@
 
 #include "assay/base/format.h"
 #include "assay/base/random.h"
+#include "assay/harness/make_case.h"
+#include "assay/harness/sweep.h"
 #include "assay/studies/suite.h"
 
 namespace {

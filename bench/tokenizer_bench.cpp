@@ -6,7 +6,9 @@
 #include <cstdlib>
 
 #include "assay/base/file.h"
+#include "assay/checkpoint/model_folder.h"
 #include "assay/session/load.h"
+#include "assay/text/tokenizer.h"
 
 namespace {
 

@@ -60,6 +60,22 @@ TEST(JsonReader, ReadsWhatIsThere) {
   EXPECT_EQ(order, "b a none yes ");
 }
 
+TEST(JsonReader, TellsWhatStandsThereAndRefusesWhatIsNotKnown) {
+  const OrderedJson json = {{"number", 2.5}, {"text", "x"}, {"list", {1}}, {"yes", true}};
+  const JsonReader reader(json, "request");
+  EXPECT_TRUE(reader.at("number").is_number());
+  EXPECT_TRUE(reader.at("list").is_array());
+  EXPECT_TRUE(reader.at("yes").is_boolean());
+  EXPECT_FALSE(reader.at("text").is_number() || reader.at("text").is_array() ||
+               reader.at("text").is_boolean());
+  EXPECT_EQ(reader.at("number").found() + ", " + reader.at("text").found() + ", " + reader.at("list").found(),
+            "2.5, the string 'x', an array");
+  const std::vector<std::string_view> all{"number", "text", "list", "yes"}, fewer{"number", "text", "list"};
+  EXPECT_EQ(error_of([&] { reader.require_known(all); }), "no error");
+  EXPECT_EQ(error_of([&] { reader.require_known(fewer); }),
+            "request: unknown key 'yes': expected number, text, list");
+}
+
 TEST(ParseOrderedJson, SaysWhereItIsWrong) {
   EXPECT_EQ(error_of([] { parse_ordered_json("{\n \"a\": 1,\n \"b\": x}", "f.json"); }),
             "f.json: not valid JSON: line 3, column 7: a character that JSON does not allow there");

@@ -150,7 +150,8 @@ TEST(CliSweep, FlagsGoToEveryPrecisionOfTheListThatTakesThem) {
 TEST(CliSweep, BadFlags) {
   expect_failure(run_program({"sweep", "lengths", kModel, "-r", "0"}), 2, {"--repeats", "0"});
   expect_failure(run_program({"sweep", "lengths", kModel, "--lengths", "4,x"}), 2, {"--lengths", "x"});
-  expect_failure(run_program({"sweep", "batches", kModel, "--batch-size", "0"}), 2, {"--batch-size", "0"});
+  expect_failure(run_program({"sweep", "batches", kModel, "--batch-size", "0"}), 2,
+                 {"--batch-size: expected whole numbers from 1, found 0"});
   expect_failure(run_program({"sweep", "precisions", kModel, "--precision", "float32,nf5"}), 2,
                  {"nf5", "nf4"});
   expect_failure(run_program(sweep_of({"--resume"})), 2, {"--resume", "--output"});

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "assay/base/error.h"
+#include "assay/config/fields_json.h"
 #include "support/field_values.h"
 #include "support/program.h"
 

@@ -7,6 +7,7 @@
 #include "assay/assay.h"
 #include "assay/base/file.h"
 #include "assay/base/sha256.h"
+#include "assay/model/model.h"
 #include "support/fixtures.h"
 
 namespace assay {

@@ -71,7 +71,7 @@ TEST_F(ScorerTest, DecodeScoresWhatPrefillScores) {
                                     test::cpu_backend(isa), precision_from_name("float32"));
     for (const auto& [context, stride] : {std::pair{64, 32}, {30, 7}, {64, 64}}) {
       const Score want = score(model.program(), ids_, {.context = context, .stride = stride});
-      for (const std::int64_t batch : {0, 3}) {
+      for (const std::optional<std::int64_t> batch : {std::optional<std::int64_t>(), {3}}) {
         const Score got =
             score(model.program(), ids_,
                   {.context = context, .stride = stride, .through = ScoreThrough::decode, .batch = batch});
@@ -118,16 +118,17 @@ TEST_F(ScorerTest, ALastWindowOfOneTokenScoresNone) {
 }
 
 TEST_F(ScorerTest, RefusesWhatCannotBeScored) {
-  const auto run = [&](std::vector<TokenId> ids, std::int64_t context, std::int64_t stride) {
+  using Optional = std::optional<std::int64_t>;
+  const auto run = [&](std::vector<TokenId> ids, Optional context, Optional stride) {
     return score(model_.program(), ids, {.context = context, .stride = stride});
   };
-  EXPECT_THROW(run({1}, 0, 0), Error);
-  EXPECT_THROW(run({}, 0, 0), Error);
-  EXPECT_THROW(run({1, 101}, 0, 0), Error);
-  EXPECT_THROW(run(ids_, 65, 0), UsageError);
-  EXPECT_THROW(run(ids_, 1, 0), UsageError);
-  EXPECT_THROW(run(ids_, 20, 21), UsageError);
-  EXPECT_THROW(run(ids_, 20, -1), UsageError);
+  EXPECT_NO_THROW(run(ids_, {}, {}));
+  EXPECT_THROW(run({1}, {}, {}), Error);
+  EXPECT_THROW(run({}, {}, {}), Error);
+  EXPECT_THROW(run({1, 101}, {}, {}), Error);
+  for (const int context : {65, 1, 0}) EXPECT_THROW(run(ids_, context, {}), FieldError) << context;
+  for (const int stride : {21, 0, -1}) EXPECT_THROW(run(ids_, 20, stride), FieldError) << stride;
+  EXPECT_THROW(score(model_.program(), ids_, {.batch = 0}), FieldError);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 #include "assay/base/error.h"
 #include "assay/base/process.h"
+#include "assay/harness/case_json.h"
+#include "assay/harness/make_case.h"
 #include "assay/harness/rows.h"
 #include "support/fake_session.h"
 #include "support/field_values.h"
@@ -253,9 +255,33 @@ TEST(Case, SurvivesJson) {
   what.uses_cache = false;
   what.padding = Padding::left;
   what.truncation = Truncation::right;
-  const Case back = case_from_json(to_json(what));
+  const nlohmann::ordered_json json = to_json(what);
+  const Case back = case_from_json(json);
   EXPECT_EQ(to_json(back), to_json(what));
   EXPECT_EQ(back.key(), what.key());
+}
+
+TEST(Case, ABadOneIsRefusedByItsPath) {
+  const auto refusal = [](const char* key, const nlohmann::ordered_json& value) -> std::string {
+    nlohmann::ordered_json json = to_json(case_of("a"));
+    json[key] = value;
+    try {
+      case_from_json(JsonReader(json, "request"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refusal("label", 1), "request: label: expected a string, found 1");
+  EXPECT_EQ(refusal("cache", "yes"), "request: cache: expected true or false, found the string 'yes'");
+  EXPECT_EQ(refusal("prompts", "a"), "request: prompts: expected an array, found the string 'a'");
+  EXPECT_EQ(refusal("prompts", {"a", 3}),
+            "request: prompts[1]: expected a text or a list of token ids, found 3");
+  EXPECT_EQ(refusal("prompts", nlohmann::ordered_json::parse("[[1, 2.5]]")),
+            "request: prompts[0][1]: expected a whole number from -2147483648 to 2147483647, found 2.5");
+  EXPECT_EQ(
+      refusal("configuration", {{"no_field", 1}}).rfind("request: configuration: unknown key 'no_field'", 0),
+      0U);
 }
 
 }  // namespace

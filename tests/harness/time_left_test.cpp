@@ -42,34 +42,34 @@ class ThreeParts : public testing::Test {
 };
 
 TEST_F(ThreeParts, IsThePredictionLessWhatHasPassed) {
-  EXPECT_NEAR(left_.seconds_left(-1, begin_), 60, 0.5);
-  EXPECT_NEAR(left_.seconds_left(-1, later(begin_, 5)), 55, 0.5);
-  EXPECT_NEAR(left_.seconds_left(3, later(begin_, 5)), 43, 0.5);  // the part itself knows better
-  EXPECT_NEAR(left_.seconds_left(-1, later(begin_, 500)), 40,
+  EXPECT_NEAR(*left_.seconds_left({}, begin_), 60, 0.5);
+  EXPECT_NEAR(*left_.seconds_left({}, later(begin_, 5)), 55, 0.5);
+  EXPECT_NEAR(*left_.seconds_left(3, later(begin_, 5)), 43, 0.5);  // the part itself knows better
+  EXPECT_NEAR(*left_.seconds_left({}, later(begin_, 500)), 40,
               0.5);  // a part that lasts takes no other's time
 }
 
 TEST_F(ThreeParts, LearnsFromThePartsThatAreOver) {
   left_.begin("two", later(begin_, 45));  // of which 20 were predicted: twice as slow
-  EXPECT_NEAR(left_.seconds_left(-1, later(begin_, 45)), 80, 2);
+  EXPECT_NEAR(*left_.seconds_left({}, later(begin_, 45)), 80, 2);
   left_.begin("three", later(begin_, 65));
-  EXPECT_NEAR(left_.seconds_left(-1, later(begin_, 65)), 60, 2);
+  EXPECT_NEAR(*left_.seconds_left({}, later(begin_, 65)), 60, 2);
   left_.begin("no such part", later(begin_, 70));
-  EXPECT_NEAR(left_.seconds_left(7, later(begin_, 70)), 7, 1e-9);
+  EXPECT_NEAR(*left_.seconds_left(7, later(begin_, 70)), 7, 1e-9);
 }
 
 TEST(TimeLeft, TellsThePartAndNoTimeThatNobodyPredicted) {
   std::string told;
-  double seconds = 0;
+  std::optional<double> seconds = 0;
   TimeLeft left({{"one", 0}, {"two", 0}}, false,
-                [&](const std::string& now, std::int64_t, std::int64_t, double left_s) {
+                [&](const std::string& now, std::int64_t, std::int64_t, std::optional<double> left_s) {
                   told = now;
                   seconds = left_s;
                 });
   left.begin("two");
   left.teller()("two: at work", 1, 2, 3);
   EXPECT_EQ(told, "part 2 of 2, two: at work");
-  EXPECT_LT(seconds, 0);
+  EXPECT_FALSE(seconds.has_value());
   EXPECT_FALSE(TimeLeft({}, true, {}).teller());
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/aligned.h"
+#include "assay/machine/machine_json.h"
 #include "assay/machine/machine_rooflines.h"
 #include "assay/results/results.h"
 

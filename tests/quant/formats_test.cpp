@@ -6,6 +6,7 @@
 #include "assay/model/model.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int8.h"
+#include "assay/session/load_parts.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
 

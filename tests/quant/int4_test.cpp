@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/random.h"
+#include "assay/model/model.h"
 #include "assay/quant/int4.h"
 #include "support/fixtures.h"
 

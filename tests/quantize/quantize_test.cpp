@@ -9,10 +9,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/base/error.h"
 #include "assay/checkpoint/bitsandbytes.h"
+#include "assay/model/model.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quantize/quantize.h"
 #include "assay/session/calibrate.h"
+#include "assay/session/load_parts.h"
 #include "assay/session/perplexity.h"
 #include "support/fixtures.h"
 #include "support/safetensors_copy.h"

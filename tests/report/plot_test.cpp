@@ -13,7 +13,7 @@
 #include "assay/report/png.h"
 #include "assay/report/table.h"
 
-namespace assay {
+namespace assay::report {
 namespace {
 
 std::size_t count(const std::string& text, const std::string& word) {
@@ -134,4 +134,4 @@ TEST(Svg, NumbersThatNoPageHoldsEndInADocument) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace assay {
+namespace assay::report {
 namespace {
 
 Document small_document() {
@@ -132,4 +132,4 @@ TEST(Table, TheWidestTextIsCutWhereNoColumnCanGo) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report

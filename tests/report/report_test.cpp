@@ -6,6 +6,7 @@
 #include <set>
 
 #include "assay/base/file.h"
+#include "assay/base/format.h"
 #include "assay/report/csv.h"
 #include "assay/report/files.h"
 #include "assay/report/result_tables.h"
@@ -14,7 +15,7 @@
 #include "support/fixtures.h"
 #include "support/paths.h"
 
-namespace assay {
+namespace assay::report {
 namespace {
 
 ResultSet sample_results() {
@@ -30,7 +31,7 @@ ResultSet sample_results() {
   row.scenario = Scenario::baseline;
   row.label = "prompt 1";
   row.parameters = {{"precision", "float32"}, {"prompt", "say \"hi\", you\nthere"}};
-  row.set("total_latency_s", Value{0.2, Interval{0.1, 0.3, 0.95}, {0.1, 0.2, 0.3}});
+  row.set("total_latency_s", Value{0.2, statistics::Interval{0.1, 0.3, 0.95}, {0.1, 0.2, 0.3}});
   row.set("memory_bytes", 4000);
   row.warnings = {{WarningKind::drift, "a warning"}, {WarningKind::other, "another"}};
   Row failed;
@@ -117,17 +118,17 @@ TEST(Metrics, AreCompleteAndHaveTheirUnitInTheHead) {
 
 TEST(Statistics, KnownAnswers) {
   const std::vector<double> samples = {2, 4, 4, 4, 5, 5, 7, 9};
-  EXPECT_DOUBLE_EQ(mean(samples), 5);
-  EXPECT_DOUBLE_EQ(median(samples), 4.5);
-  EXPECT_NEAR(*standard_deviation(samples), 2.13809, 1e-5);
-  EXPECT_FALSE(standard_deviation(std::vector<double>{1}).has_value());
+  EXPECT_DOUBLE_EQ(statistics::mean(samples), 5);
+  EXPECT_DOUBLE_EQ(statistics::median(samples), 4.5);
+  EXPECT_NEAR(*statistics::standard_deviation(samples), 2.13809, 1e-5);
+  EXPECT_FALSE(statistics::standard_deviation(std::vector<double>{1}).has_value());
 }
 
 Row timed_row(const std::string& label, double seconds, double low, double high) {
   Row row;
   row.scenario = Scenario::tradeoff;
   row.label = label;
-  row.set("total_latency_s", Value{seconds, Interval{low, high, 0.95}, {}});
+  row.set("total_latency_s", Value{seconds, statistics::Interval{low, high, 0.95}, {}});
   return row;
 }
 
@@ -154,4 +155,4 @@ TEST(Table, ALabelFromAFileStaysOnItsLine) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report

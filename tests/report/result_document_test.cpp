@@ -7,7 +7,7 @@
 #include "assay/report/result_tables.h"
 #include "support/result_sets.h"
 
-namespace assay {
+namespace assay::report {
 namespace {
 
 TEST(ResultDocument, OnATerminal) {
@@ -104,7 +104,7 @@ TEST(ScenarioTable, ShowsTheMetricsThatNameTheScenario) {
   ResultSet results;
   results.rows = {test::measured_row(Scenario::lengths, "32 tokens", 0.00566),
                   test::measured_row(Scenario::lengths, "128 tokens", 0.0131)};
-  results.rows[1].set("total_latency_s", Value{0.0131, Interval{0.0129, 0.041, 0.95}, {}});
+  results.rows[1].set("total_latency_s", Value{0.0131, statistics::Interval{0.0129, 0.041, 0.95}, {}});
   results.rows[1].set("kv_cache_bytes", 1e6);
   const Table table = scenario_table(results, Scenario::lengths);
   EXPECT_EQ(table.head, (std::vector<std::string>{"Prompt length", "Latency (ms)", "95 % CI", "Tokens/s"}));
@@ -124,7 +124,7 @@ TEST(ComparedDocument, SaysWhatCannotBeCompared) {
   row.comparison.baseline = "A";
   row.comparison.metric = "total_latency_s";
   row.comparison.ratio = 1.25;
-  row.comparison.interval = Interval{1.2, 1.3, 0.95};
+  row.comparison.interval = statistics::Interval{1.2, 1.3, 0.95};
   row.comparison.verdict = Verdict::higher;
   compared.rows = {row, row};
   compared.rows[1].label = "prompt 2";
@@ -146,4 +146,4 @@ TEST(ComparedDocument, SaysWhatCannotBeCompared) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report

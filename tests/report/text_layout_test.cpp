@@ -6,7 +6,7 @@
 
 #include "assay/report/render.h"
 
-namespace assay {
+namespace assay::report {
 namespace {
 
 constexpr const char* kFamily =
@@ -116,4 +116,4 @@ TEST(Render, NoLineIsEverTooWide) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report

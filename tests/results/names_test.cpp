@@ -7,6 +7,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/results/named_json.h"
 #include "assay/results/scenario.h"
 #include "assay/results/status.h"
 #include "assay/results/verdict.h"

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/results/results_json.h"
 #include "support/result_sets.h"
 
 namespace assay {

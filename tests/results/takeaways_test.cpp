@@ -28,7 +28,7 @@ Comparison compared(const std::string& subject, const std::string& metric, doubl
   c.baseline = "float32";
   c.metric = metric;
   c.ratio = ratio;
-  c.interval = Interval{ratio - half, ratio + half, 0.95};
+  c.interval = statistics::Interval{ratio - half, ratio + half, 0.95};
   c.verdict = verdict;
   c.pairs = 10;
   set_sentence(c);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/random.h"
+#include "assay/results/results_json.h"
 
 namespace assay {
 namespace {
@@ -44,8 +45,8 @@ std::vector<double> adaptive_run(NoisyMachine& machine, double narrow, int most)
   std::vector<double> samples;
   for (int look = 6; look <= most; look += std::max(2, look * 2 / 5)) {
     while (static_cast<int>(samples.size()) < look) samples.push_back(machine.next());
-    const auto interval = repeated_median_interval(samples);
-    if (interval && (interval->high - interval->low) / 2 <= narrow * median(samples)) break;
+    const auto interval = statistics::repeated_median_interval(samples);
+    if (interval && (interval->high - interval->low) / 2 <= narrow * statistics::median(samples)) break;
   }
   return samples;
 }
@@ -60,13 +61,13 @@ TEST_P(AdaptiveCoverage, OfTheMedianIsWhatItClaims) {
   std::vector<double> long_run;
   NoisyMachine truth(99, correlation, burst_chance);
   for (int i = 0; i < 200'000; ++i) long_run.push_back(truth.next());
-  const double expected = median(long_run);
+  const double expected = statistics::median(long_run);
   constexpr int kRuns = 3000;
   int covered = 0;
   for (int run = 0; run < kRuns; ++run) {
     NoisyMachine machine(1000 + static_cast<std::uint64_t>(run), correlation, burst_chance);
     for (int i = 0; i < 20; ++i) machine.next();
-    const auto interval = repeated_median_interval(adaptive_run(machine, 0.02, 60));
+    const auto interval = statistics::repeated_median_interval(adaptive_run(machine, 0.02, 60));
     ASSERT_TRUE(interval);
     covered += interval->low <= expected && expected <= interval->high ? 1 : 0;
   }
@@ -82,13 +83,13 @@ INSTANTIATE_TEST_SUITE_P(Noise, AdaptiveCoverage,
 TEST(PairedShift, KnownAnswers) {
   // Six differences: only all 21 averages reach 95 % (1 - 2 / 64 = 96.9 %).
   const std::vector<double> six = {1, 2, 3, 4, 5, 6};
-  const auto shift = paired_shift(six);
+  const auto shift = statistics::paired_shift(six);
   ASSERT_TRUE(shift);
   EXPECT_DOUBLE_EQ(shift->estimate, 3.5);
   EXPECT_DOUBLE_EQ(shift->interval.low, 1);
   EXPECT_DOUBLE_EQ(shift->interval.high, 6);
-  EXPECT_FALSE(paired_shift(std::span(six).first(5)));
-  EXPECT_FALSE(paired_shift(six, 0.99));  // six pairs cannot give it
+  EXPECT_FALSE(statistics::paired_shift(std::span(six).first(5)));
+  EXPECT_FALSE(statistics::paired_shift(six, 0.99));  // six pairs cannot give it
   // R: wilcox.test(c(1.1,2.2,0.3,-0.4,1.5,0.6,2.7,1.8,0.9,1.0), conf.int=TRUE) -> [0.45, 1.75]... by hand: 10
   // differences leave out 8 averages at each end.
   const std::vector<double> ten = {1.1, 2.2, 0.3, -0.4, 1.5, 0.6, 2.7, 1.8, 0.9, 1.0};
@@ -96,7 +97,7 @@ TEST(PairedShift, KnownAnswers) {
   for (std::size_t i = 0; i < ten.size(); ++i)
     for (std::size_t j = i; j < ten.size(); ++j) averages.push_back((ten[i] + ten[j]) / 2);
   std::sort(averages.begin(), averages.end());
-  const auto of_ten = paired_shift(ten);
+  const auto of_ten = statistics::paired_shift(ten);
   ASSERT_TRUE(of_ten);
   EXPECT_DOUBLE_EQ(of_ten->interval.low, averages[8]);
   EXPECT_DOUBLE_EQ(of_ten->interval.high, averages[averages.size() - 9]);
@@ -110,7 +111,7 @@ TEST(PairedShift, CoversAsItClaims) {
     for (int run = 0; run < kRuns; ++run) {
       std::vector<double> differences;
       for (std::size_t i = 0; i < n; ++i) differences.push_back(0.5 + normal(random));
-      const auto shift = paired_shift(differences);
+      const auto shift = statistics::paired_shift(differences);
       covered += shift->interval.low <= 0.5 && 0.5 <= shift->interval.high ? 1 : 0;
     }
     EXPECT_GE(covered, 0.94 * kRuns) << n;
@@ -126,7 +127,7 @@ TEST(IndependentShift, CoversAsItClaims) {
     std::vector<double> a, b;
     for (int i = 0; i < 9; ++i) a.push_back(normal(random));
     for (int i = 0; i < 12; ++i) b.push_back(1 + normal(random));
-    const auto shift = independent_shift(a, b);
+    const auto shift = statistics::independent_shift(a, b);
     covered += shift->interval.low <= 1 && 1 <= shift->interval.high ? 1 : 0;
   }
   EXPECT_GE(covered, 0.94 * kRuns);
@@ -214,12 +215,12 @@ TEST(BlockBootstrap, CoversTheMeanOfDependentValues) {
     std::vector<double> values;
     double state = 0;
     for (int i = 0; i < 4000; ++i) values.push_back(3 + (state = 0.7 * state + normal(random)));
-    const auto interval = block_bootstrap_mean(values, 64, 1, 500);
+    const auto interval = statistics::block_bootstrap_mean(values, 64, 1, 500);
     covered += interval->low <= 3 && 3 <= interval->high ? 1 : 0;
   }
   EXPECT_GE(covered, 0.90 * kRuns);
   EXPECT_LE(covered, 0.99 * kRuns);
-  EXPECT_FALSE(block_bootstrap_mean(std::vector<double>(100, 1.0), 64));
+  EXPECT_FALSE(statistics::block_bootstrap_mean(std::vector<double>(100, 1.0), 64));
 }
 
 TEST(FitPolynomial, FindsWhatIsThere) {
@@ -228,27 +229,29 @@ TEST(FitPolynomial, FindsWhatIsThere) {
     x.push_back(i * 10);
     y.push_back(2 + 0.03 * x.back() + 1e-5 * x.back() * x.back());
   }
-  const auto fit = fit_polynomial(x, y, 2);
+  const auto fit = statistics::fit_polynomial(x, y, 2);
   ASSERT_TRUE(fit);
   EXPECT_NEAR(fit->coefficients[0], 2, 1e-9);
   EXPECT_NEAR(fit->coefficients[1], 0.03, 1e-11);
   EXPECT_NEAR(fit->coefficients[2], 1e-5, 1e-13);
   EXPECT_NEAR(fit->r2, 1, 1e-12);
   EXPECT_NEAR(fit->at(100), 5.1, 1e-9);
-  EXPECT_FALSE(fit_polynomial(std::vector<double>{1, 2}, std::vector<double>{1, 2}, 1));
-  EXPECT_FALSE(fit_polynomial(std::vector<double>{2, 2, 2, 2}, std::vector<double>{1, 2, 3, 4}, 1));
+  EXPECT_FALSE(statistics::fit_polynomial(std::vector<double>{1, 2}, std::vector<double>{1, 2}, 1));
+  EXPECT_FALSE(
+      statistics::fit_polynomial(std::vector<double>{2, 2, 2, 2}, std::vector<double>{1, 2, 3, 4}, 1));
 }
 
 TEST(ModifiedZScore, FlagsOutliers) {
-  EXPECT_EQ(outliers(std::vector<double>{1, 1.1, 0.9, 1.05, 0.95, 3}), std::vector<std::size_t>{5});
-  EXPECT_TRUE(outliers(std::vector<double>{1, 1, 1, 1}).empty());
+  EXPECT_EQ(statistics::outliers(std::vector<double>{1, 1.1, 0.9, 1.05, 0.95, 3}),
+            std::vector<std::size_t>{5});
+  EXPECT_TRUE(statistics::outliers(std::vector<double>{1, 1, 1, 1}).empty());
 }
 
 TEST(SupportedQuantile, KnowsItsSampleSize) {
   const std::vector<double> ten(10, 1.0);
-  EXPECT_TRUE(supported_quantile(ten, 0.9));
-  EXPECT_FALSE(supported_quantile(ten, 0.99));
-  EXPECT_TRUE(supported_quantile(std::vector<double>(100, 1.0), 0.99));
+  EXPECT_TRUE(statistics::supported_quantile(ten, 0.9));
+  EXPECT_FALSE(statistics::supported_quantile(ten, 0.99));
+  EXPECT_TRUE(statistics::supported_quantile(std::vector<double>(100, 1.0), 0.99));
 }
 
 TEST(Comparison, SurvivesJson) {
@@ -284,7 +287,7 @@ Comparison decided(const char* metric, Verdict verdict) {
   c.baseline = "b";
   c.metric = metric;
   c.ratio = 0.4123;
-  c.interval = Interval{0.4, 0.43, 0.95};
+  c.interval = statistics::Interval{0.4, 0.43, 0.95};
   c.margin = 0.02;
   c.pairs = 4;
   c.verdict = verdict;

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/machine/disturbance.h"
+#include "assay/results/results_json.h"
 
 namespace assay {
 namespace {

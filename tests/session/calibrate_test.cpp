@@ -8,6 +8,7 @@
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
+#include "assay/session/load_parts.h"
 #include "assay/session/perplexity.h"
 #include "assay/session/static_ptq.h"
 #include "assay/session/time_generate.h"

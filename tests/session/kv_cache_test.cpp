@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/generate/steps.h"
+#include "assay/model/model.h"
 #include "assay/plan/cost.h"
 #include "assay/session/perplexity.h"
 #include "support/fixtures.h"

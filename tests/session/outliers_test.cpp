@@ -2,6 +2,7 @@
 // threshold of llm-int8 are for.
 #include <gtest/gtest.h>
 
+#include "assay/model/model.h"
 #include "assay/session/load.h"
 #include "assay/session/perplexity.h"
 #include "support/fixtures.h"

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "assay/base/error.h"
+#include "assay/text/tokenizer.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace assay {
+namespace assay::statistics {
 namespace {
 
 std::vector<double> up_to(int n) {
@@ -43,4 +43,4 @@ TEST(MedianInterval, OfManySamplesGoesOnWhereTheExactOneEnds) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::statistics

@@ -7,6 +7,8 @@
 
 #include "assay/assay.h"
 #include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "assay/results/results_json.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -389,13 +391,13 @@ TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
   }
   // Nothing is lost on the way through the file.
   EXPECT_EQ(to_json(results_from_json(to_json(results), "r")).dump(), to_json(results).dump());
-  const Table tradeoff = tradeoff_table(results);
+  const report::Table tradeoff = report::tradeoff_table(results);
   EXPECT_EQ(
       std::vector<std::string>(tradeoff.head.begin(), tradeoff.head.begin() + 4),
       (std::vector<std::string>{"Float Precision", "Memory (MB)", "Avg Latency (s)", "Prompt 1 Output"}));
   EXPECT_EQ(tradeoff.rows.size(), 2u);
   EXPECT_EQ(tradeoff.rows[0][0], "float32 (baseline)");
-  const Table table = build_results_table(results);
+  const report::Table table = report::build_results_table(results);
   // Without the series for plots, and the perplexities that rows of the trade-off show.
   EXPECT_EQ(table.rows.size(), results.rows.size() - 2 - 2);
 }

@@ -12,7 +12,7 @@ inline Row measured_row(Scenario scenario, const std::string& label, double seco
   row.scenario = scenario;
   row.label = label;
   row.parameters = {{"configuration", label}, {"precision", label}, {"kernels", "avx2"}, {"threads", "2"}};
-  row.set("total_latency_s", Value{seconds, Interval{0.99 * seconds, 1.01 * seconds, 0.95},
+  row.set("total_latency_s", Value{seconds, statistics::Interval{0.99 * seconds, 1.01 * seconds, 0.95},
                                    std::vector<double>(6, seconds), "median"});
   row.set("tokens_per_sec", 50 / seconds);
   return row;
@@ -52,7 +52,7 @@ inline ResultSet full_results() {
   c.baseline = "float32";
   c.metric = "total_latency_s";
   c.ratio = 0.5;
-  c.interval = Interval{0.49, 0.51, 0.95};
+  c.interval = statistics::Interval{0.49, 0.51, 0.95};
   c.verdict = Verdict::lower;
   c.pairs = 6;
   set_sentence(c);

@@ -1,81 +1,27 @@
 #include "assay/base/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/strict_json.h"
 
 namespace assay {
 
 namespace {
 
-constexpr int kMaxDepth = 64;
-constexpr std::size_t kLongestMessage = 300;  // the library quotes the whole token that it stopped at
-
-// The library's own builder, with what it lets pass refused. (Its parser callbacks would do too, but look
-// through the whole enclosing array after each object, which is quadratic.)
-class StrictBuilder : public nlohmann::detail::json_sax_dom_parser<Json> {
- public:
-  using Base = nlohmann::detail::json_sax_dom_parser<Json>;
-  StrictBuilder(Json& out, const std::string& where, std::size_t max_values, int depth = 0)
-      : Base(out), where_(where), max_values_(max_values), depth_(depth) {}
-
-  bool null() { return count() && Base::null(); }
-  bool boolean(bool value) { return count() && Base::boolean(value); }
-  bool number_integer(Json::number_integer_t value) { return count() && Base::number_integer(value); }
-  bool number_unsigned(Json::number_unsigned_t value) { return count() && Base::number_unsigned(value); }
-  bool number_float(Json::number_float_t value, const std::string& text) {
-    return count() && Base::number_float(value, text);
-  }
-  bool string(std::string& text) { return count() && Base::string(text); }
-  bool start_object(std::size_t size) {
-    deepen();
-    keys_.emplace_back();
-    return count() && Base::start_object(size);
-  }
-  bool end_object() {
-    --depth_;
-    keys_.pop_back();
-    return Base::end_object();
-  }
-  bool start_array(std::size_t size) {
-    deepen();
-    return count() && Base::start_array(size);
-  }
-  bool end_array() {
-    --depth_;
-    return Base::end_array();
-  }
-  bool key(std::string& text) {
-    if (!keys_.back().insert(text).second)
-      throw Error("{}: the key '{}' stands twice in one object", where_, printable(text));
-    return Base::key(text);
-  }
-
- private:
-  bool count() {
-    if (++values_ > max_values_) throw Error("{}: more than {} values in its JSON", where_, max_values_);
-    return true;
-  }
-  void deepen() {
-    if (++depth_ > kMaxDepth) throw Error("{}: JSON is nested deeper than {} levels", where_, kMaxDepth);
-  }
-  const std::string& where_;
-  std::size_t max_values_, values_ = 0;
-  int depth_;
-  std::vector<std::set<std::string>> keys_;  // of each open object
-};
+using StrictBuilder = strict_json::Builder<Json>;
 
 // Builds one entry of the outermost object at a time, and hands it on.
 class EntryBuilder {
  public:
   using OnEntry = std::function<void(const std::string&, const Json&)>;
   EntryBuilder(const std::string& where, std::size_t max_values, const OnEntry& on_entry)
-      : where_(where), max_values_(max_values), on_entry_(on_entry) {}
+      : where_(where), limits_{.values = max_values}, on_entry_(on_entry) {}
 
   bool null() {
     return pass([](StrictBuilder& to) { to.null(); });
@@ -116,7 +62,7 @@ class EntryBuilder {
       throw Error("{}: the key '{}' stands twice in one object", where_, printable(text));
     key_ = text;
     entry_ = Json();
-    builder_.emplace(entry_, where_, max_values_, 1);
+    builder_.emplace(entry_, where_, limits_, 1);
     return true;
   }
   template <typename Failure>
@@ -129,7 +75,7 @@ class EntryBuilder {
   template <typename Event>
   bool pass(const Event& event, int opened = 0) {
     if (!is_inside_) {
-      StrictBuilder top(entry_, where_, max_values_);
+      StrictBuilder top(entry_, where_, limits_);
       event(top);
       throw Error("{}: expected a JSON object, found {}", where_, entry_.type_name());
     }
@@ -140,7 +86,7 @@ class EntryBuilder {
   }
 
   const std::string& where_;
-  std::size_t max_values_;
+  const strict_json::Limits limits_;
   const OnEntry& on_entry_;
   bool is_inside_ = false;
   int open_ = 0;  // arrays and objects of the entry
@@ -150,21 +96,21 @@ class EntryBuilder {
   std::set<std::string> keys_;
 };
 
-template <typename Builder>
-void parse(std::string_view text, const std::string& where, Builder& builder) {
-  try {
-    Json::sax_parse(text.begin(), text.end(), &builder);
-  } catch (const Json::exception& e) {
-    throw Error("{}: not valid JSON: {}", where, std::string_view(e.what()).substr(0, kLongestMessage));
-  }
-}
-
 }  // namespace
+
+void strict_json::refuse_at(std::string_view text, std::size_t byte, const std::string& where) {
+  const std::size_t at = std::min(byte == 0 ? 0 : byte - 1, text.size());
+  const std::string_view before = text.substr(0, at);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t begin = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+  throw Error("{}: not valid JSON: line {}, column {}: {}", where, line, at - begin + 1,
+              at == text.size() ? "the text ends too early" : "a character that JSON does not allow there");
+}
 
 Json parse_json_object(std::string_view text, const std::string& where, std::size_t max_values) {
   Json json;
-  StrictBuilder builder(json, where, max_values);
-  parse(text, where, builder);
+  StrictBuilder builder(json, where, {.values = max_values});
+  strict_json::parse<Json>(text, where, builder);
   if (!json.is_object()) throw Error("{}: expected a JSON object, found {}", where, json.type_name());
   return json;
 }
@@ -176,7 +122,7 @@ Json read_json_object(const std::filesystem::path& path, std::uint64_t limit, st
 void parse_json_entries(std::string_view text, const std::string& where, std::size_t max_values,
                         const std::function<void(const std::string&, const Json&)>& on_entry) {
   EntryBuilder builder(where, max_values, on_entry);
-  parse(text, where, builder);
+  strict_json::parse<Json>(text, where, builder);
 }
 
 bool JsonView::has(std::string_view key) const {

@@ -1,10 +1,11 @@
 #include "assay/base/json_reader.h"
 
 #include <algorithm>
+
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "assay/base/error.h"
+#include "assay/base/strict_json.h"
 
 namespace assay {
 
@@ -30,48 +31,7 @@ std::string shortened_key(std::string_view key) {
   return key.size() <= kLongestQuote ? std::string(key) : std::string(key.substr(0, kLongestQuote)) + "...";
 }
 
-constexpr int kDeepest = 64;
 constexpr std::size_t kMostKeys = 4096;  // an ordered object compares a new key with every earlier one
-
-class OrderedBuilder : public nlohmann::detail::json_sax_dom_parser<OrderedJson> {
- public:
-  using Base = nlohmann::detail::json_sax_dom_parser<OrderedJson>;
-  OrderedBuilder(OrderedJson& out, const std::string& file) : Base(out), file_(file) {}
-
-  bool start_object(std::size_t size) {
-    deepen();
-    keys_.emplace_back();
-    return Base::start_object(size);
-  }
-  bool end_object() {
-    --depth_;
-    keys_.pop_back();
-    return Base::end_object();
-  }
-  bool start_array(std::size_t size) {
-    deepen();
-    return Base::start_array(size);
-  }
-  bool end_array() {
-    --depth_;
-    return Base::end_array();
-  }
-  bool key(std::string& text) {
-    if (!keys_.back().insert(text).second)
-      throw Error("{}: the key '{}' stands twice in one object", file_, shortened_key(text));
-    if (keys_.back().size() > kMostKeys)
-      throw Error("{}: expected at most {} keys in one object, found more", file_, kMostKeys);
-    return Base::key(text);
-  }
-
- private:
-  void deepen() {
-    if (++depth_ > kDeepest) throw Error("{}: JSON is nested deeper than {} levels", file_, kDeepest);
-  }
-  const std::string& file_;
-  int depth_ = 0;
-  std::vector<std::set<std::string>> keys_;  // of each open object
-};
 
 }  // namespace
 
@@ -87,7 +47,7 @@ void JsonReader::fail(std::string_view what) const {
 }
 
 void JsonReader::refuse(std::string_view expected) const {
-  fail(fmt::format("expected {}, found {}", expected, found_in(*value_)));
+  fail(fmt::format("expected {}, found {}", expected, found()));
 }
 
 bool JsonReader::has(std::string_view key) const {
@@ -130,6 +90,25 @@ bool JsonReader::is_null() const {
 }
 bool JsonReader::is_text() const {
   return value_->is_string();
+}
+bool JsonReader::is_number() const {
+  return value_->is_number();
+}
+bool JsonReader::is_boolean() const {
+  return value_->is_boolean();
+}
+bool JsonReader::is_array() const {
+  return value_->is_array();
+}
+
+std::string JsonReader::found() const {
+  return found_in(*value_);
+}
+
+void JsonReader::require_known(std::span<const std::string_view> known) const {
+  for (const auto& [key, value] : members())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail(fmt::format("unknown key '{}': expected {}", shortened_key(key), fmt::join(known, ", ")));
 }
 
 double JsonReader::number() const {
@@ -178,19 +157,8 @@ std::vector<std::string> JsonReader::texts() const {
 
 OrderedJson parse_ordered_json(std::string_view text, const std::string& file) {
   OrderedJson json;
-  OrderedBuilder builder(json, file);
-  try {
-    OrderedJson::sax_parse(text.begin(), text.end(), &builder);
-  } catch (const OrderedJson::parse_error& error) {
-    const std::size_t at = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
-    const std::string_view before = text.substr(0, at);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::size_t begin = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-    throw Error("{}: not valid JSON: line {}, column {}: {}", file, line, at - begin + 1,
-                at == text.size() ? "the text ends too early" : "a character that JSON does not allow there");
-  } catch (const OrderedJson::exception&) {  // a number that no double holds
-    throw Error("{}: not valid JSON: a number is out of range", file);
-  }
+  strict_json::Builder<OrderedJson> builder(json, file, {.keys = kMostKeys});
+  strict_json::parse<OrderedJson>(text, file, builder);
   return json;
 }
 

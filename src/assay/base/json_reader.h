@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,9 +31,15 @@ class JsonReader {
 
   bool is_null() const;
   bool is_text() const;
+  bool is_number() const;
+  bool is_boolean() const;
+  bool is_array() const;
+  // What stands there, for messages: "null", "2.5", "the string 'x'", "an array".
+  std::string found() const;
   double number() const;
   bool boolean() const;
   std::string text() const;
+  std::int64_t integer(std::int64_t min, std::int64_t max) const;
   template <std::integral T>
   T whole() const {
     return static_cast<T>(integer(static_cast<std::int64_t>(std::numeric_limits<T>::min()),
@@ -49,6 +56,9 @@ class JsonReader {
     return all;
   }
 
+  // Throws Error naming a key of this object that is not among the known ones, and what those are.
+  void require_known(std::span<const std::string_view> known) const;
+
   // "FILE: PATH: expected EXPECTED, found ...".
   [[noreturn]] void refuse(std::string_view expected) const;
   // "FILE: PATH: what".
@@ -56,7 +66,6 @@ class JsonReader {
 
  private:
   JsonReader(const nlohmann::ordered_json& value, std::string file, std::string path);
-  std::int64_t integer(std::int64_t min, std::int64_t max) const;
 
   const nlohmann::ordered_json* value_;
   std::string file_, path_;

@@ -8,8 +8,10 @@
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
 #include "assay/machine/machine.h"
+#include "assay/machine/machine_json.h"
 #include "assay/report/csv.h"
 #include "assay/report/table.h"
+#include "assay/results/results_json.h"
 #include "assay/statistics/statistics.h"
 
 namespace assay::cli {
@@ -22,6 +24,7 @@ struct BenchFlags {
   ModelFlags model;
   OutputFlags output;
   BenchOptions options;
+  double max_time_s = 0;  // 0: no limit
   std::string format = "md";
 };
 
@@ -83,14 +86,14 @@ std::string jsonl_of(const std::vector<BenchRow>& rows) {
 std::string csv_of(const std::vector<BenchRow>& rows) {
   const auto cell = [](const OrderedJson& value) {
     if (value.is_null()) return std::string();
-    if (value.is_string()) return csv_field(value.get<std::string>());
+    if (value.is_string()) return report::csv_field(value.get<std::string>());
     if (!value.is_array()) return value.dump();
     std::vector<std::string> parts;
     for (const OrderedJson& part : value)
       parts.push_back(part.is_string()   ? part.get<std::string>()
                       : part.is_object() ? part.at("text").get<std::string>()
                                          : part.dump());
-    return csv_field(fmt::format("{}", fmt::join(parts, "; ")));
+    return report::csv_field(fmt::format("{}", fmt::join(parts, "; ")));
   };
   const auto line = [](const std::vector<std::string>& cells) {
     return fmt::format("{}\r\n", fmt::join(cells, ","));
@@ -113,18 +116,18 @@ std::string shown(const BenchRow& row, double value, int decimals) {
 }
 
 std::string markdown_of(const std::vector<BenchRow>& rows) {
-  Table table{{"Test", "Precision", "Kernels", "Threads", "Median (ms)", "Spread (%)", "Tokens/s", "GB/s",
-               "GFLOP/s", "Bound", "Roofline (%)"},
-              {false, false, false, true, true, true, true, true, true, false, true},
-              {}};
+  report::Table table{{"Test", "Precision", "Kernels", "Threads", "Median (ms)", "Spread (%)", "Tokens/s",
+                       "GB/s", "GFLOP/s", "Bound", "Roofline (%)"},
+                      {false, false, false, true, true, true, true, true, true, false, true},
+                      {}};
   for (const BenchRow& row : rows)
     table.rows.push_back(
-        {row.status == RowStatus::ok ? row.test : row.test + ": error: " + one_line(row.reason, 120),
+        {row.status == RowStatus::ok ? row.test : row.test + ": error: " + report::one_line(row.reason, 120),
          row.precision, row.kernels, std::to_string(row.threads), shown(row, row.median_s * 1e3, 2),
          row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-", shown(row, row.tokens_per_sec, 1),
          shown(row, row.achieved_gb_s, 1), shown(row, row.achieved_gflops, 1), row.bound,
          shown(row, row.percent_of_roofline, 1)});
-  return to_markdown(table);
+  return report::to_markdown(table);
 }
 
 std::string scaled(double value, double unit, const char* larger, const char* smaller) {
@@ -134,9 +137,9 @@ std::string scaled(double value, double unit, const char* larger, const char* sm
 
 // The columns of llama-bench: mean and sample standard deviation of the repeats' rates.
 std::string llama_bench_of(const std::vector<BenchRow>& rows) {
-  Table table{{"model", "size", "params", "backend", "threads", "test", "t/s"},
-              {false, true, true, false, true, true, true},
-              {}};
+  report::Table table{{"model", "size", "params", "backend", "threads", "test", "t/s"},
+                      {false, true, true, false, true, true, true},
+                      {}};
   for (const BenchRow& row : rows) {
     std::vector<double> rates;
     for (const double s : row.samples_s) rates.push_back(static_cast<double>(row.what.tokens()) / s);
@@ -144,11 +147,12 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
                           scaled(static_cast<double>(row.weight_bytes), 1 << 30, "GiB", "MiB"),
                           scaled(static_cast<double>(row.parameters), 1e9, "B", "M"), "CPU",
                           std::to_string(row.threads), row.test,
-                          row.status == RowStatus::ok ? fmt::format("{:.2f} ± {:.2f}", mean(rates),
-                                                                    standard_deviation(rates).value_or(0))
-                                                      : "error: " + one_line(row.reason, 120)});
+                          row.status == RowStatus::ok
+                              ? fmt::format("{:.2f} ± {:.2f}", statistics::mean(rates),
+                                            statistics::standard_deviation(rates).value_or(0))
+                              : "error: " + report::one_line(row.reason, 120)});
   }
-  return to_markdown(table);
+  return report::to_markdown(table);
 }
 
 int run_bench(const BenchFlags& flags) {
@@ -167,17 +171,18 @@ int run_bench(const BenchFlags& flags) {
   };
   if (!asks_for_any(options.prompt_tokens) && !asks_for_any(options.new_tokens))
     throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
-  if (options.max_time_s < 0)
-    throw UsageError("--max-time: expected 0 or more seconds, found {}", options.max_time_s);
+  if (flags.max_time_s < 0)
+    throw UsageError("--max-time: expected 0 or more seconds, found {}", flags.max_time_s);
+  if (flags.max_time_s > 0) options.max_time_s = flags.max_time_s;
   flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
   Progress progress(flags.output.shows_progress());
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
     progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
   };
   options.should_stop = is_interrupted;
-  const auto load = [&](const std::string& precision, int threads) {
+  const auto load = [&](const std::string& precision, std::optional<int> threads) {
     RunConfig what = run_config_from_text(precision, flags.model.config);
-    if (threads > 0) what.threads = threads;
+    if (threads) what.threads = threads;
     progress.clear();
     LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), what,
                                                   {.needs_tokenizer = false, .pins_caller = true});
@@ -225,7 +230,7 @@ void add_bench(CLI::App& app, int& exit_code) {
                  "Tokens in the KV cache beforehand, joined by commas [0]");
   add_whole_list(*command, "-b,--batch-size", options.batches, "Batch sizes, joined by commas [1]", 1, 4096);
   add_whole(*command, "-r,--repeats", options.repeats, "Timed repeats of each test [5]", 1);
-  add_real(*command, "--max-time", options.max_time_s,
+  add_real(*command, "--max-time", flags->max_time_s,
            "Seconds after which a test begins no repeat; 0: no limit [0]");
   add_whole_list(*command, "-t,--threads", options.threads,
                  "Numbers of threads, joined by commas [the processors this process may use]", 1, 1024);

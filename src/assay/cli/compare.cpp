@@ -12,6 +12,7 @@
 #include "assay/report/result_document.h"
 #include "assay/report/table.h"
 #include "assay/results/compare_results.h"
+#include "assay/results/results_json.h"
 
 namespace assay::cli {
 
@@ -44,8 +45,8 @@ int compare(const CompareFlags& flags) {
   if (!flags.fail_on.empty()) rule = failure_rule(flags.fail_on);
   if (flags.margin_percent < 0)
     throw UsageError("--margin: expected 0 or more, found {}", flags.margin_percent);
-  const ComparedResults compared =
-      compare_results(read_results(flags.a), read_results(flags.b), flags.margin_percent / 100);
+  const ComparedResults compared = compare_results(report::read_results(flags.a),
+                                                   report::read_results(flags.b), flags.margin_percent / 100);
   if (compared.rows.empty()) throw Error("{} and {} have no measured case in common", flags.a, flags.b);
   const std::vector<std::string> broken = rule ? broken_rows(compared, *rule) : std::vector<std::string>();
   if (flags.is_json) {
@@ -53,7 +54,7 @@ int compare(const CompareFlags& flags) {
     json["broken"] = broken;
     answer_json(json);
   } else {
-    answer_text(to_terminal(document_of(compared), terminal_width()));
+    answer_text(report::to_terminal(report::document_of(compared), terminal_width()));
   }
   for (const std::string& line : broken) note("--fail-on " + flags.fail_on + " is met: " + line);
   return broken.empty() ? 0 : kRuleBroken;
@@ -74,7 +75,7 @@ int history(const HistoryFlags& flags) {
     if (at.depth() > 4) at.disable_recursion_pending();
     if (at->path().filename() != "results.json" || !at->is_regular_file()) continue;
     try {
-      runs.emplace_back(at->path().string(), read_results(at->path()));
+      runs.emplace_back(at->path().string(), report::read_results(at->path()));
     } catch (const Error& error) {
       note(fmt::format("left out: {}", error.what()));
     }
@@ -83,7 +84,7 @@ int history(const HistoryFlags& flags) {
   std::sort(runs.begin(), runs.end(), [](const auto& x, const auto& y) {
     return std::tie(x.second.created, x.first) < std::tie(y.second.created, y.first);
   });
-  Table table{
+  report::Table table{
       {"Created", "Model", "Precision", "Status", "Rows", "Latency (s)", "Tokens/s", "Perplexity", "File"},
       {false, false, false, false, true, true, true, true, false},
       {},
@@ -122,7 +123,7 @@ int history(const HistoryFlags& flags) {
   if (flags.is_json)
     answer_json({{"rows", rows}});
   else
-    answer_text(to_text(table, terminal_width()));
+    answer_text(report::to_text(table, terminal_width()));
   return 0;
 }
 

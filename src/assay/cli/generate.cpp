@@ -5,7 +5,10 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/harness/worker_session.h"
+#include "assay/model/model.h"
+#include "assay/results/results_json.h"
+#include "assay/session/load_parts.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay::cli {
 
@@ -92,7 +95,7 @@ TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const G
   options.max_new_tokens = flags.max_new_tokens;
   options.uses_cache = !flags.has_no_cache;
   options.stops_at_end = !flags.ignores_end;
-  options.truncation = truncation_from_name(flags.prompt.truncate);
+  options.truncation = flags.prompt.truncation();
   options.has_warm_up = is_first && !flags.has_no_warm_up;
   options.sampling = flags.sampling.checked();
   options.should_stop = is_interrupted;
@@ -112,7 +115,7 @@ TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const G
 int run_generate(const GenerateFlags& flags) {
   const std::vector<Prompt> prompts = flags.prompt.read();
   flags.sampling.checked();
-  truncation_from_name(flags.prompt.truncate);
+  flags.prompt.truncation();
   Around around{.startup_s = process_age().value};
   const TimePoint load_begin = Clock::now();
   const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());

@@ -9,7 +9,9 @@
 #include "assay/cli/options.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
+#include "assay/session/load_parts.h"
 
 namespace assay::cli {
 

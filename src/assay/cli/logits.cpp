@@ -7,6 +7,7 @@
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
 #include "assay/generate/steps.h"
+#include "assay/model/model.h"
 #include "assay/tensor/npy.h"
 
 namespace assay::cli {

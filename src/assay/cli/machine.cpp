@@ -5,6 +5,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/machine/machine_json.h"
 #include "assay/machine/machine_rooflines.h"
 #include "assay/report/table.h"
 
@@ -78,8 +79,8 @@ std::string facts_text(const Machine& m) {
 }
 
 // A column for each pair of threads and streams, a line for each working set.
-Table read_table(const MachineRooflines& peaks) {
-  Table table{{"Read (GB/s), threads x streams"}, {false}, {}};
+report::Table read_table(const MachineRooflines& peaks) {
+  report::Table table{{"Read (GB/s), threads x streams"}, {false}, {}};
   for (const ReadRoofline& read : peaks.reads) {
     const std::string head = fmt::format("{} x {}", read.threads, read.streams);
     const std::string set = size_text(read.working_set);
@@ -94,8 +95,8 @@ Table read_table(const MachineRooflines& peaks) {
   return table;
 }
 
-Table product_table(const MachineRooflines& peaks) {
-  Table table{{"Multiply-add (GFLOP/s, of integers GOP/s)"}, {false}, {}};
+report::Table product_table(const MachineRooflines& peaks) {
+  report::Table table{{"Multiply-add (GFLOP/s, of integers GOP/s)"}, {false}, {}};
   for (const ProductRoofline& product : peaks.products) {
     const std::string head = fmt::format("{} thread{}", product.threads, product.threads == 1 ? "" : "s");
     const std::string kind(name_of(product.kind));
@@ -126,8 +127,8 @@ int run_machine(const MachineFlags& flags) {
     answer_json(json_of(machine, peaks));
     return 0;
   }
-  answer(facts_text(machine) + "\n" + to_text(read_table(peaks), terminal_width()) + "\n" +
-         to_text(product_table(peaks), terminal_width()) +
+  answer(facts_text(machine) + "\n" + report::to_text(read_table(peaks), terminal_width()) + "\n" +
+         report::to_text(product_table(peaks), terminal_width()) +
          fmt::format("\n{:<24}{:.2f} us, {} thread{}\n", "thread pool round trip",
                      peaks.phase_round_trip.value * 1e6, peaks.threads, peaks.threads == 1 ? "" : "s"));
   if (!flags.output.is_quiet)

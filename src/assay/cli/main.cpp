@@ -18,7 +18,7 @@ namespace {
 // One line whatever a file's names contain.
 int fail(int code, const std::string& sentence) {
   constexpr std::size_t kLongestSentence = 2000;
-  assay::cli::note("error: " + assay::one_line(sentence, kLongestSentence));
+  assay::cli::note("error: " + assay::report::one_line(sentence, kLongestSentence));
   return code;
 }
 

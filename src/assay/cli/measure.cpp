@@ -3,29 +3,36 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/sha256.h"
+#include "assay/checkpoint/model_folder.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
+#include "assay/harness/case_json.h"
+#include "assay/harness/journal.h"
 #include "assay/harness/predict.h"
+#include "assay/harness/sweep.h"
 #include "assay/harness/time_left.h"
 #include "assay/report/files.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
+#include "assay/results/results_json.h"
 #include "assay/results/takeaways.h"
+#include "assay/studies/suite_plan.h"
 
 namespace assay::cli {
 
 namespace {
 
-std::string time_left(double seconds) {
-  if (seconds < 0) return "";
-  if (seconds < 90) return fmt::format("about {:.0f} s left; ", std::max(1.0, seconds));
-  return fmt::format("about {:.0f} min left; ", seconds / 60);
+std::string time_left(std::optional<double> seconds) {
+  if (!seconds) return "";
+  if (*seconds < 90) return fmt::format("about {:.0f} s left; ", std::max(1.0, *seconds));
+  return fmt::format("about {:.0f} min left; ", *seconds / 60);
 }
 
 // An empty name would quietly mean the default. Prompts may be empty: that is a case which fails.
@@ -88,18 +95,18 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   options.candidates = candidates_of(flags.model.model);
   options.common = flags.model.config;
   options.baseline = flags.model.configuration();
-  options.memory_budget = {flags.memory_mb << 20};
-  options.worker_memory_limit = {flags.worker_memory_mb << 20};
+  // Flags that were not given are 0.
+  if (flags.memory_mb > 0) options.memory_budget = Bytes{flags.memory_mb << 20};
+  if (flags.worker_memory_mb > 0) options.worker_memory_limit = Bytes{flags.worker_memory_mb << 20};
   options.case_time_limit = {flags.case_timeout_s};
-  options.sweep.repeats = flags.repeats;
+  if (flags.repeats > 0) options.sweep.repeats = flags.repeats;
   options.sweep.narrow = flags.narrow_percent / 100;
   options.sweep.time_s = flags.time_s;
-  options.sweep.max_time_s = flags.max_time_s;
+  if (flags.max_time_s > 0) options.sweep.max_time_s = flags.max_time_s;
   options.sweep.seed = static_cast<std::uint64_t>(flags.seed);
   options.sweep.should_stop = is_interrupted;
-  options.sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t, double left) {
-    progress_.show(time_left(left) + now);
-  };
+  options.sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t,
+                                     std::optional<double> left) { progress_.show(time_left(left) + now); };
   experiment_ = std::make_unique<WorkerExperiment>(options);
 }
 
@@ -136,10 +143,10 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
     answer_json({{"cases", rows}});
     return 0;
   }
-  Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MB)"},
-              {false, false, false, true, true},
-              {},
-              {0, 0, 1, 0, 0}};
+  report::Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MB)"},
+                      {false, false, false, true, true},
+                      {},
+                      {0, 0, 1, 0, 0}};
   std::string failures;
   std::vector<std::pair<Scenario, std::vector<Case>>> sweeps;  // by scenario
   std::map<std::string, double> seconds;                       // by key
@@ -160,7 +167,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   for (const auto& [scenario, members] : sweeps)
     all +=
         predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
-  answer(to_text(table, terminal_width()) + failures +
+  answer(report::to_text(table, terminal_width()) + failures +
          fmt::format("{} cases take about {:.0f} s to warm up and to "
                      "time. Loading weights, audits and perplexities come "
                      "on top.\n",
@@ -169,8 +176,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
 }
 
 ResultSet Measuring::new_results() {
-  ExperimentContext& own = experiment();
-  ResultSet results = assay::new_results(own.sessions->facts(own.baseline));
+  ResultSet results = assay::new_results(experiment());
   results.model.sha256 = sha256_;
   return results;
 }
@@ -181,10 +187,10 @@ int Measuring::finish(ResultSet results) {
   results.command = command_line_;
   results.model.sha256 = sha256_;
   if (is_interrupted()) results.status = RunStatus::interrupted;
-  WrittenReports written;
+  report::WrittenReports written;
   std::exception_ptr unwritten;
   try {
-    if (!flags_.folder.empty()) written = write_reports(results, flags_.folder);
+    if (!flags_.folder.empty()) written = report::write_reports(results, flags_.folder);
   } catch (const Error&) {
     if (flags_.output.is_json) throw;
     unwritten = std::current_exception();  // what was measured is shown all the same
@@ -208,7 +214,7 @@ int Measuring::finish(ResultSet results) {
     }
     answer_json(json);
   } else {
-    answer_text("\n" + to_terminal(document_of(results), terminal_width()));
+    answer_text("\n" + report::to_terminal(report::document_of(results), terminal_width()));
     if (unwritten) std::rethrow_exception(unwritten);
     if (!written.paths.empty())
       answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,
@@ -236,8 +242,8 @@ int measure(const MeasureFlags& flags, const CLI::App& command, const std::strin
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", results.model.id,
                        measuring.experiment().sessions->facts(measuring.experiment().baseline).device,
                        results.model.dtype));
-  add(results, run_studies(measuring.experiment(), plan,
-                           plan.size() > 1 ? measuring.predicted_seconds() : PredictedSeconds{}));
+  results.add(run_studies(measuring.experiment(), plan,
+                          plan.size() > 1 ? measuring.predicted_seconds() : PredictedSeconds{}));
   return measuring.finish(std::move(results));
 }
 

@@ -9,7 +9,10 @@
 #include "assay/base/process.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/studies/suite.h"
+#include "assay/harness/case.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
+#include "assay/studies/registry.h"
 
 namespace assay::cli {
 

@@ -185,7 +185,7 @@ void SamplingFlags::add_to(CLI::App& app) {
 SamplingOptions SamplingFlags::checked() const {
   SamplingOptions checked = options;
   checked.seed = static_cast<std::uint64_t>(seed);
-  check(checked);
+  check_sampling(checked);
   return checked;
 }
 

@@ -60,7 +60,8 @@ struct PromptFlags {
   std::string ids;
 
   void add_to(CLI::App& app);
-  std::string truncate;  // "", "left" or "right"
+  std::string truncate = "none";
+  Truncation truncation() const { return truncation_from_name(truncate); }
 
   bool is_empty() const { return prompts.empty() && prompts_file.empty() && ids.empty(); }
   bool is_ids_only() const { return !ids.empty() && prompts.empty() && prompts_file.empty(); }

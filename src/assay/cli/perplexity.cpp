@@ -1,12 +1,15 @@
 // assay perplexity: one figure of a text file, with its protocol.
 #include "assay/session/perplexity.h"
 
+#include <optional>
+
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/results/results_json.h"
 
 namespace assay::cli {
 
@@ -29,11 +32,14 @@ int run_perplexity(const PerplexityFlags& flags) {
     for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
   }
   Progress progress(flags.output.shows_progress());
+  const auto unless_0 = [](std::int64_t number) {
+    return number == 0 ? std::nullopt : std::optional(number);
+  };
   const ScoreOptions options{
-      .context = flags.context,
-      .stride = flags.stride,
+      .context = unless_0(flags.context),
+      .stride = unless_0(flags.stride),
       .through = through,
-      .batch = flags.batch,
+      .batch = unless_0(flags.batch),
       .on_progress = [&](std::int64_t done,
                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
       .should_stop = is_interrupted};

@@ -7,6 +7,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/session/load_parts.h"
 
 namespace assay::cli {
 

@@ -1,6 +1,4 @@
 // assay run: every study in one run, and its report.
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
@@ -8,9 +6,12 @@
 #include "assay/cli/console.h"
 #include "assay/cli/measure.h"
 #include "assay/cli/study_flags.h"
+#include "assay/harness/sweep.h"
 #include "assay/report/files.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
+#include "assay/studies/precision_cases.h"
+#include "assay/studies/suite_plan.h"
 
 namespace assay::cli {
 
@@ -49,18 +50,14 @@ SuiteOptions options_of(const RunFlags& flags) {
   if (prompt.prompts.size() > 1) options.batch_prompts = options.prompts;
   options.new_tokens = flags.max_new_tokens;
   options.uses_cache = !flags.has_no_cache;
-  options.truncation = truncation_from_name(flags.prompt.truncate);
+  options.truncation = flags.prompt.truncation();
   for (PlannedStudy& planned : flags.studies.plan(options.precisions))
     options.studies[planned.study->name] = std::move(planned.options);
   options.skipped = words_of(flags.skipped);
-  const std::vector<std::string> known = skippable();
-  for (const std::string& name : options.skipped)
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw UsageError("--skip: expected some of {}, found '{}'", fmt::join(known, ", "), name);
   return options;
 }
 
-int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) {
+int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) try {
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   const std::vector<Case> cases = suite_cases(measuring.experiment(), options);
@@ -75,6 +72,9 @@ int run_all(const RunFlags& flags, const CLI::App& command, const std::string& c
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", head.model.id,
                        context.sessions->facts(context.baseline).device, head.model.dtype));
   return measuring.finish(run_quantization_exercise(context, options));
+} catch (const FieldError& error) {
+  if (error.field() == "skipped") throw FieldError("skip", "{}", error.problem());
+  throw flags.studies.named_by_flag(error);
 }
 
 std::vector<std::string> names_of(const std::vector<std::filesystem::path>& paths) {
@@ -120,10 +120,10 @@ void add_report(CLI::App& app, int& exit_code) {
   command->add_flag("--json", flags->is_json, "Print the paths of the written files as JSON");
   command->footer("Example: assay report assay-results/results.json -o copy");
   command->callback([flags, &exit_code] {
-    const ResultSet results = read_results(flags->file);
+    const ResultSet results = report::read_results(flags->file);
     std::vector<std::filesystem::path> paths;
     if (!flags->folder.empty()) {
-      const WrittenReports written = write_reports(results, flags->folder);
+      const report::WrittenReports written = report::write_reports(results, flags->folder);
       paths = written.paths;
       if (!written.note.empty()) note(written.note);
     }
@@ -131,7 +131,7 @@ void add_report(CLI::App& app, int& exit_code) {
       answer_json({{"paths", names_of(paths)}});
     else
       answer_text(
-          to_terminal(document_of(results), terminal_width()) +
+          report::to_terminal(report::document_of(results), terminal_width()) +
           fmt::format("\nThese are the results of {}{}.\n", flags->file,
                       flags->folder.empty()
                           ? ""

@@ -31,8 +31,12 @@ void add_study(CLI::App& parent, const std::string& word, const Study& study, in
   flags->study.add_to(*command, all);
   command->footer("Example: " + study.example);
   command->callback([flags, command, command_line, &exit_code] {
-    exit_code =
-        measure(flags->measure, *command, command_line, flags->study.plan(flags->measure.precisions()));
+    try {
+      exit_code =
+          measure(flags->measure, *command, command_line, flags->study.plan(flags->measure.precisions()));
+    } catch (const FieldError& error) {
+      throw flags->study.named_by_flag(error);
+    }
   });
 }
 

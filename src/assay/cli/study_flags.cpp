@@ -30,7 +30,7 @@ struct StudyFlags::Flag {
   void add_to(CLI::App& command, const StudyOption& option) {
     const std::string names =
         option.traits.letter == 0 ? "--" + name : fmt::format("-{},--{}", option.traits.letter, name);
-    const auto& [letter, min, max, in_run, shown_default] = option.traits;
+    const std::int64_t min = option.traits.min, max = option.traits.max;
     switch (kind) {
       case StudyOption::Kind::flag:
         given = command.add_flag(names, is_set, option.help);
@@ -99,6 +99,13 @@ void StudyFlags::add_to_run(CLI::App& run, const std::vector<const Study*>& stud
   for (std::size_t i = 0; i < studies.size(); ++i)
     for (const StudyOption& option : studies[i]->options)
       if (!option.traits.name_in_run.empty()) add(run, option.traits.name_in_run, i, option);
+}
+
+FieldError StudyFlags::named_by_flag(const FieldError& error) const {
+  for (const auto& flag : flags_)
+    for (const auto& [study, option] : flag->sets)
+      if (option->field() == error.field()) return FieldError(flag->name, "{}", error.problem());
+  return error;
 }
 
 std::vector<PlannedStudy> StudyFlags::plan(const std::vector<std::string>& precisions) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/base/error.h"
 #include "assay/cli/options.h"
 #include "assay/studies/registry.h"
 
@@ -22,6 +23,9 @@ class StudyFlags {
 
   // The studies, each with its defaults and the flags that were given. Throws UsageError and Error.
   std::vector<PlannedStudy> plan(const std::vector<std::string>& precisions) const;
+
+  // The error with the name of the flag that sets its field, where one does.
+  FieldError named_by_flag(const FieldError& error) const;
 
  private:
   struct Flag;

@@ -8,6 +8,8 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/session/load_parts.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay::cli {
 

@@ -2,7 +2,6 @@
 // output.
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -10,14 +9,16 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/base/json.h"
+#include "assay/base/json_reader.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/config/fields_json.h"
 #include "assay/generate/generator.h"
 #include "assay/generate/steps.h"
 #include "assay/harness/roofline.h"
-#include "assay/harness/worker_session.h"
+#include "assay/harness/session_json.h"
+#include "assay/model/model.h"
 
 namespace assay::cli {
 
@@ -25,36 +26,24 @@ namespace {
 
 using Answer = nlohmann::ordered_json;
 constexpr const char* kRequest = "request";
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 
 // A misspelt key must not quietly mean its default.
-void check_keys(const JsonView& request, std::vector<std::string> known) {
+void check_keys(const JsonReader& request, std::vector<std::string_view> known) {
   known.insert(known.begin(), "op");
-  for (const auto& [key, value] : request.raw().items())
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      throw Error("{}: unknown key '{}': expected {}", request.where(), key, fmt::join(known, ", "));
+  request.require_known(known);
 }
 
-std::vector<TokenId> ids_from_json(const Json& json) {
-  if (!json.is_array()) throw Error("ids: expected a list of token ids, found {}", json.type_name());
+std::vector<TokenId> ids_from_json(const JsonReader& json) {
   std::vector<TokenId> ids;
-  for (const Json& id : json) {
-    if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<TokenId>::max())
-      throw Error("ids: expected whole numbers from 0, found {}", id.dump().substr(0, 80));
-    ids.push_back(id.get<TokenId>());
-  }
+  for (const JsonReader& id : json.items())
+    ids.push_back(static_cast<TokenId>(id.integer(0, std::numeric_limits<TokenId>::max())));
   return ids;
 }
 
-const Json& ids_of(const JsonView& request) {
-  if (!request.has("ids")) throw Error("{}: the key 'ids' is missing", request.where());
-  return request.raw()["ids"];
-}
-
-std::vector<std::vector<TokenId>> sequences_of(const JsonView& request) {
-  const Json& json = ids_of(request);
-  if (!json.is_array()) throw Error("ids: expected a list of sequences, found {}", json.type_name());
+std::vector<std::vector<TokenId>> sequences_of(const JsonReader& request) {
   std::vector<std::vector<TokenId>> sequences;
-  for (const Json& ids : json) sequences.push_back(ids_from_json(ids));
+  for (const JsonReader& ids : request.at("ids").items()) sequences.push_back(ids_from_json(ids));
   return sequences;
 }
 
@@ -64,10 +53,10 @@ class Worker {
   bool is_open() const { return is_open_; }
 
   Answer reply_to(const std::string& line) {
-    const Json json = parse_json_object(line, kRequest);
-    const JsonView request(json, kRequest);
-    const std::string op = request.text("op");
-    if (op == "load") return load(request);
+    const Answer json = parse_ordered_json(line, kRequest);
+    const JsonReader request(json, kRequest);
+    const std::string op = request.at("op").text();
+    if (op == "load") return load(json, request);
     if (op == "prefill") return prefill(request);
     if (op == "decode") return decode(request);
     if (op == "logits") return logits(request);
@@ -75,11 +64,7 @@ class Worker {
     if (op == "quit") return quit(request);
     if (op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit") {
       model();
-      try {
-        return answer_request(*session_, op, Answer::parse(line));
-      } catch (const Answer::exception& error) {
-        throw Error("{}: {}", kRequest, error.what());
-      }
+      return answer_request(*session_, op, request);
     }
     throw Error(
         "{}: unknown op '{}': expected load, prefill, decode, logits, roofline, facts, first_run, run, "
@@ -101,39 +86,32 @@ class Worker {
   }
 
   // As experiments ask for it: a whole configuration, and a limit that ends this process and not the machine.
-  Answer load_configuration(const JsonView& request) {
+  Answer load_configuration(const JsonReader& request) {
     check_keys(request, {"candidates", "configuration", "needs_tokenizer", "memory_limit"});
-    const Answer json = Answer::parse(request.raw().dump());
     forget();
-    try {
-      const auto limit = json.at("memory_limit").get<std::int64_t>();
-      if (limit > 0) {
-        const rlimit bytes{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
-        if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
-      }
-      const Bytes before = read_process_memory().anonymous;
-      loaded_ = load_model_and_tokenizer(
-          json.at("candidates").get<std::vector<std::string>>(),
-          run_config_from_json(json.at("configuration")),
-          {.needs_tokenizer = json.at("needs_tokenizer").get<bool>(), .pins_caller = true});
-      session_ = local_session(*loaded_, is_interrupted, before);
-    } catch (const Answer::exception& error) {
-      throw Error("{}: {}", kRequest, error.what());
+    if (request.has("memory_limit")) {
+      const auto limit = static_cast<rlim_t>(request.at("memory_limit").integer(1, kMostBytes));
+      const rlimit bytes{limit, limit};
+      if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
     }
-    return answer_request(*session_, "facts", {});
+    const Bytes before = read_process_memory().anonymous;
+    loaded_ = load_model_and_tokenizer(
+        request.at("candidates").texts(), run_config_from_json(request.at("configuration")),
+        {.needs_tokenizer = request.at("needs_tokenizer").boolean(), .pins_caller = true});
+    session_ = local_session(*loaded_, is_interrupted, before);
+    return answer_request(*session_, "facts", request);
   }
 
-  Answer load(const JsonView& request) {
+  Answer load(Answer json, const JsonReader& request) {
     if (request.has("configuration")) return load_configuration(request);
-    std::vector<std::string> known{"model"};
-    for (const Field& each : fields()) known.emplace_back(each.key);
+    std::vector<std::string_view> known{"model"};
+    for (const Field& each : fields()) known.push_back(each.key);
     check_keys(request, known);
-    Answer json = Answer::parse(request.raw().dump());
-    for (const char* key : {"op", "model", "precision"}) json.erase(key);
     ModelFlags flags;
-    flags.model = request.text("model");
-    flags.precision = request.text_or("precision", flags.precision);
-    flags.config = run_config_from_json(json);
+    flags.model = request.at("model").text();
+    if (request.has("precision")) flags.precision = request.at("precision").text();
+    for (const char* key : {"op", "model", "precision"}) json.erase(key);
+    flags.config = run_config_from_json(JsonReader(json, kRequest));
     forget();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
     session_ = local_session(*loaded_, is_interrupted);
@@ -149,7 +127,7 @@ class Worker {
   }
 
   // All tokens of all sequences through the model, the last of each through the LM head.
-  Answer prefill(const JsonView& request) const {
+  Answer prefill(const JsonReader& request) const {
     check_keys(request, {"ids"});
     const GenerationTrace trace = run(sequences_of(request), 1);
     std::vector<TokenId> next;
@@ -158,9 +136,9 @@ class Worker {
   }
 
   // The prefill gives each sequence's first id and is not timed; N steps follow.
-  Answer decode(const JsonView& request) const {
+  Answer decode(const JsonReader& request) const {
     check_keys(request, {"ids", "new_tokens"});
-    const std::int64_t steps = request.integer("new_tokens", 1, std::int64_t{1} << 30);
+    const std::int64_t steps = request.at("new_tokens").integer(1, std::int64_t{1} << 30);
     const GenerationTrace trace = run(sequences_of(request), steps + 1);
     if (is_interrupted()) throw Error("interrupted");
     std::vector<double> step_s;
@@ -174,10 +152,10 @@ class Worker {
             {"ids", ids}};
   }
 
-  Answer logits(const JsonView& request) const {
+  Answer logits(const JsonReader& request) const {
     check_keys(request, {"ids"});
     Program& program = model().program();
-    const std::vector<TokenId> ids = ids_from_json(ids_of(request));
+    const std::vector<TokenId> ids = ids_from_json(request.at("ids"));
     if (ids.empty()) throw Error("the prompt is empty: logits need at least one token");
     const auto tokens = static_cast<std::int64_t>(ids.size());
     if (tokens > program.plan().context)
@@ -195,9 +173,9 @@ class Worker {
   }
 
   // What this moment's machine reaches at most on the model's threads; 0 where nothing measures it.
-  Answer roofline(const JsonView& request) {
+  Answer roofline(const JsonReader& request) {
     check_keys(request, {"working_set_bytes"});
-    const std::int64_t bytes = request.integer("working_set_bytes", 1, std::int64_t{1} << 50);
+    const std::int64_t bytes = request.at("working_set_bytes").integer(1, kMostBytes);
     if (!roofline_) roofline_.emplace(model());
     const Roofline::Peaks peaks = roofline_->measure({bytes});
     return {{"ok", true},
@@ -205,7 +183,7 @@ class Worker {
             {"operations_per_s", peaks.operations_per_second}};
   }
 
-  Answer quit(const JsonView& request) {
+  Answer quit(const JsonReader& request) {
     check_keys(request, {});
     is_open_ = false;
     return {{"ok", true}};

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/config/fields_json.h"
 
 namespace assay {
 
@@ -418,24 +419,23 @@ std::string_view json_type_of(FieldKind kind) {
 }
 
 // As the field's parse() reads them.
-std::vector<std::string> values_of(const Field& field, const OrderedJson& json) {
-  const auto refuse = [&] {
-    throw FieldError(field.key, "expected {}, found {}", json_type_of(field.kind),
-                     json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).substr(0, 80));
+std::vector<std::string> values_of(const Field& field, const JsonReader& json) {
+  const auto refuse = [&](const JsonReader& found) {
+    throw FieldError(field.key, "expected {}, found {}", json_type_of(field.kind), found.found());
   };
-  std::vector<std::string> values;
   if (field.kind == FieldKind::list) {
-    if (!json.is_array()) refuse();
-    for (const OrderedJson& each : json) {
-      if (!each.is_string()) refuse();
-      values.push_back(each.get<std::string>());
+    if (!json.is_array()) refuse(json);
+    std::vector<std::string> values;
+    for (const JsonReader& each : json.items()) {
+      if (!each.is_text()) refuse(each);
+      values.push_back(each.text());
     }
     return values;
   }
   const bool is_number = field.kind == FieldKind::whole || field.kind == FieldKind::real;
-  if (is_number ? !json.is_number() : field.kind == FieldKind::on ? !json.is_boolean() : !json.is_string())
-    refuse();
-  return {json.is_string() ? json.get<std::string>() : json.dump()};
+  if (is_number ? !json.is_number() : field.kind == FieldKind::on ? !json.is_boolean() : !json.is_text())
+    refuse(json);
+  return {json.is_text() ? json.text() : json.found()};
 }
 
 }  // namespace
@@ -465,16 +465,15 @@ OrderedJson to_json(const RunConfig& config) {
   return json;
 }
 
-RunConfig run_config_from_json(const OrderedJson& json) {
-  if (!json.is_object()) throw Error("configuration: expected an object, found {}", json.type_name());
+RunConfig run_config_from_json(const JsonReader& json) {
   RunConfig config;
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& [key, value] : json.members()) {
     const auto at = std::find_if(fields().begin(), fields().end(),
                                  [&key = key](const Field& each) { return each.key == key; });
     if (at == fields().end()) {
       std::vector<std::string_view> known;
       for (const Field& each : fields()) known.push_back(each.key);
-      throw Error("configuration: unknown key '{}': expected {}", key.substr(0, 64), fmt::join(known, ", "));
+      json.fail(fmt::format("unknown key '{}': expected {}", key.substr(0, 64), fmt::join(known, ", ")));
     }
     if (value.is_null()) continue;
     for (const std::string& text : values_of(*at, value)) at->parse(config, text);

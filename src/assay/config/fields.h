@@ -8,8 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "assay/config/run_config.h"
 
 namespace assay {
@@ -48,11 +46,5 @@ std::span<const Field> fields();
 const Field& field(std::string_view key);
 // "--llm-int8-threshold" of "llm_int8_threshold".
 std::string flag_of(std::string_view key);
-
-// The fields that are set, by their keys.
-nlohmann::ordered_json to_json(const RunConfig& config);
-// null leaves a field unset. Throws FieldError for a value of another type or out of range, Error for a key
-// that is none.
-RunConfig run_config_from_json(const nlohmann::ordered_json& json);
 
 }  // namespace assay

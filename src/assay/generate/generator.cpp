@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "assay/backend/backend.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/base/memory.h"
@@ -14,7 +15,7 @@ namespace {
 
 void check_request(const Program& program, const std::vector<std::vector<TokenId>>& prompts,
                    const GenerationOptions& options) {
-  check(options.sampling);
+  check_sampling(options.sampling);
   if (prompts.empty()) throw Error("no prompt was given");
   if (options.max_new_tokens < 1)
     throw FieldError("max_new_tokens", "expected a whole number from 1, found {}", options.max_new_tokens);

@@ -7,10 +7,14 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/backend/backend.h"
+#include "assay/base/token_id.h"
+#include "assay/base/units.h"
 #include "assay/generate/sampler.h"
 
 namespace assay {
+
+class Backend;  // backend/backend.h
+class Program;
 
 enum class StopReason { length, end_token, interrupted };
 std::string_view name_of(StopReason reason);

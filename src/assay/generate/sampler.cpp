@@ -8,7 +8,7 @@
 
 namespace assay {
 
-void check(const SamplingOptions& options) {
+void check_sampling(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature))
     throw FieldError("temperature", "expected a number from 0, found {}", options.temperature);
   if (options.top_k < 0) throw FieldError("top_k", "expected a whole number from 0, found {}", options.top_k);

@@ -23,7 +23,7 @@ struct SamplingOptions {
 };
 
 // Throws UsageError for a value outside its range.
-void check(const SamplingOptions& options);
+void check_sampling(const SamplingOptions& options);
 
 // One per sequence: its random stream depends on the seed and its own number alone.
 class Sampler {

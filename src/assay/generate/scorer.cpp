@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/backend/backend.h"
 #include "assay/base/error.h"
 #include "assay/generate/steps.h"
 
@@ -96,12 +97,14 @@ std::string_view name_of(ScoreThrough through) {
 Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& options) {
   const std::int64_t limit = program.plan().context, vocab = program.plan().vocab;
   Score result;
-  result.context = options.context == 0 ? limit : options.context;
+  result.context = options.context.value_or(limit);
   if (result.context < 2 || result.context > limit)
     throw FieldError("context", "expected 2 to {} (the model's), found {}", limit, result.context);
-  result.stride = options.stride == 0 ? std::max<std::int64_t>(1, result.context / 2) : options.stride;
+  result.stride = options.stride.value_or(std::max<std::int64_t>(1, result.context / 2));
   if (result.stride < 1 || result.stride > result.context)
     throw FieldError("stride", "expected 1 to {} (the context), found {}", result.context, result.stride);
+  if (options.batch && *options.batch < 1)
+    throw FieldError("batch", "expected a whole number from 1, found {}", *options.batch);
   result.tokens = static_cast<std::int64_t>(ids.size());
   if (result.tokens < 2) throw Error("the text has {} tokens; a perplexity needs at least 2", result.tokens);
   for (const TokenId id : ids)
@@ -110,7 +113,7 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   const std::vector<Window> windows = windows_of(result.tokens, result.context, result.stride);
   result.windows = static_cast<std::int64_t>(windows.size());
   const bool is_decode = options.through == ScoreThrough::decode;
-  const auto batch = static_cast<std::size_t>(options.batch > 0 ? options.batch : is_decode ? 1 : 4);
+  const auto batch = static_cast<std::size_t>(options.batch.value_or(is_decode ? 1 : 4));
   for (std::size_t first = 0; first < windows.size(); first += batch) {
     const auto stop = [&] {
       if (options.should_stop && options.should_stop())

@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "assay/backend/backend.h"
+#include "assay/base/token_id.h"
 
 namespace assay {
+
+class Program;  // backend/backend.h
 
 // How the tokens of a window go through the model: many at once, as a prompt does, or one after the other,
 // each a decode step with the cache of those before it. The windows and the scored tokens are the same. In
@@ -28,13 +31,13 @@ std::string_view name_of(ScoreThrough through);
 // when stride < context and n - ceil(n / context) when stride = context (but a last window of one token
 // scores none).
 struct ScoreOptions {
-  std::int64_t context = 0;  // 0 = the model's
-  std::int64_t stride = 0;   // 0 = half the context
+  std::optional<std::int64_t> context = {};  // unset: the model's
+  std::optional<std::int64_t> stride = {};   // unset: half the context
   ScoreThrough through = ScoreThrough::prefill;
-  // Windows computed together; 0: 4 through prefill, where it changes speed alone (but for llm-int8, whose
-  // outliers are those of a call), and 1 through decode, where a step of more is one of batched decoding,
-  // with its arithmetic.
-  std::int64_t batch = 0;
+  // Windows computed together; unset: 4 through prefill, where it changes speed alone (but for llm-int8,
+  // whose outliers are those of a call), and 1 through decode, where a step of more is one of batched
+  // decoding, with its arithmetic.
+  std::optional<std::int64_t> batch = {};
   std::function<void(std::int64_t done, std::int64_t windows)> on_progress = {};
   std::function<bool()> should_stop = {};  // true: ends with an Error that says so
 };

@@ -1,5 +1,5 @@
-// A case of an experiment as data, and what one run of it gave: both travel as JSON to worker processes and
-// into journals.
+// A case of an experiment as data, and what one run of it gave: both travel as JSON (case_json.h) to worker
+// processes and into journals.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "assay/base/json_reader.h"
 #include "assay/config/run_config.h"
 #include "assay/machine/disturbance.h"
 #include "assay/results/scenario.h"
@@ -72,12 +69,5 @@ struct FirstRun {
   double kv_cache_bytes = 0, measured_memory_bytes = 0;
   double seconds = 0;
 };
-
-nlohmann::ordered_json to_json(const Case& what);
-Case case_from_json(const nlohmann::ordered_json& json);
-nlohmann::ordered_json to_json(const Sample& sample);
-Sample sample_from_json(const JsonReader& json);
-nlohmann::ordered_json to_json(const FirstRun& first);
-FirstRun first_run_from_json(const JsonReader& json);
 
 }  // namespace assay

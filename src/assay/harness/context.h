@@ -1,17 +1,25 @@
 // What every study stands on: where its configurations run, what they are compared with, how carefully they
-// are measured; and how it makes cases.
+// are measured.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "assay/harness/sweep.h"
-#include "assay/text/tokenizer.h"
+#include "assay/base/units.h"
+#include "assay/config/run_config.h"
+#include "assay/harness/sweep_options.h"
+#include "assay/results/verdict.h"
 
 namespace assay {
+
+class ModelFolder;   // checkpoint/model_folder.h
+class Sessions;      // harness/sweep.h
+class Tokenizer;     // text/tokenizer.h
+struct LoadedModel;  // session/load.h
 
 struct ExperimentContext {
   Sessions* sessions = nullptr;
@@ -33,6 +41,9 @@ class LocalExperiment {
   explicit LocalExperiment(const LoadedModel& loaded, SweepOptions sweep = {});
   // Loads other configurations from the same candidates when a study asks for them.
   LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline, SweepOptions sweep = {});
+  LocalExperiment(LocalExperiment&&) noexcept;
+  LocalExperiment& operator=(LocalExperiment&&) noexcept;
+  ~LocalExperiment();
   operator const ExperimentContext&() const { return context_; }
   ExperimentContext& get() { return context_; }
 
@@ -42,11 +53,11 @@ class LocalExperiment {
 };
 
 struct WorkerExperimentOptions {
-  std::vector<std::string> program;     // of a worker: {"/usr/bin/assay", "worker"}
-  std::vector<std::string> candidates;  // of the model
-  RunConfig common, baseline;           // as in ExperimentContext
-  Bytes memory_budget;                  // of all workers together; 0 = 90 % of the memory available
-  Bytes worker_memory_limit;            // of one; 0 = none
+  std::vector<std::string> program;               // of a worker: {"/usr/bin/assay", "worker"}
+  std::vector<std::string> candidates;            // of the model
+  RunConfig common, baseline;                     // as in ExperimentContext
+  std::optional<Bytes> memory_budget = {};        // of all workers; unset: 90 % of the memory available
+  std::optional<Bytes> worker_memory_limit = {};  // of one; unset: none
   Seconds case_time_limit{600};
   SweepOptions sweep;
 };
@@ -56,6 +67,9 @@ class WorkerExperiment {
  public:
   // Reads the model's configuration and tokenizer, no weights. Throws Error.
   explicit WorkerExperiment(const WorkerExperimentOptions& options);
+  WorkerExperiment(WorkerExperiment&&) noexcept;
+  WorkerExperiment& operator=(WorkerExperiment&&) noexcept;
+  ~WorkerExperiment();
   operator const ExperimentContext&() const { return context_; }
   ExperimentContext& get() { return context_; }
   const ModelFolder& folder() const { return *folder_; }
@@ -67,22 +81,5 @@ class WorkerExperiment {
   std::unique_ptr<Sessions> sessions_;
   ExperimentContext context_;
 };
-
-// A case of the baseline.
-Case baseline_case(const ExperimentContext& context, Scenario scenario, std::string label,
-                   std::vector<Prompt> prompts, std::int64_t new_tokens);
-
-// Where a prompt and its new tokens exceed the context: truncates on the left, and adds a warning.
-void fit_context(const ExperimentContext& context, Case& what);
-
-// A prompt as people read it.
-std::string shown(const Prompt& prompt);
-
-// Exactly `length` ids: those of the text, repeated. Throws Error where the text gives none.
-std::vector<TokenId> ids_of_length(const ExperimentContext& context, const std::string& text,
-                                   std::int64_t length);
-
-// Ids of a text. Throws Error where the model has no tokenizer.
-std::vector<TokenId> encode(const ExperimentContext& context, const std::string& text);
 
 }  // namespace assay

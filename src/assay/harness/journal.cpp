@@ -1,8 +1,13 @@
 #include "assay/harness/journal.h"
 
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
+#include <map>
+#include <utility>
+#include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
 #include "assay/base/file.h"
 
 namespace assay {
@@ -23,21 +28,40 @@ OrderedJson parsed_line(const std::string& line) {
 
 }  // namespace
 
+struct Journal::State {
+  void read();
+
+  std::filesystem::path file;
+  std::string plan;
+  bool has_resumed = false;
+  std::map<std::pair<std::string, std::string>, std::vector<OrderedJson>> entries;  // by kind and key
+  struct Close {
+    void operator()(std::FILE* stream) const { std::fclose(stream); }
+  };
+  std::unique_ptr<std::FILE, Close> out;
+};
+
 Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes)
-    : file_(std::move(file)), plan_(plan) {
-  if (resumes && std::filesystem::exists(file_)) {
-    read();
-    has_resumed_ = true;
+    : state_(std::make_unique<State>()) {
+  State& own = *state_;
+  own.file = std::move(file);
+  own.plan = plan;
+  if (resumes && std::filesystem::exists(own.file)) {
+    own.read();
+    own.has_resumed = true;
   } else {
     const OrderedJson head{{"journal", kVersion}, {"plan", plan}};
-    write_file_atomically(file_, head.dump() + "\n");
+    write_file_atomically(own.file, head.dump() + "\n");
   }
-  out_.reset(std::fopen(file_.c_str(), "ab"));
-  if (out_ == nullptr) throw JournalError("{}: cannot be written: {}", file_.string(), last_system_error());
+  own.out.reset(std::fopen(own.file.c_str(), "ab"));
+  if (own.out == nullptr)
+    throw JournalError("{}: cannot be written: {}", own.file.string(), last_system_error());
 }
 
-void Journal::read() {
-  const std::string text = read_text_file(file_);
+Journal::~Journal() = default;
+
+void Journal::State::read() {
+  const std::string text = read_text_file(file);
   const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   std::size_t line_number = 0;
   for (std::size_t at = 0; at < whole;) {
@@ -48,43 +72,55 @@ void Journal::read() {
     if (line_number == 1) {
       if (!json.is_object() || json.value("journal", OrderedJson()) != kVersion)
         throw JournalError("{}: expected a journal that this program can resume, found something else",
-                           file_.string());
-      if (json.value("plan", OrderedJson()) != plan_)
+                           file.string());
+      if (json.value("plan", OrderedJson()) != plan)
         throw JournalError(
             "{}: another plan was begun here: expected the same model and options; start the run again "
             "from the beginning, or repeat it with those",
-            file_.string());
+            file.string());
       continue;
     }
     const auto is_text = [&](const char* key) { return json.contains(key) && json.at(key).is_string(); };
     if (!json.is_object() || !is_text("kind") || !is_text("key") || !json.contains("data"))
-      throw JournalError("{}: line {}: expected an entry of a journal with kind, key and data",
-                         file_.string(), line_number);
-    entries_[{json.at("kind").get<std::string>(), json.at("key").get<std::string>()}].push_back(
+      throw JournalError("{}: line {}: expected an entry of a journal with kind, key and data", file.string(),
+                         line_number);
+    entries[{json.at("kind").get<std::string>(), json.at("key").get<std::string>()}].push_back(
         json.at("data"));
   }
   if (line_number == 0)
     throw JournalError("{}: expected a journal that this program can resume, found something else",
-                       file_.string());
+                       file.string());
   // What was cut off must not join the next line.
-  if (whole < text.size()) std::filesystem::resize_file(file_, whole);
+  if (whole < text.size()) std::filesystem::resize_file(file, whole);
 }
 
-void Journal::append(const std::string& kind, const std::string& key, OrderedJson data) {
-  const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", std::move(data)}};
+void Journal::append(const std::string& kind, const std::string& key, const OrderedJson& data) {
+  const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", data}};
   const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() || std::fflush(out_.get()) != 0)
-    throw JournalError("{}: cannot be written: {}", file_.string(), last_system_error());
+  if (std::fwrite(line.data(), 1, line.size(), state_->out.get()) != line.size() ||
+      std::fflush(state_->out.get()) != 0)
+    throw JournalError("{}: cannot be written: {}", state_->file.string(), last_system_error());
 }
 
-void Journal::refuse(const std::string& kind, const std::string& key, const char* why) const {
-  throw JournalError("{}: the entry '{}' of '{}' cannot be read: {}; start the run again from the beginning",
-                     file_.string(), kind, key, why);
+void Journal::read_each(const std::string& kind, const std::string& key,
+                        const std::function<void(const JsonReader&)>& read) const {
+  const auto at = state_->entries.find({kind, key});
+  if (at == state_->entries.end()) return;
+  try {
+    for (const OrderedJson& data : at->second) read(JsonReader(data));
+  } catch (const Error& error) {
+    throw JournalError(
+        "{}: the entry '{}' of '{}' cannot be read: {}; start the run again from the beginning",
+        state_->file.string(), kind, key, error.what());
+  }
 }
 
-std::vector<OrderedJson> Journal::find(const std::string& kind, const std::string& key) const {
-  const auto at = entries_.find({kind, key});
-  return at == entries_.end() ? std::vector<OrderedJson>() : at->second;
+bool Journal::has(const std::string& kind, const std::string& key) const {
+  return state_->entries.contains({kind, key});
+}
+
+bool Journal::has_resumed() const {
+  return state_->has_resumed;
 }
 
 }  // namespace assay

@@ -4,10 +4,15 @@
 #include <algorithm>
 #include <map>
 
+#include "assay/backend/backend.h"
 #include "assay/base/error.h"
+#include "assay/harness/make_case.h"
 #include "assay/harness/roofline.h"
+#include "assay/harness/sweep.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/session/load_parts.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay {
 
@@ -92,7 +97,7 @@ class Predictor {
     double seconds = 0;
     for (const PhaseCosts& costs :
          step_costs(peaks.plan, {std::move(tokens), what.new_tokens, what.uses_cache}))
-      seconds += peaks.reached.seconds(sum(costs));
+      seconds += peaks.reached.seconds(total_cost(costs));
     return seconds;
   }
 

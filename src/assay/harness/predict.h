@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/harness/case.h"
 #include "assay/harness/context.h"
 
 namespace assay {

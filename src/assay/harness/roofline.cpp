@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "assay/base/memory.h"
+#include "assay/model/model.h"
 
 namespace assay {
 
@@ -48,7 +49,7 @@ std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape) {
   return steps;
 }
 
-Cost sum(const PhaseCosts& costs) {
+Cost total_cost(const PhaseCosts& costs) {
   Cost total;
   for (const Cost& cost : costs) total += cost;
   return total;

@@ -31,7 +31,7 @@ using PhaseCosts = std::array<Cost, kPhases>;
 // By step, the prefill first. Weights count once per step for all sequences, keys and values for each
 // sequence; padding does not count, since it need not be computed.
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape);
-Cost sum(const PhaseCosts& costs);
+Cost total_cost(const PhaseCosts& costs);
 
 // Measures the roofline on a model's own thread pool. Reading is measured on the model's own weights and a
 // buffer for everything else that a step reads: how fast a working set near the size of a shared cache is

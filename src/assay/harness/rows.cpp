@@ -7,6 +7,7 @@
 
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
+#include "assay/results/results_json.h"
 
 namespace assay {
 
@@ -43,12 +44,13 @@ class RowBuilder {
     if (hashes.size() > 1)
       row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
     const std::vector<double> times = result_.each(&Sample::total_latency_s);
-    if (const auto found = outliers(times); found.size() * 10 > times.size())
+    if (const auto found = statistics::outliers(times); found.size() * 10 > times.size())
       row.warnings.push_back(
           {WarningKind::outliers, "more than a tenth of the runs are outliers, which are kept"});
-    if (times.size() >= 2 * kFewestForInterval) {
+    if (times.size() >= 2 * statistics::kFewestForInterval) {
       const std::size_t half = times.size() / 2;
-      const double early = median(std::span(times).first(half)), late = median(std::span(times).last(half));
+      const double early = statistics::median(std::span(times).first(half)),
+                   late = statistics::median(std::span(times).last(half));
       constexpr double kDrift = 1.1;
       if (late > kDrift * early || early > kDrift * late)
         row.warnings.push_back(
@@ -56,7 +58,7 @@ class RowBuilder {
              fmt::format("the second half of the runs was more than 10 % {} than the first",
                          late > early ? "slower" : "faster")});
     }
-    if (times.size() < kFewestForInterval)
+    if (times.size() < statistics::kFewestForInterval)
       row.warnings.push_back(
           {WarningKind::too_few_runs, fmt::format("{} {} too few for an interval or a verdict", times.size(),
                                                   times.size() == 1 ? "run is" : "runs are")});
@@ -87,9 +89,10 @@ class RowBuilder {
       });
       set(row, "time_per_output_token_ms",
           [](const Sample& s) { return 1e3 * s.decode_s() / static_cast<double>(s.step_s.size()); });
-      set(row, "step_latency_ms", [](const Sample& s) { return 1e3 * median(s.step_s); });
-      if (supported_quantile(first_.step_s, 0.9))
-        set(row, "inter_token_p90_ms", [](const Sample& s) { return 1e3 * quantile(s.step_s, 0.9); });
+      set(row, "step_latency_ms", [](const Sample& s) { return 1e3 * statistics::median(s.step_s); });
+      if (statistics::supported_quantile(first_.step_s, 0.9))
+        set(row, "inter_token_p90_ms",
+            [](const Sample& s) { return 1e3 * statistics::quantile(s.step_s, 0.9); });
     }
     set(row, "tokenize_s", [](const Sample& s) { return s.tokenize_s; });
     set(row, "sampling_s", [](const Sample& s) { return s.sampling_s; });
@@ -142,8 +145,8 @@ class RowBuilder {
     set(row, "roof_gb_s", [](const Sample& s) { return s.roofline_gb_s; });
     if (first_.roofline_gflops > 0)
       set(row, "roof_gflops", [](const Sample& s) { return s.roofline_gflops; });
-    const double roofline = median(result_.each(&Sample::roofline_s)),
-                 time = median(result_.each(&Sample::total_latency_s));
+    const double roofline = statistics::median(result_.each(&Sample::roofline_s)),
+                 time = statistics::median(result_.each(&Sample::total_latency_s));
     row.set("roof_latency_s", roofline);
     row.set("percent_of_roof", 100 * roofline / time);
     row.set("achieved_gb_s", first_.bytes / time / 1e9);
@@ -151,7 +154,7 @@ class RowBuilder {
     row.parameters.emplace_back("bound",
                                 2 * first_.memory_bound_s >= first_.roofline_s ? "memory" : "compute");
     add_gap(row);
-    const auto interval = repeated_median_interval(result_.each(&Sample::total_latency_s));
+    const auto interval = statistics::repeated_median_interval(result_.each(&Sample::total_latency_s));
     if (interval && 100 * roofline / interval->high > 103)
       row.warnings.push_back(roofline_warning(100 * roofline / interval->high));
   }
@@ -176,25 +179,6 @@ class RowBuilder {
 };
 
 }  // namespace
-
-void ExperimentResult::add(ExperimentResult other) {
-  const auto move = [](auto& from, auto& to) {
-    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-  };
-  move(other.rows, rows);
-  move(other.comparisons, comparisons);
-  move(other.audit, audit);
-  move(other.texts, texts);
-  move(other.remarks, remarks);
-  if (other.noise) noise = other.noise;
-  is_interrupted = is_interrupted || other.is_interrupted;
-}
-
-const Row* ExperimentResult::find(const std::string& label) const {
-  for (const Row& row : rows)
-    if (row.label == label && row.status == RowStatus::ok) return &row;
-  return nullptr;
-}
 
 Row row_of(const CaseResult& result, const ExperimentContext& context) {
   const Case& what = result.what;
@@ -250,7 +234,7 @@ std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<
     const std::string key = configuration.key(), label = configuration.label();
     if (journal != nullptr) {
       std::optional<std::vector<AuditRow>> known;
-      journal->read_each("audit", key, [&](const auto& data) {
+      journal->read_each("audit", key, [&](const JsonReader& data) {
         known.emplace();
         for (const JsonReader& row : data.items()) known->push_back(audit_row_from_json(row));
       });
@@ -260,7 +244,7 @@ std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<
       }
     }
     if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
-    if (context.sweep.on_progress) context.sweep.on_progress("audit: " + label, 0, 1, -1);
+    if (context.sweep.on_progress) context.sweep.on_progress("audit: " + label, 0, 1, std::nullopt);
     try {
       std::vector<AuditRow> own = context.sessions->of(configuration).audit(prompts, new_tokens);
       nlohmann::ordered_json data = nlohmann::ordered_json::array();

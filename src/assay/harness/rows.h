@@ -6,24 +6,10 @@
 #include <vector>
 
 #include "assay/harness/context.h"
+#include "assay/harness/sweep.h"
 #include "assay/results/results.h"
 
 namespace assay {
-
-// What a study found out.
-struct ExperimentResult {
-  std::vector<Row> rows;
-  std::vector<Comparison> comparisons;
-  std::vector<AuditRow> audit;
-  std::vector<GeneratedText> texts;
-  std::vector<std::string> remarks;
-  std::optional<NoiseMargin> noise;  // of an A/A run
-  bool is_interrupted = false;
-
-  void add(ExperimentResult other);
-  // The finished row of a label, or null.
-  const Row* find(const std::string& label) const;
-};
 
 // A row from a case's samples: every metric that follows from them, warnings about the measurement, the
 // roofline beside it, and which phase loses most of the time above the roofline.

@@ -4,6 +4,8 @@
 
 #include "assay/base/error.h"
 #include "assay/machine/machine.h"
+#include "assay/model/model.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay {
 
@@ -125,7 +127,7 @@ class CaseRun {
 
 // The bytes of a decode step in the middle; of a prefill where there is no other step.
 Bytes working_set_of(const std::vector<PhaseCosts>& steps) {
-  const Cost cost = sum(steps[steps.size() / 2]);
+  const Cost cost = total_cost(steps[steps.size() / 2]);
   return cost.weight_bytes + cost.kv_bytes;
 }
 
@@ -133,7 +135,7 @@ void set_roofline(const Plan& plan, const std::vector<BatchShape>& shapes, const
                   Sample& sample) {
   for (const BatchShape& shape : shapes)
     for (const PhaseCosts& costs : step_costs(plan, shape)) {
-      const Cost cost = sum(costs);
+      const Cost cost = total_cost(costs);
       sample.bytes += static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
       sample.flops += cost.flops.value;
       const double seconds = peaks.seconds(cost);

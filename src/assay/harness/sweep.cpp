@@ -3,23 +3,28 @@
 #include <algorithm>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
 #include "assay/base/random.h"
+#include "assay/harness/case_json.h"
+#include "assay/harness/session_json.h"
 
 namespace assay {
 
 namespace {
 
-constexpr int kFewestRounds = static_cast<int>(kFewestForInterval);
+constexpr int kFewestRounds = static_cast<int>(statistics::kFewestForInterval);
 constexpr int kMostRounds = 200;
 
 class SweepRun {
  public:
   SweepRun(Sessions& sessions, std::string name, const std::vector<Case>& cases, const SweepOptions& options)
       : sessions_(sessions), name_(std::move(name)), options_(options), random_(options.seed) {
-    if (options.repeats < 0)
-      throw FieldError("repeats", "expected a whole number from 0, found {}", options.repeats);
-    if (options.max_time_s < 0)
-      throw FieldError("max_time", "expected 0 or more seconds, found {}", options.max_time_s);
+    if (options.repeats && *options.repeats < 1)
+      throw FieldError("repeats", "expected a whole number from 1, found {}", *options.repeats);
+    if (options.max_time_s && *options.max_time_s <= 0)
+      throw FieldError("max_time_s", "expected a number above 0, found {}", *options.max_time_s);
     for (const Case& what : cases) add(what);
     fewest_ = fewest_rounds(result_.cases.size());
   }
@@ -72,16 +77,16 @@ class SweepRun {
 
   void replay() {
     if (options_.journal == nullptr) return;
-    is_done_ = !options_.journal->find("done", name_).empty();
+    is_done_ = options_.journal->has("done", name_);
     for (CaseResult& c : result_.cases) {
-      options_.journal->read_each("first", journal_key(c), [&](const auto& data) {
+      options_.journal->read_each("first", journal_key(c), [&](const JsonReader& data) {
         c.first = first_run_from_json(data.at("first_run"));
         c.facts = session_facts_from_json(data.at("facts"));
         sessions_.remember(c.what.configuration, c.facts);
         was_begun_.insert(&c);
       });
-      options_.journal->read_each("sample", journal_key(c), [&](const auto& data) {
-        c.samples[data.at("round").template whole<int>()] = sample_from_json(data.at("sample"));
+      options_.journal->read_each("sample", journal_key(c), [&](const JsonReader& data) {
+        c.samples[data.at("round").whole<int>()] = sample_from_json(data.at("sample"));
       });
     }
   }
@@ -183,9 +188,9 @@ class SweepRun {
                      [](const CaseResult* c) { return c->status == RowStatus::ok; }))
       return false;
     const double spent = elapsed(measure_begin_, Clock::now()).value;
-    if (options_.max_time_s > 0 && round >= options_.fewest && spent + warm_up_s_ >= options_.max_time_s)
+    if (options_.max_time_s && round >= options_.fewest && spent + warm_up_s_ >= *options_.max_time_s)
       return false;
-    if (options_.repeats > 0) return round < options_.repeats;
+    if (options_.repeats) return round < *options_.repeats;
     if (round < fewest_) return true;
     if (round >= kMostRounds || spent >= options_.time_s) return false;
     return !is_look(round) || !all_narrow(members);
@@ -202,29 +207,29 @@ class SweepRun {
   bool all_narrow(const std::vector<CaseResult*>& members) const {
     return std::all_of(members.begin(), members.end(), [&](const CaseResult* c) {
       if (c->status != RowStatus::ok) return true;
-      const auto interval = repeated_median_interval(c->each(&Sample::total_latency_s));
+      const auto interval = statistics::repeated_median_interval(c->each(&Sample::total_latency_s));
       return interval && (interval->high - interval->low) / 2 <=
-                             options_.narrow * median(c->each(&Sample::total_latency_s));
+                             options_.narrow * statistics::median(c->each(&Sample::total_latency_s));
     });
   }
 
   void show(const std::string& now, std::int64_t round) const {
     if (!options_.on_progress) return;
-    const std::int64_t all = options_.repeats > 0 ? options_.repeats : fewest_;
+    const std::int64_t all = options_.repeats.value_or(fewest_);
     options_.on_progress(now, round, all, seconds_left(all - round));
   }
 
-  // Counts later groups as if each took as long as this one; below 0 before the first round is over.
-  double seconds_left(std::int64_t rounds) const {
-    if (round_s_ <= 0) return -1;
+  // Counts later groups as if each took as long as this one; not known before the first round is over.
+  std::optional<double> seconds_left(std::int64_t rounds) const {
+    if (round_s_ <= 0) return std::nullopt;
     const double spent = elapsed(measure_begin_, Clock::now()).value;
     double left = round_s_ * static_cast<double>(std::max<std::int64_t>(0, rounds)), all = spent + left;
-    if (options_.repeats == 0) {
+    if (!options_.repeats) {
       left = std::max(left, options_.time_s - spent);
       all = std::max(all, options_.time_s);
     }
-    if (options_.max_time_s > 0) {
-      const double at_most = std::max(0.0, options_.max_time_s - warm_up_s_ - spent);
+    if (options_.max_time_s) {
+      const double at_most = std::max(0.0, *options_.max_time_s - warm_up_s_ - spent);
       left = std::min(left, at_most);
       all = std::min(all, spent + at_most);
     }

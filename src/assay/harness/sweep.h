@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "assay/harness/journal.h"
+#include "assay/harness/sweep_options.h"
 #include "assay/harness/worker_session.h"
 #include "assay/results/results.h"
 
@@ -49,21 +50,6 @@ class Sessions {
   std::map<std::string, std::unique_ptr<Session>> live_;
   std::map<std::string, SessionFacts> facts_;
   std::map<std::string, std::string> failures_;
-};
-
-using OnProgress = std::function<void(const std::string& now, std::int64_t done, std::int64_t all,
-                                      double seconds_left)>;  // seconds_left < 0: not known yet
-
-struct SweepOptions {
-  std::int64_t repeats = 0;  // rounds, exactly; 0: from six until every interval is narrow
-  double narrow = 0.02;      // half the width of an interval / its median
-  double time_s = 20;        // adaptive: no round begins after it, once there are fewest_rounds()
-  double max_time_s = 0;     // of a sweep: no round begins after it; 0 = no limit
-  std::int64_t fewest = 1;   // rounds that run whatever max_time_s says
-  std::uint64_t seed = 1;    // for the order of cases within a round
-  Journal* journal = nullptr;
-  OnProgress on_progress;
-  ShouldStop should_stop;
 };
 
 struct CaseResult {

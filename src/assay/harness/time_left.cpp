@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/base/format.h"
+
 namespace assay {
 
 double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& options,
@@ -18,13 +20,13 @@ double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& opt
     start += kStart_s;
   }
   constexpr double kWarmUps = 3;
-  double runs = static_cast<double>(options.repeats) * round;
-  if (options.repeats == 0)
-    runs = std::max(static_cast<double>(fewest_rounds(cases.size())) * round, options.time_s);
+  const double runs =
+      options.repeats ? static_cast<double>(*options.repeats) * round
+                      : std::max(static_cast<double>(fewest_rounds(cases.size())) * round, options.time_s);
   double all = start + kWarmUps * round + runs;
-  if (options.max_time_s > 0)
+  if (options.max_time_s)
     all = std::min(
-        all, std::max(options.max_time_s, start + (kWarmUps + static_cast<double>(options.fewest)) * round));
+        all, std::max(*options.max_time_s, start + (kWarmUps + static_cast<double>(options.fewest)) * round));
   return all;
 }
 
@@ -52,19 +54,18 @@ double TimeLeft::slowness() const {
   return (elapsed(begin_, begin_of_part_).value + kTrust) / (predicted + kTrust);
 }
 
-double TimeLeft::seconds_left(double left_of_part, TimePoint now) const {
-  if (!knows_time_ || current_ >= parts_.size()) return -1;
+std::optional<double> TimeLeft::seconds_left(std::optional<double> left_of_part, TimePoint now) const {
+  if (!knows_time_ || current_ >= parts_.size()) return std::nullopt;
   const double slow = slowness();
-  double left = left_of_part;
-  if (left < 0)
-    left = std::max(0.0, slow * parts_[current_].predicted_s - elapsed(begin_of_part_, now).value);
+  double left = left_of_part.value_or(
+      std::max(0.0, slow * parts_[current_].predicted_s - elapsed(begin_of_part_, now).value));
   for (std::size_t i = current_ + 1; i < parts_.size(); ++i) left += slow * parts_[i].predicted_s;
   return left;
 }
 
 OnProgress TimeLeft::teller() {
   if (!show_) return {};
-  return [this](const std::string& now, std::int64_t done, std::int64_t all, double left) {
+  return [this](const std::string& now, std::int64_t done, std::int64_t all, std::optional<double> left) {
     show_(fmt::format("part {} of {}, {}", current_ + 1, parts_.size(), now), done, all, seconds_left(left));
   };
 }

@@ -1,6 +1,8 @@
 // How far a run of several studies has come, and how long the rest of it will take.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,13 +23,13 @@ class TimeLeft {
     double predicted_s = 0;
   };
   // Parts in the order in which they run. `show` gets the progress of each with "part 2 of 7, " before it and
-  // the seconds that are left of all parts, or -1 where `knows_time` is false: nothing was predicted.
+  // the seconds that are left of all parts, none where `knows_time` is false: nothing was predicted.
   TimeLeft(std::vector<Part> parts, bool knows_time, OnProgress show);
 
   // This part begins, and those before it are over. A name that is not listed changes nothing.
   void begin(std::string_view name, TimePoint now = Clock::now());
-  // Of all parts. `left_of_part`: the current part's own estimate, below 0 where it has none.
-  double seconds_left(double left_of_part, TimePoint now = Clock::now()) const;
+  // Of all parts. `left_of_part`: the current part's own estimate, where it has one.
+  std::optional<double> seconds_left(std::optional<double> left_of_part, TimePoint now = Clock::now()) const;
   // For SweepOptions; valid as long as this lives.
   OnProgress teller();
 

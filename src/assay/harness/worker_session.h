@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "assay/generate/scorer.h"
 #include "assay/harness/case.h"
 #include "assay/results/results.h"
+#include "assay/session/load.h"
 
 namespace assay {
 
@@ -33,7 +35,7 @@ struct CorpusLosses {
 };
 struct CorpusRequest {
   std::string file;
-  std::int64_t context = 0, stride = 0;  // 0 = the scorer's defaults
+  std::optional<std::int64_t> context = {}, stride = {};  // unset: the scorer's defaults
   ScoreThrough through = ScoreThrough::prefill;
 };
 
@@ -66,26 +68,11 @@ struct WorkerOptions {
   std::vector<std::string> candidates;  // of the model
   RunConfig configuration;
   bool needs_tokenizer = true;
-  Bytes memory_limit;       // of its data; 0 = none
-  Seconds time_limit{600};  // of one answer, loading included; 0 = none
+  std::optional<Bytes> memory_limit = {};  // of its data; unset: none
+  Seconds time_limit{600};                 // of one answer, loading included; 0 = none
   ShouldStop should_stop;
 };
 // Starts the process and loads. Throws Error where loading fails, WorkerLost where the worker does.
 std::unique_ptr<Session> worker_session(const WorkerOptions& options);
-
-// The worker's side of the protocol: answers facts, first_run, run, score and audit; an empty answer to any
-// other operation. Throws Error.
-nlohmann::ordered_json answer_request(Session& session, const std::string& op,
-                                      const nlohmann::ordered_json& request);
-
-nlohmann::ordered_json to_json(const SessionFacts& facts);
-SessionFacts session_facts_from_json(const JsonReader& json);
-nlohmann::ordered_json to_json(const CorpusLosses& losses);
-CorpusLosses corpus_losses_from_json(const JsonReader& json);
-
-// Without the hash of its files, which would mean reading them all.
-ModelFacts model_facts(const LoadedModel& loaded);
-// Of a model whose LM head is searched in int8: the share of its outputs that were computed exactly so far.
-std::optional<double> head_computed_share(const Model& model);
 
 }  // namespace assay

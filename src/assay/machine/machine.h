@@ -4,10 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "assay/base/json_reader.h"
-
 #include "assay/base/units.h"
 
 namespace assay {
@@ -42,10 +38,6 @@ struct Machine {
   Bytes cgroup_memory_limit;  // 0 = none
 };
 Machine read_machine();
-
-nlohmann::ordered_json to_json(const Machine& machine);
-// Reads what to_json() wrote, or an earlier version of it with fewer facts.
-Machine machine_from_json(const JsonReader& json);
 
 struct ProcessMemory {
   Bytes resident, peak, anonymous;  // VmRSS, VmHWM, RssAnon; zero where /proc is not there

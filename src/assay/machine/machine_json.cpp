@@ -1,7 +1,6 @@
-// How the facts of a machine are written and read.
-#include <nlohmann/json.hpp>
+#include "assay/machine/machine_json.h"
 
-#include "assay/machine/machine.h"
+#include <nlohmann/json.hpp>
 
 namespace assay {
 

@@ -211,7 +211,7 @@ Seconds phase_round_trip(ThreadPool& pool) {
     times.push_back(elapsed(begin, end).value);
     begin = end;
   }
-  return {median(times)};
+  return {statistics::median(times)};
 }
 
 }  // namespace assay

@@ -20,12 +20,14 @@
 #include "assay/config/fields.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int8.h"
 #include "assay/quantize/matrix_quantizer.h"
 #include "assay/session/calibrate.h"
 #include "assay/session/load.h"
+#include "assay/session/load_parts.h"
 #include "assay/tensor/half.h"
 
 namespace assay {

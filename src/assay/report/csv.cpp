@@ -5,7 +5,7 @@
 #include "assay/base/format.h"
 #include "assay/results/metric.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -85,4 +85,4 @@ std::string samples_csv(const ResultSet& results) {
   return csv;
 }
 
-}  // namespace assay
+}  // namespace assay::report

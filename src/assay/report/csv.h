@@ -6,7 +6,7 @@
 #include "assay/report/table.h"
 #include "assay/results/results.h"
 
-namespace assay {
+namespace assay::report {
 
 // A field, in quotes where it needs them.
 std::string csv_field(const std::string& text);
@@ -16,4 +16,4 @@ std::string to_csv(const Table& table);
 // A line per raw sample: scenario, label, metric, unit, index, value.
 std::string samples_csv(const ResultSet& results);
 
-}  // namespace assay
+}  // namespace assay::report

@@ -9,7 +9,7 @@
 
 #include "assay/report/table.h"
 
-namespace assay {
+namespace assay::report {
 
 struct Paragraph {
   std::string text;  // sentences
@@ -51,4 +51,4 @@ struct Document {
   std::vector<Section> sections;
 };
 
-}  // namespace assay
+}  // namespace assay::report

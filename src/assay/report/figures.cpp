@@ -6,7 +6,7 @@
 #include "assay/report/text_layout.h"
 #include "assay/results/metric.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -162,4 +162,4 @@ std::vector<std::pair<std::string, Plot>> figures_of(const ResultSet& results) {
   return ResultFigures(results).run();
 }
 
-}  // namespace assay
+}  // namespace assay::report

@@ -11,8 +11,9 @@
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
 #include "assay/report/result_tables.h"
+#include "assay/results/results_json.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace fs = std::filesystem;
 
@@ -59,4 +60,4 @@ ResultSet read_results(const fs::path& file) {
   return results_from_json(parse_ordered_json(read_text_file(file), file.string()), file.string());
 }
 
-}  // namespace assay
+}  // namespace assay::report

@@ -7,7 +7,7 @@
 
 #include "assay/results/results.h"
 
-namespace assay {
+namespace assay::report {
 
 struct WrittenReports {
   std::vector<std::filesystem::path> paths;
@@ -21,4 +21,4 @@ WrittenReports write_reports(const ResultSet& results, const std::filesystem::pa
 // Reads a results.json back. Throws Error for a file that is none, or of another schema version.
 ResultSet read_results(const std::filesystem::path& file);
 
-}  // namespace assay
+}  // namespace assay::report

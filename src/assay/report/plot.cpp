@@ -7,7 +7,7 @@
 
 #include "assay/base/format.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -288,4 +288,4 @@ std::string to_svg(const Plot& any) {
   return plot.categories.empty() ? lines_plot(plot) : bars_plot(plot);
 }
 
-}  // namespace assay
+}  // namespace assay::report

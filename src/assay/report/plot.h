@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace assay {
+namespace assay::report {
 
 struct PlotPoint {
   double x = 0, y = 0;
@@ -40,4 +40,4 @@ std::vector<double> axis_ticks(double low, double high, int count);
 // "1200", "0.05", "1.5e6": as short as it is exact for a tick.
 std::string tick_text(double value);
 
-}  // namespace assay
+}  // namespace assay::report

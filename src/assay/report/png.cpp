@@ -17,7 +17,7 @@ extern "C" const char* __lsan_default_options() {
 }
 #endif
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -107,4 +107,4 @@ std::string png_of_svg(const std::string& svg, double scale) {
   return png;
 }
 
-}  // namespace assay
+}  // namespace assay::report

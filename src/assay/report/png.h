@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace assay {
+namespace assay::report {
 
 // The image's bytes at `scale` pixels per unit. Throws Error where the libraries are not installed (they are
 // librsvg2-2 in Debian), or refuse the document.
@@ -12,4 +12,4 @@ std::string png_of_svg(const std::string& svg, double scale = 2);
 // Empty where it can, else why not.
 std::string why_no_png();
 
-}  // namespace assay
+}  // namespace assay::report

@@ -5,7 +5,7 @@
 #include "assay/base/format.h"
 #include "assay/report/text_layout.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -132,4 +132,4 @@ std::string to_markdown(const Document& document) {
   return MarkdownRenderer()(document);
 }
 
-}  // namespace assay
+}  // namespace assay::report

@@ -6,7 +6,7 @@
 
 #include "assay/report/document.h"
 
-namespace assay {
+namespace assay::report {
 
 // No line is wider than `width` columns (20 at least). Prose is wrapped, tables lose columns by their rank
 // (table.h), lines are cut. Sections without anything to show are left out.
@@ -15,4 +15,4 @@ std::string to_terminal(const Document& document, std::size_t width);
 // GitHub's Markdown; text that would be markup is escaped.
 std::string to_markdown(const Document& document);
 
-}  // namespace assay
+}  // namespace assay::report

@@ -10,7 +10,7 @@
 #include "assay/results/metric.h"
 #include "assay/results/takeaways.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -349,4 +349,4 @@ Document document_of(const ComparedResults& compared) {
   return document;
 }
 
-}  // namespace assay
+}  // namespace assay::report

@@ -5,7 +5,7 @@
 #include "assay/results/compare_results.h"
 #include "assay/results/results.h"
 
-namespace assay {
+namespace assay::report {
 
 // Takeaways, recommendation, failed cases and warnings are its conclusions; then a section for each scenario,
 // the generated texts, the audit, findings, figures, how it was measured, and every metric.
@@ -17,4 +17,4 @@ Document document_of(const ComparedResults& compared);
 // A line for each warning, the commonest first, with its remedy and the rows that carry it.
 std::vector<std::string> grouped_warnings(const std::vector<Row>& rows);
 
-}  // namespace assay
+}  // namespace assay::report

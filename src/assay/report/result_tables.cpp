@@ -6,7 +6,7 @@
 #include "assay/base/format.h"
 #include "assay/results/metric.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -166,7 +166,7 @@ Table tradeoff_table(const ResultSet& results) {
     std::vector<std::string> line = {row.label + (is_first ? " (baseline)" : "")};
     const Value *memory = row.find("memory_bytes"), *latency = row.find("total_latency_s");
     line.push_back(memory == nullptr ? "Error" : fmt::format("{:.2f}", memory->value / (1024 * 1024)));
-    line.push_back(latency == nullptr ? "Error" : fmt::format("{:.4f}", mean(latency->samples)));
+    line.push_back(latency == nullptr ? "Error" : fmt::format("{:.4f}", statistics::mean(latency->samples)));
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       const std::string label = fmt::format("{}, prompt {}", row.label, i + 1);
       const auto text = std::find_if(results.texts.begin(), results.texts.end(),
@@ -178,4 +178,4 @@ Table tradeoff_table(const ResultSet& results) {
   return table;
 }
 
-}  // namespace assay
+}  // namespace assay::report

@@ -7,7 +7,7 @@
 #include "assay/report/table.h"
 #include "assay/results/results.h"
 
-namespace assay {
+namespace assay::report {
 
 // The rows of one scenario with the columns that matter there: the metrics whose entry names the scenario
 // (results/metric.h) and that some row has, times with three digits at least, an interval in a column of its
@@ -27,4 +27,4 @@ Table tradeoff_table(const ResultSet& results);
 // Series for plots are no rows of a table, nor are rows that repeat what others show.
 bool is_shown(const Row& row, const ResultSet& results);
 
-}  // namespace assay
+}  // namespace assay::report

@@ -7,7 +7,7 @@
 #include "assay/report/plot.h"
 #include "assay/report/text_layout.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -176,4 +176,4 @@ std::string table_svg(const Table& table) {
   return svg + "</svg>\n";
 }
 
-}  // namespace assay
+}  // namespace assay::report

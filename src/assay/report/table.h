@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace assay {
+namespace assay::report {
 
 struct Table {
   std::vector<std::string> head;
@@ -27,4 +27,4 @@ std::string table_svg(const Table& table);
 // bytes on a character boundary.
 std::string one_line(const std::string& text, std::size_t limit);
 
-}  // namespace assay
+}  // namespace assay::report

@@ -7,7 +7,7 @@
 
 #include "assay/base/format.h"
 
-namespace assay {
+namespace assay::report {
 
 namespace {
 
@@ -151,4 +151,4 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::
   return lines;
 }
 
-}  // namespace assay
+}  // namespace assay::report

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace assay {
+namespace assay::report {
 
 // Columns that a terminal needs at most: wide characters count two, combining ones none, an emoji sequence
 // the sum of its parts, since terminals differ.
@@ -26,4 +26,4 @@ std::string cut_to_width(std::string_view text, std::size_t width);
 // Every line but the first begins with `indent` blanks.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::size_t indent = 0);
 
-}  // namespace assay
+}  // namespace assay::report

@@ -39,15 +39,15 @@ Comparison compare(const Row& a, const Row& b, std::string_view tag, const Compa
   Comparison comparison;
   if (tag == "perplexity") {
     // Intervals of separate runs: they tell a difference where they do not overlap.
-    std::optional<Shift> shift;
+    std::optional<statistics::Shift> shift;
     if (old.interval && now.interval)
-      shift = Shift{std::log(now.value / old.value),
-                    {std::log(now.interval->low / old.interval->high),
-                     std::log(now.interval->high / old.interval->low), old.interval->level}};
+      shift = statistics::Shift{std::log(now.value / old.value),
+                                {std::log(now.interval->low / old.interval->high),
+                                 std::log(now.interval->high / old.interval->low), old.interval->level}};
     const Value* tokens = b.find("tokens_scored");
-    const int blocks = tokens == nullptr ? 1 : static_cast<int>(tokens->value / kLossBlock);
-    comparison =
-        compare_shift(old.value == now.value ? Shift{0, {0, 0, 1}} : shift, std::max(1, blocks), options);
+    const int blocks = tokens == nullptr ? 1 : static_cast<int>(tokens->value / statistics::kLossBlock);
+    comparison = compare_shift(old.value == now.value ? statistics::Shift{0, {0, 0, 1}} : shift,
+                               std::max(1, blocks), options);
     comparison.ratio = now.value / old.value;
   } else {
     comparison = compare_independent(now.samples, old.samples, options);
@@ -106,7 +106,7 @@ FailureRule failure_rule(const std::string& text) {
   const bool is_number =
       code == std::errc() && stop == number.data() + number.size() && percent >= 0 && percent <= 1000;
   if (!is_number || (what != "slower" && what != "faster" && what != "worse"))
-    throw UsageError("--fail-on: expected slower:3%, faster:3% or worse:1%, found '{}'", text);
+    throw FieldError("fail_on", "expected slower:3%, faster:3% or worse:1%, found '{}'", text);
   rule.what = what == "slower"   ? FailureRule::What::slower
               : what == "faster" ? FailureRule::What::faster
                                  : FailureRule::What::worse;

@@ -29,7 +29,7 @@ struct FailureRule {
   enum class What { slower, faster, worse } what = What::slower;
   double margin = 0.03;
 };
-// Throws UsageError.
+// Throws FieldError.
 FailureRule failure_rule(const std::string& text);
 // Rows that break it: the test shows a difference in that direction whose interval lies wholly beyond the
 // margin.

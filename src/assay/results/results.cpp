@@ -1,5 +1,7 @@
 #include "assay/results/results.h"
 
+#include <iterator>
+
 #include "assay/results/metric.h"
 
 namespace assay {
@@ -29,11 +31,47 @@ const std::string& Row::parameter(std::string_view key) const {
 
 Value value_of_repeats(std::vector<double> in_time_order) {
   Value value;
-  value.interval = repeated_median_interval(in_time_order);
+  value.interval = statistics::repeated_median_interval(in_time_order);
   value.statistic = value.interval ? "median" : "mean";
-  value.value = value.interval ? median(in_time_order) : mean(in_time_order);
+  value.value = value.interval ? statistics::median(in_time_order) : statistics::mean(in_time_order);
   value.samples = std::move(in_time_order);
   return value;
+}
+
+namespace {
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T>& from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+// Of a result set or an experiment's result, which hold the same lists.
+template <typename Results>
+void append_lists(Results& to, ExperimentResult& from) {
+  append(to.rows, from.rows);
+  append(to.comparisons, from.comparisons);
+  append(to.audit, from.audit);
+  append(to.texts, from.texts);
+  append(to.remarks, from.remarks);
+  if (from.noise) to.noise = from.noise;
+}
+
+}  // namespace
+
+void ExperimentResult::add(ExperimentResult other) {
+  append_lists(*this, other);
+  is_interrupted = is_interrupted || other.is_interrupted;
+}
+
+const Row* ExperimentResult::find(const std::string& label) const {
+  for (const Row& row : rows)
+    if (row.label == label && row.status == RowStatus::ok) return &row;
+  return nullptr;
+}
+
+void ResultSet::add(ExperimentResult found) {
+  append_lists(*this, found);
+  if (found.is_interrupted) status = RunStatus::interrupted;
 }
 
 }  // namespace assay

@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "assay/machine/machine.h"
 #include "assay/results/scenario.h"
 #include "assay/results/status.h"
@@ -21,7 +19,7 @@ namespace assay {
 
 struct Value {
   double value = 0;  // the mean or the median of the samples where there are several: as `statistic` says
-  std::optional<Interval> interval;
+  std::optional<statistics::Interval> interval;
   std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
   std::string statistic = {};   // "mean", "median"; empty for a figure that is counted
 };
@@ -89,6 +87,21 @@ struct AuditRow {
   bool has_failed() const { return verdict == AuditVerdict::differs; }
 };
 
+// What a study found out.
+struct ExperimentResult {
+  std::vector<Row> rows;
+  std::vector<Comparison> comparisons;
+  std::vector<AuditRow> audit;
+  std::vector<GeneratedText> texts;
+  std::vector<std::string> remarks;
+  std::optional<NoiseMargin> noise;  // of an A/A run
+  bool is_interrupted = false;
+
+  void add(ExperimentResult other);
+  // The finished row of a label, or null.
+  const Row* find(const std::string& label) const;
+};
+
 struct ResultSet {
   static constexpr int kSchemaVersion = 1;
   std::string created, command;
@@ -104,17 +117,9 @@ struct ResultSet {
   std::vector<std::string> remarks;  // sentences: trends, break-even, fits
   std::vector<std::string> takeaways;
   std::string caption;  // how it was measured
-};
 
-nlohmann::ordered_json to_json(const AuditRow& row);
-nlohmann::ordered_json to_json(const ModelFacts& model);
-nlohmann::ordered_json to_json(const Row& row);
-nlohmann::ordered_json to_json(const ResultSet& results);
-// What to_json() wrote, or earlier versions of it. Each throws Error naming file and path of what is wrong.
-AuditRow audit_row_from_json(const JsonReader& json);
-ModelFacts model_facts_from_json(const JsonReader& json);
-Row row_from_json(const JsonReader& json);
-// `where` names the file. Also refuses another schema version, and a document that is not a result.
-ResultSet results_from_json(const nlohmann::ordered_json& json, const std::string& where);
+  // Appends what a study found out.
+  void add(ExperimentResult found);
+};
 
 }  // namespace assay

@@ -1,9 +1,11 @@
-// How results are written to results.json and read from it.
+#include "assay/results/results_json.h"
+
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/machine/machine_json.h"
 #include "assay/results/metric.h"
-#include "assay/results/results.h"
+#include "assay/results/named_json.h"
 
 namespace assay {
 
@@ -38,8 +40,8 @@ OrderedJson value_to_json(const std::string& tag, const Value& value) {
                    {"interval", interval_to_json(value.interval)}};
   if (!value.samples.empty()) {
     json["statistic"] = value.statistic;
-    json["mean"] = mean(value.samples);
-    json["median"] = median(value.samples);
+    json["mean"] = statistics::mean(value.samples);
+    json["median"] = statistics::median(value.samples);
   }
   json["samples"] = value.samples;
   return json;
@@ -139,6 +141,65 @@ ResultSet result_set_from_json(const JsonReader& json) {
 }
 
 }  // namespace
+
+OrderedJson to_json(const std::vector<Warning>& warnings) {
+  OrderedJson json = OrderedJson::array();
+  for (const Warning& warning : warnings) {
+    const WarningInfo& info = info_of(warning.kind);
+    json.push_back(OrderedJson{{"kind", info.name}, {"text", warning.text}, {"remedy", info.remedy}});
+  }
+  return json;
+}
+
+std::vector<Warning> warnings_from_json(const JsonReader& json) {
+  std::vector<Warning> warnings;
+  for (const JsonReader& item : json.items()) {
+    if (item.is_text())
+      warnings.push_back({WarningKind::other, item.text()});
+    else
+      warnings.push_back({entry_at(warning_kinds(), item.at("kind")).value, item.at("text").text()});
+  }
+  return warnings;
+}
+
+OrderedJson interval_to_json(const std::optional<statistics::Interval>& interval) {
+  if (!interval) return nullptr;
+  return {{"low", interval->low}, {"high", interval->high}, {"level", interval->level}};
+}
+
+std::optional<statistics::Interval> interval_from_json(const JsonReader& json) {
+  if (json.is_null()) return std::nullopt;
+  return statistics::Interval{json.at("low").number(), json.at("high").number(), json.at("level").number()};
+}
+
+OrderedJson to_json(const Comparison& c) {
+  return {{"subject", c.subject},
+          {"baseline", c.baseline},
+          {"metric", c.metric},
+          {"ratio", c.ratio},
+          {"interval", interval_to_json(c.interval)},
+          {"margin", c.margin},
+          {"verdict", name_of(c.verdict)},
+          {"pairs", c.pairs},
+          {"more_needed", c.more_needed},
+          {"sentence", c.sentence}};
+}
+
+Comparison comparison_from_json(const JsonReader& json) {
+  Comparison c;
+  c.subject = json.at("subject").text();
+  c.baseline = json.at("baseline").text();
+  c.metric = json.at("metric").text();
+  if (find_metric(c.metric) == nullptr) json.at("metric").fail("this program knows no metric of this name");
+  c.ratio = json.at("ratio").number();
+  c.interval = interval_from_json(json.at("interval"));
+  c.margin = json.at("margin").number();
+  c.pairs = json.at("pairs").whole<int>();
+  c.more_needed = json.at("more_needed").whole<int>();
+  c.sentence = json.at("sentence").text();
+  c.verdict = entry_at(verdicts(), json.at("verdict")).value;
+  return c;
+}
 
 OrderedJson to_json(const AuditRow& row) {
   return {{"configuration", row.configuration},

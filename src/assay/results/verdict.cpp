@@ -5,8 +5,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include <nlohmann/json.hpp>
-
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/results/metric.h"
@@ -41,7 +39,7 @@ double level_of(const CompareOptions& options) {
 
 NoiseMargin noise_margin(std::span<const double> log_ratios, int planned) {
   NoiseMargin margin{.pairs = static_cast<int>(log_ratios.size()), .planned = planned};
-  const std::optional<Shift> shift = paired_shift(log_ratios);
+  const std::optional<statistics::Shift> shift = statistics::paired_shift(log_ratios);
   if (!shift || planned < 1) return margin;
   margin.bias = std::expm1(shift->estimate);
   // The interval narrows with the square root of the pairs. What it is itself uncertain by is added: so twice
@@ -68,15 +66,16 @@ std::string_view name_of(Verdict verdict) {
   return entry_of(verdicts(), verdict).name;
 }
 
-Comparison compare_shift(const std::optional<Shift>& log_shift, int pairs, const CompareOptions& options) {
+Comparison compare_shift(const std::optional<statistics::Shift>& log_shift, int pairs,
+                         const CompareOptions& options) {
   Comparison comparison;
   comparison.pairs = pairs;
   comparison.margin = options.margin;
   if (!log_shift) return comparison;
-  const Shift& shift = *log_shift;
+  const statistics::Shift& shift = *log_shift;
   comparison.ratio = std::exp(shift.estimate);
   comparison.interval =
-      Interval{std::exp(shift.interval.low), std::exp(shift.interval.high), shift.interval.level};
+      statistics::Interval{std::exp(shift.interval.low), std::exp(shift.interval.high), shift.interval.level};
   const double margin = std::log1p(options.margin);
   if (shift.interval.low > -margin && shift.interval.high < margin) {
     comparison.verdict = Verdict::no_difference;
@@ -103,11 +102,12 @@ Comparison compare_paired(std::span<const double> subject, std::span<const doubl
   const std::vector<double> of_baseline = logs(baseline);
   for (std::size_t i = 0; i < differences.size(); ++i) differences[i] -= of_baseline[i];
   const int pairs = static_cast<int>(differences.size());
-  Comparison comparison = compare_shift(paired_shift(differences, level_of(options)), pairs, options);
+  Comparison comparison =
+      compare_shift(statistics::paired_shift(differences, level_of(options)), pairs, options);
   if (comparison.verdict != Verdict::too_few) return comparison;
-  comparison.ratio = std::exp(median(differences));
+  comparison.ratio = std::exp(statistics::median(differences));
   // Enough pairs for an interval at all, but not for one of the corrected level.
-  if (pairs >= static_cast<int>(kFewestForInterval)) {
+  if (pairs >= static_cast<int>(statistics::kFewestForInterval)) {
     comparison.verdict = Verdict::cannot_tell;
     comparison.more_needed =
         std::max(1, static_cast<int>(std::ceil(std::log2(2 / (1 - level_of(options))))) - pairs);
@@ -118,9 +118,10 @@ Comparison compare_paired(std::span<const double> subject, std::span<const doubl
 Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
                                const CompareOptions& options) {
   const std::vector<double> a = logs(baseline), b = logs(subject);
-  Comparison comparison = compare_shift(independent_shift(a, b, level_of(options)),
+  Comparison comparison = compare_shift(statistics::independent_shift(a, b, level_of(options)),
                                         static_cast<int>(std::min(a.size(), b.size())), options);
-  if (comparison.verdict == Verdict::too_few) comparison.ratio = std::exp(median(b) - median(a));
+  if (comparison.verdict == Verdict::too_few)
+    comparison.ratio = std::exp(statistics::median(b) - statistics::median(a));
   return comparison;
 }
 
@@ -136,7 +137,7 @@ std::string needed_by(const Comparison& c) {
     return is_of_text(c) ? fmt::format("a text {} times as long is needed at least", kMostTimes)
                          : fmt::format("{} times as many runs are needed at least", kMostTimes);
   const double more =
-      static_cast<double>(c.more_needed) * (is_of_text(c) ? static_cast<double>(kLossBlock) : 1);
+      static_cast<double>(c.more_needed) * (is_of_text(c) ? static_cast<double>(statistics::kLossBlock) : 1);
   // Two digits of an estimate.
   const double step = std::pow(10, std::max(0.0, std::floor(std::log10(more)) - 1));
   const double rounded = std::ceil(more / step) * step;
@@ -184,50 +185,11 @@ void set_sentence(Comparison& c) {
           fmt::format("{} against {} is undecided: {}; {}", c.subject, c.baseline, ratio, needed_by(c));
       break;
     case Verdict::too_few:
-      c.sentence =
-          fmt::format("{} against {} has no verdict: {}, from {}", c.subject, c.baseline, ratio,
-                      is_of_text(c) ? fmt::format("a text of only {} tokens", kLossBlock * c.pairs)
-                                    : fmt::format("only {} run{}", c.pairs, c.pairs == 1 ? "" : "s"));
+      c.sentence = fmt::format("{} against {} has no verdict: {}, from {}", c.subject, c.baseline, ratio,
+                               is_of_text(c)
+                                   ? fmt::format("a text of only {} tokens", statistics::kLossBlock * c.pairs)
+                                   : fmt::format("only {} run{}", c.pairs, c.pairs == 1 ? "" : "s"));
   }
-}
-
-nlohmann::ordered_json interval_to_json(const std::optional<Interval>& interval) {
-  if (!interval) return nullptr;
-  return {{"low", interval->low}, {"high", interval->high}, {"level", interval->level}};
-}
-
-std::optional<Interval> interval_from_json(const JsonReader& json) {
-  if (json.is_null()) return std::nullopt;
-  return Interval{json.at("low").number(), json.at("high").number(), json.at("level").number()};
-}
-
-nlohmann::ordered_json to_json(const Comparison& c) {
-  return {{"subject", c.subject},
-          {"baseline", c.baseline},
-          {"metric", c.metric},
-          {"ratio", c.ratio},
-          {"interval", interval_to_json(c.interval)},
-          {"margin", c.margin},
-          {"verdict", name_of(c.verdict)},
-          {"pairs", c.pairs},
-          {"more_needed", c.more_needed},
-          {"sentence", c.sentence}};
-}
-
-Comparison comparison_from_json(const JsonReader& json) {
-  Comparison c;
-  c.subject = json.at("subject").text();
-  c.baseline = json.at("baseline").text();
-  c.metric = json.at("metric").text();
-  if (find_metric(c.metric) == nullptr) json.at("metric").fail("this program knows no metric of this name");
-  c.ratio = json.at("ratio").number();
-  c.interval = interval_from_json(json.at("interval"));
-  c.margin = json.at("margin").number();
-  c.pairs = json.at("pairs").whole<int>();
-  c.more_needed = json.at("more_needed").whole<int>();
-  c.sentence = json.at("sentence").text();
-  c.verdict = entry_at(verdicts(), json.at("verdict")).value;
-  return c;
 }
 
 }  // namespace assay

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "assay/results/named.h"
 #include "assay/statistics/statistics.h"
 
@@ -34,8 +32,9 @@ std::string_view name_of(Verdict verdict);
 struct Comparison {
   std::string subject, baseline, metric;  // labels of rows, the metric's tag
   double ratio = 1;                       // subject / baseline
-  std::optional<Interval> interval;       // of the ratio; its level is corrected for the other comparisons
-  double margin = 0;                      // differences within it count as none
+  std::optional<statistics::Interval>
+      interval;       // of the ratio; its level is corrected for the other comparisons
+  double margin = 0;  // differences within it count as none
   Verdict verdict = Verdict::too_few;
   // Runs; of perplexity blocks of kLossBlock tokens. more_needed: about, where it cannot tell.
   int pairs = 0, more_needed = 0;
@@ -57,19 +56,13 @@ Comparison compare_paired(std::span<const double> subject, std::span<const doubl
 Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
                                const CompareOptions& options);
 // From a shift of logarithms and its interval that were found otherwise, such as of paired log-losses.
-Comparison compare_shift(const std::optional<Shift>& log_shift, int pairs, const CompareOptions& options);
+Comparison compare_shift(const std::optional<statistics::Shift>& log_shift, int pairs,
+                         const CompareOptions& options);
 
 // What the comparison says, without a full stop: "int8 is faster than float32: latency ratio 0.41 [0.4,
 // 0.43]".
 void set_sentence(Comparison& comparison);
 // The verdict in a word or two, as the metric's direction has it: "faster", "higher", "undecided".
 std::string verdict_word(const Comparison& comparison);
-
-nlohmann::ordered_json to_json(const Comparison& comparison);
-Comparison comparison_from_json(const JsonReader& json);
-
-// {"low": ..., "high": ..., "level": ...}, or null where there is none.
-nlohmann::ordered_json interval_to_json(const std::optional<Interval>& interval);
-std::optional<Interval> interval_from_json(const JsonReader& json);
 
 }  // namespace assay

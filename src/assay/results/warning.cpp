@@ -1,7 +1,9 @@
 #include "assay/results/warning.h"
 
 #include <initializer_list>
-#include <nlohmann/json.hpp>
+
+#include "assay/base/format.h"
+#include "assay/machine/disturbance.h"
 
 namespace assay {
 
@@ -137,27 +139,6 @@ std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
 Warning roofline_warning(double percent) {
   return {WarningKind::roofline_disturbed,
           fmt::format("the measurement reached at least {:.0f} % of the roofline", percent)};
-}
-
-nlohmann::ordered_json to_json(const std::vector<Warning>& warnings) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const Warning& warning : warnings) {
-    const WarningInfo& info = info_of(warning.kind);
-    json.push_back(
-        nlohmann::ordered_json{{"kind", info.name}, {"text", warning.text}, {"remedy", info.remedy}});
-  }
-  return json;
-}
-
-std::vector<Warning> warnings_from_json(const JsonReader& json) {
-  std::vector<Warning> warnings;
-  for (const JsonReader& item : json.items()) {
-    if (item.is_text())
-      warnings.push_back({WarningKind::other, item.text()});
-    else
-      warnings.push_back({entry_at(warning_kinds(), item.at("kind")).value, item.at("text").text()});
-  }
-  return warnings;
 }
 
 }  // namespace assay

@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "assay/machine/disturbance.h"
 #include "assay/results/named.h"
 
 namespace assay {
+
+struct Disturbance;  // machine/disturbance.h
 
 enum class WarningKind {
   other,  // of files that earlier versions wrote
@@ -71,10 +70,5 @@ std::vector<Warning> warnings_of(const Disturbance& disturbance, int processors)
 
 // A case that needed less time than its roofline allows: `percent` of it at least.
 Warning roofline_warning(double percent);
-
-// An array of {"kind": ..., "text": ..., "remedy": ...}; the remedy follows from the kind and is not read
-// back. A plain string, as earlier files have it, is of kind "other".
-nlohmann::ordered_json to_json(const std::vector<Warning>& warnings);
-std::vector<Warning> warnings_from_json(const JsonReader& json);
 
 }  // namespace assay

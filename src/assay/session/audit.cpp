@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay {
 

@@ -6,8 +6,11 @@
 #include "assay/config/fields.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
+#include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
 #include "assay/session/calibrate.h"
+#include "assay/session/load_parts.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay {
 
@@ -229,6 +232,31 @@ CoverageFacts coverage_of(const Plan& plan) {
   facts.saturation = saturation_of(plan);
   facts.bits_per_weight = 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
   return facts;
+}
+
+std::optional<double> head_computed_share(const Model& model) {
+  if (!model.precision().has_candidate_search) return std::nullopt;
+  return model.program().exact_head_share();
+}
+
+ModelFacts model_facts(const LoadedModel& loaded) {
+  const Model& model = *loaded.model;
+  const MemoryReport memory = model.program().memory();
+  CoverageFacts coverage = coverage_of(model.program().plan());
+  if (model.precision().weights == WeightFormat::llm_int8)
+    coverage.outlier_share = model.program().outlier_share();
+  return {.id = loaded.id,
+          .path = model.folder().path().string(),
+          .family = model.spec().family,
+          .sha256 = "",
+          .dtype = loaded.dtype_label,
+          .parameters = model.program().plan().parameters(),
+          .memory_bytes = get_model_memory_footprint(model).value,
+          .resident_weights_bytes = (memory.weights + memory.packing).value,
+          .workspace_bytes = memory.workspace.value,
+          .head_computed_share = head_computed_share(model),
+          .load_s = model.load_time().value + loaded.calibration_s,
+          .coverage = std::move(coverage)};
 }
 
 Bytes get_model_memory_footprint(const Model& model) {

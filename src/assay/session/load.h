@@ -1,20 +1,23 @@
 // Loading: a dtype with an honest label, and a model with its tokenizer from the same folder.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "assay/backend/backend.h"
-#include "assay/base/error.h"
+#include "assay/base/token_id.h"
+#include "assay/base/units.h"
 #include "assay/config/run_config.h"
-#include "assay/model/model.h"
 #include "assay/quant/precision.h"
 #include "assay/results/results.h"
-#include "assay/text/tokenizer.h"
 
 namespace assay {
+
+class Backend;    // backend/backend.h
+class Model;      // model/model.h
+class Tokenizer;  // text/tokenizer.h
 
 struct ResolvedDtype {
   Precision precision;  // what really runs
@@ -42,9 +45,6 @@ struct LoadedModel {
   std::string load_line() const;
 };
 
-// Which weights are quantized, which are not and why. Nothing where the plan has no quantized weight.
-CoverageFacts coverage_of(const Plan& plan);
-
 // What is not configuration.
 struct LoadOptions {
   // To load on instead of a new one; the configuration's device, isa, threads and cpu_mask are not read then.
@@ -52,39 +52,6 @@ struct LoadOptions {
   bool needs_tokenizer = true;  // false: a folder without one serves for token ids
   bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
 };
-
-// The backend's part of a configuration.
-BackendOptions backend_options(const RunConfig& config, bool pins_caller = false);
-
-// What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
-RunConfig resolved_for_device(RunConfig config);
-
-// What a folder runs in: resolve_dtype() with what the configuration changes of it, or what its checkpoint
-// holds where that is quantized already. Throws FieldError for what does not go together, Error for a
-// checkpoint that is quantized otherwise.
-ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
-                           const RunConfig& config);
-
-// What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
-// one's reason.
-template <typename Load>
-auto first_candidate(const std::vector<std::string>& candidates, const Load& load)
-    -> decltype(load(candidates.front())) {
-  if (candidates.empty())
-    throw UsageError("no model was named: expected a folder, a Hugging Face cache entry or 'demo'");
-  std::string reasons;
-  for (const std::string& candidate : candidates) {
-    try {
-      return load(candidate);
-    } catch (const UsageError&) {
-      throw;  // the next candidate does not make the flags better
-    } catch (const Error& error) {
-      if (candidates.size() == 1) throw;
-      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
-    }
-  }
-  throw Error("none of the {} candidates could be loaded: {}", candidates.size(), reasons);
-}
 
 // Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come
 // from the same folder. When all fail, one Error gives each candidate's reason. A precision that is not set
@@ -98,6 +65,9 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
 
 // Bytes of parameters and buffers, as Transformers' get_memory_footprint() counts them.
 Bytes get_model_memory_footprint(const Model& model);
+
+// What results say of a loaded model: without the hash of its files, which would mean reading them all.
+ModelFacts model_facts(const LoadedModel& loaded);
 
 // A file that ships with the program ("texts/evaluate.txt"), beside the demo model. Throws Error when it is
 // absent.

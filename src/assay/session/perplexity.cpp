@@ -3,6 +3,8 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/sha256.h"
+#include "assay/model/model.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay {
 

@@ -2,7 +2,10 @@
 
 #include <filesystem>
 
+#include "assay/base/error.h"
+#include "assay/model/model.h"
 #include "assay/session/calibrate.h"
+#include "assay/session/load_parts.h"
 
 namespace assay {
 

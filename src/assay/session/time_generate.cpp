@@ -5,6 +5,8 @@
 #include <span>
 
 #include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay {
 
@@ -79,11 +81,14 @@ void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncatio
     ids.erase(text_end - surplus, text_end);
 }
 
-Truncation truncation_from_name(const std::string& text) {
-  if (text.empty()) return Truncation::none;
-  if (text == "left") return Truncation::left;
-  if (text == "right") return Truncation::right;
-  throw FieldError("truncate", "expected left or right, found '{}'", text);
+std::string_view name_of(Truncation truncation) {
+  return truncation == Truncation::none ? "none" : truncation == Truncation::left ? "left" : "right";
+}
+
+Truncation truncation_from_name(std::string_view text) {
+  for (const Truncation truncation : {Truncation::none, Truncation::left, Truncation::right})
+    if (text == name_of(truncation)) return truncation;
+  throw FieldError("truncate", "expected left, right or none, found '{}'", text.substr(0, 64));
 }
 
 std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt) {

@@ -1,6 +1,7 @@
 // Generation under the clock, as the exercises define it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -56,8 +57,9 @@ struct TimedGeneration {
   StopReason stop = StopReason::length;
 };
 
-// Throws UsageError for a name other than "", "left" and "right".
-Truncation truncation_from_name(const std::string& text);
+std::string_view name_of(Truncation truncation);
+// Throws FieldError for a name other than "none", "left" and "right".
+Truncation truncation_from_name(std::string_view text);
 
 // Cuts what exceeds `room` tokens; nothing where truncation is none, or there is no room for a single one.
 // The special tokens that the tokenizer puts around a text (BOS, EOS) stay where `ids` begin or end with

@@ -7,7 +7,7 @@
 
 #include "assay/base/random.h"
 
-namespace assay {
+namespace assay::statistics {
 
 namespace {
 
@@ -258,4 +258,4 @@ std::optional<double> supported_quantile(std::span<const double> samples, double
   return quantile(samples, p);
 }
 
-}  // namespace assay
+}  // namespace assay::statistics

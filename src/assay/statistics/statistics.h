@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace assay {
+namespace assay::statistics {
 
 double mean(std::span<const double> samples);    // 0 for none
 double median(std::span<const double> samples);  // 0 for none
@@ -69,4 +69,4 @@ std::optional<Fit> fit_polynomial(std::span<const double> x, std::span<const dou
 // Percentiles that n samples support: p99 needs 100, p99.9 needs 1000, and so on; empty otherwise.
 std::optional<double> supported_quantile(std::span<const double> samples, double p);
 
-}  // namespace assay
+}  // namespace assay::statistics

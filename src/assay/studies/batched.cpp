@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "assay/studies/study.h"
+
 namespace assay {
 
 std::vector<Prompt> default_batch_prompts() {
@@ -25,7 +27,7 @@ std::vector<Case> batched_cases(const ExperimentContext& context, const BatchedO
   const auto all = static_cast<std::int64_t>(prompts.size());
   std::vector<Case> cases;
   for (const std::int64_t wanted : options.batch_sizes) {
-    if (wanted < 1) throw UsageError("batch_sizes: expected whole numbers from 1, found {}", wanted);
+    if (wanted < 1) throw FieldError("batch_sizes", "expected whole numbers from 1, found {}", wanted);
     const std::int64_t size = std::min(wanted, all);
     Case what =
         baseline_case(context, Scenario::batches, fmt::format("batch {}", size), prompts, options.new_tokens);
@@ -65,7 +67,7 @@ Study batched_study() {
        .example = "assay sweep batches demo --batch-size 1,2,4,8",
        .options = {option("prompt", &Options::prompts, "Prompts of different lengths", {.letter = 'p'}),
                    option("batch-size", &Options::batch_sizes, "Batch sizes",
-                          {.min = 1, .name_in_run = "batch-size"}),
+                          {.name_in_run = "batch-size", .field = "batch_sizes"}),
                    choice("padding", &Options::padding, padding_from_name, name_of,
                           "Padding of the prompts: left, right or none"),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "assay/studies/study.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
+#include "assay/session/time_generate.h"
 
 namespace assay {
 
@@ -23,7 +25,5 @@ ExperimentResult measure_batched(const ExperimentContext& context, const Batched
 
 // Eight prompts of different lengths that ship with the program.
 std::vector<Prompt> default_batch_prompts();
-
-Study batched_study();
 
 }  // namespace assay

@@ -1,13 +1,15 @@
 #include "assay/studies/bench.h"
-#include "assay/plan/cost.h"
 
 #include <algorithm>
 #include <optional>
 
+#include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/base/random.h"
 #include "assay/generate/steps.h"
 #include "assay/harness/roofline.h"
+#include "assay/model/model.h"
+#include "assay/plan/cost.h"
 #include "assay/statistics/statistics.h"
 
 namespace assay {
@@ -144,8 +146,8 @@ class Peaks {
     operations_.push_back(now.operations_per_second);
   }
 
-  double bytes_per_second() const { return median(bytes_); }
-  double operations_per_second_reached() const { return median(operations_); }
+  double bytes_per_second() const { return statistics::median(bytes_); }
+  double operations_per_second_reached() const { return statistics::median(operations_); }
 
  private:
   Roofline roofline_;
@@ -156,9 +158,10 @@ class Peaks {
 void set_speed(BenchRow& row, const Cost& cost) {
   const double bytes = static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
   const auto tokens = static_cast<double>(row.what.tokens());
-  row.median_s = median(row.samples_s);
+  row.median_s = statistics::median(row.samples_s);
   if (row.samples_s.size() > 1)
-    row.spread = (quantile(row.samples_s, 0.75) - quantile(row.samples_s, 0.25)) / row.median_s;
+    row.spread = (statistics::quantile(row.samples_s, 0.75) - statistics::quantile(row.samples_s, 0.25)) /
+                 row.median_s;
   row.tokens_per_sec = tokens / row.median_s;
   row.bytes_per_token = bytes / tokens;
   row.flops_per_token = cost.flops.value / tokens;
@@ -178,7 +181,8 @@ void set_roofline(BenchRow& row, const Cost& cost, const Peaks& peaks) {
   row.percent_of_roofline = 100 * allowed / row.median_s;
   // Beyond what the probes' own noise explains: such a roofline is none.
   constexpr double kSurelyAbove = 103;
-  if (const double lowest = 100 * allowed / median_interval(row.samples_s).second; lowest > kSurelyAbove)
+  if (const double lowest = 100 * allowed / statistics::median_interval(row.samples_s).second;
+      lowest > kSurelyAbove)
     row.warnings.push_back(roofline_warning(lowest));
 }
 
@@ -193,17 +197,23 @@ class BenchRun {
           if (tokens > 0) cases_.push_back({0, tokens, depth, batch});
       }
     if (cases_.empty())
-      throw UsageError("prompt_tokens and new_tokens: every length is 0, so there is nothing to measure");
+      throw FieldError("prompt_tokens", "expected a length above 0 here or in new_tokens, found none");
     if (options.repeats < 1)
-      throw UsageError("repeats: expected a whole number from 1, found {}", options.repeats);
-    if (options.max_time_s < 0)
-      throw UsageError("max_time_s: expected 0 or more seconds, found {}", options.max_time_s);
+      throw FieldError("repeats", "expected a whole number from 1, found {}", options.repeats);
+    if (options.max_time_s && *options.max_time_s <= 0)
+      throw FieldError("max_time_s", "expected a number above 0, found {}", *options.max_time_s);
+    for (const std::int64_t count : options.threads) {
+      if (count < 1 || count > 1024)
+        throw FieldError("threads", "expected whole numbers from 1 to 1024, found {}", count);
+      threads_.emplace_back(static_cast<int>(count));
+    }
+    if (threads_.empty()) threads_.emplace_back(std::nullopt);
   }
 
   std::vector<BenchRow> run() {
     try {
       for (const std::string& precision : options_.precisions)
-        for (const std::int64_t threads : options_.threads) measure_all(precision, threads);
+        for (const std::optional<int> threads : threads_) measure_all(precision, threads);
     } catch (const Stopped&) {
     }
     return std::move(rows_);
@@ -211,10 +221,10 @@ class BenchRun {
 
  private:
   // The first model has to load; a later one that cannot is rows of errors, so that what is measured stays.
-  void measure_all(const std::string& precision, std::int64_t threads) {
+  void measure_all(const std::string& precision, std::optional<int> threads) {
     std::optional<LoadedModel> loaded;
     try {
-      loaded = load_(precision, static_cast<int>(threads));
+      loaded = load_(precision, threads);
     } catch (const Error& error) {
       if (rows_.empty()) throw;
       for (const BenchCase& what : cases_) {
@@ -223,7 +233,7 @@ class BenchRun {
         row.what = what;
         row.model = rows_.front().model;
         row.precision = precision;
-        row.threads = static_cast<int>(threads);
+        row.threads = threads.value_or(default_thread_count());
         row.status = RowStatus::error;
         row.reason = error.what();
         rows_.push_back(std::move(row));
@@ -270,7 +280,7 @@ class BenchRun {
     Peaks peaks(model, {(cost.weight_bytes + cost.kv_bytes).value / test.steps()});
     const TimePoint begin = Clock::now();
     const auto is_over = [&] {
-      return options_.max_time_s > 0 && elapsed(begin, Clock::now()).value >= options_.max_time_s;
+      return options_.max_time_s && elapsed(begin, Clock::now()).value >= *options_.max_time_s;
     };
     for (std::int64_t r = 0; r < options_.repeats && (r == 0 || !is_over()); ++r) {
       show(row, r);
@@ -284,7 +294,7 @@ class BenchRun {
 
   void show(const BenchRow& row, std::int64_t repeat) const {
     if (!options_.on_progress) return;
-    const std::size_t all = cases_.size() * options_.precisions.size() * options_.threads.size();
+    const std::size_t all = cases_.size() * options_.precisions.size() * threads_.size();
     options_.on_progress(fmt::format("{} in {}, {} thread(s), repeat {} of {}", row.test, row.precision,
                                      row.threads, repeat + 1, options_.repeats),
                          static_cast<std::int64_t>(rows_.size()), static_cast<std::int64_t>(all));
@@ -293,6 +303,7 @@ class BenchRun {
   const LoadForBench& load_;
   const BenchOptions& options_;
   std::vector<BenchCase> cases_;
+  std::vector<std::optional<int>> threads_;
   std::vector<BenchRow> rows_;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/results/results.h"
 #include "assay/session/load.h"
 
 namespace assay {
@@ -42,17 +43,18 @@ struct BenchRow {
 struct BenchOptions {
   std::vector<std::int64_t> prompt_tokens{512}, new_tokens{128}, depths{0}, batches{1};
   std::vector<std::string> precisions{"float32"};
-  std::vector<std::int64_t> threads{0};  // 0 = default_thread_count()
-  std::int64_t repeats = 5;              // timed, after one that is not
-  double max_time_s = 0;                 // of a test: no repeat begins after it; 0 = no limit
+  std::vector<std::int64_t> threads = {};  // empty: default_thread_count()
+  std::int64_t repeats = 5;                // timed, after one that is not
+  std::optional<double> max_time_s = {};   // of a test: no repeat begins after it; unset: no limit
   std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress;
   std::function<bool()> should_stop;
 };
-using LoadForBench = std::function<LoadedModel(const std::string& precision, int threads)>;
+// `threads` unset: default_thread_count().
+using LoadForBench = std::function<LoadedModel(const std::string& precision, std::optional<int> threads)>;
 
 // The tests of each precision and number of threads, a prompt's before a text's. A length of 0 asks for no
 // test. A test that fails is a failed row, as is each test of a model that cannot be loaded after
-// the first one; where should_stop says so, the finished rows come back. Throws UsageError where nothing is
+// the first one; where should_stop says so, the finished rows come back. Throws FieldError where nothing is
 // asked for, Error where a test would exceed the model's context and what loading the first model throws:
 // before any test has run.
 std::vector<BenchRow> run_bench(const LoadForBench& load, const BenchOptions& options);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/studies/study.h"
+
 namespace assay {
 
 namespace {
@@ -28,7 +30,7 @@ Positions positions_of(const CaseResult& c) {
     for (const auto& [round, sample] : c.samples)
       if (i < sample.step_s.size()) times.push_back(1e3 * sample.step_s[i]);
     positions.at.push_back(static_cast<double>(any.prompt_tokens) + static_cast<double>(i) + 1);
-    positions.milliseconds.push_back(median(times));
+    positions.milliseconds.push_back(statistics::median(times));
   }
   return positions;
 }
@@ -38,7 +40,7 @@ void append(Positions& to, const Positions& from) {
   to.milliseconds.insert(to.milliseconds.end(), from.milliseconds.begin(), from.milliseconds.end());
 }
 
-std::string text_of(const Fit& fit) {
+std::string text_of(const statistics::Fit& fit) {
   std::string text = fmt::format("{:.3g} ms {} {:.3g} us per position", fit.coefficients[0],
                                  fit.coefficients[1] < 0 ? "-" : "+", 1e3 * std::abs(fit.coefficients[1]));
   if (fit.coefficients.size() > 2)
@@ -48,7 +50,7 @@ std::string text_of(const Fit& fit) {
 }
 
 // The position from which every step is faster with the cache: where the two lines cross.
-std::string crossover_of(const Fit& on, const Fit& off) {
+std::string crossover_of(const statistics::Fit& on, const statistics::Fit& off) {
   const double slope = off.coefficients[1] - on.coefficients[1];
   if (slope <= 0)
     return "Without the KV cache, the time of a step does not grow faster with the position than with it.";
@@ -67,7 +69,7 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
     throw Error("{} new tokens leave no room for a prompt in the model's context of {}", options.new_tokens,
                 context.context_length);
   for (const std::int64_t wanted : options.has_cache ? options.lengths : std::vector<std::int64_t>()) {
-    if (wanted < 1) throw UsageError("lengths: expected whole numbers from 1, found {}", wanted);
+    if (wanted < 1) throw FieldError("lengths", "expected whole numbers from 1, found {}", wanted);
     const std::int64_t length = std::min(wanted, longest);
     const std::vector<TokenId> ids = ids_of_length(context, options.base, length);
     for (const bool uses_cache : {true, false}) {
@@ -163,10 +165,10 @@ class Ablation {
     for (const CaseOutcome& outcome : outcomes_)
       if (outcome.result.what.scenario == Scenario::cache && outcome.result.is_measured())
         append(outcome.result.what.uses_cache ? on : off, positions_of(outcome.result));
-    const auto line_on = fit_polynomial(on.at, on.milliseconds, 1),
-               line_off = fit_polynomial(off.at, off.milliseconds, 1);
-    const auto curve_on = fit_polynomial(on.at, on.milliseconds, 2),
-               curve_off = fit_polynomial(off.at, off.milliseconds, 2);
+    const auto line_on = statistics::fit_polynomial(on.at, on.milliseconds, 1),
+               line_off = statistics::fit_polynomial(off.at, off.milliseconds, 1);
+    const auto curve_on = statistics::fit_polynomial(on.at, on.milliseconds, 2),
+               curve_off = statistics::fit_polynomial(off.at, off.milliseconds, 2);
     if (!line_on || !line_off || !curve_on || !curve_off) return;
     result_.remarks.push_back("With the KV cache, a decode step takes " + text_of(*line_on) +
                               "; as a parabola " + text_of(*curve_on) + ".");
@@ -186,9 +188,9 @@ class Ablation {
     Value at, time;
     at.samples = positions.at;
     at.statistic = time.statistic = "median";
-    at.value = median(at.samples);
+    at.value = statistics::median(at.samples);
     time.samples = positions.milliseconds;
-    time.value = median(time.samples);
+    time.value = statistics::median(time.samples);
     row.set("position", std::move(at));
     row.set("step_latency_ms", std::move(time));
     result_.rows.push_back(std::move(row));

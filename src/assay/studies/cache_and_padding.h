@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/studies/study.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
+#include "assay/session/time_generate.h"
 
 namespace assay {
 
@@ -23,9 +25,5 @@ struct AblationOptions {
 // compares ids and logits of all settings.
 ExperimentResult ablate_cache_and_padding(const ExperimentContext& context,
                                           const AblationOptions& options = {});
-
-Study cache_study();     // one half,
-Study padding_study();   // the other,
-Study ablation_study();  // and both, as a part of `assay run`
 
 }  // namespace assay

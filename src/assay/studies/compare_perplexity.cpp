@@ -7,9 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/generate/scorer.h"
+#include "assay/harness/session_json.h"
+#include "assay/model/model.h"
 #include "assay/session/perplexity.h"
-#include "assay/studies/precisions.h"
+#include "assay/studies/precision_cases.h"
 
 namespace assay {
 
@@ -30,7 +31,7 @@ struct Scored {
 };
 
 std::filesystem::path corpus_of(const PerplexityOptions& options) {
-  return options.corpus.empty() ? shipped_file("texts/evaluate.txt") : options.corpus;
+  return options.corpus ? *options.corpus : shipped_file("texts/evaluate.txt");
 }
 
 std::vector<RunConfig> configurations_of(const ExperimentContext& context, const PerplexityOptions& options) {
@@ -57,9 +58,9 @@ class PerplexityRun {
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
                           static_cast<std::int64_t>(configurations_.size()),
-                          i == 0 ? -1
-                                 : elapsed(begin, Clock::now()).value / static_cast<double>(i) *
-                                       static_cast<double>(configurations_.size() - i));
+                          i == 0 ? std::nullopt
+                                 : std::optional(elapsed(begin, Clock::now()).value / static_cast<double>(i) *
+                                                 static_cast<double>(configurations_.size() - i)));
       Scored scored{configuration, {}, {}, ""};
       if (!score(scored)) break;
       all.push_back(std::move(scored));
@@ -77,7 +78,7 @@ class PerplexityRun {
     const std::string key = scored.configuration.key();
     try {
       if (journal != nullptr) {
-        journal->read_each("losses", key, [&](const auto& data) {
+        journal->read_each("losses", key, [&](const JsonReader& data) {
           scored.losses = corpus_losses_from_json(data.at("losses"));
           scored.facts = session_facts_from_json(data.at("facts"));
           context_.sessions->remember(scored.configuration, scored.facts);
@@ -137,11 +138,12 @@ class PerplexityRun {
     row.parameters.emplace_back("protocol", scored.losses->protocol);
     row.warnings.insert(row.warnings.end(), scored.losses->warnings.begin(), scored.losses->warnings.end());
     const std::vector<double> losses = negated(scored.losses->log_probabilities);
-    Value loss{mean(losses), block_bootstrap_mean(losses, kLossBlock), {}};
+    Value loss{
+        statistics::mean(losses), statistics::block_bootstrap_mean(losses, statistics::kLossBlock), {}};
     Value perplexity{std::exp(loss.value), {}, {}};
     if (loss.interval)
-      perplexity.interval =
-          Interval{std::exp(loss.interval->low), std::exp(loss.interval->high), loss.interval->level};
+      perplexity.interval = statistics::Interval{std::exp(loss.interval->low), std::exp(loss.interval->high),
+                                                 loss.interval->level};
     row.set("loss", std::move(loss));
     row.set("perplexity", std::move(perplexity));
     row.set("tokens_scored", static_cast<double>(losses.size()));
@@ -157,13 +159,13 @@ class PerplexityRun {
     for (std::size_t i = 0; i < more.size(); ++i) more[i] += baseline.losses->log_probabilities[i];
     const int comparisons = static_cast<int>(configurations_.size()) - 1;
     const double level = 1 - 0.05 / comparisons;
-    const auto interval = block_bootstrap_mean(more, kLossBlock, 1, 4000, level);
-    std::optional<Shift> shift;
-    if (interval) shift = Shift{mean(more), *interval};
+    const auto interval = statistics::block_bootstrap_mean(more, statistics::kLossBlock, 1, 4000, level);
+    std::optional<statistics::Shift> shift;
+    if (interval) shift = statistics::Shift{statistics::mean(more), *interval};
     constexpr double kQualityMargin = 0.005;
-    Comparison comparison = compare_shift(shift, static_cast<int>(more.size() / kLossBlock),
+    Comparison comparison = compare_shift(shift, static_cast<int>(more.size() / statistics::kLossBlock),
                                           {.margin = kQualityMargin, .comparisons = comparisons});
-    comparison.ratio = std::exp(mean(more));
+    comparison.ratio = std::exp(statistics::mean(more));
     comparison.subject = row.label;
     comparison.baseline = baseline.configuration.label();
     comparison.metric = "perplexity";
@@ -190,8 +192,8 @@ std::vector<Case> perplexity_cases(const ExperimentContext& context, const Perpl
 // A window is a prefill.
 double predicted_perplexity_s(const ExperimentContext& context, const PerplexityOptions& options,
                               const PredictedSeconds& seconds_of) {
-  const std::int64_t window = options.context > 0 ? options.context : context.context_length,
-                     stride = options.stride > 0 ? options.stride : std::max<std::int64_t>(1, window / 2);
+  const std::int64_t window = options.context.value_or(context.context_length),
+                     stride = options.stride.value_or(std::max<std::int64_t>(1, window / 2));
   const auto tokens = static_cast<std::int64_t>(encode(context, read_corpus(corpus_of(options))).size());
   const std::int64_t length =
       std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
@@ -242,9 +244,9 @@ Study perplexity_study() {
                    option("corpus", &Options::corpus, "Text to score",
                           {.name_in_run = "corpus", .shown_default = "the one that ships"}),
                    option("context", &Options::context, "Tokens per window of perplexity",
-                          {.name_in_run = "context", .shown_default = "the model's context"}),
+                          {.min = 2, .name_in_run = "context", .shown_default = "the model's context"}),
                    option("stride", &Options::stride, "Tokens from one window to the next",
-                          {.name_in_run = "stride", .shown_default = "half a window"}),
+                          {.min = 1, .name_in_run = "stride", .shown_default = "half a window"}),
                    choice("through", &Options::through, score_through_from_name, name_of,
                           "How the text is scored: prefill, or decode, a token at a time",
                           {.name_in_run = "through"})},

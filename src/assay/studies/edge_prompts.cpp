@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/studies/study.h"
+
 namespace assay {
 
 namespace {
@@ -24,7 +26,7 @@ std::string explanation(const CaseResult& c, const CaseResult& typical) {
   const auto middle = [](const CaseResult& r, double (*of)(const Sample&)) {
     std::vector<double> all;
     for (const auto& [round, sample] : r.samples) all.push_back(of(sample));
-    return median(all);
+    return statistics::median(all);
   };
   const auto more = [&](double (*of)(const Sample&)) { return middle(c, of) - middle(typical, of); };
   const Part parts[] = {{"prefill", more([](const Sample& s) { return s.prefill_s; })},

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "assay/studies/study.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
+#include "assay/session/time_generate.h"
 
 namespace assay {
 
@@ -20,7 +22,5 @@ struct EdgeOptions {
 // with the same number of new tokens. For each whose latency differs from the typical prompt's, a remark
 // names the phase that explains most of the difference.
 ExperimentResult probe_edge_prompts(const ExperimentContext& context, const EdgeOptions& options = {});
-
-Study edge_prompts_study();
 
 }  // namespace assay

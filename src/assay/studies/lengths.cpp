@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "assay/studies/study.h"
+
 namespace assay {
 
 namespace {
@@ -13,7 +15,7 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
                 context.context_length);
   std::vector<std::int64_t> lengths = options.lengths;
   for (std::int64_t& length : lengths) {
-    if (length < 0) throw UsageError("lengths: expected whole numbers from 0, found {}", length);
+    if (length < 0) throw FieldError("lengths", "expected whole numbers from 0, found {}", length);
     if (length == 0) length = longest;
   }
   std::sort(lengths.begin(), lengths.end());

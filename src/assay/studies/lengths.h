@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/studies/study.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
 
 namespace assay {
 
@@ -19,9 +20,7 @@ struct LengthsOptions {
 
 // A row per length, shortest first: prompt_tokens and the metrics of time_generate. A length beyond the
 // context is cut to it, with a warning. A remark says whether latency grew with the length, as it should.
-// Throws Error where the base gives no tokens, UsageError for a length below 0.
+// Throws Error where the base gives no tokens, FieldError for a length below 0.
 ExperimentResult run_for_varied_lengths(const ExperimentContext& context, const LengthsOptions& options = {});
-
-Study lengths_study();
 
 }  // namespace assay

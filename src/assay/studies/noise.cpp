@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/studies/study.h"
+
 namespace assay {
 
 namespace {
@@ -21,7 +23,7 @@ std::vector<Case> noise_cases(const ExperimentContext& context) {
 
 // Where so few repeats are asked for that no verdict is given, its result would be of no use.
 bool has_verdicts(const SweepOptions& sweep) {
-  return sweep.repeats == 0 || sweep.repeats >= static_cast<std::int64_t>(kFewestForInterval);
+  return !sweep.repeats || *sweep.repeats >= static_cast<std::int64_t>(statistics::kFewestForInterval);
 }
 
 ExperimentResult run_noise(const ExperimentContext& context, const NoiseOptions& options) {
@@ -50,7 +52,7 @@ std::optional<NoiseMargin> measure_noise(const ExperimentContext& context, int p
   context.sessions->drop(cases[1].configuration);
   if (swept.cases.size() != 2) return std::nullopt;
   const auto [a, b] = paired(swept.cases[0], swept.cases[1], &Sample::total_latency_s);
-  if (a.size() < kFewestForInterval) return std::nullopt;
+  if (a.size() < statistics::kFewestForInterval) return std::nullopt;
   std::vector<double> ratios;
   for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(std::log(b[i] / a[i]));
   return noise_margin(ratios, static_cast<int>(ratios.size()));

@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "assay/studies/study.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
 
 namespace assay {
 
@@ -14,7 +15,5 @@ struct NoiseOptions {
 // Runs the baseline in two sessions in turns: `pairs` pairs at least, and up to 60 until some seconds have
 // passed. Empty where the pairs are too few to tell.
 std::optional<NoiseMargin> measure_noise(const ExperimentContext& context, int pairs);
-
-Study noise_study();
 
 }  // namespace assay

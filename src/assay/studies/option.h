@@ -2,10 +2,12 @@
 // value, so that the command line and whoever else offers them needs to know nothing about the study.
 #pragma once
 
+#include <algorithm>
 #include <any>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -27,6 +29,8 @@ struct OptionTraits {
   std::int64_t min = 0, max = std::int64_t{1} << 40;  // of whole numbers
   std::string name_in_run = {};    // its name among the flags of `assay run`; empty: it is none of them
   std::string shown_default = {};  // where the value itself would not tell: "the one that ships"
+  // The field as errors name it (FieldError), where it is not the option's name with underscores.
+  std::string field = {};
 };
 
 struct StudyOption {
@@ -36,6 +40,12 @@ struct StudyOption {
   std::string help;  // a phrase with its default: "New tokens [50]"
   Kind kind = Kind::text;
   OptionTraits traits;
+  // As errors name it: "max_new_tokens".
+  std::string field() const {
+    std::string underscored = name;
+    std::replace(underscored.begin(), underscored.end(), '-', '_');
+    return traits.field.empty() ? underscored : traits.field;
+  }
   // Throws UsageError for a value that the field cannot have.
   std::function<void(std::any& options, const OptionValue& value)> set;
 };
@@ -46,7 +56,8 @@ template <typename Field>
 constexpr StudyOption::Kind kind_of() {
   using Kind = StudyOption::Kind;
   if constexpr (std::is_same_v<Field, bool>) return Kind::flag;
-  if constexpr (std::is_same_v<Field, std::int64_t>) return Kind::whole;
+  if constexpr (std::is_same_v<Field, std::int64_t> || std::is_same_v<Field, std::optional<std::int64_t>>)
+    return Kind::whole;
   if constexpr (std::is_same_v<Field, std::vector<std::int64_t>>) return Kind::wholes;
   if constexpr (std::is_same_v<Field, std::vector<std::string>>) return Kind::words;
   if constexpr (std::is_same_v<Field, Prompt> || std::is_same_v<Field, std::vector<Prompt>>)
@@ -82,7 +93,9 @@ StudyOption option(std::string name, Field Options::*field, std::string help, Op
     Field& target = std::any_cast<Options&>(options).*field;
     if constexpr (std::is_same_v<Field, Prompt>)
       target = std::get<std::vector<Prompt>>(value).at(0);
-    else if constexpr (std::is_same_v<Field, std::filesystem::path>)
+    else if constexpr (std::is_same_v<Field, std::optional<std::int64_t>>)
+      target = std::get<std::int64_t>(value);
+    else if constexpr (std::is_same_v<Field, std::optional<std::filesystem::path>>)
       target = std::get<std::string>(value);
     else
       target = std::get<Field>(value);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/session/load_parts.h"
+#include "assay/studies/precision_cases.h"
 
 namespace assay {
 

@@ -1,5 +1,6 @@
 #include "assay/studies/registry.h"
 
+#include "assay/base/error.h"
 #include "assay/studies/tradeoff.h"
 
 // One line per study; NAME_study() is in the file of its name.

@@ -2,9 +2,7 @@
 // it makes of them. registry.h lists all studies; one runner runs them.
 #pragma once
 
-#include <algorithm>
 #include <any>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,27 +10,13 @@
 #include <vector>
 
 #include "assay/base/error.h"
+#include "assay/harness/make_case.h"
 #include "assay/harness/rows.h"
 #include "assay/harness/time_left.h"
 #include "assay/studies/option.h"
+#include "assay/studies/shared_options.h"
 
 namespace assay {
-
-// What the studies of one run share.
-struct SharedOptions {
-  std::vector<std::string> precisions = {};  // empty: default_precisions(); the first is the baseline
-  std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
-                              "To be or not to be, that is the"};
-  std::vector<Prompt> batch_prompts = {};  // of the batches; empty: those that ship
-  std::int64_t new_tokens = 50;
-  bool uses_cache = true;  // of the baseline
-  Truncation truncation = Truncation::none;
-
-  // Along an axis, fewer new tokens show as much in less time.
-  std::int64_t axis_new_tokens() const { return std::min<std::int64_t>(32, new_tokens); }
-};
-
-using PredictedSeconds = std::function<double(const Case&)>;  // of one run
 
 // `options` is always a struct of the study's own, such as LengthsOptions; the functions throw UsageError for
 // any other.

@@ -2,7 +2,12 @@
 
 #include <algorithm>
 
+#include "assay/base/error.h"
+#include "assay/harness/sweep.h"
+#include "assay/machine/machine.h"
 #include "assay/results/takeaways.h"
+#include "assay/studies/precision_cases.h"
+#include "assay/studies/suite_plan.h"
 
 namespace assay {
 
@@ -17,7 +22,7 @@ void check_names(const SuiteOptions& options) {
   }
   const auto check = [](const char* field, const std::string& name, const std::vector<std::string>& known) {
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw UsageError("{}: expected some of {}, found '{}'", field, fmt::join(known, ", "), name);
+      throw FieldError(field, "expected some of {}, found '{}'", fmt::join(known, ", "), name);
   };
   for (const std::string& name : options.skipped) check("skipped", name, skippable);
   for (const auto& [name, own] : options.studies) check("studies", name, parts);
@@ -33,41 +38,39 @@ std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
   std::string text = fmt::format(
       "{} on {}. Cases are warmed up until steady; then rounds run each case once, in random order: ",
       results.model.id, results.machine.cpu);
-  text += sweep.repeats > 0
-              ? fmt::format("{} rounds. ", sweep.repeats)
+  text += sweep.repeats
+              ? fmt::format("{} rounds. ", *sweep.repeats)
               : fmt::format(
                     "from 6 rounds (more where many cases are compared) until every interval is within "
                     "{:.0f} % or the time is over. ",
                     100 * sweep.narrow);
-  text += sweep.repeats > 0 && sweep.repeats < static_cast<std::int64_t>(kFewestForInterval)
+  text += sweep.repeats && *sweep.repeats < static_cast<std::int64_t>(statistics::kFewestForInterval)
               ? "Figures are means; so few runs carry no interval and no verdict. "
               : "Figures are medians; 95 % CI is their confidence interval from order statistics. ";
   text += "Latency includes prefill and excludes tokenization. MB are 1024 x 1024 bytes.";
   return text;
 }
 
+ResultSet with_findings(ResultSet results, const ExperimentContext& context, ExperimentResult found) {
+  results.add(std::move(found));
+  results.takeaways = takeaways_of(results);
+  results.caption = methods_of(context.sweep, results);
+  return results;
+}
+
 }  // namespace
 
-ResultSet new_results(const SessionFacts& facts) {
+ResultSet new_results(const ExperimentContext& context) {
   ResultSet results;
   results.created = utc_now();
   results.build = build_facts();
   results.machine = read_machine();
-  results.model = facts.model;
+  results.model = context.sessions->facts(context.baseline).model;
   return results;
 }
 
-void add(ResultSet& results, ExperimentResult part) {
-  const auto move = [](auto& from, auto& to) {
-    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-  };
-  move(part.rows, results.rows);
-  move(part.comparisons, results.comparisons);
-  move(part.audit, results.audit);
-  move(part.texts, results.texts);
-  move(part.remarks, results.remarks);
-  if (part.noise) results.noise = part.noise;
-  if (part.is_interrupted) results.status = RunStatus::interrupted;
+ResultSet results_of(const ExperimentContext& context, ExperimentResult found) {
+  return with_findings(new_results(context), context, std::move(found));
 }
 
 std::vector<PlannedStudy> suite_plan(const SuiteOptions& options) {
@@ -89,11 +92,8 @@ ResultSet run_quantization_exercise(ExperimentContext context, const SuiteOption
   const std::vector<PlannedStudy> plan = suite_plan(options);
   context.baseline = first_configuration(context, options);
   cases_of(context, plan);  // whatever is wrong is known before hours of work, not after
-  ResultSet results = new_results(context.sessions->facts(context.baseline));
-  add(results, run_studies(context, plan, options.predicted_seconds));
-  results.takeaways = takeaways_of(results);
-  results.caption = methods_of(context.sweep, results);
-  return results;
+  ResultSet results = new_results(context);
+  return with_findings(std::move(results), context, run_studies(context, plan, options.predicted_seconds));
 }
 
 std::vector<Case> suite_cases(const ExperimentContext& original, const SuiteOptions& options) {

@@ -1,4 +1,4 @@
-// The controller: every study of a run, one result set.
+// Experiments: every study in one run, or one of them, and the result set of either.
 #pragma once
 
 #include <any>
@@ -13,7 +13,7 @@
 #include "assay/studies/lengths.h"
 #include "assay/studies/noise.h"
 #include "assay/studies/precisions.h"
-#include "assay/studies/registry.h"
+#include "assay/studies/shared_options.h"
 #include "assay/studies/threads.h"
 #include "assay/studies/tradeoff.h"
 
@@ -32,17 +32,11 @@ struct SuiteOptions : SharedOptions {
 
 // Runs, in this order: the baseline, an A/A run, quantization's trade-off, ablations (prompt length, cache,
 // padding), batches, perplexity, edge-case prompts; then takeaways. Throws Error where the baseline cannot be
-// loaded or the corpus cannot be scored, UsageError for a study that is not known.
-ResultSet run_quantization_exercise(ExperimentContext context, const SuiteOptions& options);
+// loaded or the corpus cannot be scored, FieldError for a study that is not known.
+ResultSet run_quantization_exercise(ExperimentContext context, const SuiteOptions& options = {});
 
-// The studies of a run, each with its options.
-std::vector<PlannedStudy> suite_plan(const SuiteOptions& options);
-
-// All cases of a run: what a dry run shows.
-std::vector<Case> suite_cases(const ExperimentContext& context, const SuiteOptions& options);
-
-// A result set that says where and on what it was measured; rows are to be added.
-ResultSet new_results(const SessionFacts& facts);
-void add(ResultSet& results, ExperimentResult part);
+// The result set of one study, with the machine and the baseline's model beside what it found: what
+// write_reports() (report/files.h) takes. Throws Error where the baseline is not loaded yet and cannot be.
+ResultSet results_of(const ExperimentContext& context, ExperimentResult found);
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/cpu.h"
+#include "assay/studies/study.h"
 
 namespace assay {
 
@@ -18,7 +19,7 @@ std::vector<Case> threads_cases(const ExperimentContext& context, const ThreadsO
   std::sort(counts.begin(), counts.end());
   std::vector<Case> cases;
   for (const std::int64_t count : counts) {
-    if (count < 1 || count > 1024) throw UsageError("threads: expected 1 to 1024, found {}", count);
+    if (count < 1 || count > 1024) throw FieldError("threads", "expected 1 to 1024, found {}", count);
     Case what =
         baseline_case(context, Scenario::threads, fmt::format("{} thread{}", count, count == 1 ? "" : "s"),
                       {options.prompt}, options.new_tokens);
@@ -33,7 +34,7 @@ std::vector<Case> threads_cases(const ExperimentContext& context, const ThreadsO
 }
 
 double seconds_of(const CaseResult& c) {
-  return median(c.each(&Sample::total_latency_s));
+  return statistics::median(c.each(&Sample::total_latency_s));
 }
 
 void recommend(const ExperimentContext& context, const ThreadsOptions&, std::vector<CaseOutcome>& outcomes,

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "assay/studies/study.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
+#include "assay/session/time_generate.h"
 
 namespace assay {
 
@@ -16,7 +18,5 @@ struct ThreadsOptions {
 
 // A row per number of threads. A remark recommends the smallest number that no larger one was shown to beat.
 ExperimentResult run_for_varied_threads(const ExperimentContext& context, const ThreadsOptions& options = {});
-
-Study threads_study();
 
 }  // namespace assay

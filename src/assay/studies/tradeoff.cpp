@@ -5,14 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "assay/studies/precisions.h"
+#include "assay/base/error.h"
+#include "assay/harness/case_json.h"
+#include "assay/studies/precision_cases.h"
 
 namespace assay {
 
 namespace {
 
 std::vector<Case> tradeoff_cases(const ExperimentContext& context, const TradeoffOptions& options) {
-  if (options.prompts.empty()) throw UsageError("prompts: the trade-off needs one prompt at least");
+  if (options.prompts.empty()) throw FieldError("prompts", "expected one prompt at least, found none");
   return precision_cases(context, Scenario::tradeoff, options.precisions, options.prompts.front(),
                          options.new_tokens);
 }
@@ -40,7 +42,7 @@ class Tradeoff {
     outcome.row.set("quantize_s", more);
     if (!outcome.comparison || outcome.comparison->verdict != Verdict::lower) return;
     const auto per_token = [](const CaseResult& r) {
-      return median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.what.new_tokens);
+      return statistics::median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.what.new_tokens);
     };
     const double saved = per_token(baseline) - per_token(c);
     if (saved > 0) outcome.row.set("break_even_tokens", std::max(0.0, more / saved));
@@ -52,7 +54,7 @@ class Tradeoff {
     const std::string key = fmt::format("{} | prompt {}", configuration.key(), i + 1);
     std::optional<FirstRun> known;
     if (journal != nullptr)
-      journal->read_each("text", key, [&](const auto& data) { known = first_run_from_json(data); });
+      journal->read_each("text", key, [&](const JsonReader& data) { known = first_run_from_json(data); });
     if (known) return std::move(*known);
     Case what = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
     what.configuration = configuration;
@@ -149,7 +151,7 @@ Study tradeoff_study() {
        .command = "tradeoff",
        .example = "assay tradeoff demo --precision float32,int8,nf4,fp4",
        .options = {option("precision", &Options::precisions, "Precisions to compare"),
-                   option("prompt", &Options::prompts, "Prompts", {.letter = 'p'}),
+                   option("prompt", &Options::prompts, "Prompts", {.letter = 'p', .field = "prompts"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .followers = {"perplexity"},
        .is_in_suite = true,

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/studies/study.h"
+#include "assay/harness/context.h"
+#include "assay/results/results.h"
+#include "assay/session/time_generate.h"
 
 namespace assay {
 
@@ -21,8 +23,6 @@ struct TradeoffOptions {
 // baseline's, and which texts repeat themselves.
 ExperimentResult run_quantization_tradeoff(const ExperimentContext& context,
                                            const TradeoffOptions& options = {});
-
-Study tradeoff_study();
 
 // Puts speed, memory and quality into one row: copies perplexity and its ratio from each perplexity row to
 // the trade-off row of the same configuration.

@@ -1,0 +1,60 @@
+#include "assay/harness/make_case.h"
+
+#include "assay/base/error.h"
+#include "assay/text/tokenizer.h"
+
+namespace assay {
+
+Case baseline_case(const ExperimentContext& context, Scenario scenario, std::string label,
+                   std::vector<Prompt> prompts, std::int64_t new_tokens) {
+  Case what;
+  what.scenario = scenario;
+  what.label = std::move(label);
+  what.configuration = context.baseline;
+  what.prompts = std::move(prompts);
+  what.new_tokens = new_tokens;
+  return what;
+}
+
+void fit_context(const ExperimentContext& context, Case& what) {
+  const std::int64_t room = context.context_length - what.new_tokens;
+  for (const Prompt& prompt : what.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    const std::size_t tokens =
+        text != nullptr ? encode(context, *text).size() : std::get<std::vector<TokenId>>(prompt).size();
+    if (static_cast<std::int64_t>(tokens) <= room) continue;
+    what.truncation = Truncation::left;
+    what.warnings.push_back(
+        {WarningKind::prompt_truncated,
+         fmt::format("a prompt of {} tokens was cut on the left, because it and {} new tokens exceed the "
+                     "context of {}",
+                     tokens, what.new_tokens, context.context_length)});
+    return;
+  }
+}
+
+std::string shown(const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return fmt::format("ids {}", fmt::join(std::get<std::vector<TokenId>>(prompt), " "));
+}
+
+std::vector<TokenId> ids_of_length(const ExperimentContext& context, const std::string& text,
+                                   std::int64_t length) {
+  encode(context, text);  // throws what a prompt of this text would
+  const std::vector<TokenId> base = context.tokenizer->encode(text, false);
+  if (base.empty()) throw Error("the text that prompts are made of gives no tokens");
+  // What stands before a prompt stands there once, however often the text is repeated.
+  const auto bos = context.tokenizer->bos_tokens();
+  std::vector<TokenId> ids(bos.begin(), bos.end());
+  while (static_cast<std::int64_t>(ids.size()) < length) ids.insert(ids.end(), base.begin(), base.end());
+  ids.resize(static_cast<std::size_t>(length));
+  return ids;
+}
+
+std::vector<TokenId> encode(const ExperimentContext& context, const std::string& text) {
+  if (context.tokenizer == nullptr) throw Error("the model's folder has no tokenizer, which a text needs");
+  check_utf8(text, "prompt");
+  return context.tokenizer->encode(text);
+}
+
+}  // namespace assay

@@ -1,0 +1,78 @@
+#include "assay/harness/session_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "assay/harness/case_json.h"
+#include "assay/results/results_json.h"
+
+namespace assay {
+
+using OrderedJson = nlohmann::ordered_json;
+
+namespace {
+
+CorpusRequest corpus_request_from_json(const JsonReader& json) {
+  const auto whole_at = [&](const char* key) {
+    return json.has(key) ? std::optional(json.at(key).whole<std::int64_t>()) : std::nullopt;
+  };
+  return {.file = json.at("file").text(),
+          .context = whole_at("context"),
+          .stride = whole_at("stride"),
+          .through = json.has("through") ? score_through_from_name(json.at("through").text())
+                                         : ScoreThrough::prefill};
+}
+
+}  // namespace
+
+OrderedJson answer_request(Session& session, const std::string& op, const JsonReader& request) {
+  if (op == "facts") return {{"ok", true}, {"facts", to_json(session.facts())}};
+  if (op == "first_run")
+    return {{"ok", true}, {"first_run", to_json(session.first_run(case_from_json(request.at("case"))))}};
+  if (op == "run")
+    return {{"ok", true}, {"sample", to_json(session.run(case_from_json(request.at("case"))))}};
+  if (op == "score")
+    return {{"ok", true}, {"losses", to_json(session.score(corpus_request_from_json(request)))}};
+  if (op == "audit") {
+    OrderedJson rows = OrderedJson::array();
+    for (const AuditRow& row : session.audit(prompts_from_json(request.at("prompts")),
+                                             request.at("new_tokens").whole<std::int64_t>()))
+      rows.push_back(to_json(row));
+    return {{"ok", true}, {"audit", rows}};
+  }
+  return nullptr;
+}
+
+OrderedJson to_json(const SessionFacts& facts) {
+  return {{"model", to_json(facts.model)}, {"device", facts.device},   {"kernels", facts.kernels},
+          {"threads", facts.threads},      {"context", facts.context}, {"warnings", to_json(facts.warnings)}};
+}
+
+SessionFacts session_facts_from_json(const JsonReader& json) {
+  return {.model = model_facts_from_json(json.at("model")),
+          .device = json.at("device").text(),
+          .kernels = json.at("kernels").text(),
+          .threads = json.at("threads").whole<int>(),
+          .context = json.at("context").whole<std::int64_t>(),
+          .warnings = warnings_from_json(json.at("warnings"))};
+}
+
+OrderedJson to_json(const CorpusLosses& losses) {
+  return {{"corpus_sha256", losses.corpus_sha256},
+          {"protocol", losses.protocol},
+          {"log_probabilities", losses.log_probabilities},
+          {"tokens", losses.tokens},
+          {"seconds", losses.seconds},
+          {"warnings", to_json(losses.warnings)}};
+}
+
+CorpusLosses corpus_losses_from_json(const JsonReader& json) {
+  return {
+      .corpus_sha256 = json.at("corpus_sha256").text(),
+      .protocol = json.at("protocol").text(),
+      .log_probabilities = json.at("log_probabilities").numbers(),
+      .tokens = json.at("tokens").whole<std::int64_t>(),
+      .seconds = json.at("seconds").number(),
+      .warnings = json.has("warnings") ? warnings_from_json(json.at("warnings")) : std::vector<Warning>()};
+}
+
+}  // namespace assay

@@ -1,0 +1,55 @@
+// What loading is made of, for the parts of the library that plan, predict and write models.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/backend/backend.h"
+#include "assay/base/error.h"
+#include "assay/checkpoint/model_folder.h"
+#include "assay/model/spec.h"
+#include "assay/session/load.h"
+
+namespace assay {
+
+// Which weights are quantized, which are not and why. Nothing where the plan has no quantized weight.
+CoverageFacts coverage_of(const Plan& plan);
+
+// Of a model whose LM head is searched in int8: the share of its outputs that were computed exactly so far.
+std::optional<double> head_computed_share(const Model& model);
+
+// The backend's part of a configuration.
+BackendOptions backend_options(const RunConfig& config, bool pins_caller = false);
+
+// What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
+RunConfig resolved_for_device(RunConfig config);
+
+// What a folder runs in: resolve_dtype() with what the configuration changes of it, or what its checkpoint
+// holds where that is quantized already. Throws FieldError for what does not go together, Error for a
+// checkpoint that is quantized otherwise.
+ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
+                           const RunConfig& config);
+
+// What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
+// one's reason.
+template <typename Load>
+auto first_candidate(const std::vector<std::string>& candidates, const Load& load)
+    -> decltype(load(candidates.front())) {
+  if (candidates.empty())
+    throw UsageError("no model was named: expected a folder, a Hugging Face cache entry or 'demo'");
+  std::string reasons;
+  for (const std::string& candidate : candidates) {
+    try {
+      return load(candidate);
+    } catch (const UsageError&) {
+      throw;  // the next candidate does not make the flags better
+    } catch (const Error& error) {
+      if (candidates.size() == 1) throw;
+      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+  throw Error("none of the {} candidates could be loaded: {}", candidates.size(), reasons);
+}
+
+}  // namespace assay

@@ -1,0 +1,35 @@
+// Configurations and cases of the studies that compare precisions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "assay/studies/precisions.h"
+#include "assay/studies/study.h"
+
+namespace assay {
+
+// `asked`; where it is empty, default_precisions(), or the checkpoint's own precision if it is quantized.
+std::vector<std::string> precisions_or_default(const ExperimentContext& context,
+                                               const std::vector<std::string>& asked);
+
+// The configurations that texts ask for. Texts that resolve to the same configuration give it once;
+// `shown_as` tells what each text that was left out runs as. Throws UsageError for an unknown name.
+struct ChosenConfigurations {
+  std::vector<RunConfig> configurations;
+  std::vector<std::pair<std::string, std::string>> shown_as;  // "float16" -> "float32"
+};
+ChosenConfigurations choose_configurations(const ExperimentContext& context,
+                                           const std::vector<std::string>& texts);
+
+// A case of every configuration that `precisions` ask for: one prompt each.
+std::vector<Case> precision_cases(const ExperimentContext& context, Scenario scenario,
+                                  const std::vector<std::string>& precisions, const Prompt& prompt,
+                                  std::int64_t new_tokens);
+// Warns on the rows of configurations that several names asked for.
+void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
+                     std::vector<CaseOutcome>& outcomes);
+
+}  // namespace assay

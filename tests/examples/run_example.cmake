@@ -1,0 +1,18 @@
+# Runs PROGRAM with ARGS in the new FOLDER; fails unless it succeeds, prints what EXPECT matches, and writes FILES.
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+execute_process(COMMAND ${PROGRAM} ${ARGS} WORKING_DIRECTORY ${FOLDER}
+  OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "exit code ${result}\n${output}${errors}")
+endif()
+foreach(expected ${EXPECT})
+  if(NOT output MATCHES "${expected}")
+    message(FATAL_ERROR "expected output that matches '${expected}', found\n${output}${errors}")
+  endif()
+endforeach()
+foreach(file ${FILES})
+  if(NOT EXISTS ${FOLDER}/${file})
+    message(FATAL_ERROR "expected the file ${file}, found none\n${output}${errors}")
+  endif()
+endforeach()
