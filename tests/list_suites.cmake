@@ -8,6 +8,6 @@ set(text "")
 foreach(name ${names})
   string(REGEX REPLACE "[\n.]" "" name "${name}")
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"
-    "set_tests_properties(\"${name}\" PROPERTIES TIMEOUT 2400 ENVIRONMENT \"ASSAY_MODELS=${MODELS}\")\n")
+    "set_tests_properties(\"${name}\" PROPERTIES TIMEOUT ${TIMEOUT} ENVIRONMENT \"ASSAY_MODELS=${MODELS}\")\n")
 endforeach()
 file(WRITE ${OUTPUT} "${text}")
