@@ -136,7 +136,7 @@ TEST(Calibrate, CoverageTellsTheShareThatIsClipped) {
 TEST(Calibrate, TheShippedModelLosesLittle) {
   const auto perplexity = [](Preset precision, const RunConfig& config) {
     return score_file(load_demo(precision, config), test::demo_model() / "texts/evaluate.txt",
-                      {.stride = 512})
+                      {.stride = 1024})
         .score.perplexity;
   };
   const double plain = perplexity(Preset::float32, {});
