@@ -82,10 +82,12 @@ TEST(JsonView, ChecksTypesAndRanges) {
   EXPECT_EQ(refusal_of([&] { view.integer("n", 1, 11); }),
             "c.json: n: expected a whole number from 1 to 11, found 12");
   for (const char* key : {"f", "s", "b", "big"})
-    EXPECT_NE(refusal_of([&] { view.integer(key, 0, 100); }).find("expected a whole number"), std::string::npos)
+    EXPECT_NE(refusal_of([&] { view.integer(key, 0, 100); }).find("expected a whole number"),
+              std::string::npos)
         << key;
   EXPECT_NE(refusal_of([&] { view.number("s"); }).find("expected a finite number"), std::string::npos);
-  EXPECT_NE(refusal_of([&] { view.boolean_or("n", true); }).find("expected true or false"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { view.boolean_or("n", true); }).find("expected true or false"),
+            std::string::npos);
   EXPECT_NE(refusal_of([&] { view.text("n"); }).find("expected a string"), std::string::npos);
 }
 

@@ -135,6 +135,13 @@ inline pid_t spawn(std::vector<std::string> arguments, const ProgramOptions& opt
 
 }  // namespace detail
 
+// How much longer a sanitizer lets a program take; what is to be killed soon is not given more time.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kSlowdown = 5;
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+
 inline ProgramResult run_program(const std::vector<std::string>& arguments,
                                  const ProgramOptions& options = {}) {
   using Clock = std::chrono::steady_clock;
@@ -149,7 +156,9 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments,
   err.close_write();
   ProgramResult result;
   bool is_interrupted = false;
-  for (const auto deadline = Clock::now() + options.timeout; out.read_end() >= 0 || err.read_end() >= 0;) {
+  const auto timeout =
+      options.timeout < std::chrono::seconds(10) ? options.timeout : kSlowdown * options.timeout;
+  for (const auto deadline = Clock::now() + timeout; out.read_end() >= 0 || err.read_end() >= 0;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) {
       kill(child, SIGKILL);
