@@ -45,6 +45,8 @@ TEST(KvCache, IsNamedInTheLabelWhereItIsChosen) {
 // A byte for each of a key's numbers costs a hundredth of what 4-bit weights do, and it does cost something:
 // the codes are what attention reads, of a prompt too.
 TEST(KvCache, Int8LosesLittle) {
+  if (kIsSanitized)
+    GTEST_SKIP() << "long texts take minutes under a sanitizer; the release build scores them";
   for (const Isa isa : test::usable_isas()) {
     if (isa == Isa::scalar) continue;  // minutes
     const auto loss = [&](Preset precision, KvFormat kv_cache) {

@@ -135,12 +135,8 @@ inline pid_t spawn(std::vector<std::string> arguments, const ProgramOptions& opt
 
 }  // namespace detail
 
-// How much longer a sanitizer lets a program take; what is to be killed soon is not given more time.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr int kSlowdown = 5;
-#else
-inline constexpr int kSlowdown = 1;
-#endif
+// What is to be killed soon is not given more time.
+inline constexpr int kSlowdown = kIsSanitized ? 5 : 1;
 
 inline ProgramResult run_program(const std::vector<std::string>& arguments,
                                  const ProgramOptions& options = {}) {
