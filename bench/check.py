@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds Assay to its targets against the peers and the machine's roofs: each as a ratio, passed or failed.
+"""Holds Assay to its targets against the peers and the rooflines measured beside it: each as a ratio, passed or failed.
 
 usage: bench/check.py COMPARE.json...      judges what bench/peers/compare.py wrote; several files are joined
        bench/check.py --output DIR [...]   measures what the targets need first (an hour; a quiet machine)
@@ -29,8 +29,8 @@ class Target:
     precision: str
     isa: str = "native"
     of_best_peer: float = None  # at least this ratio to the fastest peer of the same precision
-    of_roof: float = None  # at least this share of the case's roof
-    or_of_roof: float = None  # this share of the roof satisfies of_best_peer too
+    of_roofline: float = None  # at least this share of the case's roofline
+    or_of_roofline: float = None  # this share of the roofline satisfies of_best_peer too
     of_base: float = None  # at least this ratio to Assay in the precision that participants.py holds it to
     of_pread: float = None  # at most this multiple of the time of reading the file
 
@@ -41,25 +41,25 @@ class Target:
 
 THREADS, MODEL = 2, "124m"
 INT8 = "int8-dynamic+head:int8"
-HIGHEST_SHARE = 1.03  # above it the roof is wrong, not the row good
+HIGHEST_SHARE = 1.03  # above it the measurement of the roofline was disturbed
 
 TARGETS = (
-    Target("decode-0", "float32", of_best_peer=1.05, or_of_roof=0.90),
-    Target("decode-0", "bfloat16", of_best_peer=1.4, or_of_roof=0.90),
-    Target("decode-0", "float32", of_roof=0.90),
-    Target("decode-0", "bfloat16", of_roof=0.90),
-    Target("decode-900", "float32", of_roof=0.85),
-    Target("decode-900", "bfloat16", of_roof=0.85),
+    Target("decode-0", "float32", of_best_peer=1.05, or_of_roofline=0.90),
+    Target("decode-0", "bfloat16", of_best_peer=1.4, or_of_roofline=0.90),
+    Target("decode-0", "float32", of_roofline=0.90),
+    Target("decode-0", "bfloat16", of_roofline=0.90),
+    Target("decode-900", "float32", of_roofline=0.85),
+    Target("decode-900", "bfloat16", of_roofline=0.85),
     Target("prefill-512", "float32", of_best_peer=1.15),
-    Target("prefill-512", "float32", of_roof=0.75),
+    Target("prefill-512", "float32", of_roofline=0.75),
     Target("prefill-512", "bfloat16", of_best_peer=2.5),
-    Target("prefill-512", "bfloat16", of_roof=0.35),
+    Target("prefill-512", "bfloat16", of_roofline=0.35),
     Target("prefill-512", "bf16x3", of_base=2.0),
     Target("batch-32", "float32", of_best_peer=1.5),
     Target("batch-32", "bfloat16", of_best_peer=1.6),
     Target("load", "float32", of_pread=3.0),
     *(
-        Target(case, precision, isa, of_roof=share)
+        Target(case, precision, isa, of_roofline=share)
         for isa in ("avx2", "avx512")
         for case, precision, share in (
             ("decode-0", "float32", 0.80),
@@ -69,7 +69,7 @@ TARGETS = (
     ),
     # Ahead of the peers that are restricted alike.
     *(
-        Target(case, precision, isa, of_best_peer=1.0, or_of_roof=0.90)
+        Target(case, precision, isa, of_best_peer=1.0, or_of_roofline=0.90)
         for isa in ("avx2", "avx512")
         for case, precision in (
             ("decode-0", "float32"),
@@ -77,14 +77,14 @@ TARGETS = (
             ("prefill-512", "float32"),
         )
     ),
-    Target("decode-0", INT8, of_best_peer=1.5, or_of_roof=0.90),
-    Target("decode-0", "nf4+head:int8", of_best_peer=1.25, or_of_roof=0.90),
-    Target("decode-0", "nf4+head:nf4", of_best_peer=1.5, or_of_roof=0.90),
-    Target("decode-0", INT8, of_roof=0.80),
-    Target("decode-0", "nf4+head:int8", of_roof=0.70),
-    Target("decode-0", "nf4+head:nf4", of_roof=0.70),
+    Target("decode-0", INT8, of_best_peer=1.5, or_of_roofline=0.90),
+    Target("decode-0", "nf4+head:int8", of_best_peer=1.25, or_of_roofline=0.90),
+    Target("decode-0", "nf4+head:nf4", of_best_peer=1.5, or_of_roofline=0.90),
+    Target("decode-0", INT8, of_roofline=0.80),
+    Target("decode-0", "nf4+head:int8", of_roofline=0.70),
+    Target("decode-0", "nf4+head:nf4", of_roofline=0.70),
     Target("prefill-512", INT8, of_best_peer=3.0),
-    Target("prefill-512", INT8, of_roof=0.25),
+    Target("prefill-512", INT8, of_roofline=0.25),
     Target("prefill-512", "nf4", of_base=0.85),
     Target("prefill-512", "fp4", of_base=0.85),
     *(
@@ -98,7 +98,7 @@ TARGETS = (
     Target("load", INT8, of_pread=3.0),
     Target("load", "nf4+head:nf4", of_pread=3.0),
     *(
-        Target(case, INT8, isa, of_roof=share)
+        Target(case, INT8, isa, of_roofline=share)
         for isa in ("avx2", "avx512")
         for case, share in (("decode-0", 0.80), ("prefill-512", 0.70))
     ),
@@ -135,10 +135,10 @@ def judge(target, rows):
         return f"{text}, at most {target.of_pread:g}", ratio and ratio <= target.of_pread
     if "median" not in row:
         return f"missing: {row.get('failure') or 'not measured'}", None
-    share = row.get("share_of_roof")
-    if target.of_roof is not None:
-        text = f"{100 * share:.0f} % of its roof" if share else "roof not known"
-        return f"{text}, at least {100 * target.of_roof:.0f} %", share and share >= target.of_roof
+    share = row.get("share_of_roofline")
+    if target.of_roofline is not None:
+        text = f"{100 * share:.0f} % of the roofline" if share else "roofline unknown"
+        return f"{text}, at least {100 * target.of_roofline:.0f} %", share and share >= target.of_roofline
     if target.of_base is not None:
         base, name = found("assay-base").get("median"), KINDS["assay-base"].forms[target.precision]
         text = f"{row['median'] / base:.3f}x" if base else "no row"
@@ -153,11 +153,20 @@ def judge(target, rows):
     absent = [r["peer"] for r in same if r["case"] == target.case and "median" not in r and not is_assay(r)]
     text += f" (no figure of {', '.join(absent)})" if absent else ""
     has_passed = ratio >= target.of_best_peer
-    if target.or_of_roof is not None:
-        text += f", or {100 * target.or_of_roof:.0f} % of its roof"
+    if target.or_of_roofline is not None:
+        text += f", or {100 * target.or_of_roofline:.0f} % of the roofline"
         text += f" ({100 * share:.0f} %)" if share else " (not known)"
-        has_passed = has_passed or bool(share and share >= target.or_of_roof)
+        has_passed = has_passed or bool(share and share >= target.or_of_roofline)
     return text, has_passed
+
+
+def read_rows(path):
+    """Of compare.py; files of earlier versions call the share of the roofline otherwise."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    for row in rows:
+        if "share_of_roof" in row:
+            row["share_of_roofline"] = row.pop("share_of_roof")
+    return rows
 
 
 def report(targets, rows):
@@ -170,12 +179,12 @@ def report(targets, rows):
         print(f"{word:<8}{target.case:<12} {target.precision:<22} {target.isa:<7} {text}")
     for row in rows:
         # The lower end of what so few rounds show is the slowest of them.
-        share = row.get("share_of_roof") or 0
+        share = row.get("share_of_roofline") or 0
         lowest = share * min(row["tokens_per_s"]) / row["median"] if share else 0
         if lowest > HIGHEST_SHARE:
             bad += 1
-            text = f"{row['peer']}, {row['threads']} thread(s): at least {100 * lowest:.0f} % of its roof"
-            print(f"FAIL    {row['case']:<12} {row['precision']:<22} {row['isa']:<7} {text}: wrong roof")
+            text = f"{row['peer']}, {row['threads']} thread(s): at least {100 * lowest:.0f} % of the roofline"
+            print(f"FAIL    {row['case']:<12} {row['precision']:<22} {row['isa']:<7} {text}, so its measurement was disturbed")
     return bad
 
 
@@ -195,7 +204,7 @@ def main():
     targets = [t for t in TARGETS if a.only in (None, t.group)]
     rows = []
     for path in a.files:
-        rows += json.loads(path.read_text(encoding="utf-8"))["rows"]
+        rows += read_rows(path)
     if a.output:
         common = ["--rounds", str(a.rounds), "--dir", str(a.dir), "--assay", str(a.assay)]
         for arguments in needed_runs(targets, a.output):

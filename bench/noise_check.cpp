@@ -18,11 +18,11 @@ int run(const std::string& program, const std::string& model, int groups) {
   options.candidates = {model};
   const assay::WorkerExperiment workers(options);
   const assay::ExperimentContext& experiment = workers;
-  const auto budget = assay::measure_noise(experiment, kPairs);
-  if (!budget) return 1;
-  const double smallest = assay::smallest_difference(*budget, kPairs);
-  fmt::print("noise budget of {} pairs {:.2f} %, of {} {:.2f} %\n", budget->pairs,
-             100 * budget->smallest_difference, kPairs, 100 * smallest);
+  const auto margin = assay::measure_noise(experiment, kPairs);
+  if (!margin) return 1;
+  const double smallest = assay::smallest_difference(*margin, kPairs);
+  fmt::print("noise margin of {} pairs {:.2f} %, of {} {:.2f} %\n", margin->pairs,
+             100 * margin->smallest_difference, kPairs, 100 * smallest);
   assay::Case what = assay::baseline_case(experiment, assay::Scenario::noise, "A/A",
                                           {"Once upon a time, in a land far, far away,"}, 32);
   assay::Case other = what;
@@ -48,7 +48,7 @@ int run(const std::string& program, const std::string& model, int groups) {
   }
   fmt::print("{} A/A comparisons, {} pairs each: {} report a difference (at most 8 % may)\n", groups, kPairs,
              differences);
-  fmt::print("slowed by twice the budget: {} of {} found (at least 90 % must be)\n", found, groups);
+  fmt::print("slowed by twice the margin: {} of {} found (at least 90 % must be)\n", found, groups);
   return differences * 100 <= 8 * groups && found * 100 >= 90 * groups ? 0 : 1;
 }
 

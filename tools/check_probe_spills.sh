@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A roof is only one if its loop does nothing else: no loop of a probe may store a vector to the stack or reload it.
+# A roofline is valid only if its loop does nothing else: no loop of a probe may store a vector to the stack or reload it.
 # usage: tools/check_probe_spills.sh BUILD_FOLDER
 set -euo pipefail
 # A loop is what lies between a jump and an earlier address of the same function that it goes to. Products read no

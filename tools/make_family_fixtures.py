@@ -32,7 +32,7 @@ MODELS = {
     # Grouped heads of an odd size, an MLP that fills no whole panel; what Transformers 5 writes.
     "llama_grouped": (LLAMA | {
         "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 52,
-        "num_hidden_layers": 2, "vocab_size": 83, "max_position_embeddings": 160, "rms_norm_eps": 1e-05,
+        "num_hidden_layers": 2, "vocab_size": 77, "max_position_embeddings": 160, "rms_norm_eps": 1e-05,
         "tie_word_embeddings": False, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         "dtype": "float32", "transformers_version": "5.23.0"}, {"tokens": 150}),
     # One key head for all, Llama 3's scaled rotary embedding, a tied head, several files.

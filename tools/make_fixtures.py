@@ -88,7 +88,7 @@ FLAT = 5  # every fifth token and position has a flat embedding
 
 
 def draw_weights(config, rng):
-    """The state dict of GPT2LMHeadModel, without the head where it is tied."""
+    """The state dict of GPT2LMHeadModel, without the LM head where it is tied."""
     tensors = {}
     for name, like in GPT2LMHeadModel(config).state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:

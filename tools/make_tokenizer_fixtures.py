@@ -200,7 +200,11 @@ EXTRA = ["", " ", "  ", "a", " a", "a ", "ferry", " ferry", "a ferry", "aferryb"
          "a <n> b", "x<n>y", "<l> ferry", "<s>ferry two words", "<unk>", "a<unk>b", "</s", f"{MARK}", f"a{MARK}b", f"{MARK} {MARK}", f"{MARK}a", f" {MARK}a",
          "<0x41>", "a<0x0A>b", "\n", "\t\t", "a\r\nb", "\x00", "a\x00b", "\u00e9", "caf\u00e9 na\u00efve", "\u4e2d\u6587", "a\u4e2db\u6587c", "😀", "a😀b 👩‍💻", "e\u0301",
          "1234567 12 1", "IT'S it's WE'LL '\u017f", "  many   blanks    here     ", "The ferry at Harrowmouth had been kept by a Penhallick for so many years.",
-         "She said:\n\n  \"It is not\tthe rowing\", he'd say... 1,000,000!!!\r\n", "\U0001d7d8\u0660\u00b2x", "\u3000\u00a0\u2003a"]  # fmt: skip
+         "She said:\n\n  \"It is not\tthe rowing\", he'd say... 1,000,000!!!\r\n", "\U0001d7d8\u0660\u00b2x", "\u3000\u00a0\u2003a",
+         # Normal form C: composed, put in order, singletons, what is never composed, Hangul, marks that block, an added token with a mark behind it.
+         "cafe\u0301 nai\u0308ve A\u030angstro\u0308m", "\u1e9b\u0323 q\u0307\u0323 a\u0323\u0302", "\u212b\u2126\u212a \u1f71\u0344", "\u0958 \u2adc \ufb1d \U0001d15f",
+         "\u1112\u1161\u11ab\u1100\u1173\u11af \uac00\u11a8 \u1100\uac00", "a\u05b0\u0301 e\u0334\u0301 a\u0300\u0301\u0302\u0328\u0327", "\u0301a \u0300 <s>\u0301b",
+         "a\u0315\u0300\u05ae\u0062 \u0f71\u0f72\u0f74 \u0cc6\u0cc2\u0cd5", "the\u0301 ferry\u0323", "<n>\u0338 \u003e\u0338 =\u0338", "\uf900\U0002f800\u3099\u304b\u3099"]  # fmt: skip
 
 
 def byte_level(pattern):
@@ -248,7 +252,7 @@ def make_kinds(lines):
     file["model"]["merges"] = [merge for i, merge in enumerate(file["model"]["merges"]) if i % 5 != 4]
     kinds["llama3"] = finish(file, BEFORE, ignore_merges=True)
 
-    tokenizer.pre_tokenizer = byte_level(QWEN2)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFC(), byte_level(QWEN2)
     kinds["qwen2"] = finish(train(tokenizer, 500, SPECIAL, lines), AROUND)
     template = kinds["qwen2"].post_processor
     kinds["qwen2"].post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])

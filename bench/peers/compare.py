@@ -22,14 +22,14 @@ import tables
 from cases import CASES, prompts, shortened, some_ids
 from participants import KINDS, Participant, Setting
 from precisions import PLAIN, PRECISIONS, QUANTIZED
-from roofs import (
+from rooflines import (
     SHAPES,
-    Roofs,
+    Rooflines,
     highest,
-    measured_roof_tokens_per_s,
+    measured_roofline_tokens_per_s,
     need,
-    roof_tokens_per_s,
-    roofs,
+    roofline_tokens_per_s,
+    rooflines,
     weight_bytes,
 )
 
@@ -168,20 +168,20 @@ def check_logits(participants, is_resident, options):
 
 def take_turns(participants, case, rounds, is_resident, readings):
     """Samples of each participant by name; the order rotates, so that nobody always follows the same one.
-    The roof at the case's working set, read before and after each turn of Assay's, is added to `readings`."""
+    The roofline at the case's working set, read before and after each turn of Assay's, is added to `readings`."""
     samples = {p.name: [] for p in participants}
 
-    def read_roof(p):
+    def read_roofline(p):
         if p.name == "assay" and p.worker is not None:
-            readings.append(p.roof(need(p.setting.size, case, p.setting.precision).bytes))
+            readings.append(p.roofline(need(p.setting.size, case, p.setting.precision).bytes))
 
     for r in range(rounds):
         shift = r % len(participants)
         for p in participants[shift:] + participants[:shift]:
             time.sleep(SETTLE_S)
-            read_roof(p)
+            read_roofline(p)
             value = p.turn(case, prompts(case, p.kind.is_ragged, p.setting.shape.vocab))
-            read_roof(p)
+            read_roofline(p)
             if value is not None:
                 samples[p.name].append(value)
             if not is_resident:
@@ -216,12 +216,12 @@ def make_row(p, case, samples):
 
 
 class Expected:
-    """What peers usually reach, carried over to this machine's roofs."""
+    """What peers usually reach, carried over to this machine's rooflines."""
 
     def __init__(self):
         table = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
-        self.table, there = table, table["roofs"]
-        self.there = Roofs(
+        self.table, there = table, table["rooflines"]
+        self.there = Rooflines(
             {float(size): 1e9 * rate for size, rate in there["read_gb_per_s"].items()},
             {name: 1e9 * rate for name, rate in there["products_gflops"].items()},
         )
@@ -236,8 +236,8 @@ class Expected:
         usual = self.table["tokens_per_s"].get(setting.precision, {}).get(name, {}).get(case.name)
         if not is_known or usual is None:
             return None
-        then = roof_tokens_per_s(self.there, setting.size, case, setting.precision)
-        now = roof_tokens_per_s(here, setting.size, case, setting.precision)
+        then = roofline_tokens_per_s(self.there, setting.size, case, setting.precision)
+        now = roofline_tokens_per_s(here, setting.size, case, setting.precision)
         return usual * now / then if then and now else None
 
 
@@ -255,9 +255,9 @@ def run_case(case, participants, options, differences, is_resident):
         ids[p.name] = p.warm_up(case, prompts(case, p.kind.is_ragged, setting.shape.vocab))
         if not is_resident:
             p.stop()
-    known, readings = [roofs(options.assay, setting.threads, cpus)], []
+    known, readings = [rooflines(options.assay, setting.threads, cpus)], []
     samples = take_turns(participants, case, options.rounds, is_resident, readings)
-    known = highest([*known, roofs(options.assay, setting.threads, cpus)])
+    known = highest([*known, rooflines(options.assay, setting.threads, cpus)])
     expected, rows = Expected(), []
     for p in participants:
         row = make_row(p, case, samples[p.name])
@@ -269,10 +269,10 @@ def run_case(case, participants, options, differences, is_resident):
                 "first_tokens_per_s": samples[p.name],
             }
             row["marks"].append("crippled" if is_low(row) else "below its usual level: measured again")
-        roof = measured_roof_tokens_per_s(readings, setting.size, case, setting.precision)
-        roof = roof or roof_tokens_per_s(known, setting.size, case, setting.precision, setting.isa)
-        row["roof"] = roof
-        row["share_of_roof"] = row["median"] / roof if roof and "median" in row else None
+        roofline = measured_roofline_tokens_per_s(readings, setting.size, case, setting.precision)
+        roofline = roofline or roofline_tokens_per_s(known, setting.size, case, setting.precision, setting.isa)
+        row["roofline"] = roofline
+        row["share_of_roofline"] = row["median"] / roofline if roofline and "median" in row else None
         row["logit_difference"] = differences.get(p.name)
         tolerance = PRECISIONS[setting.precision].tolerance
         if row["logit_difference"] is not None and not row["logit_difference"] < tolerance:
@@ -284,7 +284,7 @@ def run_case(case, participants, options, differences, is_resident):
         if p.name != "assay" and case.batch == 1 and ids.get("assay") and ids[p.name]:
             row["id_agreement"] = agreement(ids["assay"], ids[p.name])
         if known is not None and p.name == "assay":
-            row["roofs"] = {"read_bytes_per_s": known.read, "operations_per_s": known.products}
+            row["rooflines"] = {"read_bytes_per_s": known.read, "operations_per_s": known.products}
         rows.append(row)
     return rows
 

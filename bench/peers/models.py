@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from roofs import SHAPES
+from rooflines import SHAPES
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -10,13 +10,13 @@ import models
 from llama import Llama
 from precisions import PLAIN, PRECISIONS
 from protocol import ISA_VARIABLES
-from roofs import SHAPES
+from rooflines import SHAPES
 from workers import HERE, Worker, WorkerError
 
 TURN_S = 1.0  # a turn repeats a short case until it has taken about this long
 MOST_REPEATS = 50
-ROOF_READINGS, FEWEST_ROOF_READINGS = 40, 8  # the former take about as long as a turn
-MOST_ROOF_S = 2.0  # after it the fewest are enough: weights of gigabytes take long to read
+ROOFLINE_READINGS, FEWEST_ROOFLINE_READINGS = 40, 8  # the former take about as long as a turn
+MOST_ROOFLINE_S = 2.0  # after it the fewest are enough: weights of gigabytes take long to read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,20 +203,20 @@ class Participant:
     def logits(self, ids):
         return self.guarded(lambda: self.worker.ask("logits", ids=ids)["logits"], "logits")
 
-    def roof(self, working_set):
+    def roofline(self, working_set):
         """(bytes, operations) per second that the machine reaches now, for Assay's working set; or None."""
 
         def work():
             # As often as brings the processors up, and what fits into caches there, as a turn does.
             size = round(working_set)
-            answers, end = [], time.monotonic() + MOST_ROOF_S
-            while len(answers) < ROOF_READINGS and (
-                len(answers) < FEWEST_ROOF_READINGS or time.monotonic() < end
+            answers, end = [], time.monotonic() + MOST_ROOFLINE_S
+            while len(answers) < ROOFLINE_READINGS and (
+                len(answers) < FEWEST_ROOFLINE_READINGS or time.monotonic() < end
             ):
-                answers.append(self.worker.ask("roof", working_set_bytes=size))
+                answers.append(self.worker.ask("roofline", working_set_bytes=size))
             return tuple(max(a[key] for a in answers) for key in ("read_bytes_per_s", "operations_per_s"))
 
-        return self.guarded(work, "roof")
+        return self.guarded(work, "roofline")
 
     def measure(self, case, prompts):
         """(tokens, seconds, generated ids) of the case run once."""

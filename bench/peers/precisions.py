@@ -33,7 +33,7 @@ class Precision:
         return request | ({"quantize_head": head} if head else {})
 
     def output_scales(self):
-        """Bytes of scales of each output of the blocks, of the head."""
+        """Bytes of scales of each output of the blocks, of the LM head."""
         return 4 * (self.body_bits == 8), 4 * (self.head_bits == 8)
 
 

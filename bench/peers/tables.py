@@ -1,6 +1,6 @@
 """A compare.py document as Markdown tables."""
 
-from roofs import SHAPES
+from rooflines import SHAPES
 
 
 def is_assay(row):
@@ -51,7 +51,7 @@ def table(rows):
         mine, best = at.get(("assay", case)), best_peer(rows, case)
         has_both = mine and best and "median" in mine
         ratios.append(f"{mine['median'] / best['median']:.2f} ({best['peer']})" if has_both else "")
-        share = mine.get("share_of_roof") if mine else None
+        share = mine.get("share_of_roofline") if mine else None
         shares.append(f"{100 * share:.0f} %" if share else "")
     out.append(line(["Assay / best peer", "", *ratios]))
     out.append(line(["Assay, share of roofline", "", *shares]))

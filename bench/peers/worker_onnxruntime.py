@@ -56,7 +56,7 @@ def quantize(folder, out):
 
 
 def quantize_static_products(source, target, config):
-    """Products with a matrix of weights, the head among them; their outputs stay float32."""
+    """Matrix multiplications with weights, the LM head among them; their outputs stay float32."""
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 

@@ -5,132 +5,58 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <map>
 
 #include "assay/backend/cpu/select.h"
 #include "assay/base/aligned.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
 
 namespace assay::cpu {
 namespace {
 
+using test::KvBlocks;
 using test::random_floats;
+using test::TiledRows;
 
 class AttentionKernelTest : public test::TestOfKernelTiers {};
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionKernelTest, test::kKernelTiers,
                          [](const auto& info) { return info.param.name(); });
 
-// Rows of `columns` floats in tiles from row 3 and column 32 on.
-struct InTiles {
-  static constexpr std::int64_t kRow = 3, kColumn = 32;
-  std::vector<std::uint16_t> data;
-  Tiles tiles;
-
-  InTiles(const std::vector<float>& x, std::int64_t columns) : tiles(kNoTiles) {
-    const auto rows = static_cast<std::int64_t>(x.size()) / columns;
-    tiles = {nullptr, round_up(rows + kRow, kTileRows) + kTileRows, kColumn + round_up(columns, kTileColumns),
-             1};
-    data.resize(static_cast<std::size_t>(tiles.rows * tiles.columns));
-    tiles.data = data.data();
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t i = 0; i < columns; ++i)
-        tiles.data[tiles.offset(kRow + row, kColumn + i)] =
-            float_to_bf16(x[static_cast<std::size_t>(row * columns + i)]);
-  }
-};
-
-// Keys and values of `length` positions in blocks, as the cache lays them out. Positions beyond are zero, of
-// int8 whatever was there: all bits set, which as a scale are NaN.
-struct Keys {
-  KvShape shape;
-  KvFormat format;
-  std::int64_t v_offset;
-  std::vector<std::vector<float>> blocks;  // as bytes; floats for their alignment
-  std::vector<void*> pointers;
-
-  Keys(const KernelTable& table, std::int64_t length, std::int64_t dim, KvFormat kv_format,
-       bool has_tiles = false)
-      : shape{dim},
-        format(kv_format),
-        v_offset((kv_format == KvFormat::bfloat16 ? shape.dim_padded() : dim) * kKvBlockPositions) {
-    const bool is_int8 = format == KvFormat::int8, is_bfloat16 = format == KvFormat::bfloat16;
-    if (is_int8) v_offset += kInt8ScaleBytes;
-    const std::int64_t elements =
-        v_offset + shape.padded() * kKvBlockPositions + (is_int8 ? kInt8ScaleBytes : 0);
-    // What earlier use may have left in the values of a block must not matter: all bits set are NaN.
-    for (std::int64_t b = 0; b <= (length - 1) / kKvBlockPositions; ++b) {
-      blocks.emplace_back(static_cast<std::size_t>(is_int8 ? elements / 4 : elements));
-      if (is_int8) std::memset(blocks.back().data(), 0xff, static_cast<std::size_t>(elements));
-      if (is_bfloat16)
-        std::memset(reinterpret_cast<std::uint16_t*>(blocks.back().data()) + v_offset, 0xff,
-                    static_cast<std::size_t>(shape.padded() * kKvBlockPositions) * 2);
-    }
-    for (auto& block : blocks) pointers.push_back(block.data());
-    const auto k = random_floats(static_cast<std::size_t>(length * dim), 10),
-               v = random_floats(static_cast<std::size_t>(length * dim), 11);
-    if (format != KvFormat::float32) {  // in two calls, so that a pair of positions comes in parts
-      const std::int64_t first = std::min<std::int64_t>(length, 7);
-      std::vector<float> both;
-      for (std::int64_t p = 0; has_tiles && p < length; ++p)
-        for (const auto* from : {&k, &v})
-          both.insert(both.end(), from->begin() + p * dim, from->begin() + (p + 1) * dim);
-      const InTiles held(both, 2 * dim);
-      for (const auto& [begin, count] : {std::pair{std::int64_t{0}, first}, {first, length - first}})
-        (is_int8 ? table.store_int8
-                 : table.store_bfloat16)({.k = has_tiles ? nullptr : k.data() + begin * dim,
-                                          .v = has_tiles ? nullptr : v.data() + begin * dim,
-                                          .stride = dim,
-                                          .tiles = has_tiles ? held.tiles : kNoTiles,
-                                          .first_tile_row = InTiles::kRow + begin,
-                                          .k_column = InTiles::kColumn,
-                                          .v_column = InTiles::kColumn + dim,
-                                          .rows = count,
-                                          .first_position = begin,
-                                          .shape = shape,
-                                          .blocks = pointers.data(),
-                                          .k_offset = 0,
-                                          .v_offset = v_offset});
-      return;
-    }
-    for (std::int64_t p = 0; p < length; ++p)
-      for (std::int64_t i = 0; i < dim; ++i) {
-        auto& block = blocks[static_cast<std::size_t>(p / kKvBlockPositions)];
-        const std::int64_t at = p % kKvBlockPositions;
-        block[static_cast<std::size_t>(i * kKvBlockPositions + at)] =
-            k[static_cast<std::size_t>(p * dim + i)];
-        block[static_cast<std::size_t>(v_offset + at * shape.padded() + i)] =
-            v[static_cast<std::size_t>(p * dim + i)];
-      }
-  }
-};
+// Keys and values of `length` positions.
+KvBlocks random_blocks(const KernelTable& table, std::int64_t length, std::int64_t dim, KvFormat format,
+                       bool from_tiles = false) {
+  return {table,
+          random_floats(static_cast<std::size_t>(length * dim), 10),
+          random_floats(static_cast<std::size_t>(length * dim), 11),
+          dim,
+          format,
+          from_tiles};
+}
 
 struct AttendCase {
   std::int64_t rows, past, dim, window, first_key;
   KvFormat format = KvFormat::float32;
   bool has_tiles = false;
-  auto operator<=>(const AttendCase&) const = default;
 };
 
 // The rows from `skip` on, at most `at_once` in a call.
 std::vector<float> run_attend(const KernelTable& table, const AttendCase& c, std::int64_t skip = 0,
                               std::int64_t at_once = kAttendRows) {
-  const Keys keys(table, c.past + c.rows, c.dim, c.format);
+  const KvBlocks keys = random_blocks(table, c.past + c.rows, c.dim, c.format);
   const std::int64_t stride = c.has_tiles ? c.dim : c.dim + 1;
   const auto q = random_floats(static_cast<std::size_t>(c.rows * stride), 20, 4);
-  const InTiles held(c.has_tiles ? q : std::vector<float>{}, stride);
+  const TiledRows held(c.has_tiles ? q : std::vector<float>(), stride, 3, 32);
   std::vector<float> out(static_cast<std::size_t>(c.rows * c.dim), 9.0F);
-  const auto attend = c.format == KvFormat::int8       ? table.attend_int8
-                      : c.format == KvFormat::bfloat16 ? table.attend_bfloat16
-                                                       : table.attend;
+  const auto attend = keys.attend_of(table);
   for (std::int64_t row = skip; row < c.rows; row += at_once)
     attend({.q = c.has_tiles ? nullptr : q.data() + row * stride,
             .q_stride = stride,
             .q_tiles = c.has_tiles ? held.tiles : kNoTiles,
-            .q_first_column = InTiles::kColumn,
+            .q_first_column = held.first_column,
             .rows = std::min(at_once, c.rows - row),
             .first_position = c.past + row,
             .first_key = c.first_key,
@@ -143,37 +69,21 @@ std::vector<float> run_attend(const KernelTable& table, const AttendCase& c, std
             .out = out.data() + row * c.dim,
             .out_stride = c.dim,
             .out_tiles = kNoTiles,
-            .first_tile_row = InTiles::kRow + row,
+            .first_tile_row = held.first_row + row,
             .first_tile_column = 0});
   return out;
-}
-
-// Of the scalar tier, computed once for all others.
-const std::vector<float>& reference_attend(const AttendCase& c) {
-  static std::map<AttendCase, std::vector<float>> known;
-  const auto [at, is_new] = known.try_emplace(c);
-  if (is_new) at->second = run_attend(select_kernels(Isa::scalar), c);
-  return at->second;
-}
-
-// To the bit: what was never written is NaN.
-bool are_same(const Keys& a, const Keys& b) {
-  if (a.blocks.size() != b.blocks.size()) return false;
-  for (std::size_t i = 0; i < a.blocks.size(); ++i)
-    if (std::memcmp(a.blocks[i].data(), b.blocks[i].data(), a.blocks[i].size() * sizeof(float)) != 0)
-      return false;
-  return true;
 }
 
 TEST_P(AttentionKernelTest, StoredKeysAndValuesEqualReference) {
   for (const KvFormat format : {KvFormat::bfloat16, KvFormat::int8})
     for (const std::int64_t dim : {1, 7, 8, 9, 16, 17, 24, 64, 80, 129})
       for (const std::int64_t length : {1, 2, 7, 8, 64, 65, 131})
-        EXPECT_TRUE(are_same(Keys(table_, length, dim, format), Keys(reference_, length, dim, format)))
+        EXPECT_TRUE(random_blocks(table_, length, dim, format)
+                        .is_same(random_blocks(reference_, length, dim, format)))
             << name_of(format) << " " << dim << " " << length;
 }
 
-// One position of an int8 cache: what the key's and the value's codes are worth.
+// One position of an int8 cache: what the key's and the value's codes stand for.
 struct Int8Position {
   std::vector<float> key, value;
   float key_scale, value_scale;
@@ -245,9 +155,10 @@ TEST_P(AttentionKernelTest, KeysAndValuesOfTilesAreThoseOfFloats) {
   for (const std::int64_t dim : {32, 64, 96})
     for (const std::int64_t length : {1, 2, 7, 8, 9, 23, 24, 64, 65, 131}) {
       constexpr KvFormat kFormat = KvFormat::bfloat16;
-      const auto want = Keys(reference_, length, dim, kFormat).blocks;
-      EXPECT_EQ(Keys(table_, length, dim, kFormat, true).blocks, want) << dim << " " << length;
-      EXPECT_EQ(Keys(reference_, length, dim, kFormat, true).blocks, want) << dim << " " << length;
+      const KvBlocks want = random_blocks(reference_, length, dim, kFormat);
+      EXPECT_TRUE(want.is_same(random_blocks(table_, length, dim, kFormat, true))) << dim << " " << length;
+      EXPECT_TRUE(want.is_same(random_blocks(reference_, length, dim, kFormat, true)))
+          << dim << " " << length;
     }
 }
 
@@ -258,7 +169,7 @@ TEST_P(AttentionKernelTest, AttentionOfTilesEqualsReference) {
       for (const std::int64_t past : {0, 60, 130, 500, 1023})
         for (const std::int64_t window : {0, 5, 70, 600}) {
           const AttendCase c{rows, past, dim, window, past == 130 ? 3 : 0, KvFormat::bfloat16, true};
-          EXPECT_LE(test::largest_difference(run_attend(table_, c), reference_attend(c)), 2e-2)
+          EXPECT_LE(test::largest_difference(run_attend(table_, c), run_attend(reference_, c)), 2e-2)
               << dim << " " << rows << " " << past << " " << window;
         }
 }
@@ -275,7 +186,7 @@ TEST_P(AttentionKernelTest, AttentionEqualsReference) {
               // On tiles queries and weights are rounded to bfloat16 as well: 2^-9 of values up to 1, scores
               // up to 0.3 * 4 * sqrt(dim).
               const double tolerance = format == KvFormat::bfloat16 && table_.uses_tiles ? 3e-2 : 5e-6;
-              EXPECT_LE(test::largest_difference(run_attend(table_, c), reference_attend(c)), tolerance)
+              EXPECT_LE(test::largest_difference(run_attend(table_, c), run_attend(reference_, c)), tolerance)
                   << dim << " " << rows << " " << past << " " << window << " " << first_key << " "
                   << name_of(format);
             }

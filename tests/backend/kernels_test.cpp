@@ -5,13 +5,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <map>
-#include <optional>
 
 #include "assay/backend/cpu/select.h"
 #include "assay/base/aligned.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
 
@@ -33,7 +32,6 @@ struct LinearCase {
   int planes = 0;  // 0: float32 activations; 1 to 3: tiles
   float unit = 1;  // of the inputs
   bool is_rounded = false;
-  auto operator<=>(const LinearCase&) const = default;
 };
 
 // The parts of a float in bfloat16, and where they go.
@@ -45,64 +43,40 @@ void put_planes(float value, int planes, const At& at) {
   }
 }
 
-// What the cases of a shape multiply.
-struct LinearInputs {
-  std::vector<float> x, w;
-  std::vector<std::uint16_t> x16, w16;
-  std::int64_t tile_rows, padded;
-  int planes;
-
-  explicit LinearInputs(const LinearCase& c)
-      : x(random_floats(static_cast<std::size_t>(c.rows * (c.k + 3) + 1), 1)),
-        w(random_floats(static_cast<std::size_t>(round_up(c.n, kPanel) * c.k), 2)),
-        tile_rows(round_up(c.rows, kTileRows)),
-        padded(round_up(c.k, kTileColumns)),
-        planes(std::max(c.planes, 1)) {
-    for (float& value : x) value *= c.unit;
-    x16.resize(static_cast<std::size_t>(planes * tile_rows * padded));
-    w16.resize(static_cast<std::size_t>(round_up(c.n, kPanel) * planes * padded));
-    for (std::int64_t output = 0; c.is_bfloat16 && output < c.n; ++output)
-      for (std::int64_t k = 0; k < c.k; ++k)
-        put_planes(w[static_cast<std::size_t>((output / kPanel * c.k + k) * kPanel + output % kPanel)],
-                   planes, [&](int plane) -> std::uint16_t& {
-                     return w16[static_cast<std::size_t>(
-                         ((output / kPanel * planes + plane) * padded + k / 2 * 2) * kPanel +
-                         output % kPanel * 2 + k % 2)];
-                   });
-    const Tiles tiles = x_tiles();
-    for (std::int64_t row = 0; c.planes > 0 && row < c.rows; ++row)
-      for (std::int64_t k = 0; k < c.k; ++k)
-        put_planes(x[static_cast<std::size_t>(1 + row * (c.k + 3) + k)], planes,
-                   [&](int plane) -> std::uint16_t& { return tiles.plane(plane)[tiles.offset(row, k)]; });
-  }
-  Tiles x_tiles() { return {x16.data(), tile_rows, padded, planes}; }
-};
-
-// Those of the last case are kept: filling them takes longer than multiplying.
-LinearInputs& inputs_of(const LinearCase& c) {
-  static std::optional<std::pair<LinearCase, LinearInputs>> last;
-  LinearCase shape = c;
-  shape.activation = Activation::none;
-  shape.has_bias = shape.adds = shape.is_rounded = false;
-  if (!last || last->first != shape) last.emplace(shape, LinearInputs(shape));
-  return last->second;
-}
-
 // y, and what y_tiles hold, of `rows` of the case's rows.
 std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std::int64_t rows) {
   const std::int64_t panels = (c.n + kPanel - 1) / kPanel, x_stride = c.k + 3, y_stride = c.n + 5;
-  LinearInputs& in = inputs_of(c);
+  const std::int64_t padded = round_up(c.k, kTileColumns), tile_rows = round_up(c.rows, kTileRows);
+  const int planes = std::max(c.planes, 1);
+  auto x = random_floats(static_cast<std::size_t>(c.rows * x_stride + 1), 1);
+  for (float& value : x) value *= c.unit;
+  const auto w = random_floats(static_cast<std::size_t>(panels * kPanel * c.k), 2);
+  std::vector<std::uint16_t> w16(static_cast<std::size_t>(panels * planes * kPanel * padded));
+  std::vector<std::uint16_t> x16(static_cast<std::size_t>(planes * tile_rows * padded));
+  const Tiles tiles{x16.data(), tile_rows, padded, planes};
+  for (std::int64_t output = 0; output < c.n; ++output)
+    for (std::int64_t k = 0; k < c.k; ++k)
+      put_planes(w[static_cast<std::size_t>((output / kPanel * c.k + k) * kPanel + output % kPanel)], planes,
+                 [&](int plane) -> std::uint16_t& {
+                   return w16[static_cast<std::size_t>(
+                       ((output / kPanel * planes + plane) * padded + k / 2 * 2) * kPanel +
+                       output % kPanel * 2 + k % 2)];
+                 });
+  for (std::int64_t row = 0; row < c.rows; ++row)
+    for (std::int64_t k = 0; k < c.k; ++k)
+      put_planes(x[static_cast<std::size_t>(1 + row * x_stride + k)], planes,
+                 [&](int plane) -> std::uint16_t& { return tiles.plane(plane)[tiles.offset(row, k)]; });
   const auto bias = random_floats(static_cast<std::size_t>(c.n), 3);
   auto y = random_floats(static_cast<std::size_t>(rows * y_stride), 4);
   (c.planes > 0 ? table.linear_tiles
-                : table.linear)({.x = c.planes > 0 ? nullptr : in.x.data() + 1,
+                : table.linear)({.x = c.planes > 0 ? nullptr : x.data() + 1,
                                  .x_stride = x_stride,
-                                 .x_tiles = c.planes > 0 ? in.x_tiles() : kNoTiles,
+                                 .x_tiles = c.planes > 0 ? tiles : kNoTiles,
                                  .rows = rows,
                                  .k = c.k,
-                                 .w = c.is_bfloat16 ? static_cast<const void*>(in.w16.data()) : in.w.data(),
+                                 .w = c.is_bfloat16 ? static_cast<const void*>(w16.data()) : w.data(),
                                  .packing = c.is_bfloat16 ? Packing::bfloat16 : Packing::float32,
-                                 .planes = in.planes,
+                                 .planes = planes,
                                  .bias = c.has_bias ? bias.data() : nullptr,
                                  .activation = c.activation,
                                  .adds = c.adds,
@@ -116,37 +90,8 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
   return y;
 }
 
-// All rows by the scalar tier, computed once for the others.
-const std::vector<float>& reference_linear(const LinearCase& c) {
-  static std::map<LinearCase, std::vector<float>> known;
-  const auto [at, is_new] = known.try_emplace(c);
-  if (is_new) at->second = run_linear(select_kernels(Isa::scalar), c, c.rows);
-  return at->second;
-}
-
-// One input times one output of weight 1.
 float run_activation(const KernelTable& table, Activation activation, float input, bool is_rounded = false) {
-  const std::vector<float> w(kPanel, 1.0F);
-  float y[kPanel] = {};
-  table.linear({.x = &input,
-                .x_stride = 1,
-                .x_tiles = kNoTiles,
-                .rows = 1,
-                .k = 1,
-                .w = w.data(),
-                .packing = Packing::float32,
-                .planes = 1,
-                .bias = nullptr,
-                .activation = activation,
-                .adds = false,
-                .is_rounded = is_rounded,
-                .y = y,
-                .y_stride = kPanel,
-                .y_tiles = kNoTiles,
-                .n = kPanel,
-                .first_panel = 0,
-                .panels = 1});
-  return y[0];
+  return test::activations_of(table, activation, is_rounded, {input}).front();
 }
 
 TEST_P(KernelTest, LinearEqualsReference) {
@@ -154,10 +99,63 @@ TEST_P(KernelTest, LinearEqualsReference) {
     for (const std::int64_t k : {1, 15, 36, 129})
       for (const std::int64_t n : {1, 16, 17, 50, 64, 101, 145}) {
         const LinearCase c{rows, k, n, Activation::none, n % 2 == 1, rows % 2 == 1, k % 2 == 1};
-        const auto got = run_linear(table_, c, rows), &want = reference_linear(c);
+        const auto got = run_linear(table_, c, rows), want = run_linear(reference_, c, rows);
         EXPECT_LE(test::largest_difference(got, want), 1e-6 * std::sqrt(static_cast<double>(k)) * 4)
             << rows << "x" << k << "x" << n;
       }
+}
+
+// What the tier avx512bf16 computes, to the bit: of each pair of inputs the second product first, each by a
+// multiply-add that takes numbers below the normal ones for zero; planes from the smallest product on.
+float pair_products(const std::vector<std::uint16_t>& x, const std::vector<std::uint16_t>& w, int planes,
+                    std::int64_t padded) {
+  const auto flush = [](float value) {
+    return std::fabs(value) < 0x1p-126F ? std::copysign(0.0F, value) : value;
+  };
+  float sum = 0;
+  for (int order = planes - 1; order >= 0; --order)
+    for (int i = 0; i <= order; ++i)
+      for (std::int64_t k = 0; k < padded; k += 2)
+        for (const std::int64_t at : {k + 1, k})
+          sum = flush(std::fma(flush(bf16_to_float(x[static_cast<std::size_t>(i * padded + at)])),
+                               flush(bf16_to_float(w[static_cast<std::size_t>((order - i) * padded + at)])),
+                               sum));
+  return sum;
+}
+
+TEST(PairProducts, AreOneChainOfMultiplyAdds) {
+  if (!is_usable(Isa::avx512bf16)) GTEST_SKIP() << "this machine has no avx512bf16";
+  const KernelTable table = select_kernels(Isa::avx512bf16);
+  for (const int planes : {1, 3})
+    for (const float unit : {1.0F, 0x1p-70F, 0x1p-110F})
+      for (const std::int64_t rows : {1, 5, 6, 7, 14, 20, 64, 73})
+        for (const std::int64_t k : {1, 37, 96})
+          for (const std::int64_t n : {16, 33, 112}) {
+            const std::int64_t padded = round_up(k, kTileColumns), panels = (n + kPanel - 1) / kPanel;
+            // As run_linear() makes them, which gives each element of the inputs and weights.
+            const LinearCase c{rows, k, n, Activation::none, false, false, true, planes, unit};
+            const auto got = run_linear(table, c, rows);
+            auto x = random_floats(static_cast<std::size_t>(rows * (k + 3) + 1), 1);
+            const auto w = random_floats(static_cast<std::size_t>(panels * kPanel * k), 2);
+            for (const std::int64_t row : {std::int64_t{0}, rows / 2, rows - 1})
+              for (const std::int64_t output : {std::int64_t{0}, n / 2, n - 1}) {
+                std::vector<std::uint16_t> of_x(static_cast<std::size_t>(planes * padded)), of_w(of_x);
+                for (std::int64_t i = 0; i < k; ++i) {
+                  put_planes(x[static_cast<std::size_t>(1 + row * (k + 3) + i)] * unit, planes,
+                             [&](int plane) -> std::uint16_t& {
+                               return of_x[static_cast<std::size_t>(plane * padded + i)];
+                             });
+                  put_planes(
+                      w[static_cast<std::size_t>((output / kPanel * k + i) * kPanel + output % kPanel)],
+                      planes, [&](int plane) -> std::uint16_t& {
+                        return of_w[static_cast<std::size_t>(plane * padded + i)];
+                      });
+                }
+                EXPECT_EQ(got[static_cast<std::size_t>(row * (n + 5) + output)],
+                          pair_products(of_x, of_w, planes, padded))
+                    << rows << "x" << k << "x" << n << " planes " << planes << " unit " << unit;
+              }
+          }
 }
 
 // Products of bfloat16 are exact in float32, so the same inputs give the sums of the reference to rounding;
@@ -168,7 +166,7 @@ TEST_P(KernelTest, LinearOnTilesEqualsReference) {
       for (const std::int64_t k : {1, 31, 32, 36, 129})
         for (const std::int64_t n : {1, 16, 17, 50, 64, 101}) {
           const LinearCase c{rows, k, n, Activation::none, n % 2 == 1, rows % 2 == 1, true, planes};
-          const auto got = run_linear(table_, c, rows), &want = reference_linear(c);
+          const auto got = run_linear(table_, c, rows), want = run_linear(reference_, c, rows);
           EXPECT_LE(test::largest_difference(got, want), 1e-6 * std::sqrt(static_cast<double>(k)) * 4)
               << rows << "x" << k << "x" << n << " planes " << planes;
         }
@@ -180,7 +178,7 @@ TEST_P(KernelTest, LinearOfLongInputsOnTilesEqualsReference) {
   for (const auto& [rows, k, n] : {std::tuple{65, 500, 101}, {96, 777, 580}, {544, 3000, 50}, {512, 768, 48}})
     for (const Activation activation : {Activation::none, Activation::gelu_tanh}) {
       const LinearCase c{rows, k, n, activation, true, rows % 2 == 1, true, 1, 0.1F};
-      const auto got = run_linear(table_, c, rows), &want = reference_linear(c);
+      const auto got = run_linear(table_, c, rows), want = run_linear(reference_, c, rows);
       EXPECT_LE(test::largest_difference(got, want), 1e-6 * std::sqrt(static_cast<double>(k)) * 4)
           << rows << "x" << k << "x" << n;
     }
@@ -191,7 +189,7 @@ TEST_P(KernelTest, PartsOfBfloat16ApproachFloat32) {
   const auto error = [&](int planes) {
     const LinearCase exact{5, 129, 64, Activation::none, false, false, false, 0};
     const LinearCase split{5, 129, 64, Activation::none, false, false, true, planes};
-    return test::largest_difference(run_linear(table_, split, 5), reference_linear(exact));
+    return test::largest_difference(run_linear(table_, split, 5), run_linear(reference_, exact, 5));
   };
   EXPECT_GT(error(1), 1e-3);
   EXPECT_LT(error(2), 2e-4);
@@ -216,7 +214,8 @@ TEST_P(KernelTest, ActivationsEqualReference) {
 TEST_P(KernelTest, ActivationsOfTilesEqualReference) {
   for (const Activation a : kActivations) {
     const LinearCase c{64, 64, 64, a, true, false, true, 1, 0.1F};
-    EXPECT_LE(test::largest_difference(run_linear(table_, c, c.rows), reference_linear(c)), 1e-5)
+    EXPECT_LE(test::largest_difference(run_linear(table_, c, c.rows), run_linear(reference_, c, c.rows)),
+              1e-5)
         << static_cast<int>(a);
   }
 }

@@ -10,13 +10,20 @@
 
 #include "assay/backend/cpu/select.h"
 #include "assay/tensor/half.h"
+#include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
 
 namespace assay::cpu {
 namespace {
 
+using test::activations_of;
+using test::are_same_bits;
+using test::at;
+using test::Int8Rows;
+using test::KvBlocks;
 using test::random_floats;
+using test::TiledRows;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // NaN by several bits: what rounds or shifts them must leave a NaN.
@@ -31,45 +38,8 @@ INSTANTIATE_TEST_SUITE_P(Isas, NonFiniteKernelTest, test::kKernelTiers,
 std::vector<std::int64_t> first_middle_last(std::int64_t n) {
   return {0, n / 2, n - 1};
 }
-float& at(std::vector<float>& x, std::int64_t i) {
-  return x[static_cast<std::size_t>(i)];
-}
-float at(const std::vector<float>& x, std::int64_t i) {
-  return x[static_cast<std::size_t>(i)];
-}
 std::vector<float> row_of(const std::vector<float>& x, std::int64_t row, std::int64_t n) {
   return {x.begin() + row * n, x.begin() + (row + 1) * n};
-}
-bool are_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-// Activations of `inputs`, as one row of outputs.
-std::vector<float> activations_of(const KernelTable& table, Activation activation, bool is_rounded,
-                                  const std::vector<float>& inputs) {
-  const auto n = static_cast<std::int64_t>(inputs.size());
-  std::vector<float> w(static_cast<std::size_t>(round_up(n, kPanel))), y(inputs.size());
-  std::copy(inputs.begin(), inputs.end(), w.begin());
-  const float one = 1;
-  table.linear({.x = &one,
-                .x_stride = 1,
-                .x_tiles = kNoTiles,
-                .rows = 1,
-                .k = 1,
-                .w = w.data(),
-                .packing = Packing::float32,
-                .planes = 1,
-                .bias = nullptr,
-                .activation = activation,
-                .adds = false,
-                .is_rounded = is_rounded,
-                .y = y.data(),
-                .y_stride = n,
-                .y_tiles = kNoTiles,
-                .n = n,
-                .first_panel = 0,
-                .panels = round_up(n, kPanel) / kPanel});
-  return y;
 }
 
 TEST_P(NonFiniteKernelTest, ActivationsAreFiniteWhereTheReferenceIs) {
@@ -151,70 +121,20 @@ TEST_P(NonFiniteKernelTest, NormOfSquaresThatOverflow) {
     }
 }
 
-// Rows to int8, from floats or, of tables that use tiles, from bfloat16 in them.
-struct Int8Rows {
-  std::vector<std::uint16_t> data;
-  Tiles tiles;
-  std::vector<float> absmax;
-  std::vector<std::int32_t> zero_points;
-
-  struct Options {
-    float threshold = 0;
-    bool has_ranges = false;
-    float fixed_scale = 0;
-    const std::vector<float>* factors = nullptr;
-    bool has_tiles = false;
-  };
-  Int8Rows(const KernelTable& table, const std::vector<float>& x, std::int64_t rows, std::int64_t k,
-           const Options& options)
-      : tiles{nullptr, rows + kTileRows, round_up(k, kInt8Columns) / 2, 1},
-        absmax(static_cast<std::size_t>(rows)),
-        zero_points(static_cast<std::size_t>(rows)) {
-    data.assign(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
-    tiles.data = data.data();
-    const std::int64_t columns = round_up(k, kTileColumns);
-    std::vector<std::uint16_t> halves(static_cast<std::size_t>((rows + kTileRows) * columns));
-    const Tiles x_tiles{halves.data(), rows + kTileRows, columns, 1};
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t i = 0; i < k; ++i)
-        halves[static_cast<std::size_t>(x_tiles.offset(row, i))] = float_to_bf16(at(x, row * k + i));
-    table.quantize({.x = options.has_tiles ? nullptr : x.data(),
-                    .x_stride = k,
-                    .codes = tiles,
-                    .first_row = 0,
-                    .rows = rows,
-                    .k = k,
-                    .absmax = absmax.data(),
-                    .threshold = options.threshold,
-                    .factors = options.factors == nullptr ? nullptr : options.factors->data(),
-                    .zero_points = options.has_ranges ? zero_points.data() : nullptr,
-                    .fixed_scale = options.fixed_scale,
-                    .fixed_zero_point = options.fixed_scale > 0 ? 5 : 0,
-                    .x_tiles = options.has_tiles ? x_tiles : kNoTiles});
-  }
-  std::vector<std::int8_t> codes_of(std::int64_t row, std::int64_t k) const {
-    std::vector<std::int8_t> codes;
-    const auto* bytes = reinterpret_cast<const std::int8_t*>(data.data());
-    for (std::int64_t i = 0; i < round_up(k, kInt8Columns); ++i)
-      codes.push_back(bytes[i / kInt8Columns * tiles.strip() * 2 + row * kInt8Columns + i % kInt8Columns]);
-    return codes;
-  }
-};
-
 TEST_P(NonFiniteKernelTest, RowsOfCodesGetAScaleOfNaN) {
   constexpr std::int64_t kRows = 3;
   for (const std::int64_t k : {1, 7, 16, 63, 64, 65, 200}) {
     const auto factors = random_floats(static_cast<std::size_t>(k), 4, 3);
-    for (const Int8Rows::Options& options :
-         std::initializer_list<Int8Rows::Options>{{},
-                                                  {.threshold = 6},
-                                                  {.threshold = kInfinity},
-                                                  {.has_ranges = true},
-                                                  {.has_ranges = true, .factors = &factors},
-                                                  {.fixed_scale = 0.05F},
-                                                  {.has_ranges = true, .fixed_scale = 0.05F},
-                                                  {.fixed_scale = 0.05F, .factors = &factors},
-                                                  {.has_ranges = true, .has_tiles = true}}) {
+    for (const Int8Rows::Options& options : std::initializer_list<Int8Rows::Options>{
+             {},
+             {.threshold = 6},
+             {.threshold = kInfinity},
+             {.has_ranges = true},
+             {.has_ranges = true, .factors = &factors},
+             {.fixed_scale = 0.05F, .fixed_zero_point = 5},
+             {.has_ranges = true, .fixed_scale = 0.05F, .fixed_zero_point = 5},
+             {.fixed_scale = 0.05F, .fixed_zero_point = 5, .factors = &factors},
+             {.has_ranges = true, .has_tiles = true}}) {
       if (options.has_tiles && !table_.uses_tiles) continue;
       for (const std::int64_t place : first_middle_last(k))
         for (const float bad : kBad) {
@@ -235,8 +155,8 @@ TEST_P(NonFiniteKernelTest, RowsOfCodesGetAScaleOfNaN) {
   }
 }
 
-// A number that float16 cannot hold is infinite there: an outlier of a threshold, whose column is multiplied
-// apart as it is; where nothing is apart, the row is not finite.
+// A number that float16 cannot hold is infinite there: with a threshold an outlier, whose column is
+// decomposed and multiplied in float; without a threshold the row is not finite.
 TEST_P(NonFiniteKernelTest, NumbersBeyondFloat16) {
   for (const KernelTable* table : {&reference_, &std::as_const(table_)})
     for (const std::int64_t k : {1, 16, 65}) {
@@ -269,17 +189,13 @@ TEST_P(NonFiniteKernelTest, GroupsOfCodesGetAScaleOfNaN) {
             auto x = random_floats(static_cast<std::size_t>(kRows * k), 3, 9);
             const std::int64_t padded = round_up(k, kTileColumns), groups = (padded + group - 1) / group;
             const auto run = [&](const KernelTable& table) {
-              std::vector<std::uint16_t> halves(static_cast<std::size_t>((kRows + kTileRows) * padded));
-              const Tiles tiles{halves.data(), kRows + kTileRows, padded, 1};
-              for (std::int64_t row = 0; row < kRows; ++row)
-                for (std::int64_t i = 0; i < k; ++i)
-                  halves[static_cast<std::size_t>(tiles.offset(row, i))] = float_to_bf16(at(x, row * k + i));
+              const TiledRows held(x, k);
               std::vector<std::int8_t> codes(static_cast<std::size_t>(kRows * padded));
               std::vector<float> scales(static_cast<std::size_t>(kRows * groups));
               std::vector<std::int32_t> sums(scales.size());
               table.quantize_groups({.x = has_tiles ? nullptr : x.data(),
                                      .x_stride = k,
-                                     .x_tiles = has_tiles ? tiles : kNoTiles,
+                                     .x_tiles = has_tiles ? held.tiles : kNoTiles,
                                      .rows = kRows,
                                      .k = k,
                                      .k_padded = padded,
@@ -346,86 +262,46 @@ AttentionInputs attention_inputs(std::int64_t rows, std::int64_t past, std::int6
 }
 
 std::vector<float> attend(const KernelTable& table, const AttentionInputs& in) {
-  const KvShape shape{in.dim};
-  const bool is_int8 = in.format == KvFormat::int8, is_bfloat16 = in.format == KvFormat::bfloat16;
-  const std::int64_t v_offset =
-      (is_bfloat16 ? shape.dim_padded() : in.dim) * kKvBlockPositions + (is_int8 ? kInt8ScaleBytes : 0);
-  const std::int64_t elements =
-      v_offset + shape.padded() * kKvBlockPositions + (is_int8 ? kInt8ScaleBytes : 0);
-  std::vector<std::vector<float>> blocks(
-      static_cast<std::size_t>((in.length() - 1) / kKvBlockPositions + 1),
-      std::vector<float>(static_cast<std::size_t>(elements), std::bit_cast<float>(0xffffffffU)));
-  std::vector<void*> pointers;
-  for (auto& block : blocks) pointers.push_back(block.data());
-  if (in.format == KvFormat::float32) {
-    for (std::int64_t p = 0; p < in.length(); ++p)
-      for (std::int64_t i = 0; i < in.dim; ++i) {
-        auto& block = blocks[static_cast<std::size_t>(p / kKvBlockPositions)];
-        at(block, i * kKvBlockPositions + p % kKvBlockPositions) = at(in.k, p * in.dim + i);
-        at(block, v_offset + p % kKvBlockPositions * shape.padded() + i) = at(in.v, p * in.dim + i);
-      }
-  } else {
-    (is_int8 ? table.store_int8 : table.store_bfloat16)({.k = in.k.data(),
-                                                         .v = in.v.data(),
-                                                         .stride = in.dim,
-                                                         .tiles = kNoTiles,
-                                                         .first_tile_row = 0,
-                                                         .k_column = 0,
-                                                         .v_column = 0,
-                                                         .rows = in.length(),
-                                                         .first_position = 0,
-                                                         .shape = shape,
-                                                         .blocks = pointers.data(),
-                                                         .k_offset = 0,
-                                                         .v_offset = v_offset});
-  }
-  std::vector<std::uint16_t> halves(
-      static_cast<std::size_t>((in.rows + 2 * kTileRows) * round_up(in.dim, kTileColumns)));
-  const Tiles q_tiles{halves.data(), in.rows + 2 * kTileRows, round_up(in.dim, kTileColumns), 1};
-  for (std::int64_t row = 0; in.has_tiles && row < in.rows; ++row)
-    for (std::int64_t i = 0; i < in.dim; ++i)
-      halves[static_cast<std::size_t>(q_tiles.offset(row, i))] = float_to_bf16(at(in.q, row * in.dim + i));
+  const KvBlocks keys(table, in.k, in.v, in.dim, in.format);
+  const TiledRows held(in.has_tiles ? in.q : std::vector<float>(), in.dim);
   std::vector<float> out(in.q.size(), 9.0F);
-  (is_int8       ? table.attend_int8
-   : is_bfloat16 ? table.attend_bfloat16
-                 : table.attend)({.q = in.has_tiles ? nullptr : in.q.data(),
-                                  .q_stride = in.dim,
-                                  .q_tiles = in.has_tiles ? q_tiles : kNoTiles,
-                                  .q_first_column = 0,
-                                  .rows = in.rows,
-                                  .first_position = in.past,
-                                  .first_key = in.first_key,
-                                  .window = in.window,
-                                  .shape = shape,
-                                  .scale = 0.3F,
-                                  .blocks = pointers.data(),
-                                  .k_offset = 0,
-                                  .v_offset = v_offset,
-                                  .out = out.data(),
-                                  .out_stride = in.dim,
-                                  .out_tiles = kNoTiles,
-                                  .first_tile_row = 0,
-                                  .first_tile_column = 0});
+  keys.attend_of(table)({.q = in.has_tiles ? nullptr : in.q.data(),
+                         .q_stride = in.dim,
+                         .q_tiles = in.has_tiles ? held.tiles : kNoTiles,
+                         .q_first_column = 0,
+                         .rows = in.rows,
+                         .first_position = in.past,
+                         .first_key = in.first_key,
+                         .window = in.window,
+                         .shape = keys.shape,
+                         .scale = 0.3F,
+                         .blocks = keys.pointers.data(),
+                         .k_offset = 0,
+                         .v_offset = keys.v_offset,
+                         .out = out.data(),
+                         .out_stride = in.dim,
+                         .out_tiles = kNoTiles,
+                         .first_tile_row = 0,
+                         .first_tile_column = 0});
   table.end_attending();
   return out;
 }
 
 // Rows that see what is spoiled are finite where the reference's are; the others keep every bit.
-// `before`: what `table` computes of what is not spoiled.
-void expect_as_reference(const KernelTable& table, const KernelTable& reference,
-                         const std::vector<float>& before, const AttentionInputs& spoiled,
-                         const std::vector<bool>& is_touched) {
-  const std::int64_t dim = spoiled.dim;
-  const auto got = attend(table, spoiled), want = attend(reference, spoiled);
-  for (std::int64_t row = 0; row < spoiled.rows; ++row) {
+void expect_as_reference(const KernelTable& table, const KernelTable& reference, const AttentionInputs& clean,
+                         const AttentionInputs& spoiled, const std::vector<bool>& is_touched) {
+  const auto before = attend(table, clean), got = attend(table, spoiled), want = attend(reference, spoiled);
+  ASSERT_TRUE(are_all_finite(before));
+  for (std::int64_t row = 0; row < clean.rows; ++row) {
     if (!is_touched[static_cast<std::size_t>(row)]) {
-      ASSERT_TRUE(are_same_bits(row_of(got, row, dim), row_of(before, row, dim))) << "row " << row;
+      ASSERT_TRUE(are_same_bits(row_of(got, row, clean.dim), row_of(before, row, clean.dim)))
+          << "row " << row;
       continue;
     }
-    for (std::int64_t i = 0; i < dim; ++i)
-      ASSERT_EQ(std::isfinite(at(got, row * dim + i)), std::isfinite(at(want, row * dim + i)))
-          << "row " << row << " dimension " << i << ": " << at(got, row * dim + i) << " for "
-          << at(want, row * dim + i);
+    for (std::int64_t i = 0; i < clean.dim; ++i)
+      ASSERT_EQ(std::isfinite(at(got, row * clean.dim + i)), std::isfinite(at(want, row * clean.dim + i)))
+          << "row " << row << " dimension " << i << ": " << at(got, row * clean.dim + i) << " for "
+          << at(want, row * clean.dim + i);
   }
 }
 
@@ -446,9 +322,7 @@ TEST_P(NonFiniteKernelTest, AttentionIsFiniteWhereTheReferenceIs) {
     cases.push_back(attention_inputs(20, 40, 64, 0, 0, 0, KvFormat::bfloat16, true));
     cases.push_back(attention_inputs(1, 40, 64, 2, 0, 0, KvFormat::bfloat16, true));
   }
-  for (const AttentionInputs& clean : cases) {
-    const std::vector<float> before = attend(table_, clean);
-    ASSERT_TRUE(are_all_finite(before));
+  for (const AttentionInputs& clean : cases)
     for (const float bad : {kBad[1], kBad[2], kInfinity, -kInfinity})
       for (const std::int64_t i : first_middle_last(clean.dim)) {
         SCOPED_TRACE(testing::Message() << name_of(clean.format) << " rows " << clean.rows << " past "
@@ -460,7 +334,7 @@ TEST_P(NonFiniteKernelTest, AttentionIsFiniteWhereTheReferenceIs) {
           at(spoiled.q, row * clean.dim + i) = bad;
           std::vector<bool> is_touched(static_cast<std::size_t>(clean.rows));
           is_touched[static_cast<std::size_t>(row)] = true;
-          expect_as_reference(table_, reference_, before, spoiled, is_touched);
+          expect_as_reference(table_, reference_, clean, spoiled, is_touched);
           if (HasFatalFailure()) return;
         }
         const std::int64_t end = clean.past + clean.rows;
@@ -473,11 +347,10 @@ TEST_P(NonFiniteKernelTest, AttentionIsFiniteWhereTheReferenceIs) {
             std::vector<bool> is_touched;
             for (std::int64_t row = 0; row < clean.rows; ++row)
               is_touched.push_back(clean.sees(row, position));
-            expect_as_reference(table_, reference_, before, spoiled, is_touched);
+            expect_as_reference(table_, reference_, clean, spoiled, is_touched);
             if (HasFatalFailure()) return;
           }
       }
-  }
 }
 
 // Scores of -infinity have no weight beside others; where a row sees nothing else, it has no weights at all.

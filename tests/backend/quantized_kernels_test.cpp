@@ -16,13 +16,16 @@
 #include "assay/quant/int8.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
 
 namespace assay::cpu {
 namespace {
 
+using test::Int8Rows;
 using test::random_floats;
+using test::TiledRows;
 
 // Weights [n, k] as int8 panels.
 struct Int8Weights {
@@ -51,43 +54,19 @@ struct Int8Weights {
   }
 };
 
-struct Quantized {
-  std::vector<std::uint16_t> data;
-  Tiles tiles;
-  std::vector<float> absmax;
-  std::vector<std::int32_t> outliers, zero_points;
-
-  // A negative threshold: codes of each row's range.
-  Quantized(const KernelTable& table, const std::vector<float>& x, std::int64_t rows, std::int64_t k,
-            float threshold)
-      : tiles(kNoTiles), absmax(static_cast<std::size_t>(rows)) {
-    if (threshold < 0) zero_points.resize(absmax.size());
-    const std::int64_t padded = round_up(k, kInt8Columns);
-    tiles = {nullptr, rows + kTileRows, padded / 2, 1};
-    data.assign(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
-    tiles.data = data.data();
-    std::vector<std::uint8_t> is_outlier(static_cast<std::size_t>(k));
-    for (std::size_t i = 0; i < x.size(); ++i)
-      if (threshold > 0 && std::fabs(x[i]) >= threshold) is_outlier[i % static_cast<std::size_t>(k)] = 1;
-    for (std::int64_t i = 0; i < k; ++i)
-      if (is_outlier[static_cast<std::size_t>(i)] != 0) outliers.push_back(static_cast<std::int32_t>(i));
-    table.quantize({.x = x.data(),
-                    .x_stride = k,
-                    .codes = tiles,
-                    .first_row = 0,
-                    .rows = rows,
-                    .k = k,
-                    .absmax = absmax.data(),
-                    .threshold = std::max(threshold, 0.0F),
-                    .is_outlier = outliers.empty() ? nullptr : is_outlier.data(),
-                    .zero_points = zero_points.empty() ? nullptr : zero_points.data()});
-  }
-};
+// Codes of activations: with a negative threshold of each row's range, else of its magnitudes.
+Int8Rows quantized(const KernelTable& table, const std::vector<float>& x, std::int64_t rows, std::int64_t k,
+                   float threshold) {
+  return {table, x, rows, k,
+          Int8Rows::Options{.threshold = std::max(threshold, 0.0F),
+                            .marks_outliers = threshold > 0,
+                            .has_ranges = threshold < 0}};
+}
 
 std::vector<float> run_int8(const KernelTable& table, const std::vector<float>& x, std::int64_t rows,
                             std::int64_t k, std::int64_t n, const Int8Weights& w,
                             const std::vector<float>& bias, float threshold) {
-  const Quantized in(table, x, rows, k, threshold);
+  const Int8Rows in = quantized(table, x, rows, k, threshold);
   std::vector<float> y(static_cast<std::size_t>(rows * n), 7.0F);
   table.linear_int8({.to = {.x = x.data(),
                             .x_stride = k,
@@ -123,7 +102,8 @@ TEST_P(QuantizedKernelTest, CodesOfInputsEqualReference) {
       const std::int64_t rows = 5;
       auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
       for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(2 * k + i)] = 0;  // a row of zeros
-      const Quantized got(table_, x, rows, k, threshold), want(reference_, x, rows, k, threshold);
+      const Int8Rows got = quantized(table_, x, rows, k, threshold),
+                     want = quantized(reference_, x, rows, k, threshold);
       EXPECT_EQ(got.absmax, want.absmax) << k;
       EXPECT_EQ(got.zero_points, want.zero_points) << k;
       EXPECT_EQ(got.data, want.data) << k << " " << threshold;
@@ -140,23 +120,12 @@ TEST_P(QuantizedKernelTest, FixedCodesOfInputsEqualReference) {
         x[0] = 1e30F;  // beyond any whole number
         const auto factors = random_floats(static_cast<std::size_t>(k), 4, 3);
         const auto run = [&](const KernelTable& table) {
-          const Tiles tiles{nullptr, rows + kTileRows, round_up(k, kInt8Columns) / 2, 1};
-          std::vector<std::uint16_t> codes(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
-          std::vector<float> absmax(static_cast<std::size_t>(rows));
-          table.quantize({.x = x.data(),
-                          .x_stride = k,
-                          .codes = {codes.data(), tiles.rows, tiles.columns, 1},
-                          .first_row = 0,
-                          .rows = rows,
-                          .k = k,
-                          .absmax = absmax.data(),
-                          .threshold = 0,
-                          .is_outlier = nullptr,
-                          .factors = has_factors ? factors.data() : nullptr,
-                          .fixed_scale = 0.05F,
-                          .fixed_zero_point = zero_point});
-          EXPECT_EQ(absmax, std::vector<float>(absmax.size(), 127.0F * 0.05F));
-          return codes;
+          const Int8Rows codes(table, x, rows, k,
+                               {.fixed_scale = 0.05F,
+                                .fixed_zero_point = zero_point,
+                                .factors = has_factors ? &factors : nullptr});
+          EXPECT_EQ(codes.absmax, std::vector<float>(codes.absmax.size(), 127.0F * 0.05F));
+          return codes.data;
         };
         ASSERT_EQ(run(table_), run(reference_)) << k << " " << zero_point;
       }
@@ -168,34 +137,14 @@ TEST_P(QuantizedKernelTest, CodesOfTilesAreThoseOfTheirFloats) {
   for (const std::int64_t k : {1, 31, 32, 64, 65, 200})
     for (const bool has_ranges : {false, true}) {
       constexpr std::int64_t kRows = 5, kFirst = 3, kAll = kFirst + kRows;
-      const Tiles in{nullptr, kAll + kTileRows, round_up(k, kTileColumns), 1};
-      std::vector<std::uint16_t> tiles(static_cast<std::size_t>(in.rows * in.columns), 0x7fc0);  // NaN
-      const Tiles x_tiles{tiles.data(), in.rows, in.columns, 1};
       auto x = random_floats(static_cast<std::size_t>(kAll * k), 5, 9);
-      for (std::int64_t row = 0; row < kAll; ++row)
-        for (std::int64_t i = 0; i < k; ++i) {
-          float& value = x[static_cast<std::size_t>(row * k + i)];
-          std::uint16_t& bits = tiles[static_cast<std::size_t>(x_tiles.offset(row, i))];
-          bits = float_to_bf16(value);
-          value = bf16_to_float(bits);
-        }
-      const auto run = [&](const float* floats, const Tiles& from) {
-        const Tiles out{nullptr, kAll + kTileRows, round_up(k, kInt8Columns) / 2, 1};
-        std::vector<std::uint16_t> codes(static_cast<std::size_t>(out.rows * out.columns), 0x5555);
-        std::vector<float> absmax(static_cast<std::size_t>(kAll));
-        std::vector<std::int32_t> zero_points(absmax.size());
-        table_.quantize({.x = floats,
-                         .x_stride = k,
-                         .codes = {codes.data(), out.rows, out.columns, 1},
-                         .first_row = kFirst,
-                         .rows = kRows,
-                         .k = k,
-                         .absmax = absmax.data(),
-                         .zero_points = has_ranges ? zero_points.data() : nullptr,
-                         .x_tiles = from});
-        return std::tuple(codes, absmax, zero_points);
+      for (float& value : x) value = bf16_to_float(float_to_bf16(value));
+      const auto run = [&](bool has_tiles) {
+        const Int8Rows codes(table_, x, kRows, k,
+                             {.has_ranges = has_ranges, .has_tiles = has_tiles, .first = kFirst});
+        return std::tuple(codes.data, codes.absmax, codes.zero_points);
       };
-      ASSERT_EQ(run(nullptr, x_tiles), run(x.data(), kNoTiles)) << k << " " << has_ranges;
+      ASSERT_EQ(run(true), run(false)) << k << " " << has_ranges;
     }
 }
 
@@ -209,26 +158,14 @@ TEST_P(QuantizedKernelTest, CodesOfATensorAreThoseOfOnnxRuntime) {
     const auto x = test::read_floats(file, name + ".x"), code = test::read_floats(file, name + ".code");
     std::vector<std::uint8_t> want(x.size());
     file.read(*file.find(name + ".codes"), 0, rows * k, std::as_writable_bytes(std::span(want)));
-    const Tiles tiles{nullptr, rows + kTileRows, round_up(k, kInt8Columns) / 2, 1};
-    std::vector<std::uint16_t> data(static_cast<std::size_t>(tiles.rows * tiles.columns), 0x5555);
-    std::vector<float> absmax(static_cast<std::size_t>(rows));
-    std::vector<std::int32_t> zero_points(absmax.size(), 7);
-    table_.quantize({.x = x.data(),
-                     .x_stride = k,
-                     .codes = {data.data(), tiles.rows, tiles.columns, 1},
-                     .first_row = 0,
-                     .rows = rows,
-                     .k = k,
-                     .absmax = absmax.data(),
-                     .zero_points = zero_points.data(),
-                     .fixed_scale = code[0],
-                     .fixed_zero_point = static_cast<std::int32_t>(code[1]) - 128});
-    const auto* got = reinterpret_cast<const std::int8_t*>(data.data());
+    const std::int32_t zero_point = static_cast<std::int32_t>(code[1]) - 128;
+    const Int8Rows got(table_, x, rows, k,
+                       {.has_ranges = true, .fixed_scale = code[0], .fixed_zero_point = zero_point});
     for (std::int64_t row = 0; row < rows; ++row) {
-      EXPECT_EQ(zero_points[static_cast<std::size_t>(row)], static_cast<std::int32_t>(code[1]) - 128);
+      EXPECT_EQ(got.zero_points[static_cast<std::size_t>(row)], zero_point);
+      const std::vector<std::int8_t> codes = got.codes_of(row, k);
       for (std::int64_t i = 0; i < k; ++i)
-        ASSERT_EQ(got[i / kInt8Columns * tiles.strip() * 2 + row * kInt8Columns + i % kInt8Columns] + 128,
-                  want[static_cast<std::size_t>(row * k + i)])
+        ASSERT_EQ(codes[static_cast<std::size_t>(i)] + 128, want[static_cast<std::size_t>(row * k + i)])
             << name << " " << row << " " << i;
     }
   }
@@ -398,13 +335,7 @@ TEST_P(QuantizedKernelTest, CodesOfGroupsEqualReference) {
       const std::int64_t rows = 2;
       auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
       for (std::int64_t i = 0; i < std::min<std::int64_t>(k, group); ++i) x[static_cast<std::size_t>(i)] = 0;
-      const std::int64_t columns = round_up(k, kTileColumns);
-      std::vector<std::uint16_t> data(static_cast<std::size_t>((rows + kTileRows) * columns));
-      const Tiles tiles{data.data(), rows + kTileRows, columns, 1};
-      for (std::int64_t row = 0; row < rows; ++row)
-        for (std::int64_t i = 0; i < k; ++i)
-          data[static_cast<std::size_t>(tiles.offset(row, i))] =
-              float_to_bf16(x[static_cast<std::size_t>(row * k + i)]);
+      const TiledRows held(x, k);
       QuantizeGroupsArgs args{};
       args.rows = rows;
       args.k = k;
@@ -412,7 +343,7 @@ TEST_P(QuantizedKernelTest, CodesOfGroupsEqualReference) {
       for (const bool has_tiles : {false, true}) {
         args.x = has_tiles ? nullptr : x.data();
         args.x_stride = k;
-        args.x_tiles = has_tiles ? tiles : kNoTiles;
+        args.x_tiles = has_tiles ? held.tiles : kNoTiles;
         const CodedInputs got(table_, args), want(reference_, args);
         ASSERT_EQ(got.codes, want.codes) << k << " " << group << " " << has_tiles;
         ASSERT_EQ(got.scales, want.scales) << k << " " << group;

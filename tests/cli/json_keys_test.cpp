@@ -6,6 +6,7 @@
 
 #include "support/program.h"
 #include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 namespace assay::test {
 namespace {
@@ -84,6 +85,34 @@ TEST(CliJsonKeys, Tokenize) {
   expect_keys(text, {"ids", "text"});
   EXPECT_EQ(text["text"], "hello");
   EXPECT_EQ(text["ids"], ids["ids"]);
+}
+
+TEST(CliJsonKeys, TokenizeSaysWhatWasAdded) {
+  TemporaryFolder folder;
+  const std::filesystem::path kind = source_folder() + "/tests/fixtures/tokenizers/qwen2/tokenizer.json";
+  TinyModel().write(folder.path());
+  std::filesystem::copy(kind, folder.path() / "tokenizer.json");
+  const std::string model = folder.path().string();
+  const Json with = run_json({"tokenize", model, "--text", "the ferry"}),
+             without = run_json({"tokenize", model, "--text", "the ferry", "--no-special-tokens"});
+  const Json bos = {{"id", 1}, {"text", "<s>"}}, eos = {{"id", 2}, {"text", "</s>"}};
+  EXPECT_EQ(with["added"], (Json{{"before", {bos}}, {"after", {eos}}}));
+  EXPECT_EQ(without["added"], (Json{{"before", Json::array()}, {"after", Json::array()}}));
+  Json around = without["ids"];
+  around.insert(around.begin(), 1);
+  around.push_back(2);
+  EXPECT_EQ(with["ids"], around);
+  EXPECT_EQ(with["tokens"], without["tokens"].get<int>() + 2);
+  // In words, on standard error, where something was added.
+  const ProgramResult plain = run_program({"tokenize", model, "--text", "the ferry"}),
+                      bare = run_program({"tokenize", model, "--text", "the ferry", "--no-special-tokens"});
+  EXPECT_EQ(plain.err, "added '<s>' (1) before the text and '</s>' (2) after it\n");
+  EXPECT_EQ(bare.err, "");
+  EXPECT_EQ(run_program({"tokenize", kModel, "--text", "hi"}).err, "");
+  // The other way round they are left out.
+  const std::string ids = with["ids"].dump();
+  EXPECT_EQ(run_json({"tokenize", model, "--ids", ids})["text"], "<s>the ferry</s>");
+  EXPECT_EQ(run_json({"tokenize", model, "--ids", ids, "--no-special-tokens"})["text"], "the ferry");
 }
 
 TEST(CliJsonKeys, Logits) {

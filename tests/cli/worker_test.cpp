@@ -139,20 +139,20 @@ TEST(CliWorker, LogitsAreThoseOfTheLastPosition) {
   EXPECT_EQ(std::memcmp(file.data() + file.size() - bytes, logits.data(), bytes), 0);
 }
 
-TEST(CliWorker, RoofsAreOfTheWorkingSetAskedFor) {
+TEST(CliWorker, RooflinesAreOfTheWorkingSetAskedFor) {
   const std::vector<Json> answers = answers_to(std::vector<Json>{
       kLoadDemo,
-      {{"op", "roof"}, {"working_set_bytes", 1 << 20}},
+      {{"op", "roofline"}, {"working_set_bytes", 1 << 20}},
       kLoadDemo,
-      {{"op", "roof"}, {"working_set_bytes", std::int64_t{1} << 40}},
+      {{"op", "roofline"}, {"working_set_bytes", std::int64_t{1} << 40}},
   });
   for (const std::size_t i : {1U, 3U}) {
     EXPECT_GT(answers[i]["read_bytes_per_s"], 1e8);
     EXPECT_GE(answers[i]["operations_per_s"], 0.0);
   }
-  expect_requests_refused({{R"({"op":"roof","working_set_bytes":1})", {"no model is loaded"}}});
-  expect_requests_refused({{R"({"op":"roof","working_set_bytes":0})", {"working_set_bytes", "0"}},
-                           {R"({"op":"roof"})", {"working_set_bytes"}}},
+  expect_requests_refused({{R"({"op":"roofline","working_set_bytes":1})", {"no model is loaded"}}});
+  expect_requests_refused({{R"({"op":"roofline","working_set_bytes":0})", {"working_set_bytes", "0"}},
+                           {R"({"op":"roofline"})", {"working_set_bytes"}}},
                           {kLoadDemo});
 }
 

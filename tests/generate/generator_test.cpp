@@ -26,7 +26,7 @@ Model load_from(const std::filesystem::path& path, const Case& c, int threads) {
   if (blank != std::string::npos) precision.kv_cache = KvFormat::int8;
   Calibration calibration;
   if (precision.needs_calibration()) {  // with factors on the inputs that no norm can take
-    precision.smoothing = 0.5;
+    precision.smooth_quant = 0.5;
     std::vector<TokenId> ids(80);
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 5 % 90);
     calibration = calibrate(folder, backend, precision, ids);
@@ -294,7 +294,7 @@ TEST(Generator, RowsThatNobodyWantsChangeNoBitOfFourBitWeightsBesideBfloat16) {
     if (!is_usable(isa)) continue;
     SCOPED_TRACE(name_of(isa));
     Precision precision = precision_from_name("nf4");
-    precision.remainder = WeightFormat::bfloat16;
+    precision.dtype = WeightFormat::bfloat16;
     const Model model = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("odd_heads")),
                                     test::cpu_backend(isa, 2), precision, {});
     expect_wanted_rows_keep_their_bits(model.program(), model.program());

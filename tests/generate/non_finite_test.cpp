@@ -57,7 +57,7 @@ Precision precision_of_text(const std::string& text) {
   if (has("per-tensor")) set_input_scale(precision, InputScale::per_tensor);
   if (has("smooth")) set_smoothing(precision, 0.5);
   if (has("threshold 0")) set_outlier_threshold(precision, 0);
-  if (has("screened")) set_head_search(precision);
+  if (has("candidate")) set_lm_head_search(precision);
   return precision;
 }
 
@@ -163,7 +163,7 @@ TEST_P(NonFiniteModel, ScoresAndTextsAreRefused) {
 // Rows before the first one that is touched keep every bit.
 TEST_P(NonFiniteModel, EarlierPositionsKeepTheirBits) {
   // The precisions that look at all rows together.
-  if (precision_.inputs == InputScale::per_tensor || precision_.weights == WeightFormat::llm_int8)
+  if (precision_.input_scale == InputScale::per_tensor || precision_.weights == WeightFormat::llm_int8)
     GTEST_SKIP() << "rows depend on each other";
   const auto first_touched = [](const Place& place) {
     return std::string_view(place.name) == "embedding" ? 5U : 6U;  // the position
@@ -192,10 +192,11 @@ TEST_P(NonFiniteModel, EarlierPositionsKeepTheirBits) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, NonFiniteModel,
                          testing::Values("float32", "bfloat16", "float32 cache int8", "bfloat16 cache int8",
-                                         "float32 screened", "int8-dynamic", "int8-dynamic dtype bfloat16",
-                                         "int8-dynamic per-tensor", "int8-dynamic smooth", "int8-static",
-                                         "llm-int8", "llm-int8 threshold 0", "nf4", "nf4 dtype bfloat16",
-                                         "fp4", "nf4-dq", "int4-g128", "int4-g128 dtype bfloat16"),
+                                         "float32 candidate search", "int8-dynamic",
+                                         "int8-dynamic dtype bfloat16", "int8-dynamic per-tensor",
+                                         "int8-dynamic smooth", "int8-static", "llm-int8",
+                                         "llm-int8 threshold 0", "nf4", "nf4 dtype bfloat16", "fp4", "nf4-dq",
+                                         "int4-g128", "int4-g128 dtype bfloat16"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)

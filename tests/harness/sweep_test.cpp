@@ -11,6 +11,7 @@
 #include "assay/base/error.h"
 #include "assay/base/process.h"
 #include "assay/harness/rows.h"
+#include "support/fake_session.h"
 #include "support/field_values.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
@@ -20,38 +21,9 @@
 namespace assay {
 namespace {
 
-// Takes as long as it is told, and remembers the order.
-class FakeSession : public Session {
- public:
-  explicit FakeSession(std::vector<std::string>& log) : log_(log) {}
-  SessionFacts facts() override {
-    SessionFacts facts;
-    facts.kernels = "fake";
-    facts.threads = 1;
-    return facts;
-  }
-  FirstRun first_run(const Case& what) override {
-    if (what.label == "fails") throw Error("it always fails");
-    FirstRun first;
-    first.texts = {"text"};
-    first.ids = first.prompt_ids = {{1}};
-    first.seconds = 0.1;
-    return first;
-  }
-  Sample run(const Case& what) override {
-    log_.push_back(what.label);
-    Sample sample;
-    sample.total_latency_s = what.label == "slow" ? 0.2 : 0.1;
-    sample.new_tokens = sample.sequences = sample.batches = sample.prompt_tokens = 1;
-    sample.ids_hash = "same";
-    return sample;
-  }
-  CorpusLosses score(const CorpusRequest&) override { return {}; }
-  std::vector<AuditRow> audit(const std::vector<Prompt>&, std::int64_t) override { return {}; }
-
- private:
-  std::vector<std::string>& log_;
-};
+double latency_of(const RunConfig&, const Case& what) {
+  return what.label == "slow" ? 0.2 : 0.1;
+}
 
 Case case_of(const std::string& label, const std::string& precision = "float32") {
   Case what;
@@ -67,10 +39,13 @@ class SweepTest : public ::testing::Test {
  protected:
   std::vector<std::string> log_;
   int made_ = 0;
+  std::unique_ptr<Session> make(const RunConfig& configuration) {
+    ++made_;
+    return std::make_unique<test::FakeSession>(configuration, latency_of, &log_);
+  }
   Sessions sessions_{[this](const RunConfig& configuration) {
     if (configuration.precision == Preset::nf4) throw Error("no such thing");
-    ++made_;
-    return std::make_unique<FakeSession>(log_);
+    return make(configuration);
   }};
 };
 
@@ -115,12 +90,9 @@ TEST_F(SweepTest, AdaptiveRunsStopWhenIntervalsAreNarrow) {
 }
 
 TEST_F(SweepTest, ConfigurationsThatDoNotFitTogetherRunInGroups) {
-  Sessions sessions(
-      [this](const RunConfig&) {
-        ++made_;
-        return std::make_unique<FakeSession>(log_);
-      },
-      [](const RunConfig& c) { return Bytes{c.precision == Preset::bfloat16 ? 1000 : 40}; }, Bytes{100});
+  Sessions sessions([this](const RunConfig& configuration) { return make(configuration); },
+                    [](const RunConfig& c) { return Bytes{c.precision == Preset::bfloat16 ? 1000 : 40}; },
+                    Bytes{100});
   SweepOptions options;
   options.repeats = 3;
   const SweepResult result = run_sweep(
@@ -159,10 +131,7 @@ TEST_F(SweepTest, AJournalIsResumedAndOnlyWhatIsMissingRuns) {
   EXPECT_LT(log_.size(), 16u);
   log_.clear();
   made_ = 0;
-  Sessions fresh([this](const RunConfig&) {
-    ++made_;
-    return std::make_unique<FakeSession>(log_);
-  });
+  Sessions fresh([this](const RunConfig& configuration) { return make(configuration); });
   Journal journal(file, "plan", true);
   options.journal = &journal;
   const SweepResult again = run_sweep(fresh, "s", cases, options);
@@ -263,7 +232,7 @@ TEST_F(SweepTest, ConfigurationsThatDifferInAFieldHaveSessionsOfTheirOwn) {
   std::vector<RunConfig> loaded;
   Sessions sessions([&](const RunConfig& configuration) {
     loaded.push_back(configuration);
-    return std::make_unique<FakeSession>(log_);
+    return make(configuration);
   });
   std::vector<Case> cases{case_of("a")};
   for (const Field& field : fields()) {

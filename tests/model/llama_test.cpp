@@ -141,7 +141,7 @@ TEST_P(Llama, GivesTheSameWhereModulesAreQuantizedApart) {
   EXPECT_NE(mixed_error, whole_error);
   Precision none = precision_from_name("nf4");
   set_modules(none, {.include = {"*.down_proj"}, .exclude = {}});
-  none.kept = {};
+  none.skipped_modules = {};
   EXPECT_LT(test::largest_difference(test::all_logits(load(name(), isa(), none).program(), ids), exact),
             whole_error);
 }

@@ -1,9 +1,12 @@
 // Every tensor of a folder is used, is known to be harmless, or is an error.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/checkpoint/safetensors_checkpoint.h"
 #include "assay/model/families/families.h"
 #include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
@@ -108,6 +111,44 @@ TEST_F(UnusedTensors, ATiedHeadIsTheEmbedding) {
   model_.tensors.back() = head;
   model_.config["tie_word_embeddings"] = false;
   EXPECT_EQ(said(), "nothing");
+}
+
+// Counts how often a tensor is looked for.
+class CountingCheckpoint : public Checkpoint {
+ public:
+  CountingCheckpoint(std::unique_ptr<const Checkpoint> of, std::map<std::string, int>& looks)
+      : of_(std::move(of)), looks_(looks) {}
+  CheckpointTensor find(const std::string& name) const override {
+    ++looks_[name];
+    return of_->find(name);
+  }
+  std::vector<CheckpointTensor> tensors() const override { return of_->tensors(); }
+  std::vector<fs::path> files() const override { return of_->files(); }
+  std::uint64_t file_bytes() const override { return of_->file_bytes(); }
+  void read_floats(const CheckpointTensor& tensor, std::int64_t first, std::int64_t count,
+                   float* out) const override {
+    of_->read_floats(tensor, first, count, out);
+  }
+  void read_bytes(const CheckpointTensor& tensor, std::uint64_t first,
+                  std::span<std::byte> out) const override {
+    of_->read_bytes(tensor, first, out);
+  }
+
+ private:
+  std::unique_ptr<const Checkpoint> of_;
+  std::map<std::string, int>& looks_;
+};
+
+// A load checks each tensor once, and reads it.
+TEST_F(UnusedTensors, AreLookedForOnceAsAModelLoads) {
+  const fs::path path = model_.write(folder_.path());
+  std::map<std::string, int> looks;
+  const auto folder = std::make_shared<const ModelFolder>(
+      path, std::make_unique<CountingCheckpoint>(SafetensorsCheckpoint::open_file(path / "model.safetensors"),
+                                                 looks));
+  const Model model = Model::load(folder, test::cpu_backend(best_usable_isa()), Precision{});
+  for (const char* norm : {"transformer.ln_f.weight", "transformer.h.0.ln_1.bias"})
+    EXPECT_EQ(looks[norm], 2) << norm << ": once to check it, once to read it";
 }
 
 TEST_F(UnusedTensors, ATiedHeadOfLlama) {

@@ -45,9 +45,10 @@ TEST(CostOf, LeavesOutWhatNobodyWants) {
 // What a probe reads for a step is what the step is said to read, less vectors and the rows of tables.
 TEST(StepWeights, AreWhatAStepReads) {
   const auto folder = std::make_shared<const ModelFolder>(test::demo_model());
-  for (const char* name : {"float32", "bfloat16", "int8-dynamic", "nf4", "screened"}) {
-    Precision precision = precision_from_name(std::string_view(name) == "screened" ? "float32" : name);
-    precision.screens_head = std::string_view(name) == "screened";
+  for (const char* name : {"float32", "bfloat16", "int8-dynamic", "nf4", "candidate search"}) {
+    Precision precision =
+        precision_from_name(std::string_view(name) == "candidate search" ? "float32" : name);
+    precision.has_candidate_search = std::string_view(name) == "candidate search";
     const Model model = Model::load(folder, test::cpu_backend(best_usable_isa(), 2), precision, {});
     double bytes = 0;
     for (const auto& region : model.program().step_weights()) bytes += static_cast<double>(region.size());
@@ -64,7 +65,7 @@ TEST(PruningOf, EndsWhereRowsAreLookedAtTogether) {
     EXPECT_EQ(plan.ops[pruning_of(plan).attention].name, "attention.0") << precision;
   }
   Precision one_scale = precision_from_name("int8-dynamic");
-  one_scale.inputs = InputScale::per_tensor;
+  one_scale.input_scale = InputScale::per_tensor;
   for (const Precision& precision : {one_scale, precision_from_name("llm-int8")}) {
     const Plan plan = plan_forward(spec_from_folder(folder), precision);
     EXPECT_EQ(pruning_of(plan).attention, plan.ops.size());

@@ -175,7 +175,7 @@ TEST(ComparePaired, CorrectsForTheNumberOfComparisons) {
   EXPECT_NEAR(enough.interval->level, 0.995, 1e-12);
 }
 
-TEST(NoiseBudget, EqualsAreRarelyToldApartAndTwiceTheBudgetIsFound) {
+TEST(NoiseMargin, EqualsAreRarelyToldApartAndTwiceTheBudgetIsFound) {
   int told_apart = 0, found = 0;
   constexpr int kRuns = 1000, kPairs = 10;
   for (int run = 0; run < kRuns; ++run) {
@@ -191,15 +191,15 @@ TEST(NoiseBudget, EqualsAreRarelyToldApartAndTwiceTheBudgetIsFound) {
     std::vector<double> a, b, ratios;
     pair_of(1, a, b);
     for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(std::log(b[i] / a[i]));
-    const NoiseBudget budget = noise_budget(ratios, kPairs);
-    EXPECT_GT(budget.smallest_difference, 0);
-    const CompareOptions options{.margin = budget.smallest_difference, .comparisons = 1};
+    const NoiseMargin margin = noise_margin(ratios, kPairs);
+    EXPECT_GT(margin.smallest_difference, 0);
+    const CompareOptions options{.margin = margin.smallest_difference, .comparisons = 1};
     std::vector<double> c, d;
     pair_of(1, c, d);
     const Verdict equal = compare_paired(d, c, options).verdict;
     told_apart += equal == Verdict::lower || equal == Verdict::higher ? 1 : 0;
     std::vector<double> e, f;
-    pair_of(1 + 2 * budget.smallest_difference, e, f);
+    pair_of(1 + 2 * margin.smallest_difference, e, f);
     found += compare_paired(f, e, options).verdict == Verdict::higher ? 1 : 0;
   }
   EXPECT_LE(told_apart, 0.08 * kRuns);

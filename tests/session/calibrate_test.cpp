@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Calibrators, CalibrateTest, testing::Values("minmax", "
 TEST(Calibrate, FactorsGoIntoTheNormBeforeAProductOrIntoItsInputs) {
   const BaseModel base;
   Precision precision = precision_from_name("int8-dynamic");
-  precision.smoothing = 0.5;
+  precision.smooth_quant = 0.5;
   const Calibration found = calibrate(base.folder, test::cpu_backend(best_usable_isa()), precision, base.ids);
   const ModelSpec spec = spec_from_folder(*base.folder);
   const Plan plan = plan_forward(spec, precision, found);

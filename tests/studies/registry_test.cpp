@@ -7,6 +7,7 @@
 
 #include "assay/base/error.h"
 #include "assay/studies/suite.h"
+#include "support/fake_session.h"
 #include "support/fixtures.h"
 
 namespace assay {
@@ -192,6 +193,134 @@ TEST_F(SmallModel, RunStudiesTellsItsPartsAndStopsBetweenThem) {
   const ExperimentResult stopped = run_studies(context, plan);
   EXPECT_TRUE(stopped.is_interrupted);
   EXPECT_EQ(stopped.rows.size(), 1U);
+}
+
+// Two cases on a session that computes nothing, the second by a fifth slower; what runs is written down.
+struct NoOptions {};
+Study fake_study(const std::string& name, std::vector<std::string>& log,
+                 std::function<ExperimentResult(ExperimentResult)> then = {}) {
+  const auto cases = [name](const ExperimentContext& context, const NoOptions&) {
+    std::vector<Case> all;
+    for (const char* label : {"fast", "slow"})
+      all.push_back(baseline_case(context, Scenario::lengths, name + " " + label, {"a"}, 4));
+    return all;
+  };
+  return to_study<NoOptions>({.name = name,
+                              .title = name,
+                              .description = name,
+                              .cases = cases,
+                              .run = [=, &log](const ExperimentContext& context, const NoOptions& options) {
+                                log.push_back(name);
+                                ExperimentResult result =
+                                    run_cases(context, name, cases(context, options),
+                                              ComparedWith::first_case, [](const auto&, const auto&) {});
+                                return then ? then(std::move(result)) : std::move(result);
+                              }});
+}
+
+double fake_latency(const RunConfig&, const Case& what) {
+  return what.label.ends_with("slow") ? 0.12 : 0.1;
+}
+
+// A stop between two studies: what the first has found is kept, and the second does not begin.
+TEST(RunStudies, StopsBetweenTwoStudies) {
+  Sessions sessions = test::fake_sessions(fake_latency);
+  std::vector<std::string> log;
+  bool stops = false;
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.sweep.repeats = 6;
+  context.sweep.should_stop = [&] { return stops; };
+  const Study first = fake_study("first", log,
+                                 [&](ExperimentResult result) {
+                                   stops = true;
+                                   return result;
+                                 }),
+              second = fake_study("second", log);
+  const ExperimentResult result = run_studies(context, {{&first, NoOptions{}}, {&second, NoOptions{}}});
+  EXPECT_EQ(log, std::vector<std::string>{"first"});
+  EXPECT_TRUE(result.is_interrupted);
+  EXPECT_EQ(result.rows.size(), 2U);
+  EXPECT_EQ(result.comparisons.size(), 1U);
+}
+
+// The studies after an A/A run ignore differences that it could not tell from none; those before do not.
+TEST(RunStudies, HandsTheNoiseToTheComparisonsOfTheOthers) {
+  Sessions sessions = test::fake_sessions(fake_latency);
+  std::vector<std::string> log;
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.sweep.repeats = 6;
+  const Study before = fake_study("before", log), after = fake_study("after", log),
+              noise = fake_study("noise", log, [](ExperimentResult) {
+                ExperimentResult result;
+                result.noise = NoiseMargin{.smallest_difference = 0.3, .bias = 0.3, .pairs = 6, .planned = 6};
+                return result;
+              });
+  const ExperimentResult result =
+      run_studies(context, {{&before, NoOptions{}}, {&noise, NoOptions{}}, {&after, NoOptions{}}});
+  ASSERT_EQ(result.comparisons.size(), 2U);
+  EXPECT_EQ(result.comparisons[0].margin, context.margin);
+  EXPECT_EQ(result.comparisons[0].verdict, Verdict::higher);
+  EXPECT_DOUBLE_EQ(result.comparisons[1].margin, 0.3);
+  EXPECT_EQ(result.comparisons[1].verdict, Verdict::no_difference);
+  ASSERT_TRUE(result.noise);
+  EXPECT_EQ(result.noise->bias, 0.3);
+}
+
+// The real A/A run: a second process that is slower by a tenth raises the margin at least to a tenth.
+TEST(RunStudies, TheAaRunOfASuiteSetsTheMargin) {
+  Sessions sessions = test::fake_sessions([](const RunConfig& configuration, const Case& what) {
+    return fake_latency(configuration, what) * (configuration.replica == 1 ? 1.1 : 1);
+  });
+  std::vector<std::string> log;
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.sweep.repeats = 6;
+  const Study after = fake_study("after", log);
+  const ExperimentResult result =
+      run_studies(context, {{&study_named("noise"), NoiseOptions{.pairs = 6}}, {&after, NoOptions{}}});
+  ASSERT_TRUE(result.noise);
+  EXPECT_NEAR(result.noise->bias, 0.1, 1e-6);
+  ASSERT_EQ(result.comparisons.size(), 1U);
+  EXPECT_DOUBLE_EQ(result.comparisons[0].margin, smallest_difference(*result.noise, 6));
+  EXPECT_GE(result.comparisons[0].margin, 0.1 - 1e-6);
+}
+
+// What a run of prompt lengths remarks when its runs take these times; six runs each.
+std::vector<std::string> length_remarks(const std::vector<double>& latencies, double jitter = 0) {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 0; i < latencies.size(); ++i) lengths.push_back(static_cast<std::int64_t>(i) + 4);
+  int runs = 0;
+  Sessions sessions = test::fake_sessions([&](const RunConfig&, const Case& what) {
+    const auto ids = std::get<std::vector<TokenId>>(what.prompts.front());
+    return latencies[ids.size() - 4] * (1 + jitter * (++runs % 7 - 3));
+  });
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.tokenizer =
+      std::make_shared<const Tokenizer>(Tokenizer::load(test::fixture_model("with_tokenizer")));
+  context.context_length = 64;
+  context.sweep.repeats = 20;
+  return run_for_varied_lengths(context, {.lengths = lengths, .base = "abc ", .new_tokens = 4}).remarks;
+}
+
+// Only what the comparisons found is said of the lengths.
+TEST(PromptLengths, RemarkIsWhatTheComparisonsFound) {
+  const std::string from = "From one prompt length to the next, latency ";
+  EXPECT_EQ(length_remarks({0.1, 0.2, 0.3}), std::vector<std::string>{from + "rises in 2 of 2 comparisons."});
+  EXPECT_EQ(length_remarks({0.1, 0.1, 0.101, 0.2}),
+            std::vector<std::string>{from + "rises in 1, stays within 2 % in 2 of 3 comparisons."});
+  EXPECT_EQ(length_remarks({0.1, 0.105}, 0.1),
+            std::vector<std::string>{from + "is undecided in 1 of 1 comparisons."});
+  const std::vector<std::string> falls = length_remarks({0.1, 0.2, 0.15});
+  ASSERT_EQ(falls.size(), 2U);
+  EXPECT_EQ(falls[0], from + "rises in 1, falls in 1 of 2 comparisons.");
+  EXPECT_EQ(falls[1].rfind("Against expectation, a longer prompt took less time: 6 tokens is faster than 5 "
+                           "tokens: latency ratio 0.75",
+                           0),
+            0U)
+      << falls[1];
 }
 
 // A failed case is a row with its reason, and is compared with nothing.

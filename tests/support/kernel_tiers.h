@@ -18,9 +18,9 @@ inline void PrintTo(const KernelTier& tier, std::ostream* out) {
   *out << tier.name();
 }
 
-inline const auto kKernelTiers =
-    testing::Values(KernelTier{Isa::avx2, false}, KernelTier{Isa::avx2, true}, KernelTier{Isa::avx512, false},
-                    KernelTier{Isa::avx512, true}, KernelTier{Isa::amx, true});
+inline const auto kKernelTiers = testing::Values(
+    KernelTier{Isa::avx2, false}, KernelTier{Isa::avx2, true}, KernelTier{Isa::avx512, false},
+    KernelTier{Isa::avx512, true}, KernelTier{Isa::avx512bf16, true}, KernelTier{Isa::amx, true});
 
 inline constexpr Activation kActivations[] = {
     Activation::none, Activation::relu,      Activation::relu2,    Activation::silu,

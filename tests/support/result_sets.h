@@ -63,7 +63,7 @@ inline ResultSet full_results() {
   audit.configuration = "float32";
   audit.what = "cache off";
   results.audit = {audit};
-  results.noise = NoiseBudget{0.03, 0.01, 20, 20};
+  results.noise = NoiseMargin{0.03, 0.01, 20, 20};
   results.remarks = {"A remark."};
   results.takeaways = {"A takeaway."};
   results.caption = "How it was done.";

@@ -67,10 +67,10 @@ struct TinyModel {
 };
 
 // Of the llama family: grouped heads, an LM head of its own.
-inline TinyModel tiny_llama() {
-  constexpr std::int64_t kVocab = 11, kHidden = 8, kMlp = 12, kHeads = 2, kKvHeads = 1, kHeadDim = 4;
+inline TinyModel tiny_llama(std::int64_t vocab = 11) {
+  constexpr std::int64_t kHidden = 8, kMlp = 12, kHeads = 2, kKvHeads = 1, kHeadDim = 4;
   TinyModel model;
-  model.config = {{"model_type", "llama"},         {"vocab_size", kVocab},
+  model.config = {{"model_type", "llama"},         {"vocab_size", vocab},
                   {"max_position_embeddings", 16}, {"hidden_size", kHidden},
                   {"intermediate_size", kMlp},     {"num_hidden_layers", 1},
                   {"num_attention_heads", kHeads}, {"num_key_value_heads", kKvHeads},
@@ -82,7 +82,7 @@ inline TinyModel tiny_llama() {
     model.tensors.push_back(float_tensor(name, std::move(shape)));
   };
   const std::string layer = "model.layers.0.";
-  add("model.embed_tokens.weight", {kVocab, kHidden});
+  add("model.embed_tokens.weight", {vocab, kHidden});
   add(layer + "input_layernorm.weight", {kHidden});
   add(layer + "self_attn.q_proj.weight", {kHeads * kHeadDim, kHidden});
   add(layer + "self_attn.k_proj.weight", {kKvHeads * kHeadDim, kHidden});
@@ -93,7 +93,7 @@ inline TinyModel tiny_llama() {
   add(layer + "mlp.up_proj.weight", {kMlp, kHidden});
   add(layer + "mlp.down_proj.weight", {kHidden, kMlp});
   add("model.norm.weight", {kHidden});
-  add("lm_head.weight", {kVocab, kHidden});
+  add("lm_head.weight", {vocab, kHidden});
   return model;
 }
 

@@ -4,6 +4,7 @@
 
 #include "assay/text/utf8.h"
 #include "small_tokenizer.h"
+#include "support/paths.h"
 
 namespace assay {
 namespace {
@@ -74,6 +75,53 @@ TEST(StreamDecoder, PiecesJoinToTheWholeText) {
     joined += decoder.finish();
     ASSERT_EQ(joined, replace_malformed_utf8(tokenizer.decode(ids)));
   }
+}
+
+// What new tokens add to a prompt, whole and as it streams.
+void expect_added(const Tokenizer& tokenizer, const Ids& before, const Ids& ids, const std::string& text) {
+  EXPECT_EQ(tokenizer.decode_after(before, ids), text) << Json(before).dump() << " " << Json(ids).dump();
+  StreamDecoder decoder(tokenizer, false, before);
+  std::string joined;
+  for (const TokenId id : ids) joined += decoder.push(id);
+  EXPECT_EQ(joined + decoder.finish(), text) << Json(before).dump() << " " << Json(ids).dump();
+}
+
+TEST(StreamDecoder, ContinuesTheTextBefore) {
+  const Tokenizer tokenizer = load_json(small_tokenizer());
+  expect_added(tokenizer, {'a'}, {260, 259}, " whello");
+  expect_added(tokenizer, {}, {'a'}, "a");
+  expect_added(tokenizer, {'a', 0xC3}, {0xA9, 'b'},
+               "\xC3\xA9"
+               "b");                                       // the prompt is cut in a character
+  expect_added(tokenizer, {'a', 0xE2, 0x82}, {'b'}, "b");  // U+FFFD was the prompt's own
+  expect_added(tokenizer, {'a', 0xE2, 0x82}, {}, "");
+  expect_added(tokenizer, {'a'}, {0xE2, 0x82}, kR);  // the new text is cut in one
+  expect_added(tokenizer, {0xFF}, {0xFF}, kR);
+}
+
+// SentencePiece's blanks and bytes; "the" and what follows are of the fixture's vocabulary.
+TEST(StreamDecoder, KeepsTheFirstBlankOfAContinuation) {
+  const Tokenizer tokenizer = Tokenizer::load(source_folder() + "/tests/fixtures/tokenizers/llama2");
+  const TokenId mark = *tokenizer.id_of("\xE2\x96\x81"), the = *tokenizer.id_of("\xE2\x96\x81the"),
+                bos = *tokenizer.id_of("<s>");
+  const auto bytes = [&](const std::string& text) {
+    Ids ids;
+    for (const char c : text)
+      ids.push_back(*tokenizer.id_of(fmt::format("<0x{:02X}>", static_cast<unsigned char>(c))));
+    return ids;
+  };
+  expect_added(tokenizer, {bos, the}, {the, the}, " the the");
+  expect_added(tokenizer, {the}, {mark, the}, "  the");
+  expect_added(tokenizer, {}, {the, the}, "the the");
+  EXPECT_EQ(tokenizer.decode_after(Ids{bos, the}, Ids{the, 2}, true), " the");
+  const Ids han = bytes("\xE4\xB8\xAD"), half(han.begin(), han.begin() + 2), rest(han.begin() + 2, han.end());
+  expect_added(tokenizer, {the}, han, "\xE4\xB8\xAD");
+  expect_added(tokenizer, {the}, half, kR + kR);  // cut by the limit of tokens
+  expect_added(tokenizer, half, rest, "\xE4\xB8\xAD");
+  expect_added(tokenizer, half, {the}, " the");
+  expect_added(tokenizer, han, {the}, " the");
+  expect_added(tokenizer, han, han, "\xE4\xB8\xAD");
+  expect_added(tokenizer, han, {}, "");
 }
 
 }  // namespace

@@ -111,6 +111,39 @@ TEST_P(TokenizerKinds, DecodesAnyIds) {
   for (const Json& item : expected().at("decode").at(GetParam())) expect_text(item[0], item[1], item[2]);
 }
 
+// Wherever ids are cut into a prompt and what is generated, the texts of both are the text of all, if it
+// holds the prompt's.
+TEST_P(TokenizerKinds, ContinuesATextWhereverItIsCut) {
+  int cut = 0;
+  const auto expect_continued = [&](const Ids& ids, std::size_t at, bool skip_special) {
+    const std::span<const TokenId> all(ids), before = all.first(at), rest = all.subspan(at);
+    const std::string whole = replace_malformed_utf8(tokenizer_.decode(all, skip_special)),
+                      prompt = replace_malformed_utf8(tokenizer_.decode(before, skip_special)),
+                      added = tokenizer_.decode_after(before, rest, skip_special);
+    ++cut;
+    if (whole.starts_with(prompt)) {
+      EXPECT_EQ(prompt + added, whole) << Json(ids).dump() << " at " << at;
+    } else {
+      // A character that the prompt has begun: all behind what both texts have in common is new.
+      EXPECT_TRUE(whole.ends_with(added)) << Json(ids).dump() << " at " << at;
+      EXPECT_TRUE(prompt.starts_with(whole.substr(0, whole.size() - added.size())))
+          << Json(ids).dump() << " at " << at;
+    }
+    StreamDecoder decoder(tokenizer_, skip_special, before);
+    std::string joined;
+    for (const TokenId id : rest) joined += decoder.push(id);
+    EXPECT_EQ(joined + decoder.finish(), added) << Json(ids).dump() << " at " << at;
+  };
+  const auto expect_all = [&](const Ids& ids) {
+    for (std::size_t at = 0; at <= ids.size(); ++at)
+      for (const bool skip_special : {false, true}) expect_continued(ids, at, skip_special);
+  };
+  for (const Json& item : expected().at("decode").at(GetParam())) expect_all(item[0]);
+  for (const Json& item : expected().at("texts"))
+    expect_all(item.at("kinds").at(GetParam()).at("with").get<Ids>());
+  EXPECT_GT(cut, 1000);
+}
+
 TEST_P(TokenizerKinds, SaysWhatItAdds) {
   const Ids bos(tokenizer_.bos_tokens().begin(), tokenizer_.bos_tokens().end());
   const Ids eos(tokenizer_.eos_tokens().begin(), tokenizer_.eos_tokens().end());

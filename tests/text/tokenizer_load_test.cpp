@@ -75,9 +75,9 @@ TEST(TokenizerLoad, RefusesOtherKinds) {
   expect_error(error_with([](Json& f) { f["model"]["type"] = "WordPiece"; }),
                "model: unsupported model type WordPiece: expected BPE");
   expect_error(error_with([](Json& f) {
-                 f["normalizer"] = {{"type", "NFC"}};
+                 f["normalizer"] = {{"type", "NFKC"}};
                }),
-               "unsupported normalizer NFC: expected Prepend or Replace");
+               "unsupported normalizer NFKC: expected Prepend, Replace or NFC");
   const std::string pre = "expected ByteLevel, Split and ByteLevel, or Metaspace";
   expect_error(error_with([](Json& f) {
                  f["pre_tokenizer"] = {{"type", "Whitespace"}};

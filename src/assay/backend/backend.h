@@ -51,8 +51,8 @@ struct Batch {
   std::vector<TokenId> ids;
   std::vector<std::int32_t> positions;  // of each id
   std::vector<SequenceRows> sequences;
-  // Rows whose hidden states will go through the head, ascending, unless all may. What only the others would
-  // need is left out.
+  // Rows whose hidden states will go through the LM head, ascending, unless all may. What only the others
+  // would need is left out.
   bool wants_all = true;
   std::vector<std::int64_t> wanted;
 };
@@ -70,7 +70,7 @@ class KvCache {
   virtual Bytes bytes() const = 0;  // held now
 };
 
-// Where the head's outputs go. Full logits of many rows are large: only what is asked for is kept.
+// Where the LM head's outputs go. Full logits of many rows are large: only what is asked for is kept.
 struct ArgmaxSink {
   std::span<TokenId> ids;  // the lowest of equals; -1 where a logit is NaN or the highest infinite
 };
@@ -127,8 +127,8 @@ class Program {
   // until the next call. Throws Error for ids outside the vocabulary, positions outside the context, and a
   // batch larger than max_rows().
   virtual void run(const Batch& batch, KvCache& cache) = 0;
-  // Sends the given rows of the last batch through the head. Throws Error for one without a hidden state, as
-  // rows that were not wanted may be.
+  // Sends the given rows of the last batch through the LM head. Throws Error for one without a hidden state,
+  // as rows that were not wanted may be.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
@@ -136,8 +136,8 @@ class Program {
   // Of llm_int8 products so far: the share of their input features that were decomposed as outliers; 0 where
   // none ran.
   virtual double outlier_share() const = 0;
-  // Of a screened head so far: the share of its outputs that were computed exactly; 0 where none is.
-  virtual double screened_share() const { return 0; }
+  // With a candidate search, so far: the share of its outputs that were computed exactly; 0 where none is.
+  virtual double exact_head_share() const { return 0; }
   virtual std::int64_t max_rows() const = 0;
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;
@@ -164,6 +164,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
+  // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
+  virtual bool multiplies_bfloat16() const = 0;
   virtual int threads() const = 0;
   // The threads that its kernels run on, for what is measured beside them; null for other devices.
   virtual ThreadPool* pool() { return nullptr; }

@@ -10,9 +10,9 @@
 namespace assay {
 
 // Instruction-set tiers, each including the ones before it.
-enum class Isa { scalar, avx2, avx512, amx };
+enum class Isa { scalar, avx2, avx512, avx512bf16, amx };
 
-inline constexpr Isa kAllIsas[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::amx};
+inline constexpr Isa kAllIsas[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::amx};
 
 std::string_view name_of(Isa isa);
 // Throws FieldError listing the names when there is no such tier.
@@ -24,12 +24,19 @@ bool is_usable(Isa isa);
 // The products of bytes of AVX2 and of AVX-512, which not every processor of those tiers has.
 bool has_avx2_vnni();
 bool has_avx512_vnni();
+// Products of pairs of bfloat16 (with VNNI): what the tier avx512bf16 is made of.
+bool has_avx512_bf16();
+// The tier avx512bf16 is worth while here: its products of pairs of bfloat16 take less than one and a half
+// times as long as half as many of float32. True on Zen 4 and 5; on Sapphire Rapids they take four times as
+// long. Measured when first asked, in 0.1 ms; false where the tier is not usable.
+bool are_bfloat16_products_fast();
 // Why a tier is not usable: "the processor has no AVX2", "the kernel refuses AMX tiles (errno 95)"; empty
 // where it is.
 std::string why_not_usable(Isa isa);
 // Why the tiles that the processor has are not used: the system does not save or the kernel does not grant
 // them. Empty where they are, and where there are none.
 std::string why_tiles_are_refused();
+// Of the tiers that are usable the fastest: avx512bf16 only where its products are fast.
 Isa best_usable_isa();
 
 struct CpuInfo {

@@ -1,6 +1,7 @@
 #include "assay/checkpoint/model_folder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
@@ -13,25 +14,33 @@ namespace assay {
 
 namespace fs = std::filesystem;
 
-ModelFolder::ModelFolder(const fs::path& folder) : path_(folder) {
+namespace {
+
+std::unique_ptr<const Checkpoint> open_checkpoint(const fs::path& folder) {
+  const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (fs::exists(single)) return SafetensorsCheckpoint::open_file(single);
+  if (fs::exists(index)) return SafetensorsCheckpoint::open_shards(index);
+  if (fs::exists(folder / "pytorch_model.bin"))
+    throw Error(
+        "{}: only pytorch_model.bin found; expected model.safetensors (save it again with "
+        "safe_serialization=True)",
+        folder.string());
+  throw Error("{}: neither model.safetensors nor model.safetensors.index.json found", folder.string());
+}
+
+}  // namespace
+
+ModelFolder::ModelFolder(const fs::path& folder) : ModelFolder(folder, nullptr) {}
+
+ModelFolder::ModelFolder(const fs::path& folder, std::unique_ptr<const Checkpoint> checkpoint)
+    : path_(folder) {
   if (!fs::is_directory(folder)) throw Error("{}: no such model folder", folder.string());
   if (!fs::exists(folder / "config.json")) throw Error("{}: config.json is missing", folder.string());
   config_ = std::make_shared<const Json>(read_configuration(folder / "config.json"));
   const fs::path generation = folder / "generation_config.json";
   generation_config_ =
       std::make_shared<const Json>(fs::exists(generation) ? read_configuration(generation) : Json::object());
-  const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
-  if (fs::exists(single))
-    checkpoint_ = SafetensorsCheckpoint::open_file(single);
-  else if (fs::exists(index))
-    checkpoint_ = SafetensorsCheckpoint::open_shards(index);
-  else if (fs::exists(folder / "pytorch_model.bin"))
-    throw Error(
-        "{}: only pytorch_model.bin found; expected model.safetensors (save it again with "
-        "safe_serialization=True)",
-        folder.string());
-  else
-    throw Error("{}: neither model.safetensors nor model.safetensors.index.json found", folder.string());
+  checkpoint_ = checkpoint != nullptr ? std::move(checkpoint) : open_checkpoint(folder);
 }
 
 std::string ModelFolder::content_hash() const {

@@ -17,6 +17,8 @@ class ModelFolder {
   // the shards that model.safetensors.index.json names. Throws Error naming the file and what is wrong with
   // it.
   explicit ModelFolder(const std::filesystem::path& folder);
+  // The same with weights from elsewhere.
+  ModelFolder(const std::filesystem::path& folder, std::unique_ptr<const Checkpoint> checkpoint);
 
   const std::filesystem::path& path() const { return path_; }
   JsonView config() const { return {*config_, (path_ / "config.json").string()}; }

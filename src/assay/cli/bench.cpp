@@ -54,9 +54,9 @@ OrderedJson json_of(const BenchRow& row) {
           {"flops_per_token", known(row.flops_per_token)},
           {"achieved_gb_s", known(row.achieved_gb_s)},
           {"achieved_gflops", known(row.achieved_gflops)},
-          {"roof_gb_s", known(row.roof_gb_s)},
-          {"roof_gflops", known(row.roof_gflops)},
-          {"percent_of_roof", known(row.percent_of_roof)},
+          {"roof_gb_s", known(row.roofline_gb_s)},
+          {"roof_gflops", known(row.roofline_gflops)},
+          {"percent_of_roof", known(row.percent_of_roofline)},
           {"bound", row.bound},
           {"warnings", to_json(row.warnings)}};
 }
@@ -114,7 +114,7 @@ std::string shown(const BenchRow& row, double value, int decimals) {
 
 std::string markdown_of(const std::vector<BenchRow>& rows) {
   Table table{{"Test", "Precision", "Kernels", "Threads", "Median (ms)", "Spread (%)", "Tokens/s", "GB/s",
-               "GFLOPS", "Bound", "Roofline (%)"},
+               "GFLOP/s", "Bound", "Roofline (%)"},
               {false, false, false, true, true, true, true, true, true, false, true},
               {}};
   for (const BenchRow& row : rows)
@@ -123,7 +123,7 @@ std::string markdown_of(const std::vector<BenchRow>& rows) {
          row.precision, row.kernels, std::to_string(row.threads), shown(row, row.median_s * 1e3, 2),
          row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-", shown(row, row.tokens_per_sec, 1),
          shown(row, row.achieved_gb_s, 1), shown(row, row.achieved_gflops, 1), row.bound,
-         shown(row, row.percent_of_roof, 1)});
+         shown(row, row.percent_of_roofline, 1)});
   return to_markdown(table);
 }
 
@@ -212,28 +212,29 @@ int run_bench(const BenchFlags& flags) {
 
 void add_bench(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* command = app.add_subcommand("bench", "Speed alone, as llama-bench, beside the machine's roofs");
-  command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
+  CLI::App* command = app.add_subcommand(
+      "bench", "Measure prefill and decode speed as llama-bench does, beside the rooflines");
+  command->add_option("MODEL", flags->model.model, "Model: a folder, a Hugging Face cache entry or demo")
       ->required();
   BenchOptions& options = flags->options;
   add_whole_list(*command, "-p,--n-prompt", options.prompt_tokens,
-                 "Prompt lengths to read, joined by commas (default 512; 0 = none)");
+                 "Prompt lengths to prefill, in tokens, joined by commas; 0: none [512]");
   add_whole_list(*command, "-n,--n-gen", options.new_tokens,
-                 "Numbers of tokens to write one by one (default 128; 0 = none)");
-  add_whole_list(*command, "-d,--n-depth", options.depths, "Tokens that the cache holds before (default 0)");
-  add_whole_list(*command, "-b,--batch-size", options.batches, "Sequences computed together (default 1)", 1,
-                 4096);
-  add_whole(*command, "-r,--repeats", options.repeats, "Timed repeats of each test (default 5)", 1);
+                 "Numbers of tokens to decode, joined by commas; 0: none [128]");
+  add_whole_list(*command, "-d,--n-depth", options.depths,
+                 "Tokens in the KV cache beforehand, joined by commas [0]");
+  add_whole_list(*command, "-b,--batch-size", options.batches, "Batch sizes, joined by commas [1]", 1, 4096);
+  add_whole(*command, "-r,--repeats", options.repeats, "Timed repeats of each test [5]", 1);
   add_real(*command, "--max-time", options.max_time_s,
-           "Seconds after which no repeat of a test begins (0, the default: no limit)");
+           "Seconds after which a test begins no repeat; 0: no limit [0]");
   add_whole_list(*command, "-t,--threads", options.threads,
-                 "Numbers of threads (default: the processors this process may use)", 1, 1024);
+                 "Numbers of threads, joined by commas [the processors this process may use]", 1, 1024);
   command->add_option(
       "--precision", flags->model.precision,
-      "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [float32, or what a "
-      "quantized checkpoint holds]");
+      "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [float32, or as the "
+      "checkpoint is]");
   flags->model.add_fields_but(*command, {"threads"});
-  command->add_option("--format", flags->format, "md (the default), csv, json, jsonl or llama-bench");
+  command->add_option("--format", flags->format, "Output format: md, csv, json, jsonl or llama-bench [md]");
   flags->output.add_to(*command);
   command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");
   command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });

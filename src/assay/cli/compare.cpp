@@ -130,15 +130,13 @@ int history(const HistoryFlags& flags) {
 
 void add_compare(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<CompareFlags>();
-  CLI::App* command = app.add_subcommand("compare", "Test run B against run A, case by case");
-  command->add_option("A", flags->a, "The results.json of the earlier run")->required();
-  command->add_option("B", flags->b, "The results.json of the later run")->required();
-  add_real(*command, "--margin", flags->margin_percent,
-           "Differences within it count as none, in % (default 2)");
-  command->add_option(
-      "--fail-on", flags->fail_on,
-      "slower:3%, faster:3% or worse:1%: exit with 4 where a case is shown to be so by more than that");
-  command->add_flag("--json", flags->is_json, "One JSON document on standard output");
+  CLI::App* command = app.add_subcommand("compare", "Compare two runs case by case, by statistical tests");
+  command->add_option("A", flags->a, "results.json of the earlier run")->required();
+  command->add_option("B", flags->b, "results.json of the later run")->required();
+  add_real(*command, "--margin", flags->margin_percent, "Differences up to this count as none, in % [2]");
+  command->add_option("--fail-on", flags->fail_on,
+                      "Exit with code 4 if a test shows a case to be slower:3%, faster:3% or worse:1%");
+  command->add_flag("--json", flags->is_json, "Print one JSON document to standard output");
   command->footer("Example: assay compare old/results.json new/results.json --fail-on slower:3%");
   command->callback([flags, &exit_code] { exit_code = compare(*flags); });
 }
@@ -146,9 +144,9 @@ void add_compare(CLI::App& app, int& exit_code) {
 void add_history(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<HistoryFlags>();
   CLI::App* command =
-      app.add_subcommand("history", "The runs whose results.json lie in a folder, oldest first");
-  command->add_option("DIR", flags->folder, "A folder; the folders in it are searched too")->required();
-  command->add_flag("--json", flags->is_json, "One JSON document on standard output");
+      app.add_subcommand("history", "List the runs whose results.json lie in a folder, oldest first");
+  command->add_option("DIR", flags->folder, "Folder to search, with the folders in it")->required();
+  command->add_flag("--json", flags->is_json, "Print one JSON document to standard output");
   command->footer("Example: assay history results");
   command->callback([flags, &exit_code] { exit_code = history(*flags); });
 }

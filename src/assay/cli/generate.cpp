@@ -20,9 +20,9 @@ struct GenerateFlags {
   bool has_no_cache = false, ignores_end = false, has_no_warm_up = false;
 };
 
-std::string shown_text(const LoadedModel& loaded, const std::vector<TokenId>& ids) {
-  if (loaded.tokenizer != nullptr) return replace_malformed_utf8(loaded.tokenizer->decode(ids, true));
-  return fmt::format("{}", fmt::join(ids, " "));
+std::string shown_text(const LoadedModel& loaded, const TimedGeneration& timed) {
+  if (loaded.tokenizer != nullptr) return loaded.tokenizer->decode_after(timed.prompt_ids, timed.ids, true);
+  return fmt::format("{}", fmt::join(timed.ids, " "));
 }
 
 // From the start of the process to its answer.
@@ -55,7 +55,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
                               {"threads", loaded.model->backend().threads()},
                               {"prompt_ids", timed.prompt_ids},
                               {"ids", timed.ids},
-                              {"text", shown_text(loaded, timed.ids)},
+                              {"text", shown_text(loaded, timed)},
                               {"stop", name_of(timed.stop)},
                               {"total_latency_s", timed.total_latency_s},
                               {"tokens_generated", timed.tokens_generated},
@@ -103,10 +103,9 @@ TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const G
     answer("\n");
     return timed;
   }
-  StreamDecoder decoder(*loaded.tokenizer, true);
-  options.on_token = [&decoder](std::size_t, TokenId id) { answer_text(decoder.push(id)); };
+  options.on_text = answer_text;
   TimedGeneration timed = time_generate(loaded, prompt, options);
-  answer_text(decoder.finish() + "\n");
+  answer_text("\n");
   return timed;
 }
 
@@ -144,13 +143,14 @@ int run_generate(const GenerateFlags& flags) {
 void add_generate(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App* command =
-      app.add_subcommand("generate", "Continue a prompt; text to standard output, figures to standard error");
+      app.add_subcommand("generate", "Continue a prompt: text to standard output, timings to standard error");
   flags->model.add_to(*command);
   flags->prompt.add_to(*command);
-  add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens, "New tokens at most (default 50)", 1);
-  command->add_flag("--no-cache", flags->has_no_cache, "Compute the whole sequence again for each token");
-  command->add_flag("--ignore-end", flags->ignores_end, "Go on past end-of-text: exactly N new tokens");
-  command->add_flag("--no-warm-up", flags->has_no_warm_up, "Time the first run too");
+  add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens, "New tokens at most [50]", 1);
+  command->add_flag("--no-cache", flags->has_no_cache,
+                    "Compute the whole sequence again for each token, without a KV cache");
+  command->add_flag("--ignore-end", flags->ignores_end, "Do not stop at end-of-text: exactly N new tokens");
+  command->add_flag("--no-warm-up", flags->has_no_warm_up, "Do not warm up before the timed run");
   flags->sampling.add_to(*command);
   flags->output.add_to(*command);
   command->footer("Example: assay generate demo -p \"Once upon a time\" -n 40");

@@ -145,9 +145,10 @@ int run_inspect(const InspectFlags& flags) {
 
 void add_inspect(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "What a model folder holds and would need, without loading it");
-  command->add_option("MODEL", flags->model, "A folder, a Hugging Face cache entry or demo")->required();
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show what a model folder holds and the memory it would need; loads no weights");
+  command->add_option("MODEL", flags->model, "Model: a folder, a Hugging Face cache entry or demo")
+      ->required();
   flags->output.add_to(*command);
   command->footer("Example: assay inspect demo --json");
   command->callback([flags, &exit_code] { exit_code = run_inspect(*flags); });

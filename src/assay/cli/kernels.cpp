@@ -64,8 +64,9 @@ int run_help(const std::string& topic) {
 
 void add_kernels(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<KernelsFlags>();
-  CLI::App* command = app.add_subcommand("kernels", "Which kernel serves each operation on this machine");
-  command->add_option("--isa", flags->isa, "Of this tier: scalar, avx2, avx512 or amx");
+  CLI::App* command = app.add_subcommand("kernels", "Show which kernel runs each operation on this machine");
+  command->add_option("--isa", flags->isa,
+                      "Instruction set: scalar, avx2, avx512, avx512bf16 or amx [the best that runs here]");
   flags->output.add_to(*command);
   command->footer("Example: assay kernels --isa avx2");
   command->callback([flags, &exit_code] { exit_code = run_kernels(*flags); });
@@ -73,8 +74,9 @@ void add_kernels(CLI::App& app, int& exit_code) {
 
 void add_help(CLI::App& app, int& exit_code) {
   auto topic = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("help", "assay help metrics: the definition of every metric");
-  command->add_option("TOPIC", *topic, "metrics")->required();
+  CLI::App* command =
+      app.add_subcommand("help", "Explain a topic: metrics lists the definition of each metric");
+  command->add_option("TOPIC", *topic, "Topic: metrics")->required();
   command->callback([topic, &exit_code] { exit_code = run_help(*topic); });
 }
 

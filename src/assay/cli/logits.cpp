@@ -68,10 +68,10 @@ int run_logits(const LogitsFlags& flags) {
 
 void add_logits(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<LogitsFlags>();
-  CLI::App* command = app.add_subcommand("logits", "Logits of every position, as a .npy file");
+  CLI::App* command = app.add_subcommand("logits", "Write the logits of every position to a .npy file");
   flags->model.add_to(*command);
   flags->prompt.add_to(*command);
-  command->add_option("-o,--output", flags->path, "The file to write (default logits.npy)");
+  command->add_option("-o,--output", flags->path, "File to write [logits.npy]");
   flags->output.add_to(*command);
   command->footer("Example: assay logits demo --ids 1,2,3 -o logits.npy");
   command->callback([flags, &exit_code] { exit_code = run_logits(*flags); });

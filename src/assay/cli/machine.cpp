@@ -5,7 +5,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
-#include "assay/machine/machine_roofs.h"
+#include "assay/machine/machine_rooflines.h"
 #include "assay/report/table.h"
 
 namespace assay::cli {
@@ -19,26 +19,26 @@ struct MachineFlags {
   OutputFlags output;
 };
 
-OrderedJson json_of(const Machine& machine, const MachineRoofs& roofs) {
+OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks) {
   OrderedJson json = to_json(machine);
   const Build build = build_facts();
   json["build"] = {{"version", build.version}, {"compiler", build.compiler}, {"type", build.type}};
-  json["threads"] = roofs.threads;
+  json["threads"] = peaks.threads;
   json["read_bandwidth"] = OrderedJson::array();
-  for (const ReadRoof& read : roofs.reads)
+  for (const ReadRoofline& read : peaks.reads)
     json["read_bandwidth"].push_back({{"working_set_bytes", read.working_set.value},
                                       {"threads", read.threads},
                                       {"streams", read.streams},
                                       {"gb_per_s", read.bytes_per_second / 1e9}});
   json["skipped_working_sets_bytes"] = OrderedJson::array();
-  for (const Bytes skipped : roofs.skipped) json["skipped_working_sets_bytes"].push_back(skipped.value);
+  for (const Bytes skipped : peaks.skipped) json["skipped_working_sets_bytes"].push_back(skipped.value);
   json["products"] = OrderedJson::array();
-  for (const ProductRoof& product : roofs.products)
+  for (const ProductRoofline& product : peaks.products)
     json["products"].push_back({{"kind", name_of(product.kind)},
                                 {"threads", product.threads},
                                 {"gflops", product.operations_per_second / 1e9},
                                 {"why_not", product.why_not}});
-  json["phase_round_trip_us"] = roofs.phase_round_trip.value * 1e6;
+  json["phase_round_trip_us"] = peaks.phase_round_trip.value * 1e6;
   return json;
 }
 
@@ -78,10 +78,10 @@ std::string facts_text(const Machine& m) {
 }
 
 // A column for each pair of threads and streams, a line for each working set.
-Table read_table(const MachineRoofs& roofs) {
-  Table table{{"Read, GB/s"}, {true}, {}};
-  for (const ReadRoof& read : roofs.reads) {
-    const std::string head = fmt::format("{} thr x {} str", read.threads, read.streams);
+Table read_table(const MachineRooflines& peaks) {
+  Table table{{"Read (GB/s), threads x streams"}, {false}, {}};
+  for (const ReadRoofline& read : peaks.reads) {
+    const std::string head = fmt::format("{} x {}", read.threads, read.streams);
     const std::string set = size_text(read.working_set);
     if (std::find(table.head.begin(), table.head.end(), head) == table.head.end()) {
       table.head.push_back(head);
@@ -94,10 +94,10 @@ Table read_table(const MachineRoofs& roofs) {
   return table;
 }
 
-Table product_table(const MachineRoofs& roofs) {
-  Table table{{"Products, GFLOPS or GOPS"}, {false}, {}};
-  for (const ProductRoof& product : roofs.products) {
-    const std::string head = fmt::format("{} thr", product.threads);
+Table product_table(const MachineRooflines& peaks) {
+  Table table{{"Multiply-add (GFLOP/s, of integers GOP/s)"}, {false}, {}};
+  for (const ProductRoofline& product : peaks.products) {
+    const std::string head = fmt::format("{} thread{}", product.threads, product.threads == 1 ? "" : "s");
     const std::string kind(name_of(product.kind));
     if (std::find(table.head.begin(), table.head.end(), head) == table.head.end()) {
       table.head.push_back(head);
@@ -115,23 +115,23 @@ Table product_table(const MachineRoofs& roofs) {
 int run_machine(const MachineFlags& flags) {
   const Machine machine = read_machine();
   Progress progress(flags.output.shows_progress());
-  RoofOptions options;
+  RooflineOptions options;
   options.threads = static_cast<int>(flags.threads);
   std::erase_if(options.working_sets, [&](Bytes set) { return set.value > flags.largest << 20; });
   options.on_progress = [&](const std::string& now) { progress.show(now); };
   options.should_stop = is_interrupted;
-  const MachineRoofs roofs = measure_roofs(options);
+  const MachineRooflines peaks = measure_rooflines(options);
   progress.clear();
   if (flags.output.is_json) {
-    answer_json(json_of(machine, roofs));
+    answer_json(json_of(machine, peaks));
     return 0;
   }
-  answer(facts_text(machine) + "\n" + to_text(read_table(roofs), terminal_width()) + "\n" +
-         to_text(product_table(roofs), terminal_width()) +
-         fmt::format("\n{:<24}{:.2f} us, {} thread(s)\n", "phase round trip",
-                     roofs.phase_round_trip.value * 1e6, roofs.threads));
+  answer(facts_text(machine) + "\n" + to_text(read_table(peaks), terminal_width()) + "\n" +
+         to_text(product_table(peaks), terminal_width()) +
+         fmt::format("\n{:<24}{:.2f} us, {} thread{}\n", "thread pool round trip",
+                     peaks.phase_round_trip.value * 1e6, peaks.threads, peaks.threads == 1 ? "" : "s"));
   if (!flags.output.is_quiet)
-    for (const Bytes skipped : roofs.skipped)
+    for (const Bytes skipped : peaks.skipped)
       note(fmt::format("reading {} was left out: it is more than a quarter of the memory at hand",
                        size_text(skipped)));
   return 0;
@@ -141,12 +141,11 @@ int run_machine(const MachineFlags& flags) {
 
 void add_machine(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<MachineFlags>();
-  CLI::App* command =
-      app.add_subcommand("machine", "What this machine has, and its roofs, measured in a few seconds");
+  CLI::App* command = app.add_subcommand(
+      "machine", "Show the machine's processor and memory, and measure its rooflines in a few seconds");
   add_whole(*command, "-t,--threads", flags->threads,
-            "Threads, beside one alone (default: the processors this process may use)", 1, 1024);
-  add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MB (default 1024)", 1,
-            1024);
+            "Threads to measure with, beside a single one [the processors this process may use]", 1, 1024);
+  add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MB [1024]", 1, 1024);
   flags->output.add_to(*command);
   command->footer("Example: assay machine --json");
   command->callback([flags, &exit_code] { exit_code = run_machine(*flags); });

@@ -51,14 +51,13 @@ int run_program(int argc, char** argv) {
   std::string command_line = "assay";
   for (int i = 1; i < argc; ++i) command_line += " " + quoted(argv[i]);
   CLI::App app{"assay " ASSAY_VERSION
-               ": what a language model costs, and what it loses when it is made smaller and faster"};
+               ": measures what a language model costs in time and memory, and what quantization changes"};
   app.name("assay");
   app.require_subcommand(1);
   app.set_version_flag("--version", "assay " ASSAY_VERSION);
   app.footer(
-      "Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 usage, 3 some cases failed, 4 "
-      "--fail-on met, 130 "
-      "interrupted");
+      "Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 some cases failed, "
+      "4 a condition of --fail-on is met, 130 interrupted");
   assay::cli::add_run(app, exit_code, command_line);
   assay::cli::add_studies(app, exit_code, command_line);
   assay::cli::add_compare(app, exit_code);

@@ -50,24 +50,23 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.add_to(app, is_model_required);
   app.get_option("--precision")
       ->description(
-          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [all "
-          "where they are compared, else float32]");
-  app.add_option("-o,--output", folder, "The folder for reports and the journal that --resume reads");
+          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [all in "
+          "studies that compare precisions, else float32]");
+  app.add_option("-o,--output", folder, "Folder for the report, and for the journal that --resume reads");
   add_whole(app, "-r,--repeats", repeats,
-            "Timed runs of each case, exactly (default: six at least, until the intervals are narrow)", 1);
+            "Timed runs of each case [at least 6, until the intervals are narrow]", 1);
   add_real(app, "--narrow", narrow_percent,
-           "Adaptive runs end when every interval is this narrow, in % (default 2)");
-  add_real(app, "--time", time_s, "Adaptive runs of a study end after this many seconds, once there are six");
-  add_real(app, "--max-time", max_time_s, "Seconds per study after which no round begins [no limit]");
+           "Half-width of the confidence intervals to reach, in % of the median [2]");
+  add_real(app, "--time", time_s, "Seconds after which a study adds no round, once there are 6 [20]");
+  add_real(app, "--max-time", max_time_s, "Seconds after which a study begins no round at all [no limit]");
   add_whole(app, "--seed", seed, "Seed for the order of cases within a round [1]");
   add_whole(app, "--max-memory", memory_mb,
-            "MB that all workers may take together (default: what is free, less a tenth)", 1);
-  add_whole(app, "--worker-memory", worker_memory_mb, "MB of data that one worker may take", 1);
-  add_real(app, "--case-timeout", case_timeout_s,
-           "Seconds after which a case counts as timed out (default 600)");
-  app.add_flag("--dry-run", is_dry_run, "Show the cases with their predicted time and memory, run nothing");
-  app.add_flag("--resume", resumes, "Go on where a run into the same folder stopped");
-  app.add_option("--config", "A JSON or TOML file with the flags' long names as keys; flags win");
+            "Memory of all workers together, in MB [90 % of what is available]", 1);
+  add_whole(app, "--worker-memory", worker_memory_mb, "Memory of one worker, in MB [no limit]", 1);
+  add_real(app, "--case-timeout", case_timeout_s, "Seconds after which a case counts as timed out [600]");
+  app.add_flag("--dry-run", is_dry_run, "Show the cases with predicted time and memory; run nothing");
+  app.add_flag("--resume", resumes, "Continue the run that was interrupted in the same folder");
+  app.add_option("--config", "JSON or TOML file with long flag names as keys; flags override it");
   output.add_to(app);
 }
 

@@ -118,8 +118,9 @@ void ModelFlags::add_fields_but(CLI::App& app, std::initializer_list<std::string
 
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
   CLI::Option* option = app.add_option("MODEL", model,
-                                       "A folder, a Hugging Face cache entry (gpt2, org/name[@revision]) or "
-                                       "demo; several, joined by commas, are tried in order");
+                                       "Model: a folder, a Hugging Face cache entry (gpt2, "
+                                       "org/name[@revision]) or demo; several, joined by commas, are tried "
+                                       "in order");
   if (is_model_required) option->required();
   app.add_option("--precision", precision, std::string(field("precision").help));
   add_fields_but(app, {});
@@ -146,11 +147,11 @@ LoadedModel ModelFlags::load(bool needs_tokenizer) const {
 }
 
 void PromptFlags::add_to(CLI::App& app) {
-  app.add_option("-p,--prompt,--text", prompts, "A prompt; again for more")->allow_extra_args(false);
-  app.add_option("--prompts-file", prompts_file, "A file with a prompt on each line");
-  app.add_option("--ids", ids, "A prompt as token ids: 1,2,3");
+  app.add_option("-p,--prompt,--text", prompts, "Prompt; repeat for more")->allow_extra_args(false);
+  app.add_option("--prompts-file", prompts_file, "File with a prompt on each line");
+  app.add_option("--ids", ids, "Prompt as token ids: 1,2,3");
   app.add_option("--truncate", truncate,
-                 "left or right: cut a prompt that does not fit the context there (else it is an error)");
+                 "Side to cut a prompt on that exceeds the context: left or right [an error]");
 }
 
 std::vector<Prompt> PromptFlags::read() const {
@@ -171,15 +172,14 @@ std::vector<Prompt> PromptFlags::read() const {
 
 void SamplingFlags::add_to(CLI::App& app) {
   add_real(app, "--temperature", options.temperature,
-           "0 (the default) takes the most probable token; higher draws more freely");
-  add_whole(app, "--top-k", options.top_k,
-            "Draw from the K most probable tokens; 0 = all (with --temperature)");
+           "Sampling temperature; 0 takes the most probable token [0]");
+  add_whole(app, "--top-k", options.top_k, "Sample from the K most probable tokens; 0: all [0]");
   add_real(app, "--top-p", options.top_p,
-           "Draw from the smallest set of tokens that reaches this probability (with --temperature)");
+           "Nucleus sampling: sample from the fewest tokens that reach this probability [1]");
   add_real(app, "--repetition-penalty", options.repetition_penalty,
-           "Above 1: tokens already seen become less probable");
-  add_whole(app, "--seed", seed, "Same seed, same text, whatever the number of threads", 0,
-            std::numeric_limits<std::int64_t>::max());
+           "Penalty on tokens that occurred before; above 1 makes them less probable [1]");
+  add_whole(app, "--seed", seed, "Seed for sampling; the text does not depend on the number of threads [0]",
+            0, std::numeric_limits<std::int64_t>::max());
 }
 
 SamplingOptions SamplingFlags::checked() const {
@@ -190,9 +190,9 @@ SamplingOptions SamplingFlags::checked() const {
 }
 
 void OutputFlags::add_to(CLI::App& app) {
-  app.add_flag("--json", is_json, "One JSON document on standard output");
-  app.add_flag("--quiet", is_quiet, "No figures, notes or progress on standard error");
-  app.add_flag("--no-progress", has_no_progress, "No progress line");
+  app.add_flag("--json", is_json, "Print one JSON document to standard output");
+  app.add_flag("--quiet", is_quiet, "Print no timings, notes or progress to standard error");
+  app.add_flag("--no-progress", has_no_progress, "Show no progress line");
 }
 
 bool OutputFlags::shows_progress() const {

@@ -75,19 +75,20 @@ int run_perplexity(const PerplexityFlags& flags) {
 
 void add_perplexity(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<PerplexityFlags>();
-  CLI::App* command = app.add_subcommand("perplexity", "Perplexity of a text file");
+  CLI::App* command = app.add_subcommand("perplexity", "Measure the perplexity of a text file");
   flags->model.add_to(*command);
-  command->add_option("FILE", flags->file, "The text, UTF-8")->required();
-  add_whole(*command, "--context", flags->context, "Tokens per window (0, the default: the model's context)");
+  command->add_option("FILE", flags->file, "Text file in UTF-8")->required();
+  add_whole(*command, "--context", flags->context, "Tokens per window; 0: the model's context [0]");
   add_whole(*command, "--stride", flags->stride,
-            "Tokens from window to window (0, the default: half the context)");
-  command->add_option("--protocol", flags->protocol, "hf: the windows of the Transformers perplexity guide");
-  command->add_option("--through", flags->through,
-                      "prefill (the default), or decode: each token a step of its own with the cache, which "
-                      "tells what a precision costs whose decode computes otherwise");
-  add_whole(*command, "--batch-size", flags->batch,
-            "Windows computed together (default 4, through decode 1: steps of more are batched decoding)", 1);
-  command->add_flag("--ids", flags->is_ids, "FILE holds token ids, not text");
+            "Tokens from one window to the next; 0: half the context [0]");
+  command->add_option("--protocol", flags->protocol,
+                      "hf: windows as in the perplexity guide of Transformers");
+  command->add_option(
+      "--through", flags->through,
+      "How to score: prefill, or decode: through the decode path, whose arithmetic may differ "
+      "from prefill's [prefill]");
+  add_whole(*command, "--batch-size", flags->batch, "Windows computed together [4; through decode 1]", 1);
+  command->add_flag("--ids", flags->is_ids, "FILE holds token ids instead of text");
   flags->output.add_to(*command);
   command->footer("Example: assay perplexity demo book.txt --stride 512");
   command->callback([flags, &exit_code] { exit_code = run_perplexity(*flags); });

@@ -116,16 +116,15 @@ int run_quantize(const QuantizeFlags& flags) {
 
 void add_quantize(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<QuantizeFlags>();
-  CLI::App* command =
-      app.add_subcommand("quantize", "Write a quantized folder: for Transformers with bitsandbytes, or int8");
-  command->add_option("MODEL", flags->model.model, "A folder, a Hugging Face cache entry or demo")
+  CLI::App* command = app.add_subcommand(
+      "quantize", "Write a quantized model folder: for Transformers with bitsandbytes, or int8");
+  command->add_option("MODEL", flags->model.model, "Model: a folder, a Hugging Face cache entry or demo")
       ->required();
-  command->add_option("OUT", flags->out, "The folder to write: it appears complete or not at all")
-      ->required();
+  command->add_option("OUT", flags->out, "Folder to write; it appears complete or not at all")->required();
   command
       ->add_option("--precision", flags->model.precision,
-                   "nf4, fp4, nf4-dq, fp4-dq or llm-int8, which Transformers with bitsandbytes loads; "
-                   "int8-dynamic or int8-static, which keeps its calibration and assay alone reads")
+                   "nf4, fp4, nf4-dq, fp4-dq or llm-int8, which Transformers with bitsandbytes loads; or "
+                   "int8-dynamic or int8-static, which only assay loads")
       ->required();
   flags->model.add_fields_to(
       *command, {"dtype", "llm_int8_threshold", "include", "exclude", "allow_non_finite", "calibrator",
@@ -133,8 +132,8 @@ void add_quantize(CLI::App& app, int& exit_code) {
   command->get_option("--dtype")->description(
       "Type of everything that is not quantized: float32, bfloat16 or float16 [as the model is]");
   command->get_option("--llm-int8-threshold")
-      ->description("Outlier threshold written for whoever loads an llm-int8 folder; 0: none is [6]");
-  command->add_flag("--force", flags->is_forced, "Replace a model folder that stands at OUT");
+      ->description("Outlier threshold to write into an llm-int8 folder; 0: no outliers [6]");
+  command->add_flag("--force", flags->is_forced, "Replace a model folder that exists at OUT");
   flags->output.add_to(*command);
   command->footer("Example: assay quantize gpt2 gpt2-nf4 --precision nf4");
   command->callback([flags, &exit_code] { exit_code = run_quantize(*flags); });

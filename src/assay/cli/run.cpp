@@ -88,21 +88,19 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   flags->measure.model.model = "demo";
   flags->measure.folder = "assay-results";
   flags->measure.time_s = 4;
-  CLI::App* command = app.add_subcommand("run", "Every study in one run, and its report");
+  CLI::App* command = app.add_subcommand("run", "Run every study on a model and write a report");
   flags->measure.add_to(*command, false);
-  command
-      ->add_option("-p,--prompt", flags->prompt.prompts,
-                   "A prompt; again for more (default: the three that ship)")
+  command->add_option("-p,--prompt", flags->prompt.prompts, "Prompt; repeat for more [the three that ship]")
       ->allow_extra_args(false);
-  command->add_option("--prompts-file", flags->prompt.prompts_file, "A file with a prompt on each line");
-  command->add_option("--ids", flags->prompt.ids, "A prompt as token ids: 1,2,3");
+  command->add_option("--prompts-file", flags->prompt.prompts_file, "File with a prompt on each line");
+  command->add_option("--ids", flags->prompt.ids, "Prompt as token ids: 1,2,3");
   command->add_option("--truncate", flags->prompt.truncate,
-                      "left or right: cut a prompt that does not fit the context there");
+                      "Side to cut a prompt on that exceeds the context: left or right [an error]");
   add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
-            "New tokens per prompt; along the axes 32 at most [50]", 1);
+            "New tokens per prompt; at most 32 in sweeps and ablations [50]", 1);
   flags->studies.add_to_run(*command, parts());
   command->add_option("--skip", flags->skipped,
-                      fmt::format("Parts to leave out: {}", fmt::join(skippable(), ",")));
+                      fmt::format("Studies to leave out, joined by commas: {}", fmt::join(skippable(), ",")));
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
   command->footer("Example: assay run demo -o results");
   command->callback(
@@ -116,10 +114,10 @@ void add_report(CLI::App& app, int& exit_code) {
   };
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* command =
-      app.add_subcommand("report", "Write the reports of a results.json again, without a model");
-  command->add_option("RESULTS", flags->file, "A results.json")->required();
-  command->add_option("-o,--output", flags->folder, "The folder to write to (default: only print)");
-  command->add_flag("--json", flags->is_json, "The paths written, as JSON");
+      app.add_subcommand("report", "Write the report of a results.json again; needs no model");
+  command->add_option("RESULTS", flags->file, "The results.json of a run")->required();
+  command->add_option("-o,--output", flags->folder, "Folder to write the report to [print it only]");
+  command->add_flag("--json", flags->is_json, "Print the paths of the written files as JSON");
   command->footer("Example: assay report assay-results/results.json -o copy");
   command->callback([flags, &exit_code] {
     const ResultSet results = read_results(flags->file);

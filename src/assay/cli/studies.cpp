@@ -12,8 +12,8 @@ namespace {
 
 // The first words of commands of two, "sweep lengths".
 std::string description_of_group(const std::string& group) {
-  if (group == "sweep") return "Measure along one axis";
-  if (group == "ablate") return "Measure one switch, and audit that it changes no result";
+  if (group == "sweep") return "Measure over one parameter";
+  if (group == "ablate") return "Turn one feature off, and audit whether results change";
   return "Measure";
 }
 

@@ -71,7 +71,7 @@ class Worker {
     if (op == "prefill") return prefill(request);
     if (op == "decode") return decode(request);
     if (op == "logits") return logits(request);
-    if (op == "roof") return roof(request);
+    if (op == "roofline") return roofline(request);
     if (op == "quit") return quit(request);
     if (op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit") {
       model();
@@ -82,7 +82,8 @@ class Worker {
       }
     }
     throw Error(
-        "{}: unknown op '{}': expected load, prefill, decode, logits, roof, facts, first_run, run, score, "
+        "{}: unknown op '{}': expected load, prefill, decode, logits, roofline, facts, first_run, run, "
+        "score, "
         "audit or quit",
         kRequest, op);
   }
@@ -147,7 +148,7 @@ class Worker {
             {"load_s", model().load_time().value}};
   }
 
-  // All tokens of all sequences through the model, the last of each through the head.
+  // All tokens of all sequences through the model, the last of each through the LM head.
   Answer prefill(const JsonView& request) const {
     check_keys(request, {"ids"});
     const GenerationTrace trace = run(sequences_of(request), 1);
@@ -194,14 +195,14 @@ class Worker {
   }
 
   // What this moment's machine reaches at most on the model's threads; 0 where nothing measures it.
-  Answer roof(const JsonView& request) {
+  Answer roofline(const JsonView& request) {
     check_keys(request, {"working_set_bytes"});
     const std::int64_t bytes = request.integer("working_set_bytes", 1, std::int64_t{1} << 50);
     if (!roofline_) roofline_.emplace(model());
-    const Roofline::Roofs roofs = roofline_->measure({bytes});
+    const Roofline::Peaks peaks = roofline_->measure({bytes});
     return {{"ok", true},
-            {"read_bytes_per_s", roofs.bytes_per_second},
-            {"operations_per_s", roofs.operations_per_second}};
+            {"read_bytes_per_s", peaks.bytes_per_second},
+            {"operations_per_s", peaks.operations_per_second}};
   }
 
   Answer quit(const JsonView& request) {
@@ -247,12 +248,12 @@ int run_worker() {
 
 void add_worker(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "worker", "Answer requests, a JSON line each, with one model resident: for measuring in turns");
+      "worker", "Answer requests, one line of JSON each, with a resident model: for interleaved measuring");
   command->footer(
       "Requests: {\"op\":\"load\",\"model\":DIR,\"precision\":P,\"threads\":N,\"isa\":TIER}, "
       "{\"op\":\"prefill\",\"ids\":[[...],...]},\n"
       "{\"op\":\"decode\",\"ids\":[[...],...],\"new_tokens\":N}, {\"op\":\"logits\",\"ids\":[...]},\n"
-      "{\"op\":\"roof\",\"working_set_bytes\":N}, {\"op\":\"quit\"}; a failure is answered with\n"
+      "{\"op\":\"roofline\",\"working_set_bytes\":N}, {\"op\":\"quit\"}; a failure is answered with\n"
       " {\"ok\":false,\"error\":...}\n"
       "Example: assay worker < requests.jsonl");
   command->callback([&exit_code] { exit_code = run_worker(); });

@@ -201,13 +201,13 @@ void add_numbers(std::vector<Field>& all) {
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("lm_head {}", info(*c.quantize_head).name); },
        .applies = [](const Precision& p) { return p.is_quantized(); },
-       .apply = [](Precision& p, const RunConfig& c) { set_quantized_head(p, *c.quantize_head); }},
+       .apply = [](Precision& p, const RunConfig& c) { set_quantized_lm_head(p, *c.quantize_head); }},
       at(&RunConfig::quantize_head),
       choice<WeightFormat>(
           {{"int8", WeightFormat::int8}, {"nf4", WeightFormat::nf4}, {"fp4", WeightFormat::fp4}})));
   all.push_back(made<double>(
       {.key = "llm_int8_threshold",
-       .help = "Magnitude from which an activation of llm-int8 is an outlier; 0: none is [6]",
+       .help = "Magnitude from which an activation of llm-int8 is an outlier; 0: no outliers [6]",
        .kind = FieldKind::real,
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("outlier threshold {}", *c.llm_int8_threshold); },
@@ -241,7 +241,7 @@ void add_numbers(std::vector<Field>& all) {
                           {"entropy", Calibrator::entropy}})));
   all.push_back(made<double>(
       {.key = "smooth_quant",
-       .help = "SmoothQuant for int8-dynamic or int8-static, with this alpha from 0 to 1 [off; 0.5 where no "
+       .help = "SmoothQuant for int8-dynamic or int8-static, with alpha from 0 to 1 [off; alpha 0.5 if no "
                "number follows]",
        .kind = FieldKind::real,
        .implied = "0.5",
@@ -253,7 +253,7 @@ void add_numbers(std::vector<Field>& all) {
   all.push_back(made<std::string>(
       {.key = "calibration",
        .help =
-           "Text to calibrate int8-static or SmoothQuant on, never the one that is scored [one that ships]",
+           "Text file to calibrate int8-static or SmoothQuant on, other than the scored one [one that ships]",
        .label = [](const RunConfig& c) { return fmt::format("calibrated on {}", *c.calibration); },
        .applies = [](const Precision& p) { return p.needs_calibration(); },
        .apply =
@@ -272,7 +272,7 @@ void add_choices(std::vector<Field>& all) {
   all.push_back(made_list(
       {.key = "include",
        .help = "Quantize only modules that match: a pattern of the whole name (\"*.mlp.*\") or a part of it "
-               "(h.0.); again for more [all]",
+               "(h.0.); repeat for more [all]",
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("only {}", fmt::join(c.include, " ")); },
        .applies = is_quantized,
@@ -280,7 +280,7 @@ void add_choices(std::vector<Field>& all) {
       &RunConfig::include));
   all.push_back(made_list(
       {.key = "exclude",
-       .help = "Do not quantize modules that match; again for more [none]",
+       .help = "Leave modules that match unquantized; repeat for more [none]",
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("without {}", fmt::join(c.exclude, " ")); },
        .applies = is_quantized,
@@ -296,7 +296,7 @@ void add_choices(std::vector<Field>& all) {
       choice<KvFormat>(
           {{"float32", KvFormat::float32}, {"bfloat16", KvFormat::bfloat16}, {"int8", KvFormat::int8}})));
   all.push_back(made<bool>({.key = "allow_non_finite",
-                            .help = "Quantize NaN and infinity as 0 [an error]",
+                            .help = "Quantize NaN and infinity as 0 [they are an error]",
                             .kind = FieldKind::on,
                             .label = [](const RunConfig&) { return std::string("NaN as 0"); },
                             .applies = is_quantized,
@@ -305,8 +305,8 @@ void add_choices(std::vector<Field>& all) {
                            choice<bool>({{"true", true}, {"false", false}})));
   all.push_back(made<Float32Matmul>(
       {.key = "float32_matmul",
-       .help = "How float32 weights are multiplied: float32, or bf16x3 or bf16x6, sums of 3 or 6 bfloat16 "
-               "products on AMX [float32]",
+       .help = "How float32 weights are multiplied: float32, or on AMX and AVX-512 BF16 bf16x3 or bf16x6, as "
+               "sums of 3 or 6 bfloat16 products [float32]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {
@@ -322,23 +322,25 @@ void add_choices(std::vector<Field>& all) {
                              {"bf16x6", Float32Matmul::bf16x6}})));
   all.push_back(made<LmHeadSearch>(
       {.key = "lm_head_search",
-       .help = "How greedy decoding finds the next token: full, or int8: int8 candidate search with exact "
-               "re-scoring, for a second copy of the LM head [full]",
+       .help =
+           "How greedy decoding searches the LM head: full, or int8: an int8 copy finds candidates, which "
+           "are re-scored exactly [full]",
        .is_about_numbers = true,
        .label = [](const RunConfig&) { return std::string("lm_head search int8"); },
-       .applies = takes_head_search,
-       .apply = [](Precision& p, const RunConfig&) { set_head_search(p); }},
+       .applies = takes_lm_head_search,
+       .apply = [](Precision& p, const RunConfig&) { set_lm_head_search(p); }},
       at(&RunConfig::lm_head_search),
       choice<LmHeadSearch>({{"full", LmHeadSearch::full}, {"int8", LmHeadSearch::int8}})));
 }
 
 void add_machine(std::vector<Field>& all) {
-  all.push_back(
-      made<Isa>({.key = "isa",
-                 .help = "Kernels of this tier: scalar, avx2, avx512 or amx [the best that runs here]",
-                 .label = [](const RunConfig& c) { return std::string(name_of(*c.isa)); }},
-                at(&RunConfig::isa),
-                delegated<Isa>(isa_from_name, [](const Isa& isa) { return std::string(name_of(isa)); })));
+  all.push_back(made<Isa>({.key = "isa",
+                           .help = "Instruction set of the kernels: scalar, avx2, avx512, avx512bf16 or amx "
+                                   "[the best that runs here]",
+                           .label = [](const RunConfig& c) { return std::string(name_of(*c.isa)); }},
+                          at(&RunConfig::isa), delegated<Isa>(isa_from_name, [](const Isa& isa) {
+                            return std::string(name_of(isa));
+                          })));
   all.push_back(made<Device>(
       {.key = "device",
        .help = "Device: cpu, cuda, cuda:N or auto [auto]",
@@ -348,7 +350,7 @@ void add_machine(std::vector<Field>& all) {
       at(&RunConfig::device), delegated<Device>(device_from_name, [](const Device& d) { return d.text(); })));
   all.push_back(made<int>({.key = "threads",
                            .short_flag = "-t",
-                           .help = "Threads [the processors this process may use]",
+                           .help = "Number of threads [the processors this process may use]",
                            .kind = FieldKind::whole,
                            .label =
                                [](const RunConfig& c) {
@@ -357,7 +359,7 @@ void add_machine(std::vector<Field>& all) {
                           at(&RunConfig::threads), number<int>(1, 1024, "a whole number from 1 to 1024")));
   all.push_back(made<std::vector<int>>(
       {.key = "cpu_mask",
-       .help = "Processors to run on, in hexadecimal: 0x3 is the first two [all]",
+       .help = "CPU affinity mask in hexadecimal: 0x3 is the first two processors [all]",
        .label = [](const RunConfig& c) { return "CPU mask " + mask_of(c.cpu_mask); }},
       at(&RunConfig::cpu_mask), delegated<std::vector<int>>(processors_of_mask, mask_of)));
   all.push_back(made<int>({.key = "replica",

@@ -43,7 +43,7 @@ struct SequenceTrace {
 // What happened and when. Times are of the device's clock, from the moment the prompts' ids were handed over.
 struct GenerationTrace {
   std::vector<SequenceTrace> sequences;
-  Seconds prefill;                // all prompts through the model and the head, first tokens not yet chosen
+  Seconds prefill;  // all prompts through the model and the LM head, first tokens not yet chosen
   std::vector<Seconds> step_end;  // when the tokens of step i were chosen; step 0 is the prefill
   std::vector<Seconds> decode;    // model and head in steps 1, 2, ...
   Seconds sampling;               // choosing tokens, in all

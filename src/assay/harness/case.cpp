@@ -101,7 +101,7 @@ OrderedJson to_json(const Sample& s) {
           {"step_s", s.step_s},
           {"counts", {s.sequences, s.batches, s.prompt_tokens, s.computed_prompt_tokens, s.new_tokens}},
           {"ids_hash", s.ids_hash},
-          {"roof", {s.bytes, s.flops, s.roof_s, s.roof_gb_s, s.roof_gflops, s.memory_bound_s}},
+          {"roof", {s.bytes, s.flops, s.roofline_s, s.roofline_gb_s, s.roofline_gflops, s.memory_bound_s}},
           {"disturbance", disturbance_to_json(s.disturbance)}};
 }
 
@@ -122,13 +122,13 @@ Sample sample_from_json(const JsonReader& json) {
   s.computed_prompt_tokens = counts.at(3).whole<std::int64_t>();
   s.new_tokens = counts.at(4).whole<std::int64_t>();
   s.ids_hash = json.at("ids_hash").text();
-  const JsonReader roof = json.at("roof");
-  s.bytes = roof.at(0).number();
-  s.flops = roof.at(1).number();
-  s.roof_s = roof.at(2).number();
-  s.roof_gb_s = roof.at(3).number();
-  s.roof_gflops = roof.at(4).number();
-  s.memory_bound_s = roof.at(5).number();
+  const JsonReader roofline = json.at("roof");
+  s.bytes = roofline.at(0).number();
+  s.flops = roofline.at(1).number();
+  s.roofline_s = roofline.at(2).number();
+  s.roofline_gb_s = roofline.at(3).number();
+  s.roofline_gflops = roofline.at(4).number();
+  s.memory_bound_s = roofline.at(5).number();
   s.disturbance = disturbance_from_json(json.at("disturbance"));
   return s;
 }
@@ -136,7 +136,8 @@ Sample sample_from_json(const JsonReader& json) {
 OrderedJson to_json(const FirstRun& f) {
   OrderedJson parts = OrderedJson::array();
   for (const CaseProfile::Part& part : f.profile.parts)
-    parts.push_back(OrderedJson{{"phase", part.phase}, {"seconds", part.seconds}, {"roof_s", part.roof_s}});
+    parts.push_back(
+        OrderedJson{{"phase", part.phase}, {"seconds", part.seconds}, {"roof_s", part.roofline_s}});
   return {{"prompt_ids", f.prompt_ids},
           {"ids", f.ids},
           {"texts", f.texts},

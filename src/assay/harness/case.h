@@ -46,9 +46,9 @@ struct Sample {
   std::vector<double> step_s;  // every decode step of every batch
   std::int64_t sequences = 0, batches = 0, prompt_tokens = 0, computed_prompt_tokens = 0, new_tokens = 0;
   std::string ids_hash;  // of all generated ids
-  // What it had to do at least, and the time that the roofs measured beside it allow.
-  double bytes = 0, flops = 0, roof_s = 0, roof_gb_s = 0, roof_gflops = 0;
-  double memory_bound_s = 0;  // of roof_s: steps that reading bounds
+  // What it had to do at least, and the time that the rooflines measured beside it allow.
+  double bytes = 0, flops = 0, roofline_s = 0, roofline_gb_s = 0, roofline_gflops = 0;
+  double memory_bound_s = 0;  // of roofline_s: steps that reading bounds
   Disturbance disturbance;
 
   double decode_s() const;
@@ -59,7 +59,7 @@ struct CaseProfile {
   struct Part {
     std::string
         phase;  // "matrix multiplication", "attention", "the LM head", "other operations", "synchronization"
-    double seconds = 0, roof_s = 0;
+    double seconds = 0, roofline_s = 0;
   };
   std::vector<Part> parts;
 };

@@ -42,9 +42,9 @@ class Predictor {
   }
 
  private:
-  struct Roofs {
+  struct Peaks {
     Plan plan;
-    Roofline::Roofs reached;
+    Roofline::Peaks reached;
   };
 
   std::vector<std::int64_t> tokens_of(const Case& what) const {
@@ -53,7 +53,7 @@ class Predictor {
       const auto* text = std::get_if<std::string>(&prompt);
       std::vector<TokenId> ids =
           text != nullptr ? encode(context_, *text) : std::get<std::vector<TokenId>>(prompt);
-      truncate(ids, context_.context_length - what.new_tokens, what.truncation);
+      truncate(ids, context_.context_length - what.new_tokens, what.truncation, context_.tokenizer.get());
       tokens.push_back(static_cast<std::int64_t>(ids.size()));
       if (tokens.back() + what.new_tokens > context_.context_length)
         throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens.back(),
@@ -62,13 +62,13 @@ class Predictor {
     return tokens;
   }
 
-  const Roofs& roofs_of(const RunConfig& configuration) {
-    const auto [at, is_new] = roofs_.try_emplace(configuration.key());
+  const Peaks& peaks_of(const RunConfig& configuration) {
+    const auto [at, is_new] = peaks_.try_emplace(configuration.key());
     if (!is_new) return at->second;
     const Precision precision =
         precision_of(folder_, spec_, folder_.path().string(), configuration).precision;
     at->second.plan = plan_forward(spec_, precision);
-    if (measures_once_ && roofs_.size() > 1) {
+    if (measures_once_ && peaks_.size() > 1) {
       at->second.reached = first_;
       return at->second;
     }
@@ -83,16 +83,16 @@ class Predictor {
     if (const auto product = bounding_product(precision, isa_from_name(backend->kernels())))
       at->second.reached.operations_per_second =
           kOfCompute * operations_per_second(product->kind, *pool, kTime) / product->each;
-    if (roofs_.size() == 1) first_ = at->second.reached;
+    if (peaks_.size() == 1) first_ = at->second.reached;
     return at->second;
   }
 
   double seconds_of(const Case& what, std::vector<std::int64_t> tokens) {
-    const Roofs& roofs = roofs_of(what.configuration);
+    const Peaks& peaks = peaks_of(what.configuration);
     double seconds = 0;
     for (const PhaseCosts& costs :
-         step_costs(roofs.plan, {std::move(tokens), what.new_tokens, what.uses_cache}))
-      seconds += roofs.reached.seconds(sum(costs));
+         step_costs(peaks.plan, {std::move(tokens), what.new_tokens, what.uses_cache}))
+      seconds += peaks.reached.seconds(sum(costs));
     return seconds;
   }
 
@@ -100,8 +100,8 @@ class Predictor {
   const ModelFolder& folder_;
   const ModelSpec spec_;
   const bool measures_once_;
-  std::map<std::string, Roofs> roofs_;
-  Roofline::Roofs first_;
+  std::map<std::string, Peaks> peaks_;
+  Roofline::Peaks first_;
 };
 
 }  // namespace

@@ -12,15 +12,16 @@ std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa 
   // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
   const int parts = planes_of(precision.weights);
   // 4-bit codes are multiplied as what everything else is kept in.
-  const WeightFormat format = is_four_bit(precision.weights) ? precision.remainder : precision.weights;
+  const WeightFormat format = is_four_bit(precision.weights) ? precision.dtype : precision.weights;
   ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
   if (is_int8(format))
     kind = isa == Isa::amx      ? ProductKind::amx_int8
            : isa >= Isa::avx512 ? ProductKind::avx512_vnni
            : has_avx2_vnni()    ? ProductKind::avx2_vnni
                                 : ProductKind::avx2_int8;
-  else if (isa == Isa::amx && format != WeightFormat::float32)
-    return BoundingProduct{ProductKind::amx_bfloat16, parts * (parts + 1) / 2};
+  else if (isa >= Isa::avx512bf16 && format != WeightFormat::float32)
+    return BoundingProduct{isa == Isa::amx ? ProductKind::amx_bfloat16 : ProductKind::avx512_bfloat16,
+                           parts * (parts + 1) / 2};
   return why_not_usable(kind).empty() ? std::optional(BoundingProduct{kind, 1}) : std::nullopt;
 }
 
@@ -53,7 +54,7 @@ Cost sum(const PhaseCosts& costs) {
   return total;
 }
 
-double Roofline::Roofs::seconds(const Cost& cost) const {
+double Roofline::Peaks::seconds(const Cost& cost) const {
   const double reading =
       bytes_per_second > 0 ? static_cast<double>((cost.weight_bytes + cost.kv_bytes).value) / bytes_per_second
                            : 0;
@@ -61,7 +62,7 @@ double Roofline::Roofs::seconds(const Cost& cost) const {
   return std::max(reading, computing);
 }
 
-bool Roofline::Roofs::is_memory_bound(const Cost& cost) const {
+bool Roofline::Peaks::is_memory_bound(const Cost& cost) const {
   return bytes_per_second > 0 &&
          (operations_per_second <= 0 ||
           static_cast<double>((cost.weight_bytes + cost.kv_bytes).value) / bytes_per_second >=
@@ -96,14 +97,14 @@ ReadProbe& Roofline::probe_for(Bytes working_set) {
   return *probe;
 }
 
-Roofline::Roofs Roofline::measure(Bytes working_set, Seconds each) {
+Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
   if (pool_ == nullptr) return {};
   constexpr int kStreams = 4;  // as the kernels walk the weights
-  Roofs roofs;
-  roofs.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, each);
+  Peaks peaks;
+  peaks.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, each);
   if (product_)
-    roofs.operations_per_second = operations_per_second(product_->kind, *pool_, each) / product_->each;
-  return roofs;
+    peaks.operations_per_second = operations_per_second(product_->kind, *pool_, each) / product_->each;
+  return peaks;
 }
 
 Bytes Roofline::held() const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "assay/harness/case.h"
-#include "assay/machine/roofs.h"
+#include "assay/machine/rooflines.h"
 #include "assay/plan/cost.h"
 
 namespace assay {
@@ -40,7 +40,7 @@ class Roofline {
  public:
   explicit Roofline(const Model& model);  // which must outlive it
 
-  struct Roofs {
+  struct Peaks {
     double bytes_per_second = 0, operations_per_second = 0;  // 0 = not known
     // The least time for a cost; the longer of reading and computing.
     double seconds(const Cost& cost) const;
@@ -48,7 +48,7 @@ class Roofline {
   };
   // Takes about twice `each`. `working_set`: the bytes that a step reads; a probe reads about as many (within
   // an eighth of an octave), 1 GiB at most.
-  Roofs measure(Bytes working_set, Seconds each = {0.008});
+  Peaks measure(Bytes working_set, Seconds each = {0.008});
   Bytes held() const;  // by the probes' buffers
 
  private:

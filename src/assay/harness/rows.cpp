@@ -25,7 +25,7 @@ class RowBuilder {
     add_times(row);
     add_counts(row);
     add_memory(row);
-    add_roof(row);
+    add_roofline(row);
   }
 
   void add_warnings(Row& row) const {
@@ -134,38 +134,40 @@ class RowBuilder {
     if (predicted.value > 0) row.set("predicted_memory_bytes", static_cast<double>(predicted.value));
   }
 
-  void add_roof(Row& row) const {
+  void add_roofline(Row& row) const {
     const auto all_tokens = static_cast<double>(first_.new_tokens);
     row.set("bytes_per_token", first_.bytes / all_tokens);
     row.set("flops_per_token", first_.flops / all_tokens);
-    if (first_.roof_s <= 0) return;
-    set(row, "roof_gb_s", [](const Sample& s) { return s.roof_gb_s; });
-    if (first_.roof_gflops > 0) set(row, "roof_gflops", [](const Sample& s) { return s.roof_gflops; });
-    const double roof = median(result_.each(&Sample::roof_s)),
+    if (first_.roofline_s <= 0) return;
+    set(row, "roof_gb_s", [](const Sample& s) { return s.roofline_gb_s; });
+    if (first_.roofline_gflops > 0)
+      set(row, "roof_gflops", [](const Sample& s) { return s.roofline_gflops; });
+    const double roofline = median(result_.each(&Sample::roofline_s)),
                  time = median(result_.each(&Sample::total_latency_s));
-    row.set("roof_latency_s", roof);
-    row.set("percent_of_roof", 100 * roof / time);
+    row.set("roof_latency_s", roofline);
+    row.set("percent_of_roof", 100 * roofline / time);
     row.set("achieved_gb_s", first_.bytes / time / 1e9);
     row.set("achieved_gflops", first_.flops / time / 1e9);
-    row.parameters.emplace_back("bound", 2 * first_.memory_bound_s >= first_.roof_s ? "memory" : "compute");
+    row.parameters.emplace_back("bound",
+                                2 * first_.memory_bound_s >= first_.roofline_s ? "memory" : "compute");
     add_gap(row);
     const auto interval = repeated_median_interval(result_.each(&Sample::total_latency_s));
-    if (interval && 100 * roof / interval->high > 103)
-      row.warnings.push_back(roofline_warning(100 * roof / interval->high));
+    if (interval && 100 * roofline / interval->high > 103)
+      row.warnings.push_back(roofline_warning(100 * roofline / interval->high));
   }
 
   void add_gap(Row& row) const {
     const CaseProfile::Part* worst = nullptr;
     double whole = 0;
     for (const CaseProfile::Part& part : result_.first.profile.parts) {
-      const double gap = std::max(0.0, part.seconds - part.roof_s);
+      const double gap = std::max(0.0, part.seconds - part.roofline_s);
       whole += gap;
-      if (worst == nullptr || gap > worst->seconds - worst->roof_s) worst = &part;
+      if (worst == nullptr || gap > worst->seconds - worst->roofline_s) worst = &part;
     }
     if (worst == nullptr || whole <= 0) return;
     row.parameters.emplace_back("largest_gap",
                                 fmt::format("{} ({:.0f} % of the time above the roofline)", worst->phase,
-                                            100 * std::max(0.0, worst->seconds - worst->roof_s) / whole));
+                                            100 * std::max(0.0, worst->seconds - worst->roofline_s) / whole));
   }
 
   const CaseResult& result_;

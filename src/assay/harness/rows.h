@@ -17,7 +17,7 @@ struct ExperimentResult {
   std::vector<AuditRow> audit;
   std::vector<GeneratedText> texts;
   std::vector<std::string> remarks;
-  std::optional<NoiseBudget> noise;  // of an A/A run
+  std::optional<NoiseMargin> noise;  // of an A/A run
   bool is_interrupted = false;
 
   void add(ExperimentResult other);

@@ -53,7 +53,8 @@ class CaseRun {
     std::vector<std::vector<TokenId>> prompts;
     for (std::int64_t i = first; i < end; ++i) {
       prompts.push_back(prompt_ids(loaded_, what_.prompts[static_cast<std::size_t>(i)]));
-      truncate(prompts.back(), loaded_.model->spec().context - what_.new_tokens, what_.truncation);
+      truncate(prompts.back(), loaded_.model->spec().context - what_.new_tokens, what_.truncation,
+               loaded_.tokenizer.get());
     }
     ran_.sample.tokenize_s += elapsed(begin, Clock::now()).value;
     return prompts;
@@ -80,7 +81,7 @@ class CaseRun {
                                            options(), watches_memory_ ? on_token : OnToken{}, should_stop_);
     if (should_stop_ && should_stop_()) throw Error("interrupted");
     add(trace, prompts);
-    detokenize(trace);
+    detokenize(trace, prompts);
   }
 
   void add(const GenerationTrace& trace, const std::vector<std::vector<TokenId>>& prompts) {
@@ -105,13 +106,12 @@ class CaseRun {
     s.new_tokens += trace.tokens_generated();
   }
 
-  void detokenize(const GenerationTrace& trace) {
+  void detokenize(const GenerationTrace& trace, const std::vector<std::vector<TokenId>>& prompts) {
     const TimePoint begin = Clock::now();
-    for (const SequenceTrace& sequence : trace.sequences) {
-      ran_.ids.push_back(sequence.ids);
-      ran_.texts.push_back(loaded_.tokenizer == nullptr
-                               ? ""
-                               : replace_malformed_utf8(loaded_.tokenizer->decode(sequence.ids)));
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      ran_.ids.push_back(trace.sequences[i].ids);
+      ran_.texts.push_back(
+          loaded_.tokenizer == nullptr ? "" : loaded_.tokenizer->decode_after(prompts[i], ran_.ids.back()));
     }
     ran_.sample.detokenize_s += elapsed(begin, Clock::now()).value;
   }
@@ -129,19 +129,19 @@ Bytes working_set_of(const std::vector<PhaseCosts>& steps) {
   return cost.weight_bytes + cost.kv_bytes;
 }
 
-void set_roof(const Plan& plan, const std::vector<BatchShape>& shapes, const Roofline::Roofs& roofs,
-              Sample& sample) {
+void set_roofline(const Plan& plan, const std::vector<BatchShape>& shapes, const Roofline::Peaks& peaks,
+                  Sample& sample) {
   for (const BatchShape& shape : shapes)
     for (const PhaseCosts& costs : step_costs(plan, shape)) {
       const Cost cost = sum(costs);
       sample.bytes += static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
       sample.flops += cost.flops.value;
-      const double seconds = roofs.seconds(cost);
-      sample.roof_s += seconds;
-      if (roofs.is_memory_bound(cost)) sample.memory_bound_s += seconds;
+      const double seconds = peaks.seconds(cost);
+      sample.roofline_s += seconds;
+      if (peaks.is_memory_bound(cost)) sample.memory_bound_s += seconds;
     }
-  sample.roof_gb_s = roofs.bytes_per_second / 1e9;
-  sample.roof_gflops = roofs.operations_per_second / 1e9;
+  sample.roofline_gb_s = peaks.bytes_per_second / 1e9;
+  sample.roofline_gflops = peaks.operations_per_second / 1e9;
 }
 
 std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& what) {
@@ -151,36 +151,36 @@ std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& w
   for (std::int64_t i = 0; i < all; ++i) {
     if (i % size == 0) shapes.push_back({{}, what.new_tokens, what.uses_cache});
     std::vector<TokenId> ids = prompt_ids(loaded, what.prompts[static_cast<std::size_t>(i)]);
-    truncate(ids, loaded.model->spec().context - what.new_tokens, what.truncation);
+    truncate(ids, loaded.model->spec().context - what.new_tokens, what.truncation, loaded.tokenizer.get());
     shapes.back().prompt_tokens.push_back(static_cast<std::int64_t>(ids.size()));
   }
   return shapes;
 }
 
 CaseProfile profile_of(const StepProfile& profile, const Ran& ran, const Plan& plan,
-                       const Roofline::Roofs& roofs) {
+                       const Roofline::Peaks& peaks) {
   std::array<double, kPhases> allowed{};
   for (const BatchShape& shape : ran.shapes)
     for (const PhaseCosts& costs : step_costs(plan, shape))
-      for (std::size_t i = 0; i < kPhases; ++i) allowed[i] += roofs.seconds(costs[i]);
+      for (std::size_t i = 0; i < kPhases; ++i) allowed[i] += peaks.seconds(costs[i]);
   const auto own = [&](Phase phase) {
     const StepProfile::Part& part = profile.parts[static_cast<std::size_t>(phase)];
     return (part.time - part.waiting).value;
   };
-  const auto roof = [&](Phase phase) { return allowed[static_cast<std::size_t>(phase)]; };
+  const auto roofline = [&](Phase phase) { return allowed[static_cast<std::size_t>(phase)]; };
   double waiting = 0, known = 0;
   for (const StepProfile::Part& part : profile.parts) {
     waiting += part.waiting.value;
     known += part.time.value;
   }
   CaseProfile result;
-  result.parts.push_back({"matrix multiplication", own(Phase::linear), roof(Phase::linear)});
-  result.parts.push_back({"attention", own(Phase::attention), roof(Phase::attention)});
-  result.parts.push_back({"the LM head", own(Phase::head), roof(Phase::head)});
+  result.parts.push_back({"matrix multiplication", own(Phase::linear), roofline(Phase::linear)});
+  result.parts.push_back({"attention", own(Phase::attention), roofline(Phase::attention)});
+  result.parts.push_back({"the LM head", own(Phase::head), roofline(Phase::head)});
   result.parts.push_back(
       {"other operations",
        own(Phase::embed) + own(Phase::norm) + std::max(0.0, ran.sample.total_latency_s - known),
-       roof(Phase::embed) + roof(Phase::norm)});
+       roofline(Phase::embed) + roofline(Phase::norm)});
   result.parts.push_back({"synchronization", waiting, 0});
   return result;
 }
@@ -189,14 +189,14 @@ CaseProfile profile_of(const StepProfile& profile, const Ran& ran, const Plan& p
 
 Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
                 const ShouldStop& should_stop) {
-  Roofline::Roofs roofs;
+  Roofline::Peaks peaks;
   if (roofline != nullptr)
-    roofs = roofline->measure(
+    peaks = roofline->measure(
         working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, what).front())));
   const DisturbanceWatch watch;
   Ran ran = CaseRun(loaded, what, false, should_stop).run();
   ran.sample.disturbance = watch.so_far();
-  if (roofline != nullptr) set_roof(loaded.model->program().plan(), ran.shapes, roofs, ran.sample);
+  if (roofline != nullptr) set_roofline(loaded.model->program().plan(), ran.shapes, peaks, ran.sample);
   return std::move(ran.sample);
 }
 
@@ -204,7 +204,7 @@ FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofli
                    const ShouldStop& should_stop) {
   Program& program = loaded.model->program();
   program.trim();
-  const Roofline::Roofs roofs =
+  const Roofline::Peaks peaks =
       roofline.measure(working_set_of(step_costs(program.plan(), expected_shapes(loaded, what).front())));
   program.begin_profile();
   Ran ran;
@@ -215,7 +215,7 @@ FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofli
     throw;
   }
   FirstRun first;
-  first.profile = profile_of(program.end_profile(), ran, program.plan(), roofs);
+  first.profile = profile_of(program.end_profile(), ran, program.plan(), peaks);
   first.measured_memory_bytes =
       static_cast<double>(ran.anonymous.value - held_before.value - roofline.held().value);
   first.kv_cache_bytes = static_cast<double>(ran.kv_cache.value);

@@ -151,8 +151,8 @@ class WorkerSession : public Session {
 }  // namespace
 
 std::optional<double> head_computed_share(const Model& model) {
-  if (!model.precision().screens_head) return std::nullopt;
-  return model.program().screened_share();
+  if (!model.precision().has_candidate_search) return std::nullopt;
+  return model.program().exact_head_share();
 }
 
 ModelFacts model_facts(const LoadedModel& loaded) {

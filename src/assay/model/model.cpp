@@ -113,11 +113,11 @@ std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const Mo
   std::vector<TensorUse> uses;
   for (const CheckpointTensor& at : folder.all()) {
     const std::string& name = at->name;
-    uses.push_back(weights.count(name) > 0                         ? TensorUse::weight
-                   : beside.count(name) > 0                        ? TensorUse::beside_weight
-                   : ends_with_any(name, spec.names.buffers)       ? TensorUse::buffer
-                   : spec.is_head_tied && name == "lm_head.weight" ? TensorUse::tied_head
-                                                                   : TensorUse::none);
+    uses.push_back(weights.count(name) > 0                        ? TensorUse::weight
+                   : beside.count(name) > 0                       ? TensorUse::beside_weight
+                   : ends_with_any(name, spec.names.buffers)      ? TensorUse::buffer
+                   : spec.is_head_tied && name == spec.names.head ? TensorUse::tied_head
+                                                                  : TensorUse::none);
   }
   return uses;
 }
@@ -146,9 +146,9 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
     if (uses[i] == TensorUse::none) unknown.push_back(tensors[i]->name);
     if (uses[i] == TensorUse::tied_head && !are_equal(tensors[i], folder.find(spec.names.tokens)))
       throw Error(
-          "{}: tensor 'lm_head.weight' differs from '{}', though tie_word_embeddings says that they are one: "
-          "expected tie_word_embeddings false in config.json, or no lm_head.weight",
-          tensors[i].file().string(), spec.names.tokens);
+          "{0}: tensor '{1}' differs from '{2}', though tie_word_embeddings says that they are one: "
+          "expected tie_word_embeddings false in config.json, or no {1}",
+          tensors[i].file().string(), spec.names.head, spec.names.tokens);
   }
   if (!unknown.empty())
     throw Error(
@@ -160,15 +160,26 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
                       printable(buffers.front()))};
 }
 
-std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
-                                         const Precision& precision, const Calibration& calibration) {
+namespace {
+
+// Of a folder whose tensors are checked.
+std::unique_ptr<Program> program_of_checked(const ModelSpec& spec, const ModelFolder& folder,
+                                            Backend& backend, const Precision& precision,
+                                            const Calibration& calibration) {
   const bool keeps_calibration = precision.is_stored && precision.needs_calibration();
   if (precision.needs_calibration() && !keeps_calibration && calibration.empty())
     throw Error("{}: it needs a calibration, and none was given", precision.name);
   Plan plan = plan_forward(spec, precision, calibration);
-  check_weights(plan, folder);
   if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, folder));
   return backend.prepare(plan, FolderSource(folder));
+}
+
+}  // namespace
+
+std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
+                                         const Precision& precision, const Calibration& calibration) {
+  check_weights(stored_plan(spec, precision), folder);
+  return program_of_checked(spec, folder, backend, precision, calibration);
 }
 
 std::vector<float> column_magnitudes(const WeightSpec& whole, const ModelFolder& folder) {
@@ -203,7 +214,7 @@ Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Bac
   model.warnings_ = model.spec_.warnings;
   const auto warnings = check_tensors(model.spec_, precision, *model.folder_);
   model.warnings_.insert(model.warnings_.end(), warnings.begin(), warnings.end());
-  model.program_ = prepare_program(model.spec_, *model.folder_, *model.backend_, precision, calibration);
+  model.program_ = program_of_checked(model.spec_, *model.folder_, *model.backend_, precision, calibration);
   model.load_time_ = elapsed(begin, Clock::now());
   return model;
 }

@@ -51,7 +51,7 @@ enum class TensorUse {
   weight,
   beside_weight,  // scales and other state of a weight that is stored quantized
   buffer,         // a causal mask or another buffer that the family knows and does not need
-  tied_head,      // lm_head.weight, where the LM head is said to be the embedding
+  tied_head,      // of the LM head, which is said to be the embedding
   none
 };
 // In the order of folder.all(); `precision` is what the folder stores (stored_precision), or any other.
@@ -59,7 +59,7 @@ std::vector<TensorUse> tensor_uses(const ModelSpec& spec, const Precision& preci
                                    const ModelFolder& folder);
 
 // check_weights(), and that every tensor of the folder is used: throws Error naming the first that is not (a
-// configuration of fewer layers, the weights of another model), and an lm_head.weight that differs from the
+// configuration of fewer layers, the weights of another model), and an LM head that differs from the
 // embedding it is said to be. Returns warnings: buffers that are not needed.
 std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& precision,
                                        const ModelFolder& folder);

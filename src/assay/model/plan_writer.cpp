@@ -40,7 +40,7 @@ PlanWriter::PlanWriter(const ModelSpec& spec, const Precision& precision, const 
   plan_.kv_heads = spec.kv_heads;
   plan_.head_dim = spec.head_dim;
   plan_.kv_format = precision.kv_cache;
-  plan_.screens_head = precision.screens_head;
+  plan_.has_candidate_search = precision.has_candidate_search;
 }
 
 std::string PlanWriter::named(const std::string& pattern, int layer) {
@@ -66,9 +66,9 @@ WeightId PlanWriter::head_matrix(std::string name) {
                  .rows = spec_.vocab,
                  .columns = spec_.hidden,
                  .kind = WeightSpec::Kind::matrix,
-                 .format = precision_.head,
-                 .expanded = precision_.remainder,
-                 .is_stored_quantized = precision_.is_head_stored,
+                 .format = precision_.lm_head,
+                 .expanded = precision_.dtype,
+                 .is_stored_quantized = precision_.is_lm_head_stored,
                  .allows_non_finite = precision_.allows_non_finite});
 }
 
@@ -78,7 +78,7 @@ void PlanWriter::embed(BufferId out) {
                    .rows = rows,
                    .columns = spec_.hidden,
                    .kind = WeightSpec::Kind::table,
-                   .format = precision_.remainder});
+                   .format = precision_.dtype});
   };
   // A tied embedding is one matrix, read as a table here and multiplied with in the LM head.
   tokens_ = spec_.is_head_tied ? head_matrix(spec_.names.tokens) : table(spec_.names.tokens, spec_.vocab);
@@ -112,7 +112,7 @@ void PlanWriter::linear(const std::vector<Module>& modules, BufferId in, BufferI
 bool PlanWriter::are_alike(const std::vector<Module>& modules) const {
   return std::all_of(modules.begin(), modules.end(), [&](const Module& module) {
     return precision_.format_of(module.name) == precision_.format_of(modules.front().name) &&
-           precision_.why_kept(module.name) == precision_.why_kept(modules.front().name);
+           precision_.why_not_quantized(module.name) == precision_.why_not_quantized(modules.front().name);
   });
 }
 
@@ -127,25 +127,27 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
     outputs += module.outputs;
     has_bias = has_bias || module.has_bias;
   }
-  LinearOp op{.activation = activation,
-              .adds_to_output = adds,
-              .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
-              .has_tensor_scale = format == WeightFormat::int8 && precision_.inputs == InputScale::per_tensor,
-              .in = in,
-              .out = out,
-              .out_column = out_column};
+  LinearOp op{
+      .activation = activation,
+      .adds_to_output = adds,
+      .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
+      .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
+      .in = in,
+      .out = out,
+      .out_column = out_column};
   for (const Module& module : modules) op.modules.push_back(module.name);
-  op.weight = weight({.name = name + ".weight",
-                      .rows = outputs,
-                      .columns = columns(in),
-                      .kind = WeightSpec::Kind::matrix,
-                      .stored_transposed = spec_.names.linear_is_transposed && !is_stored,
-                      .slices = slices_of(modules, ".weight", false),
-                      .format = format,
-                      .expanded = precision_.remainder,
-                      .is_stored_quantized = is_stored,
-                      .allows_non_finite = precision_.allows_non_finite,
-                      .why_kept = is_in ? std::string_view() : precision_.why_kept(modules.front().name)});
+  op.weight = weight(
+      {.name = name + ".weight",
+       .rows = outputs,
+       .columns = columns(in),
+       .kind = WeightSpec::Kind::matrix,
+       .stored_transposed = spec_.names.linear_is_transposed && !is_stored,
+       .slices = slices_of(modules, ".weight", false),
+       .format = format,
+       .expanded = precision_.dtype,
+       .is_stored_quantized = is_stored,
+       .allows_non_finite = precision_.allows_non_finite,
+       .why_not_quantized = is_in ? std::string_view() : precision_.why_not_quantized(modules.front().name)});
   if (has_bias)
     op.bias = weight({.name = name + ".bias",
                       .rows = 1,
@@ -160,7 +162,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
 
 void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_only_reader) {
   if (spec_of(op.weight).format != WeightFormat::int8) return;  // kept as it is: its inputs are, too
-  if (precision_.inputs == InputScale::calibrated)
+  if (precision_.input_scale == InputScale::calibrated)
     op.static_input = StaticInput{found.code.scale, found.code.zero_point, found.clipped_share};
   if (found.smoothing.empty()) return;
   std::vector<float> inverse;
@@ -184,7 +186,7 @@ Plan PlanWriter::finish(BufferId hidden) {
   plan_.head.norm = norm_op(spec_.names.final_norm, hidden, kNone);
   plan_.head.product.weight = spec_.is_head_tied ? tokens_ : head_matrix(spec_.names.head);
   spec_of(plan_.head.product.weight).is_table_too = spec_.is_head_tied;
-  if (precision_.head == WeightFormat::llm_int8)
+  if (precision_.lm_head == WeightFormat::llm_int8)
     plan_.head.product.outlier_threshold = precision_.outlier_threshold;
   precision_.modules.check(modules_of(plan_));
   return std::move(plan_);

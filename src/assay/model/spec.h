@@ -25,7 +25,7 @@ struct TensorNames {
   std::string attention_out;
   std::vector<std::string> mlp_in;  // one module, or gate and up projections
   std::string mlp_out;
-  std::string head;                   // tensor, of an LM head that is not tied
+  std::string head;  // tensor, of an LM head; where it is tied a file may hold a copy of the embedding there
   bool linear_is_transposed = false;  // files hold [in_features, out_features]
   // Ends of the names of tensors that files may hold and the model does not need: causal masks and other
   // buffers.

@@ -18,7 +18,7 @@ namespace int8 = int8_checkpoint;
 Precision int8_precision(const int8::Config& config, const QuantizedWeights& weights,
                          const ModelFolder& folder, const ModelSpec& spec) {
   Precision precision = precision_from_name(config.precision);
-  if (precision.inputs == InputScale::calibrated) {
+  if (precision.input_scale == InputScale::calibrated) {
     constexpr Calibrator kCalibrators[] = {Calibrator::minmax, Calibrator::percentile, Calibrator::entropy};
     if (std::none_of(std::begin(kCalibrators), std::end(kCalibrators),
                      [&](Calibrator each) { return name_of(each) == config.calibrator; }))
@@ -36,9 +36,9 @@ Precision int8_precision(const int8::Config& config, const QuantizedWeights& wei
   const Plan plan = plan_forward(spec, Precision{});
   const std::vector<std::string> modules = modules_of(plan);
   for (const std::string& module : modules) {
-    if (!weights.format_of(module + ".weight")) precision.kept.push_back(module);
+    if (!weights.format_of(module + ".weight")) precision.skipped_modules.push_back(module);
   }
-  if (precision.kept.size() == modules.size())
+  if (precision.skipped_modules.size() == modules.size())
     throw Error("{}: quantization_config is there, but no weight of the blocks is stored quantized",
                 folder.config().where());
   return precision;
@@ -97,17 +97,17 @@ std::optional<Precision> stored_precision(const ModelFolder& folder, const Model
   };
   for (const std::string& module : modules_of(plan))
     if (!look_at(module + ".weight")) kept.push_back(module);
-  const bool is_head_stored = !spec.is_head_tied && look_at(spec.names.head);
+  const bool is_lm_head_stored = !spec.is_head_tied && look_at(spec.names.head);
   if (!format || kept.size() == modules_of(plan).size())
     throw Error("{}: quantization_config is there, but no weight of the blocks is stored quantized",
                 folder.config().where());
   Precision precision = precision_of(*format);
   precision.name += " (as stored)";
   precision.is_stored = true;
-  precision.kept = std::move(kept);
+  precision.skipped_modules = std::move(kept);
   precision.outlier_threshold = static_cast<float>(config->threshold);
-  precision.is_head_stored = is_head_stored;
-  if (is_head_stored) precision.head = *format;
+  precision.is_lm_head_stored = is_lm_head_stored;
+  if (is_lm_head_stored) precision.lm_head = *format;
   return precision;
 }
 

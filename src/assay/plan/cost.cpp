@@ -34,7 +34,7 @@ struct CostVisitor {
             .flops = {8.0 * static_cast<double>(rows * gain.columns)}};
   }
   Cost operator()(const LinearOp& op) const {
-    if (rows == 0) return {};  // a head that is not asked reads no weights
+    if (rows == 0) return {};  // an LM head that is not asked reads no weights
     const WeightSpec& weight = plan.weight(op.weight);
     const std::int64_t narrow = std::min(query_columns, weight.rows);
     return {.weight_bytes = stored_bytes(weight),
@@ -71,7 +71,7 @@ struct CostVisitor {
 
 }  // namespace
 
-Bytes screen_bytes(const Plan& plan) {
+Bytes candidate_search_bytes(const Plan& plan) {
   const WeightSpec& head = plan.weight(plan.head.product.weight);
   // Codes; the scale of an output feature, the sum of its codes, and two norms.
   return {head.elements() + head.rows * 4 * 4};
@@ -107,7 +107,7 @@ std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, st
   const CostVisitor head{plan, head_rows, past, head_rows};
   of(Phase::head) += head(plan.head.norm);
   Cost product = head(plan.head.product);
-  if (plan.screens_head && head_rows > 0) product.weight_bytes = screen_bytes(plan);
+  if (plan.has_candidate_search && head_rows > 0) product.weight_bytes = candidate_search_bytes(plan);
   of(Phase::head) += product;
   return costs;
 }

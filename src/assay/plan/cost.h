@@ -8,15 +8,15 @@
 namespace assay {
 
 // What the int8 candidate search of an LM head reads.
-Bytes screen_bytes(const Plan& plan);
+Bytes candidate_search_bytes(const Plan& plan);
 
 struct Cost {
   Bytes weight_bytes, kv_bytes;
   Flops flops;
   Cost& operator+=(const Cost& other);
 };
-// Of the body and the LM head for `rows` new tokens, the last `head_rows` of which go through the head, of
-// one sequence that holds `past` tokens; of a head searched in int8 what the search reads. A multiplication
+// Of the body and the LM head for `rows` new tokens, the last `head_rows` of which go through the LM head, of
+// one sequence that holds `past` tokens; with a candidate search, what that reads. A multiplication
 // and an addition are two FLOPs; rows that can be left out (pruning_of) are not counted.
 Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows);
 // The same by Phase.

@@ -31,7 +31,7 @@ struct Plan {
   KvFormat kv_format = KvFormat::float32;
   // The backend may look for the highest logit in int8 first, if it finds the same (Precision). It keeps the
   // LM head a second time for that.
-  bool screens_head = false;
+  bool has_candidate_search = false;
 
   const WeightSpec& weight(WeightId id) const { return weights[static_cast<std::size_t>(id)]; }
   std::int64_t parameters() const;  // elements of all weights; tied ones once

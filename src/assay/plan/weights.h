@@ -38,8 +38,8 @@ struct WeightSpec {
   WeightFormat expanded = WeightFormat::float32;
   // The file holds codes of `format` and their scales, [rows, columns]: they are taken as they are.
   bool is_stored_quantized = false;
-  bool allows_non_finite = false;  // NaN and infinity are quantized as 0
-  std::string_view why_kept = {};  // of a matrix that a quantized precision leaves: a constant text
+  bool allows_non_finite = false;           // NaN and infinity are quantized as 0
+  std::string_view why_not_quantized = {};  // of a matrix that a quantized precision leaves: a constant text
   // Added to each element of a vector when it is read: 1 for norms that multiply by 1 + weight.
   float offset = 0;
   // What each column of a matrix, or element of a vector, is multiplied by when it is read; empty: 1.

@@ -49,8 +49,9 @@ const WeightFormatInfo& info(WeightFormat format) {
   return kInfos[static_cast<std::size_t>(format)];
 }
 
-std::string_view Precision::why_kept(std::string_view module) const {
-  if (std::find(kept.begin(), kept.end(), module) != kept.end()) return "kept by the checkpoint";
+std::string_view Precision::why_not_quantized(std::string_view module) const {
+  if (std::find(skipped_modules.begin(), skipped_modules.end(), module) != skipped_modules.end())
+    return "kept by the checkpoint";
   return modules.why_left_out(module);
 }
 
@@ -82,11 +83,11 @@ Precision precision_of(Preset preset) {
   precision.name = name_of(preset);
   precision.weights = kPresets[static_cast<std::size_t>(preset)].weights;
   if (preset == Preset::bfloat16) {
-    precision.head = precision.remainder = WeightFormat::bfloat16;
+    precision.lm_head = precision.dtype = WeightFormat::bfloat16;
     precision.kv_cache = KvFormat::bfloat16;
   }
   if (preset == Preset::bfloat16 || preset == Preset::float16) precision.bytes_per_parameter = 2;
-  if (preset == Preset::int8_static) precision.inputs = InputScale::calibrated;
+  if (preset == Preset::int8_static) precision.input_scale = InputScale::calibrated;
   return precision;
 }
 
@@ -124,11 +125,11 @@ bool takes_outlier_threshold(const Precision& precision) {
 }
 
 bool takes_input_scale(const Precision& precision) {
-  return precision.weights == WeightFormat::int8 && precision.inputs != InputScale::calibrated;
+  return precision.weights == WeightFormat::int8 && precision.input_scale != InputScale::calibrated;
 }
 
 bool takes_calibrator(const Precision& precision) {
-  return precision.inputs == InputScale::calibrated;
+  return precision.input_scale == InputScale::calibrated;
 }
 
 bool takes_smoothing(const Precision& precision) {
@@ -139,8 +140,8 @@ bool takes_float32_matmul(const Precision& precision) {
   return precision.weights == WeightFormat::float32;
 }
 
-bool takes_head_search(const Precision& precision) {
-  return precision.head == WeightFormat::float32 || precision.head == WeightFormat::bfloat16;
+bool takes_lm_head_search(const Precision& precision) {
+  return precision.lm_head == WeightFormat::float32 || precision.lm_head == WeightFormat::bfloat16;
 }
 
 void set_dtype(Precision& precision, DType dtype) {
@@ -148,17 +149,17 @@ void set_dtype(Precision& precision, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
     throw FieldError("dtype", "expected float32, bfloat16 or float16, found {}", name_of(dtype));
   if (dtype != DType::bf16) return;
-  precision.remainder = WeightFormat::bfloat16;
-  if (!is_quantized(precision.head)) precision.head = WeightFormat::bfloat16;
+  precision.dtype = WeightFormat::bfloat16;
+  if (!is_quantized(precision.lm_head)) precision.lm_head = WeightFormat::bfloat16;
   precision.kv_cache = KvFormat::bfloat16;
   precision.bytes_per_parameter = 2;
 }
 
-void set_quantized_head(Precision& precision, WeightFormat format) {
+void set_quantized_lm_head(Precision& precision, WeightFormat format) {
   require(precision.is_quantized(), "quantize_head", kQuantized, precision);
   if (format != WeightFormat::int8 && format != WeightFormat::nf4 && format != WeightFormat::fp4)
     throw FieldError("quantize_head", "expected int8, nf4 or fp4, found {}", info(format).name);
-  precision.head = format;
+  precision.lm_head = format;
 }
 
 void set_outlier_threshold(Precision& precision, double threshold) {
@@ -182,7 +183,7 @@ void set_input_scale(Precision& precision, InputScale scale) {
   require(takes_input_scale(precision), "input_scale", "int8-dynamic", precision);
   if (scale == InputScale::calibrated)
     throw FieldError("input_scale", "expected per-token or per-tensor, found a calibrated one");
-  precision.inputs = scale;
+  precision.input_scale = scale;
 }
 
 void set_calibrator(Precision& precision, Calibrator calibrator) {
@@ -194,22 +195,22 @@ void set_smoothing(Precision& precision, double alpha) {
   require(takes_smoothing(precision), "smooth_quant", "int8-dynamic and int8-static", precision);
   if (!(alpha >= 0 && alpha <= 1))
     throw FieldError("smooth_quant", "expected a number from 0 to 1, found {}", alpha);
-  precision.smoothing = alpha;
+  precision.smooth_quant = alpha;
 }
 
 void set_float32_matmul(Precision& precision, Float32Matmul how) {
   if (how == Float32Matmul::float32) return;
   require(takes_float32_matmul(precision), "float32_matmul", "float32", precision);
-  precision.weights = precision.head =
+  precision.weights = precision.lm_head =
       how == Float32Matmul::bf16x3 ? WeightFormat::bfloat16_x2 : WeightFormat::bfloat16_x3;
 }
 
-void set_head_search(Precision& precision) {
-  if (!takes_head_search(precision))
+void set_lm_head_search(Precision& precision) {
+  if (!takes_lm_head_search(precision))
     throw FieldError("lm_head_search",
                      "it applies to an LM head in float32 or bfloat16, and that of {} is {}", precision.name,
-                     info(precision.head).name);
-  precision.screens_head = true;
+                     info(precision.lm_head).name);
+  precision.has_candidate_search = true;
 }
 
 }  // namespace assay

@@ -16,10 +16,10 @@ namespace assay {
 // How the elements of a weight matrix are stored in memory.
 //   bfloat16_x2, _x3  a float32 as a sum of two or three bfloat16 parts, for float32 products on bfloat16
 //                     hardware (Henry, Tang and Heinecke 2019)
-//   int8              a scale per output; the inputs of its products are int8 too, with a scale per token
-//   llm_int8          the same of weights in float16, with columns of outliers apart (Dettmers et al. 2022)
+//   int8              a scale per output feature; activations are int8 too, with a scale per token
+//   llm_int8          the same of weights in float16, with outlier columns decomposed (Dettmers et al. 2022)
 //   nf4, fp4, _dq     4-bit codes and a scale per 64 weights; _dq: scales of 8 bits (Dettmers et al. 2023)
-//   int4_g128         sixteen even levels and a scale per 128 inputs of an output (quant/int4.h)
+//   int4_g128         sixteen even levels and a scale per 128 weights of an output feature (quant/int4.h)
 enum class WeightFormat {
   float32,
   bfloat16,
@@ -64,12 +64,12 @@ struct WeightFormatInfo {
 };
 const WeightFormatInfo& info(WeightFormat format);
 
-// Where the inputs of int8 products get their scale and zero point from.
+// Where int8 activations get their scale and zero point from.
 //   per_token   each token's own range
 //   per_tensor  the range of all tokens of all sequences that are computed together: ONNX Runtime's dynamic
 //               scheme (DynamicQuantizeLinear), whose results depend on what else is in the batch
 //   calibrated  a text beforehand: ONNX Runtime's static scheme
-// A quantized head has a scale per token in each.
+// A quantized LM head has a scale per token in each.
 enum class InputScale { per_token, per_tensor, calibrated };
 
 // The precisions that users name.
@@ -94,35 +94,37 @@ Preset preset_from_name(std::string_view text);
 enum class Float32Matmul { float32, bf16x3, bf16x6 };
 
 struct Precision {
-  std::string name;                                // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
-  WeightFormat weights = WeightFormat::float32;    // matrices of the blocks
-  WeightFormat head = WeightFormat::float32;       // output head; the embedding too where they are tied
-  WeightFormat remainder = WeightFormat::float32;  // embeddings and positions; norms and biases stay float32
+  std::string name;                              // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
+  WeightFormat weights = WeightFormat::float32;  // matrices of the blocks
+  WeightFormat lm_head = WeightFormat::float32;  // the embedding too where they are tied
+  // Of everything else: embeddings, positions and modules that are not quantized. Norms and biases stay
+  // float32.
+  WeightFormat dtype = WeightFormat::float32;
   KvFormat kv_cache = KvFormat::float32;
   // As Transformers counts a footprint: of what is not quantized.
   std::int64_t bytes_per_parameter = 4;
-  float outlier_threshold = 6;     // of llm_int8; 0 = no column is apart
+  float outlier_threshold = 6;     // of llm_int8; 0 = no outlier columns
   ModuleSelection modules;         // of the blocks, that are quantized
   bool allows_non_finite = false;  // NaN and infinity are quantized as 0; else they are an error
 
-  InputScale inputs = InputScale::per_token;
-  Calibrator calibrator = Calibrator::percentile;  // of calibrated inputs
-  double smoothing = -1;                           // SmoothQuant's alpha, of int8 products; negative: none
-  bool needs_calibration() const { return inputs == InputScale::calibrated || smoothing >= 0; }
+  InputScale input_scale = InputScale::per_token;  // of int8 activations
+  Calibrator calibrator = Calibrator::percentile;  // of calibrated ones
+  double smooth_quant = -1;                        // SmoothQuant's alpha, of int8 weights; negative: none
+  bool needs_calibration() const { return input_scale == InputScale::calibrated || smooth_quant >= 0; }
 
   // Of a checkpoint that is quantized: its codes are taken as they are.
-  bool is_stored = false, is_head_stored = false;
-  // The highest output of the head is looked for in int8 first; those that a bound leaves are computed
-  // exactly.
-  bool screens_head = false;
-  std::vector<std::string> kept;  // modules that it keeps unquantized
+  bool is_stored = false, is_lm_head_stored = false;
+  std::vector<std::string> skipped_modules;  // that it keeps unquantized
+  // Greedy decoding looks for the highest logit in an int8 copy of the LM head first, and scores exactly only
+  // the candidates that a bound leaves.
+  bool has_candidate_search = false;
 
   bool is_quantized() const { return assay::is_quantized(weights); }
   // Why a module of the blocks is not quantized by a quantized precision; empty where it is.
-  std::string_view why_kept(std::string_view module) const;
+  std::string_view why_not_quantized(std::string_view module) const;
   // The format of a module's matrix.
   WeightFormat format_of(std::string_view module) const {
-    return is_quantized() && !why_kept(module).empty() ? remainder : weights;
+    return is_quantized() && !why_not_quantized(module).empty() ? dtype : weights;
   }
 };
 
@@ -144,18 +146,18 @@ bool takes_input_scale(const Precision& precision);        // int8-dynamic
 bool takes_calibrator(const Precision& precision);         // int8-static
 bool takes_smoothing(const Precision& precision);          // int8-dynamic, int8-static
 bool takes_float32_matmul(const Precision& precision);     // float32 weights
-bool takes_head_search(const Precision& precision);        // an LM head in float32 or bfloat16
+bool takes_lm_head_search(const Precision& precision);     // an LM head in float32 or bfloat16
 // What everything that is not quantized is kept in, and computed with: float32, bfloat16, or float16, which
 // is computed as float32.
 void set_dtype(Precision& precision, DType dtype);
-void set_quantized_head(Precision& precision, WeightFormat format);  // int8, nf4 or fp4
-void set_outlier_threshold(Precision& precision, double threshold);  // from 0 (no outliers) to 1e6
+void set_quantized_lm_head(Precision& precision, WeightFormat format);  // int8, nf4 or fp4
+void set_outlier_threshold(Precision& precision, double threshold);     // from 0 (no outliers) to 1e6
 void set_modules(Precision& precision, ModuleSelection modules);
 void set_allows_non_finite(Precision& precision);
 void set_input_scale(Precision& precision, InputScale scale);  // per_token or per_tensor
 void set_calibrator(Precision& precision, Calibrator calibrator);
 void set_smoothing(Precision& precision, double alpha);  // from 0 to 1
 void set_float32_matmul(Precision& precision, Float32Matmul how);
-void set_head_search(Precision& precision);  // after what else changes the LM head
+void set_lm_head_search(Precision& precision);  // after what else changes the LM head
 
 }  // namespace assay

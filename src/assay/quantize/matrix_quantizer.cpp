@@ -63,13 +63,9 @@ float rounded(DType dtype, float x) {
   return x;
 }
 
-MatrixQuantizer::MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType remainder,
+MatrixQuantizer::MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType dtype,
                                  bool allows_non_finite, ThreadPool& pool)
-    : folder_(folder),
-      format_(format),
-      remainder_(remainder),
-      allows_non_finite_(allows_non_finite),
-      pool_(pool) {}
+    : folder_(folder), format_(format), dtype_(dtype), allows_non_finite_(allows_non_finite), pool_(pool) {}
 
 Quantized MatrixQuantizer::operator()(const WeightSpec& weight) {
   read(weight);
@@ -106,8 +102,8 @@ void MatrixQuantizer::read(const WeightSpec& weight) {
 // they are, smoothed. Originals that are not finite count as 0.
 void MatrixQuantizer::round_rows(const WeightSpec& weight, std::size_t first, std::size_t size) {
   for (std::size_t i = first; i < first + size; ++i) {
-    rows_[i] = format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i)
-                                             : rounded(remainder_, originals_[i]);
+    rows_[i] =
+        format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i) : rounded(dtype_, originals_[i]);
     const float held = format_ == WeightFormat::llm_int8 ? rounded(DType::f16, rows_[i]) : rows_[i];
     if (!std::isfinite(held) && allows_non_finite_) originals_[i] = 0;
   }

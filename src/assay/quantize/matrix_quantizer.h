@@ -29,7 +29,7 @@ struct Quantized {
 class MatrixQuantizer {
  public:
   // `folder` and `pool` outlive it.
-  MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType remainder, bool allows_non_finite,
+  MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType dtype, bool allows_non_finite,
                   ThreadPool& pool);
 
   // Throws Error when the memory cannot be had, the tensor cannot be read, or it holds NaN or infinity that
@@ -45,7 +45,7 @@ class MatrixQuantizer {
 
   const ModelFolder& folder_;
   WeightFormat format_;
-  DType remainder_;
+  DType dtype_;
   bool allows_non_finite_;
   ThreadPool& pool_;
   std::vector<float> originals_, rows_;

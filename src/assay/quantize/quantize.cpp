@@ -14,6 +14,7 @@
 #include "assay/base/thread_pool.h"
 #include "assay/base/units.h"
 #include "assay/checkpoint/bitsandbytes.h"
+#include "assay/checkpoint/companion_tensors.h"
 #include "assay/checkpoint/int8_checkpoint.h"
 #include "assay/checkpoint/safetensors_writer.h"
 #include "assay/config/fields.h"
@@ -229,7 +230,7 @@ class Job {
         add_floats(beside(int8::kAbsmax), made.scales);
     if (!precision_.needs_calibration()) return bytes;
     const InputCalibration& found = calibration_.at(weight.name);
-    if (precision_.inputs == InputScale::calibrated)
+    if (precision_.input_scale == InputScale::calibrated)
       bytes += add_one(int8::kInputScale, DType::f32, found.code.scale) +
                add_one(int8::kInputZeroPoint, DType::u8, static_cast<std::uint8_t>(found.code.zero_point)) +
                add_one(int8::kInputClippedShare, DType::f32, static_cast<float>(found.clipped_share));
@@ -334,10 +335,10 @@ class Job {
   }
 
   Json own_config() const {
-    const bool is_static = precision_.inputs == InputScale::calibrated;
+    const bool is_static = precision_.input_scale == InputScale::calibrated;
     return int8::to_json({.precision = is_static ? "int8-static" : "int8-dynamic",
                           .calibrator = is_static ? std::string(name_of(precision_.calibrator)) : "",
-                          .smoothing = precision_.smoothing,
+                          .smoothing = precision_.smooth_quant,
                           .calibration_sha256 = calibration_sha256_});
   }
 
@@ -359,8 +360,8 @@ class Job {
   std::vector<std::string> skipped() const {
     std::vector<std::string> names;
     for (const std::string& module : modules_of(plan_))
-      if (!precision_.why_kept(module).empty()) names.push_back(module);
-    if (!names.empty()) names.insert(names.begin(), "lm_head");
+      if (!precision_.why_not_quantized(module).empty()) names.push_back(module);
+    if (!names.empty()) names.insert(names.begin(), module_of(spec_.names.head));
     return names;
   }
 

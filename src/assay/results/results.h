@@ -100,8 +100,8 @@ struct ResultSet {
   std::vector<GeneratedText> texts;
   std::vector<Comparison> comparisons;
   std::vector<AuditRow> audit;
-  std::optional<NoiseBudget> noise;  // of the A/A run at the start
-  std::vector<std::string> remarks;  // sentences: trends as expected or against it, break-even, fits
+  std::optional<NoiseMargin> noise;  // of the A/A run at the start
+  std::vector<std::string> remarks;  // sentences: trends, break-even, fits
   std::vector<std::string> takeaways;
   std::string caption;  // how it was measured
 };

@@ -91,7 +91,7 @@ CoverageFacts coverage_from_json(const JsonReader& json) {
   return coverage;
 }
 
-OrderedJson noise_to_json(const std::optional<NoiseBudget>& noise) {
+OrderedJson noise_to_json(const std::optional<NoiseMargin>& noise) {
   if (!noise) return nullptr;
   return {{"smallest_difference", noise->smallest_difference},
           {"bias", noise->bias},
@@ -99,8 +99,8 @@ OrderedJson noise_to_json(const std::optional<NoiseBudget>& noise) {
           {"planned", noise->planned}};
 }
 
-std::optional<NoiseBudget> noise_from_json(const JsonReader& json) {
-  return NoiseBudget{json.at("smallest_difference").number(), json.at("bias").number(),
+std::optional<NoiseMargin> noise_from_json(const JsonReader& json) {
+  return NoiseMargin{json.at("smallest_difference").number(), json.at("bias").number(),
                      json.at("pairs").whole<int>(), json.at("planned").whole<int>()};
 }
 

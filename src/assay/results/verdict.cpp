@@ -39,26 +39,26 @@ double level_of(const CompareOptions& options) {
 
 }  // namespace
 
-NoiseBudget noise_budget(std::span<const double> log_ratios, int planned) {
-  NoiseBudget budget{.pairs = static_cast<int>(log_ratios.size()), .planned = planned};
+NoiseMargin noise_margin(std::span<const double> log_ratios, int planned) {
+  NoiseMargin margin{.pairs = static_cast<int>(log_ratios.size()), .planned = planned};
   const std::optional<Shift> shift = paired_shift(log_ratios);
-  if (!shift || planned < 1) return budget;
-  budget.bias = std::expm1(shift->estimate);
+  if (!shift || planned < 1) return margin;
+  margin.bias = std::expm1(shift->estimate);
   // The interval narrows with the square root of the pairs. What it is itself uncertain by is added: so twice
-  // the budget is found nine times in ten (tests/measure simulates it).
+  // the margin is found nine times in ten (tests/measure simulates it).
   // And equal sessions drift apart over minutes, which a few seconds do not see: 1.6 by A/A runs on a shared
   // machine.
-  const double uncertainty = 1.6 + 0.75 * std::sqrt(10.0 / budget.pairs);
+  const double uncertainty = 1.6 + 0.75 * std::sqrt(10.0 / margin.pairs);
   const double half = uncertainty * (shift->interval.high - shift->interval.low) / 2 *
-                      std::sqrt(static_cast<double>(budget.pairs) / planned);
-  budget.smallest_difference = std::expm1(std::max(half, std::abs(shift->estimate)));
-  return budget;
+                      std::sqrt(static_cast<double>(margin.pairs) / planned);
+  margin.smallest_difference = std::expm1(std::max(half, std::abs(shift->estimate)));
+  return margin;
 }
 
-double smallest_difference(const NoiseBudget& budget, int pairs) {
-  if (pairs < 1 || budget.planned < 1) return 0;
-  return std::max(std::abs(budget.bias),
-                  budget.smallest_difference * std::sqrt(static_cast<double>(budget.planned) / pairs));
+double smallest_difference(const NoiseMargin& margin, int pairs) {
+  if (pairs < 1 || margin.planned < 1) return 0;
+  return std::max(std::abs(margin.bias),
+                  margin.smallest_difference * std::sqrt(static_cast<double>(margin.planned) / pairs));
 }
 
 std::span<const Named<Verdict>> verdicts() {

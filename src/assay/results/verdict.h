@@ -16,15 +16,15 @@ namespace assay {
 
 // What two equal sessions differ by on this machine at this time: an A/A run of one configuration in two
 // processes.
-struct NoiseBudget {
+struct NoiseMargin {
   double smallest_difference = 0;  // relative; what as many repeats as planned can still show
-  double bias = 0;                 // relative: where the difference of equals centres
+  double bias = 0;                 // relative: the centre of their differences
   int pairs = 0, planned = 0;
 };
-// From log ratios of paired A/A runs: what `planned` pairs resolve, never below the equals' own bias.
-NoiseBudget noise_budget(std::span<const double> log_ratios, int planned);
-// The same budget for another number of pairs: what is not bias narrows with its square root.
-double smallest_difference(const NoiseBudget& budget, int pairs);
+// From log ratios of paired A/A runs: what `planned` pairs resolve, never below their bias.
+NoiseMargin noise_margin(std::span<const double> log_ratios, int planned);
+// The same margin for another number of pairs: what is not bias narrows with its square root.
+double smallest_difference(const NoiseMargin& margin, int pairs);
 
 enum class Verdict { lower, higher, no_difference, cannot_tell, too_few };
 inline constexpr int kVerdicts = static_cast<int>(Verdict::too_few) + 1;
@@ -48,8 +48,9 @@ struct CompareOptions {
 };
 // Of runs taken in the same blocks: ratio = exp(shift of log ratios), interval by signed ranks. The verdict
 // is no_difference where the interval lies within the margin (an equivalence test), lower or higher where it
-// excludes 1 and the estimate lies beyond the margin (equals in two processes differ by a little that stays),
-// cannot_tell elsewhere, too_few below six pairs. Throws std::logic_error for unequal numbers.
+// excludes 1 and the estimate lies beyond the margin (the same configuration in two processes differs by a
+// little that stays), cannot_tell elsewhere, too_few below six pairs. Throws std::logic_error for unequal
+// numbers.
 Comparison compare_paired(std::span<const double> subject, std::span<const double> baseline,
                           const CompareOptions& options);
 // The same of runs that were not paired.

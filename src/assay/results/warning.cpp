@@ -18,7 +18,7 @@ constexpr WarningInfo kWarningTable[] = {
      "check the checkpoint"},
     {{Kind::bfloat16_emulated, "bfloat16_emulated", "bfloat16 without its arithmetic",
       "Values are stored in bfloat16, but the arithmetic is float32."},
-     "use a processor with AMX for bfloat16 arithmetic"},
+     "use a processor with AMX or AVX-512 BF16 for bfloat16 arithmetic"},
     {{Kind::mixed_arithmetic, "mixed_arithmetic", "Prefill and decode compute differently",
       "Quality that is scored through prefill does not cover the arithmetic of decode."},
      "score through decode too"},

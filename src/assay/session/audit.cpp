@@ -23,7 +23,7 @@ class Audit {
     const std::int64_t room = loaded.model->spec().context - new_tokens;
     for (const Prompt& prompt : prompts) {
       std::vector<TokenId> ids = prompt_ids(loaded, prompt);
-      truncate(ids, room, Truncation::left);
+      truncate(ids, room, Truncation::left, loaded.tokenizer.get());
       if (!ids.empty()) prompts_.push_back(std::move(ids));
     }
     if (prompts_.empty()) throw Error("the audit has no prompt");
@@ -48,8 +48,8 @@ class Audit {
   void set_tolerance() {
     const Precision& precision = loaded_.model->precision();
     looks_across_batch_ = (precision.weights == WeightFormat::llm_int8 && precision.outlier_threshold > 0) ||
-                          precision.inputs == InputScale::per_tensor;
-    if (is_four_bit(precision.weights) && precision.remainder == WeightFormat::bfloat16) tolerance_ = 0.1;
+                          precision.input_scale == InputScale::per_tensor;
+    if (is_four_bit(precision.weights) && precision.dtype == WeightFormat::bfloat16) tolerance_ = 0.1;
   }
 
   void measure_deviation() {

@@ -21,8 +21,8 @@ class Calibrating {
       : model_(model), precision_(precision), ids_(ids), should_stop_(should_stop) {}
 
   Calibration run() {
-    if (precision_.smoothing >= 0) find_smoothing();
-    if (precision_.inputs == InputScale::calibrated) find_ranges();
+    if (precision_.smooth_quant >= 0) find_smoothing();
+    if (precision_.input_scale == InputScale::calibrated) find_ranges();
     Calibration calibration;
     for (const auto& [id, found] : found_)
       for (const TensorPart& part : tensors_of(spec(id))) calibration[part.spec.name] = found;
@@ -62,7 +62,7 @@ class Calibrating {
     for (const auto& [id, columns] : largest) {
       require_finite(largest_magnitude(columns), id);
       found_of(id).smoothing =
-          smoothing_factors(columns, column_magnitudes(spec(id), model_.folder()), precision_.smoothing);
+          smoothing_factors(columns, column_magnitudes(spec(id), model_.folder()), precision_.smooth_quant);
     }
   }
 

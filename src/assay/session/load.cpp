@@ -22,7 +22,7 @@ void apply_config(ResolvedDtype& resolved, const RunConfig& config) {
 // The precision of a checkpoint that is quantized already, where it goes with what was asked for.
 ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, const RunConfig& config) {
   const auto is_other = [&](const Precision& wanted) {
-    return wanted.weights != stored.weights || wanted.inputs != stored.inputs;
+    return wanted.weights != stored.weights || wanted.input_scale != stored.input_scale;
   };
   if (config.precision && is_other(precision_of(*config.precision)))
     throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
@@ -30,7 +30,7 @@ ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, c
   for (const char* key : {"include", "exclude", "calibration", "calibrator", "smooth_quant"})
     if (field(key).is_set(config))
       throw Error("{}: the model is quantized already, {}: {} changes nothing", candidate, stored.name, key);
-  if (stored.is_head_stored && config.quantize_head)
+  if (stored.is_lm_head_stored && config.quantize_head)
     throw Error("{}: the LM head is quantized already, as {}", candidate, stored.name);
   ResolvedDtype resolved{stored, stored.name, {}};
   apply_config(resolved, resolved_for_device(config));
@@ -72,16 +72,16 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.push_back({WarningKind::non_finite_weights,
                                "NaN and infinity among the weights are quantized as 0, as asked for"});
-  if (dtype.precision.weights == WeightFormat::bfloat16 && backend->kernels() != "amx")
+  if (dtype.precision.weights == WeightFormat::bfloat16 && !backend->multiplies_bfloat16())
     loaded.warnings.push_back({WarningKind::bfloat16_emulated,
-                               "weights, keys and values are stored in bfloat16, but without AMX the "
-                               "arithmetic is float32"});
-  if (is_four_bit(dtype.precision.weights) && dtype.precision.remainder == WeightFormat::bfloat16)
+                               "weights, keys and values are stored in bfloat16, but without AMX or "
+                               "AVX-512 BF16 the arithmetic is float32"});
+  if (is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16)
     loaded.warnings.push_back(
         {WarningKind::mixed_arithmetic,
          fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "
                      "decode, so perplexity scored through prefill does not cover decode",
-                     backend->kernels() == "amx" ? "bfloat16" : "float32")});
+                     backend->multiplies_bfloat16() ? "bfloat16" : "float32")});
   if (const std::string why = why_tiles_are_refused(); !why.empty() && !config.isa)
     loaded.warnings.push_back(
         {WarningKind::tiles_refused, fmt::format("{}, so {} kernels run instead", why, backend->kernels())});
@@ -219,8 +219,9 @@ CoverageFacts coverage_of(const Plan& plan) {
                            : i == head                              ? "the LM head"
                            : weight.kind == WeightSpec::Kind::table ? "an embedding"
                                                                     : "not of the quantized kind";
-      facts.tensors.push_back({weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
-                               weight.why_kept.empty() ? reason : std::string(weight.why_kept)});
+      facts.tensors.push_back(
+          {weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+           weight.why_not_quantized.empty() ? reason : std::string(weight.why_not_quantized)});
     }
   if (facts.quantized == 0) return {};
   facts.weights_share = static_cast<double>(quantized_elements) / static_cast<double>(elements);

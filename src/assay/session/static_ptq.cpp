@@ -14,7 +14,7 @@ std::string sentence_of(const LoadedModel& loaded, const RunConfig& config) {
   return fmt::format(
       "{} runs on {} ({} kernels) in {}: {} matrices have int8 weights with a scale per output, and inputs "
       "in 8-bit "
-      "codes with one scale and zero point per product, calibrated by {} on {}{}.",
+      "codes with one scale and zero point per matrix multiplication, calibrated by {} on {}{}.",
       loaded.id, backend.device().text(), backend.kernels(), loaded.dtype_label, coverage.quantized,
       name_of(config.calibrator.value_or(Calibrator::percentile)),
       config.calibration ? std::filesystem::path(*config.calibration).filename().string()

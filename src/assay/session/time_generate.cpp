@@ -1,6 +1,8 @@
 #include "assay/session/time_generate.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "assay/base/error.h"
 
@@ -47,20 +49,34 @@ TimedGeneration figures(const LoadedModel& loaded, std::vector<TokenId> prompt,
   timed.ids = sequence.ids;
   timed.stop = sequence.stop;
   const TimePoint begin = Clock::now();
-  if (loaded.tokenizer != nullptr) timed.text = replace_malformed_utf8(loaded.tokenizer->decode(timed.ids));
+  if (loaded.tokenizer != nullptr) timed.text = loaded.tokenizer->decode_after(timed.prompt_ids, timed.ids);
   timed.detokenize_s = elapsed(begin, Clock::now()).value;
   return timed;
 }
 
 }  // namespace
 
-void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation) {
+void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation,
+              const Tokenizer* tokenizer) {
   const auto surplus = static_cast<std::int64_t>(ids.size()) - room;
   if (truncation == Truncation::none || surplus <= 0 || room < 1) return;
+  auto text_begin = ids.begin(), text_end = ids.end();
+  if (tokenizer != nullptr) {
+    const auto bos = tokenizer->bos_tokens(), eos = tokenizer->eos_tokens();
+    const std::span<const TokenId> all(ids);
+    const bool has_bos = all.size() >= bos.size() && std::ranges::equal(all.first(bos.size()), bos);
+    const std::span<const TokenId> rest = all.subspan(has_bos ? bos.size() : 0);
+    const bool has_eos = rest.size() >= eos.size() && std::ranges::equal(rest.last(eos.size()), eos);
+    const std::size_t around = (has_bos ? bos.size() : 0) + (has_eos ? eos.size() : 0);
+    if (static_cast<std::int64_t>(around) < room) {
+      if (has_bos) text_begin += static_cast<std::ptrdiff_t>(bos.size());
+      if (has_eos) text_end -= static_cast<std::ptrdiff_t>(eos.size());
+    }
+  }
   if (truncation == Truncation::left)
-    ids.erase(ids.begin(), ids.begin() + surplus);
+    ids.erase(text_begin, text_begin + surplus);
   else
-    ids.resize(static_cast<std::size_t>(room));
+    ids.erase(text_end - surplus, text_end);
 }
 
 Truncation truncation_from_name(const std::string& text) {
@@ -91,7 +107,8 @@ TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, c
   const TimePoint tokenize_begin = Clock::now();
   std::vector<TokenId> ids = prompt_ids(loaded, prompt);
   const Seconds tokenizing = elapsed(tokenize_begin, Clock::now());
-  truncate(ids, loaded.model->spec().context - options.max_new_tokens, options.truncation);
+  truncate(ids, loaded.model->spec().context - options.max_new_tokens, options.truncation,
+           loaded.tokenizer.get());
   Backend& backend = loaded.model->backend();
   Program& program = loaded.model->program();
   const GenerationOptions generation = generation_options(loaded, options);
@@ -102,8 +119,14 @@ TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, c
     generate(backend, program, {ids}, warm_up);
   }
   const Seconds warming_up = elapsed(warm_up_begin, Clock::now());
-  const GenerationTrace trace =
-      generate(backend, program, {ids}, generation, options.on_token, options.should_stop);
+  std::optional<StreamDecoder> decoder;
+  if (options.on_text && loaded.tokenizer != nullptr) decoder.emplace(*loaded.tokenizer, true, ids);
+  const OnToken on_token = [&](std::size_t sequence, TokenId id) {
+    if (options.on_token) options.on_token(sequence, id);
+    if (decoder) options.on_text(decoder->push(id));
+  };
+  const GenerationTrace trace = generate(backend, program, {ids}, generation, on_token, options.should_stop);
+  if (decoder) options.on_text(decoder->finish());
   TimedGeneration timed = figures(loaded, std::move(ids), trace);
   timed.tokenize_s = tokenizing.value;
   timed.warm_up_s = warming_up.value;

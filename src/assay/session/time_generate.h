@@ -1,7 +1,9 @@
 // Generation under the clock, as the exercises define it.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -18,7 +20,7 @@ enum class Truncation {
   none,
   left,
   right
-};  // none: an Error; left: the first tokens go; right: the last ones
+};  // none: an Error; left: the first tokens go; right: the last ones. Special tokens around it stay.
 
 struct TimeOptions {
   std::int64_t max_new_tokens = 50;
@@ -28,6 +30,9 @@ struct TimeOptions {
   bool has_warm_up = true;  // a short generation before the clock starts
   SamplingOptions sampling;
   OnToken on_token;  // for streaming; its time is inside the latency
+  // Sees the text as it grows, special tokens left out; all calls together give decode_after(). Not called
+  // where there is no tokenizer; its time is inside the latency, but for the last call.
+  std::function<void(std::string_view)> on_text;
   ShouldStop should_stop;
 };
 
@@ -47,7 +52,7 @@ struct TimedGeneration {
   double warm_up_s = 0;     // before the clock
 
   std::vector<TokenId> prompt_ids, ids;
-  std::string text;  // of the new tokens alone
+  std::string text;  // what the new tokens add to the prompt's, special tokens written out
   StopReason stop = StopReason::length;
 };
 
@@ -55,7 +60,10 @@ struct TimedGeneration {
 Truncation truncation_from_name(const std::string& text);
 
 // Cuts what exceeds `room` tokens; nothing where truncation is none, or there is no room for a single one.
-void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation);
+// The special tokens that the tokenizer puts around a text (BOS, EOS) stay where `ids` begin or end with
+// them, and are cut like any other where they leave no room for the text. `tokenizer` may be null.
+void truncate(std::vector<TokenId>& ids, std::int64_t room, Truncation truncation,
+              const Tokenizer* tokenizer);
 
 // Ids of a prompt. Throws Error for malformed UTF-8, for text when there is no tokenizer, and for ids outside
 // the vocabulary.

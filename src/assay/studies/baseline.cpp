@@ -42,7 +42,7 @@ Study baseline_study() {
   return to_study<BaselineOptions>(
       {.name = "baseline",
        .title = "Baseline",
-       .description = "Every prompt on the baseline",
+       .description = "Measure every prompt on the baseline",
        .is_in_suite = true,
        .can_be_skipped = false,
        .cases = baseline_cases,

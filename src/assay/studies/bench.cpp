@@ -133,13 +133,13 @@ class TestRun {
 
 // What the same threads reach at most, measured between the repeats of a test so that both meet the same
 // disturbances.
-class Roofs {
+class Peaks {
  public:
-  Roofs(const Model& model, Bytes read_per_step) : roofline_(model), read_per_step_(read_per_step) {}
+  Peaks(const Model& model, Bytes read_per_step) : roofline_(model), read_per_step_(read_per_step) {}
 
   void measure() {
     constexpr Seconds kEach{0.02};
-    const Roofline::Roofs now = roofline_.measure(read_per_step_, kEach);
+    const Roofline::Peaks now = roofline_.measure(read_per_step_, kEach);
     bytes_.push_back(now.bytes_per_second);
     operations_.push_back(now.operations_per_second);
   }
@@ -166,17 +166,17 @@ void set_speed(BenchRow& row, const Cost& cost) {
   row.achieved_gflops = cost.flops.value / row.median_s / 1e9;
 }
 
-void set_roof(BenchRow& row, const Cost& cost, const Roofs& roofs) {
-  if (roofs.bytes_per_second() <= 0) return;
-  row.roof_gb_s = roofs.bytes_per_second() / 1e9;
-  row.roof_gflops = roofs.operations_per_second_reached() / 1e9;
+void set_roofline(BenchRow& row, const Cost& cost, const Peaks& peaks) {
+  if (peaks.bytes_per_second() <= 0) return;
+  row.roofline_gb_s = peaks.bytes_per_second() / 1e9;
+  row.roofline_gflops = peaks.operations_per_second_reached() / 1e9;
   const double reading =
-      static_cast<double>((cost.weight_bytes + cost.kv_bytes).value) / roofs.bytes_per_second();
-  const double computing = row.roof_gflops > 0 ? cost.flops.value / 1e9 / row.roof_gflops : 0;
+      static_cast<double>((cost.weight_bytes + cost.kv_bytes).value) / peaks.bytes_per_second();
+  const double computing = row.roofline_gflops > 0 ? cost.flops.value / 1e9 / row.roofline_gflops : 0;
   const double allowed = std::max(reading, computing);
   row.bound = reading >= computing ? "memory" : "compute";
-  row.percent_of_roof = 100 * allowed / row.median_s;
-  // Beyond what the probes' own noise explains: such a roof is none.
+  row.percent_of_roofline = 100 * allowed / row.median_s;
+  // Beyond what the probes' own noise explains: such a roofline is none.
   constexpr double kSurelyAbove = 103;
   if (const double lowest = 100 * allowed / median_interval(row.samples_s).second; lowest > kSurelyAbove)
     row.warnings.push_back(roofline_warning(lowest));
@@ -267,19 +267,19 @@ class BenchRun {
     show(row, 0);
     TestRun test(model, row.what, options_.should_stop);
     const Cost cost = test.counted_repeat();
-    Roofs roofs(model, {(cost.weight_bytes + cost.kv_bytes).value / test.steps()});
+    Peaks peaks(model, {(cost.weight_bytes + cost.kv_bytes).value / test.steps()});
     const TimePoint begin = Clock::now();
     const auto is_over = [&] {
       return options_.max_time_s > 0 && elapsed(begin, Clock::now()).value >= options_.max_time_s;
     };
     for (std::int64_t r = 0; r < options_.repeats && (r == 0 || !is_over()); ++r) {
       show(row, r);
-      roofs.measure();
+      peaks.measure();
       row.samples_s.push_back(test.repeat().value);
     }
-    roofs.measure();
+    peaks.measure();
     set_speed(row, cost);
-    set_roof(row, cost, roofs);
+    set_roofline(row, cost, peaks);
   }
 
   void show(const BenchRow& row, std::int64_t repeat) const {

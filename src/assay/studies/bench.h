@@ -31,9 +31,9 @@ struct BenchRow {
   double tokens_per_sec = 0;     // of the median
   double bytes_per_token = 0, flops_per_token = 0, achieved_gb_s = 0, achieved_gflops = 0;
   // Medians of what the probes reached between the repeats; 0 where there is no probe for it.
-  double roof_gb_s = 0, roof_gflops = 0;
-  double percent_of_roof = 0;  // the longer of the two times that the roofs allow / median_s
-  std::string bound;           // which of the two it was: "memory" or "compute"; empty without roofs
+  double roofline_gb_s = 0, roofline_gflops = 0;
+  double percent_of_roofline = 0;  // the longer of the two times that the rooflines allow / median_s
+  std::string bound;               // which of the two it was: "memory" or "compute"; empty without rooflines
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
   std::string reason;  // of an error

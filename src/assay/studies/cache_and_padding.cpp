@@ -228,21 +228,21 @@ AblationOptions half_of(AblationOptions options, bool is_cache) {
 }
 
 StudyOf<AblationOptions> half_study(bool is_cache) {
-  return {
-      .name = is_cache ? "cache" : "padding",
-      .title = is_cache ? "KV cache" : "Padding",
-      .description = is_cache ? "With and without the KV cache" : "A batch padded left, right and not at all",
-      .command = is_cache ? "ablate cache" : "ablate padding",
-      .example = is_cache ? "assay ablate cache demo --lengths 32,128,256" : "assay ablate padding demo",
-      .cases =
-          [is_cache](const ExperimentContext& context, const AblationOptions& options) {
-            return ablation_cases(context, half_of(options, is_cache));
-          },
-      .finish =
-          [is_cache](const ExperimentContext& context, const AblationOptions& options,
-                     std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
-            finish_ablation(context, half_of(options, is_cache), outcomes, result);
-          }};
+  return {.name = is_cache ? "cache" : "padding",
+          .title = is_cache ? "KV cache" : "Padding",
+          .description = is_cache ? "Compare generation with and without the KV cache"
+                                  : "Compare a batch padded left, padded right and not padded",
+          .command = is_cache ? "ablate cache" : "ablate padding",
+          .example = is_cache ? "assay ablate cache demo --lengths 32,128,256" : "assay ablate padding demo",
+          .cases =
+              [is_cache](const ExperimentContext& context, const AblationOptions& options) {
+                return ablation_cases(context, half_of(options, is_cache));
+              },
+          .finish =
+              [is_cache](const ExperimentContext& context, const AblationOptions& options,
+                         std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
+                finish_ablation(context, half_of(options, is_cache), outcomes, result);
+              }};
 }
 
 StudyOption new_tokens_option() {
@@ -271,7 +271,8 @@ Study ablation_study() {
   return to_study<Options>(
       {.name = "ablation",
        .title = "KV cache and padding",
-       .description = "With and without the KV cache; a batch padded left, right and not at all",
+       .description =
+           "Compare generation with and without the KV cache, and a batch with and without padding",
        .options = {option("lengths", &Options::lengths, "Prompt lengths of the cache ablation",
                           {.min = 1, .name_in_run = "ablation-lengths"})},
        .is_in_suite = true,

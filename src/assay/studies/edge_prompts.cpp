@@ -98,7 +98,8 @@ Study edge_prompts_study() {
   return to_study<Options>(
       {.name = "edge",
        .title = "Edge-case prompts",
-       .description = "Edge-case prompts beside a typical one",
+       .description =
+           "Compare edge-case prompts (very short, very long, repetitive, rare Unicode) with a typical one",
        .command = "probe",
        .example = "assay probe demo -p 'A prompt of my own'",
        .options = {option("prompt", &Options::prompts, "Further prompts", {.letter = 'p'}),

@@ -55,10 +55,10 @@ Study kv_cache_study() {
   return to_study<Options>(
       {.name = "kv-cache",
        .title = "KV cache formats",
-       .description = "Keys and values in every format: memory and speed of decoding",
+       .description = "Compare KV cache formats: memory and decode speed",
        .command = "sweep kv-cache",
        .example = "assay sweep kv-cache demo --kv-cache float32,int8",
-       .options = {option("kv-cache", &Options::formats, "Formats of keys and values"),
+       .options = {option("kv-cache", &Options::formats, "Formats of the KV cache"),
                    option("length", &Options::length, "Prompt length in tokens; 0 is the longest that fits"),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .cases = kv_cache_cases,

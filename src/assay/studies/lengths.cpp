@@ -33,23 +33,48 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
   return cases;
 }
 
-// A longer prompt is more work: latency must not fall from one length to the next.
+// "rises in 2, stays within 2 % in 1": what the comparisons found.
+std::string counted(const std::vector<Comparison>& comparisons) {
+  const auto number = [&](Verdict verdict) {
+    return std::count_if(comparisons.begin(), comparisons.end(),
+                         [&](const Comparison& c) { return c.verdict == verdict; });
+  };
+  std::vector<std::string> found;
+  const auto add = [&](Verdict verdict, const std::string& what) {
+    if (const auto count = number(verdict); count > 0) found.push_back(fmt::format("{} in {}", what, count));
+  };
+  double margin = 0;
+  for (const Comparison& c : comparisons) margin = std::max(margin, c.margin);
+  add(Verdict::higher, "rises");
+  add(Verdict::no_difference, fmt::format("stays within {:.2g} %", 100 * margin));
+  add(Verdict::cannot_tell, "is undecided");
+  add(Verdict::too_few, "has too few runs for a verdict");
+  add(Verdict::lower, "falls");
+  return fmt::format("{}", fmt::join(found, ", "));
+}
+
+// Each length against the one before it. A longer prompt is more work, so that a fall is named.
 void add_length_trend(const ExperimentContext& context, const LengthsOptions&,
                       std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
   std::vector<const CaseResult*> measured;
   for (const CaseOutcome& outcome : outcomes)
     if (outcome.result.is_measured()) measured.push_back(&outcome.result);
   if (measured.size() < 2) return;
-  std::string against;
+  std::vector<Comparison> comparisons;
+  std::vector<std::string> falls;
   for (std::size_t i = 1; i < measured.size(); ++i) {
     const auto comparison =
         compare_cases(*measured[i], *measured[i - 1], context, static_cast<int>(measured.size()) - 1);
-    if (comparison && comparison->verdict == Verdict::lower)
-      against += (against.empty() ? "" : "; ") + comparison->sentence;
+    if (!comparison) continue;
+    comparisons.push_back(*comparison);
+    if (comparison->verdict == Verdict::lower) falls.push_back(comparison->sentence);
   }
-  result.remarks.push_back(against.empty()
-                               ? "Latency does not fall as prompts grow: as expected."
-                               : "Against expectation, a longer prompt took less time: " + against);
+  if (comparisons.empty()) return;
+  result.remarks.push_back(fmt::format("From one prompt length to the next, latency {} of {} comparisons.",
+                                       counted(comparisons), comparisons.size()));
+  if (!falls.empty())
+    result.remarks.push_back(
+        fmt::format("Against expectation, a longer prompt took less time: {}.", fmt::join(falls, "; ")));
 }
 
 }  // namespace
@@ -59,7 +84,7 @@ Study lengths_study() {
   return to_study<Options>(
       {.name = "lengths",
        .title = "Prompt lengths",
-       .description = "Latency and speed against the length of the prompt",
+       .description = "Measure latency and speed over the length of the prompt",
        .command = "sweep lengths",
        .example = "assay sweep lengths demo --lengths 32,128,512",
        .options = {option("lengths", &Options::lengths,

@@ -40,7 +40,7 @@ ExperimentResult run_noise(const ExperimentContext& context, const NoiseOptions&
 
 }  // namespace
 
-std::optional<NoiseBudget> measure_noise(const ExperimentContext& context, int pairs) {
+std::optional<NoiseMargin> measure_noise(const ExperimentContext& context, int pairs) {
   const std::vector<Case> cases = noise_cases(context);
   SweepOptions sweep = context.sweep;
   sweep.repeats = std::max(pairs, kMostPairs);
@@ -53,7 +53,7 @@ std::optional<NoiseBudget> measure_noise(const ExperimentContext& context, int p
   if (a.size() < kFewestForInterval) return std::nullopt;
   std::vector<double> ratios;
   for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(std::log(b[i] / a[i]));
-  return noise_budget(ratios, static_cast<int>(ratios.size()));
+  return noise_margin(ratios, static_cast<int>(ratios.size()));
 }
 
 Study noise_study() {
@@ -61,8 +61,8 @@ Study noise_study() {
   return to_study<Options>(
       {.name = "noise",
        .title = "A/A run",
-       .description = "The baseline against itself: the smallest difference this machine can detect",
-       .options = {option("pairs", &Options::pairs, "Pairs of runs in the A/A run at the start; 0: none",
+       .description = "Compare the baseline with itself: how small a difference this machine resolves",
+       .options = {option("pairs", &Options::pairs, "Pairs of runs in the A/A run; 0: no A/A run",
                           {.name_in_run = "noise-pairs"})},
        .is_in_suite = true,
        .cases = [](const ExperimentContext& context, const Options&) { return noise_cases(context); },

@@ -13,7 +13,7 @@ struct NoiseOptions {
 
 // Runs the baseline in two sessions in turns: `pairs` pairs at least, and up to 60 until some seconds have
 // passed. Empty where the pairs are too few to tell.
-std::optional<NoiseBudget> measure_noise(const ExperimentContext& context, int pairs);
+std::optional<NoiseMargin> measure_noise(const ExperimentContext& context, int pairs);
 
 Study noise_study();
 

@@ -69,7 +69,7 @@ Study precisions_study() {
   return to_study<Options>(
       {.name = "precisions",
        .title = "Precisions",
-       .description = "One prompt in every precision",
+       .description = "Compare precisions on one prompt",
        .command = "sweep precisions",
        .example = "assay sweep precisions demo --precision float32,int8,nf4+head",
        .options = {option("precision", &Options::precisions, "Precisions to compare"),

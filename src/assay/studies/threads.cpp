@@ -63,7 +63,7 @@ Study threads_study() {
   return to_study<Options>(
       {.name = "threads",
        .title = "Threads",
-       .description = "How speed grows with threads, and how many to use",
+       .description = "Measure speed over the number of threads, and find how many to use",
        .command = "sweep threads",
        .example = "assay sweep threads demo",
        .options = {option("threads", &Options::threads, "Numbers of threads",

@@ -145,7 +145,7 @@ Study tradeoff_study() {
   return to_study<Options>(
       {.name = "trade-off",
        .title = "Quantization trade-off",
-       .description = "Every precision: memory, speed, quality, texts",
+       .description = "Compare precisions: memory, speed, quality and texts",
        .command = "tradeoff",
        .example = "assay tradeoff demo --precision float32,int8,nf4,fp4",
        .options = {option("precision", &Options::precisions, "Precisions to compare"),

@@ -31,7 +31,7 @@ void Normalizer::prepend(const std::string& prefix, const std::string& where) {
   if (prefix_bytes_ > kLongestPrefix)
     throw Error("{}: expected prefixes of at most {} bytes, found {}", where, kLongestPrefix,
                 in_quotes(prefix));
-  if (!prefix.empty()) add({"", prefix}, where);
+  if (!prefix.empty()) add({Step::Kind::prepend, "", prefix}, where);
 }
 
 void Normalizer::replace(const std::string& pattern, const std::string& content, const std::string& where) {
@@ -40,17 +40,19 @@ void Normalizer::replace(const std::string& pattern, const std::string& content,
   if (growth_ > kLargestGrowth)
     throw Error("{}: expected replacements that make a text at most {} times as long, found {}", where,
                 kLargestGrowth, in_quotes(content));
-  add({pattern, content}, where);
+  add({Step::Kind::replace, pattern, content}, where);
+}
+
+void Normalizer::nfc(const std::string& where) {
+  add({Step::Kind::nfc, "", ""}, where);
 }
 
 std::string Normalizer::normalize(std::string_view text) const {
   std::string out(text);
   for (const Step& step : steps_) {
-    if (!step.pattern.empty()) {
-      out = replace_all(out, step.pattern, step.content);
-    } else if (!out.empty()) {
-      out.insert(0, step.content);
-    }
+    if (step.kind == Step::Kind::replace) out = replace_all(out, step.pattern, step.content);
+    if (step.kind == Step::Kind::nfc) out = to_nfc(out);
+    if (step.kind == Step::Kind::prepend && !out.empty()) out.insert(0, step.content);
   }
   return out;
 }

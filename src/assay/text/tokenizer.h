@@ -53,6 +53,11 @@ class Tokenizer {
   // where the file's decoder does so. Throws Error for an id outside the vocabulary.
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
 
+  // What `ids` add to the text of `before`: a blank at their start stays, and a character that `before` has
+  // begun is whole. Valid UTF-8; the pieces of a StreamDecoder that is given the same join to it.
+  std::string decode_after(std::span<const TokenId> before, std::span<const TokenId> ids,
+                           bool skip_special = false) const;
+
   std::int64_t vocab_size() const;  // one more than the largest id, which may exceed the number of tokens
   bool is_special(TokenId id) const;
   // The text of one token as the vocabulary file writes it, for listings.
@@ -77,17 +82,21 @@ class Tokenizer {
 // pieces join to what decode() gives, where that is valid UTF-8.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = false);
+  // The text begins after that of `before`, the prompt of a generation.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = false,
+                         std::span<const TokenId> before = {});
   // The characters that this token completes; may be empty.
   std::string push(TokenId id);
   // What is left at the end; bytes that never became a character are replaced by U+FFFD.
   std::string finish();
 
  private:
+  void leave_out_shown(std::string& text);
   const Tokenizer* tokenizer_;
   bool skip_special_;
   DecodeState state_;
   std::string held_;
+  std::string shown_;  // what of the coming text the text of the tokens before holds already
 };
 
 // Throws Error ("<where>: not valid UTF-8 at byte N") unless `text` is well-formed UTF-8 (Unicode 15, table

@@ -214,8 +214,10 @@ void read_normalizer(const JsonView& file, TokenizerSpec& spec) {
       spec.normalizer.prepend(view.text("prepend"), view.where());
     } else if (type == "Replace") {
       spec.normalizer.replace(literal_pattern(view), view.text("content"), view.where());
+    } else if (type == "NFC") {
+      spec.normalizer.nfc(view.where());
     } else {
-      throw Error("{}: unsupported normalizer {}: expected Prepend or Replace", file.where(),
+      throw Error("{}: unsupported normalizer {}: expected Prepend, Replace or NFC", file.where(),
                   short_text(type));
     }
   }

@@ -11,7 +11,7 @@ namespace assay::cpu {
 
 namespace {
 
-// More than one of so many panels left, and the whole head is as fast.
+// More than one of so many panels left, and the whole LM head is as fast.
 constexpr std::int64_t kOneOf = 4;
 
 double norm_of(double sum_of_squares) {
@@ -27,7 +27,7 @@ CandidateHead::CandidateHead(const PackedPlan& packed, Tasks& tasks, Workspace& 
 }
 
 void CandidateHead::measure_norms() {
-  const PackedWeight &head = packed_.head(), &screen = packed_.weight(search_.weight);
+  const PackedWeight &head = packed_.head(), &copy = packed_.weight(search_.weight);
   const auto count = static_cast<std::size_t>(head.spec.rows),
              k = static_cast<std::size_t>(head.spec.columns);
   code_norms_.resize(count);
@@ -38,12 +38,11 @@ void CandidateHead::measure_norms() {
   const double rounding = 2 * static_cast<double>(k + 8) * std::ldexp(1.0, -24);
   tasks_.run(head.panels, [&](std::int64_t panel) {
     std::vector<float> row(k);
-    const auto* codes =
-        reinterpret_cast<const std::int8_t*>(screen.data.data()) + panel * screen.panel_bytes();
+    const auto* codes = reinterpret_cast<const std::int8_t*>(copy.data.data()) + panel * copy.panel_bytes();
     for (std::int64_t j = 0; j < kPanel && panel * kPanel + j < head.spec.rows; ++j) {
       const std::int64_t output = panel * kPanel + j;
       head.copy_row(output, row.data());
-      const double unit = static_cast<double>(screen.scales()[output]) / 127;
+      const double unit = static_cast<double>(copy.scales()[output]) / 127;
       double squares = 0, squares_of_errors = 0;
       for (std::size_t i = 0; i < k; ++i) {
         const auto at = static_cast<std::int64_t>(i);
@@ -90,13 +89,13 @@ bool CandidateHead::mark_candidates(std::int64_t rows) {
     const auto x_norm = static_cast<float>(norm_of(squares)),
                x_error = static_cast<float>(norm_of(squares_of_errors));
     if (!std::isfinite(x_norm) || !std::isfinite(x_error)) return has_bounds.store(false);
-    packed_.table.screen({.outputs = logits.floats + row * logits.stride,
-                          .code_norms = code_norms_.data(),
-                          .error_norms = error_norms_.data(),
-                          .n = head.spec.rows,
-                          .x_norm = x_norm,
-                          .x_error = x_error,
-                          .marks = panel_marks_.data() + row * head.panels});
+    packed_.table.mark_candidates({.outputs = logits.floats + row * logits.stride,
+                                   .code_norms = code_norms_.data(),
+                                   .error_norms = error_norms_.data(),
+                                   .n = head.spec.rows,
+                                   .x_norm = x_norm,
+                                   .x_error = x_error,
+                                   .marks = panel_marks_.data() + row * head.panels});
   });
   return has_bounds;
 }

@@ -15,11 +15,11 @@ namespace assay::cpu {
 
 class CandidateHead {
  public:
-  // The int8 codes of the head are the last of the packed weights.
+  // The int8 codes of the LM head are the last of the packed weights.
   CandidateHead(const PackedPlan& packed, Tasks& tasks, Workspace& work, Linear& linear);
 
   // The highest output of each row in work.head_normed, the lowest of equals. False where that takes the
-  // whole head: too many candidates are left, or one of them is not finite.
+  // whole LM head: too many candidates are left, or one of them is not finite.
   bool find_highest(std::int64_t rows, std::span<TokenId> ids);
   // So far: the share of the outputs that were computed exactly; 0 where none was searched for.
   double computed_share() const {

@@ -28,7 +28,7 @@ std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSourc
   for (const WeightSpec& w : plan.weights)
     if (planes_of(w.format) > 1 && !table_.uses_tiles)
       throw FieldError("float32_matmul",
-                       "matrix multiplications of bfloat16 parts need AMX, and the kernels here are those "
+                       "matrix multiplications of bfloat16 parts need AMX or AVX-512 BF16, and the kernels here are those "
                        "of {}",
                        name_of(isa_));
   return std::make_unique<Executor>(plan, source, table_, pool_);

@@ -70,7 +70,8 @@ Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTab
       linear_(packed_, tasks_, reserved(work_)),
       attention_(packed_, tasks_, work_),
       pruner_(packed_, work_) {
-  if (plan.screens_head) candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, work_, linear_);
+  if (plan.has_candidate_search)
+    candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, work_, linear_);
 }
 
 std::unique_ptr<KvCache> Executor::make_cache() {
@@ -93,7 +94,7 @@ std::vector<std::span<const std::byte>> Executor::step_weights() const {
   };
   for (const Op& op : plan().ops)
     if (const auto* linear = std::get_if<LinearOp>(&op.what)) add_region(packed_.weight(linear->weight));
-  // Behind the plan's own weights lie the codes in which a head is searched.
+  // Behind the plan's own weights lie the int8 codes in which candidates of the LM head are found.
   add_region(candidates_ ? packed_.weights.back() : packed_.head());
   return regions;
 }

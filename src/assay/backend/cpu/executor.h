@@ -24,7 +24,7 @@ class Executor : public Program {
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
   void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
   double outlier_share() const override { return linear_.outlier_share(); }
-  double screened_share() const override { return candidates_ ? candidates_->computed_share() : 0; }
+  double exact_head_share() const override { return candidates_ ? candidates_->computed_share() : 0; }
   std::int64_t max_rows() const override { return kMaxRows; }
   Bytes cache_bytes(std::int64_t length) const override;
   MemoryReport memory() const override;

@@ -24,7 +24,7 @@ inline constexpr int kGroup = 4;   // panels walked together: four streams from 
 // How many bytes ahead each of kGroup streams of weights is fetched. Set once, by the processor's maker.
 extern const std::int64_t fetch_distance;
 
-// Activations as the tile products (AMX) read them: bfloat16 in strips of 32 columns, [columns /
+// Activations as the products of bfloat16 (AMX, AVX-512 BF16) read them: bfloat16 in strips of 32 columns, [columns /
 // 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of up to
 // three such planes, the leading part first. Columns beyond the real ones stay zero; up to 15 rows beyond the
 // last are read and ignored.
@@ -285,7 +285,7 @@ struct StoreArgs {
 
 // Which panels of outputs may hold the highest of all, where each is known to a bound: x_norm *
 // error_norms[i] + x_error * code_norms[i].
-struct ScreenArgs {
+struct CandidateArgs {
   const float *outputs, *code_norms, *error_norms;  // [n]
   std::int64_t n;
   float x_norm, x_error;
@@ -311,7 +311,7 @@ struct KernelTable {
   void (*linear_coded_inputs)(const CodedInputsArgs&) noexcept;
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
   void (*end_attending)() noexcept;
-  void (*screen)(const ScreenArgs&) noexcept;
+  void (*mark_candidates)(const CandidateArgs&) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN or the largest infinite.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double; NaN where argmax has none.
@@ -343,6 +343,9 @@ namespace avx512 {
 void fill(KernelTable& table);
 }
 namespace avx512_vnni {
+void fill(KernelTable& table);
+}
+namespace avx512bf16 {
 void fill(KernelTable& table);
 }
 namespace amx {

@@ -88,11 +88,11 @@ PackedPlan::PackedPlan(const Plan& the_plan, const KernelTable& the_table)
 
 std::vector<WeightSpec> PackedPlan::specs() const {
   std::vector<WeightSpec> specs = plan.weights;
-  if (!plan.screens_head) return specs;
+  if (!plan.has_candidate_search) return specs;
   WeightSpec codes = plan.weight(plan.head.product.weight);
   codes.format = WeightFormat::int8;
   codes.is_table_too = false;
-  codes.allows_non_finite = true;  // no bound is found then, and the head computed as ever
+  codes.allows_non_finite = true;  // no bound is found then, and the whole LM head is computed
   specs.push_back(std::move(codes));
   return specs;
 }

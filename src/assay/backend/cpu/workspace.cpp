@@ -124,8 +124,8 @@ void Workspace::make_buffers() {
     buffers_.back().is_rounded = want.is_multiplied && !want.has_fine_reader;
   }
   const int head_planes = packed_.multiplies_tiles(packed_.head()) ? planes_for(packed_.head()) : 0;
-  head_normed =
-      make_buffer(packed_.width(plan.hidden), kHeadRows, head_planes == 0 || plan.screens_head, head_planes);
+  head_normed = make_buffer(packed_.width(plan.hidden), kHeadRows,
+                            head_planes == 0 || plan.has_candidate_search, head_planes);
   logits = make_buffer(plan.vocab, kHeadRows, true, 0);
 }
 

@@ -1,5 +1,5 @@
 // Loops that load one resource of the processor and nothing else. Each instruction set gives its own, from a
-// file with its own flags; call them only after the CPU check (machine/roofs.cpp).
+// file with its own flags; call them only after the CPU check (machine/rooflines.cpp).
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@ namespace assay {
 
 namespace {
 
-TensorNames gpt2_names(const ModelFolder& folder, bool is_head_tied) {
+TensorNames gpt2_names(const ModelFolder& folder) {
   // GPT2LMHeadModel writes `transformer.` before each name, the bare GPT2Model does not.
   const std::string prefix = folder.find("transformer.wte.weight") ? "transformer." : "";
   return {.tokens = prefix + "wte.weight",
@@ -18,7 +18,7 @@ TensorNames gpt2_names(const ModelFolder& folder, bool is_head_tied) {
           .attention_out = prefix + "h.{}.attn.c_proj",
           .mlp_in = {prefix + "h.{}.mlp.c_fc"},
           .mlp_out = prefix + "h.{}.mlp.c_proj",
-          .head = is_head_tied ? "" : "lm_head.weight",
+          .head = "lm_head.weight",
           .linear_is_transposed = true,  // Conv1D keeps [in_features, out_features]
           .buffers = {".attn.bias", ".attn.masked_bias"}};
 }
@@ -50,7 +50,7 @@ ModelSpec gpt2_spec(const ModelFolder& folder) {
   if (config.boolean_or("add_cross_attention", false))
     throw Error("{}: add_cross_attention is not supported: expected a decoder alone", config.where());
   read_end_tokens(folder, spec);
-  spec.names = gpt2_names(folder, spec.is_head_tied);
+  spec.names = gpt2_names(folder);
   return spec;
 }
 

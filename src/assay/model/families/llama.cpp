@@ -7,7 +7,7 @@ namespace assay {
 
 namespace {
 
-TensorNames llama_names(const ModelFolder& folder, bool is_head_tied) {
+TensorNames llama_names(const ModelFolder& folder) {
   // LlamaForCausalLM writes `model.` before each name, the bare LlamaModel does not.
   const std::string prefix =
       folder.find("model.embed_tokens.weight") || !folder.find("embed_tokens.weight") ? "model." : "";
@@ -21,7 +21,7 @@ TensorNames llama_names(const ModelFolder& folder, bool is_head_tied) {
           .attention_out = layer + "self_attn.o_proj",
           .mlp_in = {layer + "mlp.gate_proj", layer + "mlp.up_proj"},
           .mlp_out = layer + "mlp.down_proj",
-          .head = is_head_tied ? "" : "lm_head.weight",
+          .head = "lm_head.weight",
           .linear_is_transposed = false,
           .buffers = {".rotary_emb.inv_freq"}};
 }
@@ -60,7 +60,7 @@ ModelSpec llama_spec(const ModelFolder& folder) {
   spec.has_mlp_bias = config.boolean_or("mlp_bias", false);
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", false);
   read_end_tokens(folder, spec);
-  spec.names = llama_names(folder, spec.is_head_tied);
+  spec.names = llama_names(folder);
   return spec;
 }
 

@@ -18,6 +18,8 @@ namespace {
 #include "assay/backend/cpu/simd/float32_chunk512.h"
 // Its loops are used there.
 #include "assay/backend/cpu/simd/all_kernels.h"
+// These need it.
+#include "assay/backend/cpu/simd/tiles512.h"
 
 // Own assembly: g++ 12 declares the operand of its _tile_loadconfig as 8 bytes and drops the stores to the
 // rest, and its tile loads do not say that they read memory.
@@ -252,8 +254,8 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
       ASSAY_TILE_STORE(0, block, kStrideBytes);
     }
     const std::int64_t left = args.n - first_output;
-    finish_block(args, block, kStride, first_row, rows, first_output,
-                 left < panels * kPanel ? left : panels * kPanel);
+    epilogue(args, block, kStride, first_row, rows, first_output,
+             left < panels * kPanel ? left : panels * kPanel);
     panel += panels;
   }
   release();
@@ -322,8 +324,8 @@ void linear_one_row(const LinearArgs& args, std::int64_t row) {
       multiply(row_steps(args, row, 0), weight_steps(args, panel, 0), steps_of(args), sums);
     }
     const std::int64_t left = args.n - first_output;
-    finish_block(args, sums, kGroup * kPanel, row, 1, first_output,
-                 left < panels * kPanel ? left : panels * kPanel);
+    epilogue(args, sums, kGroup * kPanel, row, 1, first_output,
+             left < panels * kPanel ? left : panels * kPanel);
     panel += panels;
   }
 }
@@ -355,31 +357,8 @@ void linear_int8_tiles(const Int8Args& args) noexcept {
   linear_int8(rest);
 }
 
-#include "assay/backend/cpu/amx/store_cache.h"
 // After what it uses.
 #include "assay/backend/cpu/amx/attention.h"
-
-// Rows of tiles become floats one at a time, in the nearest cache.
-void quantize_tiles(const QuantizeArgs& args) noexcept {
-  if (args.x != nullptr) return quantize(args);
-  alignas(64) float row_floats[kMaxTileInputs];
-  QuantizeArgs one = args;
-  one.x = row_floats;
-  one.x_stride = 0;  // the same for every row
-  one.rows = 1;
-  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
-    for (std::int64_t i = 0; i < args.k; i += kTileColumns) {
-      const __m512i pair = _mm512_loadu_si512(args.x_tiles.data + args.x_tiles.offset(row, i));
-      const auto floats = [](__m256i bits) {
-        return Vec{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
-      };
-      floats(_mm512_castsi512_si256(pair)).store(row_floats + i);
-      floats(_mm512_extracti64x4_epi64(pair, 1)).store(row_floats + i + kPanel);
-    }
-    one.first_row = row;
-    quantize(one);
-  }
-}
 
 void end_attending() noexcept {
   if (configured_rows != 0) release();

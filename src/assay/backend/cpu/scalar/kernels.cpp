@@ -473,7 +473,7 @@ void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
     }
 }
 
-void screen(const ScreenArgs& args) noexcept {
+void mark_candidates(const CandidateArgs& args) noexcept {
   const auto bound = [&](std::int64_t i) {
     return args.x_norm * args.error_norms[i] + args.x_error * args.code_norms[i];
   };
@@ -522,7 +522,7 @@ void fill(KernelTable& table) {
   table.linear_coded_inputs = linear_coded_inputs;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
-  table.screen = screen;
+  table.mark_candidates = mark_candidates;
   table.end_attending = []() noexcept {};
   for (const char** origin :
        {&table.linear_origin, &table.linear_tiles_origin, &table.norm_origin, &table.attend_origin,

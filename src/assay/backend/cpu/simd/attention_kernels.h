@@ -133,10 +133,12 @@ void store_attended(const AttendArgs& args, std::int64_t row, std::int64_t first
 constexpr std::int64_t kSumColumns = kGroup * kPanel;
 static_assert(kSumColumns == kKvBlockPositions);
 
-// c[rows, 16 * panels] = a * b, at most kRows rows and 4 panels.
+// c[rows, 16 * panels] = a * b, at most kRows rows and 4 panels. kReadsBeyond: values of keys beyond the k-th
+// are multiplied with zeros, so that NaN among them is seen.
+template <typename Values>
 struct FewRowProducts {
   static constexpr std::int64_t kRows = kRowsAtOnce;
-  template <typename Values>
+  static constexpr bool kReadsBeyond = false;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Values& b, std::int64_t k, float* c) {
     multiply(rows, panels, a, a_stride, b, k, c, kSumColumns);
@@ -155,6 +157,7 @@ void multiply_two_panels(std::int64_t rows, const float* a, std::int64_t a_strid
 // The same sums for 7 rows and more. Pairs of panels: the columns beyond an odd one are read and written too.
 template <typename Values>
 struct ManyRowProducts {
+  static constexpr bool kReadsBeyond = false;
   static constexpr std::int64_t kRows = 12;  // 24 sums, 4 vectors of weights as floats and 1 input
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Values& b, std::int64_t k, float* c) {
@@ -165,6 +168,7 @@ struct ManyRowProducts {
 template <>
 struct ManyRowProducts<Floats> {
   static constexpr std::int64_t kRows = kChunkRows;
+  static constexpr bool kReadsBeyond = false;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Floats& b, std::int64_t k, float* c) {
     for (std::int64_t i = 0; i < panels; i += 2)
@@ -177,6 +181,14 @@ struct ManyRowProducts<Floats> {
   }
 };
 #endif
+
+#if defined(ASSAY_HAS_PAIR_PRODUCTS)
+#include "assay/backend/cpu/avx512bf16/pair_attention.h"
+#endif
+
+// How the keys and values of a cache lie.
+template <typename Element>
+using ValuesOf = decltype(keys_of(AttendArgs{}, static_cast<const Element*>(nullptr)));
 
 template <typename Element>
 void attend_row_alone(const AttendArgs& args, std::int64_t row);
@@ -238,7 +250,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
       }
   }
   // Where a row sees all that it is multiplied with there is nothing to look for.
-  const bool may_hide = room == nullptr && (rows > 1 || first_key % kBlock > 0) &&
+  const bool may_hide = room == nullptr && (rows > 1 || first_key % kBlock > 0 || Products::kReadsBeyond) &&
                         is_any_poisoned(out, rows * round_up(padded, kSumColumns));
   for (std::int64_t row = 0; row < rows; ++row) {
     bool is_bad = false;
@@ -260,13 +272,13 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
 template <typename Element>
 [[gnu::noinline]] void attend_row_alone(const AttendArgs& args, std::int64_t row) {
   alignas(64) char room[kMostValueBytes];
-  attend_rows<FewRowProducts, Element>(args, row, 1, reinterpret_cast<Element*>(room));
+  attend_rows<FewRowProducts<ValuesOf<Element>>, Element>(args, row, 1, reinterpret_cast<Element*>(room));
 }
 
 template <typename Element>
 void attend_of(const AttendArgs& args) {
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
-  using Products = ManyRowProducts<decltype(keys_of(args, static_cast<const Element*>(nullptr)))>;
+  using Products = ManyRowProducts<ValuesOf<Element>>;
   if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0) {
     const std::int64_t blocks = (args.rows + Products::kRows - 1) / Products::kRows;
     for (std::int64_t block = 0; block < blocks; ++block) {
@@ -276,9 +288,9 @@ void attend_of(const AttendArgs& args) {
     return;
   }
 #endif
-  for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce)
-    attend_rows<FewRowProducts, Element>(args, row,
-                                         args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce);
+  using Few = FewRowProducts<ValuesOf<Element>>;
+  for (std::int64_t row = 0; row < args.rows; row += Few::kRows)
+    attend_rows<Few, Element>(args, row, args.rows - row < Few::kRows ? args.rows - row : Few::kRows);
 }
 
 void attend(const AttendArgs& args) noexcept {

@@ -323,9 +323,8 @@ ASSAY_INLINE bool finish_whole(const LinearArgs& args, std::int64_t first_row, s
 }
 
 // y[rows, columns] from sums [rows][block_stride].
-void finish_block(const LinearArgs& args, const float* block, std::int64_t block_stride,
-                  std::int64_t first_row, std::int64_t rows, std::int64_t first_output,
-                  std::int64_t columns) {
+void epilogue(const LinearArgs& args, const float* block, std::int64_t block_stride, std::int64_t first_row,
+              std::int64_t rows, std::int64_t first_output, std::int64_t columns) {
   const auto values = [=](std::int64_t row) __attribute__((always_inline)) {
     const float* sums = block + row * block_stride;
     return [=](std::int64_t j) __attribute__((always_inline)) {
@@ -351,7 +350,7 @@ void linear_few_rows(const LinearArgs& args, const Weights& w) {
       const std::int64_t rows = args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce;
       multiply(rows, panels, args.x + row * args.x_stride, args.x_stride, w.panel(panel), args.k, block,
                kGroup * kPanel);
-      finish_block(args, block, kGroup * kPanel, row, rows, first_output, columns);
+      epilogue(args, block, kGroup * kPanel, row, rows, first_output, columns);
     }
   }
 }
@@ -435,7 +434,7 @@ void norm(const NormArgs& args) noexcept {
   }
 }
 
-void screen(const ScreenArgs& args) noexcept {
+void mark_candidates(const CandidateArgs& args) noexcept {
   const Vec x_norm = Vec::set(args.x_norm), x_error = Vec::set(args.x_error);
   const auto bound = [&](std::int64_t i, std::int64_t count) __attribute__((always_inline)) {
     return Vec::fma(x_norm, Vec::load_n(args.error_norms + i, count),

@@ -167,8 +167,8 @@ void linear_pass(const LinearArgs& args, const Weights& w, std::int64_t first_ro
                      .is_first = k == 0,
                      .c = c});
         if (is_last)
-          finish_block(args, c, kColumns, first_row + row, end - row, panel * kPanel,
-                       columns < kColumns ? columns : kColumns);
+          epilogue(args, c, kColumns, first_row + row, end - row, panel * kPanel,
+                   columns < kColumns ? columns : kColumns);
       }
     }
   }

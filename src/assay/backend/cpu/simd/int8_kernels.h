@@ -314,8 +314,8 @@ void finish_int8(const Int8Args& args, std::int32_t* sums, std::int64_t first_ro
       finish_whole(args.to, first_row, rows, output, columns, values))
     return;
   int8_values(args, sums, first_row, rows, output, columns, offset);
-  finish_block(args.to, reinterpret_cast<const float*>(sums), columns, first_row, rows, output,
-               left < columns ? left : columns);
+  epilogue(args.to, reinterpret_cast<const float*>(sums), columns, first_row, rows, output,
+           left < columns ? left : columns);
 }
 
 // Panels [first, last), at most kFewInt8Rows rows at a time.

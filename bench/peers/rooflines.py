@@ -30,7 +30,7 @@ PRODUCTS = {
 
 
 @dataclasses.dataclass
-class Roofs:
+class Rooflines:
     read: dict  # bytes of a working set -> bytes per second
     products: dict  # name -> operations per second
 
@@ -52,7 +52,7 @@ class Roofs:
         return None
 
 
-def roofs(assay, threads, cpus):
+def rooflines(assay, threads, cpus):
     """Measured now by `assay machine`, whose keys are known here alone; None where this build lacks it."""
     command = [str(assay), "machine", "--json", "-t", str(threads)]
     try:
@@ -65,7 +65,7 @@ def roofs(assay, threads, cpus):
             preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
         facts = json.loads(done.stdout) if done.returncode == 0 else {}
-        known = Roofs({}, {})
+        known = Rooflines({}, {})
         for row in facts.get("read_bandwidth", []):
             if row["threads"] == threads:
                 size = row["working_set_bytes"]
@@ -79,11 +79,11 @@ def roofs(assay, threads, cpus):
 
 
 def highest(some):
-    """Of several measurements: a roof is what was reached at best."""
+    """Of several measurements: a roofline is what was reached at best."""
     some = [each for each in some if each is not None]
     if not some:
         return None
-    best = Roofs({}, {})
+    best = Rooflines({}, {})
     for each in some:
         for mine, theirs in ((best.read, each.read), (best.products, each.products)):
             for key, value in theirs.items():
@@ -95,7 +95,7 @@ def highest(some):
 class Need:
     """Of one forward pass of a case: all sequences of a decode step, or the whole prefill.
 
-    2 x weights + attention for every token in every layer, the head for the last: one count for all. Programs
+    2 x weights + attention for every token in every layer, the LM head for the last: one count for all. Programs
     that leave out the last layer's tokens which nobody reads (Assay: a fourteenth of GPT-2 124M; llama.cpp)
     compute less than it says.
     """
@@ -106,7 +106,7 @@ class Need:
 
 
 def weight_bytes(size, precision):
-    """Read for a token: matrices and their scales, the head among them; norms and biases in float32."""
+    """Read for a token: matrices and their scales, the LM head among them; norms and biases in float32."""
     shape = SHAPES[size]
     body, head = shape.body_weights(), shape.vocab * shape.hidden
     body_scales, head_scales = precision.output_scales()
@@ -142,8 +142,8 @@ def bound_tokens_per_s(per_pass, case, bytes_per_s, operations_per_s):
     return per_pass.tokens / seconds
 
 
-def roof_tokens_per_s(known, size, case, precision, isa="native"):
-    """By the roofs of `assay machine`; None where they are not known."""
+def roofline_tokens_per_s(known, size, case, precision, isa="native"):
+    """By the rooflines of `assay machine`; None where they are not known."""
     if known is None:
         return None
     per_pass = need(size, case, precision)
@@ -151,8 +151,8 @@ def roof_tokens_per_s(known, size, case, precision, isa="native"):
     return bound_tokens_per_s(per_pass, case, *rates)
 
 
-def measured_roof_tokens_per_s(readings, size, case, precision):
-    """By readings of Participant.roof in turns with the case; None of none."""
+def measured_roofline_tokens_per_s(readings, size, case, precision):
+    """By readings of Participant.roofline in turns with the case; None of none."""
     readings = [each for each in readings if each is not None]
     if not readings:
         return None

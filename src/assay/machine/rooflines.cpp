@@ -1,4 +1,4 @@
-#include "assay/machine/roofs.h"
+#include "assay/machine/rooflines.h"
 
 #include <algorithm>
 #include <atomic>

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/aligned.h"
-#include "assay/machine/machine_roofs.h"
+#include "assay/machine/machine_rooflines.h"
 #include "assay/results/results.h"
 
 namespace assay::test {
@@ -83,24 +83,24 @@ TEST(Phases, RoundTripTakesTime) {
   }
 }
 
-TEST(MachineRoofs, WorkingSetsThatWouldFillTheMemoryAreLeftOut) {
-  RoofOptions options;
+TEST(MachineRooflines, WorkingSetsThatWouldFillTheMemoryAreLeftOut) {
+  RooflineOptions options;
   options.threads = 2;
   options.each = {1e-4};
   options.working_sets = {{1 << 16}, {1 << 20}};
   options.memory_at_hand = {1 << 20};
-  const MachineRoofs roofs = measure_roofs(options);
-  ASSERT_EQ(roofs.skipped.size(), 1U);
-  EXPECT_EQ(roofs.skipped[0].value, 1 << 20);
-  ASSERT_EQ(roofs.reads.size(), 4U);  // 1 and 2 threads, 1 and 4 streams
-  for (const ReadRoof& read : roofs.reads) EXPECT_EQ(read.working_set.value, 1 << 16);
-  EXPECT_EQ(roofs.products.size(), 2 * std::size(kAllProducts));
+  const MachineRooflines peaks = measure_rooflines(options);
+  ASSERT_EQ(peaks.skipped.size(), 1U);
+  EXPECT_EQ(peaks.skipped[0].value, 1 << 20);
+  ASSERT_EQ(peaks.reads.size(), 4U);  // 1 and 2 threads, 1 and 4 streams
+  for (const ReadRoofline& read : peaks.reads) EXPECT_EQ(read.working_set.value, 1 << 16);
+  EXPECT_EQ(peaks.products.size(), 2 * std::size(kAllProducts));
 }
 
-TEST(MachineRoofs, StopsWhenAsked) {
-  RoofOptions options;
+TEST(MachineRooflines, StopsWhenAsked) {
+  RooflineOptions options;
   options.should_stop = [] { return true; };
-  EXPECT_ANY_THROW(measure_roofs(options));
+  EXPECT_ANY_THROW(measure_rooflines(options));
 }
 
 TEST(Machine, FactsSurviveJson) {

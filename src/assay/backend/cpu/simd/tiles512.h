@@ -1,5 +1,5 @@
-// Keys and values from tiles into the bfloat16 cache: a part of kernels.cpp, included in its anonymous
-// namespace before attention.h. Not a header for others.
+// Activations that are tiles of bfloat16, stored into the cache and quantized, for the ISA files that include
+// it inside their own anonymous namespace, after all_kernels.h. Not a header for others.
 
 // 16 rows of 16 elements of 32 bits each, transposed.
 void transpose(__m512i (&r)[16]) {
@@ -81,5 +81,27 @@ void store_bfloat16_tiles(const StoreArgs& args) noexcept {
     if (at == 0) clear_values(values, args.shape, (args.rows - row + 1) / 2);
     store_value_tiles(args.tiles, args.first_tile_row + row, has_next, args.v_column, args.shape, values, at);
     row += has_next ? 2 : 1;
+  }
+}
+
+// Rows of tiles become floats one at a time, in the nearest cache.
+void quantize_tiles(const QuantizeArgs& args) noexcept {
+  if (args.x != nullptr) return quantize(args);
+  alignas(64) float row_floats[kMaxTileInputs];
+  QuantizeArgs one = args;
+  one.x = row_floats;
+  one.x_stride = 0;  // the same for every row
+  one.rows = 1;
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
+    for (std::int64_t i = 0; i < args.k; i += kTileColumns) {
+      const __m512i pair = _mm512_loadu_si512(args.x_tiles.data + args.x_tiles.offset(row, i));
+      const auto floats = [](__m256i bits) {
+        return Vec{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+      };
+      floats(_mm512_castsi512_si256(pair)).store(row_floats + i);
+      floats(_mm512_extracti64x4_epi64(pair, 1)).store(row_floats + i + kPanel);
+    }
+    one.first_row = row;
+    quantize(one);
   }
 }

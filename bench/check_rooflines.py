@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the roofs of `assay machine` with what numpy's OpenBLAS reaches on the same threads: nothing may be faster
-than a roof, and a good library should come near it. usage: python3 bench/check_roofs.py build/release/assay [THREADS]"""
+"""Compares the rooflines of `assay machine` with what numpy's OpenBLAS reaches on the same threads: nothing may exceed a
+roofline, and a good library should come near it.
+
+usage: python3 bench/check_rooflines.py build/release/assay [THREADS]"""
 import json
 import os
 import subprocess
@@ -32,7 +34,8 @@ runs = [json.loads(subprocess.check_output([program, "machine", "--json", "-t", 
 fma = max(p["gflops"] for r in runs for p in r["products"] if str(p["threads"]) == threads and "FMA" in p["kind"])
 reads = max(p["gb_per_s"] for r in runs for p in r["read_bandwidth"]
             if str(p["threads"]) == threads and p["working_set_bytes"] == x.nbytes)
-for name, found, roof in (("float32 product, GFLOPS", gflops, fma), ("reading 256 MB, GB/s", gb_per_s, reads)):
-    print(f"{name:<26} numpy {found:8.1f}   roof {roof:8.1f}   {100 * found / roof:5.1f} % of it, {threads} thread(s)")
+for name, found, roofline in (("float32 FMA, GFLOP/s", gflops, fma), ("reading 256 MB, GB/s", gb_per_s, reads)):
+    share = 100 * found / roofline
+    print(f"{name:<26} numpy {found:8.1f}   roofline {roofline:8.1f}   {share:5.1f} % of it, {threads} thread(s)")
 if gflops > 1.1 * fma or gb_per_s > 1.1 * reads:  # the rest is what other programs took of one and not of the other
-    sys.exit("error: numpy is faster than a roof")
+    sys.exit("error: numpy exceeds a roofline")

@@ -1,4 +1,4 @@
-// A screened head finds what the whole head finds: whatever the weights and the hidden states are.
+// The int8 candidate search finds what the whole head finds: whatever the weights and the hidden states are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct HeadOnly {
   }
   std::vector<float>& head() { return weights.values["head"]; }
 
-  Plan plan(WeightFormat format, bool screens) const {
+  Plan plan(WeightFormat format, bool searches) const {
     Plan plan;
     plan.buffers = {{"hidden", kHidden}};
     plan.weights = {{.name = "tokens", .rows = kTokens, .columns = kHidden, .kind = WeightSpec::Kind::table},
@@ -63,13 +63,13 @@ struct HeadOnly {
     plan.context = kTokens;
     plan.layers = plan.kv_heads = 1;
     plan.head_dim = 16;
-    plan.screens_head = screens;
+    plan.has_candidate_search = searches;
     return plan;
   }
   // The highest output for `rows` tokens at once, and what share of them was computed exactly.
-  std::vector<TokenId> highest(Isa isa, WeightFormat format, bool screens, std::int64_t rows,
+  std::vector<TokenId> highest(Isa isa, WeightFormat format, bool searches, std::int64_t rows,
                                double* share = nullptr) const {
-    const auto program = test::cpu_backend(isa)->prepare(plan(format, screens), weights);
+    const auto program = test::cpu_backend(isa)->prepare(plan(format, searches), weights);
     const auto cache = program->make_cache();
     Batch batch;
     std::vector<std::int64_t> all;
@@ -82,12 +82,12 @@ struct HeadOnly {
     program->run(batch, *cache);
     std::vector<TokenId> ids(all.size(), -2);
     program->head(all, ArgmaxSink{ids});
-    if (share != nullptr) *share = program->screened_share();
+    if (share != nullptr) *share = program->exact_head_share();
     return ids;
   }
 };
 
-class HeadScreen : public testing::TestWithParam<std::tuple<Isa, WeightFormat>> {
+class CandidateSearch : public testing::TestWithParam<std::tuple<Isa, WeightFormat>> {
  protected:
   void SetUp() override {
     if (!is_usable(isa())) GTEST_SKIP() << "this machine has no " << name_of(isa());
@@ -105,7 +105,7 @@ class HeadScreen : public testing::TestWithParam<std::tuple<Isa, WeightFormat>> 
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(Isas, HeadScreen,
+INSTANTIATE_TEST_SUITE_P(Isas, CandidateSearch,
                          testing::Combine(testing::ValuesIn(kAllIsas),
                                           testing::Values(WeightFormat::float32, WeightFormat::bfloat16)),
                          [](const auto& p) {
@@ -113,12 +113,12 @@ INSTANTIATE_TEST_SUITE_P(Isas, HeadScreen,
                                   std::string(assay::info(std::get<WeightFormat>(p.param)).name);
                          });
 
-TEST_P(HeadScreen, FindsTheSameFromFewPanels) {
+TEST_P(CandidateSearch, FindsTheSameFromFewPanels) {
   expect_the_same(HeadOnly(3001), 1.0 / 3001, 0.2);
 }
 
 // Logits that differ by less than int8 can tell, and some that are equal: the lowest of them counts.
-TEST_P(HeadScreen, FindsTheLowestOfNearAndEqualOutputs) {
+TEST_P(CandidateSearch, FindsTheLowestOfNearAndEqualOutputs) {
   HeadOnly model(1000);
   const std::vector<float>& head = model.head();
   const std::vector<float> first(head.begin(), head.begin() + kHidden);
@@ -133,14 +133,14 @@ TEST_P(HeadScreen, FindsTheLowestOfNearAndEqualOutputs) {
 }
 
 // Rows whose largest weight hides all others: codes say next to nothing of them.
-TEST_P(HeadScreen, ComputesTheWholeHeadWhereBoundsAreLoose) {
+TEST_P(CandidateSearch, ComputesTheWholeHeadWhereBoundsAreLoose) {
   HeadOnly model(500);
   for (std::int64_t output = 0; output < 500; ++output)
     model.head()[static_cast<std::size_t>(output * kHidden)] = 1000.0F;
   expect_the_same(model, 1, 1);
 }
 
-TEST_P(HeadScreen, ComputesTheWholeHeadWhereSomethingIsNotFinite) {
+TEST_P(CandidateSearch, ComputesTheWholeHeadWhereSomethingIsNotFinite) {
   HeadOnly model(500);
   model.head()[4321] = std::numeric_limits<float>::infinity();
   expect_the_same(model, 1, 1);
@@ -152,7 +152,7 @@ TEST_P(HeadScreen, ComputesTheWholeHeadWhereSomethingIsNotFinite) {
   expect_the_same(model, 0.5, 1);
 }
 
-TEST_P(HeadScreen, ZerosAndTinyNumbersAreNoTrap) {
+TEST_P(CandidateSearch, ZerosAndTinyNumbersAreNoTrap) {
   HeadOnly model(100);
   std::fill(model.head().begin(), model.head().end(), 0.0F);
   expect_the_same(model, 1, 1);  // all are equal
@@ -160,20 +160,20 @@ TEST_P(HeadScreen, ZerosAndTinyNumbersAreNoTrap) {
   expect_the_same(model, 0, 1);
 }
 
-TEST(HeadScreenCost, ReadsCodesInsteadOfWeights) {
+TEST(CandidateSearchCost, ReadsCodesInsteadOfWeights) {
   const HeadOnly model(1000);
   const Plan plain = model.plan(WeightFormat::float32, false),
-             screened = model.plan(WeightFormat::float32, true);
-  EXPECT_EQ(cost_of(plain, 1, 0, 1).weight_bytes.value - cost_of(screened, 1, 0, 1).weight_bytes.value,
+             searched = model.plan(WeightFormat::float32, true);
+  EXPECT_EQ(cost_of(plain, 1, 0, 1).weight_bytes.value - cost_of(searched, 1, 0, 1).weight_bytes.value,
             1000 * kHidden * 3 - 1000 * 16);
-  EXPECT_EQ(cost_of(plain, 1, 0, 0).weight_bytes.value, cost_of(screened, 1, 0, 0).weight_bytes.value);
+  EXPECT_EQ(cost_of(plain, 1, 0, 0).weight_bytes.value, cost_of(searched, 1, 0, 0).weight_bytes.value);
 }
 
-class ScreenKernel : public test::TestOfKernelTiers {};
-INSTANTIATE_TEST_SUITE_P(Isas, ScreenKernel, test::kKernelTiers,
+class CandidateKernel : public test::TestOfKernelTiers {};
+INSTANTIATE_TEST_SUITE_P(Isas, CandidateKernel, test::kKernelTiers,
                          [](const auto& info) { return info.param.name(); });
 
-TEST_P(ScreenKernel, MarksWhatTheReferenceMarks) {
+TEST_P(CandidateKernel, MarksWhatTheReferenceMarks) {
   for (const std::int64_t n : {1, 15, 16, 17, 100, 1003})
     for (const float looseness : {0.0F, 0.01F, 0.3F}) {
       // Quarters, so that no rounding differs.
@@ -188,16 +188,16 @@ TEST_P(ScreenKernel, MarksWhatTheReferenceMarks) {
       for (float& norm : error_norms) norm = std::fabs(norm);
       const std::size_t panels = static_cast<std::size_t>((n + 15) / 16);
       std::vector<std::uint8_t> want(panels, 7), got(panels, 7);
-      cpu::ScreenArgs args{outputs.data(),
-                           code_norms.data(),
-                           error_norms.data(),
-                           n,
-                           std::round(looseness * 64) / 64,
-                           std::round(looseness * 32) / 64,
-                           want.data()};
-      reference_.screen(args);
+      cpu::CandidateArgs args{outputs.data(),
+                              code_norms.data(),
+                              error_norms.data(),
+                              n,
+                              std::round(looseness * 64) / 64,
+                              std::round(looseness * 32) / 64,
+                              want.data()};
+      reference_.mark_candidates(args);
       args.marks = got.data();
-      table_.screen(args);
+      table_.mark_candidates(args);
       EXPECT_EQ(got, want) << n << " " << looseness;
       EXPECT_NE(std::count(want.begin(), want.end(), 1), 0);
     }

@@ -1,4 +1,4 @@
-#include "assay/machine/machine_roofs.h"
+#include "assay/machine/machine_rooflines.h"
 
 #include <algorithm>
 
@@ -20,16 +20,16 @@ double best_rate(Seconds time, const Probe& probe) {
   return best;
 }
 
-class RoofRun {
+class RooflineRun {
  public:
-  explicit RoofRun(const RoofOptions& options) : options_(options) {
-    roofs_.threads = options.threads == 0 ? default_thread_count() : options.threads;
+  explicit RooflineRun(const RooflineOptions& options) : options_(options) {
+    peaks_.threads = options.threads == 0 ? default_thread_count() : options.threads;
   }
 
-  MachineRoofs run() {
+  MachineRooflines run() {
     measure(1);
-    if (roofs_.threads > 1) measure(roofs_.threads);
-    return std::move(roofs_);
+    if (peaks_.threads > 1) measure(peaks_.threads);
+    return std::move(peaks_);
   }
 
  private:
@@ -37,13 +37,13 @@ class RoofRun {
     ThreadPool pool(threads);
     for (const Bytes working_set : options_.working_sets) {
       if (working_set.value > memory_at_hand() / 4) {
-        if (threads == 1) roofs_.skipped.push_back(working_set);
+        if (threads == 1) peaks_.skipped.push_back(working_set);
         continue;
       }
       begin_case(fmt::format("reading {:.0f} MB", working_set.megabytes()), threads);
       ReadProbe probe(working_set, pool);
       for (const int streams : {1, 4})
-        roofs_.reads.push_back({working_set, threads, streams, best_rate(options_.each, [&](Seconds window) {
+        peaks_.reads.push_back({working_set, threads, streams, best_rate(options_.each, [&](Seconds window) {
                                   return probe.bytes_per_second(streams, window);
                                 })});
     }
@@ -51,10 +51,10 @@ class RoofRun {
       begin_case(std::string(name_of(kind)), threads);
       const std::string why_not = why_not_usable(kind);
       const auto probe = [&](Seconds window) { return operations_per_second(kind, pool, window); };
-      roofs_.products.push_back(
+      peaks_.products.push_back(
           {kind, threads, why_not.empty() ? best_rate(options_.each, probe) : 0, why_not});
     }
-    roofs_.phase_round_trip = phase_round_trip(pool);
+    peaks_.phase_round_trip = phase_round_trip(pool);
   }
 
   void begin_case(const std::string& name, int threads) {
@@ -74,15 +74,15 @@ class RoofRun {
     return memory_at_hand_;
   }
 
-  const RoofOptions& options_;
-  MachineRoofs roofs_;
+  const RooflineOptions& options_;
+  MachineRooflines peaks_;
   std::int64_t memory_at_hand_ = 0;
 };
 
 }  // namespace
 
-MachineRoofs measure_roofs(const RoofOptions& options) {
-  return RoofRun(options).run();
+MachineRooflines measure_rooflines(const RooflineOptions& options) {
+  return RooflineRun(options).run();
 }
 
 }  // namespace assay

@@ -5,32 +5,32 @@
 #include <string>
 #include <vector>
 
-#include "assay/machine/roofs.h"
+#include "assay/machine/rooflines.h"
 
 namespace assay {
 
-struct ReadRoof {
+struct ReadRoofline {
   Bytes working_set;
   int threads = 0, streams = 0;  // streams of each thread
   double bytes_per_second = 0;
 };
 
-struct ProductRoof {
+struct ProductRoofline {
   ProductKind kind{};
   int threads = 0;
   double operations_per_second = 0;  // 0 where it is not usable
   std::string why_not;
 };
 
-struct MachineRoofs {
-  std::vector<ReadRoof> reads;
+struct MachineRooflines {
+  std::vector<ReadRoofline> reads;
   std::vector<Bytes> skipped;  // working sets that are more than a quarter of the memory at hand
-  std::vector<ProductRoof> products;
+  std::vector<ProductRoofline> products;
   int threads = 0;
   Seconds phase_round_trip;
 };
 
-struct RoofOptions {
+struct RooflineOptions {
   int threads = 0;       // 0 = default_thread_count(); one thread is measured beside it
   Seconds each{0.05};    // at least, of every figure
   Bytes memory_at_hand;  // 0 = what the machine and the control group leave
@@ -40,6 +40,6 @@ struct RoofOptions {
 };
 
 // Throws Error "interrupted" where should_stop says so.
-MachineRoofs measure_roofs(const RoofOptions& options);
+MachineRooflines measure_rooflines(const RooflineOptions& options);
 
 }  // namespace assay
