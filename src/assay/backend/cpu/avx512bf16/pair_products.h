@@ -103,8 +103,8 @@ void linear_few_pair_rows(const LinearArgs& args, std::int64_t first_panel, std:
         multiply(row_strips(args, row, of_x), panel_strips(args, panel, of_w), strips_of(args), is_first,
                  block);
       });
-      finish_block(args, block, kFewStride, row, rows, first_output,
-                   left < panels * kPanel ? left : panels * kPanel);
+      epilogue(args, block, kFewStride, row, rows, first_output,
+               left < panels * kPanel ? left : panels * kPanel);
     }
     panel += panels;
   }
@@ -303,7 +303,7 @@ void linear_many_pair_rows(const LinearArgs& args, std::int64_t first, std::int6
                                 .step = step});
         fetched += step * strips * kPairs;
       });
-      finish_block(args, c, kColumns, row, end - row, first_output, left < kColumns ? left : kColumns);
+      epilogue(args, c, kColumns, row, end - row, first_output, left < kColumns ? left : kColumns);
     }
   }
 }
