@@ -27,10 +27,11 @@ CpuBackend::CpuBackend(const BackendOptions& options)
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
   for (const WeightSpec& w : plan.weights)
     if (planes_of(w.format) > 1 && !table_.uses_tiles)
-      throw FieldError("float32_matmul",
-                       "matrix multiplications of bfloat16 parts need AMX or AVX-512 BF16, and the kernels here are those "
-                       "of {}",
-                       name_of(isa_));
+      throw FieldError(
+          "float32_matmul",
+          "matrix multiplications of bfloat16 parts need AMX or AVX-512 BF16, and the kernels here are those "
+          "of {}",
+          name_of(isa_));
   return std::make_unique<Executor>(plan, source, table_, pool_);
 }
 
