@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "assay/backend/cpu/select.h"
 #include "assay/base/aligned.h"
@@ -41,6 +42,7 @@ struct AttendCase {
   std::int64_t rows, past, dim, window, first_key;
   KvFormat format = KvFormat::float32;
   bool has_tiles = false;
+  float soft_cap = 0, slope = 0;
 };
 
 // The rows from `skip` on, at most `at_once` in a call.
@@ -63,6 +65,8 @@ std::vector<float> run_attend(const KernelTable& table, const AttendCase& c, std
             .window = c.window,
             .shape = keys.shape,
             .scale = 0.3F,
+            .soft_cap = c.soft_cap,
+            .alibi_slopes = c.slope == 0 ? nullptr : &c.slope,
             .blocks = keys.pointers.data(),
             .k_offset = 0,
             .v_offset = keys.v_offset,
@@ -192,15 +196,115 @@ TEST_P(AttentionKernelTest, AttentionEqualsReference) {
             }
 }
 
+// Tiles leave such scores to the vector units; those with products of bfloat16 round queries and weights.
+TEST_P(AttentionKernelTest, BentScoresEqualReference) {
+  for (const KvFormat format : {KvFormat::float32, KvFormat::bfloat16, KvFormat::int8})
+    for (const auto& [cap, slope] : {std::pair{2.0F, 0.0F}, {0.0F, 0.3F}, {5.0F, 0.01F}})
+      for (const std::int64_t dim : {7, 32, 64, 80})
+        for (const std::int64_t rows : {1, 5, 33})
+          for (const std::int64_t past : {0, 63, 130})
+            for (const std::int64_t window : {0, 70}) {
+              const AttendCase c{rows, past, dim, window, past == 130 ? 3 : 0, format, false, cap, slope};
+              const auto got = run_attend(table_, c), want = run_attend(reference_, c);
+              EXPECT_LE(test::largest_difference(got, want),
+                        format == KvFormat::bfloat16 && table_.uses_tiles ? 3e-2 : 1e-5)
+                  << dim << " " << rows << " " << past << " " << window << " " << name_of(format) << " "
+                  << cap;
+              if (dim != 64 || rows != 33) continue;
+              AttendCase plain = c;
+              plain.soft_cap = plain.slope = 0;
+              EXPECT_GE(test::largest_difference(run_attend(reference_, plain), want), 5e-5);
+            }
+}
+
+// By hand: two keys, whose scores are 0.3 * 1 and 0.3 * 2; the query is at position 1.
+TEST(AttentionReference, CapsThenAddsTheSlope) {
+  const KernelTable table = select_kernels(Isa::scalar);
+  std::vector<float> block(kKvBlockPositions * (1 + kPanel));
+  block[0] = 1, block[1] = 2;
+  block[kKvBlockPositions] = 10, block[kKvBlockPositions + kPanel] = 20;
+  const void* pointer = block.data();
+  const float q = 1, slope = 0.25F;
+  float out = 0;
+  table.attend({.q = &q,
+                .q_stride = 1,
+                .q_tiles = kNoTiles,
+                .q_first_column = 0,
+                .rows = 1,
+                .first_position = 1,
+                .first_key = 0,
+                .window = 0,
+                .shape = {1},
+                .scale = 0.3F,
+                .soft_cap = 0.5F,
+                .alibi_slopes = &slope,
+                .blocks = &pointer,
+                .k_offset = 0,
+                .v_offset = kKvBlockPositions,
+                .out = &out,
+                .out_stride = 1,
+                .out_tiles = kNoTiles,
+                .first_tile_row = 0,
+                .first_tile_column = 0});
+  const double first = std::exp(0.5 * std::tanh(0.3 / 0.5) - 0.25),
+               second = std::exp(0.5 * std::tanh(0.6 / 0.5));
+  EXPECT_NEAR(out, (10 * first + 20 * second) / (first + second), 1e-5);
+}
+
+// Heads of one position in a call, or each by itself, give the same bits.
+TEST_P(AttentionKernelTest, HeadsOfAPositionAreAttendedAsEachAlone) {
+  for (const KvFormat format : {KvFormat::float32, KvFormat::bfloat16, KvFormat::int8})
+    for (const std::int64_t dim : {15, 64})
+      for (const std::int64_t past : {0, 63, 700}) {
+        const KvBlocks keys = random_blocks(table_, past + 1, dim, format);
+        for (const std::int64_t window : {0, 70})
+          for (const bool bends : {false, true})
+            for (const std::int64_t heads : {2, 4, 7, 16, 33}) {
+              const auto q = random_floats(static_cast<std::size_t>(heads * dim), 20, 4);
+              const auto slopes = random_floats(static_cast<std::size_t>(heads), 21, 0.1);
+              const auto attend = [&](std::int64_t first, std::int64_t count, std::vector<float>& out) {
+                keys.attend_of(table_)({.q = q.data() + first * dim,
+                                        .q_stride = dim,
+                                        .q_tiles = kNoTiles,
+                                        .q_first_column = 0,
+                                        .rows = count,
+                                        .rows_are_heads = count > 1,
+                                        .first_position = past,
+                                        .first_key = 0,
+                                        .window = window,
+                                        .shape = keys.shape,
+                                        .scale = 0.3F,
+                                        .soft_cap = bends ? 3.0F : 0.0F,
+                                        .alibi_slopes = bends ? slopes.data() + first : nullptr,
+                                        .blocks = keys.pointers.data(),
+                                        .k_offset = 0,
+                                        .v_offset = keys.v_offset,
+                                        .out = out.data() + first * dim,
+                                        .out_stride = dim,
+                                        .out_tiles = kNoTiles,
+                                        .first_tile_row = 0,
+                                        .first_tile_column = 0});
+                table_.end_attending();
+              };
+              std::vector<float> together(q.size()), alone(q.size());
+              attend(0, heads, together);
+              for (std::int64_t head = 0; head < heads; ++head) attend(head, 1, alone);
+              EXPECT_EQ(together, alone) << name_of(format) << " " << dim << " " << past << " " << heads;
+            }
+      }
+}
+
 // Rows attended together or one by one give the same bits.
 TEST_P(AttentionKernelTest, AttentionDoesNotDependOnItsNeighbours) {
-  for (const auto& [format, past] : {std::pair{KvFormat::float32, 60},
-                                     {KvFormat::bfloat16, 60},
-                                     {KvFormat::bfloat16, 500},
-                                     {KvFormat::int8, 60},
-                                     {KvFormat::int8, 500}}) {
+  for (const auto& [format, past, cap] : {std::tuple{KvFormat::float32, 60, 0.0F},
+                                          {KvFormat::float32, 60, 3.0F},
+                                          {KvFormat::bfloat16, 60, 0.0F},
+                                          {KvFormat::bfloat16, 500, 0.0F},
+                                          {KvFormat::bfloat16, 60, 3.0F},
+                                          {KvFormat::int8, 60, 0.0F},
+                                          {KvFormat::int8, 500, 3.0F}}) {
     for (const std::int64_t dim : {15, 32, 96}) {
-      const AttendCase c{37, past, dim, 0, 0, format};
+      const AttendCase c{37, past, dim, 0, 0, format, false, cap, cap / 50};
       const auto together = run_attend(table_, c);
       EXPECT_EQ(run_attend(table_, c, 0, 1), together) << dim;
       for (std::int64_t skip = 1; skip < 6; ++skip) {

@@ -37,6 +37,8 @@ class Weights : public WeightSource {
 struct HeadOnly {
   std::int64_t vocab;
   Weights weights;
+  bool has_bias = false;
+  float scale = 1, soft_cap = 0;
 
   explicit HeadOnly(std::int64_t outputs) : vocab(outputs) {
     weights.values = {{"tokens", random_floats(kTokens * kHidden, 1)},
@@ -44,6 +46,11 @@ struct HeadOnly {
                       {"head", random_floats(vocab * kHidden, 2)}};
   }
   std::vector<float>& head() { return weights.values["head"]; }
+  void add_bias(float size) {
+    has_bias = true;
+    weights.values["bias"] = random_floats(vocab, 4);
+    for (float& b : weights.values["bias"]) b *= size;
+  }
 
   Plan plan(WeightFormat format, bool searches) const {
     Plan plan;
@@ -59,6 +66,12 @@ struct HeadOnly {
     plan.hidden = 0;
     plan.head.norm = NormOp{.kind = Norm::rms, .gain = 1, .epsilon = 1e-5F, .in = 0};
     plan.head.product.weight = 2;
+    plan.head.scale = scale;
+    plan.head.soft_cap = soft_cap;
+    if (has_bias) {
+      plan.weights.push_back({.name = "bias", .rows = 1, .columns = vocab, .kind = WeightSpec::Kind::vector});
+      plan.head.product.bias = 3;
+    }
     plan.vocab = vocab;
     plan.context = kTokens;
     plan.layers = plan.kv_heads = 1;
@@ -130,6 +143,39 @@ TEST_P(CandidateSearch, FindsTheLowestOfNearAndEqualOutputs) {
       w = x + (output % 2 == 0 ? 0.0F : 1e-4F * static_cast<float>(random.uniform() - 0.5));
     }
   expect_the_same(model, 1.0 / 1000, 1);
+}
+
+// A soft cap that makes one number of many logits changes nothing: the highest is that of the sums.
+TEST_P(CandidateSearch, FindsTheHighestOfBentLogits) {
+  HeadOnly model(1000);
+  const HeadOnly plain = model;
+  model.scale = 3;
+  model.soft_cap = 0.01F;
+  expect_the_same(model, 1.0 / 1000, 0.2);
+  EXPECT_EQ(model.highest(isa(), format(), true, 40), plain.highest(isa(), format(), false, 40));
+}
+
+// Biases small and large, beside activations of any size: a bias alone is rounded, too.
+TEST_P(CandidateSearch, AddsBiases) {
+  const auto changes = [](const HeadOnly& model) {
+    HeadOnly without = model;
+    without.has_bias = false;
+    return model.highest(isa(), format(), true, 40) != without.highest(isa(), format(), true, 40);
+  };
+  for (const float size : {0.1F, 3.0F, 1000.0F}) {
+    HeadOnly model(1000);
+    model.add_bias(size);
+    expect_the_same(model, 1.0 / 1000, size > 100 ? 1 : 0.3);
+    EXPECT_TRUE(changes(model));
+  }
+  // Differences far below what is left of the bias, of activations next to nothing.
+  HeadOnly model(1000);
+  std::fill(model.weights.values["gain"].begin(), model.weights.values["gain"].end(), 1e-6F);
+  model.has_bias = true;
+  model.weights.values["bias"] = std::vector<float>(1000, 1e3F);
+  expect_the_same(model, 1.0 / 1000, 1);
+  model.weights.values["bias"][77] = std::numeric_limits<float>::infinity();
+  expect_the_same(model, 1, 1);
 }
 
 // Rows whose largest weight hides all others: codes say next to nothing of them.

@@ -108,6 +108,20 @@ TEST_P(ElementwiseKernels, GateAsTheReferenceDoes) {
     }
 }
 
+TEST_P(ElementwiseKernels, BendLogitsAsTheReferenceDoes) {
+  for (const std::int64_t n : {1, 8, 15, 16, 37, 100})
+    for (const auto& [scale, cap] : {std::pair{0.0625F, 0.0F}, {1.0F, 30.0F}, {2.0F, 5.0F}}) {
+      std::vector<float> want = test::random_floats(static_cast<std::size_t>(n), 6, 60), got = want;
+      const float first = want[0];
+      reference_.bend_logits(want.data(), n, scale, cap);
+      table_.bend_logits(got.data(), n, scale, cap);
+      const double scaled = static_cast<double>(scale) * first;
+      EXPECT_NEAR(want[0], cap == 0 ? scaled : cap * std::tanh(scaled / cap), 1e-5);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        EXPECT_NEAR(got[i], want[i], 4e-7 * std::max(static_cast<double>(cap), 10.0)) << n << " " << cap;
+    }
+}
+
 // Tables that use tiles write the same numbers, rounded to bfloat16, where a tile product will read them.
 TEST_P(ElementwiseKernels, GateWritesTiles) {
   if (!table_.uses_tiles) GTEST_SKIP() << "this table writes no tiles";

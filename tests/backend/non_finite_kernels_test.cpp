@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "assay/backend/cpu/select.h"
@@ -216,6 +217,21 @@ TEST_P(NonFiniteKernelTest, GroupsOfCodesGetAScaleOfNaN) {
           }
 }
 
+TEST_P(NonFiniteKernelTest, BentLogitsKeepNaN) {
+  for (const KernelTable* table : {&reference_, &std::as_const(table_)})
+    for (const float cap : {0.0F, 30.0F})
+      for (const std::int64_t n : {1, 7, 16, 37})
+        for (const std::int64_t place : first_middle_last(n)) {
+          auto x = random_floats(static_cast<std::size_t>(n), 30, 100);
+          at(x, place) = kBad[2];
+          table->bend_logits(x.data(), n, 0.5F, cap);
+          for (std::int64_t i = 0; i < n; ++i) EXPECT_EQ(std::isnan(at(x, i)), i == place);
+          at(x, place) = kInfinity;
+          table->bend_logits(x.data(), n, 0.5F, cap);
+          EXPECT_EQ(at(x, place), cap == 0 ? kInfinity : cap);
+        }
+}
+
 TEST_P(NonFiniteKernelTest, ReductionsOfLogits) {
   for (const std::int64_t n : {1, 2, 15, 16, 17, 101, 257})
     for (const std::int64_t place : first_middle_last(n))
@@ -244,6 +260,7 @@ struct AttentionInputs {
   KvFormat format;
   bool has_tiles;
   std::vector<float> q, k, v;
+  float soft_cap = 0, slope = 0;
 
   std::int64_t length() const { return past + rows + more; }
   bool sees(std::int64_t row, std::int64_t position) const {
@@ -318,6 +335,14 @@ TEST_P(NonFiniteKernelTest, AttentionIsFiniteWhereTheReferenceIs) {
       cases.push_back(attention_inputs(1, 100, dim, 0, 30, 0, format));
     }
   cases.push_back(attention_inputs(3, 600, 32, 0, 0, 0, KvFormat::bfloat16));  // two spans of tiles
+  for (const auto& [format, cap, slope] : {std::tuple{KvFormat::float32, 2.0F, 0.0F},
+                                           {KvFormat::bfloat16, 0.0F, 0.1F},
+                                           {KvFormat::int8, 2.0F, 0.1F}})
+    for (const std::int64_t rows : {1, 9}) {
+      cases.push_back(attention_inputs(rows, 57, 64, 1, 0, 0, format));
+      cases.back().soft_cap = cap;
+      cases.back().slope = slope;
+    }
   if (table_.uses_tiles) {
     cases.push_back(attention_inputs(20, 40, 64, 0, 0, 0, KvFormat::bfloat16, true));
     cases.push_back(attention_inputs(1, 40, 64, 2, 0, 0, KvFormat::bfloat16, true));

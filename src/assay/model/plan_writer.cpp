@@ -169,7 +169,8 @@ void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_
   for (const float factor : found.smoothing) inverse.push_back(1.0F / factor);
   spec_of(op.weight).column_factors = found.smoothing;
   const auto* norm = plan_.ops.empty() ? nullptr : std::get_if<NormOp>(&plan_.ops.back().what);
-  if (norm == nullptr || norm->out != op.in || !is_only_reader) {
+  // A norm in place is read by more than this: by the residual.
+  if (norm == nullptr || norm->out != op.in || norm->in == norm->out || !is_only_reader) {
     op.input_factors = std::move(inverse);
     return;
   }

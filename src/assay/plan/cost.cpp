@@ -20,7 +20,8 @@ struct CostVisitor {
   }
 
   Cost operator()(const EmbedOp& op) const {
-    const std::int64_t width = plan.weight(op.tokens).columns, tables = op.positions == kNone ? 1 : 2;
+    const std::int64_t width = plan.weight(op.tokens == kNone ? op.positions : op.tokens).columns,
+                       tables = op.tokens == kNone || op.positions == kNone ? 1 : 2;
     return {.weight_bytes = {rows * width * 4 * tables},
             .kv_bytes = {},
             .flops = {static_cast<double>(rows * width)}};
@@ -31,7 +32,7 @@ struct CostVisitor {
     const std::int64_t vectors = op.bias == kNone ? 1 : 2;
     return {.weight_bytes = {vectors * gain.columns * 4},
             .kv_bytes = {},
-            .flops = {8.0 * static_cast<double>(rows * gain.columns)}};
+            .flops = {8.0 * static_cast<double>(rows * gain.columns * op.groups)}};
   }
   Cost operator()(const LinearOp& op) const {
     if (rows == 0) return {};  // an LM head that is not asked reads no weights
@@ -105,7 +106,7 @@ std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, st
     of(plan.ops[i].phase) += std::visit(visitor, plan.ops[i].what);
   }
   const CostVisitor head{plan, head_rows, past, head_rows};
-  of(Phase::head) += head(plan.head.norm);
+  if (plan.head.norm) of(Phase::head) += head(*plan.head.norm);
   Cost product = head(plan.head.product);
   if (plan.has_candidate_search && head_rows > 0) product.weight_bytes = candidate_search_bytes(plan);
   of(Phase::head) += product;

@@ -45,7 +45,10 @@ BufferUse buffers_of(const Op& op) {
                             return BufferUse{{}, {embed.out}};
                           },
                           [](const NormOp& norm) {
-                            return BufferUse{{norm.in}, {norm.out}};
+                            BufferUse use{{norm.in}, {norm.out}};
+                            if (norm.in != norm.out && (norm.column > 0 || norm.groups > 1))
+                              use.reads.push_back(norm.out);
+                            return use;
                           },
                           [](const LinearOp& linear) {
                             BufferUse use{{linear.in}, {linear.out}};

@@ -35,7 +35,8 @@ struct BufferSpec {
   std::int64_t columns = 0;
 };
 
-struct EmbedOp {  // out = scale * tokens[id] (+ positions[position + position_offset])
+// out = scale * tokens[id] + positions[position + position_offset], of the tables that there are.
+struct EmbedOp {
   WeightId tokens = kNone, positions = kNone;
   std::int64_t position_offset = 0;
   float scale = 1;
@@ -43,12 +44,17 @@ struct EmbedOp {  // out = scale * tokens[id] (+ positions[position + position_o
 };
 
 // out = (in - mean) / sqrt(variance + epsilon) * gain + bias over each row (layer), or in / sqrt(mean of
-// squares + epsilon) * gain (rms: Zhang and Sennrich 2019).
+// squares + epsilon) * gain (rms: Zhang and Sennrich 2019). A row may be normed in parts: `groups` of as many
+// columns as the gain has elements, from `column` on, side by side, each by itself with the same gain and
+// bias. So are queries and keys normed head by head (Henry et al. 2020, "Query-Key Normalization"), or all of
+// a token's at once. `out` may be `in`; other columns stay.
 struct NormOp {
   Norm kind = Norm::layer;
   WeightId gain = kNone, bias = kNone;  // bias optional
   float epsilon = 0;
   BufferId in = kNone, out = kNone;
+  std::int64_t column = 0;
+  int groups = 1;
 };
 
 // Codes of all input activations of a matrix multiplication, known beforehand: a code stands for
@@ -94,12 +100,15 @@ struct RotaryOp {
 // Causal attention of the rows in `qkv` over their sequences' cached keys and values.
 struct AttentionOp {
   int layer = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;                       // of the scores
-  std::int64_t window = 0;               // keys a query sees, itself included; 0 = all
-  float soft_cap = 0;                    // scores become soft_cap * tanh(score / soft_cap); 0 = none
-  std::vector<float> alibi_slopes = {};  // by head: slope * (key - query) is added to a score; empty: none
-  BufferId qkv = kNone;                  // [rows, (heads + 2 * kv_heads) * head_dim]: queries, keys, values
-  BufferId out = kNone;                  // [rows, heads * head_dim]
+  float scale = 1;          // of the scores
+  std::int64_t window = 0;  // keys a query sees, itself included; 0 = all
+  float soft_cap = 0;       // scores become soft_cap * tanh(score / soft_cap); 0 = none (Gemma 2)
+  // By head: slope * (key - query), their positions, is added to a score, behind the cap (Press et al. 2022).
+  // Empty: none.
+  std::vector<float> alibi_slopes = {};
+  BufferId qkv = kNone;  // [rows, (heads + 2 * kv_heads) * head_dim]: queries, keys, values
+  BufferId out = kNone;  // [rows, heads * head_dim]
+  bool bends_scores() const { return soft_cap != 0 || !alibi_slopes.empty(); }
   std::int64_t k_column() const { return std::int64_t{heads} * head_dim; }
   std::int64_t v_column() const { return k_column() + std::int64_t{kv_heads} * head_dim; }
 };

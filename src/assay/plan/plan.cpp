@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "assay/plan/liveness.h"
+
 namespace assay {
 
 namespace {
@@ -14,12 +16,27 @@ std::size_t last_attention(const std::vector<Op>& ops) {
   return ops.size();
 }
 
-std::size_t product_of_queries(const std::vector<Op>& ops, std::size_t attention) {
+// Nothing but queries comes of queries: where some are left out, keys, values and other buffers are as ever.
+bool keeps_queries_apart(const Plan& plan, const Op& op, const AttentionOp& attention) {
+  const BufferUse use = buffers_of(op);
+  if (std::count(use.reads.begin(), use.reads.end(), attention.qkv) == 0) return true;
+  const auto is_other = [&](BufferId id) { return id != attention.qkv; };
+  if (std::any_of(use.writes.begin(), use.writes.end(), is_other)) return false;
+  const auto* norm = std::get_if<NormOp>(&op.what);
+  if (norm == nullptr) return true;
+  const std::int64_t size = plan.weight(norm->gain).columns, queries = attention.k_column();
+  return norm->column >= queries || norm->column + norm->groups * size <= queries ||
+         (queries - norm->column) % size == 0;
+}
+
+std::size_t product_of_queries(const Plan& plan, std::size_t attention) {
+  const std::vector<Op>& ops = plan.ops;
   const auto& what = std::get<AttentionOp>(ops[attention].what);
   for (std::size_t i = attention; i-- > 0;) {
     const auto* linear = std::get_if<LinearOp>(&ops[i].what);
     if (linear != nullptr && linear->out == what.qkv && linear->out_column == 0)
-      return mixes_rows(ops[i]) ? ops.size() : i;
+      return mixes_rows(ops[i]) || linear->adds_to_output ? ops.size() : i;
+    if (!keeps_queries_apart(plan, ops[i], what)) break;
   }
   return ops.size();
 }
@@ -29,20 +46,18 @@ std::size_t product_of_queries(const std::vector<Op>& ops, std::size_t attention
 Pruning pruning_of(const Plan& plan) {
   Pruning pruning{last_attention(plan.ops), plan.ops.size(), {}};
   if (pruning.attention == plan.ops.size()) return pruning;
-  pruning.qkv_product = product_of_queries(plan.ops, pruning.attention);
-  std::vector<bool> is_settled(plan.buffers.size());
-  const auto reads = [&](BufferId id) {
-    const auto at = static_cast<std::size_t>(id);
-    if (!is_settled[at]) pruning.moved.push_back(id);
-    is_settled[at] = true;
-  };
-  for (std::size_t i = pruning.attention + 1; i < plan.ops.size(); ++i) {
-    const BufferUse use = buffers_of(plan.ops[i]);
-    std::for_each(use.reads.begin(), use.reads.end(), reads);
-    for (const BufferId id : use.writes) is_settled[static_cast<std::size_t>(id)] = true;
-  }
-  reads(plan.hidden);
+  pruning.qkv_product = product_of_queries(plan, pruning.attention);
+  std::vector<StepUse> steps;
+  for (std::size_t i = pruning.attention + 1; i < plan.ops.size(); ++i)
+    steps.push_back(use_of(plan, plan.ops[i]));
+  pruning.moved = live_before(plan.widths(), steps, {plan.hidden});
   return pruning;
+}
+
+std::vector<std::int64_t> Plan::widths() const {
+  std::vector<std::int64_t> widths;
+  for (const BufferSpec& buffer : buffers) widths.push_back(buffer.columns);
+  return widths;
 }
 
 std::int64_t Plan::parameters() const {

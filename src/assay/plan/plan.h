@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,12 @@ namespace assay {
 
 // From hidden states to logits: a stage of its own, with sinks (backend.h).
 struct LmHead {
-  NormOp norm;         // without output buffer
-  LinearOp product;    // without buffers
-  float scale = 1;     // of the logits
-  float soft_cap = 0;  // logits become soft_cap * tanh(logit / soft_cap); 0 = none
+  std::optional<NormOp> norm = {};  // without output buffer; none where the last block ends in one
+  LinearOp product = {};            // without buffers; its bias is optional
+  // Logits are multiplied by `scale`, which is positive, then become soft_cap * tanh(logit / soft_cap), 0 =
+  // none. Neither changes which is highest: an argmax is that of the sums before them.
+  float scale = 1, soft_cap = 0;
+  bool bends_logits() const { return scale != 1 || soft_cap != 0; }
 };
 
 struct Plan {
@@ -34,7 +37,8 @@ struct Plan {
   bool has_candidate_search = false;
 
   const WeightSpec& weight(WeightId id) const { return weights[static_cast<std::size_t>(id)]; }
-  std::int64_t parameters() const;  // elements of all weights; tied ones once
+  std::vector<std::int64_t> widths() const;  // of the buffers, in columns
+  std::int64_t parameters() const;           // elements of all weights; tied ones once
   // As Transformers counts a footprint: codes of quantized matrices, `bytes` for every other element, no
   // scales.
   Bytes footprint(std::int64_t bytes) const;

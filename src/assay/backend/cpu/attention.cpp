@@ -59,6 +59,7 @@ void Attention::rotate(const RotaryOp& op, std::int64_t rows) {
   tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
     for (int head = 0; head < op.heads; ++head)
       rotate_head(op, first, count, op.column + std::int64_t{head} * op.head_dim);
+    work_[op.buffer].update_tiles(first, count);
   });
 }
 
@@ -78,8 +79,12 @@ void Attention::cut(const AttentionOp& op, const Batch& batch, const CpuKvCache&
   heads_together_ = static_cast<int>(std::clamp<std::int64_t>(
       sequences * op.heads / (kAttendTasksPerThread * tasks_.threads()), 1, op.heads));
   // Heads that share keys and values stay together, where that leaves work for all threads.
-  if (sequences * op.kv_heads >= tasks_.threads())
+  const std::int64_t groups = sequences * op.kv_heads, threads = tasks_.threads();
+  const auto is_one_row = [](const RowRange& range) { return range.size() == 1; };
+  if (groups >= threads)
     heads_together_ = static_cast<int>(round_up(heads_together_, group));
+  else if (std::all_of(ranges.begin(), ranges.end(), is_one_row))
+    heads_together_ = std::max(heads_together_, static_cast<int>((group * groups + threads - 1) / threads));
   for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
     const SequenceRows& s = batch.sequences[i];
     const RowRange& range = ranges[i];
@@ -149,35 +154,39 @@ void Attention::store(const Call& call, const SequenceRows& s, int kv_head) {
   }
 }
 
-void Attention::attend(const Call& call, const Task& task, int head) {
+void Attention::attend(const Call& call, const Task& task, int head, int heads) {
   const AttentionOp& op = call.op;
   const CpuKvCache& cache = call.cache;
   const Buffer &qkv = work_[op.qkv], &out = work_[op.out];
   const int group = op.heads / op.kv_heads, kv_head = head / group;
   const std::int64_t row = task.rows->first_row + task.first, column = std::int64_t{head} * op.head_dim;
   if (call.stores_its_own && head % group == 0) store(call, *task.rows, kv_head);
-  if (call.rotary != nullptr) rotate_head(*call.rotary, row, task.count, column);
-  const bool is_next_read =
-      call.stores_its_own && head + 1 < task.head + task.heads && (head + 1) % group == 0;
+  for (int i = 0; call.rotary != nullptr && i < heads; ++i)
+    rotate_head(*call.rotary, row, task.count, column + std::int64_t{i} * op.head_dim);
+  const int next = head + heads;
+  const bool is_next_read = call.stores_its_own && next < task.head + task.heads && next % group == 0;
   const auto kernel = cache.format() == KvFormat::int8       ? packed_.table.attend_int8
                       : cache.format() == KvFormat::bfloat16 ? packed_.table.attend_bfloat16
                                                              : packed_.table.attend;
   kernel({.q = qkv.floats == nullptr ? nullptr : qkv.floats + row * qkv.stride + column,
-          .q_stride = qkv.stride,
+          .q_stride = heads > 1 ? op.head_dim : qkv.stride,
           .q_tiles = qkv.floats == nullptr ? qkv.tiles : kNoTiles,
           .q_first_column = column,
-          .rows = task.count,
+          .rows = heads > 1 ? heads : task.count,
+          .rows_are_heads = heads > 1,
           .first_position = task.is_padding ? 0 : task.first_position,
           .first_key = task.is_padding ? kNoKey : 0,
           .window = op.window,
           .shape = cache.shape(),
           .scale = op.scale,
+          .soft_cap = op.soft_cap,
+          .alibi_slopes = op.alibi_slopes.empty() ? nullptr : op.alibi_slopes.data() + head,
           .blocks = cache.blocks(task.rows->sequence),
           .k_offset = cache.k_offset(op.layer, kv_head),
           .v_offset = cache.v_offset(op.layer, kv_head),
           .next_k_offset = is_next_read ? cache.k_offset(op.layer, kv_head + 1) : 0,
           .out = out.floats == nullptr ? nullptr : out.floats + row * out.stride + column,
-          .out_stride = out.stride,
+          .out_stride = heads > 1 ? op.head_dim : out.stride,
           .out_tiles = out.tiles,
           .first_tile_row = row,
           .first_tile_column = column});
@@ -195,7 +204,13 @@ void Attention::run(const AttentionOp& op, const RotaryOp* rotary, const Batch& 
     });
   tasks_.run(static_cast<std::int64_t>(cut_.size()), [&](std::int64_t index) {
     const Task& task = cut_[static_cast<std::size_t>(index)];
-    for (int head = task.head; head < task.head + task.heads; ++head) attend(call, task, head);
+    const int group = op.heads / op.kv_heads, end = task.head + task.heads;
+    // Of one row the heads of a group go together: its keys and values are read once.
+    const bool are_together = task.count == 1 && work_[op.qkv].floats != nullptr;
+    for (int head = task.head, heads = 1; head < end; head += heads) {
+      heads = are_together ? std::min(end, (head / group + 1) * group) - head : 1;
+      attend(call, task, head, heads);
+    }
     packed_.table.end_attending();
   });
 }

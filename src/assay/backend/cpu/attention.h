@@ -44,7 +44,8 @@ class Attention {
   void cut(const AttentionOp& op, const Batch& batch, const CpuKvCache& cache,
            std::span<const RowRange> ranges);
   void store(const Call& call, const SequenceRows& s, int kv_head);
-  void attend(const Call& call, const Task& task, int head);
+  // Of some heads that share keys and values, from `head` on.
+  void attend(const Call& call, const Task& task, int head, int heads);
   void rotate_head(const RotaryOp& op, std::int64_t first_row, std::int64_t rows, std::int64_t column);
 
   const PackedPlan& packed_;

@@ -21,8 +21,13 @@ double norm_of(double sum_of_squares) {
 }  // namespace
 
 CandidateHead::CandidateHead(const PackedPlan& packed, Tasks& tasks, Workspace& work, Linear& linear)
-    : packed_(packed), tasks_(tasks), work_(work), linear_(linear) {
+    : packed_(packed),
+      tasks_(tasks),
+      work_(work),
+      linear_(linear),
+      has_bias_(packed.plan.head.product.bias != kNone) {
   search_.weight = static_cast<WeightId>(packed.plan.weights.size());  // behind the plan's own
+  search_.bias = packed.plan.head.product.bias;
   measure_norms();
 }
 
@@ -34,6 +39,7 @@ void CandidateHead::measure_norms() {
   error_norms_.resize(count);
   panel_marks_.resize(static_cast<std::size_t>(kHeadRows * head.panels));
   panels_to_compute_.reserve(panel_marks_.size());
+  const float* bias = packed_.vector(search_.bias);
   // What k products, each rounded, can be off from their sum, twice.
   const double rounding = 2 * static_cast<double>(k + 8) * std::ldexp(1.0, -24);
   tasks_.run(head.panels, [&](std::int64_t panel) {
@@ -52,7 +58,11 @@ void CandidateHead::measure_norms() {
       }
       const double norm = norm_of(squares), error = norm_of(squares_of_errors);
       code_norms_[static_cast<std::size_t>(output)] = static_cast<float>(norm);
-      error_norms_[static_cast<std::size_t>(output)] = static_cast<float>(error + rounding * (norm + error));
+      // A bias is rounded with the sum, whatever the norm of the activations: it counts as theirs of 1.
+      const double of_bias =
+          bias == nullptr ? 0.0 : std::ldexp(std::fabs(static_cast<double>(bias[output])), -21);
+      error_norms_[static_cast<std::size_t>(output)] =
+          static_cast<float>(error + rounding * (norm + error) + of_bias);
     }
   });
   const auto is_finite = [](float x) { return std::isfinite(x); };
@@ -93,7 +103,7 @@ bool CandidateHead::mark_candidates(std::int64_t rows) {
                                    .code_norms = code_norms_.data(),
                                    .error_norms = error_norms_.data(),
                                    .n = head.spec.rows,
-                                   .x_norm = x_norm,
+                                   .x_norm = has_bias_ ? std::max(x_norm, 1.0F) : x_norm,
                                    .x_error = x_error,
                                    .marks = panel_marks_.data() + row * head.panels});
   });

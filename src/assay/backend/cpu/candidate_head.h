@@ -1,7 +1,8 @@
 // Greedy decoding without the whole LM head: a search in int8 leaves few candidates, which are computed
 // exactly. With w' and x' the dequantized weights and activations, |w x - w' x'| <= |w - w'| |x| + |w'| |x -
 // x'| (Cauchy and Schwarz): outputs that lie below the best lower bound by more than that cannot be the
-// highest. It is a maximum inner product search whose result is proven, bit for bit.
+// highest. A bias is added to both sides; scale and soft cap of the logits do not change their order. It is a
+// maximum inner product search whose result is proven, bit for bit.
 #pragma once
 
 #include <span>
@@ -39,6 +40,7 @@ class CandidateHead {
   // The norms of each output's codes, and of what the weights differ from them, with what rounding adds;
   // empty where there is no bound. Of each row the panels that the bound leaves.
   std::vector<float> code_norms_, error_norms_;
+  bool has_bias_;
   std::vector<std::uint8_t> panel_marks_;
   std::vector<std::pair<std::int64_t, std::int64_t>> panels_to_compute_;  // row, panel
   std::int64_t panels_left_ = 0, panels_searched_ = 0;                    // of all calls

@@ -173,22 +173,26 @@ void Executor::run_op(const FusedOp& fused, std::int64_t rows, const Batch& batc
 }
 
 void Executor::embed(const EmbedOp& op, const Batch& batch) {
-  const PackedWeight& tokens = packed_.weight(op.tokens);
   const Buffer& out = work_[op.out];
   tasks_.run_rows(static_cast<std::int64_t>(batch.ids.size()), [&](std::int64_t first, std::int64_t rows) {
     for (std::int64_t row = first; row < first + rows; ++row) {
       float* x = out.floats + row * out.stride;
-      tokens.copy_row(batch.ids[static_cast<std::size_t>(row)], x);
+      if (op.tokens != kNone)
+        packed_.weight(op.tokens).copy_row(batch.ids[static_cast<std::size_t>(row)], x);
+      else
+        std::fill_n(x, out.columns, 0.0F);
       if (op.scale != 1)
         for (std::int64_t i = 0; i < out.columns; ++i) x[i] *= op.scale;
-      if (op.positions == kNone) continue;
-      packed_.weight(op.positions)
-          .add_row(batch.positions[static_cast<std::size_t>(row)] + op.position_offset, x);
+      if (op.positions != kNone)
+        packed_.weight(op.positions)
+            .add_row(batch.positions[static_cast<std::size_t>(row)] + op.position_offset, x);
     }
+    out.update_tiles(first, rows);
   });
 }
 
 void Executor::norm(const NormOp& op, std::int64_t rows) {
+  if (packed_.norms_parts(op)) return norm_parts(op, rows);
   const NormArgs whole =
       norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), work_[op.in], work_[op.out]);
   tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
@@ -198,6 +202,24 @@ void Executor::norm(const NormOp& op, std::int64_t rows) {
     if (part.y != nullptr) part.y += first * part.y_stride;
     part.rows = count;
     packed_.table.norm(part);
+  });
+}
+
+// The parts of a row lie side by side: they are the rows of a call.
+void Executor::norm_parts(const NormOp& op, std::int64_t rows) {
+  const Buffer &in = work_[op.in], &out = work_[op.out];
+  NormArgs whole = norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), in, out);
+  whole.n = whole.x_stride = whole.y_stride = packed_.weight_columns(op.gain);
+  whole.rows = op.groups;
+  whole.y_tiles = kNoTiles;
+  tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    NormArgs part = whole;
+    for (std::int64_t row = first; row < first + count; ++row) {
+      part.x = in.floats + row * in.stride + op.column;
+      part.y = out.floats + row * out.stride + op.column;
+      packed_.table.norm(part);
+    }
+    out.update_tiles(first, count);
   });
 }
 
@@ -247,14 +269,22 @@ void Executor::add(const AddOp& op, std::int64_t rows) {
     for (std::int64_t row = first; row < first + count; ++row)
       for (std::int64_t i = 0; i < out.columns; ++i)
         out.floats[row * out.stride + i] += op.scale * in.floats[row * in.stride + i];
+    out.update_tiles(first, count);
   });
 }
 
 // Hidden states of at most kHeadRows rows into head_normed.
 void Executor::norm_head(std::span<const std::int64_t> rows) {
-  const NormOp& op = plan().head.norm;
-  const NormArgs whole = norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), work_[plan().hidden],
-                                   work_.head_normed);
+  const Buffer& hidden = work_[plan().hidden];
+  if (!plan().head.norm) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      work_.head_normed.put_row(static_cast<std::int64_t>(i),
+                                hidden.floats + pruner_.place_of(rows[i]) * hidden.stride);
+    return;
+  }
+  const NormOp& op = *plan().head.norm;
+  const NormArgs whole =
+      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), hidden, work_.head_normed);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     NormArgs one = whole;
     one.rows = 1;
@@ -283,8 +313,11 @@ void Executor::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
 // Reduces the held logits, a row per chunk of work: the result does not depend on the number of threads.
 void Executor::drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink) {
   const std::int64_t vocab = plan().vocab;
+  const LmHead& lm_head = plan().head;
+  const bool bends = lm_head.bends_logits() && !std::holds_alternative<ArgmaxSink>(sink);
   tasks_.run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
-    const float* x = work_.logits.floats + i * work_.logits.stride;
+    float* x = work_.logits.floats + i * work_.logits.stride;
+    if (bends) packed_.table.bend_logits(x, vocab, lm_head.scale, lm_head.soft_cap);
     const auto at = static_cast<std::size_t>(first + i);
     std::visit(Cases{[&](const LogitsSink& full) {
                        std::copy_n(x, vocab, full.logits.data() + static_cast<std::int64_t>(at) * vocab);

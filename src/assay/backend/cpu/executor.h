@@ -54,6 +54,7 @@ class Executor : public Program {
               std::span<const RowRange> attended, std::span<const RowRange> kept);
   void embed(const EmbedOp& op, const Batch& batch);
   void norm(const NormOp& op, std::int64_t rows);
+  void norm_parts(const NormOp& op, std::int64_t rows);
   void multiply(const LinearOp& op, const FusedOp& fused, std::int64_t rows, std::span<const RowRange> kept);
   void gate(const GatedOp& op, std::int64_t rows);
   void add(const AddOp& op, std::int64_t rows);

@@ -24,10 +24,10 @@ inline constexpr int kGroup = 4;   // panels walked together: four streams from 
 // How many bytes ahead each of kGroup streams of weights is fetched. Set once, by the processor's maker.
 extern const std::int64_t fetch_distance;
 
-// Activations as the products of bfloat16 (AMX, AVX-512 BF16) read them: bfloat16 in strips of 32 columns, [columns /
-// 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of up to
-// three such planes, the leading part first. Columns beyond the real ones stay zero; up to 15 rows beyond the
-// last are read and ignored.
+// Activations as the products of bfloat16 (AMX, AVX-512 BF16) read them: bfloat16 in strips of 32 columns,
+// [columns / 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of
+// up to three such planes, the leading part first. Columns beyond the real ones stay zero; up to 15 rows
+// beyond the last are read and ignored.
 inline constexpr std::int64_t kTileRows = 16, kTileColumns = 32, kTileElements = kTileRows * kTileColumns;
 inline constexpr int kMaxPlanes = 3;
 struct Tiles {
@@ -243,25 +243,46 @@ struct KvShape {
   std::int64_t dim_padded() const { return round_up(head_dim, kTileColumns); }
 };
 
-// Causal attention of some rows of one head of one sequence.
+// Causal attention of some rows of one head of one sequence; or of one position's heads that share keys and
+// values, as rows: the keys are then read once for all of them.
 struct AttendArgs {
   const float* q;  // [rows, head_dim]; null where q_tiles are given (tables that use tiles, a bfloat16 cache)
   std::int64_t q_stride;
   Tiles q_tiles;                // row 0 is first_tile_row, as of the output
   std::int64_t q_first_column;  // a multiple of 32, and so is head_dim
   std::int64_t rows;
+  bool rows_are_heads = false;  // the output's tiles are then side by side; queries are floats
   std::int64_t first_position;  // of row 0: it sees keys up to this one
   std::int64_t first_key;       // keys before it are not seen
   std::int64_t window;          // 0 = none
   KvShape shape;
   float scale;
-  const void* const* blocks;        // per 64 positions
-  std::int64_t k_offset, v_offset;  // of this head and layer in a block, in elements, of int8 in bytes
-  std::int64_t next_k_offset = 0;   // of the head that the caller attends next; 0: unknown
-  float* out;                       // [rows, head_dim]; null where only tiles are wanted
+  // Scores become soft_cap * tanh(score / soft_cap), 0 = none; then a row's slope * (key - its position) is
+  // added. Queries of such scores are floats.
+  float soft_cap = 0;
+  const float* alibi_slopes = nullptr;  // null: none; otherwise one, or one of each row that is a head
+  const void* const* blocks;            // per 64 positions
+  std::int64_t k_offset, v_offset;      // of this head and layer in a block, in elements, of int8 in bytes
+  std::int64_t next_k_offset = 0;       // of the head that the caller attends next; 0: unknown
+  float* out;                           // [rows, head_dim]; null where only tiles are wanted
   std::int64_t out_stride;
   Tiles out_tiles;  // row 0 goes to first_tile_row, first_tile_column
   std::int64_t first_tile_row, first_tile_column;
+
+  [[gnu::always_inline]] bool bends_scores() const { return soft_cap != 0 || alibi_slopes != nullptr; }
+  // Of a row: its position, its slope, and where its output's tiles begin.
+  [[gnu::always_inline]] std::int64_t position_of(std::int64_t row) const {
+    return first_position + (rows_are_heads ? 0 : row);
+  }
+  [[gnu::always_inline]] float slope_of(std::int64_t row) const {
+    return alibi_slopes == nullptr ? 0.0F : alibi_slopes[rows_are_heads ? row : 0];
+  }
+  [[gnu::always_inline]] std::int64_t tile_row_of(std::int64_t row) const {
+    return first_tile_row + (rows_are_heads ? 0 : row);
+  }
+  [[gnu::always_inline]] std::int64_t tile_column_of(std::int64_t row) const {
+    return first_tile_column + (rows_are_heads ? row * shape.head_dim : 0);
+  }
 };
 
 // What holds the scales of 64 positions.
@@ -312,6 +333,8 @@ struct KernelTable {
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
   void (*end_attending)() noexcept;
   void (*mark_candidates)(const CandidateArgs&) noexcept;
+  // x = scale * x of n floats, then soft_cap * tanh(x / soft_cap) where there is a cap.
+  void (*bend_logits)(float* x, std::int64_t n, float scale, float soft_cap) noexcept;
   // Index of the largest of n floats, the lowest of equals; -1 where one is NaN or the largest infinite.
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double; NaN where argmax has none.

@@ -1,6 +1,7 @@
 #include "assay/backend/cpu/packed_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "assay/base/error.h"
 
@@ -8,8 +9,14 @@ namespace assay::cpu {
 
 namespace {
 
-// What no kernel here computes yet, as one sentence.
+constexpr const char* kNotACap = "a soft cap that is negative or not finite";
+bool is_cap(float cap) {
+  return cap >= 0 && std::isfinite(cap);
+}
+
+// What no kernel here computes, as one sentence.
 void check_supported(const Plan& plan) {
+  const auto width = [&](BufferId id) { return plan.buffers[static_cast<std::size_t>(id)].columns; };
   if (plan.head_dim > kMaxHeadDim)
     throw Error("attention heads of {} elements: the CPU backend runs at most {}", plan.head_dim,
                 kMaxHeadDim);
@@ -17,18 +24,28 @@ void check_supported(const Plan& plan) {
     throw Error("{}: the CPU backend does not run {}", op, what);
   };
   for (const Op& op : plan.ops)
-    std::visit(Cases{[](const EmbedOp&) {}, [](const NormOp&) {}, [](const LinearOp&) {},
+    std::visit(Cases{[](const EmbedOp&) {},
+                     [&](const NormOp& norm) {
+                       const std::int64_t end = norm.column + norm.groups * plan.weight(norm.gain).columns;
+                       if (end > std::min(width(norm.in), width(norm.out)))
+                         refuse(op.name, "a norm of more columns than there are");
+                     },
+                     [](const LinearOp&) {},
                      [&](const RotaryOp& rotary) {
                        if (2 * static_cast<int>(rotary.frequencies.size()) > rotary.head_dim)
                          refuse(op.name, "rotary pairs beyond the head's elements");
                      },
                      [&](const AttentionOp& attention) {
-                       if (attention.soft_cap != 0) refuse(op.name, "attention scores with a soft cap");
-                       if (!attention.alibi_slopes.empty()) refuse(op.name, "attention with ALiBi slopes");
+                       if (!is_cap(attention.soft_cap)) refuse(op.name, kNotACap);
+                       if (!attention.alibi_slopes.empty() &&
+                           attention.alibi_slopes.size() != static_cast<std::size_t>(attention.heads))
+                         refuse(op.name, "ALiBi slopes of some heads alone");
                      },
                      [](const GatedOp&) {}, [](const AddOp&) {}},
                op.what);
-  if (plan.head.soft_cap != 0 || plan.head.scale != 1) refuse("lm_head", "logits that are scaled or capped");
+  if (!is_cap(plan.head.soft_cap)) refuse("lm_head", kNotACap);
+  if (!(plan.head.scale > 0) || !std::isfinite(plan.head.scale))
+    refuse("lm_head", "logits whose scale is not a positive number");
 }
 
 // A matrix multiplication, and behind it the gate that halves what it made.
@@ -97,8 +114,26 @@ std::vector<WeightSpec> PackedPlan::specs() const {
   return specs;
 }
 
+std::vector<StepUse> PackedPlan::steps() const {
+  std::vector<StepUse> steps;
+  for (const FusedOp& fused : ops) {
+    StepUse step = use_of(plan, *fused.op);
+    if (fused.rotary != nullptr)
+      step.writes.push_back({fused.rotary->buffer, 0, width(fused.rotary->buffer)});
+    // Outputs go through the gate at once, never to a buffer of their own.
+    if (fused.gate != nullptr) step.writes = {{fused.gate->out, 0, width(fused.gate->out)}};
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
 int planes_for(const PackedWeight& w) {
   return w.packing() == Packing::bfloat16 ? w.planes() : 1;
+}
+
+bool PackedPlan::attends_tiles(const AttentionOp& op) const {
+  return table.uses_tiles && plan.kv_format == KvFormat::bfloat16 && op.head_dim % kTileColumns == 0 &&
+         !op.bends_scores();
 }
 
 bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {

@@ -5,7 +5,7 @@
 
 #include "assay/backend/cpu/kernels.h"
 #include "assay/backend/cpu/pack.h"
-#include "assay/plan/plan.h"
+#include "assay/plan/liveness.h"
 
 namespace assay::cpu {
 
@@ -30,12 +30,18 @@ struct PackedPlan {
   std::vector<PackedWeight>
       weights;  // the plan's, then the int8 codes of an LM head that is searched in int8
   std::vector<WeightSpec> specs() const;  // of `weights`
+  std::vector<StepUse> steps() const;     // what `ops` do to buffers
 
   const PackedWeight& weight(WeightId id) const { return weights[static_cast<std::size_t>(id)]; }
   const PackedWeight& head() const { return weight(plan.head.product.weight); }
   const float* vector(WeightId id) const { return id == kNone ? nullptr : weight(id).data.floats(); }
+  std::int64_t weight_columns(WeightId id) const { return plan.weight(id).columns; }
   std::int64_t width(BufferId id) const { return plan.buffers[static_cast<std::size_t>(id)].columns; }
 
+  bool norms_parts(const NormOp& op) const { return weight_columns(op.gain) != width(op.in); }
+  // Tile products take queries, keys and values as tiles: of heads of whole strips, and of scores that are
+  // plain. Others are attended by the vector units, whose queries are floats.
+  bool attends_tiles(const AttentionOp& op) const;
   // By tile products: bfloat16, or 4-bit codes that become bfloat16.
   bool multiplies_tiles(const PackedWeight& w) const;
   // The activations lose more by becoming bytes, or one bfloat16, than an activation function to 1e-4 does;

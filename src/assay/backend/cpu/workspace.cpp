@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "assay/base/memory.h"
+#include "assay/tensor/half.h"
 
 namespace assay::cpu {
 
 namespace {
+
+constexpr std::int64_t kAlignment = 64;
 
 // Floats from a row to the next: whole cache lines, and no multiple of 4 KB, at which all rows would share a
 // few sets of the nearest cache.
@@ -32,7 +35,10 @@ class WantsOfBuffers {
     read_finely(packed.plan.hidden);
     for (const FusedOp& fused : packed.ops) {
       std::visit(Cases{[&](const EmbedOp& op) { read_finely(op.out); },
-                       [&](const NormOp& op) { read_finely(op.in); },
+                       [&](const NormOp& op) {
+                         read_finely(op.in);
+                         if (packed.norms_parts(op)) of(op.out).has_floats = true;
+                       },
                        [&](const LinearOp& op) { add(op, fused.gate); },
                        [&](const RotaryOp& op) { read_finely(op.buffer); },
                        [&](const AttentionOp& op) { add(op, fused.rotary); },
@@ -66,13 +72,13 @@ class WantsOfBuffers {
       in.has_floats = true;
     if (gate != nullptr) of(op.out).is_unused = true;  // its outputs go through the gate at once
     of(gate != nullptr ? gate->out : op.out).is_product = !op.adds_to_output;
+    if (op.adds_to_output) read_finely(op.out);
   }
 
   void add(const AttentionOp& op, const RotaryOp* rotary) {
-    // Queries, keys and values go to tile products as they come out of one; turned, they are floats.
-    const PackedPlan& p = packed_;
-    if (p.table.uses_tiles && p.plan.kv_format == KvFormat::bfloat16 && op.head_dim % kTileColumns == 0 &&
-        rotary == nullptr)
+    // Queries, keys and values go to tile products as they come out of one; normed or turned, they are
+    // floats.
+    if (packed_.attends_tiles(op) && rotary == nullptr && !of(op.qkv).has_floats)
       of(op.qkv).planes = 1;
     else
       of(op.qkv).has_floats = true;
@@ -84,9 +90,27 @@ class WantsOfBuffers {
 
 }  // namespace
 
+void Buffer::put_row(std::int64_t row, const float* x) const {
+  if (floats != nullptr && floats + row * stride != x) std::copy_n(x, columns, floats + row * stride);
+  if (tiles.data == nullptr) return;
+  for (std::int64_t i = 0; i < columns; ++i) {
+    float rest = x[i];
+    for (int plane = 0; plane < tiles.planes; ++plane) {
+      const std::uint16_t bits = float_to_bf16(rest);
+      tiles.plane(plane)[tiles.offset(row, i)] = bits;
+      rest -= bf16_to_float(bits);
+    }
+  }
+}
+
+void Buffer::update_tiles(std::int64_t first_row, std::int64_t rows) const {
+  if (tiles.data == nullptr) return;
+  for (std::int64_t row = first_row; row < first_row + rows; ++row) put_row(row, floats + row * stride);
+}
+
 std::byte* Arena::take(std::int64_t bytes) {
   std::byte* p = memory_.size() == 0 ? nullptr : memory_.data() + used_;
-  used_ += round_up(bytes, 64);
+  used_ += round_up(bytes, kAlignment);
   return p;
 }
 
@@ -111,37 +135,86 @@ void Workspace::lay_out() {
   make_rotary_tables();
 }
 
-void Workspace::make_buffers() {
-  const WantsOfBuffers wants(packed_);
+// Of the plan's buffers, then of the LM head's inputs and logits.
+std::vector<BufferForm> Workspace::forms() const {
   const Plan& plan = packed_.plan;
-  buffers_.clear();
+  const WantsOfBuffers wants(packed_);
+  std::vector<BufferForm> forms;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const Wants& want = wants.all()[i];
     const bool is_there = !want.is_unused || want.has_floats;
-    buffers_.push_back(
-        make_buffer(plan.buffers[i].columns, is_there ? kMaxRows : 0, want.has_floats, want.planes));
-    // What matrix multiplications of int8 or bfloat16 alone read, as the activations within an MLP are.
-    buffers_.back().is_rounded = want.is_multiplied && !want.has_fine_reader;
+    forms.push_back({plan.buffers[i].columns, is_there ? kMaxRows : 0, want.has_floats, want.planes});
   }
   const int head_planes = packed_.multiplies_tiles(packed_.head()) ? planes_for(packed_.head()) : 0;
-  head_normed = make_buffer(packed_.width(plan.hidden), kHeadRows,
-                            head_planes == 0 || plan.has_candidate_search, head_planes);
-  logits = make_buffer(plan.vocab, kHeadRows, true, 0);
+  forms.push_back(
+      {packed_.width(plan.hidden), kHeadRows, head_planes == 0 || plan.has_candidate_search, head_planes});
+  forms.push_back({plan.vocab, kHeadRows, true, 0});
+  return forms;
 }
 
-Buffer Workspace::make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes) {
-  Buffer buffer;
-  buffer.columns = columns;
-  buffer.stride = row_stride(columns);
-  if (has_floats) buffer.floats = reinterpret_cast<float*>(arena_.take(buffer.stride * rows * 4));
-  if (planes > 0) {
-    // 16 rows more: tiles may begin at any row, and strips must not lie 4 KB apart.
-    const std::int64_t padded = round_up(columns, kTileColumns),
-                       capacity = round_up(rows, kTileRows) + kTileRows;
-    auto* data = reinterpret_cast<std::uint16_t*>(arena_.take(capacity * padded * planes * 2));
-    buffer.tiles = {data, capacity, padded, planes};
+// Buffers that are never needed at the same time share memory. Hidden states stay, for any number of calls of
+// the LM head.
+Placement Workspace::place_buffers(const std::vector<BufferForm>& forms) const {
+  const auto hidden = packed_.plan.hidden, of_head = static_cast<BufferId>(packed_.plan.buffers.size()),
+             of_logits = of_head + 1;
+  std::vector<StepUse> steps = packed_.steps();
+  std::vector<std::int64_t> columns, sizes;
+  for (const BufferForm& form : forms) {
+    columns.push_back(form.columns);
+    sizes.push_back(form.bytes());
   }
-  return buffer;
+  const auto whole = [&](BufferId id) {
+    return StepUse::Columns{id, 0, columns[static_cast<std::size_t>(id)]};
+  };
+  steps.push_back({{hidden}, {whole(of_head)}});
+  steps.push_back({{of_head}, {whole(of_logits)}});
+  Conflicts conflicts = conflicts_of(columns, steps, {hidden, of_logits});
+  for (std::size_t a = 0; a < forms.size(); ++a)
+    for (std::size_t b = 0; b < forms.size(); ++b)
+      if (a != b && (forms[a].has_tile_padding() || forms[b].has_tile_padding())) conflicts[a][b] = true;
+  return place(sizes, conflicts);
+}
+
+void Workspace::make_buffers() {
+  const WantsOfBuffers wants(packed_);
+  const std::vector<BufferForm> all = forms();
+  const Placement placement = place_buffers(all);
+  std::byte* memory = arena_.take(placement.size);
+  buffers_.clear();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const BufferForm& form = all[i];
+    std::byte* begin = memory == nullptr ? nullptr : memory + placement.offsets[i];
+    Buffer buffer{.columns = form.columns, .stride = form.stride()};
+    if (form.has_floats) buffer.floats = reinterpret_cast<float*>(begin);
+    if (form.planes > 0) buffer.tiles = form.tiles(begin == nullptr ? nullptr : begin + form.float_bytes());
+    buffers_.push_back(buffer);
+  }
+  logits = buffers_.back();
+  buffers_.pop_back();
+  head_normed = buffers_.back();
+  buffers_.pop_back();
+  // What matrix multiplications of int8 or bfloat16 alone read, as the activations within an MLP are.
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    buffers_[i].is_rounded = wants.all()[i].is_multiplied && !wants.all()[i].has_fine_reader;
+}
+
+std::int64_t BufferForm::stride() const {
+  return row_stride(columns);
+}
+
+std::int64_t BufferForm::float_bytes() const {
+  return has_floats ? round_up(stride() * rows * 4, kAlignment) : 0;
+}
+
+Tiles BufferForm::tiles(std::byte* data) const {
+  // 16 rows more: tiles may begin at any row, and strips must not lie 4 KB apart.
+  return {reinterpret_cast<std::uint16_t*>(data), round_up(rows, kTileRows) + kTileRows,
+          round_up(columns, kTileColumns), planes};
+}
+
+std::int64_t BufferForm::bytes() const {
+  const Tiles as_tiles = tiles(nullptr);
+  return float_bytes() + round_up(as_tiles.plane_size() * as_tiles.planes * 2, kAlignment);
 }
 
 void Workspace::make_quantized_buffers() {

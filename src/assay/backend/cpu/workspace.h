@@ -25,6 +25,24 @@ struct Buffer {
   float* floats = nullptr;  // [rows][stride]; null where only tile products read it
   Tiles tiles = kNoTiles;   // none where no tile products do
   bool is_rounded = false;  // to bfloat16 or to bytes by all that reads it
+
+  // A row in each form that the buffer has; `x` may be the row itself.
+  void put_row(std::int64_t row, const float* x) const;
+  // Rows whose floats have changed, as tiles too, where there are any.
+  void update_tiles(std::int64_t first_row, std::int64_t rows) const;
+};
+
+// What a buffer needs of memory: floats, then tiles.
+struct BufferForm {
+  std::int64_t columns = 0, rows = 0;
+  bool has_floats = false;
+  int planes = 0;
+  std::int64_t stride() const;
+  std::int64_t float_bytes() const;
+  Tiles tiles(std::byte* data) const;  // without memory where that is null
+  std::int64_t bytes() const;
+  // Columns that must stay zero.
+  bool has_tile_padding() const { return planes > 0 && columns % kTileColumns != 0; }
 };
 
 // One allocation for all activations: huge pages serve them, where each alone would be too small for one.
@@ -86,7 +104,8 @@ class Workspace {
   void make_buffers();
   void make_quantized_buffers();
   void make_rotary_tables();
-  Buffer make_buffer(std::int64_t columns, std::int64_t rows, bool has_floats, int planes);
+  std::vector<BufferForm> forms() const;
+  Placement place_buffers(const std::vector<BufferForm>& forms) const;
 
   const PackedPlan& packed_;
   int threads_;

@@ -96,8 +96,10 @@ __mmask16 seen_of(std::int64_t begin, std::int64_t first, std::int64_t last) {
 // Keys of a span that its rows see: row 0 up to `last`, each row one more, from its window's first on.
 struct SeenKeys {
   std::int64_t first_key, last, window;  // from the begin of the span; window 0: none
+  std::int64_t next;                     // from a row's last to that of the next: 0 where rows are heads
+  std::int64_t last_of(std::int64_t row) const { return last + row * next; }
   std::int64_t first_of(std::int64_t row) const {
-    const std::int64_t in_window = window > 0 ? last + row - window + 1 : first_key;
+    const std::int64_t in_window = window > 0 ? last_of(row) - window + 1 : first_key;
     return in_window > first_key ? in_window : first_key;
   }
   // Whether all rows see all of a block.
@@ -105,7 +107,7 @@ struct SeenKeys {
     return first_of(rows - 1) <= block * kKvBlockPositions && last >= (block + 1) * kKvBlockPositions - 1;
   }
   __mmask16 lanes(std::int64_t row, std::int64_t block, int i) const {
-    return seen_of(block * kKvBlockPositions + i * kLane, first_of(row), last + row);
+    return seen_of(block * kKvBlockPositions + i * kLane, first_of(row), last_of(row));
   }
 };
 constexpr int kBlockLanes = kKvBlockPositions / kLane;
@@ -414,7 +416,8 @@ void store_tiles_attended(AttendState& state, const AttendArgs& args, std::int64
             .store_n(args.out + (first_row + row) * args.out_stride + i,
                      head_dim - i < kLane ? head_dim - i : kLane);
     if (args.out_tiles.data == nullptr) continue;
-    const std::int64_t to_row = args.first_tile_row + first_row + row, column = args.first_tile_column;
+    const std::int64_t to_row = args.tile_row_of(first_row + row),
+                       column = args.tile_column_of(first_row + row);
     if (head_dim % kTileColumns == 0)
       for (std::int64_t i = 0; i < head_dim; i += kTileColumns)
         store_pair(args.out_tiles.data + args.out_tiles.offset(to_row, column + i),
@@ -432,7 +435,7 @@ void attend_row_of_tiles_alone(const AttendArgs& args, std::int64_t row, AttendS
 // Up to 16 rows: all scores of a span by tile products, softmax, weights times values by tile products.
 void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t rows, AttendState& state,
                   const SeenValues* seen_values = nullptr) {
-  const std::int64_t first_position = args.first_position + first_row;
+  const std::int64_t first_position = args.position_of(first_row), next = args.rows_are_heads ? 0 : 1;
   Vec::set(kMasked).store(state.highest);
   Vec::set(0.0F).store(state.total);
   RowSteps queries{state.queries, kTileElements};
@@ -442,7 +445,7 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
   else
     stage_queries(args, first_row, rows, state.queries);
   const float scale = args.scale * 1.44269504088896341F;  // weights are then powers of two
-  const std::int64_t last_position = first_position + rows - 1;
+  const std::int64_t last_position = first_position + (rows - 1) * next;
   const std::int64_t oldest = args.window > 0 ? first_position - args.window + 1 : 0;
   const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
   const std::int64_t last_block = last_position / kKvBlockPositions;
@@ -457,7 +460,7 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
     const std::int64_t left = last_position - (first_block + end - 1) * kKvBlockPositions + 1;
     const SpanBlocks blocks{first_block, unseen, end, left < kKvBlockPositions ? left : kKvBlockPositions,
                             seen_values};
-    const SeenKeys seen{args.first_key - begin, first_position - begin, args.window};
+    const SeenKeys seen{args.first_key - begin, first_position - begin, args.window, next};
     if (rows == 1) {
       score_row(state, args, blocks, seen, queries);
     } else {
@@ -485,7 +488,7 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
                                                  AttendState& state) {
   alignas(64) std::uint16_t first[kKvBlockPositions * kMaxHeadDim];
   alignas(64) std::uint16_t last[kKvBlockPositions * kMaxHeadDim];
-  const std::int64_t last_key = args.first_position + row,
+  const std::int64_t last_key = args.position_of(row),
                      in_window = args.window > 0 ? last_key - args.window + 1 : 0,
                      first_key = in_window > args.first_key ? in_window : args.first_key;
   const auto copy = [&](std::int64_t block, std::uint16_t* to) {
@@ -500,7 +503,10 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
 }
 
 void attend_bfloat16_tiles(const AttendArgs& args) noexcept {
+  if (args.bends_scores()) return attend_bfloat16(args);
   AttendState state;
-  for (std::int64_t row = 0; row < args.rows; row += kTileRows)
-    attend_tiles(args, row, args.rows - row < kTileRows ? args.rows - row : kTileRows, state);
+  // Heads of a short past go one by one, as a single row does: their keys are still near for the next.
+  const std::int64_t at_once = args.rows_are_heads && args.first_position < kSpan ? 1 : kTileRows;
+  for (std::int64_t row = 0; row < args.rows; row += at_once)
+    attend_tiles(args, row, args.rows - row < at_once ? args.rows - row : at_once, state);
 }

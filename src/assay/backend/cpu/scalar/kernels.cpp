@@ -197,11 +197,21 @@ struct Int8Cache {
 };
 
 template <typename Cache>
-double score(const AttendArgs& args, const float* q, std::int64_t position) {
+double plain_score(const AttendArgs& args, const float* q, std::int64_t position) {
   double sum = 0;
   for (std::int64_t i = 0; i < args.shape.head_dim; ++i)
     sum += static_cast<double>(q[i]) * static_cast<double>(Cache::key(args, position, i));
   return sum * static_cast<double>(args.scale);
+}
+
+double capped(double x, float soft_cap) {
+  return soft_cap == 0 ? x : static_cast<double>(soft_cap) * std::tanh(x / static_cast<double>(soft_cap));
+}
+
+template <typename Cache>
+double score(const AttendArgs& args, const float* q, std::int64_t row, std::int64_t position) {
+  return capped(plain_score<Cache>(args, q, position), args.soft_cap) +
+         static_cast<double>(args.slope_of(row)) * static_cast<double>(position - args.position_of(row));
 }
 
 template <typename Cache>
@@ -212,14 +222,14 @@ void attend_of(const AttendArgs& args) {
       q[i] = args.q != nullptr ? args.q[row * args.q_stride + i]
                                : static_cast<float>(tile_at(args.q_tiles, args.first_tile_row + row,
                                                             args.q_first_column + i, 0));
-    const std::int64_t last = args.first_position + row;
+    const std::int64_t last = args.position_of(row);
     const std::int64_t first = std::max(args.first_key, args.window > 0 ? last - args.window + 1 : 0);
     double highest = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t key = first; key <= last; ++key)
-      highest = std::max(highest, score<Cache>(args, q, key));
+      highest = std::max(highest, score<Cache>(args, q, row, key));
     double sums[kMaxHeadDim] = {};
     for (std::int64_t key = first; key <= last; ++key) {
-      const double weight = std::exp(score<Cache>(args, q, key) - highest);
+      const double weight = std::exp(score<Cache>(args, q, row, key) - highest);
       total += weight;
       for (std::int64_t i = 0; i < args.shape.head_dim; ++i)
         sums[i] += weight * static_cast<double>(Cache::value(args, key, i));
@@ -229,7 +239,7 @@ void attend_of(const AttendArgs& args) {
       const float value = total == 0 ? 0.0F : static_cast<float>(sums[i] / total);
       if (args.out != nullptr) args.out[row * args.out_stride + i] = value;
       if (args.out_tiles.data != nullptr)
-        store_tiles(args.out_tiles, args.first_tile_row + row, args.first_tile_column + i, value);
+        store_tiles(args.out_tiles, args.tile_row_of(row), args.tile_column_of(row) + i, value);
     }
   }
 }
@@ -484,6 +494,11 @@ void mark_candidates(const CandidateArgs& args) noexcept {
     if (args.outputs[i] + bound(i) >= best) args.marks[i / kPanel] = 1;
 }
 
+void bend_logits(float* x, std::int64_t n, float scale, float soft_cap) noexcept {
+  for (std::int64_t i = 0; i < n; ++i)
+    x[i] = static_cast<float>(capped(static_cast<double>(scale) * static_cast<double>(x[i]), soft_cap));
+}
+
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
   std::int64_t best = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -520,6 +535,7 @@ void fill(KernelTable& table) {
   table.linear_four_bit = linear_four_bit;
   table.quantize_groups = quantize_groups;
   table.linear_coded_inputs = linear_coded_inputs;
+  table.bend_logits = bend_logits;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.mark_candidates = mark_candidates;

@@ -36,6 +36,7 @@ double log_of(double x) {
   table.linear_four_bit = linear_four_bit;
   table.quantize_groups = quantize_groups;
   table.mark_candidates = mark_candidates;
+  table.bend_logits = bend_logits;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
   table.linear_origin = table.norm_origin = table.rotate_origin = table.gate_origin = table.attend_origin =

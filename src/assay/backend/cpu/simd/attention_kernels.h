@@ -59,6 +59,25 @@ ASSAY_INLINE void weigh_rows(float* scores, std::int64_t rows, const FirstKey& f
   }
 }
 
+alignas(64) constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+// Scores of rows from `first_row` on and the first `keys` keys of the block that begins at a position,
+// scaled, with the soft cap and the slopes of the call.
+[[gnu::noinline]] void bend_scores(const AttendArgs& args, std::int64_t first_row, std::int64_t rows,
+                                   std::int64_t begin, std::int64_t keys, float* scores) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const Vec slope = Vec::set(args.slope_of(first_row + row));
+    const std::int64_t query = args.position_of(first_row + row);
+    for (std::int64_t j = 0; j < keys; j += Vec::kWidth) {
+      float* at = scores + row * kKvBlockPositions + j;
+      Vec score = Vec::mul(Vec::load(at), Vec::set(args.scale));
+      if (args.soft_cap != 0) score = soft_capped(score, args.soft_cap);
+      const Vec distance = Vec::add(Vec::set(static_cast<float>(begin + j - query)), Vec::load(kLaneNumbers));
+      Vec::fma(slope, distance, score).store(at);
+    }
+  }
+}
+
 Floats keys_of(const AttendArgs& args, const float* block) {
   return {block + args.k_offset, kKvBlockPositions, kPanel};
 }
@@ -110,7 +129,7 @@ void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
 }
 
 bool sees_keys(const AttendArgs& args, std::int64_t row) {
-  return args.first_key <= args.first_position + row;
+  return args.first_key <= args.position_of(row);
 }
 
 // Dimensions from `first` on, a multiple of 64, at most 64 of them. A row that sees no key is zero; one whose
@@ -125,7 +144,7 @@ void store_attended(const AttendArgs& args, std::int64_t row, std::int64_t first
     const Vec value = Vec::div(Vec::load(out + j), divisor);
     if (args.out != nullptr) value.store_n(args.out + row * args.out_stride + i, n);
     if (args.out_tiles.data != nullptr)
-      store_tiles(args.out_tiles, args.first_tile_row + row, args.first_tile_column + i, value, n);
+      store_tiles(args.out_tiles, args.tile_row_of(row), args.tile_column_of(row) + i, value, n);
   }
 }
 
@@ -142,6 +161,19 @@ struct FewRowProducts {
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Values& b, std::int64_t k, float* c) {
     multiply(rows, panels, a, a_stride, b, k, c, kSumColumns);
+  }
+};
+// Heads of one position: a block of keys or values stays in the nearest cache while all of them pass.
+template <typename Values>
+struct HeadProducts {
+  using Few = FewRowProducts<Values>;
+  static constexpr std::int64_t kRows = 16;
+  static constexpr bool kReadsBeyond = Few::kReadsBeyond;
+  static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
+                            const Values& b, std::int64_t k, float* c) {
+    for (std::int64_t row = 0; row < rows; row += Few::kRows)
+      Few::multiply_rows(rows - row < Few::kRows ? rows - row : Few::kRows, panels, a + row * a_stride,
+                         a_stride, b, k, c + row * kSumColumns);
   }
 };
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
@@ -203,7 +235,9 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
   alignas(64) float out[kRows * kMaxHeadDim];
   float highest[kRows], total[kRows];
   alignas(64) float factors[(kRows + Vec::kWidth - 1) / Vec::kWidth * Vec::kWidth] = {};
-  const std::int64_t padded = args.shape.padded(), first_position = args.first_position + first_row;
+  const std::int64_t padded = args.shape.padded(), first_position = args.position_of(first_row);
+  const std::int64_t next = args.rows_are_heads ? 0 : 1;  // from a row's position to that of the next
+  const bool bends = args.bends_scores();
   constexpr bool kIsInt8 = sizeof(Element) == 1;
   const Softmax state{highest, total};
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -215,7 +249,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
   const auto sums_at = [&](std::int64_t row, std::int64_t column) {
     return (column / kSumColumns * rows + row) * kSumColumns + column % kSumColumns;
   };
-  const std::int64_t last_position = first_position + rows - 1;
+  const std::int64_t last_position = first_position + (rows - 1) * next;
   const std::int64_t oldest = args.window > 0 ? first_position - args.window + 1 : 0;
   const std::int64_t first_key = oldest > args.first_key ? oldest : args.first_key;
   for (std::int64_t block = first_key / kBlock; block <= last_position / kBlock; ++block) {
@@ -226,12 +260,13 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
     Products::multiply_rows(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride,
                             args.q_stride, keys_of(args, base), args.shape.head_dim, scores);
     if constexpr (kIsInt8) scale_positions(base + args.k_offset + args.shape.head_dim * kBlock, rows, scores);
-    const auto last_key = [&](std::int64_t row) { return first_position + row - begin; };
+    if (bends) bend_scores(args, first_row, rows, begin, round_up(keys, kPanel), scores);
+    const auto last_key = [&](std::int64_t row) { return first_position + row * next - begin; };
     const auto first_key_of = [&](std::int64_t row) {
-      const std::int64_t in_window = args.window > 0 ? first_position + row - args.window + 1 : 0;
+      const std::int64_t in_window = args.window > 0 ? first_position + row * next - args.window + 1 : 0;
       return (in_window > args.first_key ? in_window : args.first_key) - begin;
     };
-    weigh_rows(scores, rows, first_key_of, last_key, args.scale, state, factors);
+    weigh_rows(scores, rows, first_key_of, last_key, bends ? 1.0F : args.scale, state, factors);
     const Element* values = base + args.v_offset;
     if (room != nullptr) {
       copy_seen_values(args.shape, values, first_key_of(0), last_key(0), room);
@@ -275,18 +310,23 @@ template <typename Element>
   attend_rows<FewRowProducts<ValuesOf<Element>>, Element>(args, row, 1, reinterpret_cast<Element*>(room));
 }
 
+// Rows in calls of Products, as many in each as nearly equals give.
+template <typename Products, typename Element>
+void attend_by(const AttendArgs& args) {
+  const std::int64_t calls = (args.rows + Products::kRows - 1) / Products::kRows;
+  for (std::int64_t call = 0; call < calls; ++call) {
+    const std::int64_t row = args.rows * call / calls, end = args.rows * (call + 1) / calls;
+    attend_rows<Products, Element>(args, row, end - row);
+  }
+}
+
 template <typename Element>
 void attend_of(const AttendArgs& args) {
+  if (args.rows_are_heads) return attend_by<HeadProducts<ValuesOf<Element>>, Element>(args);
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
   using Products = ManyRowProducts<ValuesOf<Element>>;
-  if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0) {
-    const std::int64_t blocks = (args.rows + Products::kRows - 1) / Products::kRows;
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const std::int64_t row = args.rows * block / blocks, end = args.rows * (block + 1) / blocks;
-      attend_rows<Products, Element>(args, row, end - row);
-    }
-    return;
-  }
+  if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0)
+    return attend_by<Products, Element>(args);
 #endif
   using Few = FewRowProducts<ValuesOf<Element>>;
   for (std::int64_t row = 0; row < args.rows; row += Few::kRows)

@@ -471,6 +471,19 @@ void mark_candidates(const CandidateArgs& args) noexcept {
     if (args.outputs[i] + bound_of_one(i) >= highest) args.marks[i / kPanel] = 1;
 }
 
+// soft_cap * tanh(x / soft_cap).
+ASSAY_INLINE Vec soft_capped(Vec x, float soft_cap) {
+  return Vec::mul(Vec::set(soft_cap), activate(Activation::tanh, Vec::div(x, Vec::set(soft_cap)), false));
+}
+
+void bend_logits(float* x, std::int64_t n, float scale, float soft_cap) noexcept {
+  for (std::int64_t i = 0; i < n; i += Vec::kWidth) {
+    const std::int64_t count = n - i < Vec::kWidth ? n - i : Vec::kWidth;
+    const Vec scaled = Vec::mul(Vec::load_n(x + i, count), Vec::set(scale));
+    (soft_cap == 0 ? scaled : soft_capped(scaled, soft_cap)).store_n(x + i, count);
+  }
+}
+
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
   const std::int64_t whole = n / Vec::kWidth * Vec::kWidth;
   Vec best = Vec::set(x[0]), poison = Vec::set(0.0F);
