@@ -4,10 +4,21 @@ string(REGEX MATCHALL "(^|\n)[A-Za-z0-9_/]+\\." names "${list}")
 if(NOT names)
   message(FATAL_ERROR "${PROGRAM} lists no tests")
 endif()
+
+# Those that take longest start first, so that none is left to run alone at the end.
+set(longest Isas/GeneratorTest Precisions/NonFiniteModel SharedDemoModel CliSweep CliStreams CliCalibration
+  RunQuantizationExercise KvCache Calibrate Isas/AttentionKernelTest Isas/NonFiniteKernelTest Isas/KernelTest
+  CliRunReport CliBench CliBadOutput Outliers CliQuantize Cases/Int8Folder CheckpointLimits TokenizerLoad)
 set(text "")
 foreach(name ${names})
   string(REGEX REPLACE "[\n.]" "" name "${name}")
+  set(cost 0)
+  list(FIND longest "${name}" place)
+  if(NOT place EQUAL -1)
+    math(EXPR cost "100 - ${place}")
+  endif()
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"
-    "set_tests_properties(\"${name}\" PROPERTIES TIMEOUT 2400 ENVIRONMENT \"ASSAY_MODELS=${MODELS}\")\n")
+    "set_tests_properties(\"${name}\" PROPERTIES COST ${cost} TIMEOUT ${TIMEOUT} "
+    "ENVIRONMENT \"ASSAY_MODELS=${MODELS}\")\n")
 endforeach()
 file(WRITE ${OUTPUT} "${text}")

@@ -8,7 +8,7 @@
 namespace assay {
 namespace {
 
-std::string error_of(const std::function<void()>& run) {
+std::string refusal_of(const std::function<void()>& run) {
   try {
     run();
   } catch (const Error& e) {
@@ -19,26 +19,26 @@ std::string error_of(const std::function<void()>& run) {
 
 TEST(Json, RefusesDepthDuplicatesAndOtherTopLevels) {
   const std::string deep = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
-  EXPECT_EQ(error_of([&] { parse_json_object(deep, "x.json"); }),
+  EXPECT_EQ(refusal_of([&] { parse_json_object(deep, "x.json"); }),
             "x.json: JSON is nested deeper than 64 levels");
-  EXPECT_EQ(error_of([] { parse_json_object("{\"a\":1,\"a\":2}", "x.json"); }),
+  EXPECT_EQ(refusal_of([] { parse_json_object("{\"a\":1,\"a\":2}", "x.json"); }),
             "x.json: the key 'a' stands twice in one object");
-  EXPECT_EQ(error_of([] { parse_json_object("[1]", "x.json"); }),
+  EXPECT_EQ(refusal_of([] { parse_json_object("[1]", "x.json"); }),
             "x.json: expected a JSON object, found array");
-  EXPECT_EQ(error_of([] { parse_json_object("{\"a\":", "x.json"); }),
+  EXPECT_EQ(refusal_of([] { parse_json_object("{\"a\":", "x.json"); }),
             "x.json: not valid JSON: line 1, column 6: the text ends too early");
-  EXPECT_EQ(error_of([] { parse_json_object("{\"a\": [1e999]}", "x.json"); }),
+  EXPECT_EQ(refusal_of([] { parse_json_object("{\"a\": [1e999]}", "x.json"); }),
             "x.json: not valid JSON: a number is out of range");
   EXPECT_EQ(parse_json_object("{\"a\":{\"b\":1},\"c\":{\"b\":2}}", "x.json")["c"]["b"], 2);
 }
 
 TEST(Json, CountsValues) {
   EXPECT_EQ(parse_json_object(R"({"a": [1, 2]})", "x.json", 4)["a"][1], 2);
-  EXPECT_EQ(error_of([] { parse_json_object(R"({"a": [1, 2]})", "x.json", 3); }),
+  EXPECT_EQ(refusal_of([] { parse_json_object(R"({"a": [1, 2]})", "x.json", 3); }),
             "x.json: more than 3 values in its JSON");
   for (const char* value : {"null", "true", "-1", "1", "1.5", "\"t\"", "[]", "{}"})
     EXPECT_NE(
-        error_of([&] { parse_json_object(fmt::format(R"({{"a": {}, "b": {}}})", value, value), "x", 2); }),
+        refusal_of([&] { parse_json_object(fmt::format(R"({{"a": {}, "b": {}}})", value, value), "x", 2); }),
         "no error")
         << value;
 }
@@ -53,7 +53,7 @@ TEST(JsonEntries, AreGivenOneByOneInTheOrderOfTheText) {
 
 TEST(JsonEntries, RefuseWhatAWholeObjectRefuses) {
   const auto refused = [](std::string_view text) {
-    return error_of([&] { parse_json_entries(text, "x.json", 4, [](const std::string&, const Json&) {}); });
+    return refusal_of([&] { parse_json_entries(text, "x.json", 4, [](const std::string&, const Json&) {}); });
   };
   EXPECT_EQ(refused("{}"), "no error");
   EXPECT_EQ(refused("[1]"), "x.json: expected a JSON object, found array");
@@ -66,7 +66,7 @@ TEST(JsonEntries, RefuseWhatAWholeObjectRefuses) {
   EXPECT_NE(refused(R"({"a": )").find("not valid JSON"), std::string::npos);
   EXPECT_NE(refused(R"({"a": 1} x)").find("not valid JSON"), std::string::npos);
   const std::string deep = "{\"a\":" + std::string(100000, '[');
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(refusal_of([&] {
               parse_json_entries(deep, "x.json", kAnyNumber, [](const std::string&, const Json&) {});
             }).find("nested deeper than 64 levels"),
             std::string::npos);
@@ -80,15 +80,17 @@ TEST(JsonView, ChecksTypesAndRanges) {
   EXPECT_EQ(view.integer("whole", 1, 100), 3);
   EXPECT_EQ(view.integer_or("absent", 7, 1, 100), 7);
   EXPECT_EQ(view.integer_or("none", 7, 1, 100), 7);
-  EXPECT_EQ(error_of([&] { view.integer("absent", 1, 2); }), "c.json: the key 'absent' is missing");
-  EXPECT_EQ(error_of([&] { view.integer("n", 1, 11); }),
+  EXPECT_EQ(refusal_of([&] { view.integer("absent", 1, 2); }), "c.json: the key 'absent' is missing");
+  EXPECT_EQ(refusal_of([&] { view.integer("n", 1, 11); }),
             "c.json: n: expected a whole number from 1 to 11, found 12");
   for (const char* key : {"f", "s", "b", "big"})
-    EXPECT_NE(error_of([&] { view.integer(key, 0, 100); }).find("expected a whole number"), std::string::npos)
+    EXPECT_NE(refusal_of([&] { view.integer(key, 0, 100); }).find("expected a whole number"),
+              std::string::npos)
         << key;
-  EXPECT_NE(error_of([&] { view.number("s"); }).find("expected a finite number"), std::string::npos);
-  EXPECT_NE(error_of([&] { view.boolean_or("n", true); }).find("expected true or false"), std::string::npos);
-  EXPECT_NE(error_of([&] { view.text("n"); }).find("expected a string"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { view.number("s"); }).find("expected a finite number"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { view.boolean_or("n", true); }).find("expected true or false"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([&] { view.text("n"); }).find("expected a string"), std::string::npos);
 }
 
 }  // namespace

@@ -11,12 +11,12 @@ namespace assay::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 class CliBadTokenizer : public testing::Test {
  protected:
   CliBadTokenizer() { copy_model_fixture("with_tokenizer", model_); }
-  Json tokenizer() const { return Json::parse(read_file(file_)); }
+  OrderedJson tokenizer() const { return OrderedJson::parse(read_file(file_)); }
   void expect_refused(std::initializer_list<std::string> words) {
     expect_failure(run_program({"tokenize", model_, "--text", "hi"}), 1, words);
     expect_failure(run_program({"generate", model_, "-p", "hi", "-n", "2"}), 1, words);
@@ -42,7 +42,7 @@ TEST_F(CliBadTokenizer, MoreTokensThanTheModel) {
   table.shape = {kVocab, kHidden};
   table.bytes.resize(static_cast<std::size_t>(kVocab * kHidden * 4));
   write_file(model_ + "/model.safetensors", weights.file());
-  Json config = Json::parse(read_file(model_ + "/config.json"));
+  OrderedJson config = OrderedJson::parse(read_file(model_ + "/config.json"));
   config["vocab_size"] = kVocab;
   config.erase("eos_token_id");
   write_file(model_ + "/config.json", config.dump());
@@ -50,8 +50,8 @@ TEST_F(CliBadTokenizer, MoreTokensThanTheModel) {
   expect_success(low);
   EXPECT_NE(low.err.find("the tokenizer knows 300 tokens but the model only 270"), std::string::npos)
       << low.err;
-  const Json ids =
-      Json::parse(run_program({"tokenize", model_, "--text", "<|endoftext|>", "--json"}).out)["ids"];
+  const OrderedJson ids =
+      OrderedJson::parse(run_program({"tokenize", model_, "--text", "<|endoftext|>", "--json"}).out)["ids"];
   ASSERT_GE(ids[0].get<int>(), kVocab);
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"generate", model_, "-p", "q<|endoftext|>", "-n", "2"},
@@ -75,7 +75,7 @@ TEST_F(CliBadTokenizer, NoneWithIds) {
   const ProgramResult generated =
       run_program({"generate", model_, "--ids", "1,2", "-n", "3", "--ignore-end", "--json"});
   expect_success(generated);
-  EXPECT_EQ(Json::parse(generated.out)["ids"].size(), 3U);
+  EXPECT_EQ(OrderedJson::parse(generated.out)["ids"].size(), 3U);
   const ProgramResult shown =
       run_program({"generate", model_, "--ids", "1,2", "-n", "3", "--ignore-end", "--quiet"});
   expect_success(shown);
@@ -101,7 +101,7 @@ TEST_F(CliBadTokenizer, DeepNesting) {
 }
 
 TEST_F(CliBadTokenizer, MergesOfUnknownTokens) {
-  Json json = tokenizer();
+  OrderedJson json = tokenizer();
   json["model"]["merges"].push_back("zzz qqq");
   expect_text_refused(json.dump(), {"tokenizer.json", "merges", "zzz"});
   json = tokenizer();
@@ -109,23 +109,23 @@ TEST_F(CliBadTokenizer, MergesOfUnknownTokens) {
   expect_text_refused(json.dump(), {"tokenizer.json", "merges", "zzz"});
   for (const char* odd : {"\"onlyone\"", "\"a b c\"", "3", "[\"a\"]", "null"}) {
     json = tokenizer();
-    json["model"]["merges"].push_back(Json::parse(odd));
+    json["model"]["merges"].push_back(OrderedJson::parse(odd));
     expect_text_refused(json.dump(), {"tokenizer.json", "merges"});
   }
 }
 
 TEST_F(CliBadTokenizer, Vocabulary) {
   for (const char* odd : {"-1", "1.5", "\"1\"", "18446744073709551615", "9223372036854775807", "null"}) {
-    Json json = tokenizer();
-    json["model"]["vocab"]["zzz"] = Json::parse(odd);
+    OrderedJson json = tokenizer();
+    json["model"]["vocab"]["zzz"] = OrderedJson::parse(odd);
     expect_text_refused(json.dump(), {"tokenizer.json", "zzz"});
   }
-  Json json = tokenizer();
+  OrderedJson json = tokenizer();
   json["model"]["vocab"]["zzz"] = 5;  // taken
   expect_text_refused(json.dump(), {"tokenizer.json", "zzz", "5"});
-  json["model"]["vocab"] = Json::object();
+  json["model"]["vocab"] = OrderedJson::object();
   expect_text_refused(json.dump(), {"tokenizer.json"});
-  json["model"]["vocab"] = Json::array();
+  json["model"]["vocab"] = OrderedJson::array();
   expect_text_refused(json.dump(), {"tokenizer.json", "vocab"});
 }
 
@@ -154,7 +154,7 @@ TEST_F(CliBadTokenizer, VocabularyFilesAlone) {
 // A tokenizer may know more tokens than the model has rows: the text that needs them is refused, nothing is
 // read from beyond the table.
 TEST_F(CliBadTokenizer, TokensBeyondTheModel) {
-  Json json = tokenizer();
+  OrderedJson json = tokenizer();
   json["added_tokens"].push_back({{"id", 300},
                                   {"content", "<more>"},
                                   {"single_word", false},

@@ -190,7 +190,7 @@ TEST(CliSweep, AMemoryLimitOfAWorkerIsARow) {
 TEST(CliSweep, ACaseThatTakesTooLongIsARow) {
   // Without the cache 900 tokens are computed 100 times.
   const ProgramResult result = run_program({"ablate", "cache", "demo", "--lengths", "8,900", "-n", "100",
-                                            "-r", "1", "--isa", "scalar", "--case-timeout", "6", "--json"},
+                                            "-r", "1", "-t", "1", "--case-timeout", "2", "--json"},
                                            {.timeout = std::chrono::minutes(5)});
   EXPECT_EQ(result.exit_code, 3) << result.err;
   const Json rows = Json::parse(result.out)["rows"];

@@ -116,15 +116,27 @@ inline pid_t spawn(std::vector<std::string> arguments, const ProgramOptions& opt
     posix_spawn_file_actions_addopen(&actions, 1, options.stdout_path.c_str(), O_WRONLY | O_CREAT, 0644);
   posix_spawn_file_actions_adddup2(&actions, err, 2);
   if (!options.folder.empty()) posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
+  // Ctrl-C ends it also where these tests run in the background of a shell that ignores it.
+  posix_spawnattr_t attributes;
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t child = 0;
-  const int code = posix_spawn(&child, program_path().c_str(), &actions, nullptr, pointers(arguments).data(),
-                               pointers(environment).data());
+  const int code = posix_spawn(&child, program_path().c_str(), &actions, &attributes,
+                               pointers(arguments).data(), pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   check(code, ("posix_spawn of " + program_path()).c_str());
   return child;
 }
 
 }  // namespace detail
+
+// What is to be killed soon is not given more time.
+inline constexpr int kSlowdown = kIsSanitized ? 5 : 1;
 
 inline ProgramResult run_program(const std::vector<std::string>& arguments,
                                  const ProgramOptions& options = {}) {
@@ -140,7 +152,9 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments,
   err.close_write();
   ProgramResult result;
   bool is_interrupted = false;
-  for (const auto deadline = Clock::now() + options.timeout; out.read_end() >= 0 || err.read_end() >= 0;) {
+  const auto timeout =
+      options.timeout < std::chrono::seconds(10) ? options.timeout : kSlowdown * options.timeout;
+  for (const auto deadline = Clock::now() + timeout; out.read_end() >= 0 || err.read_end() >= 0;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) {
       kill(child, SIGKILL);

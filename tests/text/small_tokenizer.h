@@ -100,4 +100,12 @@ inline Tokenizer with_added(const std::vector<Json>& tokens) {
 
 using Ids = std::vector<TokenId>;
 
+// A text of the fixtures: a string, or one to be repeated.
+inline std::string text_of(const Json& text) {
+  if (text.is_string()) return text;
+  std::string out;
+  for (std::int64_t i = text.at("times"); i > 0; --i) out += text.at("repeat").get_ref<const std::string&>();
+  return out;
+}
+
 }  // namespace assay

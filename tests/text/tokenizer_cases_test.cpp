@@ -29,13 +29,6 @@ const Json& cases() {
   return file;
 }
 
-std::string text_of(const Json& text) {
-  if (text.is_string()) return text;
-  std::string out;
-  for (std::int64_t i = text.at("times"); i > 0; --i) out += text.at("repeat").get_ref<const std::string&>();
-  return out;
-}
-
 std::string digest(const Ids& ids) {
   static_assert(std::endian::native == std::endian::little);
   Sha256 sha;

@@ -38,13 +38,6 @@ std::string digest(const Tokenizer& tokenizer, const std::string& text) {
   return sha.hex().substr(0, 8);
 }
 
-std::string text_of(const Json& text) {
-  if (text.is_string()) return text;
-  std::string out;
-  for (std::int64_t i = text.at("times"); i > 0; --i) out += text.at("repeat").get_ref<const std::string&>();
-  return out;
-}
-
 std::string sweep_text(const Json& block) {
   std::string text;
   for (char32_t c = block.at("first"); c <= block.at("last").get<char32_t>(); ++c) {

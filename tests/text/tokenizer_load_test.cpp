@@ -1,5 +1,5 @@
 // Loading: the forms that are accepted, and what is said of those that are not.
-#include <chrono>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -262,10 +262,11 @@ TEST(TokenizerLoad, ReadsTemplates) {
 }
 
 TEST(TokenizerLoad, BoundsWhatAFileCanCost) {
+  // Of the processor: what else runs on the machine does not count.
   const auto seconds = [](const auto& action) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     action();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   };
   const std::string huge(15'000'000, 'x');
   EXPECT_LT(seconds([&] {
@@ -502,7 +503,7 @@ TEST(TokenizerLoad, SpecialTokensFromTheFilesBeside) {
 TEST(TokenizerSpec, ManyAddedTokensTakeLinearTime) {
   constexpr TokenId kMany = 200000;
   TokenizerSpec spec;
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   for (TokenId id = 0; id < kMany; ++id) {
     AddedToken token;
     token.content = fmt::format("<{}>", id);
@@ -510,8 +511,7 @@ TEST(TokenizerSpec, ManyAddedTokensTakeLinearTime) {
     spec.add(token, "here");
     EXPECT_TRUE(spec.make_special(token.content));
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(seconds.count(), 10.0);
+  EXPECT_LT(std::clock() - begin, 10 * CLOCKS_PER_SEC);
   const auto pieces = AddedTokens(spec.added).split("<199999><200000>");
   ASSERT_EQ(pieces.size(), 2U);
   EXPECT_EQ(pieces[0].id, 199999);

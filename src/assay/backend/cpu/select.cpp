@@ -16,8 +16,10 @@ KernelTable select_kernels(Isa isa, bool allows_vnni) {
   scalar::fill(table);
   const bool uses_avx2_vnni = allows_vnni && has_avx2_vnni(),
              uses_avx512_vnni = allows_vnni && has_avx512_vnni();
-  if (isa >= Isa::avx2) uses_avx2_vnni ? avx2_vnni::fill(table) : avx2::fill(table);
-  if (isa >= Isa::avx512) uses_avx512_vnni ? avx512_vnni::fill(table) : avx512::fill(table);
+  if (isa >= Isa::avx2) avx2::fill(table);
+  if (isa >= Isa::avx2 && uses_avx2_vnni) avx2_vnni::fill(table);
+  if (isa >= Isa::avx512) avx512::fill(table);
+  if (isa >= Isa::avx512 && uses_avx512_vnni) avx512_vnni::fill(table);
   if (isa >= Isa::avx512bf16 && has_avx512_bf16()) avx512bf16::fill(table);
   if (isa >= Isa::amx) amx::fill(table);
   return table;

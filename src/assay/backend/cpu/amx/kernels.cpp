@@ -1,5 +1,5 @@
-// AMX kernels: bfloat16 and int8 products on tiles; the float32 kernels of AVX-512 with its newer
-// instructions. Compiled with its own flags, called only after the CPU check.
+// AMX kernels: bfloat16 and int8 products on tiles, and what makes their bfloat16, which an instruction
+// rounds to. The others are those of AVX-512. Compiled with its own flags, called only after the CPU check.
 #include "assay/backend/cpu/kernels.h"
 
 #include <immintrin.h>
@@ -367,14 +367,17 @@ void end_attending() noexcept {
 }  // namespace
 
 void fill(KernelTable& table) {
-  fill_all(table);
+  table.norm = norm;
+  table.gate = gate;
+  table.expand = expand;
   table.linear_tiles = linear_tiles;
   table.attend_bfloat16 = attend_bfloat16_tiles;
   table.end_attending = end_attending;
   table.store_bfloat16 = store_bfloat16_tiles;
   table.linear_int8 = linear_int8_tiles;
   table.quantize = quantize_tiles;
-  table.linear_tiles_origin = table.attend_bfloat16_origin = table.store_origin = table.int8_origin = "amx";
+  table.norm_origin = table.gate_origin = table.expand_origin = table.linear_tiles_origin =
+      table.attend_bfloat16_origin = table.store_origin = table.int8_origin = "amx";
   table.uses_tiles = true;
 }
 

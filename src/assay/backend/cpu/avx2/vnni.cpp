@@ -1,3 +1,28 @@
-// The kernels of AVX2 for processors that also have its products of bytes (AVX-VNNI).
-#define ASSAY_AVX2_TIER avx2_vnni
-#include "assay/backend/cpu/avx2/kernels.cpp"  // NOLINT(bugprone-suspicious-include): with other flags
+// Products of bytes for processors that have an instruction for them (AVX-VNNI): the other kernels of
+// the tier are those of kernels.cpp, and nothing of them is compiled here.
+#include "assay/backend/cpu/kernels.h"
+
+#include <immintrin.h>
+
+extern "C" double log(double) noexcept;
+
+// What is called per vector: a call costs as much as the work.
+#define ASSAY_INLINE [[gnu::always_inline]] inline
+
+namespace assay::cpu::avx2_vnni {
+
+namespace {
+
+#include "assay/backend/cpu/simd/vec256.h"
+
+#include "assay/backend/cpu/simd/float32_chunk256.h"
+// Their vectors and loops are used there.
+#include "assay/backend/cpu/simd/all_kernels.h"
+
+}  // namespace
+
+void fill(KernelTable& table) {
+  fill_byte_products(table, "avx2_vnni");
+}
+
+}  // namespace assay::cpu::avx2_vnni

@@ -1,5 +1,4 @@
 // AVX-512 (F, BW, DQ, VL) kernels in float32. Compiled with its own flags, called only after the CPU check.
-// vnni.cpp compiles them again as another tier.
 #include "assay/backend/cpu/kernels.h"
 
 #include <immintrin.h>
@@ -9,13 +8,7 @@ extern "C" double log(double) noexcept;
 // What is called per vector: a call costs as much as the work.
 #define ASSAY_INLINE [[gnu::always_inline]] inline
 
-#if !defined(ASSAY_AVX512_TIER)
-#define ASSAY_AVX512_TIER avx512
-#endif
-#define ASSAY_TEXT_OF(name) #name
-#define ASSAY_NAME_OF(name) ASSAY_TEXT_OF(name)
-
-namespace assay::cpu::ASSAY_AVX512_TIER {
+namespace assay::cpu::avx512 {
 
 namespace {
 
@@ -28,8 +21,7 @@ namespace {
 }  // namespace
 
 void fill(KernelTable& table) {
-  fill_all(table);
-  name_all(table, ASSAY_NAME_OF(ASSAY_AVX512_TIER));
+  fill_all(table, "avx512");
 }
 
-}  // namespace assay::cpu::ASSAY_AVX512_TIER
+}  // namespace assay::cpu::avx512

@@ -40,13 +40,15 @@ void attend_bfloat16_tiles(const AttendArgs& args) noexcept {
 }  // namespace
 
 void fill(KernelTable& table) {
-  fill_all(table);
-  name_all(table, "avx512bf16");
+  table.norm = norm;
+  table.gate = gate;
+  table.expand = expand;
   table.linear_tiles = linear_pairs;
   table.attend_bfloat16 = attend_bfloat16_tiles;
   table.store_bfloat16 = store_bfloat16_tiles;
   table.quantize = quantize_tiles;
-  table.linear_tiles_origin = "avx512bf16";
+  table.norm_origin = table.gate_origin = table.expand_origin = table.linear_tiles_origin =
+      table.attend_bfloat16_origin = table.store_origin = "avx512bf16";
   table.uses_tiles = true;
 }
 

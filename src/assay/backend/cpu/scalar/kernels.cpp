@@ -300,6 +300,8 @@ void store_bfloat16(const StoreArgs& args) noexcept {
       block[args.k_offset + bfloat16_key_at(args.shape, position, i)] = element(args.k, args.k_column, i);
       block[args.v_offset + bfloat16_value_at(position, i)] = element(args.v, args.v_column, i);
     }
+    for (std::int64_t i = args.shape.head_dim; i < args.shape.dim_padded(); ++i)
+      block[args.k_offset + bfloat16_key_at(args.shape, position, i)] = 0;
   }
 }
 

@@ -13,7 +13,15 @@ double log_of(double x) {
 #include "assay/backend/cpu/simd/int8_kernels.h"
 #include "assay/backend/cpu/simd/store_bfloat16.h"
 
-void fill_all(KernelTable& table) {
+// Those whose inner loop is `Dot`'s, which a tier with VNNI compiles alone.
+[[maybe_unused]] void fill_byte_products(KernelTable& table, const char* origin) {
+  table.linear_int8 = linear_int8;
+  table.linear_coded_inputs = linear_coded_inputs;
+  table.int8_origin = origin;
+}
+
+[[maybe_unused]] void fill_all(KernelTable& table, const char* origin) {
+  fill_byte_products(table, origin);
   table.linear = linear;
   table.norm = norm;
   table.rotate = rotate;
@@ -24,19 +32,14 @@ void fill_all(KernelTable& table) {
   table.store_bfloat16 = store_bfloat16;
   table.store_int8 = store_int8;
   table.quantize = quantize;
-  table.linear_int8 = linear_int8;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
   table.quantize_groups = quantize_groups;
-  table.linear_coded_inputs = linear_coded_inputs;
   table.mark_candidates = mark_candidates;
   table.bend_logits = bend_logits;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
-}
-
-[[maybe_unused]] void name_all(KernelTable& table, const char* origin) {
   table.linear_origin = table.norm_origin = table.rotate_origin = table.gate_origin = table.attend_origin =
       table.attend_bfloat16_origin = table.attend_int8_origin = table.store_origin = table.store_int8_origin =
-          table.argmax_origin = table.log_sum_exp_origin = table.int8_origin = table.expand_origin = origin;
+          table.argmax_origin = table.log_sum_exp_origin = table.expand_origin = origin;
 }
