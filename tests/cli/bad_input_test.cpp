@@ -115,6 +115,8 @@ TEST_F(CliBadInput, PipesInPlaceOfTexts) {
 TEST_F(CliBadInput, DecodingWhatIsNoList) {
   expect_failure(run_program({"tokenize", kModel, file("{\"ids\": 1}"), "--decode"}), 2,
                  {"input.txt", "1,2,3"});
+  expect_failure(run_program({"tokenize", kModel, "--decode", "--text", "x"}), 2, {"--text", "--decode"});
+  expect_failure(run_program({"tokenize", kModel, "--ids", "5", "--text", "x"}), 2, {"--text", "--ids"});
   expect_failure(run_program({"tokenize", kModel, "--decode"}, {.input = "1 2 three"}), 2,
                  {"standard input", "three"});
   expect_failure(run_program({"tokenize", kModel, "--decode"}, {.input = std::string("\0\1\2", 3)}), 2,

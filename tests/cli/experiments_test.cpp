@@ -322,12 +322,18 @@ TEST(CliConfig, BadFiles) {
                  {"absent.json"});
   expect_failure(run_program({"sweep", "lengths", kModel, "--config", ""}), 2, {"--config"});
   // What says nothing must not quietly mean the defaults.
-  const std::pair<const char*, const char*> kBroken[] = {{R"({"no-cache": "yes"})", "no-cache"},
-                                                         {R"({"no-cache": 1})", "no-cache"},
-                                                         {R"({"repeats": []})", "repeats"},
-                                                         {"[1, 2]", "expected"},
-                                                         {"7", "expected"},
-                                                         {"[sweep]\n", "sweep"}};
+  const std::pair<const char*, const char*> kBroken[] = {
+      {R"({"no-cache": "yes"})", "no-cache"},
+      {R"({"no-cache": 1})", "no-cache"},
+      {R"({"repeats": []})", "repeats"},
+      {"[1, 2]", "expected"},
+      {"7", "expected"},
+      {"", "expected"},
+      {"[sweep]\n", "sweep"},
+      {"[sweep\n", "']'"},
+      {"precision = [\"nf4\"\n", "']'"},
+      {R"({"isa": "avx2", "isa": "scalar"})", "stands twice"},
+      {"{", "line 1"}};
   for (const auto& [text, word] : kBroken) {
     write_file(folder / "broken.cfg", text);
     expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "broken.cfg"}), 1,

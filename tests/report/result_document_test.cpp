@@ -114,6 +114,17 @@ TEST(ScenarioTable, ShowsTheMetricsThatNameTheScenario) {
   EXPECT_NE(std::find(all.head.begin(), all.head.end(), "KV cache (MB)"), all.head.end());
 }
 
+// A table of labels alone tells nothing. Step times are a plot.
+TEST(ScenarioTable, EveryScenarioShowsAFigure) {
+  for (const ScenarioInfo& info : scenarios()) {
+    if (info.value == Scenario::step_times || info.value == Scenario::noise) continue;
+    ResultSet results;
+    results.rows = {test::measured_row(info.value, "one", 0.00566)};
+    for (const Metric& metric : metric_catalogue()) results.rows[0].set(std::string(metric.tag), 1.0);
+    EXPECT_GE(scenario_table(results, info.value).head.size(), 2U) << info.name;
+  }
+}
+
 TEST(ComparedDocument, SaysWhatCannotBeCompared) {
   ComparedResults compared;
   ComparedRow row;

@@ -96,6 +96,18 @@ TEST_F(LlamaText, IsWhatTheNewTokensAddToThePrompt) {
   EXPECT_GT(with_blank, 3) << "nothing was tested";
 }
 
+// The warm-up generates fewer tokens, which nobody asked for.
+TEST_F(LlamaText, TooManyNewTokensAreNamedAsAskedFor) {
+  TimeOptions options;
+  options.max_new_tokens = 100000;
+  try {
+    time_generate(loaded_, "the", options);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("100000 new ones"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(LlamaText, OfAPromptCutOnTheLeftKeepsItsBeginning) {
   TimeOptions options;
   options.max_new_tokens = 4;

@@ -8,6 +8,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/json_reader.h"
 
 namespace assay::cli {
 
@@ -27,12 +28,7 @@ std::string text_of(const OrderedJson& value, const std::string& file, const std
 }
 
 std::vector<Entry> entries_of_json(const std::string& text, const std::string& file) {
-  OrderedJson json;
-  try {
-    json = OrderedJson::parse(text);
-  } catch (const OrderedJson::exception& error) {
-    throw Error("{}: not valid JSON: {}", file, error.what());
-  }
+  const OrderedJson json = parse_ordered_json(text, file);
   std::vector<Entry> entries;
   for (const auto& [key, value] : json.items()) {
     Entry& entry = entries.emplace_back(Entry{key, {}});
@@ -45,8 +41,27 @@ std::vector<Entry> entries_of_json(const std::string& text, const std::string& f
   return entries;
 }
 
+// What the reader below passes over or completes in silence.
+void check_toml_lines(const std::string& text, const std::string& file) {
+  std::istringstream stream(text);
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    const std::size_t first = line.find_first_not_of(" \t\r"), equals = line.find('=');
+    if (first == std::string::npos || line[first] == '#') continue;
+    if (line[first] == '[' && line.find(']') == std::string::npos)
+      throw Error("{}: line {}: not valid TOML: '[' without ']'", file, number);
+    if (equals == std::string::npos) continue;
+    const std::size_t value = line.find_first_not_of(" \t", equals + 1);
+    if (value != std::string::npos && line[value] == '[' &&
+        text.find(']', text.find(line) + value) == std::string::npos)
+      throw Error("{}: line {}: not valid TOML: a list without ']'", file, number);
+  }
+}
+
 std::vector<Entry> entries_of_toml(const std::string& text, const std::string& file) {
   std::vector<Entry> entries;
+  check_toml_lines(text, file);
   try {
     std::istringstream stream(text);
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
@@ -64,7 +79,8 @@ std::vector<Entry> entries_of_toml(const std::string& text, const std::string& f
 std::vector<Entry> read_entries(const std::string& file) {
   const std::string text = read_text_file(file);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (OrderedJson::accept(text) && (first == std::string::npos || text[first] != '{'))
+  if (first == std::string::npos ||
+      (text[first] != '{' && (OrderedJson::accept(text) || file.ends_with(".json"))))
     throw Error("{}: expected keys with their values, a JSON object or TOML", file);
   return first != std::string::npos && text[first] == '{' ? entries_of_json(text, file)
                                                           : entries_of_toml(text, file);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
@@ -127,7 +128,7 @@ int run_inspect(const InspectFlags& flags) {
   }
   if (!flags.output.is_quiet)
     for (const std::string& warning : warnings) note("warning: " + warning);
-  std::string text = fmt::format("{}\n", folder.path().string());
+  std::string text = fmt::format("{}\n", printable(folder.path().string()));
   for (const auto& [key, value] : json["spec"].items())
     text += fmt::format("  {:<26}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   text += fmt::format("  {:<26}{}\n  {:<26}{}\n\nPredicted memory\n", "parameters", plan.parameters(),

@@ -47,6 +47,9 @@ std::string added_line(const Tokenizer& tokenizer) {
 }
 
 int run_tokenize(const TokenizeFlags& flags, bool has_text) {
+  if (has_text && flags.decodes)
+    throw UsageError("--text: expected none beside --decode, which reads token ids from --ids or FILE");
+  if (has_text && !flags.ids.empty()) throw UsageError("--text: expected none beside --ids");
   const Tokenizer tokenizer = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return Tokenizer::load(locate_model(candidate));
   });

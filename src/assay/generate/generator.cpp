@@ -11,8 +11,6 @@
 
 namespace assay {
 
-namespace {
-
 void check_request(const Program& program, const std::vector<std::vector<TokenId>>& prompts,
                    const GenerationOptions& options) {
   check_sampling(options.sampling);
@@ -36,6 +34,8 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
   }
   require_memory(cache, fmt::format("the keys and values of {} sequences", prompts.size()));
 }
+
+namespace {
 
 class Generation {
  public:

@@ -59,6 +59,10 @@ struct GenerationTrace {
 using OnToken = std::function<void(std::size_t sequence, TokenId id)>;
 using ShouldStop = std::function<bool()>;
 
+// Throws what generate() does before it computes anything: what is wrong with the prompts and the options.
+void check_request(const Program& program, const std::vector<std::vector<TokenId>>& prompts,
+                   const GenerationOptions& options);
+
 // Prompts may have different lengths; each is computed without padding and leaves the batch when it ends.
 // Equal prompts give equal ids whatever else is in the batch. Throws Error for an empty prompt, for a prompt
 // whose tokens and new tokens exceed the context, and for max_new_tokens < 1.

@@ -64,7 +64,7 @@ constexpr Metric kCatalogue[] = {
      .decimals = 1,
      .shows_interval = true,
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::cache, S::padding, S::batches,
-                S::threads, S::edge_prompts},
+                S::threads, S::edge_prompts, S::kv_cache},
      .rank = 1,
      .definition = "From handing the prompt's ids to the model to the last new token, device "
                    "synchronised before both readings; prefill included, tokenization and loading "
@@ -85,7 +85,7 @@ constexpr Metric kCatalogue[] = {
      .better = Better::higher,
      .decimals = 1,
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::cache, S::padding, S::batches,
-                S::threads},
+                S::threads, S::kv_cache},
      .rank = 2,
      .definition = "tokens_generated / total_latency_s; of a test of assay bench: tokens of all its "
                    "sequences / its median time."},
@@ -149,7 +149,7 @@ constexpr Metric kCatalogue[] = {
      .unit = "tokens/s",
      .better = Better::higher,
      .decimals = 1,
-     .tables = {S::baseline, S::lengths, S::threads},
+     .tables = {S::baseline, S::lengths, S::threads, S::kv_cache},
      .rank = 5,
      .definition = "New tokens after the first of each sequence / the summed time of their steps, model "
                    "and LM head, each step timed on its own."},
@@ -393,6 +393,8 @@ constexpr Metric kCatalogue[] = {
      .scale = kMegabytes,
      .shown_unit = "MB",
      .decimals = 2,
+     .tables = {S::kv_cache},
+     .rank = 3,
      .definition = "Keys and values at the end of the case, in whole blocks of 64 positions."},
     {.tag = "predicted_memory_bytes",
      .title = "Predicted memory",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/config/fields.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -129,7 +130,8 @@ ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
 }
 
 std::string LoadedModel::load_line() const {
-  return fmt::format("Loaded: {} | device={} | dtype={}", id, model->backend().device().text(), dtype_label);
+  return fmt::format("Loaded: {} | device={} | dtype={}", printable(id), model->backend().device().text(),
+                     dtype_label);
 }
 
 BackendOptions backend_options(const RunConfig& config, bool pins_caller) {
