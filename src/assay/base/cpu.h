@@ -26,9 +26,9 @@ bool has_avx2_vnni();
 bool has_avx512_vnni();
 // Products of pairs of bfloat16 (with VNNI): what the tier avx512bf16 is made of.
 bool has_avx512_bf16();
-// The tier avx512bf16 is faster than avx512 here: its products of pairs of bfloat16 take less than one and a half
-// times as long as half as many of float32. True on Zen 4 and 5; on Sapphire Rapids they take four times as
-// long. Measured when first asked, in 0.1 ms; false where the tier is not usable.
+// The tier avx512bf16 is faster than avx512 here: its products of pairs of bfloat16 take less than one and a
+// half times as long as half as many of float32. True on Zen 4 and 5; on Sapphire Rapids they take four times
+// as long. Measured when first asked, in 0.1 ms; false where the tier is not usable.
 bool are_bfloat16_products_fast();
 // Why a tier is not usable: "the processor has no AVX2", "the kernel refuses AMX tiles (errno 95)"; empty
 // where it is.
