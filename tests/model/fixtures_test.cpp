@@ -1,11 +1,14 @@
 // Logits of tiny random models against those of Hugging Face Transformers, on every instruction set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
 #include "assay/model/model.h"
+#include "support/family_models.h"
 #include "support/fixtures.h"
 
 namespace assay {
@@ -43,16 +46,21 @@ TEST_P(ModelFixture, LogitsEqualTransformers) {
   const Model model = Model::load(folder, test::cpu_backend(isa), precision_from_name("float32"));
   const Expected want = expected(name);
   const std::vector<float> got = all_logits(model.program(), want.ids);
-  EXPECT_LE(test::largest_difference(got, want.logits),
-            kTolerance * test::standard_deviation_of(want.logits));
+  const double error = test::largest_difference(got, want.logits) / test::standard_deviation_of(want.logits);
+  RecordProperty("error", fmt::format("{:.1e}", error));
+  EXPECT_LE(error, kTolerance);
 }
 
+std::string name_of_fixture(const testing::TestParamInfo<std::tuple<const char*, Isa>>& param) {
+  return std::string(std::get<0>(param.param)) + "_" + std::string(name_of(std::get<1>(param.param)));
+}
+INSTANTIATE_TEST_SUITE_P(OfFamilies, ModelFixture,
+                         testing::Combine(testing::ValuesIn(test::kFamilyModels),
+                                          testing::ValuesIn(kAllIsas)),
+                         name_of_fixture);
 INSTANTIATE_TEST_SUITE_P(All, ModelFixture,
                          testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kAllIsas)),
-                         [](const auto& param) {
-                           return std::string(std::get<0>(param.param)) + "_" +
-                                  std::string(name_of(std::get<1>(param.param)));
-                         });
+                         name_of_fixture);
 
 // Each ingredient, broken on purpose, must move the logits by at least five times the tolerance: else the
 // fixtures could not tell a right program from a wrong one.
@@ -95,6 +103,72 @@ const Break kBreaks[] = {
     {"grouped_window", "llama_grouped", [](ModelSpec& s) { s.attention_window = 100; }},
     {"bias_of_queries", "llama_biased", [](ModelSpec& s) { s.has_qkv_bias = false; }},
     {"bias_of_mlp", "llama_biased", [](ModelSpec& s) { s.has_mlp_bias = false; }},
+    {"window", "mistral_window", [](ModelSpec& s) { s.attention_window = 0; }},
+    {"window_by_one", "mistral_window", [](ModelSpec& s) { ++s.attention_window; }},
+    {"window_of_late_layers", "qwen2_window", [](ModelSpec& s) { s.has_window.clear(); }},
+    {"window_of_local_layers", "gpt_neo_alternating", [](ModelSpec& s) { s.has_window.flip(); }},
+    {"window_switched_off", "qwen2_biased", [](ModelSpec& s) { s.attention_window = 5; }},
+    {"bias_of_qkv_alone", "qwen2_biased", [](ModelSpec& s) { s.has_qkv_bias = false; }},
+    {"yarn_amplitude", "mistral_yarn", [](ModelSpec& s) { s.rotary.amplitude = 1; }},
+    {"yarn_ramp", "mistral_yarn", [](ModelSpec& s) { s.rotary.frequencies[1] *= 1.01F; }},
+    {"longrope_amplitude", "phi3_longrope", [](ModelSpec& s) { s.rotary.amplitude = 1; }},
+    {"longrope_factor", "phi3_longrope", [](ModelSpec& s) { s.rotary.frequencies[2] *= 2.1F; }},
+    {"rotary_part", "phi_partial", [](ModelSpec& s) { s.rotary.frequencies.pop_back(); }},
+    {"rotary_of_odd_part", "gpt_neox_serial", [](ModelSpec& s) { s.rotary.frequencies.pop_back(); }},
+    {"rotary_neighbours", "gptj_partial", [](ModelSpec& s) { s.rotary.pairing = RotaryPairing::halves; }},
+    {"rotary_neighbours_of_cohere", "cohere_scaled",
+     [](ModelSpec& s) { s.rotary.pairing = RotaryPairing::halves; }},
+    {"rotary_of_some_layers", "smollm3_interval", [](ModelSpec& s) { s.has_rotary.clear(); }},
+    {"rotary_of_windows", "gemma3_scaled", [](ModelSpec& s) { s.window_rotary.reset(); }},
+    {"rotary_scaling_of_full_layers", "gemma3_scaled", [](ModelSpec& s) { s.rotary.frequencies[0] *= 4; }},
+    {"norm_of_heads", "qwen3_heads", [](ModelSpec& s) { s.qk_norm = QkNorm::none; }},
+    {"norm_of_each_head", "stablelm_normed", [](ModelSpec& s) { s.qk_norm = QkNorm::none; }},
+    {"norm_of_whole_rows", "olmo2_grouped", [](ModelSpec& s) { s.qk_norm = QkNorm::none; }},
+    {"bias_of_head_norms", "phi_normed", [](ModelSpec& s) { s.has_qk_norm_bias = false; }},
+    {"order_of_fused_heads", "gpt_neox_parallel", [](ModelSpec& s) { s.qkv_order = QkvOrder::by_kind; }},
+    {"order_of_grouped_heads", "falcon_grouped", [](ModelSpec& s) { s.qkv_order = QkvOrder::by_kind; }},
+    {"parallel", "gpt_neox_parallel", [](ModelSpec& s) { s.is_parallel = false; }},
+    {"serial", "gpt_neox_serial", [](ModelSpec& s) { s.is_parallel = true; }},
+    {"parallel_of_one_norm", "phi_partial",
+     [](ModelSpec& s) {
+       s.is_parallel = false;
+       s.names.mlp_norm = s.names.attention_norm;
+     }},
+    {"second_parallel_norm", "falcon_grouped", [](ModelSpec& s) { s.names.mlp_norm = ""; }},
+    {"post_norm", "opt_post_norm", [](ModelSpec& s) { s.is_post_norm = false; }},
+    {"final_norm_before_projection", "opt_projected", [](ModelSpec& s) { s.names.final_norm = ""; }},
+    {"position_offset", "opt_plain",
+     [](ModelSpec& s) {
+       ++s.context;
+       --s.position_offset;
+     }},
+    {"unscaled_attention", "gpt_neo_untied", [](ModelSpec& s) { s.scales_attention = true; }},
+    {"attention_multiplier", "gemma2_typed", [](ModelSpec& s) { s.attention_multiplier.reset(); }},
+    {"attention_cap", "gemma2_capped", [](ModelSpec& s) { s.attention_cap = 0; }},
+    {"logit_cap", "gemma2_capped", [](ModelSpec& s) { s.logit_cap = 0; }},
+    {"legacy_gelu", "gemma_legacy", [](ModelSpec& s) { s.activation = Activation::gelu_erf; }},
+    {"gain_offset", "gemma_legacy", [](ModelSpec& s) { s.gain_offset = 0; }},
+    {"embed_scale", "gemma_legacy", [](ModelSpec& s) { s.embed_scale = 1; }},
+    {"norm_behind_attention", "gemma2_capped", [](ModelSpec& s) { s.names.attention_out_norm = ""; }},
+    {"norm_behind_mlp", "gemma3_typed", [](ModelSpec& s) { s.names.mlp_out_norm = ""; }},
+    {"no_norm_before_blocks", "olmo2_grouped",
+     [](ModelSpec& s) { s.names.attention_norm = s.names.attention_out_norm; }},
+    {"residual_scale", "granite_scaled", [](ModelSpec& s) { s.residual_scale = 1; }},
+    {"embed_multiplier", "granite_scaled", [](ModelSpec& s) { s.embed_scale = 1; }},
+    {"logit_scale", "granite_scaled", [](ModelSpec& s) { s.logit_scale = 1; }},
+    {"logit_scale_of_cohere", "cohere_scaled", [](ModelSpec& s) { s.logit_scale = 0.0625F; }},
+    {"centred_norm_without_bias", "cohere_scaled", [](ModelSpec& s) { s.norm = Norm::rms; }},
+    {"alibi", "bloom_four", [](ModelSpec& s) { s.alibi_slopes[1] *= 1.05F; }},
+    {"alibi_of_six_heads", "bloom_six",
+     [](ModelSpec& s) { std::swap(s.alibi_slopes[4], s.alibi_slopes[5]); }},
+    {"alibi_scaled", "falcon_alibi",
+     [](ModelSpec& s) {
+       for (float& slope : s.alibi_slopes) slope *= 2;
+     }},
+    {"embedding_norm", "bloom_four", [](ModelSpec& s) { s.names.embedding_norm = ""; }},
+    {"bias_of_head", "phi_partial", [](ModelSpec& s) { s.has_head_bias = false; }},
+    {"bias_of_gptj_head", "gptj_whole", [](ModelSpec& s) { s.has_head_bias = false; }},
+    {"bias_of_plain_mlp", "starcoder2_window", [](ModelSpec& s) { s.has_mlp_bias = false; }},
 };
 
 class BrokenIngredient : public testing::TestWithParam<Break> {};

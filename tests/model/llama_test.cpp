@@ -8,6 +8,7 @@
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
+#include "support/family_models.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -100,6 +101,19 @@ TEST_P(Llama, HasTheSameBitsInARaggedBatch) {
   }
 }
 
+// What 4 bits leave of the model: other logits, near the exact ones.
+TEST_P(Llama, LoadsInFourBits) {
+  const SafetensorsFile file(test::fixture_model(name()) / "expected.safetensors");
+  const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
+  const std::vector<float> want = test::read_floats(file, "logits");
+  const Model model = load(name(), isa(), precision_from_name("nf4"));
+  const std::vector<float> got = test::all_logits(model.program(), ids);
+  for (const float logit : got) ASSERT_TRUE(std::isfinite(logit));
+  const double error = test::rms_difference(got, want) / test::standard_deviation_of(want);
+  EXPECT_GT(error, 1e-3);
+  EXPECT_LT(error, 1.2);
+}
+
 // Rows that nobody reads are left out behind the last attention, queries too, with the same bits.
 TEST_P(Llama, LeavesOutRowsWithTheSameBits) {
   const SafetensorsFile file(test::fixture_model(name()) / "expected.safetensors");
@@ -146,6 +160,11 @@ TEST_P(Llama, GivesTheSameWhereModulesAreQuantizedApart) {
             whole_error);
 }
 
+INSTANTIATE_TEST_SUITE_P(
+    OfFamilies, Llama, testing::Combine(testing::ValuesIn(test::kFamilyModels), testing::ValuesIn(kAllIsas)),
+    [](const auto& param) {
+      return std::string(std::get<0>(param.param)) + "_" + std::string(name_of(std::get<1>(param.param)));
+    });
 INSTANTIATE_TEST_SUITE_P(All, Llama,
                          testing::Combine(testing::ValuesIn(kLlamas), testing::ValuesIn(kAllIsas)),
                          [](const auto& param) {

@@ -66,6 +66,11 @@ void check_tensor(const WeightSpec& weight, const ModelFolder& folder, const Qua
                 weight.name, expected.shape_text(), at->shape_text());
 }
 
+bool begins_with_any(const std::string& name, const std::vector<std::string>& begins) {
+  return std::any_of(begins.begin(), begins.end(),
+                     [&](const std::string& begin) { return name.starts_with(begin); });
+}
+
 bool ends_with_any(const std::string& name, const std::vector<std::string>& ends) {
   return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return name.ends_with(end); });
 }
@@ -113,11 +118,12 @@ std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const Mo
   std::vector<TensorUse> uses;
   for (const CheckpointTensor& at : folder.all()) {
     const std::string& name = at->name;
-    uses.push_back(weights.count(name) > 0                        ? TensorUse::weight
-                   : beside.count(name) > 0                       ? TensorUse::beside_weight
-                   : ends_with_any(name, spec.names.buffers)      ? TensorUse::buffer
-                   : spec.is_head_tied && name == spec.names.head ? TensorUse::tied_head
-                                                                  : TensorUse::none);
+    uses.push_back(weights.count(name) > 0                              ? TensorUse::weight
+                   : beside.count(name) > 0                             ? TensorUse::beside_weight
+                   : ends_with_any(name, spec.names.buffers)            ? TensorUse::buffer
+                   : spec.is_head_tied && name == spec.names.head       ? TensorUse::tied_head
+                   : begins_with_any(name, spec.names.other_modalities) ? TensorUse::other_modality
+                                                                        : TensorUse::none);
   }
   return uses;
 }
@@ -140,9 +146,10 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
   check_weights(plan, folder);
   const std::vector<CheckpointTensor> tensors = folder.all();
   const std::vector<TensorUse> uses = uses_of(plan, spec, folder);
-  std::vector<std::string> buffers, unknown;
+  std::vector<std::string> buffers, others, unknown;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (uses[i] == TensorUse::buffer) buffers.push_back(tensors[i]->name);
+    if (uses[i] == TensorUse::other_modality) others.push_back(tensors[i]->name);
     if (uses[i] == TensorUse::none) unknown.push_back(tensors[i]->name);
     if (uses[i] == TensorUse::tied_head && !are_equal(tensors[i], folder.find(spec.names.tokens)))
       throw Error(
@@ -155,9 +162,14 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
         "{}: {} not used by the model that config.json describes, the first is '{}': expected a "
         "configuration that uses every weight",
         folder.path().string(), counted(unknown.size(), "tensor"), printable(unknown.front()));
-  if (buffers.empty()) return {};
-  return {fmt::format("{} not needed, the first is '{}'", counted(buffers.size(), "buffer"),
-                      printable(buffers.front()))};
+  std::vector<std::string> warnings;
+  if (!buffers.empty())
+    warnings.push_back(fmt::format("{} not needed, the first is '{}'", counted(buffers.size(), "buffer"),
+                                   printable(buffers.front())));
+  if (!others.empty())
+    warnings.push_back(fmt::format("{} for images or sound and not used, the first is '{}'",
+                                   counted(others.size(), "tensor"), printable(others.front())));
+  return warnings;
 }
 
 namespace {

@@ -49,9 +49,10 @@ void check_weights(const Plan& plan, const ModelFolder& folder);
 // What a tensor of the folder is to the model that config.json describes.
 enum class TensorUse {
   weight,
-  beside_weight,  // scales and other state of a weight that is stored quantized
-  buffer,         // a causal mask or another buffer that the family knows and does not need
-  tied_head,      // of the LM head, which is said to be the embedding
+  beside_weight,   // scales and other state of a weight that is stored quantized
+  buffer,          // a causal mask or another buffer that the family knows and does not need
+  tied_head,       // of the LM head, which is said to be the embedding
+  other_modality,  // for images or sound, of a model whose text part alone is run
   none
 };
 // In the order of folder.all(); `precision` is what the folder stores (stored_precision), or any other.

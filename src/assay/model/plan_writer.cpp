@@ -64,7 +64,7 @@ WeightId PlanWriter::vector(std::string name, std::int64_t size) {
 WeightId PlanWriter::head_matrix(std::string name) {
   return weight({.name = std::move(name),
                  .rows = spec_.vocab,
-                 .columns = spec_.hidden,
+                 .columns = spec_.embedding_width(),
                  .kind = WeightSpec::Kind::matrix,
                  .format = precision_.lm_head,
                  .expanded = precision_.dtype,
@@ -73,38 +73,67 @@ WeightId PlanWriter::head_matrix(std::string name) {
 }
 
 void PlanWriter::embed(BufferId out) {
-  const auto table = [&](const std::string& name, std::int64_t rows) {
+  const auto table = [&](const std::string& name, std::int64_t rows, std::int64_t width) {
     return weight({.name = name,
                    .rows = rows,
-                   .columns = spec_.hidden,
+                   .columns = width,
                    .kind = WeightSpec::Kind::table,
                    .format = precision_.dtype});
   };
+  const std::int64_t width = spec_.embedding_width();
   // A tied embedding is one matrix, read as a table here and multiplied with in the LM head.
-  tokens_ = spec_.is_head_tied ? head_matrix(spec_.names.tokens) : table(spec_.names.tokens, spec_.vocab);
-  EmbedOp op{.tokens = tokens_, .position_offset = spec_.position_offset, .out = out};
+  tokens_ =
+      spec_.is_head_tied ? head_matrix(spec_.names.tokens) : table(spec_.names.tokens, spec_.vocab, width);
+  const bool is_projected = !spec_.names.project_in.empty();
+  EmbedOp op{.tokens = tokens_, .scale = spec_.embed_scale, .out = out};
+  EmbedOp positions{.position_offset = spec_.position_offset};
   if (spec_.position == Position::learned)
-    op.positions = table(spec_.names.positions, spec_.context + spec_.position_offset);
-  add("embed", Phase::embed, std::move(op));
+    positions.positions = table(spec_.names.positions, spec_.context + spec_.position_offset, spec_.hidden);
+  if (!is_projected) {
+    op.positions = positions.positions;
+    op.position_offset = positions.position_offset;
+    add("embed", Phase::embed, std::move(op));
+  } else {  // only tokens are as narrow
+    op.out = buffer("narrow", width);
+    add("embed", Phase::embed, op);
+    linear({{.name = spec_.names.project_in, .outputs = spec_.hidden}}, op.out, out);
+    if (positions.positions != kNone) {
+      positions.out = buffer("positions", spec_.hidden);
+      add("embed.positions", Phase::embed, positions);
+      add("embed.add", Phase::embed, AddOp{.in = positions.out, .out = out});
+    }
+  }
+  if (!spec_.names.embedding_norm.empty()) norm(spec_.names.embedding_norm, out, out);
 }
 
-NormOp PlanWriter::norm_op(const std::string& module, BufferId in, BufferId out) {
+NormOp PlanWriter::norm_op(const std::string& module, BufferId in, BufferId out, std::int64_t size,
+                           bool has_bias) {
   NormOp op{.kind = spec_.norm, .epsilon = spec_.epsilon, .in = in, .out = out};
-  op.gain = vector(module + ".weight", spec_.hidden);
-  if (spec_.has_norm_bias) op.bias = vector(module + ".bias", spec_.hidden);
+  op.gain = vector(module + ".weight", size);
+  spec_of(op.gain).offset = spec_.gain_offset;
+  if (has_bias) op.bias = vector(module + ".bias", size);
   return op;
 }
 
 void PlanWriter::norm(const std::string& module, BufferId in, BufferId out) {
-  add(module, Phase::norm, norm_op(module, in, out));
+  add(module, Phase::norm, norm_op(module, in, out, spec_.hidden, spec_.has_norm_bias));
 }
 
-void PlanWriter::linear(const std::vector<Module>& modules, BufferId in, BufferId out, Activation activation,
-                        bool adds) {
-  if (are_alike(modules)) return linear_of(modules, in, out, 0, activation, adds, true);
+void PlanWriter::norm_part(const std::string& module, BufferId buffer, std::int64_t column, std::int64_t size,
+                           int groups) {
+  NormOp op = norm_op(module, buffer, buffer, size, spec_.has_qk_norm_bias);
+  op.column = column;
+  op.groups = groups;
+  add(module, Phase::norm, op);
+}
+
+void PlanWriter::linear(const std::vector<Module>& modules, BufferId in, BufferId out, const LinearUse& use) {
+  if (are_alike(modules)) return linear_of(modules, in, out, 0, use);
+  LinearUse one = use;
+  one.is_input_shared = true;
   std::int64_t column = 0;
   for (const Module& module : modules) {
-    linear_of({module}, in, out, column, activation, adds, false);
+    linear_of({module}, in, out, column, one);
     column += module.outputs;
   }
 }
@@ -117,7 +146,7 @@ bool PlanWriter::are_alike(const std::vector<Module>& modules) const {
 }
 
 void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, BufferId out,
-                           std::int64_t out_column, Activation activation, bool adds, bool is_only_reader) {
+                           std::int64_t out_column, const LinearUse& use) {
   const std::string name = joined_name(modules);
   const WeightFormat format = precision_.format_of(modules.front().name);
   const bool is_in = is_quantized(format), is_stored = is_in && precision_.is_stored;
@@ -128,8 +157,8 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
     has_bias = has_bias || module.has_bias;
   }
   LinearOp op{
-      .activation = activation,
-      .adds_to_output = adds,
+      .activation = use.activation,
+      .adds_to_output = use.adds,
       .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
       .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
       .in = in,
@@ -147,20 +176,24 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
        .expanded = precision_.dtype,
        .is_stored_quantized = is_stored,
        .allows_non_finite = precision_.allows_non_finite,
-       .why_not_quantized = is_in ? std::string_view() : precision_.why_not_quantized(modules.front().name)});
+       .why_not_quantized = is_in ? std::string_view() : precision_.why_not_quantized(modules.front().name),
+       .run_rows = modules.front().run_rows,
+       .run_outputs = modules.front().run_outputs});
   if (has_bias)
     op.bias = weight({.name = name + ".bias",
                       .rows = 1,
                       .columns = outputs,
                       .kind = WeightSpec::Kind::vector,
-                      .slices = slices_of(modules, ".bias", true)});
+                      .slices = slices_of(modules, ".bias", true),
+                      .run_rows = modules.front().run_rows,
+                      .run_outputs = modules.front().run_outputs});
   if (const auto found = calibration_.find(modules.front().name + ".weight");
       is_in && found != calibration_.end())
-    calibrate(op, found->second, is_only_reader);
+    calibrate(op, found->second, use.is_input_shared);
   add(name, Phase::linear, std::move(op));
 }
 
-void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_only_reader) {
+void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_input_shared) {
   if (spec_of(op.weight).format != WeightFormat::int8) return;  // kept as it is: its inputs are, too
   if (precision_.input_scale == InputScale::calibrated)
     op.static_input = StaticInput{found.code.scale, found.code.zero_point, found.clipped_share};
@@ -170,7 +203,7 @@ void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_
   spec_of(op.weight).column_factors = found.smoothing;
   const auto* norm = plan_.ops.empty() ? nullptr : std::get_if<NormOp>(&plan_.ops.back().what);
   // A norm in place is read by more than this: by the residual.
-  if (norm == nullptr || norm->out != op.in || norm->in == norm->out || !is_only_reader) {
+  if (norm == nullptr || norm->out != op.in || norm->in == norm->out || is_input_shared) {
     op.input_factors = std::move(inverse);
     return;
   }
@@ -182,13 +215,28 @@ void PlanWriter::add(std::string name, Phase phase, decltype(Op::what) what) {
   plan_.ops.push_back({std::move(name), phase, std::move(what)});
 }
 
+LmHead PlanWriter::head_over(BufferId hidden) {
+  LmHead head{.scale = spec_.logit_scale, .soft_cap = spec_.logit_cap};
+  const bool has_norm = !spec_.names.final_norm.empty();
+  if (spec_.names.project_out.empty()) {
+    if (has_norm)
+      head.norm = norm_op(spec_.names.final_norm, hidden, kNone, spec_.hidden, spec_.has_norm_bias);
+  } else {
+    if (has_norm) norm(spec_.names.final_norm, hidden, hidden);
+    plan_.hidden = buffer("projected", spec_.embedding_width());
+    linear({{.name = spec_.names.project_out, .outputs = spec_.embedding_width()}}, hidden, plan_.hidden);
+  }
+  head.product.weight = spec_.is_head_tied ? tokens_ : head_matrix(spec_.names.head);
+  if (spec_.has_head_bias) head.product.bias = vector(spec_.names.head_bias, spec_.vocab);
+  spec_of(head.product.weight).is_table_too = spec_.is_head_tied;
+  if (precision_.lm_head == WeightFormat::llm_int8)
+    head.product.outlier_threshold = precision_.outlier_threshold;
+  return head;
+}
+
 Plan PlanWriter::finish(BufferId hidden) {
   plan_.hidden = hidden;
-  plan_.head.norm = norm_op(spec_.names.final_norm, hidden, kNone);
-  plan_.head.product.weight = spec_.is_head_tied ? tokens_ : head_matrix(spec_.names.head);
-  spec_of(plan_.head.product.weight).is_table_too = spec_.is_head_tied;
-  if (precision_.lm_head == WeightFormat::llm_int8)
-    plan_.head.product.outlier_threshold = precision_.outlier_threshold;
+  plan_.head = head_over(hidden);
   precision_.modules.check(modules_of(plan_));
   return std::move(plan_);
 }

@@ -12,9 +12,19 @@ namespace assay {
 
 // A linear module of the checkpoint.
 struct Module {
-  std::string name;  // "h.3.attn.c_proj"
+  std::string name = {};  // "h.3.attn.c_proj"
   std::int64_t outputs = 0;
   bool has_bias = false;
+  // Of a fused projection whose rows are in another order (WeightSpec).
+  std::int64_t run_rows = 0;
+  std::vector<std::int64_t> run_outputs = {};
+};
+
+// What becomes of a linear module's result, and of its input.
+struct LinearUse {
+  Activation activation = Activation::none;
+  bool adds = false;             // out += instead of out =
+  bool is_input_shared = false;  // other operations read `in` as well
 };
 
 class PlanWriter {
@@ -30,10 +40,12 @@ class PlanWriter {
 
   void embed(BufferId out);
   void norm(const std::string& module, BufferId in, BufferId out);
+  // In place, `groups` parts of the rows side by side, each of `size` columns from `column` on.
+  void norm_part(const std::string& module, BufferId buffer, std::int64_t column, std::int64_t size,
+                 int groups);
   // out = activation(in * weight^T + bias), or out += . Modules that share their input become one matrix
   // multiplication, their outputs side by side, where the precision treats them alike, else one each.
-  void linear(const std::vector<Module>& modules, BufferId in, BufferId out,
-              Activation activation = Activation::none, bool adds = false);
+  void linear(const std::vector<Module>& modules, BufferId in, BufferId out, const LinearUse& use = {});
   void add(std::string name, Phase phase, decltype(Op::what) what);
 
   // The final norm and the LM head over `hidden`; gives the plan. Throws UsageError for a module selection
@@ -44,11 +56,12 @@ class PlanWriter {
   WeightId weight(WeightSpec spec);
   WeightId vector(std::string name, std::int64_t size);
   WeightId head_matrix(std::string name);
-  NormOp norm_op(const std::string& module, BufferId in, BufferId out);
+  NormOp norm_op(const std::string& module, BufferId in, BufferId out, std::int64_t size, bool has_bias);
+  LmHead head_over(BufferId hidden);
   bool are_alike(const std::vector<Module>& modules) const;
   void linear_of(const std::vector<Module>& modules, BufferId in, BufferId out, std::int64_t out_column,
-                 Activation activation, bool adds, bool is_only_reader);
-  void calibrate(LinearOp& op, const InputCalibration& found, bool is_only_reader);
+                 const LinearUse& use);
+  void calibrate(LinearOp& op, const InputCalibration& found, bool is_input_shared);
   WeightSpec& spec_of(WeightId id) { return plan_.weights[static_cast<std::size_t>(id)]; }
   std::int64_t columns(BufferId id) const { return plan_.buffers[static_cast<std::size_t>(id)].columns; }
 

@@ -45,11 +45,20 @@ struct WeightSpec {
   // What each column of a matrix, or element of a vector, is multiplied by when it is read; empty: 1.
   std::vector<float> column_factors = {};
 
+  // Where the tensor has its outputs in another order: each `run_rows` rows of it are the outputs that begin
+  // at the run's entry. Not of transposed tensors, nor of slices. Empty: in order.
+  std::int64_t run_rows = 0;
+  std::vector<std::int64_t> run_outputs = {};
+
   // Of a slice taken by itself: where it begins in its tensor, and how many output features that has; 0:
   // `rows` (of a vector `columns`), all of it.
   std::int64_t tensor_first = 0, tensor_count = 0;
 
   std::int64_t elements() const { return rows * columns; }
+  // The output that a row, or element of a vector, of the tensor is.
+  std::int64_t output_of(std::int64_t row) const {
+    return run_outputs.empty() ? row : run_outputs[static_cast<std::size_t>(row / run_rows)] + row % run_rows;
+  }
   // Output features of a matrix, rows of a table, elements of a vector: what slices cut.
   std::int64_t outputs() const { return kind == Kind::vector ? columns : rows; }
 };

@@ -124,7 +124,7 @@ void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, 
   quantize_rows(spec.format, spec.allows_non_finite, fmt::format("tensor '{}'", spec.name), spec.columns,
                 {rows, codes.size()}, codes.data(), scales);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t output = part.tensor->first_output + first + i;
+    const std::int64_t output = part.tensor->first_output + spec.output_of(first + i);
     const std::uint8_t* row = codes.data() + i * spec.columns;
     if (is_int8(spec.format))
       place_int8(w, output, reinterpret_cast<const std::int8_t*>(row), scales[i]);
@@ -139,7 +139,7 @@ void place_stored(const Part& part, const WeightSource& source, std::uint8_t* sl
   source.read_codes(part.spec(), part.first, part.count, slab);
   for (std::int64_t i = 0; i < part.count; ++i) {
     const std::uint8_t* codes = slab + i * w.spec.columns;
-    const std::int64_t output = part.tensor->first_output + part.first + i;
+    const std::int64_t output = part.tensor->first_output + part.spec().output_of(part.first + i);
     if (is_int8(w.spec.format))
       place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), part.scales[part.first + i]);
     else
@@ -157,7 +157,7 @@ void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<f
   const ScaleLayout layout(spec.format, spec.rows, spec.columns);
   auto* out = const_cast<float*>(w.scales());
   for (std::int64_t row = 0; row < spec.rows; ++row) {
-    const std::int64_t output = tensor.first_output + row;
+    const std::int64_t output = tensor.first_output + spec.output_of(row);
     for (std::int64_t k = 0; k < spec.columns; k += w.group)
       out[(output / kPanel * groups + k / w.group) * kPanel + output % kPanel] =
           scales[static_cast<std::size_t>(layout.at(row, k))];
@@ -202,6 +202,19 @@ void pack_outputs(const PackedWeight& w, std::int64_t first, std::int64_t count,
   }
 }
 
+// Calls take(row, count, output) for rows [first, first + count) of a tensor, as long as their outputs follow
+// one another.
+template <typename Take>
+void for_runs(const WeightSpec& spec, std::int64_t first, std::int64_t count, const Take& take) {
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t row = first + done, left = count - done;
+    const std::int64_t size =
+        spec.run_outputs.empty() ? left : std::min(left, spec.run_rows - row % spec.run_rows);
+    take(done, size, spec.output_of(row));
+    done += size;
+  }
+}
+
 // Of a row as the source gives it.
 std::int64_t stored_width(const WeightSpec& spec) {
   return spec.stored_transposed ? spec.rows : spec.columns;
@@ -226,7 +239,9 @@ void pack_part(const Part& part, const WeightSource& source, float* slab) {
     for (std::int64_t i = 0; i < part.count * stored_width(spec); ++i) slab[i] += spec.offset;
   if (!spec.column_factors.empty()) apply_factors(spec, part.first, part.count, slab);
   if (is_vector(spec)) {
-    std::copy_n(slab, spec.columns, w.data.floats() + first_output);
+    for_runs(spec, 0, spec.columns, [&](std::int64_t done, std::int64_t size, std::int64_t output) {
+      std::copy_n(slab + done, size, w.data.floats() + first_output + output);
+    });
   } else if (!is_matrix(spec)) {
     const std::int64_t count = part.count * spec.columns, first = (first_output + part.first) * spec.columns;
     if (is_float32(spec))
@@ -251,7 +266,10 @@ void pack_part(const Part& part, const WeightSource& source, float* slab) {
   } else if (spec.stored_transposed) {
     pack_outputs(w, first_output, spec.rows, part.first, part.count, slab, spec.rows, 1);
   } else {
-    pack_outputs(w, first_output + part.first, part.count, 0, spec.columns, slab, 1, spec.columns);
+    for_runs(spec, part.first, part.count, [&](std::int64_t done, std::int64_t size, std::int64_t output) {
+      pack_outputs(w, first_output + output, size, 0, spec.columns, slab + done * spec.columns, 1,
+                   spec.columns);
+    });
   }
 }
 

@@ -3,22 +3,22 @@
 
 namespace assay {
 
-void write_mlp(PlanWriter& write, int layer, const BlockBuffers& buffers) {
+void write_mlp(PlanWriter& write, int layer, BufferId in, const BlockBuffers& buffers) {
   const ModelSpec& spec = write.spec();
-  std::vector<Module> in;
+  std::vector<Module> modules;
   const std::int64_t outputs =
       spec.mlp == Mlp::gated && spec.names.mlp_in.size() == 1 ? 2 * spec.mlp_hidden : spec.mlp_hidden;
   for (const std::string& pattern : spec.names.mlp_in)
-    in.push_back({PlanWriter::named(pattern, layer), outputs, spec.has_mlp_bias});
+    modules.push_back({PlanWriter::named(pattern, layer), outputs, spec.has_mlp_bias});
   if (spec.mlp == Mlp::gated) {
-    write.linear(in, buffers.h, buffers.gate_up);  // g, u = h Wgate, h Wup
+    write.linear(modules, in, buffers.gate_up);  // g, u = in Wgate, in Wup
     write.add(fmt::format("gated.{}", layer), Phase::linear,
               GatedOp{spec.activation, buffers.gate_up, buffers.mlp});  // f = act(g) * u
   } else {
-    write.linear(in, buffers.h, buffers.mlp, spec.activation);  // f = act(h Win)
+    write.linear(modules, in, buffers.mlp, {.activation = spec.activation});  // f = act(in Win)
   }
   const Module out{PlanWriter::named(spec.names.mlp_out, layer), spec.hidden, spec.has_mlp_bias};
-  write.linear({out}, buffers.mlp, buffers.x, Activation::none, true);  // x += f Wout
+  write_residual(write, out, buffers.mlp, PlanWriter::named(spec.names.mlp_out_norm, layer), buffers);
 }
 
 }  // namespace assay

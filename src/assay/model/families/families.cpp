@@ -1,17 +1,95 @@
 #include "assay/model/families/families.h"
 
-#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "assay/base/error.h"
 #include "assay/base/json.h"
+#include "assay/model/families/family.h"
 
 namespace assay {
 
 namespace {
-constexpr std::pair<const char*, ModelSpec (*)(const ModelFolder&)> kFamilies[] = {{"gpt2", gpt2_spec},
-                                                                                   {"llama", llama_spec}};
+
+constexpr std::pair<const char*, ModelSpec (*)(const JsonView&, const ModelFolder&)> kFamilies[] = {
+    {"bloom", bloom_spec},       {"cohere", cohere_spec},
+    {"falcon", falcon_spec},     {"gemma", gemma_spec},
+    {"gemma2", gemma2_spec},     {"gemma3_text", gemma3_spec},
+    {"gpt2", gpt2_spec},         {"gpt_neo", gpt_neo_spec},
+    {"gpt_neox", gpt_neox_spec}, {"gptj", gptj_spec},
+    {"granite", granite_spec},   {"llama", llama_spec},
+    {"mistral", mistral_spec},   {"olmo2", olmo2_spec},
+    {"opt", opt_spec},           {"phi", phi_spec},
+    {"phi3", phi3_spec},         {"qwen2", qwen2_spec},
+    {"qwen3", qwen3_spec},       {"smollm3", smollm3_spec},
+    {"stablelm", stablelm_spec}, {"starcoder2", starcoder2_spec}};
+
+// Keys that ask for what no family here has, where their value is neither false, 0, 1, null nor an empty
+// list.
+constexpr std::pair<const char*, const char*> kAbsent[] = {{"num_local_experts", "a mixture of experts"},
+                                                           {"num_experts", "a mixture of experts"},
+                                                           {"n_routed_experts", "a mixture of experts"},
+                                                           {"moe_num_experts", "a mixture of experts"},
+                                                           {"add_cross_attention", "cross attention"},
+                                                           {"cross_attention_layers", "cross attention"},
+                                                           {"is_encoder_decoder", "an encoder"},
+                                                           {"mamba_d_state", "a state-space layer"},
+                                                           {"ssm_cfg", "a state-space layer"},
+                                                           {"state_size", "a state-space layer"},
+                                                           {"ssm_state_size", "a state-space layer"},
+                                                           {"linear_num_key_heads", "linear attention"},
+                                                           {"kv_lora_rank", "multi-head latent attention"}};
+
+bool asks_for_something(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number()) return value.get<double>() > 1;
+  return !value.empty();
 }
+
+void refuse_what_is_absent(const JsonView& config) {
+  for (const auto& [key, what] : kAbsent)
+    if (config.has(key) && asks_for_something(config.raw().at(key)))
+      throw Error("{}: {} {} is not supported: expected a dense decoder alone, not {}", config.where(), key,
+                  printable(config.raw().at(key).dump().substr(0, 64)), what);
+  if (config.has("vision_config") || config.has("audio_config"))
+    throw Error("{}: {} is not supported without a text_config beside it: expected a model of text",
+                config.where(), config.has("vision_config") ? "vision_config" : "audio_config");
+}
+
+// Insertions, deletions and changes of a character that lead from one to the other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string nearest_family(std::string_view type) {
+  const std::vector<std::string> names = supported_families();
+  return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return edit_distance(type, a) < edit_distance(type, b);
+  });
+}
+
+// The text part of a model that also sees or hears; what its configuration leaves out may stand in the whole.
+std::optional<Json> text_config_of(const JsonView& config) {
+  if (!config.has("text_config")) return std::nullopt;
+  Json text = config.object("text_config").raw();
+  for (const char* key : {"tie_word_embeddings", "eos_token_id"})
+    if (!text.contains(key) && config.has(key)) text[key] = config.raw().at(key);
+  return text;
+}
+
+}  // namespace
 
 std::vector<std::string> supported_families() {
   std::vector<std::string> names;
@@ -20,12 +98,24 @@ std::vector<std::string> supported_families() {
 }
 
 ModelSpec spec_from_folder(const ModelFolder& folder) {
-  const JsonView config = folder.config();
-  const std::string type = config.text("model_type");
-  for (const auto& [name, read] : kFamilies)
-    if (type == name) return read(folder);
-  throw Error("{}: model_type '{}' is not supported; expected one of: {}", config.where(), type.substr(0, 64),
-              fmt::join(supported_families(), ", "));
+  const JsonView whole = folder.config();
+  const std::optional<Json> text = text_config_of(whole);
+  const JsonView config = text ? JsonView(*text, whole.where() + ": text_config") : whole;
+  const std::string type = config.text("model_type").substr(0, 64);
+  refuse_what_is_absent(config);
+  for (const auto& [name, read] : kFamilies) {
+    if (type != name) continue;
+    ModelSpec spec = read(config, folder);
+    read_end_tokens(config, folder, spec);
+    if (text)
+      spec.names.other_modalities = {
+          "vision_",          "audio_",       "visual.",       "multi_modal_projector.",
+          "model.vision_",    "model.audio_", "model.visual.", "model.multi_modal_projector.",
+          "model.connector.", "connector."};
+    return spec;
+  }
+  throw Error("{}: model_type '{}' is not supported, the nearest is '{}'; expected one of: {}",
+              config.where(), type, nearest_family(type), fmt::join(supported_families(), ", "));
 }
 
 Activation activation_from_name(const std::string& text, const std::string& where) {
@@ -48,47 +138,6 @@ Activation activation_from_name(const std::string& text, const std::string& wher
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
   }
   throw Error("{}: activation '{}' is not supported; expected one of: {}", where, text, known);
-}
-
-float epsilon_from(const JsonView& config, const char* key, double fallback) {
-  const double value = config.number_or(key, fallback);
-  const auto epsilon = static_cast<float>(value);
-  if (!(epsilon >= 0) || !std::isfinite(epsilon))
-    throw Error("{}: {}: expected a number of at least 0 that float32 can hold, found {}", config.where(),
-                key, value);
-  return epsilon;
-}
-
-void read_end_tokens(const ModelFolder& folder, ModelSpec& spec) {
-  const JsonView config =
-      folder.generation_config().has("eos_token_id") ? folder.generation_config() : folder.config();
-  if (!config.has("eos_token_id")) return;
-  std::vector<bool> is_end(static_cast<std::size_t>(spec.vocab));
-  std::size_t outside = 0;
-  std::string first_outside;
-  const auto add = [&](const Json& id) {
-    if (!id.is_number_integer())
-      throw Error("{}: eos_token_id: expected a token id or a list of them, found {}", config.where(),
-                  printable(id.dump()));
-    const auto limit = static_cast<std::uint64_t>(spec.vocab);
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= limit) {
-      if (++outside == 1) first_outside = id.dump();
-      return;
-    }
-    const auto token = id.get<std::size_t>();
-    if (!is_end[token]) spec.end_tokens.push_back(static_cast<TokenId>(token));
-    is_end[token] = true;
-  };
-  const Json& ids = config.raw().at("eos_token_id");
-  if (!ids.is_array())
-    add(ids);
-  else
-    for (const Json& id : ids) add(id);
-  if (outside > 0)
-    spec.warnings.push_back(
-        fmt::format("{}: eos_token_id {}{} is outside the vocabulary of {}: generation does not stop at it",
-                    config.where(), first_outside,
-                    outside > 1 ? fmt::format(" (as {} others)", outside - 1) : "", spec.vocab));
 }
 
 }  // namespace assay

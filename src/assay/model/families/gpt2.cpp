@@ -1,6 +1,5 @@
 // GPT-2 (Radford et al. 2019), as Transformers configures it.
-#include "assay/base/error.h"
-#include "assay/model/families/families.h"
+#include "assay/model/families/family.h"
 
 namespace assay {
 
@@ -25,21 +24,19 @@ TensorNames gpt2_names(const ModelFolder& folder) {
 
 }  // namespace
 
-ModelSpec gpt2_spec(const ModelFolder& folder) {
-  const JsonView config = folder.config();
-  ModelSpec spec;
-  spec.family = "gpt2";
-  spec.vocab = config.integer("vocab_size", 1, kMaxVocab);
+ModelSpec gpt2_spec(const JsonView& config, const ModelFolder& folder) {
   // Configurations of before Transformers 4 name the context n_ctx alone.
   const bool is_old = !config.has("n_positions") && config.has("n_ctx");
-  spec.context = config.integer(is_old ? "n_ctx" : "n_positions", 1, kMaxContext);
-  spec.hidden = config.integer("n_embd", 1, kMaxWidth);
-  spec.layers = static_cast<int>(config.integer("n_layer", 1, kMaxLayers));
-  spec.heads = spec.kv_heads = static_cast<int>(config.integer("n_head", 1, kMaxWidth));
-  if (spec.hidden % spec.heads != 0)
-    throw Error("{}: n_embd {} is not a multiple of n_head {}", config.where(), spec.hidden, spec.heads);
-  spec.head_dim = static_cast<int>(spec.hidden / spec.heads);
-  spec.mlp_hidden = config.integer_or("n_inner", 4 * spec.hidden, 1, 4 * kMaxWidth);
+  config.integer(is_old ? "n_ctx" : "n_positions", 1, kMaxContext);
+  ModelSpec spec = read_sizes(config, "gpt2",
+                              {.context = is_old ? "n_ctx" : "n_positions",
+                               .hidden = "n_embd",
+                               .mlp_hidden = "n_inner",
+                               .layers = "n_layer",
+                               .heads = "n_head",
+                               .kv_heads = "",
+                               .head_dim = "",
+                               .has_default_mlp = true});
   spec.epsilon = epsilon_from(config, "layer_norm_epsilon", 1e-5);
   spec.activation = activation_from_name(config.text_or("activation_function", "gelu_new"), config.where());
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
@@ -47,9 +44,6 @@ ModelSpec gpt2_spec(const ModelFolder& folder) {
   spec.scales_attention_by_layer = config.boolean_or("scale_attn_by_inverse_layer_idx", false);
   // reorder_and_upcast_attn computes the scores in float32 whatever the model's type: they always are here.
   config.boolean_or("reorder_and_upcast_attn", false);
-  if (config.boolean_or("add_cross_attention", false))
-    throw Error("{}: add_cross_attention is not supported: expected a decoder alone", config.where());
-  read_end_tokens(folder, spec);
   spec.names = gpt2_names(folder);
   return spec;
 }

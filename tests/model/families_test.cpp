@@ -1,0 +1,222 @@
+// Configurations of the model families: what each kind of key becomes, and what is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/model.h"
+#include "assay/quantize/quantize.h"
+#include "assay/session/load.h"
+#include "support/fixtures.h"
+#include "support/safetensors_copy.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+class Families : public testing::Test {
+ protected:
+  // Of a Llama whose configuration is patched.
+  ModelSpec spec_of(const char* patch) {
+    test::TinyModel model = test::tiny_llama();
+    model.config.merge_patch(OrderedJson::parse(patch));
+    return spec_from_folder(ModelFolder(model.write(folder_.path())));
+  }
+  std::string refusal_of(const char* patch) {
+    try {
+      spec_of(patch);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  void expect_refused(const char* patch, std::initializer_list<const char*> words) {
+    const std::string refusal = refusal_of(patch);
+    for (const char* word : words)
+      EXPECT_NE(refusal.find(word), std::string::npos)
+          << patch << "\nnot said: " << word << "\nsaid: " << refusal;
+    EXPECT_NE(refusal.find("config.json"), std::string::npos) << refusal;
+    EXPECT_EQ(refusal.find('\n'), std::string::npos) << refusal;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(Families, UnknownTypesAreToldTheNearest) {
+  expect_refused(R"({"model_type": "qwen33"})",
+                 {"model_type 'qwen33' is not supported", "nearest is 'qwen3'"});
+  expect_refused(R"({"model_type": "gpt-neox"})", {"nearest is 'gpt_neox'", "bloom, cohere, falcon"});
+  expect_refused(R"({"model_type": "lama"})", {"nearest is 'llama'"});
+}
+
+TEST_F(Families, WhatNoFamilyHasIsNamed) {
+  expect_refused(R"({"model_type": "mixtral", "num_local_experts": 8})",
+                 {"num_local_experts 8 is not supported", "dense decoder", "mixture of experts"});
+  expect_refused(R"({"num_experts": 60})", {"num_experts 60", "mixture of experts"});
+  expect_refused(R"({"n_routed_experts": 256})", {"n_routed_experts 256", "mixture of experts"});
+  expect_refused(R"({"add_cross_attention": true})", {"add_cross_attention true", "cross attention"});
+  expect_refused(R"({"cross_attention_layers": [3, 8]})",
+                 {"cross_attention_layers [3,8]", "cross attention"});
+  expect_refused(R"({"is_encoder_decoder": true})", {"is_encoder_decoder true", "encoder"});
+  expect_refused(R"({"model_type": "mamba", "state_size": 16})", {"state_size 16", "state-space layer"});
+  expect_refused(R"({"vision_config": {"hidden_size": 8}})",
+                 {"vision_config", "text_config", "model of text"});
+  EXPECT_EQ(refusal_of(R"({"num_local_experts": 1, "add_cross_attention": false, "cross_attention_layers": [],
+                           "is_encoder_decoder": false})"),
+            "no error");
+}
+
+TEST_F(Families, LayerTypesAreChecked) {
+  const char* qwen = R"({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 4,
+                         "layer_types": ["linear_attention"]})";
+  expect_refused(qwen, {"layer_types", "\"linear_attention\" is not supported", "sliding_attention"});
+  expect_refused(R"({"model_type": "qwen2", "use_sliding_window": true, "layer_types": ["full_attention",
+                     "full_attention"]})",
+                 {"layer_types: expected a list of 1 types", "found 2"});
+  expect_refused(R"({"model_type": "qwen2", "use_sliding_window": true, "layer_types": "full_attention"})",
+                 {"layer_types: expected a list of 1 types"});
+  expect_refused(R"({"model_type": "smollm3", "no_rope_layers": [2]})",
+                 {"no_rope_layers: expected 0 or 1", "2"});
+  expect_refused(R"({"model_type": "smollm3", "no_rope_layers": []})", {"no_rope_layers", "one a layer"});
+  expect_refused(
+      R"({"model_type": "gpt_neo", "num_layers": 2, "num_heads": 2, "attention_types": [[["global"], 3]]})",
+      {"attention_types", "2 layers"});
+  expect_refused(R"({"model_type": "gpt_neo", "num_layers": 2, "num_heads": 2,
+                     "attention_types": [[["sideways"], 2]]})",
+                 {"attention_types", "'global' and 'local'", "sideways"});
+  expect_refused(R"({"model_type": "gpt_neo", "num_layers": 2, "num_heads": 2,
+                     "attention_types": [[["local"], 18446744073709551615]]})",
+                 {"attention_types"});
+}
+
+TEST_F(Families, KeysOfAWrongKindAreNamed) {
+  expect_refused(R"({"model_type": "mistral", "sliding_window": 0})", {"sliding_window", "found 0"});
+  expect_refused(R"({"model_type": "mistral", "sliding_window": "4"})", {"sliding_window"});
+  expect_refused(R"({"model_type": "granite", "residual_multiplier": 0})",
+                 {"residual_multiplier", "found 0"});
+  expect_refused(R"({"model_type": "granite", "logits_scaling": 1e300})", {"logits_scaling", "found 1e+300"});
+  expect_refused(R"({"model_type": "gemma2", "final_logit_softcapping": -3})",
+                 {"final_logit_softcapping", "-3"});
+  expect_refused(R"({"model_type": "gemma2", "query_pre_attn_scalar": 0})", {"query_pre_attn_scalar"});
+  expect_refused(R"({"model_type": "gemma3_text", "use_bidirectional_attention": true})",
+                 {"use_bidirectional_attention true", "expected false"});
+  expect_refused(R"({"model_type": "cohere", "use_qk_norm": true})", {"use_qk_norm true is not supported"});
+  expect_refused(R"({"model_type": "opt", "ffn_dim": 8, "layer_norm_elementwise_affine": false})",
+                 {"layer_norm_elementwise_affine"});
+  expect_refused(R"({"model_type": "phi", "partial_rotary_factor": 0})",
+                 {"partial_rotary_factor", "found 0"});
+  expect_refused(R"({"model_type": "phi", "partial_rotary_factor": 1.5})",
+                 {"partial_rotary_factor", "found 1.5"});
+  expect_refused(R"({"model_type": "gptj", "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 2,
+                     "rotary_dim": 6})",
+                 {"rotary_dim", "4 elements", "found 6"});
+  expect_refused(R"({"model_type": "qwen3", "hidden_act": "mish"})",
+                 {"activation 'mish' is not supported", "silu"});
+}
+
+TEST_F(Families, RotaryScalingsAreChecked) {
+  const auto refused = [&](const char* scaling, std::initializer_list<const char*> words) {
+    expect_refused(fmt::format(R"({{"rope_scaling": {}}})", scaling).c_str(), words);
+  };
+  refused(R"({"rope_type": "spiral"})", {"rope_type 'spiral' is not supported", "yarn, longrope, llama3"});
+  refused(R"({"rope_type": "longrope", "short_factor": [1, 2]})", {"the key 'long_factor' is missing"});
+  refused(R"({"rope_type": "longrope", "short_factor": [1], "long_factor": [1, 2]})",
+          {"short_factor: expected 2 numbers", "found 1"});
+  refused(R"({"rope_type": "longrope", "short_factor": [1, "2"], "long_factor": [1, 2]})",
+          {"short_factor: expected a number from"});
+  refused(R"({"rope_type": "yarn", "factor": 4, "beta_fast": -1})", {"beta_fast: expected a number from"});
+  refused(R"({"rope_type": "yarn", "factor": 4, "rope_theta": 1})", {"rope_theta: yarn expects more than 1"});
+  refused(R"({"rope_type": "dynamic"})", {"the key 'factor' is missing"});
+  expect_refused(R"({"rope_theta": null, "rope_parameters": {"full_attention": {"rope_type": "default"},
+                     "chunked_attention": {"rope_type": "default"}}})",
+                 {"layer type 'chunked_attention' is not supported"});
+  expect_refused(R"({"rope_theta": null, "rope_parameters": {"full_attention": 3}})", {"full_attention"});
+}
+
+// The context of a stretched model ends where its tokens would have to be computed again.
+TEST_F(Families, LongropeEndsAtItsOriginalContext) {
+  const ModelSpec spec = spec_of(R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1, 2],
+      "long_factor": [4, 8]}, "original_max_position_embeddings": 6})");
+  EXPECT_EQ(spec.context, 6);
+  ASSERT_EQ(spec.warnings.size(), 1U);
+  EXPECT_NE(spec.warnings[0].find("ends at 6 tokens instead of 16"), std::string::npos) << spec.warnings[0];
+  EXPECT_NEAR(spec.rotary.amplitude, std::sqrt(1 + std::log(16.0 / 6) / std::log(6.0)), 1e-6);
+}
+
+TEST_F(Families, TheSameRotaryInBothSpellings) {
+  const ModelSpec old =
+                      spec_of(R"({"rope_theta": 700.0, "rope_scaling": {"type": "linear", "factor": 2.0}})"),
+                  now = spec_of(
+                      R"({"rope_theta": null, "rope_parameters": {"rope_type": "linear", "factor": 2.0,
+                                    "rope_theta": 700.0}})"),
+                  other = spec_of(R"({"rope_theta": 701.0})");
+  EXPECT_EQ(old.rotary.frequencies, now.rotary.frequencies);
+  EXPECT_NE(old.rotary.frequencies, other.rotary.frequencies);
+}
+
+// A multimodal folder as Transformers 4 and 5 write it: the text part alone is run.
+TEST_F(Families, TheTextPartOfAModelThatSees) {
+  const fs::path from = test::fixture_model("gemma3_scaled");
+  const SafetensorsFile expected(from / "expected.safetensors");
+  const std::vector<TokenId> ids = test::read_ids(expected, "input_ids");
+  const std::vector<float> want = test::read_floats(expected, "logits");
+  for (const std::string prefix : {"language_model.", "model.language_model."}) {
+    test::TensorList list(from / "model.safetensors");
+    for (test::WrittenTensor& tensor : list.tensors)
+      tensor.name = prefix == "language_model." ? prefix + tensor.name
+                                                : "model.language_model." + tensor.name.substr(6);
+    list.tensors.push_back(test::float_tensor("vision_tower.encoder.weight", {2, 3}));
+    test::write_file(folder_.path() / "model.safetensors", list.file());
+    OrderedJson text = OrderedJson::parse(test::read_file(from / "config.json"));
+    text.erase("tie_word_embeddings");
+    const OrderedJson whole{{"model_type", "gemma3"},
+                            {"text_config", text},
+                            {"vision_config", {{"layers", 2}}},
+                            {"tie_word_embeddings", true}};
+    test::write_file(folder_.path() / "config.json", whole.dump());
+    const Model model = Model::load(std::make_shared<const ModelFolder>(folder_.path()),
+                                    test::cpu_backend(best_usable_isa()), precision_from_name("float32"));
+    EXPECT_EQ(model.spec().family, "gemma3_text");
+    EXPECT_LE(test::largest_difference(test::all_logits(model.program(), ids), want),
+              2e-5 * test::standard_deviation_of(want));
+    ASSERT_EQ(model.warnings().size(), 1U);
+    EXPECT_NE(model.warnings()[0].find("1 tensor of the file is for images or sound"), std::string::npos)
+        << model.warnings()[0];
+  }
+}
+
+// A fused projection keeps the order of its file in a quantized folder: what was quantized as it was loaded
+// and what was stored quantized are the same codes, with the same scales of scales.
+TEST_F(Families, QuantizedFoldersAreTheSameModel) {
+  for (const char* name : {"gpt_neox_parallel", "falcon_grouped", "bloom_six", "opt_post_norm", "phi3_window",
+                           "gemma3_scaled", "stablelm_normed"})
+    for (const char* precision : {"nf4-dq", "int8-dynamic", "llm-int8"}) {
+      SCOPED_TRACE(std::string(name) + " " + precision);
+      const fs::path from = test::fixture_model(name);
+      const std::vector<TokenId> ids =
+          test::read_ids(SafetensorsFile(from / "expected.safetensors"), "prompt_ids");
+      const auto logits = [&](const fs::path& folder, const char* how) {
+        RunConfig config = run_config_from_text(how);
+        config.isa = best_usable_isa();
+        config.dtype = DType::float32;
+        const LoadedModel loaded =
+            load_model_and_tokenizer({folder.string()}, config, {.needs_tokenizer = false});
+        return test::all_logits(loaded.model->program(), ids);
+      };
+      QuantizeOptions options;
+      options.config = run_config_from_text(precision);
+      options.config.dtype = DType::float32;
+      options.replaces = true;
+      quantize_model(from.string(), folder_.path() / "out", options);
+      EXPECT_EQ(logits(folder_.path() / "out", "stored"), logits(from, precision));
+    }
+}
+
+}  // namespace
+}  // namespace assay
