@@ -194,9 +194,11 @@ TEST_F(CliBadLlama, InspectDescribesSoundOnes) {
   const ProgramResult result = run_program({"inspect", model_fixture("llama_scaled")});
   expect_success(result);
   for (const char* line :
-       {"family                    llama", "kv_heads                  1", "mlp                       gated",
-        "norm                      RMSNorm", "position                  rotary",
-        "tied_head                 true", "model.layers.1.post_attention_layernorm.weight  F32   [40]",
+       {"family            llama", "heads             4 of 16", "key/value heads   1",
+        "window            none", "positions         rotary\n",
+        "norms             RMSNorm before attention and MLP\n", "MLP               gated, silu, 64",
+        "vocabulary        89, LM head tied to the embedding",
+        "model.layers.1.post_attention_layernorm.weight  F32   [40]",
         "model.layers.0.self_attn.q_proj.weight          F32   [64,40]"})
     EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
   EXPECT_EQ(result.out.find("not used"), std::string::npos);

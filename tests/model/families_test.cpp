@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
+#include "assay/model/forward.h"
 #include "assay/model/model.h"
 #include "assay/quantize/quantize.h"
 #include "assay/session/load.h"
@@ -191,6 +193,34 @@ TEST_F(Families, TheTextPartOfAModelThatSees) {
   }
 }
 
+// The factors of SmoothQuant go into the norm before a product, or into its inputs where others read them
+// too.
+TEST_F(Families, SmoothingOfSharedInputs) {
+  for (const auto& [name, module, is_shared] :
+       {std::tuple{"llama_grouped", "model.layers.0.self_attn.q_proj", false},
+        {"phi_partial", "model.layers.0.self_attn.q_proj", true},
+        {"olmo2_grouped", "model.layers.0.self_attn.q_proj", true},
+        {"gpt_neox_parallel", "gpt_neox.layers.0.attention.query_key_value", false}}) {
+    SCOPED_TRACE(name);
+    const ModelSpec spec = spec_from_folder(ModelFolder(test::fixture_model(name)));
+    Calibration calibration;
+    calibration[std::string(module) + ".weight"].smoothing.assign(static_cast<std::size_t>(spec.hidden),
+                                                                  2.0F);
+    const Plan plan = plan_forward(spec, precision_from_name("int8-dynamic"), calibration);
+    for (const Op& op : plan.ops) {
+      const auto* linear = std::get_if<LinearOp>(&op.what);
+      if (linear == nullptr || linear->modules.front() != module) continue;
+      EXPECT_EQ(linear->input_factors.empty(), !is_shared);
+      EXPECT_FALSE(plan.weight(linear->weight).column_factors.empty());
+      for (const Op& each : plan.ops)
+        if (const auto* norm = std::get_if<NormOp>(&each.what); norm != nullptr && norm->out == linear->in) {
+          EXPECT_EQ(plan.weight(norm->gain).column_factors.empty(), is_shared);
+          break;
+        }
+    }
+  }
+}
+
 // A fused projection keeps the order of its file in a quantized folder: what was quantized as it was loaded
 // and what was stored quantized are the same codes, with the same scales of scales.
 TEST_F(Families, QuantizedFoldersAreTheSameModel) {
@@ -204,17 +234,17 @@ TEST_F(Families, QuantizedFoldersAreTheSameModel) {
       const auto logits = [&](const fs::path& folder, const char* how) {
         RunConfig config = run_config_from_text(how);
         config.isa = best_usable_isa();
-        config.dtype = DType::float32;
+        config.dtype = DType::f32;
         const LoadedModel loaded =
             load_model_and_tokenizer({folder.string()}, config, {.needs_tokenizer = false});
         return test::all_logits(loaded.model->program(), ids);
       };
       QuantizeOptions options;
       options.config = run_config_from_text(precision);
-      options.config.dtype = DType::float32;
+      options.config.dtype = DType::f32;
       options.replaces = true;
       quantize_model(from.string(), folder_.path() / "out", options);
-      EXPECT_EQ(logits(folder_.path() / "out", "stored"), logits(from, precision));
+      EXPECT_EQ(logits(folder_.path() / "out", "auto"), logits(from, precision));
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/base/memory.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
@@ -12,6 +13,7 @@
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
+#include "assay/plan/cost.h"
 #include "assay/session/load_parts.h"
 
 namespace assay::cli {
@@ -23,6 +25,32 @@ struct InspectFlags {
   OutputFlags output;
 };
 
+std::string position_name(const ModelSpec& spec) {
+  switch (spec.position) {
+    case Position::learned:
+      return "learned";
+    case Position::rotary:
+      return "rotary";
+    case Position::alibi:
+      return "ALiBi";
+  }
+  return "";
+}
+
+// Layers for which `is_so` holds.
+template <typename IsSo>
+int layers_that(const ModelSpec& spec, const IsSo& is_so) {
+  int count = 0;
+  for (int layer = 0; layer < spec.layers; ++layer) count += is_so(layer) ? 1 : 0;
+  return count;
+}
+int windowed_layers(const ModelSpec& spec) {
+  return layers_that(spec, [&](int layer) { return spec.window_of(layer) > 0; });
+}
+int rotary_layers(const ModelSpec& spec) {
+  return layers_that(spec, [&](int layer) { return spec.rotary_of(layer) != nullptr; });
+}
+
 nlohmann::ordered_json spec_json(const ModelSpec& spec) {
   return {{"family", spec.family},
           {"vocab", spec.vocab},
@@ -32,18 +60,97 @@ nlohmann::ordered_json spec_json(const ModelSpec& spec) {
           {"heads", spec.heads},
           {"kv_heads", spec.kv_heads},
           {"head_dim", spec.head_dim},
+          {"window", spec.attention_window},
+          {"windowed_layers", windowed_layers(spec)},
           {"mlp_hidden", spec.mlp_hidden},
           {"mlp", spec.mlp == Mlp::gated ? "gated" : "plain"},
           {"activation", name_of(spec.activation)},
           {"norm", spec.norm == Norm::rms ? "RMSNorm" : "LayerNorm"},
           {"epsilon", spec.epsilon},
-          {"position", spec.position == Position::rotary ? "rotary" : "learned"},
+          {"position", position_name(spec)},
+          {"rotary_elements", 2 * spec.rotary.frequencies.size()},
+          {"rotary_layers", rotary_layers(spec)},
+          {"is_parallel", spec.is_parallel},
           {"attention_bias", spec.has_qkv_bias},
           {"mlp_bias", spec.has_mlp_bias},
           {"tied_head", spec.is_head_tied},
           {"scales_attention", spec.scales_attention},
           {"scales_attention_by_layer", spec.scales_attention_by_layer},
           {"end_tokens", spec.end_tokens}};
+}
+
+// 1,234,567
+std::string grouped(std::int64_t value) {
+  std::string text = std::to_string(value);
+  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+std::string layers_text(const ModelSpec& spec, int layers) {
+  return layers == spec.layers ? "" : fmt::format(" in {} of {} layers", layers, spec.layers);
+}
+
+std::string position_text(const ModelSpec& spec) {
+  if (spec.position != Position::rotary) return position_name(spec);
+  const std::size_t turned = 2 * spec.rotary.frequencies.size();
+  std::string text = "rotary";
+  if (turned < static_cast<std::size_t>(spec.head_dim))
+    text += fmt::format(", {} of {} elements of a head", turned, spec.head_dim);
+  return text + layers_text(spec, rotary_layers(spec));
+}
+
+std::string norm_text(const ModelSpec& spec) {
+  const TensorNames& names = spec.names;
+  std::string text = spec.norm == Norm::rms ? "RMSNorm" : "LayerNorm";
+  if (!names.embedding_norm.empty()) text += " of embeddings,";
+  if (!spec.is_post_norm && !names.attention_norm.empty()) text += " before attention and MLP";
+  if (spec.is_post_norm || !names.attention_out_norm.empty())
+    text += fmt::format("{} behind them", !spec.is_post_norm && !names.attention_norm.empty() ? " and" : "");
+  if (spec.qk_norm != QkNorm::none) text += ", of queries and keys";
+  return text;
+}
+
+// What a reader wants to know of an architecture, in lines of at most 80 columns.
+std::string spec_lines(const ModelSpec& spec, std::int64_t parameters, std::uint64_t file_bytes) {
+  const int windowed = windowed_layers(spec);
+  const std::pair<const char*, std::string> lines[] = {
+      {"family", spec.family},
+      {"parameters", grouped(parameters)},
+      {"weight files", grouped(static_cast<std::int64_t>(file_bytes)) + " bytes"},
+      {"layers", fmt::format("{}{}", spec.layers, spec.is_parallel ? ", attention and MLP in parallel" : "")},
+      {"hidden", grouped(spec.hidden)},
+      {"heads", fmt::format("{} of {}", spec.heads, spec.head_dim)},
+      {"key/value heads", fmt::to_string(spec.kv_heads)},
+      {"window", windowed == 0 ? "none" : grouped(spec.attention_window) + layers_text(spec, windowed)},
+      {"positions", position_text(spec)},
+      {"norms", norm_text(spec)},
+      {"MLP", fmt::format("{}, {}, {}", spec.mlp == Mlp::gated ? "gated" : "plain", name_of(spec.activation),
+                          grouped(spec.mlp_hidden))},
+      {"vocabulary", fmt::format("{}, LM head {}", grouped(spec.vocab),
+                                 spec.is_head_tied ? "tied to the embedding" : "of its own")},
+      {"context", grouped(spec.context)}};
+  std::string text;
+  for (const auto& [key, value] : lines) text += fmt::format("  {:<16}  {}\n", key, value);
+  return text;
+}
+
+// A line a precision; `available` is the memory of this machine, 0 where nobody says.
+std::string memory_lines(const nlohmann::ordered_json& memory, Bytes available) {
+  std::string text = fmt::format("  {:<12} {:<25} {:>10} {:>9} {:>10} {:>5}\n", "", "runs as", "weights",
+                                 "KV/token", "read/token", "fits");
+  for (const auto& m : memory) {
+    const double weights = m["weights_bytes"].get<double>(),
+                 whole = weights + m["kv_bytes_full_context"].get<double>();
+    const char* fits = available.value == 0                              ? "?"
+                       : whole <= static_cast<double>(available.value)   ? "yes"
+                       : weights <= static_cast<double>(available.value) ? "part"
+                                                                         : "no";
+    text += fmt::format("  {:<12} {:<25} {:>7.1f} MB {:>6.1f} KB {:>7.1f} MB {:>5}\n",
+                        m["precision"].get<std::string>(), m["runs_as"].get<std::string>(), weights / 1048576,
+                        m["kv_bytes_per_token"].get<double>() / 1024,
+                        m["bytes_read_per_token"].get<double>() / 1048576, fits);
+  }
+  return text;
 }
 
 nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& name,
@@ -59,6 +166,7 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& nam
           {"runs_as", resolved.label},
           {"footprint_bytes", plan.footprint(resolved.precision.bytes_per_parameter).value},
           {"weights_bytes", static_cast<std::int64_t>(weights)},
+          {"bytes_read_per_token", cost_of(plan, 1, 0, 1).weight_bytes.value},
           {"kv_bytes_per_token", kv_per_token},
           {"kv_bytes_full_context", kv_per_token * spec.context}};
 }
@@ -129,16 +237,11 @@ int run_inspect(const InspectFlags& flags) {
   if (!flags.output.is_quiet)
     for (const std::string& warning : warnings) note("warning: " + warning);
   std::string text = fmt::format("{}\n", printable(folder.path().string()));
-  for (const auto& [key, value] : json["spec"].items())
-    text += fmt::format("  {:<26}{}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
-  text += fmt::format("  {:<26}{}\n  {:<26}{}\n\nPredicted memory\n", "parameters", plan.parameters(),
-                      "weight files, bytes", folder.weight_file_bytes());
-  for (const auto& m : memory)
-    text += fmt::format(
-        "  {:<10} runs as {:<24} footprint {:>9.1f} MB, weights {:>9.1f} MB, KV cache {:.1f} KB per token\n",
-        m["precision"].get<std::string>(), m["runs_as"].get<std::string>(),
-        m["footprint_bytes"].get<double>() / 1048576, m["weights_bytes"].get<double>() / 1048576,
-        m["kv_bytes_per_token"].get<double>() / 1024);
+  text += spec_lines(spec, plan.parameters(), folder.weight_file_bytes());
+  text +=
+      "\nPredicted memory: weights, keys and values of a token, weights read to decode one; what fits this\n"
+      "machine now: with the whole context (yes), with a part of it, or not at all\n";
+  text += memory_lines(memory, available_memory());
   text += "\nTensors\n" + tensor_lines(tensors);
   answer(text);
   return 0;

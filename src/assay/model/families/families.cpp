@@ -1,7 +1,5 @@
 #include "assay/model/families/families.h"
 
-#include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -58,28 +56,6 @@ void refuse_what_is_absent(const JsonView& config) {
                 config.where(), config.has("vision_config") ? "vision_config" : "audio_config");
 }
 
-// Insertions, deletions and changes of a character that lead from one to the other.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
-std::string nearest_family(std::string_view type) {
-  const std::vector<std::string> names = supported_families();
-  return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return edit_distance(type, a) < edit_distance(type, b);
-  });
-}
-
 // The text part of a model that also sees or hears; what its configuration leaves out may stand in the whole.
 std::optional<Json> text_config_of(const JsonView& config) {
   if (!config.has("text_config")) return std::nullopt;
@@ -115,7 +91,8 @@ ModelSpec spec_from_folder(const ModelFolder& folder) {
     return spec;
   }
   throw Error("{}: model_type '{}' is not supported, the nearest is '{}'; expected one of: {}",
-              config.where(), type, nearest_family(type), fmt::join(supported_families(), ", "));
+              config.where(), type, nearest_name(type, supported_families()),
+              fmt::join(supported_families(), ", "));
 }
 
 Activation activation_from_name(const std::string& text, const std::string& where) {

@@ -1,4 +1,5 @@
-// The llama family: grouped heads, rotary positions, gated MLPs. Logits are compared in fixtures_test.cpp.
+// A small model or more of each family: caches, batches, precisions. Logits are compared in
+// fixtures_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ TokenId next_token(Program& program, KvCache& cache, int sequence, const std::ve
   return id;
 }
 
-class Llama : public testing::TestWithParam<std::tuple<const char*, Isa>> {
+class FamilyModel : public testing::TestWithParam<std::tuple<const char*, Isa>> {
  protected:
   void SetUp() override {
     if (!is_usable(std::get<1>(GetParam())))
@@ -47,7 +48,7 @@ class Llama : public testing::TestWithParam<std::tuple<const char*, Isa>> {
   Isa isa() const { return std::get<1>(GetParam()); }
 };
 
-TEST_P(Llama, WritesTheGreedyTokensOfTransformers) {
+TEST_P(FamilyModel, WritesTheGreedyTokensOfTransformers) {
   const SafetensorsFile file(test::fixture_model(name()) / "expected.safetensors");
   const std::vector<TokenId> prompt = test::read_ids(file, "prompt_ids"),
                              want = test::read_ids(file, "greedy_ids");
@@ -68,7 +69,7 @@ TEST_P(Llama, WritesTheGreedyTokensOfTransformers) {
 }
 
 // Neighbours in a batch, its cut into steps and the number of threads change no bit, in any precision.
-TEST_P(Llama, HasTheSameBitsInARaggedBatch) {
+TEST_P(FamilyModel, HasTheSameBitsInARaggedBatch) {
   const SafetensorsFile file(test::fixture_model(name()) / "expected.safetensors");
   const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
   for (const char* precision : {"float32", "bfloat16", "int8-dynamic", "nf4", "fp4-dq"}) {
@@ -102,7 +103,7 @@ TEST_P(Llama, HasTheSameBitsInARaggedBatch) {
 }
 
 // What 4 bits leave of the model: other logits, near the exact ones.
-TEST_P(Llama, LoadsInFourBits) {
+TEST_P(FamilyModel, LoadsInFourBits) {
   const SafetensorsFile file(test::fixture_model(name()) / "expected.safetensors");
   const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
   const std::vector<float> want = test::read_floats(file, "logits");
@@ -115,7 +116,7 @@ TEST_P(Llama, LoadsInFourBits) {
 }
 
 // Rows that nobody reads are left out behind the last attention, queries too, with the same bits.
-TEST_P(Llama, LeavesOutRowsWithTheSameBits) {
+TEST_P(FamilyModel, LeavesOutRowsWithTheSameBits) {
   const SafetensorsFile file(test::fixture_model(name()) / "expected.safetensors");
   const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
   for (const char* precision : {"float32", "bfloat16", "int8-dynamic", "nf4"}) {
@@ -138,9 +139,12 @@ TEST_P(Llama, LeavesOutRowsWithTheSameBits) {
   }
 }
 
+// Of families whose queries, keys and values are modules of their own.
+class LlamaModules : public FamilyModel {};
+
 // Quantized modules that share their activations are one product or, where not all of them are, several: the
 // codes of each are the same, and so are the outputs.
-TEST_P(Llama, GivesTheSameWhereModulesAreQuantizedApart) {
+TEST_P(LlamaModules, GivesTheSameWhereModulesAreQuantizedApart) {
   const SafetensorsFile file(test::fixture_model(name()) / "expected.safetensors");
   const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
   Precision mixed = precision_from_name("nf4");
@@ -160,17 +164,19 @@ TEST_P(Llama, GivesTheSameWhereModulesAreQuantizedApart) {
             whole_error);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    OfFamilies, Llama, testing::Combine(testing::ValuesIn(test::kFamilyModels), testing::ValuesIn(kAllIsas)),
-    [](const auto& param) {
-      return std::string(std::get<0>(param.param)) + "_" + std::string(name_of(std::get<1>(param.param)));
-    });
-INSTANTIATE_TEST_SUITE_P(All, Llama,
+std::string name_of_model(const testing::TestParamInfo<std::tuple<const char*, Isa>>& param) {
+  return std::string(std::get<0>(param.param)) + "_" + std::string(name_of(std::get<1>(param.param)));
+}
+INSTANTIATE_TEST_SUITE_P(OfFamilies, FamilyModel,
+                         testing::Combine(testing::ValuesIn(test::kFamilyModels),
+                                          testing::ValuesIn(kAllIsas)),
+                         name_of_model);
+INSTANTIATE_TEST_SUITE_P(OfLlama, FamilyModel,
                          testing::Combine(testing::ValuesIn(kLlamas), testing::ValuesIn(kAllIsas)),
-                         [](const auto& param) {
-                           return std::string(std::get<0>(param.param)) + "_" +
-                                  std::string(name_of(std::get<1>(param.param)));
-                         });
+                         name_of_model);
+INSTANTIATE_TEST_SUITE_P(OfLlama, LlamaModules,
+                         testing::Combine(testing::ValuesIn(kLlamas), testing::ValuesIn(kAllIsas)),
+                         name_of_model);
 
 TEST(LlamaPlan, IsOneMatrixMultiplicationForQueriesKeysAndValues) {
   const ModelFolder folder(test::fixture_model("llama_grouped"));
