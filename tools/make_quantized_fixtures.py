@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Writes tests/fixtures/quantized: folders that Transformers and bitsandbytes save of a tiny model.
 
-usage: tools/make_quantized_fixtures.py        (needs torch, transformers, bitsandbytes, accelerate)
+usage: tools/make_quantized_fixtures.py [FOLDER ...]    (needs torch, transformers, bitsandbytes, accelerate)
 
 The models are tests/fixtures/models/n_inner, whose matrices do not end with a whole block of 64, and llama_scaled, whose
-queries, keys and values are three matrices that Assay packs as one. Double quantization takes the mean of the scales;
+queries, keys and values are three matrices that Assay packs as one; gpt_neox_serial, where they are one matrix in
+another order; opt_post_norm, with matrices outside the layers; and gemma3_scaled. Double quantization takes the mean of the scales;
 where they are 16-bit numbers the order of that sum does not matter, so that files can be equal to the byte.
 """
 
 import shutil
+import sys
 import warnings
 from pathlib import Path
 
@@ -23,6 +25,8 @@ FOLDERS = {
     "fp4-dq": ("n_inner", "fp4-dq", "float16"), "llm-int8": ("n_inner", "llm-int8", "float32"),
     "llama-nf4": ("llama_scaled", "nf4", "bfloat16"), "llama-fp4-dq": ("llama_scaled", "fp4-dq", "float16"),
     "llama-llm-int8": ("llama_scaled", "llm-int8", "float32"),
+    "neox-nf4-dq": ("gpt_neox_serial", "nf4-dq", "float16"), "opt-fp4": ("opt_post_norm", "fp4", "float16"),
+    "gemma3-llm-int8": ("gemma3_scaled", "llm-int8", "float32"),
 }  # fmt: skip
 
 
@@ -42,6 +46,8 @@ def main():
     logging.set_verbosity_error()
     torch.set_num_threads(1)
     for name, (source, kind, dtype) in FOLDERS.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         out = FIXTURES / "quantized" / name
         shutil.rmtree(out, ignore_errors=True)
         model = AutoModelForCausalLM.from_pretrained(

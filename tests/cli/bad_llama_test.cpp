@@ -196,7 +196,7 @@ TEST_F(CliBadLlama, InspectDescribesSoundOnes) {
   for (const char* line :
        {"family            llama", "heads             4 of 16", "key/value heads   1",
         "window            none", "positions         rotary\n",
-        "norms             RMSNorm before attention and MLP\n", "MLP               gated, silu, 64",
+        "norms             RMSNorm before each block\n", "MLP               gated, silu, 64",
         "vocabulary        89, LM head tied to the embedding",
         "model.layers.1.post_attention_layernorm.weight  F32   [40]",
         "model.layers.0.self_attn.q_proj.weight          F32   [64,40]"})

@@ -190,6 +190,9 @@ TEST_F(Families, TheTextPartOfAModelThatSees) {
     ASSERT_EQ(model.warnings().size(), 1U);
     EXPECT_NE(model.warnings()[0].find("1 tensor of the file is for images or sound"), std::string::npos)
         << model.warnings()[0];
+    QuantizeOptions options;
+    options.config = run_config_from_text("nf4");
+    EXPECT_THROW(quantize_model(folder_.path().string(), folder_.path() / "out", options), Error);
   }
 }
 

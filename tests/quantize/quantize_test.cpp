@@ -39,13 +39,15 @@ std::vector<float> logits_of(const fs::path& folder, const std::string& precisio
   RunConfig config = run_config_from_text(precision);
   config.isa = isa;
   const LoadedModel loaded = load_model_and_tokenizer({folder.string()}, config, {.needs_tokenizer = false});
-  return test::all_logits(loaded.model->program(), {1, 5, 88, 7, 0, 33, 2, 2, 81});
+  return test::all_logits(loaded.model->program(), {1, 5, 58, 7, 0, 33, 2, 2, 51});
 }
 
 // A folder of tests/fixtures/quantized, of what model and how it was made.
 struct FolderCase {
   const char *folder, *model, *precision;
   DType dtype;
+  std::size_t matrices = 2 * 4;    // that are quantized
+  std::int64_t element_bytes = 4;  // of the model
 };
 
 QuantizeOptions options_of(const std::string& precision) {
@@ -132,12 +134,12 @@ TEST_P(QuantizedFolder, ReportsSizesAndErrors) {
   EXPECT_EQ(report.file_bytes_after, fs::file_size(out / "model.safetensors"));
   const ModelFolder source(model);
   EXPECT_EQ(report.file_bytes_before, source.weight_file_bytes());
-  const std::size_t matrices = std::string_view(GetParam().model) == "n_inner" ? 2 * 4 : 2 * 7;
+  const std::size_t matrices = GetParam().matrices;
   ASSERT_EQ(report.tensors.size(), matrices);
   EXPECT_EQ(report.coverage.quantized, static_cast<std::int64_t>(matrices));
   const double best = precision == "llm-int8" ? 47 : precision.starts_with("nf4") ? 22 : 19;
   for (const QuantizedTensor& tensor : report.tensors) {
-    EXPECT_EQ(tensor.bytes_before, tensor.rows * tensor.columns * 4);
+    EXPECT_EQ(tensor.bytes_before, tensor.rows * tensor.columns * GetParam().element_bytes);
     EXPECT_LT(tensor.bytes_after, tensor.bytes_before);
     EXPECT_GT(tensor.error.rmse, 0);
     EXPECT_GE(tensor.error.max_abs_error, tensor.error.rmse);
@@ -147,21 +149,24 @@ TEST_P(QuantizedFolder, ReportsSizesAndErrors) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, QuantizedFolder,
-                         testing::Values(FolderCase{"nf4", "n_inner", "nf4", DType::f32},
-                                         FolderCase{"fp4", "n_inner", "fp4", DType::f16},
-                                         FolderCase{"nf4-dq", "n_inner", "nf4-dq", DType::bf16},
-                                         FolderCase{"fp4-dq", "n_inner", "fp4-dq", DType::f16},
-                                         FolderCase{"llm-int8", "n_inner", "llm-int8", DType::f32},
-                                         FolderCase{"llama-nf4", "llama_scaled", "nf4", DType::bf16},
-                                         FolderCase{"llama-fp4-dq", "llama_scaled", "fp4-dq", DType::f16},
-                                         FolderCase{"llama-llm-int8", "llama_scaled", "llm-int8",
-                                                    DType::f32}),
-                         [](const auto& info) {
-                           std::string text = info.param.folder;
-                           for (char& c : text) c = c == '-' ? '_' : c;
-                           return text;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Precisions, QuantizedFolder,
+    testing::Values(FolderCase{"nf4", "n_inner", "nf4", DType::f32},
+                    FolderCase{"fp4", "n_inner", "fp4", DType::f16},
+                    FolderCase{"nf4-dq", "n_inner", "nf4-dq", DType::bf16},
+                    FolderCase{"fp4-dq", "n_inner", "fp4-dq", DType::f16},
+                    FolderCase{"llm-int8", "n_inner", "llm-int8", DType::f32},
+                    FolderCase{"llama-nf4", "llama_scaled", "nf4", DType::bf16, 2 * 7},
+                    FolderCase{"llama-fp4-dq", "llama_scaled", "fp4-dq", DType::f16, 2 * 7},
+                    FolderCase{"neox-nf4-dq", "gpt_neox_serial", "nf4-dq", DType::f16, 2 * 4, 2},
+                    FolderCase{"opt-fp4", "opt_post_norm", "fp4", DType::f16, 2 * 6 + 2, 2},
+                    FolderCase{"gemma3-llm-int8", "gemma3_scaled", "llm-int8", DType::f32, 3 * 7, 2},
+                    FolderCase{"llama-llm-int8", "llama_scaled", "llm-int8", DType::f32, 2 * 7}),
+    [](const auto& info) {
+      std::string text = info.param.folder;
+      for (char& c : text) c = c == '-' ? '_' : c;
+      return text;
+    });
 
 struct Int8Case {
   Preset precision;

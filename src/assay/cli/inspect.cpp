@@ -103,9 +103,9 @@ std::string norm_text(const ModelSpec& spec) {
   const TensorNames& names = spec.names;
   std::string text = spec.norm == Norm::rms ? "RMSNorm" : "LayerNorm";
   if (!names.embedding_norm.empty()) text += " of embeddings,";
-  if (!spec.is_post_norm && !names.attention_norm.empty()) text += " before attention and MLP";
+  if (!spec.is_post_norm && !names.attention_norm.empty()) text += " before each block";
   if (spec.is_post_norm || !names.attention_out_norm.empty())
-    text += fmt::format("{} behind them", !spec.is_post_norm && !names.attention_norm.empty() ? " and" : "");
+    text += !spec.is_post_norm && !names.attention_norm.empty() ? " and behind it" : " behind each block";
   if (spec.qk_norm != QkNorm::none) text += ", of queries and keys";
   return text;
 }
@@ -239,8 +239,8 @@ int run_inspect(const InspectFlags& flags) {
   std::string text = fmt::format("{}\n", printable(folder.path().string()));
   text += spec_lines(spec, plan.parameters(), folder.weight_file_bytes());
   text +=
-      "\nPredicted memory: weights, keys and values of a token, weights read to decode one; what fits this\n"
-      "machine now: with the whole context (yes), with a part of it, or not at all\n";
+      "\nPredicted memory: weights, keys and values of a token, weights read to decode\n"
+      "one; what fits in this machine now: the whole context (yes), a part of it, or no\n";
   text += memory_lines(memory, available_memory());
   text += "\nTensors\n" + tensor_lines(tensors);
   answer(text);

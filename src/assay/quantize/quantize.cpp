@@ -70,6 +70,11 @@ class Job {
         plan_(checked_plan(candidate)),
         dtype_(dtype_of(options.config.dtype, *source_, plan_)),
         pool_(options.config.threads.value_or(default_thread_count())) {
+    if (!spec_.names.other_modalities.empty())
+      throw Error(
+          "{}: text_config: a folder of the text part alone would lose the tensors for images or sound: "
+          "expected a model of text",
+          source_->config().where());
     check_target(out);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
     scratch_ = std::make_unique<ScratchFile>(folder_->path());

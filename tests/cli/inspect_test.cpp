@@ -1,0 +1,42 @@
+// assay inspect over all families: one table that fits a terminal, and the facts behind it.
+#include <gtest/gtest.h>
+
+#include "support/family_models.h"
+#include "support/fixtures.h"
+#include "support/program.h"
+#include "support/temporary_folder.h"
+
+namespace assay::test {
+namespace {
+
+TEST(CliInspect, FitsATerminalForEveryFamily) {
+  for (const char* name : kFamilyModels) {
+    SCOPED_TRACE(name);
+    const ProgramResult result = run_program({"inspect", model_fixture(name)});
+    expect_success(result);
+    const std::string table = result.out.substr(0, result.out.find("\nTensors"));
+    const std::vector<std::string> lines = lines_of(table);
+    ASSERT_GT(lines.size(), 20U);
+    for (std::size_t i = 1; i < lines.size(); ++i) EXPECT_LE(lines[i].size(), 80U) << lines[i];
+    EXPECT_EQ(table.find("not used"), std::string::npos);
+  }
+}
+
+TEST(CliInspect, SaysWhatSetsAModelApart) {
+  for (const auto& [name, line] :
+       {std::pair{"gemma3_scaled", "window            13 in 2 of 3 layers\n"},
+        {"gemma3_scaled", "norms             RMSNorm before each block and behind it, of queries and keys\n"},
+        {"gpt_neox_serial", "positions         rotary, 4 of 10 elements of a head\n"},
+        {"smollm3_interval", "positions         rotary in 2 of 3 layers\n"},
+        {"gptj_partial", "layers            2, attention and MLP in parallel\n"},
+        {"bloom_four", "positions         ALiBi\n"},
+        {"bloom_four", "norms             LayerNorm of embeddings, before each block\n"},
+        {"opt_post_norm", "norms             LayerNorm behind each block\n"},
+        {"falcon_one_key", "key/value heads   1\n"}}) {
+    const ProgramResult result = run_program({"inspect", model_fixture(name)});
+    EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out.substr(0, 1500);
+  }
+}
+
+}  // namespace
+}  // namespace assay::test
