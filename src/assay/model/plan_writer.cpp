@@ -132,6 +132,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
       .adds_to_output = adds,
       .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
       .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
+      .has_int8_inputs = is_four_bit(format) && precision_.has_int8_activations,
       .in = in,
       .out = out,
       .out_column = out_column};
@@ -187,6 +188,7 @@ Plan PlanWriter::finish(BufferId hidden) {
   plan_.head.norm = norm_op(spec_.names.final_norm, hidden, kNone);
   plan_.head.product.weight = spec_.is_head_tied ? tokens_ : head_matrix(spec_.names.head);
   spec_of(plan_.head.product.weight).is_table_too = spec_.is_head_tied;
+  plan_.head.product.has_int8_inputs = is_four_bit(precision_.lm_head) && precision_.has_int8_activations;
   if (precision_.lm_head == WeightFormat::llm_int8)
     plan_.head.product.outlier_threshold = precision_.outlier_threshold;
   precision_.modules.check(modules_of(plan_));
