@@ -301,6 +301,48 @@ TEST(Generator, RowsThatNobodyWantsChangeNoBitOfFourBitWeightsBesideBfloat16) {
   }
 }
 
+// With int8 activations every token is multiplied alike: alone, in a prompt, and where few rows are wanted.
+TEST(Generator, Int8ActivationsBesideFourBitWeightsGiveTheSameBitsForAnyNumberOfTokens) {
+  const std::size_t count = 31;
+  std::vector<TokenId> ids(count);
+  for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<TokenId>(3 + i * 7 % 60);
+  for (const Isa isa : kAllIsas)
+    for (const WeightFormat dtype : {WeightFormat::float32, WeightFormat::bfloat16})
+      for (const auto& folder : {test::demo_model(), test::fixture_model("llama_minimal")}) {
+        if (!is_usable(isa) || (isa == Isa::scalar && folder == test::demo_model())) continue;
+        SCOPED_TRACE(fmt::format("{} {}", name_of(isa), folder.string()));
+        Precision precision = precision_from_name("nf4");
+        precision.dtype = dtype;
+        set_quantized_lm_head(precision, WeightFormat::nf4);
+        const auto load_with = [&](const Precision& wanted) {
+          return Model::load(std::make_shared<const ModelFolder>(folder), test::cpu_backend(isa, 2), wanted,
+                             {});
+        };
+        const Model plain = load_with(precision);
+        set_int8_activations(precision);
+        const Model model = load_with(precision);
+        const auto whole = test::all_logits(model.program(), ids);
+        EXPECT_NE(test::all_logits(plain.program(), ids), whole);
+        const auto cache = model.program().make_cache();
+        const int sequence = cache->add_sequence();
+        const auto vocab = static_cast<std::size_t>(model.program().plan().vocab);
+        std::vector<float> logits(vocab);
+        for (std::size_t i = 0; i < count; ++i) {
+          model.program().run({.ids = {ids[i]},
+                               .positions = {static_cast<std::int32_t>(i)},
+                               .sequences = {{.sequence = sequence, .first_row = 0, .rows = 1}},
+                               .wanted = {}},
+                              *cache);
+          const std::int64_t row = 0;
+          model.program().head(std::span(&row, 1), LogitsSink{logits});
+          ASSERT_TRUE(std::equal(logits.begin(), logits.end(),
+                                 whole.begin() + static_cast<std::ptrdiff_t>(i * vocab)))
+              << "token " << i;
+        }
+        if (vocab > 100) expect_wanted_rows_keep_their_bits(model.program(), model.program());
+      }
+}
+
 TEST(Generator, RowsThatWereNotWantedHaveNoLogits) {
   const Model model = load("odd_heads", {best_usable_isa(), "float32"});
   Program& program = model.program();

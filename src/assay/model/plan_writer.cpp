@@ -161,6 +161,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
       .adds_to_output = use.adds,
       .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
       .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
+      .has_int8_inputs = is_four_bit(format) && precision_.has_int8_activations,
       .in = in,
       .out = out,
       .out_column = out_column};
@@ -229,6 +230,7 @@ LmHead PlanWriter::head_over(BufferId hidden) {
   head.product.weight = spec_.is_head_tied ? tokens_ : head_matrix(spec_.names.head);
   if (spec_.has_head_bias) head.product.bias = vector(spec_.names.head_bias, spec_.vocab);
   spec_of(head.product.weight).is_table_too = spec_.is_head_tied;
+  head.product.has_int8_inputs = is_four_bit(precision_.lm_head) && precision_.has_int8_activations;
   if (precision_.lm_head == WeightFormat::llm_int8)
     head.product.outlier_threshold = precision_.outlier_threshold;
   return head;

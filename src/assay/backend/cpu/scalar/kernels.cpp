@@ -436,7 +436,8 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
 
 void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
-  for (std::int64_t row = 0; row < args.rows; ++row) {
+  const CodedRows& out = args.out;
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const auto value = [&](std::int64_t i) {
       if (i >= args.k) return 0.0F;
       return args.x != nullptr ? args.x[row * args.x_stride + i]
@@ -452,12 +453,13 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
       std::int32_t sum = 0;
       for (std::int64_t i = first; i < end; ++i) {
         const auto code = static_cast<std::int8_t>(std::max(-127.0F, std::nearbyint(value(i) * scale)));
-        args.codes[row * args.k_padded + i] = code;
+        out.codes[out.offset(row, i)] = code;
         sum += code;
       }
-      args.scales[row * groups + group] = is_finite ? largest * (1.0F / 127.0F) : kNaN;
-      args.sums[row * groups + group] = sum;
+      out.scales[group * out.capacity + row] = is_finite ? largest * (1.0F / 127.0F) * args.unit : kNaN;
+      out.starts[group * out.capacity + row] = -128 * sum;
     }
+    for (std::int64_t i = args.k_padded; i % kInt8Columns != 0; ++i) out.codes[out.offset(row, i)] = 0;
   }
 }
 
@@ -475,9 +477,9 @@ void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
         std::int32_t dot = 0;
         for (std::int64_t k = group * weights.group;
              k < std::min((group + 1) * weights.group, weights.k_padded); ++k)
-          dot += args.x_codes[row * weights.k_padded + k] *
-                 args.book[codes[code_offset(k, j)] >> code_shift(k) & 15];
-        const float scale = args.unit * args.x_scales[row * groups + group];
+          dot +=
+              args.x.codes[args.x.offset(row, k)] * args.book[codes[code_offset(k, j)] >> code_shift(k) & 15];
+        const float scale = args.x.scales[group * args.x.capacity + row];
         sum = std::fma(static_cast<float>(dot), scale * weights.scales[(panel * groups + group) * kPanel + j],
                        sum);
       }
