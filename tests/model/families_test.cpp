@@ -119,7 +119,16 @@ TEST_F(Families, KeysOfAWrongKindAreNamed) {
                      "rotary_dim": 6})",
                  {"rotary_dim", "4 elements", "found 6"});
   expect_refused(R"({"model_type": "qwen3", "hidden_act": "mish"})",
-                 {"activation 'mish' is not supported", "silu"});
+                 {"config.json: hidden_act: activation 'mish' is not supported", "silu"});
+}
+
+TEST_F(Families, HeadsBeyondAllReasonAreRefusedBeforeTheyTakeMemory) {
+  for (const char* type : {"bloom", "gpt_neox", "falcon"})
+    expect_refused(fmt::format(R"({{"model_type": "{}", "hidden_size": 65536, "num_hidden_layers": 1024,
+                                   "num_attention_heads": 16384, "n_layer": null}})",
+                               type)
+                       .c_str(),
+                   {"16384 attention heads in 1024 layers", "expected at most 131072"});
 }
 
 TEST_F(Families, RotaryScalingsAreChecked) {

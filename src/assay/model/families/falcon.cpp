@@ -20,7 +20,7 @@ ModelSpec falcon_spec(const JsonView& config, const ModelFolder& folder) {
   if (!is_new && is_multi_query) spec.kv_heads = 1;
   spec.qkv_order = QkvOrder::by_key_head;
   spec.epsilon = epsilon_from(config, "layer_norm_epsilon", 1e-5);
-  spec.activation = activation_from_name(config.text_or("activation", "gelu"), config.where());
+  spec.activation = activation_of(config, "activation", "gelu");
   spec.has_qkv_bias = spec.has_attention_out_bias = spec.has_mlp_bias = config.boolean_or("bias", false);
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
   spec.is_parallel = is_new || config.boolean_or("parallel_attn", true);

@@ -40,6 +40,18 @@ constexpr std::pair<const char*, const char*> kAbsent[] = {{"num_local_experts",
                                                            {"linear_num_key_heads", "linear attention"},
                                                            {"kv_lora_rank", "multi-head latent attention"}};
 
+// Beyond this, heads that a plan holds one by one are taken for an error of the file.
+constexpr std::int64_t kMaxHeadsOfAllLayers = 1 << 17;
+
+void check_heads(const JsonView& config, const ModelSpec& spec) {
+  const std::int64_t heads = std::int64_t{spec.heads} * spec.layers;
+  const bool are_single = spec.qkv_order == QkvOrder::by_key_head || spec.qk_norm == QkNorm::each_head ||
+                          spec.position == Position::alibi;
+  if (are_single && heads > kMaxHeadsOfAllLayers)
+    throw Error("{}: {} attention heads in {} layers: expected at most {} heads in all of them",
+                config.where(), spec.heads, spec.layers, kMaxHeadsOfAllLayers);
+}
+
 bool asks_for_something(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number()) return value.get<double>() > 1;
@@ -82,6 +94,7 @@ ModelSpec spec_from_folder(const ModelFolder& folder) {
   for (const auto& [name, read] : kFamilies) {
     if (type != name) continue;
     ModelSpec spec = read(config, folder);
+    check_heads(config, spec);
     read_end_tokens(config, folder, spec);
     if (text)
       spec.names.other_modalities = {

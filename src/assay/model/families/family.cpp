@@ -46,7 +46,7 @@ ModelSpec llama_like_spec(const JsonView& config, const char* family, const Size
   spec.epsilon = epsilon_from(config, "rms_norm_eps", 1e-6);
   read_rotary(config, rotary, spec);
   spec.mlp = Mlp::gated;
-  spec.activation = activation_from_name(config.text_or("hidden_act", "silu"), config.where());
+  spec.activation = activation_of(config, "hidden_act", "silu");
   spec.has_qkv_bias = spec.has_attention_out_bias = spec.has_mlp_bias = false;
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", false);
   return spec;
@@ -84,6 +84,10 @@ std::string prefix_of(const ModelFolder& folder, const std::string& prefix, cons
 std::string head_of(const ModelFolder& folder) {
   const std::string name = "lm_head.weight", inner = "language_model." + name;
   return folder.find(inner) ? inner : name;
+}
+
+Activation activation_of(const JsonView& config, const char* key, const char* fallback) {
+  return activation_from_name(config.text_or(key, fallback), fmt::format("{}: {}", config.where(), key));
 }
 
 float epsilon_from(const JsonView& config, const char* key, double fallback) {

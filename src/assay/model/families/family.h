@@ -76,6 +76,8 @@ std::string prefix_of(const ModelFolder& folder, const std::string& prefix, cons
 // The LM head's tensor, behind the same name of a text part.
 std::string head_of(const ModelFolder& folder);
 
+// By the name that the key has.
+Activation activation_of(const JsonView& config, const char* key, const char* fallback);
 // An epsilon that float32 can hold; throws Error for a negative one.
 float epsilon_from(const JsonView& config, const char* key, double fallback);
 // A factor that is positive and that float32 can hold.

@@ -12,8 +12,7 @@ ModelSpec gemma_like_spec(const JsonView& config, const char* family, const Size
                           const RotaryKeys& rotary = {}) {
   require_boolean(config, "use_bidirectional_attention", false, "causal attention");
   ModelSpec spec = llama_like_spec(config, family, keys, rotary);
-  spec.activation =
-      activation_from_name(config.text_or("hidden_activation", "gelu_pytorch_tanh"), config.where());
+  spec.activation = activation_of(config, "hidden_activation", "gelu_pytorch_tanh");
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
   spec.gain_offset = 1;
   spec.embed_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.hidden)));
@@ -42,7 +41,7 @@ ModelSpec gemma_spec(const JsonView& config, const ModelFolder& folder) {
   // The first files say gelu and mean its approximation.
   const std::string activation = config.text_or("hidden_act", "gelu_pytorch_tanh");
   spec.activation =
-      activation_from_name(activation == "gelu" ? "gelu_pytorch_tanh" : activation, config.where());
+      activation == "gelu" ? Activation::gelu_tanh : activation_of(config, "hidden_act", "gelu_pytorch_tanh");
   spec.names = llama_like_names(folder);
   return spec;
 }

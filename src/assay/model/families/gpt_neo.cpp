@@ -44,7 +44,7 @@ ModelSpec gpt_neo_spec(const JsonView& config, const ModelFolder& folder) {
                                .head_dim = "",
                                .has_default_mlp = true});
   spec.epsilon = epsilon_from(config, "layer_norm_epsilon", 1e-5);
-  spec.activation = activation_from_name(config.text_or("activation_function", "gelu_new"), config.where());
+  spec.activation = activation_of(config, "activation_function", "gelu_new");
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
   spec.has_qkv_bias = false;
   spec.scales_attention = false;

@@ -7,7 +7,7 @@ ModelSpec gpt_neox_spec(const JsonView& config, const ModelFolder& folder) {
   ModelSpec spec = read_sizes(config, "gpt_neox", {.kv_heads = "", .head_dim = ""});
   spec.epsilon = epsilon_from(config, "layer_norm_eps", 1e-5);
   read_rotary(config, {.base_key = "rotary_emb_base", .share = 0.25, .share_key = "rotary_pct"}, spec);
-  spec.activation = activation_from_name(config.text_or("hidden_act", "gelu"), config.where());
+  spec.activation = activation_of(config, "hidden_act", "gelu");
   spec.has_qkv_bias = spec.has_attention_out_bias = config.boolean_or("attention_bias", true);
   spec.is_parallel = config.boolean_or("use_parallel_residual", true);
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", false);

@@ -21,7 +21,7 @@ ModelSpec gptj_spec(const JsonView& config, const ModelFolder& folder) {
                 config.where(), spec.head_dim, turned);
   read_rotary(config, {.turned = static_cast<int>(turned)}, spec);
   spec.rotary.pairing = RotaryPairing::neighbours;
-  spec.activation = activation_from_name(config.text_or("activation_function", "gelu_new"), config.where());
+  spec.activation = activation_of(config, "activation_function", "gelu_new");
   spec.has_qkv_bias = spec.has_attention_out_bias = false;
   spec.is_parallel = true;
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", false);

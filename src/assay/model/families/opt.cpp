@@ -8,7 +8,7 @@ ModelSpec opt_spec(const JsonView& config, const ModelFolder& folder) {
   ModelSpec spec = read_sizes(config, "opt", {.mlp_hidden = "ffn_dim", .kv_heads = "", .head_dim = ""});
   require_boolean(config, "layer_norm_elementwise_affine", true, "norms with weights");
   spec.position_offset = 2;
-  spec.activation = activation_from_name(config.text_or("activation_function", "relu"), config.where());
+  spec.activation = activation_of(config, "activation_function", "relu");
   spec.has_qkv_bias = spec.has_attention_out_bias = spec.has_mlp_bias =
       config.boolean_or("enable_bias", true);
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);

@@ -8,7 +8,7 @@ ModelSpec phi_spec(const JsonView& config, const ModelFolder& folder) {
   ModelSpec spec = read_sizes(config, "phi");
   spec.epsilon = epsilon_from(config, "layer_norm_eps", 1e-5);
   read_rotary(config, {.share = 0.5}, spec);
-  spec.activation = activation_from_name(config.text_or("hidden_act", "gelu_new"), config.where());
+  spec.activation = activation_of(config, "hidden_act", "gelu_new");
   spec.is_parallel = true;
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", false);
   spec.has_head_bias = true;

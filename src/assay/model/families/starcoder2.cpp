@@ -9,7 +9,7 @@ ModelSpec starcoder2_spec(const JsonView& config, const ModelFolder& folder) {
   spec.has_norm_bias = true;
   spec.epsilon = epsilon_from(config, "norm_epsilon", 1e-5);
   spec.mlp = Mlp::plain;
-  spec.activation = activation_from_name(config.text_or("hidden_act", "gelu_pytorch_tanh"), config.where());
+  spec.activation = activation_of(config, "hidden_act", "gelu_pytorch_tanh");
   spec.has_qkv_bias = spec.has_attention_out_bias = spec.has_mlp_bias = config.boolean_or("use_bias", true);
   spec.attention_window = window_from(config, "sliding_window", 0);
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
