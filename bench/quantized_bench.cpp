@@ -121,7 +121,7 @@ void coded_inputs(benchmark::State& state, Isa isa) {
     table.linear_coded_inputs(
         {.to = output_of(shape, y, assay::Activation::none),
          .weights = {.codes = reinterpret_cast<const std::uint8_t*>(w.data()) + copy * shape.bytes,
-                     .scales = scales.data() + copy * shape.panels * groups * kPanel,
+                     .scales = {scales.data() + copy * shape.panels * groups * kPanel, false},
                      .book = nullptr,
                      .k = shape.k,
                      .k_padded = shape.k,

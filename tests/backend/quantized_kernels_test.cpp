@@ -242,7 +242,7 @@ TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
           const auto run = [&](const KernelTable& table) {
             std::vector<float> out(static_cast<std::size_t>(panels * padded * kPanel + 1), -5.0F);
             table.expand({.codes = codes.data(),
-                          .scales = scales.data(),
+                          .scales = {scales.data(), false},
                           .book = book->data(),
                           .k = k,
                           .k_padded = padded,
@@ -272,7 +272,7 @@ TEST_P(QuantizedKernelTest, FourBitProductsEqualThoseOfExpandedCodes) {
         const auto bias = random_floats(static_cast<std::size_t>(n), 8, 1);
         std::vector<float> expanded(static_cast<std::size_t>(panels * padded * kPanel));
         const ExpandArgs weights{.codes = codes.data(),
-                                 .scales = scales.data(),
+                                 .scales = {scales.data(), false},
                                  .book = code_book(FourBit::nf4).data(),
                                  .k = k,
                                  .k_padded = padded,
@@ -404,7 +404,7 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
                                               .first_panel = 0,
                                               .panels = panels},
                                        .weights = {.codes = codes.data(),
-                                                   .scales = scales.data(),
+                                                   .scales = {scales.data(), false},
                                                    .book = nullptr,
                                                    .k = k,
                                                    .k_padded = in.padded,
@@ -422,7 +422,7 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
           // And they are near the products of what the codes stand for.
           std::vector<float> weights(static_cast<std::size_t>(panels * in.padded * kPanel));
           reference_.expand({.codes = codes.data(),
-                             .scales = scales.data(),
+                             .scales = {scales.data(), false},
                              .book = book->data(),
                              .k = k,
                              .k_padded = in.padded,

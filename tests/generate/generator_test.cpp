@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/session/calibrate.h"
+#include "assay/tensor/half.h"
 #include "support/fixtures.h"
 #include "support/safetensors_copy.h"
 #include "support/temporary_folder.h"
@@ -246,6 +249,61 @@ const std::filesystem::path& part_of_demo() {
   }();
   EXPECT_TRUE(is_new);
   return folder.path();
+}
+
+// The same, in another type: its values are those that bfloat16 can hold.
+std::filesystem::path part_of_demo_in(DType dtype, const test::TemporaryFolder& folder) {
+  test::TensorList all(part_of_demo() / "model.safetensors");
+  for (test::WrittenTensor& tensor : all.tensors) {
+    std::vector<std::uint16_t> halves(tensor.bytes.size() / 2);
+    std::memcpy(halves.data(), tensor.bytes.data(), tensor.bytes.size());
+    tensor.dtype = info(dtype).safetensors;
+    tensor.bytes.clear();
+    for (const std::uint16_t half : halves) {
+      const std::uint16_t bits = float_to_bf16(f16_to_float(half));
+      const float value = bf16_to_float(bits);
+      if (dtype == DType::bf16)
+        tensor.bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+      else
+        tensor.bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+  }
+  test::write_file(folder.path() / "config.json", test::read_file(part_of_demo() / "config.json"));
+  test::write_file(folder.path() / "model.safetensors", all.file());
+  return folder.path();
+}
+
+// The largest weight of a block is one of the file's: its type holds the scale too, in half the bytes.
+TEST(Generator, ScalesOfBfloat16FilesAreHeldInBfloat16WithoutLoss) {
+  const test::TemporaryFolder first, second;
+  const auto floats = part_of_demo_in(DType::f32, first), halves = part_of_demo_in(DType::bf16, second);
+  std::vector<TokenId> ids(21);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 37 % 128);
+  for (const Isa isa : kAllIsas)
+    for (const char* format : {"nf4", "fp4", "int4", "nf4-dq"})
+      for (const bool has_int8_activations : {false, true}) {
+        if (!is_usable(isa)) continue;
+        SCOPED_TRACE(fmt::format("{} {} {}", name_of(isa), format, has_int8_activations));
+        Precision precision = precision_from_name(format);
+        precision.dtype = WeightFormat::bfloat16;
+        if (has_int8_activations) set_int8_activations(precision);
+        const auto load_from_folder = [&](const std::filesystem::path& path) {
+          return Model::load(std::make_shared<const ModelFolder>(path), test::cpu_backend(isa, 2), precision,
+                             {});
+        };
+        const Model with_floats = load_from_folder(floats), with_halves = load_from_folder(halves);
+        EXPECT_EQ(test::all_logits(with_halves.program(), ids), test::all_logits(with_floats.program(), ids));
+        EXPECT_EQ(test::all_logits(with_halves.program(), {5}), test::all_logits(with_floats.program(), {5}));
+        const auto bytes = [](const Model& model) {
+          std::int64_t sum = 0;
+          for (const WeightSpec& weight : model.program().plan().weights)
+            if (is_four_bit(weight.format)) sum += stored_bytes(weight).value;
+          return static_cast<double>(sum);
+        };
+        const double bits = info(precision.weights).bits_per_weight;
+        EXPECT_NEAR(bytes(with_halves) / bytes(with_floats),
+                    std::string_view(format) == "nf4-dq" ? 1 : (bits + 4) / 2 / bits, 1e-3);
+      }
 }
 
 // Of one text the queries that nobody reads are left out too, where they fill whole strips: 256 columns here.

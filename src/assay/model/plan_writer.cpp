@@ -4,6 +4,7 @@
 
 #include "assay/base/format.h"
 #include "assay/model/forward.h"
+#include "assay/quant/quantizer.h"
 
 namespace assay {
 
@@ -53,6 +54,8 @@ BufferId PlanWriter::buffer(std::string name, std::int64_t columns) {
 }
 
 WeightId PlanWriter::weight(WeightSpec spec) {
+  spec.has_bfloat16_scales = spec_.has_bfloat16_weights && is_four_bit(spec.format) &&
+                             !has_nested_scales(spec.format) && !spec.is_stored_quantized;
   plan_.weights.push_back(std::move(spec));
   return static_cast<WeightId>(plan_.weights.size()) - 1;
 }

@@ -87,6 +87,7 @@ struct ModelSpec {
   std::int64_t attention_window = 0;          // 0 = all earlier tokens
   std::vector<bool> has_window;               // by layer; empty: all
   std::vector<TokenId> end_tokens;            // generation stops at any of them
+  bool has_bfloat16_weights = false;          // the file's matrices, all of them
   TensorNames names;
   std::vector<std::string> warnings;  // what the configuration says and cannot be
 

@@ -13,6 +13,7 @@
 // whatever lies beside them: padding, keys that are masked, positions of the cache that were never written.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "assay/plan/ops.h"
@@ -147,11 +148,22 @@ struct Int8Args {
   std::int64_t outlier_count;
 };
 
+// Scales of 4-bit codes: [panels][k_padded / group][16], float32; or bfloat16, where that holds them exactly.
+struct BlockScales {
+  const void* data;
+  bool are_bfloat16;
+
+  [[gnu::always_inline]] BlockScales from(std::int64_t i) const {
+    return {static_cast<const std::byte*>(data) + i * bytes(), are_bfloat16};
+  }
+  [[gnu::always_inline]] std::int64_t bytes() const { return are_bfloat16 ? 2 : 4; }  // of one
+};
+
 // 4-bit codes of some panels to weights in float32 or bfloat16, packed: book[code] * scale.
 // `group` is a power of two.
 struct ExpandArgs {
   const std::uint8_t* codes;  // of the first panel
-  const float* scales;        // of the first panel: [k_padded / group][16]
+  BlockScales scales;         // of the first panel
   const float* book;          // [16]
   std::int64_t k, k_padded, group, panels;
   Packing packing;  // float32 [panels][k][16] or bfloat16

@@ -193,7 +193,7 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
   const bool has_tiles = packed_.multiplies_tiles(w);
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
   const ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
-                          .scales = w.scales(),
+                          .scales = w.block_scales(),
                           .book = w.book().data(),
                           .k = whole.k,
                           .k_padded = w.k_padded(),
@@ -211,7 +211,7 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
     const std::int64_t column = task.first_panel * kPanel;
     ExpandArgs some = expand;
     some.codes += task.first_panel * w.panel_bytes();
-    some.scales += task.first_panel * groups * kPanel;
+    some.scales = some.scales.from(task.first_panel * groups * kPanel);
     some.panels = task.panels;
     some.out = work_.expanded(ThreadPool::worker());
     packed_.table.expand(some);

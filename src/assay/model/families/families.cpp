@@ -85,6 +85,21 @@ std::vector<std::string> supported_families() {
   return names;
 }
 
+namespace {
+
+// All matrices of the file, and there are some.
+bool holds_bfloat16(const ModelFolder& folder) {
+  std::size_t matrices = 0, found = 0;
+  for (const CheckpointTensor& tensor : folder.all()) {
+    if (tensor->shape.size() < 2) continue;
+    ++matrices;
+    found += tensor->dtype == DType::bf16 ? 1 : 0;
+  }
+  return matrices > 0 && found == matrices;
+}
+
+}  // namespace
+
 ModelSpec spec_from_folder(const ModelFolder& folder) {
   const JsonView whole = folder.config();
   const std::optional<Json> text = text_config_of(whole);
@@ -95,6 +110,7 @@ ModelSpec spec_from_folder(const ModelFolder& folder) {
     if (type != name) continue;
     ModelSpec spec = read(config, folder);
     check_heads(config, spec);
+    spec.has_bfloat16_weights = holds_bfloat16(folder);
     read_end_tokens(config, folder, spec);
     if (text)
       spec.names.other_modalities = {

@@ -395,16 +395,21 @@ void linear_int8(const Int8Args& args) noexcept {
     }
 }
 
+float scale_at(const BlockScales& scales, std::int64_t i) {
+  return scales.are_bfloat16 ? bf16_to_float(static_cast<const std::uint16_t*>(scales.data)[i])
+                             : static_cast<const float*>(scales.data)[i];
+}
+
 void expand(const ExpandArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
   for (std::int64_t panel = 0; panel < args.panels; ++panel) {
     const std::uint8_t* codes = args.codes + panel * args.k_padded / 2 * kPanel;
-    const float* scales = args.scales + panel * groups * kPanel;
+    const BlockScales scales = args.scales.from(panel * groups * kPanel);
     const bool is_float32 = args.packing == Packing::float32;
     for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); ++k)
       for (std::int64_t j = 0; j < kPanel; ++j) {
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        const float value = args.book[code] * scales[k / args.group * kPanel + j];
+        const float value = args.book[code] * scale_at(scales, k / args.group * kPanel + j);
         if (is_float32)
           static_cast<float*>(args.out)[(panel * args.k + k) * kPanel + j] = value;
         else
@@ -423,11 +428,11 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
     for (std::int64_t output = to.first_panel * kPanel; output < end; ++output) {
       const std::int64_t panel = output / kPanel, j = output % kPanel;
       const std::uint8_t* codes = weights.codes + panel * weights.k_padded / 2 * kPanel;
-      const float* scales = weights.scales + panel * groups * kPanel;
+      const BlockScales scales = weights.scales.from(panel * groups * kPanel);
       double sum = 0;
       for (std::int64_t k = 0; k < weights.k; ++k) {
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        const float weight = weights.book[code] * scales[k / weights.group * kPanel + j];
+        const float weight = weights.book[code] * scale_at(scales, k / weights.group * kPanel + j);
         sum += static_cast<double>(to.x[row * to.x_stride + k]) * static_cast<double>(weight);
       }
       finish(to, row, output, sum);
@@ -480,8 +485,8 @@ void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
           dot +=
               args.x.codes[args.x.offset(row, k)] * args.book[codes[code_offset(k, j)] >> code_shift(k) & 15];
         const float scale = args.x.scales[group * args.x.capacity + row];
-        sum = std::fma(static_cast<float>(dot), scale * weights.scales[(panel * groups + group) * kPanel + j],
-                       sum);
+        sum = std::fma(static_cast<float>(dot),
+                       scale * scale_at(weights.scales, (panel * groups + group) * kPanel + j), sum);
       }
       finish(to, row, output, static_cast<double>(sum));
     }

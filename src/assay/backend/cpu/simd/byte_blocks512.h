@@ -118,6 +118,7 @@ void linear_coded_panels(const CodedInputsArgs& args, Dot::Bytes book, std::int6
   constexpr std::int64_t kColumns = 2 * kPanel;
   auto* bytes = reinterpret_cast<std::uint8_t*>(args.scratch);
   auto* sums = reinterpret_cast<float*>(args.scratch + kCodedPanels * kPanel * kCodedInputs);
+  alignas(64) float scales[kCodedPanels][kCodedInputs / kInt8Columns * kPanel];
   alignas(64) static constexpr float kZeros[kByteBlockRows * kColumns] = {};
   const bool is_one_pass = weights.k_padded <= kCodedInputs;  // sums need not wait in memory
   for (std::int64_t k = 0; k < weights.k_padded; k += kCodedInputs) {
@@ -125,6 +126,10 @@ void linear_coded_panels(const CodedInputsArgs& args, Dot::Bytes book, std::int6
                        group = k / weights.group;
     const bool is_last = k + inputs == weights.k_padded;
     expand_bytes(args, book, first_panel, panels, k, inputs, bytes, kCodedInputs * kPanel);
+    for (std::int64_t panel = 0; panel < panels; ++panel)
+      for (std::int64_t i = 0; i * weights.group < inputs; ++i)
+        load_scales(weights.scales, ((first_panel + panel) * groups + group + i) * kPanel)
+            .store(scales[panel] + i * kPanel);
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       const std::int64_t panel = first_panel + 2 * pair, left = to.n - panel * kPanel;
       const bool is_whole = 2 * pair + 1 < panels;  // else the panel is its own neighbour
@@ -148,8 +153,8 @@ void linear_coded_panels(const CodedInputsArgs& args, Dot::Bytes book, std::int6
                      .x_next = args.x.capacity * 4,
                      .w = bytes + 2 * pair * kCodedInputs * kPanel + (first - group) * weights.group * kPanel,
                      .w_next = is_whole ? kCodedInputs * kPanel : 0,
-                     .w_scales = weights.scales + (panel * groups + first) * kPanel,
-                     .scales_next = is_whole ? groups * kPanel * 4 : 0,
+                     .w_scales = scales[2 * pair] + (first - group) * kPanel,
+                     .scales_next = is_whole ? static_cast<std::int64_t>(sizeof(scales[0])) : 0,
                      .groups = count,
                      .strips = (in_group + kInt8Columns - 1) / kInt8Columns,
                      .from = first == 0 ? kZeros : c,

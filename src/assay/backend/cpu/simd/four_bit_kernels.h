@@ -8,12 +8,16 @@
 // Where the codes and the scales of a part of a panel begin.
 struct CodePanel {
   const std::uint8_t* codes;
-  const float* scales;
+  BlockScales scales;
 };
+ASSAY_INLINE Vec load_scales(const BlockScales& scales, std::int64_t i) {
+  return scales.are_bfloat16 ? Vec::load_bfloat16(static_cast<const std::uint16_t*>(scales.data) + i)
+                             : Vec::load(static_cast<const float*>(scales.data) + i);
+}
 ASSAY_INLINE CodePanel code_panel(const ExpandArgs& args, std::int64_t panel, std::int64_t part) {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
   return {args.codes + panel * args.k_padded / 2 * kPanel + part * Vec::kWidth * 4,
-          args.scales + panel * groups * kPanel + part * Vec::kWidth};
+          args.scales.from(panel * groups * kPanel + part * Vec::kWidth)};
 }
 int group_bits(const ExpandArgs& args) {
   return __builtin_ctzll(static_cast<unsigned long long>(args.group));
@@ -23,10 +27,10 @@ class EightWeights {
  public:
   ASSAY_INLINE EightWeights(const CodePanel& panel, std::int64_t k, int group_bits)
       : codes_(Vec::codes(panel.codes + k / kCodeInputs * kPanel * 4)),
-        scale_(Vec::load(panel.scales + (k >> group_bits) * kPanel)) {}
+        scale_(load_scales(panel.scales, (k >> group_bits) * kPanel)) {}
   // Groups of fewer than eight inputs: the scale of one of them.
   ASSAY_INLINE void set_scale(const CodePanel& panel, std::int64_t k, int group_bits) {
-    scale_ = Vec::load(panel.scales + (k >> group_bits) * kPanel);
+    scale_ = load_scales(panel.scales, (k >> group_bits) * kPanel);
   }
   ASSAY_INLINE Vec operator()(const Vec::Book& book, int i) const {
     return Vec::mul(Vec::look_up(book, codes_, i), scale_);
@@ -120,9 +124,11 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
   clear(sums);
   std::int64_t k = 0;
   for (std::int64_t group = 0; group < groups; ++group) {
-    const float* scale_of = weights.scales + panel * scales + group * kPanel;
+    const BlockScales scale_of = weights.scales.from(panel * scales + group * kPanel);
     for (int i = 0; i < Panels; ++i)
-      fetch_ahead(scale_of + i * scales, bytes_ahead<Panels>((groups - group) * kPanel * 4, scales * 4));
+      fetch_ahead(
+          scale_of.from(i * scales).data,
+          bytes_ahead<Panels>((groups - group) * kPanel * scale_of.bytes(), scales * scale_of.bytes()));
     Dot dots[Rows][kColumns];
     for (int row = 0; row < Rows; ++row)
       for (int j = 0; j < kColumns; ++j)
@@ -150,8 +156,8 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
     for (int row = 0; row < Rows; ++row) {
       const Vec scale = Vec::set(args.x.scales[group * args.x.capacity + first_row + row]);
       for (int j = 0; j < kColumns; ++j) {
-        const float* of_panel = scale_of + j / kParts * scales + j % kParts * Vec::kWidth;
-        sums[row][j] = Vec::fma(dots[row][j].floats(), Vec::mul(scale, Vec::load(of_panel)), sums[row][j]);
+        const Vec of_panel = load_scales(scale_of, j / kParts * scales + j % kParts * Vec::kWidth);
+        sums[row][j] = Vec::fma(dots[row][j].floats(), Vec::mul(scale, of_panel), sums[row][j]);
       }
     }
   }
