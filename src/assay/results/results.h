@@ -17,11 +17,24 @@
 
 namespace assay {
 
+// Where a sample comes from: the process, counted from 0 over the run of its case, and the round in it.
+struct SamplePlace {
+  int process = 0, round = 0;
+  bool operator==(const SamplePlace&) const = default;
+};
+
 struct Value {
-  double value = 0;  // the mean or the median of the samples where there are several: as `statistic` says
+  double value = 0;  // of the samples where there are several: as `statistic` says
   std::optional<statistics::Interval> interval;
   std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
-  std::string statistic = {};   // "mean", "median"; empty for a figure that is counted
+  // "mean", "median" of the samples; "mean of medians": of each process's median; empty for a figure that is
+  // counted.
+  std::string statistic = {};
+  int processes = 0;  // that the samples come from; 0: not known, or not sampled
+
+  std::optional<double> low() const { return interval ? std::optional(interval->low) : std::nullopt; }
+  std::optional<double> high() const { return interval ? std::optional(interval->high) : std::nullopt; }
+  std::int64_t n() const { return samples.empty() ? 1 : static_cast<std::int64_t>(samples.size()); }
 };
 // Of six or more repeats their median and its interval; of fewer their mean, and no interval.
 Value value_of_repeats(std::vector<double> in_time_order);
@@ -32,6 +45,7 @@ struct Row {
   std::vector<std::pair<std::string, std::string>>
       parameters;                                     // precision, cache, kernels, ...: what was run
   std::vector<std::pair<std::string, Value>> values;  // by metric tag
+  std::vector<SamplePlace> places = {};  // of the samples of every sampled value; empty: not known
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
   std::string reason;  // of an error

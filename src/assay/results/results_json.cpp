@@ -36,13 +36,14 @@ std::vector<std::pair<std::string, std::string>> pairs_from_json(const JsonReade
 OrderedJson value_to_json(const std::string& tag, const Value& value) {
   OrderedJson json{{"value", value.value},
                    {"unit", metric(tag).unit},
-                   {"n", value.samples.empty() ? 1 : value.samples.size()},
+                   {"n", value.n()},
                    {"interval", interval_to_json(value.interval)}};
   if (!value.samples.empty()) {
     json["statistic"] = value.statistic;
     json["mean"] = statistics::mean(value.samples);
     json["median"] = statistics::median(value.samples);
   }
+  if (value.processes > 0) json["processes"] = value.processes;
   json["samples"] = value.samples;
   return json;
 }
@@ -51,7 +52,25 @@ Value value_from_json(const JsonReader& json) {
   Value value{.value = json.at("value").number(), .interval = {}, .samples = json.at("samples").numbers()};
   value.interval = interval_from_json(json.at("interval"));
   value.statistic = json.has("statistic") ? json.at("statistic").text() : value.samples.empty() ? "" : "mean";
+  if (json.has("processes")) value.processes = json.at("processes").whole<int>();
   return value;
+}
+
+OrderedJson places_to_json(const std::vector<SamplePlace>& places) {
+  OrderedJson process = OrderedJson::array(), round = OrderedJson::array();
+  for (const SamplePlace& place : places) {
+    process.push_back(place.process);
+    round.push_back(place.round);
+  }
+  return {{"process", process}, {"round", round}};
+}
+
+std::vector<SamplePlace> places_from_json(const JsonReader& json) {
+  const auto process = json.at("process").whole_numbers<int>(), round = json.at("round").whole_numbers<int>();
+  if (process.size() != round.size()) json.refuse("as many processes as rounds");
+  std::vector<SamplePlace> places;
+  for (std::size_t i = 0; i < process.size(); ++i) places.push_back({process[i], round[i]});
+  return places;
 }
 
 // "doubts" is what earlier versions called warnings.
@@ -228,13 +247,15 @@ AuditRow audit_row_from_json(const JsonReader& json) {
 OrderedJson to_json(const Row& row) {
   OrderedJson values = OrderedJson::object();
   for (const auto& [tag, value] : row.values) values[tag] = value_to_json(tag, value);
-  return {{"scenario", name_of(row.scenario)},
-          {"label", row.label},
-          {"status", name_of(row.status)},
-          {"reason", row.reason},
-          {"parameters", pairs_to_json(row.parameters)},
-          {"values", values},
-          {"warnings", to_json(row.warnings)}};
+  OrderedJson json{{"scenario", name_of(row.scenario)},
+                   {"label", row.label},
+                   {"status", name_of(row.status)},
+                   {"reason", row.reason},
+                   {"parameters", pairs_to_json(row.parameters)},
+                   {"values", values}};
+  if (!row.places.empty()) json["samples_from"] = places_to_json(row.places);
+  json["warnings"] = to_json(row.warnings);
+  return json;
 }
 
 Row row_from_json(const JsonReader& json) {
@@ -248,6 +269,7 @@ Row row_from_json(const JsonReader& json) {
     if (find_metric(tag) == nullptr) value.fail("this program knows no metric of this name");
     row.values.emplace_back(tag, value_from_json(value));
   }
+  if (json.has("samples_from")) row.places = places_from_json(json.at("samples_from"));
   row.warnings = read_warnings(json);
   return row;
 }
