@@ -133,7 +133,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
     }
   };
   const Bytes budget = options.memory_budget.value_or(Bytes{available_memory().value / 10 * 9});
-  sessions_ = std::make_unique<Sessions>(make, memory_of, budget);
+  sessions_ = std::make_unique<Sessions>(make, memory_of, budget, true);
   context_.sessions = sessions_.get();
 }
 
