@@ -52,7 +52,7 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes
   // last: it says that the others are there.
   write(folder / "results.json",
-        to_json(results).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+        readable_json(to_json(results)));
   return written;
 }
 

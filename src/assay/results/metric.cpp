@@ -1,5 +1,6 @@
 #include "assay/results/metric.h"
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -491,6 +492,15 @@ constexpr Metric kCatalogue[] = {
 };
 
 }  // namespace
+
+double Metric::least() const {
+  // Differences of two readings.
+  return tag == "quantize_s" || tag == "measured_memory_bytes" ? -most() : 0;
+}
+double Metric::most() const {
+  // A perplexity is exp() of a loss and may be anything; nothing that has a unit comes near the other limit.
+  return unit.empty() ? std::numeric_limits<double>::max() : 1e18;
+}
 
 std::string Metric::column_head() const {
   const std::string_view shown = shown_unit.empty() ? unit : shown_unit;
