@@ -27,7 +27,9 @@ class DisturbanceFiles : public testing::Test {
   void write_quota(const std::string& line) const {
     test::write_file(folder_ / "cpu.stat", "nr_periods 10\nnr_throttled 3\n" + line + "\n");
   }
-  SystemFolders folders() const { return {folder_.path(), {folder_ / "cpu.stat"}}; }
+  SystemFolders folders() const {
+    return {folder_.path(), {folder_ / "cpu.stat"}, folder_.path() / "task", folder_.path() / "stat"};
+  }
   test::TemporaryFolder folder_;
 };
 

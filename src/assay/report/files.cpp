@@ -44,6 +44,7 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
     write_file_atomically(path, content);
   };
   write(folder / "results.csv", results_csv(results));
+  write(folder / "results_wide.csv", wide_results_csv(results));
   write(folder / "samples.csv", samples_csv(results));
   if (const Table table = tradeoff_table(results); !table.rows.empty())
     write(folder / "tradeoff.csv", to_csv(table));
@@ -51,8 +52,7 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   write(folder / "report.md", to_markdown(document_of(results)));
   // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes
   // last: it says that the others are there.
-  write(folder / "results.json",
-        readable_json(to_json(results)));
+  write(folder / "results.json", readable_json(to_json(results)));
   return written;
 }
 
