@@ -119,6 +119,8 @@ void Measuring::begin() {
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
                                        sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
+  if (flags_.resumes)
+    for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
   write_file_atomically(folder / "config.json", config_);
 }
 
