@@ -35,7 +35,7 @@ class RowBuilder {
   void add_warnings(Row& row) const {
     Disturbance all;
     std::set<std::string> hashes;
-    for (const auto& [block, sample] : result_.samples) {
+    for (const auto& [place, sample] : result_.samples) {
       all += sample.disturbance;
       hashes.insert(sample.ids_hash);
     }
@@ -67,18 +67,23 @@ class RowBuilder {
              fmt::format("the second half of the runs was more than 10 % {} than the first",
                          late > early ? "slower" : "faster")});
     }
-    if (times.size() < statistics::kFewestForInterval)
+    std::set<int> processes;
+    for (const SamplePlace& place : result_.places()) processes.insert(place.process);
+    if (const auto count = static_cast<int>(processes.size()); count < kFewestProcesses)
       row.warnings.push_back(
-          {WarningKind::too_few_runs, fmt::format("{} {} too few for an interval or a verdict", times.size(),
-                                                  times.size() == 1 ? "run is" : "runs are")});
+          {WarningKind::too_few_runs,
+           count == 1 ? fmt::format("{} in one process {} too few for a verdict",
+                                    times.size() == 1 ? "1 run" : fmt::format("{} runs", times.size()),
+                                    times.size() == 1 ? "is" : "are")
+                      : fmt::format("{} processes are too few for an interval or a verdict", count)});
   }
 
  private:
   template <typename Of>
   void set(Row& row, std::string_view tag, const Of& of) const {
     std::vector<double> values;
-    for (const auto& [block, sample] : result_.samples) values.push_back(of(sample));
-    row.set(tag, value_of_repeats(std::move(values)));
+    for (const auto& [place, sample] : result_.samples) values.push_back(of(sample));
+    row.set(tag, value_of_processes(std::move(values), result_.places()));
   }
 
   void add_times(Row& row) const {
@@ -199,7 +204,7 @@ class RowBuilder {
     row.parameters.emplace_back("bound",
                                 2 * first_.memory_bound_s >= first_.roofline_s ? "memory" : "compute");
     add_gap(row);
-    const auto interval = statistics::repeated_median_interval(result_.each(&Sample::total_latency_s));
+    const std::optional<statistics::Interval> interval = row.find("total_latency_s")->interval;
     if (interval && 100 * roofline / interval->high > 103)
       row.warnings.push_back(roofline_warning(100 * roofline / interval->high));
   }
@@ -249,6 +254,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
   row.warnings = result.facts.warnings;
   row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (row.status != RowStatus::ok || result.samples.empty()) return row;
+  row.places = result.places();
   const RowBuilder builder(result, context);
   builder.add_values(row);
   builder.add_warnings(row);
@@ -256,17 +262,16 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
 }
 
 std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
-                                        const ExperimentContext& context, int comparisons) {
+                                        const ExperimentContext& context) {
   if (candidate.status != RowStatus::ok || baseline.status != RowStatus::ok) return std::nullopt;
-  const auto [own, other] = paired(candidate, baseline, &Sample::total_latency_s);
-  if (own.empty()) return std::nullopt;
-  double margin = context.margin;
-  if (context.noise)
-    margin = std::max(margin, smallest_difference(*context.noise, static_cast<int>(own.size())));
-  Comparison comparison = compare_paired(own, other, {.margin = margin, .comparisons = comparisons});
+  const auto ratios = log_ratios(candidate, baseline, &Sample::total_latency_s);
+  if (ratios.empty()) return std::nullopt;
+  Comparison comparison = compare_processes(ratios, context.margin);
+  comparison.scenario = candidate.what.scenario;
   comparison.subject = candidate.what.label;
   comparison.baseline = baseline.what.label;
   comparison.metric = "total_latency_s";
+  comparison.seconds_each = candidate.visit_s;
   set_sentence(comparison);
   return comparison;
 }

@@ -34,7 +34,6 @@ struct ComparedResults {
 //   Memory (weights, KV cache and workspace) and size (memory_bytes): exactly, since bytes do not vary.
 //   The levels of all tests of one kind of metric are corrected together.
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin);
-inline constexpr int kFewestProcesses = 3;
 
 // What makes a comparison fail: METRIC:PERCENT.
 struct FailureRule {

@@ -2,6 +2,8 @@
 // shown.
 #pragma once
 
+#include <compare>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,14 +23,14 @@ namespace assay {
 // Where a sample comes from: the process, counted from 0 over the run of its case, and the round in it.
 struct SamplePlace {
   int process = 0, round = 0;
-  bool operator==(const SamplePlace&) const = default;
+  auto operator<=>(const SamplePlace&) const = default;
 };
 
 struct Value {
   double value = 0;  // of the samples where there are several: as `statistic` says
   std::optional<statistics::Interval> interval;
   std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
-  // "mean", "median" of the samples; "mean of medians": of each process's median; empty for a figure that is
+  // "mean", "median" of the samples; "mean of medians" (value_of_processes); empty for a figure that is
   // counted.
   std::string statistic = {};
   int processes = 0;  // that the samples come from; 0: not known, or not sampled
@@ -37,8 +39,11 @@ struct Value {
   std::optional<double> high() const { return interval ? std::optional(interval->high) : std::nullopt; }
   std::int64_t n() const { return samples.empty() ? 1 : static_cast<std::int64_t>(samples.size()); }
 };
-// Of six or more repeats their median and its interval; of fewer their mean, and no interval.
+// Of repeats in one process: six or more give their median and its interval, fewer their mean.
 Value value_of_repeats(std::vector<double> in_time_order);
+// Of repeats in several: the mean of the processes' medians, geometric where all are above 0, and from three
+// processes on its interval by Student's t. Of one process as above.
+Value value_of_processes(std::vector<double> samples, std::span<const SamplePlace> places);
 
 // The losses of a text, summed over blocks of neighbouring tokens: two runs that scored the same tokens are
 // compared block by block.
@@ -121,13 +126,23 @@ struct AuditRow {
 struct ExperimentResult {
   std::vector<Row> rows;
   std::vector<Comparison> comparisons;
+  // Tests behind sentences: the best against the others, one length against the one before.
+  std::vector<Comparison> other_comparisons;
   std::vector<AuditRow> audit;
   std::vector<GeneratedText> texts;
   std::vector<std::string> remarks;
-  std::optional<NoiseMargin> noise;  // of an A/A run
+  std::optional<NoiseEstimate> noise;  // of an A/A run
   bool is_interrupted = false;
+  // What can be said, or written into rows, only after judge() has seen all comparisons of the run.
+  std::vector<std::function<void(ExperimentResult& all)>> conclusions;
 
   void add(ExperimentResult other);
+  // Compares the best row of each scenario with the others, judges all comparisons as one family and draws
+  // the conclusions. Once, when nothing is to be added any more.
+  void conclude(double margin);
+  // Of rows of this scenario, in either list; null where they were not compared.
+  const Comparison* comparison(Scenario scenario, std::string_view subject, std::string_view baseline,
+                               std::string_view metric = "total_latency_s") const;
   // The finished row of a label, or null.
   const Row* find(const std::string& label) const;
 };
@@ -144,15 +159,25 @@ struct ResultSet {
   ModelFacts model;
   std::vector<Row> rows;
   std::vector<GeneratedText> texts;
-  std::vector<Comparison> comparisons;
+  std::vector<Comparison> comparisons, other_comparisons;  // as in ExperimentResult
   std::vector<AuditRow> audit;
-  std::optional<NoiseMargin> noise;  // of the A/A run at the start
-  std::vector<std::string> remarks;  // sentences: trends, break-even, fits
+  std::optional<NoiseEstimate> noise;  // of the A/A run at the start
+  std::vector<std::string> remarks;    // sentences: trends, break-even, fits
   std::vector<std::string> takeaways;
   std::string caption;  // how it was measured
 
   // Appends what a study found out.
   void add(ExperimentResult found);
 };
+
+// Of two rows whose samples were taken in the same rounds; not judged yet. Empty where a row has no samples
+// of the metric, or does not say where they come from.
+std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, std::string_view metric,
+                                       double margin);
+
+// The rows of a scenario that nothing was shown to beat: the best first, then those that its tests do not
+// tell from it. Empty where there are not two rows, or they were not compared.
+std::vector<const Row*> best_rows(const std::vector<Row>& rows, const std::vector<Comparison>& comparisons,
+                                  Scenario scenario);
 
 }  // namespace assay

@@ -151,17 +151,25 @@ CoverageFacts coverage_from_json(const JsonReader& json) {
   return coverage;
 }
 
-OrderedJson noise_to_json(const std::optional<NoiseMargin>& noise) {
+OrderedJson noise_to_json(const std::optional<NoiseEstimate>& noise) {
   if (!noise) return nullptr;
-  return {{"smallest_difference", noise->smallest_difference},
+  return {{"processes", noise->processes},
+          {"rounds", noise->rounds},
           {"bias", noise->bias},
-          {"pairs", noise->pairs},
-          {"planned", noise->planned}};
+          {"between_processes", noise->between},
+          {"within_process", noise->within},
+          {"detectable_difference", noise->detectable_difference}};
 }
 
-std::optional<NoiseMargin> noise_from_json(const JsonReader& json) {
-  return NoiseMargin{json.at("smallest_difference").number(), json.at("bias").number(),
-                     json.at("pairs").whole<int>(), json.at("planned").whole<int>()};
+std::optional<NoiseEstimate> noise_from_json(const JsonReader& json) {
+  // Earlier versions took runs of one process for replicates: their noise says nothing about processes.
+  if (!json.has("between_processes")) return std::nullopt;
+  return NoiseEstimate{.between = json.at("between_processes").number(),
+                       .within = json.at("within_process").number(),
+                       .bias = json.at("bias").number(),
+                       .processes = json.at("processes").whole<int>(),
+                       .rounds = json.at("rounds").whole<int>(),
+                       .detectable_difference = json.at("detectable_difference").number()};
 }
 
 GeneratedText generated_text_from_json(const JsonReader& json) {
@@ -176,6 +184,9 @@ void read_later_keys(const JsonReader& json, ResultSet& results) {
   if (json.has("comparisons"))
     for (const JsonReader& c : json.at("comparisons").items())
       results.comparisons.push_back(comparison_from_json(c));
+  if (json.has("other_comparisons"))
+    for (const JsonReader& c : json.at("other_comparisons").items())
+      results.other_comparisons.push_back(comparison_from_json(c));
   if (json.has("audit"))
     for (const JsonReader& row : json.at("audit").items()) results.audit.push_back(audit_row_from_json(row));
   if (json.has("noise")) results.noise = noise_from_json(json.at("noise"));
@@ -232,7 +243,8 @@ std::optional<statistics::Interval> interval_from_json(const JsonReader& json) {
 }
 
 OrderedJson to_json(const Comparison& c) {
-  return {{"subject", c.subject},
+  return {{"scenario", name_of(c.scenario)},
+          {"subject", c.subject},
           {"baseline", c.baseline},
           {"metric", c.metric},
           {"ratio", c.ratio},
@@ -240,7 +252,11 @@ OrderedJson to_json(const Comparison& c) {
           {"margin", c.margin},
           {"verdict", name_of(c.verdict)},
           {"pairs", c.pairs},
-          {"more_needed", c.more_needed},
+          {"processes", c.processes},
+          {"p_value", or_null(c.p_value)},
+          {"detectable_difference", c.detectable_difference},
+          {"more_needed", c.more_needed == kNotInReach ? OrderedJson(nullptr) : OrderedJson(c.more_needed)},
+          {"seconds_each", c.seconds_each},
           {"sentence", c.sentence}};
 }
 
@@ -254,7 +270,13 @@ Comparison comparison_from_json(const JsonReader& json) {
   c.interval = interval_from_json(json.at("interval"));
   c.margin = json.at("margin").number(0, std::numeric_limits<double>::max());
   c.pairs = json.at("pairs").count<int>();
-  c.more_needed = json.at("more_needed").count<int>();
+  c.more_needed = json.at("more_needed").is_null() ? kNotInReach : json.at("more_needed").count<int>();
+  // Earlier files have none of these.
+  if (json.has("scenario")) c.scenario = entry_at(scenarios(), json.at("scenario")).value;
+  if (json.has("processes")) c.processes = json.at("processes").count<int>();
+  c.p_value = number_at(json, "p_value");
+  c.detectable_difference = number_at(json, "detectable_difference").value_or(0);
+  c.seconds_each = number_at(json, "seconds_each").value_or(0);
   c.sentence = json.at("sentence").text();
   c.verdict = entry_at(verdicts(), json.at("verdict")).value;
   return c;
@@ -364,8 +386,9 @@ OrderedJson to_json(const ResultSet& results) {
                                 {"text", t.text},
                                 {"prompt_ids", t.prompt_ids},
                                 {"ids", t.ids}});
-  OrderedJson comparisons = OrderedJson::array(), audit = OrderedJson::array();
+  OrderedJson comparisons = OrderedJson::array(), others = OrderedJson::array(), audit = OrderedJson::array();
   for (const Comparison& comparison : results.comparisons) comparisons.push_back(to_json(comparison));
+  for (const Comparison& comparison : results.other_comparisons) others.push_back(to_json(comparison));
   for (const AuditRow& row : results.audit) audit.push_back(to_json(row));
   const OrderedJson build{
       {"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
@@ -383,6 +406,7 @@ OrderedJson to_json(const ResultSet& results) {
           {"texts", texts},
           {"noise", noise_to_json(results.noise)},
           {"comparisons", comparisons},
+          {"other_comparisons", others},
           {"audit", audit},
           {"remarks", results.remarks},
           {"takeaways", results.takeaways}};

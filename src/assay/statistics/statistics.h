@@ -46,8 +46,9 @@ std::optional<Shift> paired_shift(std::span<const double> differences, double le
 std::optional<Shift> independent_shift(std::span<const double> a, std::span<const double> b,
                                        double level = 0.95);
 
-// Tokens of a text whose losses are taken together: those of neighbours depend on each other.
-inline constexpr std::int64_t kLossBlock = 64;
+// Tokens of a text whose losses are taken together, because those of neighbours depend on each other:
+// differences of two models' losses; and losses themselves, which passages have in common.
+inline constexpr std::int64_t kLossBlock = 64, kTextBlock = 512;
 
 // Percentile interval of the mean of values that depend on their neighbours, such as log-probabilities of a
 // text: a bootstrap of blocks that wrap around the end (Politis and Romano 1992). Empty below six blocks.
