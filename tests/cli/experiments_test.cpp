@@ -359,8 +359,8 @@ TEST(CliConfig, ValuesThatAreEmptyOrLookLikeFlags) {
 class CliCompare : public testing::Test {
  protected:
   CliCompare() {
-    const ProgramResult result = run_program(
-        {"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4", "-r", "8", "-o", folder_ / "a"});
+    const ProgramResult result = run_program({"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4",
+                                              "--processes", "4", "-r", "2", "-o", folder_ / "a"});
     expect_success(result);
     sound_ = Json::parse(read_file(folder_ / "a/results.json"));
   }
@@ -385,13 +385,24 @@ TEST_F(CliCompare, FindsWhatIsSlowerAndFailsOnIt) {
       run_program({"compare", a, a, "--margin", "500", "--fail-on", "slower:3%", "--json"});
   expect_success(same);
   const Json same_rows = Json::parse(same.out)["rows"];
-  for (const Json& row : same_rows) EXPECT_EQ(row["verdict"], "no difference");
+  EXPECT_GE(same_rows.size(), 6U);
+  for (const Json& row : same_rows) EXPECT_EQ(row["verdict"], "no difference") << row;
+  // One process is one sample.
+  const std::string one = folder_ / "one";
+  expect_success(run_program(
+      {"sweep", "lengths", kModel, "--lengths", "4", "-n", "4", "--processes", "1", "-r", "3", "-o", one}));
+  expect_failure(run_program({"compare", one + "/results.json", one + "/results.json", "--fail-on",
+                              "latency:3%", "--json"}),
+                 1, {"one process", "--processes 5"});
   const std::string slow = changed("slow.json", scaled(20));
   const ProgramResult result = run_program({"compare", a, slow, "--fail-on", "slower:3%", "--json"});
   EXPECT_EQ(result.exit_code, 4) << result.err;
   const Json json = Json::parse(result.out);
-  EXPECT_EQ(json["rows"][1]["verdict"], "higher");
-  EXPECT_EQ(json["broken"].size(), 1U);
+  for (const Json& row : json["rows"])
+    if (row["metric"] == "total_latency_s" && row["label"] == "8 tokens") {
+      EXPECT_EQ(row["verdict"], "higher");
+    }
+  EXPECT_EQ(json["broken"].size(), 2U);  // the case, and all cases together
   EXPECT_EQ(run_program({"compare", slow, a, "--fail-on", "faster:3%"}).exit_code, 4);
   const ProgramResult shown = run_program({"compare", a, slow});
   EXPECT_EQ(shown.exit_code, 0);
@@ -403,11 +414,19 @@ TEST_F(CliCompare, RunsThatAreNotAlikeAreMarkedOrRefused) {
   const std::string a = folder_ / "a/results.json";
   Json json = scaled(20);
   json["rows"][1]["values"]["tokens_generated"]["value"] = 5;
-  const ProgramResult unlike =
-      run_program({"compare", a, changed("b.json", json), "--fail-on", "slower:3%", "--json"});
+  const std::string b = changed("b.json", json);
+  const ProgramResult unlike = run_program({"compare", a, b, "--json"});
   expect_success(unlike);
-  EXPECT_NE(Json::parse(unlike.out)["rows"][1]["unlike"].get<std::string>().find("tokens_generated"),
-            std::string::npos);
+  std::size_t marked = 0;
+  for (const Json& row : Json::parse(unlike.out)["rows"])
+    if (row["unlike"].get<std::string>().find("tokens_generated") != std::string::npos) {
+      EXPECT_EQ(row["label"], "8 tokens");
+      ++marked;
+    }
+  EXPECT_GE(marked, 2U);
+  const ProgramResult refused = run_program({"compare", a, b, "--fail-on", "slower:3%"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_NE(refused.err.find("tokens_generated"), std::string::npos) << refused.err;
   json = sound_;
   json["model"]["sha256"] = "other";
   expect_failure(run_program({"compare", a, changed("c.json", json)}), 1, {"different models"});

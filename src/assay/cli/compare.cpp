@@ -55,7 +55,8 @@ int compare(const CompareFlags& flags) {
     throw UsageError("--margin: expected 0 or more, found {}", flags.margin_percent);
   const ComparedResults compared = compare_results(report::read_results(flags.a),
                                                    report::read_results(flags.b), flags.margin_percent / 100);
-  if (compared.rows.empty() && compared.failed.empty()) throw Error("{} and {} have no measured case in common", flags.a, flags.b);
+  if (compared.rows.empty() && compared.failed.empty())
+    throw Error("{} and {} have no measured case in common", flags.a, flags.b);
   std::vector<std::string> broken, notes;
   std::exception_ptr refused;  // what was compared is shown all the same
   try {
@@ -154,9 +155,10 @@ void add_compare(CLI::App& app, int& exit_code) {
   command->add_option("A", flags->a, "results.json of the earlier run")->required();
   command->add_option("B", flags->b, "results.json of the later run")->required();
   add_real(*command, "--margin", flags->margin_percent, "Differences up to this count as none, in % [2]");
-  command->add_option("--fail-on", flags->fail_on,
-                      "Exit with code 4 if B is worse by more: latency:3%, throughput:3%, memory:0%, size:0%, "
-                      "perplexity:1%; several joined by commas (also slower, faster, worse)");
+  command->add_option(
+      "--fail-on", flags->fail_on,
+      "Exit with code 4 if B is worse by more: latency:3%, throughput:3%, memory:0%, size:0%, "
+      "perplexity:1%; several joined by commas (also slower, faster, worse)");
   command->add_flag("--json", flags->is_json, "Print one JSON document to standard output");
   command->footer("Example: assay compare old/results.json new/results.json --fail-on latency:3%,size:0%");
   command->callback([flags, &exit_code] { exit_code = compare(*flags); });

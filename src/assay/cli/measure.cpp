@@ -193,6 +193,10 @@ int Measuring::finish(ResultSet results) {
   results.command = command_line_;
   results.takeaways = takeaways_of(results);
   results.model.sha256 = sha256_;
+  const nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
+  for (const auto& [name, value] : flags.items())
+    results.configuration.emplace_back("--" + name,
+                                       value.is_string() ? value.get<std::string>() : value.dump());
   if (is_interrupted()) results.status = RunStatus::interrupted;
   report::WrittenReports written;
   std::exception_ptr unwritten;

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/config/fields_json.h"
 #include "assay/base/memory.h"
+#include "assay/config/fields_json.h"
 #include "assay/harness/sweep.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -19,7 +19,9 @@ namespace assay {
 
 std::vector<std::pair<std::string, std::string>> configuration_of(const ExperimentContext& context) {
   const SweepOptions& sweep = context.sweep;
-  const auto or_none = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string("none"); };
+  const auto or_none = [](const auto& value) {
+    return value ? fmt::format("{}", *value) : std::string("none");
+  };
   std::vector<std::pair<std::string, std::string>> all = {
       {"seed", fmt::format("{}", sweep.seed)},
       {"processes", or_none(sweep.processes)},
@@ -29,9 +31,12 @@ std::vector<std::pair<std::string, std::string>> configuration_of(const Experime
       {"max_time_s", or_none(sweep.max_time_s)},
       {"margin", fmt::format("{}", context.margin)},
       {"context_length", fmt::format("{}", context.context_length)}};
-  for (const auto& [prefix, config] : {std::pair("baseline.", &context.baseline), {"common.", &context.common}})
-    for (const auto& [key, value] : to_json(*config).items())
-      all.emplace_back(prefix + key, value.is_string() ? value.template get<std::string>() : value.dump());
+  for (const auto& [prefix, config] :
+       {std::pair("baseline.", &context.baseline), {"common.", &context.common}}) {
+    const nlohmann::ordered_json fields = to_json(*config);
+    for (const auto& [key, value] : fields.items())
+      all.emplace_back(prefix + key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
   return all;
 }
 

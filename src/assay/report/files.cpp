@@ -46,8 +46,8 @@ void write_plots(const ResultSet& results, const fs::path& folder, WrittenReport
   if (missing == pictures.size())
     written.note = "Plots were written as SVG only: " + drawn.why_not;
   else if (missing > 0)
-    written.note = fmt::format("{} of {} plots were written as SVG only: {}", missing, pictures.size(),
-                               drawn.why_not);
+    written.note =
+        fmt::format("{} of {} plots were written as SVG only: {}", missing, pictures.size(), drawn.why_not);
 } catch (const Error& error) {
   written.note = fmt::format("Not every plot was written: {}", error.what());
 }

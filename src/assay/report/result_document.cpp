@@ -1,9 +1,9 @@
 #include "assay/report/result_document.h"
 
 #include <algorithm>
-#include <set>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "assay/base/format.h"
 #include "assay/report/figures.h"
@@ -109,7 +109,7 @@ class ResultDocument {
     Lines lines;
     lines.lines.push_back(fmt::format("Final perplexity: {:.2f}", row->find("perplexity")->value));
     if (const Row* timed = first_with(results_, "total_latency_s"))
-      lines.lines.push_back(fmt::format("Latency     : {:.3f} s ({}, {})",
+      lines.lines.push_back(fmt::format("Latency     : {:.3g} s ({}, {})",
                                         timed->find("total_latency_s")->value, info_of(timed->scenario).name,
                                         timed->label));
     section.add(std::move(lines));
@@ -322,13 +322,16 @@ Document document_of(const ComparedResults& compared) {
     const Comparison& c = row.comparison;
     const bool is_comparable = row.unlike.empty();
     const bool is_untested = !row.untested.empty() || c.verdict == Verdict::too_few;
-    table.rows.push_back(
-        {scenario, row.label, row.configuration, std::string(metric(c.metric).title),
-         is_comparable ? fmt::format("{:.3f}", c.ratio) : "-",
-         is_comparable && c.interval ? fmt::format("[{:.3f}, {:.3f}]", c.interval->low, c.interval->high)
-                                     : "-",
-         !is_comparable ? "not comparable" : is_untested ? "not tested" : verdict_word(c)});
-    const std::string where = scenario.empty() ? row.label + ": " : fmt::format("{}, {}: ", scenario, row.label);
+    table.rows.push_back({scenario, row.label, row.configuration, std::string(metric(c.metric).title),
+                          is_comparable ? fmt::format("{:.3f}", c.ratio) : "-",
+                          is_comparable && c.interval
+                              ? fmt::format("[{:.3f}, {:.3f}]", c.interval->low, c.interval->high)
+                              : "-",
+                          !is_comparable ? "not comparable"
+                          : is_untested  ? "not tested"
+                                         : verdict_word(c)});
+    const std::string where =
+        scenario.empty() ? row.label + ": " : fmt::format("{}, {}: ", scenario, row.label);
     if (!is_comparable)
       unlike.items.push_back(where + sentence(row.unlike));
     else if (!row.untested.empty())

@@ -16,11 +16,11 @@ namespace {
 
 constexpr double kErrorLevel = 0.05;
 constexpr int kFewestBlocks = 6;  // of a text
-constexpr const char* kLatency = "total_latency_s";
-constexpr const char* kThroughput = "tokens_per_sec";
-constexpr const char* kPerplexity = "perplexity";
-constexpr const char* kMemory = "working_memory_bytes";
-constexpr const char* kSize = "memory_bytes";
+constexpr const char* kLatencyTag = "total_latency_s";
+constexpr const char* kThroughputTag = "tokens_per_sec";
+constexpr const char* kPerplexityTag = "perplexity";
+constexpr const char* kMemoryTag = "working_memory_bytes";
+constexpr const char* kSizeTag = "memory_bytes";
 
 std::string key_of(const Row& row) {
   return fmt::format("{} | {} | {}", name_of(row.scenario), row.label, row.parameter("configuration"));
@@ -101,9 +101,10 @@ class Comparer {
   ComparedResults run() {
     match();
     for (const auto& [old, now] : pairs_)
-      for (const char* tag : {kLatency, kThroughput, kPerplexity, kMemory, kSize}) add(*old, *now, tag);
-    for (const char* tag : {kLatency, kThroughput}) add_all_cases(tag);
-    for (const char* tag : {kLatency, kThroughput, kPerplexity}) judge_all(tag);
+      for (const char* tag : {kLatencyTag, kThroughputTag, kPerplexityTag, kMemoryTag, kSizeTag})
+        add(*old, *now, tag);
+    for (const char* tag : {kLatencyTag, kThroughputTag}) add_all_cases(tag);
+    for (const char* tag : {kLatencyTag, kThroughputTag, kPerplexityTag}) judge_all(tag);
     return std::move(compared_);
   }
 
@@ -129,11 +130,11 @@ class Comparer {
 
   void add(const Row& a, const Row& b, std::string_view tag) {
     if (a.find(tag) == nullptr || b.find(tag) == nullptr) return;
-    const bool is_sampled = tag == kLatency || tag == kThroughput;
+    const bool is_sampled = tag == kLatencyTag || tag == kThroughputTag;
     // A quantity that is computed from others, and one that another row has already.
     if (is_sampled && (a.find(tag)->samples.empty() || b.find(tag)->samples.empty())) return;
-    if (tag == kPerplexity && a.scenario != Scenario::perplexity) return;
-    if (tag == kSize && !sized_.insert(a.parameter("configuration")).second) return;
+    if (tag == kPerplexityTag && a.scenario != Scenario::perplexity) return;
+    if (tag == kSizeTag && !sized_.insert(a.parameter("configuration")).second) return;
     ComparedRow& row = compared_.rows.emplace_back();
     row.scenario = a.scenario;
     row.label = a.label;
@@ -146,7 +147,7 @@ class Comparer {
     c.margin = margin_;
     c.ratio = a.find(tag)->value > 0 ? b.find(tag)->value / a.find(tag)->value : 1;
     const std::size_t index = compared_.rows.size() - 1;
-    if (!is_sampled && tag != kPerplexity) {
+    if (!is_sampled && tag != kPerplexityTag) {
       const double old = a.find(tag)->value, now = b.find(tag)->value;
       c.verdict = now == old ? Verdict::no_difference : now > old ? Verdict::higher : Verdict::lower;
       c.sentence = now == old ? fmt::format("B equals A: {:.0f} bytes", now)
@@ -154,7 +155,8 @@ class Comparer {
                                             std::abs(now - old), now > old ? "more" : "fewer", now, old);
     } else {
       c.sentence = sentence_of(c);
-      if (row.unlike.empty()) tag == kPerplexity ? add_losses(a, b, index) : add_processes(a, b, tag, index);
+      if (row.unlike.empty())
+        tag == kPerplexityTag ? add_losses(a, b, index) : add_processes(a, b, tag, index);
     }
   }
 
@@ -210,7 +212,7 @@ class Comparer {
     row.comparison.pairs = static_cast<int>(replicates.size());
     statistics::Effect effect = *statistics::effect_of(replicates);
     effect.estimate = sum / static_cast<double>(old.tokens);
-    pending_.push_back({kPerplexity, index, effect});
+    pending_.push_back({kPerplexityTag, index, effect});
   }
 
   // Processes of one configuration run several cases, whose times share what the process is like: their mean
@@ -287,14 +289,14 @@ struct RuleName {
   const char* tag;
 };
 constexpr RuleName kRuleNames[] = {
-    {"latency", FailureRule::What::latency, kLatency},
-    {"slower", FailureRule::What::latency, kLatency},
-    {"faster", FailureRule::What::faster, kLatency},
-    {"throughput", FailureRule::What::throughput, kThroughput},
-    {"memory", FailureRule::What::memory, kMemory},
-    {"size", FailureRule::What::size, kSize},
-    {"perplexity", FailureRule::What::perplexity, kPerplexity},
-    {"worse", FailureRule::What::perplexity, kPerplexity},
+    {"latency", FailureRule::What::latency, kLatencyTag},
+    {"slower", FailureRule::What::latency, kLatencyTag},
+    {"faster", FailureRule::What::faster, kLatencyTag},
+    {"throughput", FailureRule::What::throughput, kThroughputTag},
+    {"memory", FailureRule::What::memory, kMemoryTag},
+    {"size", FailureRule::What::size, kSizeTag},
+    {"perplexity", FailureRule::What::perplexity, kPerplexityTag},
+    {"worse", FailureRule::What::perplexity, kPerplexityTag},
 };
 
 FailureRule failure_rule(const std::string& text) {

@@ -62,7 +62,8 @@ OrderedJson value_to_json(const std::string& tag, const Value& value) {
 Value value_from_json(const Metric& what, const JsonReader& json) {
   const double least = what.least(), most = what.most();
   Value value{.value = json.at("value").number(least, most),
-              .interval = interval_within(json.at("interval"), least, most),
+              // Of a mean near 0 it may reach below.
+              .interval = interval_within(json.at("interval"), -most, most),
               .samples = json.at("samples").numbers(least, most)};
   value.statistic = json.has("statistic") ? json.at("statistic").text() : value.samples.empty() ? "" : "mean";
   if (json.has("processes")) value.processes = json.at("processes").count<int>();

@@ -381,7 +381,8 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
   std::string& text = more.sentence;
   text = fmt::format("Undecided: {} of {} comparisons.", more.undecided, more.comparisons);
   if (more.processes > 0) {
-    const std::string when = more.seconds > 0 ? fmt::format(", in about {}", shown_duration(more.seconds)) : "";
+    const std::string when =
+        more.seconds > 0 ? fmt::format(", in about {}", shown_duration(more.seconds)) : "";
     text +=
         fmt::format(" {} processes would probably decide {} of them{}", more.processes, more.decided, when);
     text +=
