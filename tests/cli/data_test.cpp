@@ -88,6 +88,11 @@ TEST_F(CliData, AConfigurationFileBeforeTheModel) {
 }
 
 TEST_F(CliData, WhatIsCutOrMalformedIsSaid) {
+  const ProgramResult plan =
+      run_program({"sweep", "lengths", kModel, "--lengths", "8,8,5000", "-n", "4", "--dry-run"});
+  expect_success(plan);
+  EXPECT_NE(plan.err.find("8 tokens: the case was asked for more than once"), std::string::npos) << plan.err;
+  EXPECT_NE(plan.err.find("5000 prompt tokens were asked for, but 60 "), std::string::npos) << plan.err;
   const ProgramResult cut = run_program(
       {"generate", kModel, "-p", std::string(200, 'x'), "-n", "4", "--truncate", "left", "--no-progress"});
   expect_success(cut);

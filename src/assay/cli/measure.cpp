@@ -45,6 +45,21 @@ void refuse_empty_values(const CLI::App& command) {
   }
 }
 
+// What differs from what was asked for, said before hours of work.
+std::vector<std::string> warnings_of_plan(const std::vector<PredictedCase>& cases) {
+  std::vector<std::string> lines;
+  std::map<std::string, int> times;
+  for (const PredictedCase& p : cases) {
+    for (const Warning& warning : p.what.warnings)
+      lines.push_back(
+          fmt::format("{}, {}: {}", name_of(p.what.scenario), p.what.label, sentence_of(warning)));
+    if (++times[p.what.key()] == 2)
+      lines.push_back(fmt::format("{}, {}: the case was asked for more than once and is measured once",
+                                  name_of(p.what.scenario), p.what.label));
+  }
+  return lines;
+}
+
 bool has_failures(const ResultSet& results) {
   return std::any_of(results.rows.begin(), results.rows.end(),
                      [](const Row& row) { return row.status != RowStatus::ok; });
@@ -173,6 +188,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   for (const auto& [scenario, members] : sweeps)
     all +=
         predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
+  for (const std::string& line : warnings_of_plan(predicted)) note("warning: " + line);
   answer(report::to_text(table, terminal_width()) + failures +
          fmt::format("{} about {:.0f} s to warm up and to "
                      "time. Loading weights, audits and perplexities come "
