@@ -93,8 +93,8 @@ TEST_F(DisturbanceFiles, WatchThePausesBetweenRunsForStolenTime) {
   write_stolen("160");
   const Disturbance d = watch.so_far();
   const auto per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
-  EXPECT_DOUBLE_EQ(d.stolen_cpu_s, 10 / per_second);
-  EXPECT_DOUBLE_EQ(d.watched_stolen_cpu_s, 60 / per_second);
+  EXPECT_NEAR(d.stolen_cpu_s, 10 / per_second, 1e-9);
+  EXPECT_NEAR(d.watched_stolen_cpu_s, 60 / per_second, 1e-9);
   EXPECT_GE(d.watched_s, d.seconds);
 }
 

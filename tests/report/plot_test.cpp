@@ -111,7 +111,7 @@ TEST(Plot, PicturesThatTakeTooLongOrTooMuchAreLeftOut) {
   EXPECT_EQ(late.pngs.size(), svgs.size());
   EXPECT_TRUE(late.pngs.back().empty());
   EXPECT_FALSE(late.why_not.empty());
-  if (test::kIsSanitized) return;  // its shadow counts as memory, so that there is no limit
+  if (kIsSanitized) return;  // its shadow counts as memory, so that there is no limit
   const DrawnPictures poor = draw_apart({svgs.front()}, {.time = {30}, .memory = {1 << 12}});
   EXPECT_TRUE(poor.pngs.front().empty());
   EXPECT_FALSE(poor.why_not.empty());

@@ -83,7 +83,7 @@ TEST(ResultsJson, WhatIsWrongIsNamedByItsPath) {
       {"/environment/machine/cpu_features", 3,
        "r.json: environment.machine.cpu_features: expected an array, found 3"},
       {"/audit/0/verdict", "fine", "r.json: audit[0].verdict: expected one of equal, within tolerance"},
-      {"/noise/pairs", 1.5, "r.json: noise.pairs: expected a whole number"},
+      {"/noise/processes", 1.5, "r.json: noise.processes: expected a whole number"},
       {"/takeaways", "one", "r.json: takeaways: expected an array, found the string 'one'"},
       {"/status", "done", "r.json: status: expected one of complete, interrupted, found the string 'done'"},
       {"/schema_version", 2,

@@ -44,7 +44,7 @@ class SchemaChecker {
     if (key == "type") return has_type(value, part) ? "" : where + ": not of type " + part.get<std::string>();
     if (key == "items")
       return each(
-          value, [&](const auto&, const Json& v) { return &part; }, where);
+          value, [&](const auto&, const Json&) { return &part; }, where);
     if (key == "required") {
       for (const Json& name : part)
         if (value.is_object() && !value.contains(name.get<std::string>()))
@@ -93,7 +93,7 @@ class SchemaChecker {
 };
 
 Json schema() {
-  return Json::parse(read_text_file(test::source_folder() + "/docs/results.schema.json"));
+  return Json::parse(read_text_file(source_folder() + "/docs/results.schema.json"));
 }
 
 // Every key that can be there is there.
