@@ -111,7 +111,10 @@ class SweepRun {
           std::find(group.begin(), group.end(), c.what.configuration) != group.end())
         members.push_back(&c);
     if (has_all(members, process)) return;
-    sessions_.keep_only(sessions_.have_processes() ? std::vector<RunConfig>{} : group);
+    if (sessions_.have_processes())
+      sessions_.end_all();
+    else
+      sessions_.keep_only(group);
     warmed_up_.clear();
     const TimePoint begin = Clock::now();
     // What is loaded first may get better pages.
@@ -249,7 +252,7 @@ class SweepRun {
     if (round < kFewestInOneProcess) return true;
     if (round >= kMostInOneProcess || elapsed(measure_begin_, Clock::now()).value >= options_.time_s)
       return false;
-    return !is_look(round) || all_narrow();
+    return !is_look(round) || !all_narrow();
   }
 
   // Once, from the first group's visit: the other groups are as large.
@@ -389,6 +392,10 @@ void Sessions::keep_only(const std::vector<RunConfig>& configurations) {
   std::set<std::string> kept;
   for (const RunConfig& c : configurations) kept.insert(c.key());
   std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
+}
+
+void Sessions::end_all() {
+  live_.clear();
 }
 
 std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig>& configurations) const {

@@ -40,6 +40,8 @@ class Sessions {
   void drop(const RunConfig& configuration);
   // Ends all other sessions, for their memory.
   void keep_only(const std::vector<RunConfig>& configurations);
+  // The next use of each makes it again.
+  void end_all();
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
   std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
   // Empty, or why it cannot fit: "out of memory predicted: 5000 MB needed, 4000 MB allowed".

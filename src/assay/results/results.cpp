@@ -98,7 +98,7 @@ std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, 
   std::map<int, std::vector<double>> by_process;
   for (std::size_t i = 0; i < own->samples.size(); ++i)
     if (const auto at = of_baseline.find(subject.places[i]); at != of_baseline.end())
-      by_process[subject.places[i].process].push_back(std::log(own->samples[i] / at->second));
+      by_process[subject.places[i].process].push_back(std::log(std::max(1e-300, own->samples[i]) / std::max(1e-300, at->second)));
   if (by_process.empty()) return std::nullopt;
   std::vector<std::vector<double>> ratios;
   for (auto& [process, all] : by_process) ratios.push_back(std::move(all));
@@ -127,6 +127,60 @@ std::vector<const Row*> timed_rows(const std::vector<Row>& rows, Scenario scenar
   });
   return timed;
 }
+
+// How far processes of one row differ beyond what all rows of their visit have in common: what other rows
+// show of it is worth some processes of a row's own.
+class Priors {
+ public:
+  explicit Priors(const std::vector<Row>& rows) {
+    for (const ScenarioInfo& info : scenarios()) {
+      const std::vector<statistics::EstimatedVariance> own = variances_of(rows, info.value);
+      all_.insert(all_.end(), own.begin(), own.end());
+      if (const auto prior = statistics::variance_prior(own); prior.degrees > 0)
+        by_scenario_[info.value] = prior;
+    }
+  }
+
+  // Of the difference of two rows.
+  statistics::VariancePrior of_difference(Scenario scenario) const {
+    const auto at = by_scenario_.find(scenario);
+    statistics::VariancePrior prior =
+        at != by_scenario_.end() ? at->second : statistics::variance_prior(all_);
+    prior.variance *= 2;
+    return prior;
+  }
+
+ private:
+  static std::vector<statistics::EstimatedVariance> variances_of(const std::vector<Row>& rows,
+                                                                 Scenario scenario) {
+    // Rows that ran in the same processes are one table.
+    std::map<std::vector<int>, std::vector<std::vector<double>>> tables;
+    for (const Row& row : rows) {
+      const Value* value = row.find(kRankedBy);
+      if (row.scenario != scenario || value == nullptr || value->samples.size() != row.places.size())
+        continue;
+      std::map<int, std::vector<double>> by_process;
+      for (std::size_t i = 0; i < row.places.size(); ++i)
+        by_process[row.places[i].process].push_back(std::log(std::max(1e-300, value->samples[i])));
+      std::vector<int> processes;
+      std::vector<double> medians;
+      for (const auto& [process, own] : by_process) {
+        processes.push_back(process);
+        medians.push_back(statistics::median(own));
+      }
+      tables[processes].push_back(std::move(medians));
+    }
+    std::vector<statistics::EstimatedVariance> all;
+    for (const auto& [processes, table] : tables)
+      if (static_cast<int>(processes.size()) >= kFewestProcesses)
+        for (const double variance : statistics::row_variances(table))
+          all.push_back({variance, static_cast<double>(processes.size() - 1)});
+    return all;
+  }
+
+  std::map<Scenario, statistics::VariancePrior> by_scenario_;
+  std::vector<statistics::EstimatedVariance> all_;
+};
 
 const Comparison* find_comparison(const std::vector<Comparison>& all, Scenario scenario,
                                   std::string_view subject, std::string_view baseline,
@@ -168,6 +222,7 @@ void ExperimentResult::conclude(double margin) {
     for (std::size_t i = 1; i < timed.size(); ++i) {
       auto against_best = compare_rows(*timed[i], *timed.front(), kRankedBy, margin);
       if (!against_best) continue;
+      against_best->chosen_among = static_cast<int>(timed.size());
       for (const Comparison& c : comparisons)
         if (c.scenario == scenario && c.seconds_each > 0) against_best->seconds_each = c.seconds_each;
       other_comparisons.push_back(std::move(*against_best));
@@ -176,6 +231,10 @@ void ExperimentResult::conclude(double margin) {
   std::vector<Comparison*> family;
   for (Comparison& c : comparisons) family.push_back(&c);
   for (Comparison& c : other_comparisons) family.push_back(&c);
+  const Priors priors(rows);
+  for (Comparison* c : family)
+    if (c->metric == kRankedBy && c->effect)
+      c->effect = statistics::with_prior(*c->effect, priors.of_difference(c->scenario));
   judge(family);
   // A conclusion may add comparisons to neither list: the family is closed.
   for (const auto& conclusion : conclusions) conclusion(*this);

@@ -152,6 +152,20 @@ CoverageFacts coverage_from_json(const JsonReader& json) {
   return coverage;
 }
 
+// Of the logarithm of a ratio.
+OrderedJson effect_to_json(const std::optional<statistics::Effect>& effect) {
+  if (!effect) return nullptr;
+  return {{"log_ratio", effect->estimate},
+          {"standard_error", effect->error},
+          {"degrees", effect->degrees},
+          {"replicates", effect->replicates}};
+}
+
+statistics::Effect effect_from_json(const JsonReader& json) {
+  return {json.at("log_ratio").number(), json.at("standard_error").number(), json.at("degrees").number(),
+          json.at("replicates").whole<std::size_t>()};
+}
+
 OrderedJson noise_to_json(const std::optional<NoiseEstimate>& noise) {
   if (!noise) return nullptr;
   return {{"processes", noise->processes},
@@ -255,6 +269,8 @@ OrderedJson to_json(const Comparison& c) {
           {"pairs", c.pairs},
           {"processes", c.processes},
           {"p_value", or_null(c.p_value)},
+          {"effect", effect_to_json(c.effect)},
+          {"chosen_among", c.chosen_among},
           {"detectable_difference", c.detectable_difference},
           {"more_needed", c.more_needed == kNotInReach ? OrderedJson(nullptr) : OrderedJson(c.more_needed)},
           {"seconds_each", c.seconds_each},
@@ -276,6 +292,8 @@ Comparison comparison_from_json(const JsonReader& json) {
   if (json.has("scenario")) c.scenario = entry_at(scenarios(), json.at("scenario")).value;
   if (json.has("processes")) c.processes = json.at("processes").count<int>();
   c.p_value = number_at(json, "p_value");
+  if (json.has("chosen_among")) c.chosen_among = json.at("chosen_among").whole<int>();
+  if (json.has("effect")) c.effect = effect_from_json(json.at("effect"));
   c.detectable_difference = number_at(json, "detectable_difference").value_or(0);
   c.seconds_each = number_at(json, "seconds_each").value_or(0);
   c.sentence = json.at("sentence").text();

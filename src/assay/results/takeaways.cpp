@@ -46,8 +46,8 @@ std::string times_as_fast(const Comparison& c) {
 
 std::string listed(const std::vector<std::string>& labels) {
   constexpr std::size_t kNamed = 4;
-  if (labels.size() <= kNamed) return fmt::format("{}", fmt::join(labels, ", "));
-  return fmt::format("{} and {} others", fmt::join(labels.begin(), labels.begin() + kNamed, ", "),
+  if (labels.size() <= kNamed) return fmt::format("{}", fmt::join(labels, "; "));
+  return fmt::format("{}; and {} others", fmt::join(labels.begin(), labels.begin() + kNamed, "; "),
                      labels.size() - kNamed);
 }
 
@@ -151,9 +151,9 @@ class Takeaways {
                                         : "Latency: tied for the fastest: " + listed(labels_of(best));
     if (has_base)
       text += best.size() == 1 ? fmt::format(" ({:.1f} ms)", 1e3 * value_of(base, kLatency))
-                               : fmt::format("; none is shown to be faster than {}", base.label);
+                               : fmt::format(". None is shown to be faster than {}", base.label);
     else if (const Comparison* c = against_baseline(fast); c != nullptr && c->verdict == Verdict::lower)
-      text += fmt::format("{} {}", best.size() == 1 ? "; it" : "; " + fast.label, times_as_long(*c));
+      text += fmt::format("{} {}", best.size() == 1 ? "; it" : ". " + fast.label, times_as_long(*c));
     text += ".";
     for (const Row* small : smallest()) {
       const Comparison* c =
@@ -188,8 +188,9 @@ class Takeaways {
           (is_least ? c->interval->low <= most->interval->high : c->interval->high >= most->interval->low))
         tied.push_back(c->subject);
     const std::string which = is_least ? "smallest" : "largest";
-    if (tied.size() == 1) return fmt::format("the {} loss is that of {}", which, described(*most));
-    return fmt::format("tied for the {} loss: {}", which, listed(tied));
+    if (tied.size() == 1)
+      return fmt::format("{} {} loss is that of {}", is_least ? "the" : "The", which, described(*most));
+    return fmt::format("{} for the {} loss: {}", is_least ? "tied" : "Tied", which, listed(tied));
   }
 
   void add_quality() {
@@ -202,7 +203,7 @@ class Takeaways {
       sentences_.push_back(fmt::format("Quality against {}: {}.", baseline, described(*all.front())));
     else
       sentences_.push_back(
-          fmt::format("Quality against {}: {}; {}.", baseline, extreme(all, true), extreme(all, false)));
+          fmt::format("Quality against {}: {}. {}.", baseline, extreme(all, true), extreme(all, false)));
   }
 
   // "cache off, 128 tokens": of a prompt.
@@ -240,7 +241,7 @@ class Takeaways {
                            : "Batching: tied for the highest throughput: " + listed(labels_of(best));
     const Comparison* c = find(results_.comparisons, Scenario::batches, fast.label, first->label, kLatency);
     if (c != nullptr && c->verdict == Verdict::lower)
-      text += fmt::format("; {} generates {} tokens/s, {} times as many as {}", fast.label,
+      text += fmt::format(". {} generates {} tokens/s, {} times as many as {}", fast.label,
                           rate_of(*fast.find("tokens_per_sec")), times_as_fast(*c), first->label);
     sentences_.push_back(text + ".");
   }

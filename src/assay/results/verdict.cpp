@@ -54,17 +54,16 @@ std::optional<NoiseEstimate> noise_estimate(std::span<const std::vector<double>>
   const auto spread = statistics::spread_of(log_ratios);
   if (!effect || !spread || static_cast<int>(medians.size()) < kFewestProcesses) return std::nullopt;
   const auto processes = static_cast<int>(medians.size());
-  const double deviation = effect->error * std::sqrt(static_cast<double>(processes));
   std::size_t rounds = 0;
   for (const std::vector<double>& own : log_ratios) rounds = std::max(rounds, own.size());
   // A ratio of two has the variance of both.
-  return NoiseEstimate{.between = spread->between / std::sqrt(2.0),
-                       .within = spread->within / std::sqrt(2.0),
-                       .bias = std::expm1(effect->estimate),
-                       .processes = processes,
-                       .rounds = static_cast<int>(rounds),
-                       .detectable_difference = std::expm1(*statistics::detectable_difference(
-                           deviation, effect->degrees, processes, kLevel))};
+  return NoiseEstimate{
+      .between = spread->between / std::sqrt(2.0),
+      .within = spread->within / std::sqrt(2.0),
+      .bias = std::expm1(effect->estimate),
+      .processes = processes,
+      .rounds = static_cast<int>(rounds),
+      .detectable_difference = std::expm1(statistics::detectable_difference(*effect, kLevel))};
 }
 
 std::span<const Named<Verdict>> verdicts() {
@@ -152,16 +151,21 @@ Comparison compare_unpaired(std::span<const double> subject, std::span<const dou
 
 namespace {
 
+// The best of n stands for the best of n (n - 1) / 2 pairs, of which n - 1 are tested.
+double selection_of(const Comparison& c) {
+  return std::max(1.0, c.chosen_among / 2.0);
+}
+
 void judge_at(Comparison& c, int divisor) {
   const statistics::Effect& effect = *c.effect;
-  const double level = 1 - (1 - kLevel) / divisor;
+  const double level = 1 - (1 - kLevel) / divisor / selection_of(c);
   const statistics::Interval interval = effect.interval(level);
   set_interval(c, interval);
   const double margin = std::log1p(c.margin);
   c.more_needed = 0;
   if (interval.low > -margin && interval.high < margin) {
     c.verdict = Verdict::no_difference;
-  } else if (*c.p_value <= (1 - kLevel) / divisor) {
+  } else if (*c.p_value <= 1 - level) {
     c.verdict = effect.estimate > 0 ? Verdict::higher : Verdict::lower;
   } else {
     c.verdict = Verdict::cannot_tell;
@@ -169,9 +173,7 @@ void judge_at(Comparison& c, int divisor) {
     const auto needed = statistics::replicates_needed(effect, margin, level, kMostTimes * now);
     c.more_needed = needed ? std::max(1, *needed - now) : kNotInReach;
   }
-  const double deviation = effect.error * std::sqrt(static_cast<double>(effect.replicates));
-  c.detectable_difference = std::expm1(*statistics::detectable_difference(
-      deviation, effect.degrees, static_cast<int>(effect.replicates), level));
+  c.detectable_difference = std::expm1(statistics::detectable_difference(effect, level));
 }
 
 }  // namespace
@@ -183,7 +185,7 @@ void judge(std::span<Comparison* const> family) {
     if (c->effect) {
       c->p_value = c->effect->p_value();
       tested.push_back(c);
-      p_values.push_back(*c->p_value);
+      p_values.push_back(std::min(1.0, *c->p_value * selection_of(*c)));
     } else {
       c->verdict = Verdict::too_few;
     }

@@ -48,10 +48,11 @@ struct Comparison {
   // About how many more replicates a verdict needs, where it cannot tell; kNotInReach: more than 100 times as
   // many.
   int more_needed = 0;
-  double seconds_each = 0;           // that one more process of all cases beside it takes; 0: not known
+  double seconds_each = 0;  // that one more process of all cases beside it takes; 0: not known
+  int chosen_among = 2;     // the baseline is the best of so many rows, which the samples themselves showed
   std::optional<double> p_value;     // of no difference, two-sided, not corrected
   double detectable_difference = 0;  // relative, found with a chance of 90 % at the interval's level
-  std::optional<statistics::Effect> effect = {};  // of the log ratio over replicates; not kept in files
+  std::optional<statistics::Effect> effect = {};  // of the log ratio over replicates
   std::string sentence;                           // set_sentence()
 };
 inline constexpr int kNotInReach = std::numeric_limits<int>::max();

@@ -1,7 +1,9 @@
 #include "assay/statistics/replicates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "assay/base/random.h"
@@ -38,6 +40,20 @@ double incomplete_beta(double a, double b, double x) {
   return front * sum;
 }
 
+// The first two derivatives of log gamma: upwards by their recurrence, then by their asymptotic series.
+double digamma(double x) {
+  double sum = 0;
+  for (; x < 8; ++x) sum -= 1 / x;
+  const double y = 1 / (x * x);
+  return sum + std::log(x) - 1 / (2 * x) - y * (1.0 / 12 - y * (1.0 / 120 - y / 252));
+}
+double trigamma(double x) {
+  double sum = 0;
+  for (; x < 8; ++x) sum += 1 / (x * x);
+  const double y = 1 / (x * x);
+  return sum + 1 / x + y / 2 + y / x * (1.0 / 6 - y * (1.0 / 30 - y / 42));
+}
+
 double normal_below(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
@@ -47,7 +63,7 @@ struct Weighted {
   double factor, weight;
 };
 std::vector<Weighted> estimates_of_one(double degrees) {
-  constexpr int kSteps = 160;
+  constexpr int kSteps = 64;
   constexpr double kWidest = 4;
   std::vector<Weighted> all;
   double sum = 0;
@@ -66,20 +82,24 @@ double normal(Random& random) {
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v);
 }
 
-// A draw of chi squared / degrees: the sum of squares for few degrees, Wilson and Hilferty's for many.
-double chi_squared_share(Random& random, double degrees) {
-  constexpr double kFew = 12;
-  if (degrees < kFew) {
-    const auto whole = static_cast<int>(std::max(1.0, std::round(degrees)));
-    double sum = 0;
-    for (int i = 0; i < whole; ++i) {
-      const double z = normal(random);
-      sum += z * z;
-    }
-    return sum / whole;
-  }
-  const double v = 2 / (9 * degrees), root = 1 - v + normal(random) * std::sqrt(v);
+// Chi squared / degrees at a normal deviate (Wilson and Hilferty 1931).
+double chi_squared_share(double deviate, double degrees) {
+  const double v = 2 / (9 * degrees), root = std::max(0.05, 1 - v + deviate * std::sqrt(v));
   return root * root * root;
+}
+
+// The same draws for every question, so that more replicates never seem to resolve less.
+struct Draw {
+  double deviation, effect, estimate, half;
+};
+const std::vector<Draw>& draws() {
+  static const std::vector<Draw> all = [] {
+    Random random(1);
+    std::vector<Draw> made(400);
+    for (Draw& d : made) d = {normal(random), normal(random), normal(random), normal(random)};
+    return made;
+  }();
+  return all;
 }
 
 }  // namespace
@@ -91,7 +111,7 @@ double student_t_tail(double t, double degrees) {
 double student_t_quantile(double level, double degrees) {
   double low = 0, high = 1;
   while (student_t_tail(high, degrees) > 1 - level && high < 1e12) high *= 2;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const double middle = (low + high) / 2;
     (student_t_tail(middle, degrees) > 1 - level ? low : high) = middle;
   }
@@ -138,6 +158,63 @@ std::vector<double> block_means(std::span<const double> in_order, std::int64_t b
   return means;
 }
 
+VariancePrior variance_prior(std::span<const EstimatedVariance> estimates) {
+  std::vector<double> logs, by_chance;
+  for (const auto& [variance, degrees] : estimates) {
+    if (variance <= 0) continue;
+    logs.push_back(std::log(variance) - digamma(degrees / 2) + std::log(degrees / 2));
+    by_chance.push_back(trigamma(degrees / 2));
+  }
+  if (logs.size() < kFewestForInterval) return {};
+  // How much the estimates differ beyond what their own degrees explain.
+  const double deviation = *standard_deviation(logs);
+  const double beyond = deviation * deviation - mean(by_chance);
+  VariancePrior prior;
+  prior.degrees = kMostPriorDegrees;
+  if (beyond > trigamma(kMostPriorDegrees / 2)) {
+    double low = 1e-3, high = kMostPriorDegrees;
+    for (int i = 0; i < 60; ++i) {
+      const double middle = (low + high) / 2;
+      (trigamma(middle / 2) > beyond ? low : high) = middle;
+    }
+    prior.degrees = high;
+  }
+  // At the limit the variances are taken for equal, however many degrees that would be worth.
+  const double of_prior =
+      prior.degrees == kMostPriorDegrees ? 0 : digamma(prior.degrees / 2) - std::log(prior.degrees / 2);
+  prior.variance = std::exp(mean(logs) + of_prior);
+  return prior;
+}
+
+Effect with_prior(Effect effect, const VariancePrior& prior) {
+  if (prior.degrees <= 0) return effect;
+  const auto n = static_cast<double>(effect.replicates);
+  const double own = effect.error * effect.error * n;
+  const double all = prior.degrees + effect.degrees;
+  effect.error = std::sqrt((prior.degrees * prior.variance + effect.degrees * own) / all / n);
+  effect.degrees = all;
+  return effect;
+}
+
+std::vector<double> row_variances(std::span<const std::vector<double>> rows) {
+  if (rows.size() < 3 || rows.front().size() < 2) return {};
+  const std::size_t columns = rows.front().size();
+  const auto k = static_cast<double>(rows.size());
+  std::vector<std::vector<double>> centred(rows.begin(), rows.end());
+  std::vector<double> of_column(columns);
+  for (std::vector<double>& row : centred) {
+    const double center = mean(row);
+    for (std::size_t i = 0; i < columns; ++i) of_column[i] += (row[i] -= center) / k;
+  }
+  std::vector<double> variances;
+  for (const std::vector<double>& row : centred) {
+    double squares = 0;
+    for (std::size_t i = 0; i < columns; ++i) squares += (row[i] - of_column[i]) * (row[i] - of_column[i]);
+    variances.push_back(squares / (static_cast<double>(columns - 1) * (1 - 1 / k)));
+  }
+  return variances;
+}
+
 std::vector<int> holm_divisors(std::span<const double> p_values, double error_level) {
   std::vector<std::size_t> order(p_values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -173,49 +250,60 @@ std::optional<Spread> spread_of(std::span<const std::vector<double>> repeats) {
   return Spread{std::sqrt(std::max(0.0, all * all - explained)), std::sqrt(within)};
 }
 
-std::optional<double> detectable_difference(double deviation, double degrees, int replicates, double level,
-                                            double power) {
-  if (replicates < 2 || degrees <= 0) return std::nullopt;
-  const double critical = student_t_quantile(level, replicates - 1);
-  const auto first = estimates_of_one(degrees), second = estimates_of_one(replicates - 1);
+namespace {
+
+// In errors as they were estimated.
+double detectable_errors(double degrees, double level, double power) {
+  const double critical = student_t_quantile(level, degrees);
+  const auto estimates = estimates_of_one(degrees);
   const auto chance = [&](double distance) {
     double sum = 0;
-    for (const Weighted& u : first) {
-      if (u.weight < 1e-9) continue;
-      for (const Weighted& v : second)
-        if (v.weight >= 1e-9)
+    for (const Weighted& u : estimates) {
+      if (u.weight < 1e-7) continue;
+      for (const Weighted& v : estimates)
+        if (v.weight >= 1e-7)
           sum += u.weight * v.weight * normal_below(distance * u.factor - critical * v.factor);
     }
     return sum;
   };
-  double low = 0, high = 1;  // in standard errors of the estimated deviation
+  double low = 0, high = 1;
   while (chance(high) < power && high < 1e6) high *= 2;
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 24; ++i) {
     const double middle = (low + high) / 2;
     (chance(middle) < power ? low : high) = middle;
   }
-  return high * deviation / std::sqrt(static_cast<double>(replicates));
+  return high;
+}
+
+}  // namespace
+
+double detectable_difference(const Effect& like, double level, double power) {
+  // Comparisons of a run have the same degrees, and few levels.
+  thread_local std::map<std::array<double, 3>, double> known;
+  const std::array<double, 3> key{like.degrees, level, power};
+  const auto [at, is_new] = known.try_emplace(key, 0);
+  if (is_new) at->second = detectable_errors(like.degrees, level, power);
+  return at->second * like.error;
 }
 
 std::optional<int> replicates_needed(const Effect& first, double margin, double level, int most,
                                      double power) {
   const auto now = static_cast<double>(first.replicates);
   const double deviation = first.error * std::sqrt(now);
-  constexpr int kDraws = 400;
+  const double of_prior = first.degrees - (now - 1);  // which a new comparison has too
   const auto is_enough = [&](int replicates) {
     const auto n = static_cast<double>(replicates);
-    const double critical = student_t_quantile(level, n - 1);
-    Random random(1);
+    const double degrees = n - 1 + of_prior, critical = student_t_quantile(level, degrees);
     int resolved = 0;
-    for (int i = 0; i < kDraws; ++i) {
+    for (const Draw& draw : draws()) {
       // What the true deviation and effect may be after what was seen, and what a new comparison may show.
-      const double true_deviation = deviation / std::sqrt(chi_squared_share(random, first.degrees));
-      const double effect = first.estimate + true_deviation / std::sqrt(now) * normal(random);
-      const double estimate = effect + true_deviation / std::sqrt(n) * normal(random);
-      const double half = critical * true_deviation * std::sqrt(chi_squared_share(random, n - 1) / n);
+      const double truth = deviation / std::sqrt(chi_squared_share(draw.deviation, first.degrees));
+      const double effect = first.estimate + truth / std::sqrt(now) * draw.effect;
+      const double estimate = effect + truth / std::sqrt(n) * draw.estimate;
+      const double half = critical * truth * std::sqrt(chi_squared_share(draw.half, degrees) / n);
       resolved += std::abs(estimate) > half || std::abs(estimate) + half < margin ? 1 : 0;
     }
-    return resolved >= power * kDraws;
+    return resolved >= power * static_cast<double>(draws().size());
   };
   if (first.replicates < 2 || !is_enough(most)) return std::nullopt;
   int low = 2, high = most;

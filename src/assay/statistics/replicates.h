@@ -36,6 +36,24 @@ std::optional<Effect> difference_of(std::span<const double> a, std::span<const d
 // text; equally long but for one value. Empty below two blocks.
 std::vector<double> block_means(std::span<const double> in_order, std::int64_t block);
 
+// What is known of variances of one kind before a further one is estimated: scaled inverse chi squared, after
+// Smyth, "Linear models and empirical Bayes methods" (2004).
+struct VariancePrior {
+  double variance = 0;  // 0: nothing is known
+  double degrees = 0;   // of freedom that it is worth: few where the variances differ by more than chance
+};
+inline constexpr double kMostPriorDegrees = 8;  // no prior outweighs what is measured by far
+// From estimates, each with its degrees of freedom. No degrees for fewer than six estimates.
+struct EstimatedVariance {
+  double variance = 0, degrees = 0;
+};
+VariancePrior variance_prior(std::span<const EstimatedVariance> estimates);
+// The effect with an error that takes `prior`, of the variance of its replicates, into account.
+Effect with_prior(Effect effect, const VariancePrior& prior);
+// Rows of as many replicates each, taken side by side (a column is a visit): the variance of each row without
+// what all rows of a column have in common. Empty for fewer than three rows or two columns.
+std::vector<double> row_variances(std::span<const std::vector<double>> rows);
+
 // For each p value of a family, the factor by which the error level is to be divided for it: the step-down
 // rule of Holm (1979). It holds the chance of any false rejection at the level. From the first that is not
 // rejected on, all have that one's factor.
@@ -50,11 +68,9 @@ struct Spread {
 // Empty below two replicates, or without two repeats in any.
 std::optional<Spread> spread_of(std::span<const std::vector<double>> repeats);
 
-// The difference that a comparison of `replicates` finds with the chance `power` at this level, where
-// replicates' differences have the standard deviation `deviation`, itself estimated with `degrees`: the
-// chance is taken over that estimate too. Empty below two replicates.
-std::optional<double> detectable_difference(double deviation, double degrees, int replicates, double level,
-                                            double power = 0.9);
+// The difference that a comparison like this one finds at this level with the chance `power`: with as many
+// replicates and the same degrees. The chance is taken over the estimated error too.
+double detectable_difference(const Effect& like, double level, double power = 0.9);
 
 // How many replicates a new comparison needs, so that with the chance `power` its interval of this level
 // either excludes 0 or lies within (-margin, margin): from a first one, whose estimate and deviation are
