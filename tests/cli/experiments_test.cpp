@@ -418,7 +418,8 @@ TEST_F(CliCompare, RunsThatAreNotAlikeAreMarkedOrRefused) {
   const ProgramResult unlike = run_program({"compare", a, b, "--json"});
   expect_success(unlike);
   std::size_t marked = 0;
-  for (const Json& row : Json::parse(unlike.out)["rows"])
+  const Json unlike_rows = Json::parse(unlike.out)["rows"];
+  for (const Json& row : unlike_rows)
     if (row["unlike"].get<std::string>().find("tokens_generated") != std::string::npos) {
       EXPECT_EQ(row["label"], "8 tokens");
       ++marked;
