@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 std::vector<std::string> sweep_of(std::vector<std::string> more = {}) {
-  std::vector<std::string> words = {"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4", "-r", "3"};
+  std::vector<std::string> words = {"sweep", "lengths",     kModel, "--lengths", "4,8", "-n",
+                                    "4",     "--processes", "1",    "-r",        "3"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -268,8 +269,10 @@ TEST(CliSweep, TwoRunsIntoOneFolder) {
 TEST(CliConfig, JsonAndTomlAndFlagsThatWin) {
   const TemporaryFolder folder;
   write_file(folder / "a.json",
-             R"({"model": ")" + kModel + R"(", "lengths": [4, 8], "max-new-tokens": 4, "repeats": 2})");
-  write_file(folder / "a.toml", "lengths = [4, 8]\nmax-new-tokens = 4\nrepeats = 2\nno-cache = true\n");
+             R"({"model": ")" + kModel +
+                 R"(", "lengths": [4, 8], "max-new-tokens": 4, "processes": 1, "repeats": 2})");
+  write_file(folder / "a.toml",
+             "lengths = [4, 8]\nmax-new-tokens = 4\nprocesses = 1\nrepeats = 2\nno-cache = true\n");
   const auto rows_of = [](const ProgramResult& result) {
     expect_success(result);
     return Json::parse(result.out)["rows"];
