@@ -45,6 +45,21 @@ void refuse_empty_values(const CLI::App& command) {
   }
 }
 
+// What differs from what was asked for, said before hours of work.
+std::vector<std::string> warnings_of_plan(const std::vector<PredictedCase>& cases) {
+  std::vector<std::string> lines;
+  std::map<std::string, int> times;
+  for (const PredictedCase& p : cases) {
+    for (const Warning& warning : p.what.warnings)
+      lines.push_back(
+          fmt::format("{}, {}: {}", name_of(p.what.scenario), p.what.label, sentence_of(warning)));
+    if (++times[p.what.key()] == 2)
+      lines.push_back(fmt::format("{}, {}: the case was asked for more than once and is measured once",
+                                  name_of(p.what.scenario), p.what.label));
+  }
+  return lines;
+}
+
 bool has_failures(const ResultSet& results) {
   return std::any_of(results.rows.begin(), results.rows.end(),
                      [](const Row& row) { return row.status != RowStatus::ok; });
@@ -124,6 +139,8 @@ void Measuring::begin() {
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
                                        sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
+  if (flags_.resumes)
+    for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
   write_file_atomically(folder / "config.json", config_);
 }
 
@@ -172,11 +189,13 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   for (const auto& [scenario, members] : sweeps)
     all +=
         predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
+  for (const std::string& line : warnings_of_plan(predicted)) note("warning: " + line);
   answer(report::to_text(table, terminal_width()) + failures +
-         fmt::format("{} cases take about {:.0f} s to warm up and to "
+         fmt::format("{} about {:.0f} s to warm up and to "
                      "time. Loading weights, audits and perplexities come "
                      "on top.\n",
-                     predicted.size(), all));
+                     predicted.size() == 1 ? "1 case takes" : fmt::format("{} cases take", predicted.size()),
+                     all));
   return 0;
 }
 
@@ -191,6 +210,10 @@ int Measuring::finish(ResultSet results) {
   results.command = command_line_;
   results.takeaways = takeaways_of(results);
   results.model.sha256 = sha256_;
+  const nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
+  for (const auto& [name, value] : flags.items())
+    results.configuration.emplace_back("--" + name,
+                                       value.is_string() ? value.get<std::string>() : value.dump());
   if (is_interrupted()) results.status = RunStatus::interrupted;
   report::WrittenReports written;
   std::exception_ptr unwritten;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "assay/base/units.h"
@@ -33,6 +34,9 @@ struct ExperimentContext {
   // Bytes that a case is predicted to take. Empty, or 0 of it: not known.
   std::function<Bytes(const RunConfig&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
 };
+
+// Every setting of the context, defaults included, as text: ("seed", "1"), ("baseline.threads", "2").
+std::vector<std::pair<std::string, std::string>> configuration_of(const ExperimentContext& context);
 
 // For programs that have loaded a model themselves: everything runs on it, in this process.
 class LocalExperiment {

@@ -1,12 +1,14 @@
 #include "assay/harness/rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
+#include "assay/machine/energy.h"
 #include "assay/results/results_json.h"
 
 namespace assay {
@@ -26,6 +28,7 @@ class RowBuilder {
     add_times(row);
     add_counts(row);
     add_memory(row);
+    add_energy(row);
     add_roofline(row);
   }
 
@@ -41,6 +44,12 @@ class RowBuilder {
     if (all.highest_mhz > 0)
       row.parameters.emplace_back("frequency_mhz",
                                   fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
+    int repeats = 0;
+    for (const auto& [place, sample] : result_.samples) repeats += sample.roofline_repeats > 0 ? 1 : 0;
+    if (repeats > 0)
+      row.warnings.push_back({WarningKind::roofline_disturbed,
+                              fmt::format("the roofline was disturbed in {} of {} runs and measured again",
+                                          repeats, result_.samples.size())});
     if (hashes.size() > 1)
       row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
     const std::vector<double> times = result_.each(&Sample::total_latency_s);
@@ -84,6 +93,8 @@ class RowBuilder {
     set(row, "avg_latency_per_token_ms",
         [&](const Sample& s) { return 1e3 * s.total_latency_s / new_tokens(s); });
     set(row, "time_to_first_token_s", [](const Sample& s) { return s.first_token_s; });
+    set(row, "time_to_first_token_from_text_s",
+        [](const Sample& s) { return s.first_tokenize_s + s.first_token_s; });
     set(row, "prefill_latency_s", [](const Sample& s) { return s.prefill_s; });
     set(row, "prefill_tokens_per_sec",
         [](const Sample& s) { return per(static_cast<double>(s.prompt_tokens), s.prefill_s); });
@@ -95,14 +106,41 @@ class RowBuilder {
       set(row, "time_per_output_token_ms",
           [](const Sample& s) { return 1e3 * s.decode_s() / static_cast<double>(s.step_s.size()); });
       set(row, "step_latency_ms", [](const Sample& s) { return 1e3 * statistics::median(s.step_s); });
-      if (statistics::supported_quantile(first_.step_s, 0.9))
-        set(row, "inter_token_p90_ms",
-            [](const Sample& s) { return 1e3 * statistics::quantile(s.step_s, 0.9); });
+      add_percentile(row, "inter_token_p90_ms", 0.9);
+      add_percentile(row, "inter_token_p95_ms", 0.95);
+      add_percentile(row, "inter_token_p99_ms", 0.99);
+      for (const auto& [place, sample] : result_.samples) row.step_s.push_back(sample.step_s);
     }
     set(row, "tokenize_s", [](const Sample& s) { return s.tokenize_s; });
     set(row, "sampling_s", [](const Sample& s) { return s.sampling_s; });
     set(row, "detokenize_s", [](const Sample& s) { return s.detokenize_s; });
     set(row, "end_to_end_s", [](const Sample& s) { return s.end_to_end_s; });
+  }
+
+  void add_percentile(Row& row, const char* tag, double p) const {
+    if (statistics::supported_quantile(first_.step_s, p))
+      set(row, tag, [p](const Sample& s) { return 1e3 * statistics::quantile(s.step_s, p); });
+    else
+      row.absent.emplace_back(
+          tag, fmt::format("a run has {}, and this percentile needs {:.0f}",
+                           first_.step_s.size() == 1 ? "1 decode step"
+                                                     : fmt::format("{} decode steps", first_.step_s.size()),
+                           std::ceil(1 / (1 - p) - 1e-9)));
+  }
+
+  void add_energy(Row& row) const {
+    double joules = 0, tokens = 0;
+    for (const auto& [place, sample] : result_.samples) {
+      if (!sample.energy_j) {
+        const std::string why = EnergyWatch().why_not();
+        row.absent.emplace_back("energy_per_token_j",
+                                why.empty() ? "a run could not read the energy counters" : why);
+        return;
+      }
+      joules += *sample.energy_j;
+      tokens += static_cast<double>(sample.new_tokens);
+    }
+    row.set("energy_per_token_j", joules / tokens);
   }
 
   void add_counts(Row& row) const {
@@ -124,6 +162,13 @@ class RowBuilder {
     row.set("workspace_bytes", static_cast<double>(result_.facts.model.workspace_bytes));
     row.set("kv_cache_bytes", result_.first.kv_cache_bytes);
     row.set("measured_memory_bytes", result_.first.measured_memory_bytes);
+    row.set("working_memory_bytes", static_cast<double>(result_.facts.model.resident_weights_bytes +
+                                                        result_.facts.model.workspace_bytes) +
+                                        result_.first.kv_cache_bytes);
+    // 0: the system does not tell.
+    if (result_.first.peak_rss_bytes > 0) row.set("peak_rss_bytes", result_.first.peak_rss_bytes);
+    if (result_.first.current_rss_bytes > 0) row.set("current_rss_bytes", result_.first.current_rss_bytes);
+    row.set("load_s", result_.facts.model.load_s);
     if (result_.facts.model.head_computed_share)
       row.set("head_computed_percent", 100 * *result_.facts.model.head_computed_share);
     const CoverageFacts& coverage = result_.facts.model.coverage;

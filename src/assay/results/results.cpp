@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "assay/results/metric.h"
 
@@ -30,6 +31,24 @@ const std::string& Row::parameter(std::string_view key) const {
   for (const auto& [name, value] : parameters)
     if (name == key) return value;
   return none;
+}
+
+int Row::processes() const {
+  std::set<int> all;
+  for (const SamplePlace& place : places) all.insert(place.process);
+  return std::max(1, static_cast<int>(all.size()));
+}
+
+LossBlocks loss_blocks(std::span<const double> losses) {
+  LossBlocks blocks;
+  blocks.tokens = static_cast<std::int64_t>(losses.size());
+  constexpr auto kTokens = static_cast<std::size_t>(LossBlocks::kTokens);
+  for (std::size_t i = 0; i < losses.size(); i += kTokens) {
+    double sum = 0;
+    for (const double loss : losses.subspan(i, std::min(kTokens, losses.size() - i))) sum += loss;
+    blocks.sums.push_back(sum);
+  }
+  return blocks;
 }
 
 Value value_of_repeats(std::vector<double> in_time_order) {

@@ -45,6 +45,15 @@ Value value_of_repeats(std::vector<double> in_time_order);
 // processes on its interval by Student's t. Of one process as above.
 Value value_of_processes(std::vector<double> samples, std::span<const SamplePlace> places);
 
+// The losses of a text, summed over blocks of neighbouring tokens: two runs that scored the same tokens are
+// compared block by block.
+struct LossBlocks {
+  static constexpr std::int64_t kTokens = 16;  // of a block; a divisor of statistics::kLossBlock
+  std::int64_t tokens = 0;                     // scored; the last block may have fewer than kTokens
+  std::vector<double> sums;                    // nats, in text order
+};
+LossBlocks loss_blocks(std::span<const double> losses);  // of every scored token, in text order
+
 struct Row {
   Scenario scenario = Scenario::baseline;
   std::string label;  // "prompt 1"
@@ -55,11 +64,17 @@ struct Row {
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
   std::string reason;  // of an error
+  // Every decode step of every run, as `places` has them; empty where nothing was decoded.
+  std::vector<std::vector<double>> step_s = {};
+  std::optional<LossBlocks> losses = {};                       // of a text that was scored
+  std::vector<std::pair<std::string, std::string>> absent = {};  // metrics without a value, and why
 
   void set(std::string_view tag, Value value);
   void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
   const Value* find(std::string_view tag) const;
   const std::string& parameter(std::string_view key) const;  // empty where there is none
+  // How many processes the samples come from; 1 where the row does not tell.
+  int processes() const;
 };
 
 // A text a model wrote, kept beside the figures.
@@ -135,6 +150,9 @@ struct ExperimentResult {
 struct ResultSet {
   static constexpr int kSchemaVersion = 1;
   std::string created, command;
+  std::string run_id;  // tells a run from every other: 16 hexadecimal digits; empty in earlier files
+  // Every setting in force, defaults included: ("seed", "1"), ("threads", "2").
+  std::vector<std::pair<std::string, std::string>> configuration;
   RunStatus status = RunStatus::complete;
   Build build;
   Machine machine;

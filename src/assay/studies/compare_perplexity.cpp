@@ -151,6 +151,7 @@ class PerplexityRun {
     }
     row.set("loss", std::move(loss));
     row.set("perplexity", std::move(perplexity));
+    row.losses = loss_blocks(losses);
     row.set("tokens_scored", static_cast<double>(losses.size()));
     row.set("memory_bytes", static_cast<double>(scored.facts.model.memory_bytes));
     if (&scored != &baseline && baseline.losses) compare(baseline, losses, row, result);

@@ -60,6 +60,8 @@ ResultSet with_findings(ResultSet results, const ExperimentContext& context, Exp
 ResultSet new_results(const ExperimentContext& context) {
   ResultSet results;
   results.created = utc_now();
+  results.run_id = new_run_id();
+  results.configuration = configuration_of(context);
   results.build = build_facts();
   results.machine = read_machine();
   results.model = context.sessions->facts(context.baseline).model;
