@@ -162,8 +162,10 @@ OrderedJson effect_to_json(const std::optional<statistics::Effect>& effect) {
 }
 
 statistics::Effect effect_from_json(const JsonReader& json) {
-  return {json.at("log_ratio").number(), json.at("standard_error").number(), json.at("degrees").number(),
-          json.at("replicates").whole<std::size_t>()};
+  return {json.at("log_ratio").number(),
+          json.at("standard_error").number(0, std::numeric_limits<double>::max()),
+          json.at("degrees").number(0, std::numeric_limits<double>::max()),
+          json.at("replicates").count<std::size_t>()};
 }
 
 OrderedJson noise_to_json(const std::optional<NoiseEstimate>& noise) {
@@ -292,7 +294,7 @@ Comparison comparison_from_json(const JsonReader& json) {
   if (json.has("scenario")) c.scenario = entry_at(scenarios(), json.at("scenario")).value;
   if (json.has("processes")) c.processes = json.at("processes").count<int>();
   c.p_value = number_at(json, "p_value");
-  if (json.has("chosen_among")) c.chosen_among = json.at("chosen_among").whole<int>();
+  if (json.has("chosen_among")) c.chosen_among = json.at("chosen_among").count<int>();
   if (json.has("effect")) c.effect = effect_from_json(json.at("effect"));
   c.detectable_difference = number_at(json, "detectable_difference").value_or(0);
   c.seconds_each = number_at(json, "seconds_each").value_or(0);
