@@ -201,6 +201,7 @@ TEST(CliBench, Formats) {
     return lines_of(result.out);
   };
   EXPECT_EQ(run("md").size(), 4U);
+  for (const std::string& line : run("table")) EXPECT_LE(line.size(), 80U) << line;
   const auto csv = run("csv");
   ASSERT_EQ(csv.size(), 3U);
   EXPECT_TRUE(csv[0].starts_with("test,status,")) << csv[0];

@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 std::vector<std::string> sweep_of(std::vector<std::string> more = {}) {
-  std::vector<std::string> words = {"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4", "-r", "3"};
+  std::vector<std::string> words = {"sweep", "lengths",     kModel, "--lengths", "4,8", "-n",
+                                    "4",     "--processes", "1",    "-r",        "3"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -268,8 +269,10 @@ TEST(CliSweep, TwoRunsIntoOneFolder) {
 TEST(CliConfig, JsonAndTomlAndFlagsThatWin) {
   const TemporaryFolder folder;
   write_file(folder / "a.json",
-             R"({"model": ")" + kModel + R"(", "lengths": [4, 8], "max-new-tokens": 4, "repeats": 2})");
-  write_file(folder / "a.toml", "lengths = [4, 8]\nmax-new-tokens = 4\nrepeats = 2\nno-cache = true\n");
+             R"({"model": ")" + kModel +
+                 R"(", "lengths": [4, 8], "max-new-tokens": 4, "processes": 1, "repeats": 2})");
+  write_file(folder / "a.toml",
+             "lengths = [4, 8]\nmax-new-tokens = 4\nprocesses = 1\nrepeats = 2\nno-cache = true\n");
   const auto rows_of = [](const ProgramResult& result) {
     expect_success(result);
     return Json::parse(result.out)["rows"];
@@ -359,8 +362,8 @@ TEST(CliConfig, ValuesThatAreEmptyOrLookLikeFlags) {
 class CliCompare : public testing::Test {
  protected:
   CliCompare() {
-    const ProgramResult result = run_program(
-        {"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4", "-r", "8", "-o", folder_ / "a"});
+    const ProgramResult result = run_program({"sweep", "lengths", kModel, "--lengths", "4,8", "-n", "4",
+                                              "--processes", "4", "-r", "2", "-o", folder_ / "a"});
     expect_success(result);
     sound_ = Json::parse(read_file(folder_ / "a/results.json"));
   }
@@ -385,13 +388,24 @@ TEST_F(CliCompare, FindsWhatIsSlowerAndFailsOnIt) {
       run_program({"compare", a, a, "--margin", "500", "--fail-on", "slower:3%", "--json"});
   expect_success(same);
   const Json same_rows = Json::parse(same.out)["rows"];
-  for (const Json& row : same_rows) EXPECT_EQ(row["verdict"], "no difference");
+  EXPECT_GE(same_rows.size(), 6U);
+  for (const Json& row : same_rows) EXPECT_EQ(row["verdict"], "no difference") << row;
+  // One process is one sample.
+  const std::string one = folder_ / "one";
+  expect_success(run_program(
+      {"sweep", "lengths", kModel, "--lengths", "4", "-n", "4", "--processes", "1", "-r", "3", "-o", one}));
+  expect_failure(run_program({"compare", one + "/results.json", one + "/results.json", "--fail-on",
+                              "latency:3%", "--json"}),
+                 1, {"one process", "--processes 5"});
   const std::string slow = changed("slow.json", scaled(20));
   const ProgramResult result = run_program({"compare", a, slow, "--fail-on", "slower:3%", "--json"});
   EXPECT_EQ(result.exit_code, 4) << result.err;
   const Json json = Json::parse(result.out);
-  EXPECT_EQ(json["rows"][1]["verdict"], "higher");
-  EXPECT_EQ(json["broken"].size(), 1U);
+  for (const Json& row : json["rows"])
+    if (row["metric"] == "total_latency_s" && row["label"] == "8 tokens") {
+      EXPECT_EQ(row["verdict"], "higher");
+    }
+  EXPECT_EQ(json["broken"].size(), 2U);  // the case, and all cases together
   EXPECT_EQ(run_program({"compare", slow, a, "--fail-on", "faster:3%"}).exit_code, 4);
   const ProgramResult shown = run_program({"compare", a, slow});
   EXPECT_EQ(shown.exit_code, 0);
@@ -403,11 +417,20 @@ TEST_F(CliCompare, RunsThatAreNotAlikeAreMarkedOrRefused) {
   const std::string a = folder_ / "a/results.json";
   Json json = scaled(20);
   json["rows"][1]["values"]["tokens_generated"]["value"] = 5;
-  const ProgramResult unlike =
-      run_program({"compare", a, changed("b.json", json), "--fail-on", "slower:3%", "--json"});
+  const std::string b = changed("b.json", json);
+  const ProgramResult unlike = run_program({"compare", a, b, "--json"});
   expect_success(unlike);
-  EXPECT_NE(Json::parse(unlike.out)["rows"][1]["unlike"].get<std::string>().find("tokens_generated"),
-            std::string::npos);
+  std::size_t marked = 0;
+  const Json unlike_rows = Json::parse(unlike.out)["rows"];
+  for (const Json& row : unlike_rows)
+    if (row["unlike"].get<std::string>().find("tokens_generated") != std::string::npos) {
+      EXPECT_EQ(row["label"], "8 tokens");
+      ++marked;
+    }
+  EXPECT_GE(marked, 2U);
+  const ProgramResult refused = run_program({"compare", a, b, "--fail-on", "slower:3%"});
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_NE(refused.err.find("tokens_generated"), std::string::npos) << refused.err;
   json = sound_;
   json["model"]["sha256"] = "other";
   expect_failure(run_program({"compare", a, changed("c.json", json)}), 1, {"different models"});

@@ -54,5 +54,17 @@ TEST(CliInterrupt, RunKeepsItsResults) {
   expect_success(run_program({"report", out + "/results.json"}));
 }
 
+// A closed terminal.
+TEST(CliInterrupt, AHangUpKeepsItsResultsToo) {
+  TemporaryFolder folder;
+  const std::string out = folder / "out";
+  ProgramOptions options = kInterrupted;
+  options.interrupt = SIGHUP;
+  expect_interrupted(run_program({"run", kModel, "-p", "one", "-n", "50", "-r", "10000000", "--corpus",
+                                  kModel + "/prompt.txt", "-o", out},
+                                 options));
+  EXPECT_EQ(nlohmann::json::parse(read_file(out + "/results.json"))["status"], "interrupted");
+}
+
 }  // namespace
 }  // namespace assay::test

@@ -18,7 +18,7 @@ class CliRunReport : public testing::Test {
  protected:
   ProgramResult run(std::vector<std::string> more = {}) {
     more.insert(more.begin(),
-                {"run", kModel, "-p", "hello", "-p", "world", "-n", "5", "-r", "3", "--corpus", kText, "-o",
+                {"run", kModel, "-p", "hello", "-p", "world", "-n", "5", "--processes", "1", "-r", "3", "--corpus", kText, "-o",
                  out_, "--precision", "float32", "--skip", kBaselineAndPerplexity});
     return run_program(more);
   }
@@ -37,7 +37,7 @@ TEST_F(CliRunReport, FilesAndTheirPaths) {
   expect_success(result);
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["results"], out_ + "/results.json");
-  for (const char* name : {"results.json", "results.csv", "samples.csv", "report.md"}) {
+  for (const char* name : {"results.json", "results.csv", "results_wide.csv", "samples.csv", "report.md"}) {
     EXPECT_FALSE(read_file(out_ + "/" + name).empty()) << name;
     EXPECT_NE(std::find(json["files"].begin(), json["files"].end(), out_ + "/" + name), json["files"].end())
         << name;
@@ -74,7 +74,7 @@ TEST_F(CliRunReport, SamplesHaveARowEach) {
   const std::vector<std::string> lines = lines_of(read_file(out_ + "/samples.csv"));
   std::size_t latencies = 0;
   for (const std::string& line : lines)
-    latencies += line.find("total_latency_s") != std::string::npos ? 1 : 0;
+    latencies += line.find(",total,") != std::string::npos ? 1 : 0;
   EXPECT_EQ(latencies, 6U);  // two prompts, three times
   EXPECT_EQ(std::count(lines[0].begin(), lines[0].end(), ','),
             std::count(lines[1].begin(), lines[1].end(), ','));

@@ -102,7 +102,9 @@ TEST_F(SweepTest, ConfigurationsThatDoNotFitTogetherRunInGroups) {
       options);
   ASSERT_EQ(result.cases.size(), 4u);
   EXPECT_EQ(result.cases[0].samples.size(), 9u);  // measured with each group
-  EXPECT_EQ(paired(result.cases[0], result.cases[2], &Sample::total_latency_s).first.size(), 3u);
+  const auto together = log_ratios(result.cases[2], result.cases[0], &Sample::total_latency_s);
+  ASSERT_EQ(together.size(), 1u);
+  EXPECT_EQ(together[0].size(), 3u);
   EXPECT_EQ(result.cases[3].status, RowStatus::error);
   EXPECT_NE(result.cases[3].reason.find("out of memory predicted"), std::string::npos);
 }
@@ -148,6 +150,215 @@ TEST_F(SweepTest, OptionsOutOfRange) {
   SweepOptions options;
   options.repeats = -1;
   EXPECT_THROW(run_sweep(sessions_, "s", {case_of("a")}, options), UsageError);
+  options.repeats = {};
+  options.processes = 0;
+  EXPECT_THROW(run_sweep(sessions_, "s", {case_of("a")}, options), UsageError);
+  options.processes = 2;  // but these sessions are no processes
+  try {
+    run_sweep(sessions_, "s", {case_of("a")}, options);
+    FAIL();
+  } catch (const FieldError& error) {
+    EXPECT_EQ(error.field(), "processes");
+    EXPECT_EQ(error.problem(), "expected 1, because everything runs in this process, found 2");
+  }
+}
+
+// Each session takes 0.1 s a run, and 0.01 s more for each process that was started before it.
+class Visits : public ::testing::Test {
+ protected:
+  int made_ = 0;
+  std::vector<std::pair<std::string, int>> log_;  // case and process of each run
+  Sessions sessions_ = test::fake_processes(
+      [this](const RunConfig&, const Case& what, int made) {
+        log_.emplace_back(what.label, made);
+        return 0.1 + 0.01 * made;
+      },
+      &made_);
+};
+
+TEST_F(Visits, StartEveryConfigurationAfreshAndRunItsRounds) {
+  SweepOptions options;
+  options.processes = 4;
+  options.repeats = 3;
+  const SweepResult result = run_sweep(sessions_, "s", {case_of("a"), case_of("b", "int8")}, options);
+  EXPECT_EQ(made_, 8);
+  for (const CaseResult& c : result.cases) {
+    ASSERT_EQ(c.samples.size(), 12u);
+    std::vector<SamplePlace> expected;
+    for (int process = 0; process < 4; ++process)
+      for (int round = 0; round < 3; ++round) expected.push_back({process, round});
+    EXPECT_EQ(c.places(), expected);
+    // All runs of a visit are of one session, and the next visit's are of another.
+    for (int process = 0; process < 4; ++process)
+      for (int round = 1; round < 3; ++round)
+        EXPECT_EQ(c.samples.at({process, round}).total_latency_s, c.samples.at({process, 0}).total_latency_s);
+    for (int process = 1; process < 4; ++process)
+      EXPECT_GT(c.samples.at({process, 0}).total_latency_s, c.samples.at({process - 1, 2}).total_latency_s);
+  }
+}
+
+TEST_F(Visits, GoOnFromAJournalInsideAVisit) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "journal.jsonl";
+  const std::vector<Case> cases = {case_of("a"), case_of("b", "int8")};
+  SweepOptions options;
+  options.processes = 3;
+  options.repeats = 3;
+  {
+    Journal journal(file, "plan", false);
+    options.journal = &journal;
+    // Within the second visit, after its warm-up.
+    options.should_stop = [&] { return made_ == 4 && log_.size() > 14; };
+    EXPECT_TRUE(run_sweep(sessions_, "s", cases, options).is_interrupted);
+  }
+  log_.clear();
+  const int made_before = made_;
+  options.should_stop = {};
+  Journal journal(file, "plan", true);
+  options.journal = &journal;
+  const SweepResult result = run_sweep(sessions_, "s", cases, options);
+  for (const CaseResult& c : result.cases) EXPECT_EQ(c.samples.size(), 9u);
+  EXPECT_EQ(made_ - made_before, 4) << "the first visit is not loaded again";
+  // One warm-up for each of four processes, or a few; never all 18 runs again.
+  EXPECT_LT(log_.size(), 18u);
+  EXPECT_GT(log_.size(), 6u);
+}
+
+TEST_F(Visits, OfGroupsHoldTheBaselineInEach) {
+  int made = 0;
+  Sessions sessions(
+      [&](const RunConfig& configuration) {
+        const int own = made++;
+        return std::make_unique<test::FakeSession>(
+            configuration, [own](const RunConfig&, const Case&) { return 1.0 + own; });
+      },
+      [](const RunConfig&) { return Bytes{40}; }, Bytes{100}, true);
+  SweepOptions options;
+  options.processes = 3;
+  options.repeats = 2;
+  const SweepResult result =
+      run_sweep(sessions, "s", {case_of("a"), case_of("b", "int8"), case_of("c", "fp4")}, options);
+  ASSERT_EQ(result.cases.size(), 3u);
+  EXPECT_EQ(made, 3 * 2 * 2);  // visits, groups, sessions in each
+  EXPECT_EQ(result.cases[0].samples.size(), 12u);
+  EXPECT_EQ(result.cases[1].samples.size(), 6u);
+  for (std::size_t i : {1UL, 2UL}) {
+    const auto ratios = log_ratios(result.cases[i], result.cases[0], &Sample::total_latency_s);
+    ASSERT_EQ(ratios.size(), 3u);
+    // The session beside it is the one that was started just before or after.
+    for (const auto& own : ratios) {
+      ASSERT_EQ(own.size(), 2u);
+      EXPECT_LT(std::abs(own[0]), std::log(2.01));
+    }
+  }
+}
+
+TEST(PlanVisits, FollowsFromWhatTheyCost) {
+  const auto plan = [](double start, double round, SweepOptions options = {}) {
+    const VisitPlan p = plan_visits({start, round}, options);
+    return std::pair(p.processes, p.rounds);
+  };
+  using Pair = std::pair<int, int>;
+  SweepOptions short_time;
+  short_time.time_s = 4;
+  // Five visits of 4 s are all that is wanted where the time is over anyway.
+  EXPECT_EQ(plan(2.5, 0.5, short_time), Pair(5, 3));
+  // Ten of 0.4 s fit; the rest of the time goes to rounds: (4 / 10 - 0.1) / 0.1.
+  EXPECT_EQ(plan(0.1, 0.1, short_time), Pair(10, 3));
+  EXPECT_EQ(plan(0.1, 0.05, short_time), Pair(10, 6));
+  EXPECT_EQ(plan(0.001, 0.001), Pair(10, 10));
+  // A minute is too short for five, not for three; and four minutes.
+  EXPECT_EQ(plan(6, 3), Pair(4, 3));
+  EXPECT_EQ(plan(30, 10), Pair(3, 3));
+  // Beyond four minutes it depends on whether starting dominates.
+  EXPECT_EQ(plan(80, 9), Pair(3, 3));
+  EXPECT_EQ(plan(82, 9), Pair(1, 6));
+  SweepOptions fixed;
+  fixed.processes = 7;
+  fixed.repeats = 2;
+  EXPECT_EQ(plan(1000, 1, fixed), Pair(7, 2));
+}
+
+// Every figure of a comparison by hand: three processes of three rounds, of which the medians count.
+TEST(CompareCases, IsStudentsTOfTheProcessesMedians) {
+  CaseResult base, slow;
+  base.what = case_of("base");
+  slow.what = case_of("slow");
+  // Log ratios; one wild round in the first process moves its median to a neighbour at most.
+  const double ratios[3][3] = {{0.10, 0.12, 9.0}, {0.14, 0.13, 0.15}, {0.09, 0.10, 0.11}};
+  for (int process = 0; process < 3; ++process)
+    for (int round = 0; round < 3; ++round) {
+      base.samples[{process, round}].total_latency_s = 2;
+      slow.samples[{process, round}].total_latency_s = 2 * std::exp(ratios[process][round]);
+    }
+  base.samples[{7, 0}].total_latency_s = 1;  // alone: it pairs with nothing
+  auto comparison = compare_cases(slow, base, {});
+  ASSERT_TRUE(comparison);
+  judge(*comparison);
+  // Medians 0.12, 0.14, 0.10: mean 0.12, deviation 0.02, error 0.02 / sqrt(3); t of 2 degrees at 95 % is
+  // 4.302653.
+  const double half = 4.302653 * 0.02 / std::sqrt(3.0);
+  EXPECT_NEAR(comparison->ratio, std::exp(0.12), 1e-12);
+  EXPECT_NEAR(comparison->interval->low, std::exp(0.12 - half), 1e-6);
+  EXPECT_NEAR(comparison->interval->high, std::exp(0.12 + half), 1e-6);
+  EXPECT_EQ(comparison->pairs, 9);
+  EXPECT_EQ(comparison->processes, 3);
+  EXPECT_EQ(comparison->verdict, Verdict::higher);
+  EXPECT_EQ(comparison->sentence, "slow is slower than base: latency ratio 1.13 [1.07, 1.18] in 3 processes");
+}
+
+// The row's figures from the same medians.
+TEST(RowOf, ShowsTheMeanOfTheProcessesMedians) {
+  CaseResult c;
+  c.what = case_of("a");
+  const double times[3][3] = {{1, 1, 50}, {2, 2, 2}, {4, 3, 5}};
+  for (int process = 0; process < 3; ++process)
+    for (int round = 0; round < 3; ++round) {
+      Sample& s = c.samples[{process, round}];
+      s.total_latency_s = times[process][round];
+      s.new_tokens = 8;
+      s.sequences = s.batches = s.prompt_tokens = 1;
+      s.step_s = {0.1, 0.2, 0.6};
+      s.prefill_s = 0.5;
+    }
+  const Row row = row_of(c, {});
+  const Value& latency = *row.find("total_latency_s");
+  // Geometric mean of 1, 2, 4; their logarithms deviate by log 2.
+  EXPECT_NEAR(latency.value, 2, 1e-12);
+  const double half = 4.302653 * std::log(2.0) / std::sqrt(3.0);
+  EXPECT_NEAR(*latency.low(), 2 * std::exp(-half), 1e-6);
+  EXPECT_NEAR(*latency.high(), 2 * std::exp(half), 1e-5);
+  EXPECT_EQ(latency.processes, 3);
+  EXPECT_EQ(latency.n(), 9);
+  EXPECT_EQ(latency.statistic, "mean of medians");
+  EXPECT_EQ(row.places.size(), 9u);
+  EXPECT_EQ(row.places[4], (SamplePlace{1, 1}));
+  EXPECT_NEAR(row.find("tokens_per_sec")->value, 4, 1e-12);              // 8 tokens in 2 s
+  EXPECT_NEAR(row.find("decode_latency_s")->value, 0.9, 1e-12);          // all steps
+  EXPECT_NEAR(row.find("decode_tokens_per_sec")->value, 7 / 0.9, 1e-9);  // without the first token
+  EXPECT_NEAR(row.find("time_per_output_token_ms")->value, 300, 1e-9);
+  EXPECT_NEAR(row.find("step_latency_ms")->value, 200, 1e-9);  // a median, not a mean
+  EXPECT_NEAR(row.find("prefill_tokens_per_sec")->value, 2, 1e-12);
+}
+
+TEST(RowOf, FromFewProcessesClaimsNoInterval) {
+  CaseResult c;
+  c.what = case_of("a");
+  for (int process = 0; process < 2; ++process)
+    for (int round = 0; round < 9; ++round) c.samples[{process, round}].total_latency_s = 1 + 0.1 * round;
+  const auto warned = [](const Row& row) {
+    for (const Warning& w : row.warnings)
+      if (w.kind == WarningKind::too_few_runs) return w.text;
+    return std::string();
+  };
+  const Row two = row_of(c, {});
+  EXPECT_FALSE(two.find("total_latency_s")->interval);
+  EXPECT_EQ(warned(two), "2 processes are too few for an interval or a verdict");
+  for (int round = 0; round < 9; ++round) c.samples.erase({1, round});
+  const Row one = row_of(c, {});
+  EXPECT_TRUE(one.find("total_latency_s")->interval);  // of the rounds of that process
+  EXPECT_EQ(one.find("total_latency_s")->processes, 1);
+  EXPECT_EQ(warned(one), "9 runs in one process are too few for a verdict");
 }
 
 // A worker that crashes, hangs or runs out of memory at a case's label, and is the real one otherwise.
@@ -175,6 +386,7 @@ class MisbehavingWorkers : public ::testing::Test {
     options_.program = {"/bin/bash", script.string()};
     options_.candidates = {test::fixture_model("with_tokenizer").string()};
     options_.case_time_limit = {5};
+    options_.sweep.processes = 1;
     options_.sweep.repeats = 3;
   }
   test::TemporaryFolder folder_;

@@ -2,6 +2,7 @@
 #include "assay/machine/disturbance.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "support/temporary_folder.h"
 
@@ -27,7 +28,9 @@ class DisturbanceFiles : public testing::Test {
   void write_quota(const std::string& line) const {
     test::write_file(folder_ / "cpu.stat", "nr_periods 10\nnr_throttled 3\n" + line + "\n");
   }
-  SystemFolders folders() const { return {folder_.path(), {folder_ / "cpu.stat"}}; }
+  SystemFolders folders() const {
+    return {folder_.path(), {folder_ / "cpu.stat"}, folder_.path() / "task", folder_.path() / "stat"};
+  }
   test::TemporaryFolder folder_;
 };
 
@@ -62,6 +65,37 @@ TEST_F(DisturbanceFiles, KeepTheLowestAndTheHighestFrequency) {
   all += DisturbanceWatch(folders()).so_far();
   EXPECT_EQ(all.lowest_mhz, 2000);
   EXPECT_EQ(all.highest_mhz, 3000);
+}
+
+// However short a run is, what is counted exactly counts.
+TEST_F(DisturbanceFiles, CountWaitingForAProcessorAndMovesToAnother) {
+  std::filesystem::create_directories(folder_.path() / "task/1");
+  const auto write_task = [&](const char* waited, const char* moves) {
+    test::write_file(folder_.path() / "task/1/schedstat", std::string("900 ") + waited + " 4\n");
+    test::write_file(folder_.path() / "task/1/sched",
+                     std::string("se.exec_start : 1.0\nse.nr_migrations      :   ") + moves + "\n");
+  };
+  write_task("2000000", "5");
+  const DisturbanceWatch watch(folders());
+  write_task("502000000", "9");
+  EXPECT_DOUBLE_EQ(watch.so_far().processor_wait_s, 0.5);
+  EXPECT_EQ(watch.so_far().migrations, 4);
+}
+
+TEST_F(DisturbanceFiles, WatchThePausesBetweenRunsForStolenTime) {
+  const auto write_stolen = [&](const char* ticks) {
+    test::write_file(folder_.path() / "stat", std::string("cpu  1 2 3 4 5 6 7 ") + ticks + " 0 0\n");
+  };
+  write_stolen("100");
+  DisturbanceWatch watch(folders());
+  write_stolen("150");
+  watch.begin_run();
+  write_stolen("160");
+  const Disturbance d = watch.so_far();
+  const auto per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
+  EXPECT_NEAR(d.stolen_cpu_s, 10 / per_second, 1e-9);
+  EXPECT_NEAR(d.watched_stolen_cpu_s, 60 / per_second, 1e-9);
+  EXPECT_GE(d.watched_s, d.seconds);
 }
 
 TEST_F(DisturbanceFiles, ASystemThatTellsNothingCountsNothing) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/paths.h"
+
 #include <cmath>
 
 #include <cmath>
@@ -95,6 +97,24 @@ TEST(Png, IsDrawnWhereTheLibraryIs) {
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_GT(png.size(), 5000u);
   EXPECT_THROW(png_of_svg("no svg"), Error);
+  // In a process of its own: a bad picture costs itself, a limit the pictures and nothing else.
+  const DrawnPictures drawn = draw_apart({"no svg", to_svg(lines())});
+  ASSERT_EQ(drawn.pngs.size(), 2U);
+  EXPECT_TRUE(drawn.pngs[0].empty());
+  EXPECT_EQ(drawn.pngs[1], png);
+  EXPECT_EQ(drawn.why_not, "librsvg refuses a plot");
+}
+
+TEST(Plot, PicturesThatTakeTooLongOrTooMuchAreLeftOut) {
+  const std::vector<std::string> svgs(200, to_svg(lines()));
+  const DrawnPictures late = draw_apart(svgs, {.time = {0.001}, .memory = {std::int64_t{1} << 30}});
+  EXPECT_EQ(late.pngs.size(), svgs.size());
+  EXPECT_TRUE(late.pngs.back().empty());
+  EXPECT_FALSE(late.why_not.empty());
+  if (kIsSanitized) return;  // its shadow counts as memory, so that there is no limit
+  const DrawnPictures poor = draw_apart({svgs.front()}, {.time = {30}, .memory = {1 << 12}});
+  EXPECT_TRUE(poor.pngs.front().empty());
+  EXPECT_FALSE(poor.why_not.empty());
 }
 
 TEST(Figures, AreThoseWhoseRowsAreThere) {

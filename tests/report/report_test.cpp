@@ -46,16 +46,50 @@ ResultSet sample_results() {
 }
 
 TEST(Csv, QuotesAndKeepsEverySample) {
-  const std::string csv = results_csv(sample_results());
+  const std::string csv = wide_results_csv(sample_results());
   EXPECT_EQ(csv,
             "scenario,label,status,reason,precision,prompt,total_latency_s,memory_bytes,warnings\r\n"
             "baseline,prompt 1,ok,,float32,\"say \"\"hi\"\", you\nthere\",0.2,4000,a warning; another\r\n"
             "baseline,prompt 2,error,the prompt | is empty,,,,,\r\n");
   EXPECT_EQ(samples_csv(sample_results()),
-            "scenario,label,metric,unit,index,value\r\n"
-            "baseline,prompt 1,total_latency_s,s,0,0.1\r\n"
-            "baseline,prompt 1,total_latency_s,s,1,0.2\r\n"
-            "baseline,prompt 1,total_latency_s,s,2,0.3\r\n");
+            "run,scenario,label,configuration,process,round,phase,step,value,unit\r\n"
+            ",baseline,prompt 1,,,,total_latency_s,0,0.1,s\r\n"
+            ",baseline,prompt 1,,,,total_latency_s,1,0.2,s\r\n"
+            ",baseline,prompt 1,,,,total_latency_s,2,0.3,s\r\n");
+}
+
+TEST(Csv, IsTidyAndSaysWhatIsAbsent) {
+  ResultSet results;
+  results.run_id = "r1";
+  Row row;
+  row.scenario = Scenario::tradeoff;
+  row.label = "nf4\x1b[31m";
+  row.parameters = {{"configuration", "nf4"}};
+  row.places = {{0, 0}, {0, 1}, {1, 0}};
+  row.step_s = {{0.01, 0.02}, {0.03}, {}};
+  row.set("total_latency_s", Value{0.2, statistics::Interval{0.1, 0.3, 0.95}, {0.1, 0.2, 0.3}, "mean", 2});
+  row.set("tokens_per_sec", Value{5, {}, {10, 5, 3}, "mean", 2});
+  row.set("tokenize_s", Value{0.001, {}, {0.001, 0.002, 0.003}, "mean", 2});
+  row.set("memory_bytes", 4000.0);
+  row.absent = {{"energy_per_token_j", "no counter"}};
+  row.losses = LossBlocks{17, {32.5, 2}};
+  results.rows = {row};
+  const std::string head = "r1,trade-off,nf4\\x1b[31m,nf4,";
+  EXPECT_EQ(results_csv(results),
+            "run,scenario,label,configuration,status,metric,value,low,high,level,n,processes,statistic,unit,"
+            "reason\r\n" +
+                head + "ok,total_latency_s,0.2,0.1,0.3,0.95,3,2,mean,s,\r\n" + head +
+                "ok,tokens_per_sec,5,,,,3,2,mean,tokens/s,\r\n" + head +
+                "ok,tokenize_s,0.001,,,,3,2,mean,s,\r\n" + head + "ok,memory_bytes,4000,,,,1,,,B,\r\n" +
+                head + "ok,energy_per_token_j,,,,,0,,,J,no counter\r\n");
+  EXPECT_EQ(samples_csv(results), "run,scenario,label,configuration,process,round,phase,step,value,unit\r\n" +
+                                      head + "0,0,tokenize,,0.001,s\r\n" + head + "0,0,total,,0.1,s\r\n" +
+                                      head + "0,0,decode step,0,0.01,s\r\n" + head +
+                                      "0,0,decode step,1,0.02,s\r\n" + head + "0,1,tokenize,,0.002,s\r\n" +
+                                      head + "0,1,total,,0.2,s\r\n" + head + "0,1,decode step,0,0.03,s\r\n" +
+                                      head + "1,0,tokenize,,0.003,s\r\n" + head + "1,0,total,,0.3,s\r\n" +
+                                      head + ",,loss of 16 tokens,0,32.5,nats\r\n" + head +
+                                      ",,loss of 16 tokens,1,2,nats\r\n");
 }
 
 TEST(Table, AlignsByDisplayWidth) {

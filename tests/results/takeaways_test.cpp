@@ -21,30 +21,42 @@ Row tradeoff_row(const std::string& label, double megabytes, double latency) {
   return row;
 }
 
-Comparison compared(const std::string& subject, const std::string& metric, double ratio, double half,
-                    Verdict verdict) {
+Comparison compared(Scenario scenario, const std::string& subject, const std::string& baseline,
+                    const std::string& metric, double ratio, double half, Verdict verdict) {
   Comparison c;
+  c.scenario = scenario;
   c.subject = subject;
-  c.baseline = "float32";
+  c.baseline = baseline;
   c.metric = metric;
   c.ratio = ratio;
   c.interval = statistics::Interval{ratio - half, ratio + half, 0.95};
   c.verdict = verdict;
-  c.pairs = 10;
+  c.processes = c.pairs = 10;
+  c.margin = 0.02;
+  if (verdict == Verdict::cannot_tell) c.more_needed = 10;
   set_sentence(c);
   return c;
 }
+Comparison latency(const std::string& subject, double ratio, double half, Verdict verdict,
+                   const std::string& baseline = "float32") {
+  return compared(Scenario::tradeoff, subject, baseline, "total_latency_s", ratio, half, verdict);
+}
+Comparison quality(const std::string& subject, double ratio, double half, Verdict verdict) {
+  return compared(Scenario::perplexity, subject, "float32", "perplexity", ratio, half, verdict);
+}
 
+// int8 is the fastest, and beats all others.
 ResultSet planted() {
   ResultSet results;
   results.rows = {tradeoff_row("float32", 400, 1.0), tradeoff_row("bfloat16", 200, 0.6),
                   tradeoff_row("int8", 120, 0.3), tradeoff_row("nf4", 80, 0.5)};
-  results.comparisons = {compared("bfloat16", "total_latency_s", 0.6, 0.01, Verdict::lower),
-                         compared("int8", "total_latency_s", 0.3, 0.01, Verdict::lower),
-                         compared("nf4", "total_latency_s", 0.5, 0.01, Verdict::lower),
-                         compared("bfloat16", "perplexity", 1.0, 0.001, Verdict::no_difference),
-                         compared("int8", "perplexity", 1.02, 0.005, Verdict::higher),
-                         compared("nf4", "perplexity", 1.12, 0.02, Verdict::higher)};
+  results.comparisons = {
+      latency("bfloat16", 0.6, 0.01, Verdict::lower), latency("int8", 0.3, 0.01, Verdict::lower),
+      latency("nf4", 0.5, 0.01, Verdict::lower),      quality("bfloat16", 1.0, 0.001, Verdict::no_difference),
+      quality("int8", 1.02, 0.005, Verdict::higher),  quality("nf4", 1.12, 0.02, Verdict::higher)};
+  results.other_comparisons = {latency("nf4", 1.67, 0.05, Verdict::higher, "int8"),
+                               latency("bfloat16", 2, 0.05, Verdict::higher, "int8"),
+                               latency("float32", 3.33, 0.1, Verdict::higher, "int8")};
   return results;
 }
 
@@ -52,6 +64,12 @@ std::string joined(const std::vector<std::string>& sentences) {
   std::string all;
   for (const std::string& sentence : sentences) all += sentence + "\n";
   return all;
+}
+// The sentence that begins so, without the rest.
+std::string takeaway(const ResultSet& results, const std::string& begin) {
+  for (const std::string& sentence : takeaways_of(results))
+    if (sentence.rfind(begin, 0) == 0) return sentence;
+  return "";
 }
 
 TEST(Takeaways, SayWhatThePlantedResultsHold) {
@@ -62,31 +80,70 @@ TEST(Takeaways, SayWhatThePlantedResultsHold) {
       "Memory: the weights of nf4 take 80.0 MB, 5.0 times less than those of float32 (400.0 MB). They "
       "average 6.4 bits per weight, because the embedding, which is also the LM head, is not quantized "
       "and every group of codes has a scale.\n"
-      "Latency: int8 is faster than float32: latency ratio 0.3 [0.29, 0.31]. nf4, the smallest, takes 1.67 "
-      "times as long as int8: it runs at 40 % of the roofline, and its largest loss is synchronization "
-      "(70 % of the time above the roofline).\n"
+      "Latency: int8 is the fastest; it takes 0.3 [0.29, 0.31] times as long as float32. nf4, the smallest, "
+      "takes 1.67 [1.62, 1.72] times as long as int8 and reaches 40 % of the roofline; in its profiled run "
+      "most was lost to synchronization (70 % of the time above the roofline).\n"
       "Quality against float32: the smallest loss is that of bfloat16 (perplexity ratio 1 [0.999, 1.001], "
-      "no loss beyond the margin); the largest is that of nf4 (perplexity ratio 1.12 [1.1, 1.14]).\n");
+      "no loss beyond the margin). The largest loss is that of nf4 (perplexity ratio 1.12 [1.1, 1.14]).\n");
 }
 
-TEST(Takeaways, OfNoFasterPrecision) {
+TEST(Takeaways, MemoryOfEqualsIsTied) {
   ResultSet results = planted();
+  results.rows[2] = tradeoff_row("int8", 80, 0.3);
+  EXPECT_EQ(takeaway(results, "Memory"),
+            "Memory: the weights of (tied) int8; nf4 take 80.0 MB, 5.0 times less than those of float32 "
+            "(400.0 MB).");
+  for (Row& row : results.rows) row = tradeoff_row(row.label, 80, 1);
+  EXPECT_EQ(takeaway(results, "Memory"), "") << "nobody is smaller than the baseline";
+}
+
+TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
+  ResultSet results = planted();
+  results.other_comparisons[0] = latency("nf4", 1.01, 0.05, Verdict::cannot_tell, "int8");
+  EXPECT_EQ(
+      takeaway(results, "Latency"),
+      "Latency: tied for the fastest: int8; nf4. int8 takes 0.3 [0.29, 0.31] times as long as float32.");
+  // Equality within the margin is a tie too.
+  results.other_comparisons[0] = latency("nf4", 1.005, 0.005, Verdict::no_difference, "int8");
+  EXPECT_NE(takeaway(results, "Latency").find("tied for the fastest: int8; nf4."), std::string::npos);
+  // So is the baseline, of which nothing is then said.
+  results.other_comparisons[2] = latency("float32", 1.01, 0.05, Verdict::cannot_tell, "int8");
+  EXPECT_EQ(takeaway(results, "Latency"),
+            "Latency: tied for the fastest: int8; nf4; float32. None is shown to be faster than float32.");
+  // Reversed: the baseline wins.
+  results = planted();
   results.rows.resize(1);
   results.rows.push_back(tradeoff_row("nf4", 80, 2.0));
-  EXPECT_NE(joined(takeaways_of(results)).find("Latency: no precision was faster than float32 (1000.0 ms)."),
-            std::string::npos);
+  results.other_comparisons = {latency("nf4", 2, 0.1, Verdict::higher)};
+  EXPECT_EQ(takeaway(results, "Latency")
+                .rfind("Latency: float32 is the fastest (1000.0 ms). nf4, the "
+                       "smallest, takes 2 [1.9, 2.1] times as long as float32",
+                       0),
+            0u);
+  // Undecidable: too few processes for a test.
+  results.other_comparisons = {latency("nf4", 2, 0.1, Verdict::too_few)};
+  EXPECT_EQ(takeaway(results, "Latency"), "");
+}
+
+TEST(Takeaways, TheLeastLossIsTiedWhereIntervalsMeet) {
+  ResultSet results = planted();
+  results.comparisons[3] = quality("bfloat16", 1.0, 0.02, Verdict::cannot_tell);
+  EXPECT_EQ(
+      takeaway(results, "Quality"),
+      "Quality against float32: tied for the smallest loss: bfloat16; int8. The largest loss is that of "
+      "nf4 (perplexity ratio 1.12 [1.1, 1.14]).");
+  results.comparisons[4] = quality("int8", 1.11, 0.02, Verdict::higher);
+  EXPECT_NE(takeaway(results, "Quality").find("Tied for the largest loss: int8; nf4."), std::string::npos);
+  for (std::size_t i = 3; i < 6; ++i) results.comparisons[i].interval.reset();
+  EXPECT_EQ(takeaway(results, "Quality"), "");
 }
 
 TEST(Takeaways, ClaimNothingThatWasNotTested) {
   ResultSet results = planted();
-  results.comparisons[1] = compared("int8", "total_latency_s", 0.98, 0.1, Verdict::cannot_tell);
-  EXPECT_NE(joined(takeaways_of(results)).find("int8 against float32 is undecided"), std::string::npos);
-  // Without perplexities nothing is recommended for its quality.
   results.comparisons.clear();
-  EXPECT_NE(joined(takeaways_of(results)).find("int8 had the lowest, but no test compared it with float32"),
-            std::string::npos);
-  EXPECT_EQ(joined(recommendation_of(results)->sentences),
-            "For a server, choose int8: it generates 167 tokens/s.\n");
+  results.other_comparisons.clear();
+  EXPECT_EQ(takeaway(results, "Latency"), "");
+  EXPECT_FALSE(recommendation_of(results));
   EXPECT_TRUE(takeaways_of({}).empty());
 }
 
@@ -95,54 +152,153 @@ TEST(Takeaways, RecommendByLabel) {
   auto recommended = recommendation_of(results);
   ASSERT_TRUE(recommended);
   EXPECT_EQ(recommended->small_device, "int8");
-  EXPECT_EQ(recommended->server, "int8");
+  EXPECT_EQ(recommended->server, "") << "no batch was measured";
   EXPECT_EQ(recommended->best_quality, "bfloat16");
-  EXPECT_EQ(
-      joined(recommended->sentences),
-      "For a small device, choose int8: its weights take 120.0 MB, and its perplexity is at most 1.025 "
-      "times the baseline's.\n"
-      "For a server, choose int8: it generates 167 tokens/s, and its perplexity is at most 1.025 times the "
-      "baseline's.\n"
-      "For best quality, choose bfloat16: it is the fastest whose perplexity shows no loss.\n");
-  results.comparisons[3] = compared("bfloat16", "perplexity", 1.01, 0.001, Verdict::higher);
-  recommended = recommendation_of(results);
-  EXPECT_EQ(recommended->best_quality, "float32");
-  EXPECT_EQ(
-      recommended->sentences[2],
-      "For best quality, choose float32, the baseline: no faster precision is shown to keep its quality.");
-  results.comparisons.clear();  // no quality, no recommendation by it
-  EXPECT_EQ(recommendation_of(results)->small_device, "");
-  EXPECT_EQ(recommendation_of(results)->server, "int8");
+  EXPECT_EQ(joined(recommended->sentences),
+            "For a small device, choose int8: its weights take 120.0 MB, and its perplexity is at most 1.025 "
+            "times the baseline's.\n"
+            "For best quality, choose bfloat16: its perplexity shows no loss, and it takes 0.6 [0.59, 0.61] "
+            "times as long as float32.\n");
+  // Reversed: it loses; undecided: it may lose. Neither keeps the quality.
+  for (const Verdict verdict : {Verdict::higher, Verdict::cannot_tell}) {
+    results.comparisons[3] = quality("bfloat16", 1.01, 0.001, verdict);
+    recommended = recommendation_of(results);
+    EXPECT_EQ(recommended->best_quality, "float32");
+    EXPECT_EQ(recommended->sentences.back(),
+              "For best quality, choose float32, the baseline: no faster precision is shown to keep its "
+              "quality.");
+  }
+  // It keeps the quality, but is not shown to be faster.
+  results = planted();
+  results.comparisons[0] = latency("bfloat16", 0.9, 0.2, Verdict::cannot_tell);
+  EXPECT_EQ(recommendation_of(results)->best_quality, "float32");
   EXPECT_FALSE(recommendation_of({}));
+}
+
+TEST(Takeaways, RecommendNothingByTheSpeedOfTooFewProcesses) {
+  ResultSet results = planted();
+  for (Comparison& c : results.comparisons)
+    if (c.metric == "total_latency_s") c.verdict = Verdict::too_few;
+  for (Comparison& c : results.other_comparisons) c.verdict = Verdict::too_few;
+  const auto recommended = recommendation_of(results);
+  ASSERT_TRUE(recommended);  // sizes and perplexities need no processes
+  EXPECT_EQ(recommended->small_device, "int8");
+  EXPECT_EQ(recommended->server, "");
+  EXPECT_EQ(recommended->best_quality, "");
+  EXPECT_EQ(recommended->sentences.size(), 1u);
 }
 
 TEST(Takeaways, ASmallDeviceGetsNothingWithTooGreatALoss) {
   ResultSet results = planted();
-  results.comparisons[4] = compared("int8", "perplexity", 1.04, 0.02, Verdict::higher);  // up to 1.06
+  results.comparisons[4] = quality("int8", 1.04, 0.02, Verdict::higher);  // up to 1.06
   EXPECT_EQ(recommendation_of(results)->small_device, "bfloat16");
 }
 
-TEST(Takeaways, SayWhatCacheAndBatchesGain) {
+TEST(Takeaways, SayWhatTheCacheGains) {
   ResultSet results;
-  Comparison c = compared("cache off, 128 tokens", "total_latency_s", 8, 0.5, Verdict::higher);
-  c.baseline = "cache on, 128 tokens";
-  results.comparisons = {c};
-  EXPECT_EQ(
-      joined(takeaways_of(results)),
-      "KV cache: without it, a prompt of 128 tokens and its new tokens take 8 times as long [7.5, 8.5].\n");
-  results.comparisons.clear();
-  for (const double size : {1.0, 8.0}) {
-    Row row;
-    row.scenario = Scenario::batches;
-    row.label = size == 1 ? "batch 1" : "batch 8";
-    row.set("tokens_per_sec", size == 1 ? 100 : 400);
-    row.set("tokens_per_sec_per_sequence", size == 1 ? 100 : 50);
+  const auto with = [&](Verdict verdict) {
+    results.comparisons = {compared(Scenario::cache, "cache off, 128 tokens", "cache on, 128 tokens",
+                                    "total_latency_s", 8, 0.5, verdict)};
+    return takeaway(results, "KV cache");
+  };
+  EXPECT_EQ(with(Verdict::higher),
+            "KV cache: without it, a prompt of 128 tokens and its new tokens take 8 [7.5, 8.5] times as "
+            "long.");
+  EXPECT_EQ(with(Verdict::lower).rfind("KV cache: cache off, 128 tokens is faster than cache on", 0), 0u);
+  EXPECT_NE(with(Verdict::cannot_tell).find("is undecided"), std::string::npos);
+}
+
+Row batch_row(const std::string& label, double seconds, double token_ms) {
+  Row row;
+  row.scenario = Scenario::batches;
+  row.label = label;
+  row.parameters = {{"configuration", "float32"}};
+  row.set("total_latency_s", seconds);
+  Value rate{100 / seconds, statistics::Interval{99 / seconds, 101 / seconds, 0.95}, {}};
+  row.set("tokens_per_sec", rate);
+  row.set("time_per_output_token_ms",
+          Value{token_ms, statistics::Interval{0.9 * token_ms, 1.1 * token_ms, 0.95}, {}});
+  return row;
+}
+
+ResultSet batches() {
+  ResultSet results = planted();
+  for (Row& row : std::vector<Row>{batch_row("batch 1", 1, 10), batch_row("batch 4", 0.5, 20),
+                                   batch_row("batch 8", 0.25, 40)})
     results.rows.push_back(row);
-  }
+  const auto batch = [](const char* subject, const char* baseline, double ratio, Verdict verdict) {
+    return compared(Scenario::batches, subject, baseline, "total_latency_s", ratio, 0.01, verdict);
+  };
+  results.comparisons.push_back(batch("batch 4", "batch 1", 0.5, Verdict::lower));
+  results.comparisons.push_back(batch("batch 8", "batch 1", 0.25, Verdict::lower));
+  results.other_comparisons.push_back(batch("batch 4", "batch 8", 2, Verdict::higher));
+  results.other_comparisons.push_back(batch("batch 1", "batch 8", 4, Verdict::higher));
+  return results;
+}
+
+TEST(Takeaways, SayWhatBatchesGain) {
+  ResultSet results = batches();
   EXPECT_EQ(
-      joined(takeaways_of(results)),
-      "Batching: batch 8 generates 400 tokens/s, 4.0 times as many as batch 1 (100); each of its sequences "
-      "runs at 0.50 times the speed.\n");
+      takeaway(results, "Batching"),
+      "Batching: batch 8 has the highest throughput. batch 8 generates 400 [396, 404] tokens/s, 4 [3.85, "
+      "4.17] times as many as batch 1.");
+  Comparison& against_4 = results.other_comparisons[3];
+  against_4.verdict = Verdict::cannot_tell;
+  EXPECT_EQ(
+      takeaway(results, "Batching")
+          .rfind("Batching: tied for the highest throughput: batch 8; batch 4. batch 8 generates 400", 0),
+      0u);
+  for (Comparison& c : results.other_comparisons) c.verdict = Verdict::too_few;
+  EXPECT_EQ(takeaway(results, "Batching"), "");
+}
+
+TEST(Takeaways, AServerIsRecommendedByBatchesWithinTheBound) {
+  ResultSet results = batches();
+  EXPECT_EQ(recommendation_of(results)->server, "float32");
+  EXPECT_EQ(
+      recommendation_of(results)->sentences[1],
+      "For a server, choose batch 8 of float32: it generates 400 [396, 404] tokens/s, and a token takes "
+      "at most 44 ms (bound: 100 ms). Other precisions were not measured in batches.");
+  // The batch of the highest throughput keeps its users waiting, and none of the others was tested for best.
+  results.rows[6] = batch_row("batch 8", 0.25, 120);
+  EXPECT_EQ(recommendation_of(results)->server, "");
+  // Tied.
+  results = batches();
+  results.other_comparisons[3].verdict = Verdict::cannot_tell;
+  EXPECT_NE(recommendation_of(results)->sentences[1].find("choose batch 8 of float32 (tied with batch 4): "),
+            std::string::npos);
+}
+
+TEST(MoreProcesses, NamesWhatWouldTellTheRest) {
+  ResultSet results = planted();
+  EXPECT_FALSE(more_processes_of(results));
+  results.comparisons[0] = latency("bfloat16", 1.01, 0.1, Verdict::cannot_tell);
+  results.comparisons[0].more_needed = 8;
+  results.comparisons[0].seconds_each = 10;
+  results.comparisons[1] = latency("int8", 1.01, 0.1, Verdict::cannot_tell);
+  results.comparisons[1].more_needed = kNotInReach;
+  results.comparisons[5] = quality("nf4", 1.01, 0.02, Verdict::cannot_tell);
+  const auto more = more_processes_of(results);
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->undecided, 3);
+  EXPECT_EQ(more->comparisons, 9);
+  EXPECT_EQ(more->processes, 18);
+  EXPECT_EQ(more->decided, 1);
+  EXPECT_EQ(more->seconds, 180);
+  EXPECT_EQ(
+      more->sentence,
+      "Undecided: 3 of 9 comparisons. 18 processes would probably decide 1 of them, in about 3 min. 1 of "
+      "perplexity needs a longer text.");
+  results.command = "assay tradeoff demo --processes 5 -o out";
+  EXPECT_NE(more_processes_of(results)->sentence.find(
+                "in about 3 min: assay tradeoff demo -o out --processes 18. 1 of"),
+            std::string::npos)
+      << more_processes_of(results)->sentence;
+  results.comparisons[0].more_needed = 500;
+  EXPECT_EQ(
+      more_processes_of(results)->sentence,
+      "Undecided: 3 of 9 comparisons. 10 times as many processes would not decide them. 1 of perplexity "
+      "needs a longer text.");
 }
 
 }  // namespace

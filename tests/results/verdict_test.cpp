@@ -119,108 +119,146 @@ TEST(PairedShift, CoversAsItClaims) {
   }
 }
 
-TEST(IndependentShift, CoversAsItClaims) {
-  Random random(6);
-  int covered = 0;
-  constexpr int kRuns = 2000;
-  for (int run = 0; run < kRuns; ++run) {
-    std::vector<double> a, b;
-    for (int i = 0; i < 9; ++i) a.push_back(normal(random));
-    for (int i = 0; i < 12; ++i) b.push_back(1 + normal(random));
-    const auto shift = statistics::independent_shift(a, b);
-    covered += shift->interval.low <= 1 && 1 <= shift->interval.high ? 1 : 0;
-  }
-  EXPECT_GE(covered, 0.94 * kRuns);
-  EXPECT_LE(covered, 0.985 * kRuns);
-}
+using Ratios = std::vector<std::vector<double>>;
 
-std::vector<double> times(double center, int n, std::uint64_t seed, double spread) {
-  Random random(seed);
-  std::vector<double> all;
-  for (int i = 0; i < n; ++i) all.push_back(center * std::exp(spread * normal(random)));
+// Three rounds in each process, around its own log ratio.
+Ratios ratios_of(const std::vector<double>& processes) {
+  Ratios all;
+  for (const double own : processes) all.push_back({own - 0.001, own, own + 0.002});
   return all;
 }
 
-TEST(ComparePaired, SaysWhatTheDataAllow) {
-  const std::vector<double> base = times(1, 12, 1, 0.003);
-  const CompareOptions options{.margin = 0.02, .comparisons = 1};
-  EXPECT_EQ(compare_paired(times(0.8, 12, 2, 0.003), base, options).verdict, Verdict::lower);
-  EXPECT_EQ(compare_paired(times(1.2, 12, 3, 0.003), base, options).verdict, Verdict::higher);
-  EXPECT_EQ(compare_paired(times(1, 12, 4, 0.003), base, options).verdict, Verdict::no_difference);
-  // A real but small difference is none within the margin.
-  EXPECT_EQ(compare_paired(times(1.008, 12, 5, 0.001), base, options).verdict, Verdict::no_difference);
-  // One that is told from none, but that equals in two processes could have too, is not claimed.
-  std::vector<double> near;
-  for (int i = 0; i < 40; ++i) near.push_back(std::exp(0.03 + 0.06 * (i - 19.5) / 39));
-  EXPECT_EQ(compare_paired(near, std::vector<double>(40, 1.0), {.margin = 0.035, .comparisons = 1}).verdict,
-            Verdict::cannot_tell);
-  const Comparison unsure = compare_paired(times(1.02, 7, 6, 0.1), std::span(base).first(7), options);
+Comparison judged(const Ratios& ratios, double margin = 0.02) {
+  Comparison c = compare_processes(ratios, margin);
+  c.subject = "a";
+  c.baseline = "b";
+  c.metric = "total_latency_s";
+  judge(c);
+  return c;
+}
+
+TEST(CompareProcesses, SaysWhatTheDataAllow) {
+  EXPECT_EQ(judged(ratios_of({-0.2, -0.21, -0.19, -0.2, -0.22})).verdict, Verdict::lower);
+  EXPECT_EQ(judged(ratios_of({0.2, 0.21, 0.19, 0.2, 0.22})).verdict, Verdict::higher);
+  EXPECT_EQ(judged(ratios_of({0.001, -0.002, 0, 0.003, -0.001})).verdict, Verdict::no_difference);
+  // A real but small difference is none within the margin, and one where it reaches beyond it.
+  EXPECT_EQ(judged(ratios_of({0.008, 0.009, 0.008, 0.007, 0.008})).verdict, Verdict::no_difference);
+  EXPECT_EQ(judged(ratios_of({0.008, 0.009, 0.008, 0.007, 0.008}), 0.008).verdict, Verdict::higher);
+  const Comparison unsure = judged(ratios_of({0.1, -0.06, 0.12, 0.05, -0.03}));
   EXPECT_EQ(unsure.verdict, Verdict::cannot_tell);
-  EXPECT_GT(unsure.more_needed, 10);
-  const Comparison few = compare_paired(std::span(base).first(3), std::span(base).first(3), options);
-  EXPECT_EQ(few.verdict, Verdict::too_few);
-  EXPECT_FALSE(few.interval);
-  EXPECT_THROW(compare_paired(base, std::span(base).first(3), options), std::logic_error);
+  EXPECT_GT(unsure.more_needed, 5);
+  EXPECT_GT(unsure.detectable_difference, 0.1);
 }
 
-TEST(ComparePaired, CorrectsForTheNumberOfComparisons) {
-  const std::vector<double> base = times(1, 6, 1, 0.003), slow = times(1.2, 6, 2, 0.003);
-  EXPECT_EQ(compare_paired(slow, base, {.margin = 0.02, .comparisons = 1}).verdict, Verdict::higher);
-  // Six pairs give 96.9 % at most, ten comparisons need 99.5 %.
-  const Comparison corrected = compare_paired(slow, base, {.margin = 0.02, .comparisons = 10});
-  EXPECT_EQ(corrected.verdict, Verdict::cannot_tell);
-  EXPECT_GE(corrected.more_needed, 2);
-  const Comparison enough =
-      compare_paired(times(1.2, 12, 2, 0.003), times(1, 12, 1, 0.003), {.margin = 0.02, .comparisons = 10});
-  EXPECT_EQ(enough.verdict, Verdict::higher);
-  EXPECT_NEAR(enough.interval->level, 0.995, 1e-12);
+TEST(CompareProcesses, SaysNothingOfFewerThanThree) {
+  // Sixty runs of one process, all of one mind, are one sample.
+  const Comparison one = judged({std::vector<double>(60, 0.3)});
+  EXPECT_EQ(one.verdict, Verdict::too_few);
+  EXPECT_EQ(one.sentence,
+            "a against b has no verdict: latency ratio 1.35 [1.35, 1.35] within one process; it takes 3 "
+            "processes");
+  EXPECT_FALSE(one.p_value);
+  const Comparison two = judged(ratios_of({0.3, 0.3001}));
+  EXPECT_EQ(two.verdict, Verdict::too_few);
+  EXPECT_EQ(two.sentence,
+            "a against b has no verdict: latency ratio 1.35 in 2 processes; it takes 3 processes");
+  EXPECT_EQ(judged(ratios_of({0.3, 0.3001, 0.2999})).verdict, Verdict::higher);
 }
 
-TEST(NoiseMargin, EqualsAreRarelyToldApartAndTwiceTheBudgetIsFound) {
-  int told_apart = 0, found = 0;
-  constexpr int kRuns = 1000, kPairs = 10;
-  for (int run = 0; run < kRuns; ++run) {
-    NoisyMachine machine(static_cast<std::uint64_t>(run) + 1, 0.3, 0.05);
-    const auto pair_of = [&](double factor, std::vector<double>& a, std::vector<double>& b) {
-      for (int i = 0; i < kPairs; ++i) {
-        const bool is_first = (i + run) % 2 == 0;
-        const double x = machine.next(), y = machine.next();
-        a.push_back(is_first ? x : y);
-        b.push_back(factor * (is_first ? y : x));
-      }
-    };
-    std::vector<double> a, b, ratios;
-    pair_of(1, a, b);
-    for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(std::log(b[i] / a[i]));
-    const NoiseMargin margin = noise_margin(ratios, kPairs);
-    EXPECT_GT(margin.smallest_difference, 0);
-    const CompareOptions options{.margin = margin.smallest_difference, .comparisons = 1};
-    std::vector<double> c, d;
-    pair_of(1, c, d);
-    const Verdict equal = compare_paired(d, c, options).verdict;
-    told_apart += equal == Verdict::lower || equal == Verdict::higher ? 1 : 0;
-    std::vector<double> e, f;
-    pair_of(1 + 2 * margin.smallest_difference, e, f);
-    found += compare_paired(f, e, options).verdict == Verdict::higher ? 1 : 0;
+TEST(CompareProcesses, OneOutlierMovesNothingFar) {
+  Ratios ratios = ratios_of({0.2, 0.21, 0.19, 0.2, 0.22});
+  const Comparison clean = judged(ratios);
+  ratios[2][0] = 5;  // one run 150 times as long
+  const Comparison dirty = judged(ratios);
+  const auto width = [](const Comparison& c) { return c.interval->high - c.interval->low; };
+  EXPECT_LT(width(dirty), 2 * width(clean));
+  EXPECT_EQ(dirty.verdict, Verdict::higher);
+}
+
+TEST(Judge, CorrectsAllComparisonsTogether) {
+  // p of each alone is about 0.006 to 0.02: three of a family of three hold, one of a family of thirty does
+  // not.
+  const Ratios clear = ratios_of({0.2, 0.21, 0.19, 0.2, 0.22}),
+               faint = ratios_of({0.06, 0.03, 0.07, 0.05, 0.02});
+  EXPECT_EQ(judged(faint).verdict, Verdict::higher);
+  const auto verdicts_of = [&](int n_faint, int n_clear) {
+    std::vector<Comparison> all(static_cast<std::size_t>(n_faint), compare_processes(faint, 0.0001));
+    all.insert(all.end(), static_cast<std::size_t>(n_clear), compare_processes(clear, 0.0001));
+    std::vector<Comparison*> family;
+    for (Comparison& c : all) {
+      c.metric = "total_latency_s";
+      family.push_back(&c);
+    }
+    judge(family);
+    return std::pair(all.front().verdict, all.back().verdict);
+  };
+  EXPECT_EQ(verdicts_of(3, 0).first, Verdict::higher);
+  EXPECT_EQ(verdicts_of(30, 0).first, Verdict::cannot_tell);
+  // The step-down: those that are clear do not count against the faint one.
+  EXPECT_EQ(verdicts_of(1, 30), std::pair(Verdict::higher, Verdict::higher));
+}
+
+TEST(Judge, ThatABestWasChosenCosts) {
+  Comparison c = compare_processes(ratios_of({0.06, 0.03, 0.07, 0.05, 0.02}), 0.0001);
+  c.metric = "total_latency_s";
+  judge(c);
+  EXPECT_EQ(c.verdict, Verdict::higher);
+  const double p = *c.p_value;
+  c.chosen_among = 2 * static_cast<int>(std::ceil(0.05 / p));
+  judge(c);
+  EXPECT_EQ(c.verdict, Verdict::cannot_tell);
+  EXPECT_EQ(*c.p_value, p);
+}
+
+TEST(CompareLosses, TakesBlocksOfATextForReplicates) {
+  // Ten blocks of 64 whose means are 0.01, 0.03, 0.01, ...: mean 0.02, deviation 0.0105409, t of 9 degrees
+  // 2.262157.
+  std::vector<double> losses;
+  for (int block = 0; block < 10; ++block)
+    for (int i = 0; i < 64; ++i) losses.push_back((block % 2 == 0 ? 0.01 : 0.03) + (i % 2 == 0 ? 0.5 : -0.5));
+  Comparison c = compare_losses(losses, 0.005);
+  judge(c);
+  const double half = 2.262157 * 0.01054093 / std::sqrt(10.0);
+  EXPECT_NEAR(c.interval->low, std::exp(0.02 - half), 1e-7);
+  EXPECT_NEAR(c.interval->high, std::exp(0.02 + half), 1e-7);
+  EXPECT_EQ(c.verdict, Verdict::higher);
+  EXPECT_EQ(c.processes, 10);
+  EXPECT_EQ(compare_losses(std::span(losses).first(5 * 64), 0.005).verdict, Verdict::too_few);
+}
+
+TEST(CompareUnpaired, IsWelchs) {
+  const std::vector<double> a = {1.00, 1.02, 0.98, 1.01, 0.99}, b = {1.10, 1.30, 1.20};
+  Comparison c = compare_unpaired(b, a, 0.02);
+  c.metric = "total_latency_s";
+  judge(c);
+  // Of the logarithms: means 0.18000 and -0.00010, errors 0.04824 and 0.00707, 2.0864 degrees: t = 3.694,
+  // p = 0.0624.
+  EXPECT_NEAR(std::log(c.ratio), 0.18010, 1e-5);
+  EXPECT_NEAR(*c.p_value, 0.0624, 0.002);
+  EXPECT_EQ(c.verdict, Verdict::cannot_tell);
+  EXPECT_EQ(compare_unpaired(std::span(b).first(2), a, 0.02).effect.has_value(), false);
+}
+
+TEST(NoiseEstimate, TellsTheTwoLevelsApart) {
+  // Processes deviate by 3 %, runs by 1 %, of each of two sides: ratios by the square root of two more.
+  Random random(3);
+  Ratios ratios;
+  for (int process = 0; process < 400; ++process) {
+    const double own = 0.03 * std::sqrt(2.0) * normal(random);
+    std::vector<double>& rounds = ratios.emplace_back();
+    for (int i = 0; i < 5; ++i) rounds.push_back(own + 0.01 * std::sqrt(2.0) * normal(random));
   }
-  EXPECT_LE(told_apart, 0.08 * kRuns);
-  EXPECT_GE(found, 0.9 * kRuns);
-}
-
-TEST(BlockBootstrap, CoversTheMeanOfDependentValues) {
-  int covered = 0;
-  constexpr int kRuns = 400;
-  for (int run = 0; run < kRuns; ++run) {
-    Random random(static_cast<std::uint64_t>(run) + 1);
-    std::vector<double> values;
-    double state = 0;
-    for (int i = 0; i < 4000; ++i) values.push_back(3 + (state = 0.7 * state + normal(random)));
-    const auto interval = statistics::block_bootstrap_mean(values, 64, 1, 500);
-    covered += interval->low <= 3 && 3 <= interval->high ? 1 : 0;
-  }
-  EXPECT_GE(covered, 0.90 * kRuns);
-  EXPECT_LE(covered, 0.99 * kRuns);
-  EXPECT_FALSE(statistics::block_bootstrap_mean(std::vector<double>(100, 1.0), 64));
+  const auto noise = noise_estimate(ratios);
+  ASSERT_TRUE(noise);
+  EXPECT_NEAR(noise->between, 0.03, 0.003);
+  EXPECT_NEAR(noise->within, 0.01, 0.001);
+  EXPECT_EQ(noise->processes, 400);
+  EXPECT_EQ(noise->rounds, 5);
+  EXPECT_NEAR(noise->bias, 0, 0.006);
+  // 3.25 errors: 1.96 to exclude 0, 1.28 for the chance of 90 %.
+  EXPECT_NEAR(noise->detectable_difference, 3.24 * 0.0432 / 20, 0.001);
+  ratios.resize(2);
+  EXPECT_FALSE(noise_estimate(ratios));
 }
 
 TEST(FitPolynomial, FindsWhatIsThere) {
@@ -255,10 +293,11 @@ TEST(SupportedQuantile, KnowsItsSampleSize) {
 }
 
 TEST(Comparison, SurvivesJson) {
-  Comparison c = compare_paired(times(1.2, 8, 2, 0.003), times(1, 8, 1, 0.003), {});
+  Comparison c = judged(ratios_of({0.2, 0.21, 0.19, 0.2, 0.22}));
   c.subject = "nf4";
   c.baseline = "float32";
-  c.metric = "total_latency_s";
+  c.scenario = Scenario::batches;
+  c.seconds_each = 2;
   set_sentence(c);
   EXPECT_NE(c.sentence.find("nf4 is slower than float32: latency ratio 1.2"), std::string::npos)
       << c.sentence;
@@ -267,6 +306,13 @@ TEST(Comparison, SurvivesJson) {
   EXPECT_EQ(back.sentence, c.sentence);
   EXPECT_EQ(back.verdict, c.verdict);
   EXPECT_EQ(back.interval->low, c.interval->low);
+  EXPECT_EQ(back.scenario, c.scenario);
+  EXPECT_EQ(back.processes, 5);
+  EXPECT_EQ(back.p_value, c.p_value);
+  EXPECT_EQ(back.effect->error, c.effect->error);
+  EXPECT_EQ(to_json(back).dump(), to_json(c).dump());
+  c.more_needed = kNotInReach;
+  EXPECT_EQ(comparison_from_json(to_json(c)).more_needed, kNotInReach);
 }
 
 Comparison unsure_of(const char* metric, int pairs, int more) {
@@ -275,7 +321,7 @@ Comparison unsure_of(const char* metric, int pairs, int more) {
   c.baseline = "b";
   c.metric = metric;
   c.verdict = Verdict::cannot_tell;
-  c.pairs = pairs;
+  c.processes = pairs;
   c.more_needed = more;
   set_sentence(c);
   return c;
@@ -289,7 +335,7 @@ Comparison decided(const char* metric, Verdict verdict) {
   c.ratio = 0.4123;
   c.interval = statistics::Interval{0.4, 0.43, 0.95};
   c.margin = 0.02;
-  c.pairs = 4;
+  c.processes = 5;
   c.verdict = verdict;
   set_sentence(c);
   return c;
@@ -304,30 +350,36 @@ TEST(Sentence, SaysTheVerdictByTheDirectionOfTheMetric) {
             "a is lower than b: perplexity ratio 0.4123 [0.4, 0.43]");
   EXPECT_EQ(decided("total_latency_s", Verdict::no_difference).sentence,
             "a equals b within 2 %: latency ratio 0.412 [0.4, 0.43]");
-  Comparison few = decided("total_latency_s", Verdict::too_few);
+  Comparison few = decided("perplexity", Verdict::too_few);
   few.interval.reset();
-  set_sentence(few);
-  EXPECT_EQ(few.sentence, "a against b has no verdict: latency ratio 0.412, from only 4 runs");
-  EXPECT_EQ(verdict_word(few), "too few runs");
-  few.metric = "perplexity";
+  few.processes = 4;
   set_sentence(few);
   EXPECT_EQ(few.sentence,
             "a against b has no verdict: perplexity ratio 0.4123, from a text of only 256 tokens");
   EXPECT_EQ(verdict_word(few), "too little text");
+  Comparison three = decided("total_latency_s", Verdict::lower);
+  three.processes = 3;
+  set_sentence(three);
+  EXPECT_EQ(three.sentence, "a is faster than b: latency ratio 0.412 [0.4, 0.43] in 3 processes");
 }
 
 TEST(Sentence, NamesTheRemedyThatHelps) {
   EXPECT_EQ(unsure_of("total_latency_s", 10, 169).sentence,
-            "a against b is undecided: latency ratio 1; about 170 more runs are needed");
+            "a against b is undecided: latency ratio 1; about 170 more processes are needed");
   EXPECT_EQ(unsure_of("total_latency_s", 10, 1).sentence,
-            "a against b is undecided: latency ratio 1; about 1 more run is needed");
-  EXPECT_EQ(unsure_of("total_latency_s", 9, 891).sentence,
-            "a against b is undecided: latency ratio 1; 100 times as many runs are needed at least");
+            "a against b is undecided: latency ratio 1; about 1 more process is needed");
+  EXPECT_EQ(unsure_of("total_latency_s", 10, kNotInReach).sentence,
+            "a against b is undecided: latency ratio 1; more than 100 times as many processes are needed");
+  Comparison timed = unsure_of("total_latency_s", 10, 20);
+  timed.seconds_each = 30;
+  set_sentence(timed);
+  EXPECT_EQ(timed.sentence,
+            "a against b is undecided: latency ratio 1; about 20 more processes (about 10 min) are needed");
   // The same text has the same losses again: only more of it tells more.
   EXPECT_EQ(unsure_of("perplexity", 61, 169).sentence,
             "a against b is undecided: perplexity ratio 1; about 11000 more tokens of text are needed");
-  EXPECT_EQ(unsure_of("perplexity", 61, 6039).sentence,
-            "a against b is undecided: perplexity ratio 1; a text 100 times as long is needed at least");
+  EXPECT_EQ(unsure_of("perplexity", 61, kNotInReach).sentence,
+            "a against b is undecided: perplexity ratio 1; more than 100 times as much text is needed");
 }
 
 }  // namespace

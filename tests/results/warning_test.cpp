@@ -47,11 +47,31 @@ TEST(WarningsOfDisturbance, AreAsHighAsTheLastStepThatWasPassed) {
        "other processes used more than 25 % of the processors' time during the runs"},
       {WarningKind::context_switches, "the scheduler interrupted the runs more than 200 times a second"}};
   EXPECT_EQ(warnings_of(d, 2), expected);
-  // The kernel's counters are too coarse for less time.
+  // The kernel's counters of ticks are too coarse for less time.
   d.seconds = 0.1;
   d.quota_wait_s = 0;
+  d.involuntary_switches = 20;  // 200 a second, within what chance gives
   EXPECT_TRUE(warnings_of(d, 2).empty());
   EXPECT_TRUE(warnings_of({}, 2).empty());
+}
+
+// A row of the demo computes for a few milliseconds.
+TEST(WarningsOfDisturbance, NeedNoLongRun) {
+  Disturbance d;
+  d.seconds = 0.02;
+  d.watched_s = 2;
+  d.watched_stolen_cpu_s = 0.5;  // an eighth of two processors
+  d.processor_wait_s = 0.01;     // a quarter of them
+  d.involuntary_switches = 30;   // 1500 a second, 680 at least
+  d.migrations = 20;
+  d.major_faults = 1;
+  std::vector<WarningKind> kinds;
+  for (const Warning& warning : warnings_of(d, 2)) kinds.push_back(warning.kind);
+  EXPECT_EQ(kinds, (std::vector<WarningKind>{WarningKind::steal, WarningKind::other_processes,
+                                             WarningKind::context_switches, WarningKind::migrations,
+                                             WarningKind::page_faults}));
+  EXPECT_NE(warnings_of(d, 2)[0].text.find("more than 5 %"), std::string::npos);
+  EXPECT_NE(warnings_of(d, 2)[1].text.find("more than 20 %"), std::string::npos);
 }
 
 TEST(WarningsOfDisturbance, TellOfHeatQuotaAndFrequency) {

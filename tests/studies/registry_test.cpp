@@ -203,12 +203,10 @@ class SmallModel : public testing::Test {
 TEST_F(SmallModel, StudiesThatWouldDoNothingAreLeftOut) {
   const std::vector<PlannedStudy> plan = {{&study_named("noise"), NoiseOptions{}},
                                           {&study_named("lengths"), LengthsOptions{.lengths = {4, 8}}}};
-  // Two repeats give no verdicts, so an A/A run would be of no use.
+  // Everything runs in one process, of which an A/A run would learn nothing.
   const std::vector<Case> cases = cases_of(local_, {{plan[0]}});
   EXPECT_TRUE(cases.empty());
   EXPECT_EQ(cases_of(local_, plan).size(), 2U);
-  local_.get().sweep.repeats.reset();
-  EXPECT_EQ(cases_of(local_, plan).size(), 4U);
 }
 
 TEST_F(SmallModel, RunStudiesTellsItsPartsAndStopsBetweenThem) {
@@ -288,64 +286,103 @@ TEST(RunStudies, StopsBetweenTwoStudies) {
   EXPECT_EQ(result.comparisons.size(), 1U);
 }
 
-// The studies after an A/A run ignore differences that it could not tell from none; those before do not.
-TEST(RunStudies, HandsTheNoiseToTheComparisonsOfTheOthers) {
-  Sessions sessions = test::fake_sessions(fake_latency);
+// Comparisons of all studies are one family: what one study shows alone, it need not show among many.
+TEST(RunStudies, JudgesTheComparisonsOfAllStudiesTogether) {
+  int made = 0;
+  // The slow case is slower by 4 to 10 %, depending on the process.
+  Sessions sessions = test::fake_processes(
+      [](const RunConfig&, const Case& what, int own) {
+        return what.label.ends_with("slow") ? 0.1 * (1.04 + 0.015 * (own % 5)) : 0.1;
+      },
+      &made);
   std::vector<std::string> log;
   ExperimentContext context;
   context.sessions = &sessions;
-  context.sweep.repeats = 6;
-  const Study before = fake_study("before", log), after = fake_study("after", log),
-              noise = fake_study("noise", log, [](ExperimentResult) {
-                ExperimentResult result;
-                result.noise = NoiseMargin{.smallest_difference = 0.3, .bias = 0.3, .pairs = 6, .planned = 6};
-                return result;
-              });
-  const ExperimentResult result =
-      run_studies(context, {{&before, NoOptions{}}, {&noise, NoOptions{}}, {&after, NoOptions{}}});
-  ASSERT_EQ(result.comparisons.size(), 2U);
-  EXPECT_EQ(result.comparisons[0].margin, context.margin);
-  EXPECT_EQ(result.comparisons[0].verdict, Verdict::higher);
-  EXPECT_DOUBLE_EQ(result.comparisons[1].margin, 0.3);
-  EXPECT_EQ(result.comparisons[1].verdict, Verdict::no_difference);
-  ASSERT_TRUE(result.noise);
-  EXPECT_EQ(result.noise->bias, 0.3);
+  context.sweep.processes = 5;
+  context.sweep.repeats = 3;
+  std::vector<Study> all;
+  for (int i = 0; i < 60; ++i) all.push_back(fake_study(fmt::format("study {}", i), log));
+  std::vector<PlannedStudy> plan;
+  for (const Study& study : all) plan.push_back({&study, NoOptions{}});
+  const ExperimentResult alone = run_studies(context, {plan.front()}), many = run_studies(context, plan);
+  ASSERT_EQ(alone.comparisons.size(), 1U);
+  ASSERT_EQ(many.comparisons.size(), 60U);
+  EXPECT_EQ(alone.comparisons[0].verdict, Verdict::higher);
+  EXPECT_DOUBLE_EQ(alone.comparisons[0].interval->level, 0.95);
+  EXPECT_NEAR(many.comparisons[0].interval->level, 1 - 0.05 / 60, 1e-12);
 }
 
-// The real A/A run: a second process that is slower by a tenth raises the margin at least to a tenth.
-TEST(RunStudies, TheAaRunOfASuiteSetsTheMargin) {
-  Sessions sessions = test::fake_sessions([](const RunConfig& configuration, const Case& what) {
-    return fake_latency(configuration, what) * (configuration.replica == 1 ? 1.1 : 1);
-  });
+// Interrupted, the comparisons that exist are judged all the same.
+TEST(RunStudies, JudgesWhatAnInterruptedRunHas) {
+  int made = 0;
+  Sessions sessions = test::fake_processes(
+      [](const RunConfig&, const Case& what, int) { return what.label.ends_with("slow") ? 0.2 : 0.1; },
+      &made);
   std::vector<std::string> log;
+  bool stops = false;
   ExperimentContext context;
   context.sessions = &sessions;
-  context.sweep.repeats = 6;
-  const Study after = fake_study("after", log);
-  const ExperimentResult result =
-      run_studies(context, {{&study_named("noise"), NoiseOptions{.pairs = 6}}, {&after, NoOptions{}}});
-  ASSERT_TRUE(result.noise);
-  EXPECT_NEAR(result.noise->bias, 0.1, 1e-6);
+  context.sweep.processes = 3;
+  context.sweep.repeats = 3;
+  context.sweep.should_stop = [&] { return stops; };
+  const Study first = fake_study("first", log,
+                                 [&](ExperimentResult result) {
+                                   stops = true;
+                                   return result;
+                                 }),
+              second = fake_study("second", log);
+  const ExperimentResult result = run_studies(context, {{&first, NoOptions{}}, {&second, NoOptions{}}});
+  EXPECT_TRUE(result.is_interrupted);
   ASSERT_EQ(result.comparisons.size(), 1U);
-  EXPECT_DOUBLE_EQ(result.comparisons[0].margin, smallest_difference(*result.noise, 6));
-  EXPECT_GE(result.comparisons[0].margin, 0.1 - 1e-6);
+  EXPECT_EQ(result.comparisons[0].verdict, Verdict::higher);
+  EXPECT_FALSE(result.comparisons[0].sentence.empty());
 }
 
-// What a run of prompt lengths remarks when its runs take these times; six runs each.
+// The A/A run on a machine whose every process of the second side is slower by a tenth, by hand.
+TEST(RunStudies, TheAaRunTellsWhatTheMachineDoes) {
+  int made = 0;
+  Sessions sessions = test::fake_processes([](const RunConfig& configuration, const Case&,
+                                              int) { return configuration.replica == 1 ? 0.11 : 0.1; },
+                                           &made);
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.sweep.processes = 4;
+  const ExperimentResult result = run_studies(context, {{&study_named("noise"), NoiseOptions{.pairs = 6}}});
+  ASSERT_TRUE(result.noise);
+  EXPECT_EQ(result.noise->processes, 4);
+  EXPECT_EQ(result.noise->rounds, 3);
+  EXPECT_NEAR(result.noise->bias, 0.1, 1e-9);
+  EXPECT_NEAR(result.noise->between, 0, 1e-9);
+  EXPECT_NEAR(result.noise->within, 0, 1e-9);
+  ASSERT_EQ(result.remarks.size(), 1U);
+  EXPECT_EQ(result.remarks[0].rfind("A/A run: equal configurations in 4 processes differ by +10.0 %.", 0), 0U)
+      << result.remarks[0];
+  // In one process there is nothing to learn.
+  Sessions local = test::fake_sessions(fake_latency);
+  context.sessions = &local;
+  context.sweep.processes = {};
+  EXPECT_FALSE(study_named("noise").applies(context, NoiseOptions{}));
+}
+
+// What a run of prompt lengths remarks when its runs take these times, with jitter from process to process.
 std::vector<std::string> length_remarks(const std::vector<double>& latencies, double jitter = 0) {
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < latencies.size(); ++i) lengths.push_back(static_cast<std::int64_t>(i) + 4);
-  int runs = 0;
-  Sessions sessions = test::fake_sessions([&](const RunConfig&, const Case& what) {
-    const auto ids = std::get<std::vector<TokenId>>(what.prompts.front());
-    return latencies[ids.size() - 4] * (1 + jitter * (++runs % 7 - 3));
-  });
+  int made = 0;
+  Sessions sessions = test::fake_processes(
+      [&](const RunConfig&, const Case& what, int own) {
+        const auto ids = std::get<std::vector<TokenId>>(what.prompts.front());
+        return latencies[ids.size() - 4] *
+               (1 + jitter * static_cast<double>(own * 5 * static_cast<int>(ids.size()) % 7 - 3));
+      },
+      &made);
   ExperimentContext context;
   context.sessions = &sessions;
   context.tokenizer =
       std::make_shared<const Tokenizer>(Tokenizer::load(test::fixture_model("with_tokenizer")));
   context.context_length = 64;
-  context.sweep.repeats = 20;
+  context.sweep.processes = 5;
+  context.sweep.repeats = 3;
   return run_for_varied_lengths(context, {.lengths = lengths, .base = "abc ", .new_tokens = 4}).remarks;
 }
 
@@ -365,6 +402,39 @@ TEST(PromptLengths, RemarkIsWhatTheComparisonsFound) {
                            0),
             0U)
       << falls[1];
+}
+
+StepTimes steps(double first, double last, double start_ms, double slope_ms, double noise_ms) {
+  StepTimes times;
+  int i = 0;
+  for (double at = first; at <= last; ++at) {
+    times.position.push_back(at);
+    times.milliseconds.push_back(start_ms + slope_ms * at + noise_ms * (++i % 2 == 0 ? 1 : -1));
+  }
+  return times;
+}
+
+// Fits and crossings are said where the data hold them, and nowhere else.
+TEST(DescribeSteps, SaysOnlyWhatThePositionsHold) {
+  const auto said = [](const StepTimes& on, const StepTimes& off) {
+    return fmt::format("{}", fmt::join(describe_steps(on, off), "\n"));
+  };
+  // The lines 2 + 0.01 x and 1 + 0.03 x cross at 50.
+  const StepTimes on = steps(20, 90, 2, 0.01, 0), off = steps(20, 90, 1, 0.03, 0);
+  EXPECT_EQ(describe_steps(on, off).size(), 5U);
+  EXPECT_NE(said(on, off).find("With the KV cache, a decode step takes 2 ms + 10 us per position (R2 1.00)."),
+            std::string::npos)
+      << said(on, off);
+  EXPECT_NE(said(on, off).find("cross at position 50, within the measured 20 to 90"), std::string::npos);
+  // Measured from 60 on, the crossing lies below the data.
+  EXPECT_EQ(said(steps(60, 90, 2, 0.01, 0), steps(60, 90, 1, 0.03, 0)).find("cross"), std::string::npos);
+  // Reversed: with the cache it grows faster, so that nothing is to be gained beyond any position.
+  EXPECT_EQ(said(off, on).find("cross"), std::string::npos);
+  // Noise that the line does not explain is no finding.
+  const std::string noisy = said(steps(20, 90, 2, 0.0001, 1), off);
+  EXPECT_EQ(noisy.find("With the KV cache"), std::string::npos) << noisy;
+  EXPECT_NE(noisy.find("Without the KV cache"), std::string::npos);
+  EXPECT_EQ(noisy.find("cross"), std::string::npos);
 }
 
 // A failed case is a row with its reason, and is compared with nothing.

@@ -149,9 +149,9 @@ TEST(RunForVariedLengths, GivesARowPerLength) {
   EXPECT_FALSE(result.rows[0].find("total_latency_s")->interval);
   EXPECT_EQ(result.rows[0].find("total_latency_s")->statistic, "mean");
   ASSERT_EQ(result.remarks.size(), 1u);
-  EXPECT_EQ(
-      result.remarks[0],
-      "From one prompt length to the next, latency has too few runs for a verdict in 2 of 2 comparisons.");
+  EXPECT_EQ(result.remarks[0],
+            "From one prompt length to the next, latency has too few processes for a verdict in 2 of 2 "
+            "comparisons.");
   options.lengths = {-1};
   EXPECT_THROW(run_for_varied_lengths(experiment, options), UsageError);
   options.lengths = {4};
@@ -209,9 +209,6 @@ TEST(AblateCacheAndPadding, GivesRowsFitsAndAnAudit) {
   }
   ASSERT_NE(result.find("cache on"), nullptr);  // the steps, for plots
   EXPECT_EQ(result.find("cache on")->find("step_latency_ms")->samples.size(), 30u);
-  EXPECT_TRUE(std::any_of(result.remarks.begin(), result.remarks.end(), [](const std::string& remark) {
-    return remark.find("as a parabola") != std::string::npos;
-  }));
 }
 
 TEST(MeasureBatched, CountsALastBatchAsWhatItIs) {
@@ -266,8 +263,7 @@ TEST(RunForVariedThreads, RecommendsANumber) {
   options.new_tokens = 4;
   const ExperimentResult result = run_for_varied_threads(experiment, options);
   ASSERT_EQ(result.rows.size(), 2u);
-  ASSERT_FALSE(result.remarks.empty());
-  EXPECT_EQ(result.remarks[0].rfind("Use ", 0), 0u);
+  EXPECT_TRUE(result.remarks.empty()) << "one process recommends nothing";
 }
 
 TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
@@ -381,10 +377,9 @@ TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
                                    Scenario::perplexity, Scenario::edge_prompts}));
   EXPECT_EQ(results.rows[1].status, RowStatus::error);
   EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
-  ASSERT_TRUE(results.noise);
-  EXPECT_GE(results.takeaways.size(), 3u);
+  EXPECT_FALSE(results.noise) << "one process has none";
+  EXPECT_GE(results.takeaways.size(), 2u);
   EXPECT_LE(results.takeaways.size(), 5u);
-  ASSERT_TRUE(recommendation_of(results));
   for (const Row& row : results.rows) {
     if (row.scenario != Scenario::tradeoff) continue;
     EXPECT_NE(row.find("perplexity"), nullptr) << "speed, memory and quality in one row";

@@ -51,6 +51,18 @@ class FakeSession : public Session {
   std::vector<std::string>* log_;
 };
 
+// Of sessions that count as processes of their own: `made` numbers each from 0 in the order of their starts.
+using LatencyInProcess = std::function<double(const RunConfig&, const Case&, int made)>;
+inline Sessions fake_processes(LatencyInProcess latency, int* made) {
+  return Sessions(
+      [latency = std::move(latency), made](const RunConfig& configuration) {
+        const int own = (*made)++;
+        return std::make_unique<FakeSession>(
+            configuration, [latency, own](const RunConfig& c, const Case& w) { return latency(c, w, own); });
+      },
+      {}, {}, true);
+}
+
 inline Sessions fake_sessions(Latency latency, std::vector<std::string>* log = nullptr) {
   return Sessions([latency = std::move(latency), log](const RunConfig& configuration) {
     return std::make_unique<FakeSession>(configuration, latency, log);

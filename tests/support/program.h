@@ -32,6 +32,7 @@ struct ProgramOptions {
   std::filesystem::path folder = {};                                  // to run in; empty = the test's own
   std::string stdout_path = {};      // standard output goes to this file instead of ProgramResult::out
   bool interrupts = false;           // Ctrl-C at the program's first output, on whichever stream
+  int interrupt = SIGINT;            // what Ctrl-C stands for
   bool closes_stdout_early = false;  // after the first bytes, as `| head -c 1` does
   std::chrono::milliseconds timeout{60'000};
 };
@@ -120,7 +121,7 @@ inline pid_t spawn(std::vector<std::string> arguments, const ProgramOptions& opt
   posix_spawnattr_t attributes;
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
+  for (const int signal : {SIGINT, SIGHUP, SIGXFSZ}) sigaddset(&signals, signal);
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigdefault(&attributes, &signals);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
@@ -166,7 +167,7 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments,
     if (ends[0].revents != 0 && out.read_some(result.out) && options.closes_stdout_early) out.close_read();
     if (ends[1].revents != 0) err.read_some(result.err);
     if (options.interrupts && !is_interrupted && !(result.out + result.err).empty()) {
-      kill(child, SIGINT);
+      kill(child, options.interrupt);
       is_interrupted = true;
     }
   }

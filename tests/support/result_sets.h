@@ -53,17 +53,22 @@ inline ResultSet full_results() {
   c.metric = "total_latency_s";
   c.ratio = 0.5;
   c.interval = statistics::Interval{0.49, 0.51, 0.95};
+  c.scenario = Scenario::tradeoff;
   c.verdict = Verdict::lower;
-  c.pairs = 6;
+  c.pairs = 15;
+  c.processes = 5;
+  c.p_value = 0.001;
+  c.effect = statistics::Effect{-0.693, 0.01, 4, 5};
   set_sentence(c);
   results.comparisons = {c};
+  results.other_comparisons = {c};
   results.texts = {{"float32, prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}},
                    {"nf4, prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}}};
   AuditRow audit;
   audit.configuration = "float32";
   audit.what = "cache off";
   results.audit = {audit};
-  results.noise = NoiseMargin{0.03, 0.01, 20, 20};
+  results.noise = NoiseEstimate{0.01, 0.02, 0.005, 5, 3, 0.03};
   results.remarks = {"A remark."};
   results.takeaways = {"A takeaway."};
   results.caption = "How it was done.";

@@ -339,7 +339,7 @@ TEST(TokenizerLoad, RefusesBadMerges) {
   const std::string two = "merges: entry 6: expected two tokens with a blank between them, found ";
   expect_error(with_merge("he"), two + "'he'");
   expect_error(with_merge("h e l"), two + "'h e l'");
-  const std::string form = "merges: entry 6: expected \"left right\" or [\"left\", \"right\"], found ";
+  const std::string form = "merges: entry 6: expected a text 'left right' or a pair of texts, found ";
   expect_error(with_merge(7), form + "'7'");
   expect_error(with_merge(Json::array({"h"})), form + "an array");
   expect_error(with_merge(Json::array({"h", 1})), form + "an array");

@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "assay/base/error.h"
 
@@ -44,9 +48,16 @@ class TemporaryFile {
     }
   }
   void keep() {
+    finish();
+    put_in_place();
+  }
+  // All bytes are on the disk.
+  void finish() {
     const int fd = std::exchange(fd_, -1);
     const bool synced = fsync(fd) == 0 || errno == EINVAL;  // EINVAL: the file system has no fsync
     if (close(fd) != 0 || !synced) throw Error("cannot write {}: {}", target_.string(), last_system_error());
+  }
+  void put_in_place() {
     if (rename(path_.c_str(), target_.c_str()) != 0)
       throw Error("cannot write {}: {}", target_.string(), last_system_error());
     kept_ = true;
@@ -108,14 +119,58 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
       path, [&](const ByteSink& sink) { sink(std::as_bytes(std::span(content.data(), content.size()))); });
 }
 
-void write_file_atomically(const fs::path& path, const std::function<void(const ByteSink&)>& produce) {
+namespace {
+
+fs::path writable_target(const fs::path& path) {
   // A link is followed, so that what it points to is replaced and not the link; a device or a pipe stays what
   // it is.
   std::error_code code;
   const fs::path target = fs::is_symlink(path, code) ? fs::weakly_canonical(path, code) : path;
   if (fs::exists(target, code) && !fs::is_regular_file(target, code))
     throw Error("cannot write {}: expected a regular file or a new name", path.string());
-  TemporaryFile file(target);
+  return target;
+}
+
+// "results.csv.4711-3.tmp": 4711; 0 where it is no name of a temporary file.
+pid_t writer_of(const std::string& name) {
+  constexpr std::string_view kEnd = ".tmp";
+  if (!name.ends_with(kEnd)) return 0;
+  const std::string stem = name.substr(0, name.size() - kEnd.size());
+  const std::size_t dot = stem.rfind('.'), dash = stem.rfind('-');
+  if (dot == std::string::npos || dash == std::string::npos || dash < dot + 2 || dash + 1 == stem.size())
+    return 0;
+  const auto is_number = [](std::string_view text) {
+    return text.size() < 10 && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const std::string process = stem.substr(dot + 1, dash - dot - 1);
+  if (!is_number(process) || !is_number(stem.substr(dash + 1))) return 0;
+  return static_cast<pid_t>(std::strtol(process.c_str(), nullptr, 10));
+}
+
+}  // namespace
+
+void write_files_atomically(std::span<const FileContent> files) {
+  std::vector<std::unique_ptr<TemporaryFile>> all;
+  for (const FileContent& file : files) {
+    all.push_back(std::make_unique<TemporaryFile>(writable_target(file.path)));
+    all.back()->write(std::as_bytes(std::span(file.content.data(), file.content.size())));
+    all.back()->finish();
+  }
+  for (const auto& file : all) file->put_in_place();
+}
+
+void remove_stale_temporaries(const fs::path& folder) {
+  std::error_code code;
+  std::vector<fs::path> stale;
+  for (const auto& entry : fs::directory_iterator(folder, code))
+    if (const pid_t writer = writer_of(entry.path().filename().string());
+        writer > 0 && kill(writer, 0) != 0 && errno == ESRCH)
+      stale.push_back(entry.path());
+  for (const fs::path& path : stale) fs::remove(path, code);
+}
+
+void write_file_atomically(const fs::path& path, const std::function<void(const ByteSink&)>& produce) {
+  TemporaryFile file(writable_target(path));
   produce([&](std::span<const std::byte> data) { file.write(data); });
   file.keep();
 }

@@ -45,6 +45,17 @@ using ByteSink = std::function<void(std::span<const std::byte>)>;
 void write_file_atomically(const std::filesystem::path& path,
                            const std::function<void(const ByteSink&)>& produce);
 
+// Several files, all written before the first is renamed into place: where one cannot be written none is
+// changed. (Only a crash between two renames leaves some old and some new, each of them whole.)
+struct FileContent {
+  std::filesystem::path path;
+  std::string content;
+};
+void write_files_atomically(std::span<const FileContent> files);
+
+// Removes what writers that were killed left behind: temporary files in this folder whose process is gone.
+void remove_stale_temporaries(const std::filesystem::path& folder);
+
 // Makes the folder (and its parents) and checks that a file can be written there. Throws Error.
 void ensure_writable_folder(const std::filesystem::path& folder);
 

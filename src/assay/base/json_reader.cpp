@@ -116,6 +116,19 @@ double JsonReader::number() const {
   return value_->get<double>();
 }
 
+double JsonReader::number(double min, double max) const {
+  const double value = number();
+  if (!(value >= min && value <= max)) refuse(fmt::format("a number from {:g} to {:g}", min, max));
+  return value;
+}
+
+std::vector<double> JsonReader::numbers(double min, double max) const {
+  std::vector<double> all = numbers();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!(all[i] >= min && all[i] <= max)) at(i).number(min, max);
+  return all;
+}
+
 std::optional<double> JsonReader::number_or_null() const {
   return value_->is_null() ? std::nullopt : std::optional(number());
 }
@@ -153,6 +166,43 @@ std::vector<std::string> JsonReader::texts() const {
   std::vector<std::string> all;
   for (const JsonReader& item : items()) all.push_back(item.text());
   return all;
+}
+
+namespace {
+
+std::string dumped(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+bool is_of_numbers(const OrderedJson& json) {
+  return std::all_of(json.begin(), json.end(), [](const OrderedJson& item) { return item.is_number(); });
+}
+
+void write_readable(const OrderedJson& json, std::size_t depth, std::string& out) {
+  if (!json.is_structured() || json.empty() || (json.is_array() && is_of_numbers(json))) {
+    out += dumped(json);
+    return;
+  }
+  out += json.is_object() ? "{" : "[";
+  const char* separator = "\n";
+  for (auto item = json.begin(); item != json.end(); ++item) {
+    out += separator;
+    out.append(depth + 1, ' ');
+    if (json.is_object()) out += dumped(item.key()) + ": ";
+    write_readable(*item, depth + 1, out);
+    separator = ",\n";
+  }
+  out += "\n";
+  out.append(depth, ' ');
+  out += json.is_object() ? "}" : "]";
+}
+
+}  // namespace
+
+std::string readable_json(const OrderedJson& json) {
+  std::string out;
+  write_readable(json, 0, out);
+  return out + "\n";
 }
 
 OrderedJson parse_ordered_json(std::string_view text, const std::string& file) {

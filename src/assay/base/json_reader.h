@@ -37,6 +37,7 @@ class JsonReader {
   // What stands there, for messages: "null", "2.5", "the string 'x'", "an array".
   std::string found() const;
   double number() const;
+  double number(double min, double max) const;
   bool boolean() const;
   std::string text() const;
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
@@ -46,8 +47,15 @@ class JsonReader {
                                   sizeof(T) < 8 ? static_cast<std::int64_t>(std::numeric_limits<T>::max())
                                                 : std::numeric_limits<std::int64_t>::max()));
   }
+  // A whole number from 0.
+  template <std::integral T>
+  T count() const {
+    return static_cast<T>(integer(0, sizeof(T) < 8 ? static_cast<std::int64_t>(std::numeric_limits<T>::max())
+                                                   : std::numeric_limits<std::int64_t>::max()));
+  }
   std::optional<double> number_or_null() const;
   std::vector<double> numbers() const;
+  std::vector<double> numbers(double min, double max) const;
   std::vector<std::string> texts() const;
   template <std::integral T>
   std::vector<T> whole_numbers() const {
@@ -74,5 +82,9 @@ class JsonReader {
 // Parses a document whose order of keys matters. Throws Error naming `file`, line and column for what is not
 // JSON, and for nesting beyond 64 levels, more than 4096 keys in one object, or a key that stands twice.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& file);
+
+// A document with a line for each value, but an array of numbers on one line; malformed UTF-8 becomes U+FFFD.
+// Ends with a line break.
+std::string readable_json(const nlohmann::ordered_json& json);
 
 }  // namespace assay

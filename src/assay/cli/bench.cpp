@@ -25,7 +25,7 @@ struct BenchFlags {
   OutputFlags output;
   BenchOptions options;
   double max_time_s = 0;  // 0: no limit
-  std::string format = "md";
+  std::string format = "table";
 };
 
 // A figure that is not known is null.
@@ -115,11 +115,12 @@ std::string shown(const BenchRow& row, double value, int decimals) {
   return row.status == RowStatus::ok && value > 0 ? fmt::format("{:.{}f}", value, decimals) : "-";
 }
 
-std::string markdown_of(const std::vector<BenchRow>& rows) {
+report::Table table_of(const std::vector<BenchRow>& rows) {
   report::Table table{{"Test", "Precision", "Kernels", "Threads", "Median (ms)", "Spread (%)", "Tokens/s",
                        "GB/s", "GFLOP/s", "Bound", "Roofline (%)"},
                       {false, false, false, true, true, true, true, true, true, false, true},
-                      {}};
+                      {},
+                      {0, 0, 7, 5, 1, 4, 0, 3, 6, 5, 2}};
   for (const BenchRow& row : rows)
     table.rows.push_back(
         {row.status == RowStatus::ok ? row.test : row.test + ": error: " + report::one_line(row.reason, 120),
@@ -127,7 +128,7 @@ std::string markdown_of(const std::vector<BenchRow>& rows) {
          row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-", shown(row, row.tokens_per_sec, 1),
          shown(row, row.achieved_gb_s, 1), shown(row, row.achieved_gflops, 1), row.bound,
          shown(row, row.percent_of_roofline, 1)});
-  return report::to_markdown(table);
+  return table;
 }
 
 std::string scaled(double value, double unit, const char* larger, const char* smaller) {
@@ -156,7 +157,7 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
 }
 
 int run_bench(const BenchFlags& flags) {
-  const std::vector<std::string> formats{"md", "csv", "json", "jsonl", "llama-bench"};
+  const std::vector<std::string> formats{"table", "md", "csv", "json", "jsonl", "llama-bench"};
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
   BenchOptions options = flags.options;
@@ -195,10 +196,11 @@ int run_bench(const BenchFlags& flags) {
   if (format == "json")
     answer_json(json_of(rows, !is_interrupted()));
   else
-    answer(format == "jsonl" ? jsonl_of(rows)
-           : format == "csv" ? csv_of(rows)
-           : format == "md"  ? markdown_of(rows)
-                             : llama_bench_of(rows));
+    answer(format == "jsonl"   ? jsonl_of(rows)
+           : format == "csv"   ? csv_of(rows)
+           : format == "md"    ? report::to_markdown(table_of(rows))
+           : format == "table" ? report::to_text(table_of(rows), terminal_width())
+                               : llama_bench_of(rows));
   if (!flags.output.is_quiet)
     for (const BenchRow& row : rows)
       for (const Warning& warning : row.warnings)
@@ -239,7 +241,9 @@ void add_bench(CLI::App& app, int& exit_code) {
                       "nf4+activations:int8 the activations [float32, or as the "
                       "checkpoint is]");
   flags->model.add_fields_but(*command, {"threads"});
-  command->add_option("--format", flags->format, "Output format: md, csv, json, jsonl or llama-bench [md]");
+  command->add_option(
+      "--format", flags->format,
+      "Output format: table (as wide as the terminal), md, csv, json, jsonl or llama-bench [table]");
   flags->output.add_to(*command);
   command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");
   command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });

@@ -1,5 +1,6 @@
 // assay compare: two runs, tested. assay history: earlier runs in a folder.
 #include <algorithm>
+#include <exception>
 
 #include <nlohmann/json.hpp>
 
@@ -34,29 +35,48 @@ nlohmann::ordered_json compared_json(const ComparedResults& compared) {
     json["label"] = row.label;
     json["configuration"] = row.configuration;
     json["unlike"] = row.unlike;
+    json["untested"] = row.untested;
     rows.push_back(std::move(json));
   }
-  return {
-      {"rows", rows}, {"unlike", compared.unlike}, {"only_a", compared.only_a}, {"only_b", compared.only_b}};
+  nlohmann::ordered_json all_cases = nlohmann::ordered_json::array();
+  for (const ComparedRow& row : compared.all_cases) all_cases.push_back(to_json(row.comparison));
+  return {{"rows", rows},
+          {"all_cases", all_cases},
+          {"unlike", compared.unlike},
+          {"only_a", compared.only_a},
+          {"only_b", compared.only_b},
+          {"failed", compared.failed}};
 }
 
 int compare(const CompareFlags& flags) {
-  std::optional<FailureRule> rule;
-  if (!flags.fail_on.empty()) rule = failure_rule(flags.fail_on);
+  std::vector<FailureRule> rules;
+  if (!flags.fail_on.empty()) rules = failure_rules(flags.fail_on);
   if (flags.margin_percent < 0)
     throw UsageError("--margin: expected 0 or more, found {}", flags.margin_percent);
   const ComparedResults compared = compare_results(report::read_results(flags.a),
                                                    report::read_results(flags.b), flags.margin_percent / 100);
-  if (compared.rows.empty()) throw Error("{} and {} have no measured case in common", flags.a, flags.b);
-  const std::vector<std::string> broken = rule ? broken_rows(compared, *rule) : std::vector<std::string>();
-  if (flags.is_json) {
+  if (compared.rows.empty() && compared.failed.empty())
+    throw Error("{} and {} have no measured case in common", flags.a, flags.b);
+  std::vector<std::string> broken, notes;
+  std::exception_ptr refused;  // what was compared is shown all the same
+  try {
+    for (const FailureRule& rule : rules)
+      for (std::string& line : broken_rows(compared, rule)) {
+        notes.push_back(fmt::format("--fail-on {} is met: {}", rule.text, line));
+        broken.push_back(std::move(line));
+      }
+  } catch (const Error&) {
+    refused = std::current_exception();
+  }
+  if (!flags.is_json) {
+    answer_text(report::to_terminal(report::document_of(compared), terminal_width()));
+  } else if (!refused) {
     nlohmann::ordered_json json = compared_json(compared);
     json["broken"] = broken;
     answer_json(json);
-  } else {
-    answer_text(report::to_terminal(report::document_of(compared), terminal_width()));
   }
-  for (const std::string& line : broken) note("--fail-on " + flags.fail_on + " is met: " + line);
+  for (const std::string& line : notes) note(line);
+  if (refused) std::rethrow_exception(refused);
   return broken.empty() ? 0 : kRuleBroken;
 }
 
@@ -135,10 +155,12 @@ void add_compare(CLI::App& app, int& exit_code) {
   command->add_option("A", flags->a, "results.json of the earlier run")->required();
   command->add_option("B", flags->b, "results.json of the later run")->required();
   add_real(*command, "--margin", flags->margin_percent, "Differences up to this count as none, in % [2]");
-  command->add_option("--fail-on", flags->fail_on,
-                      "Exit with code 4 if a test shows a case to be slower:3%, faster:3% or worse:1%");
+  command->add_option(
+      "--fail-on", flags->fail_on,
+      "Exit with code 4 if B is worse by more: latency:3%, throughput:3%, memory:0%, size:0%, "
+      "perplexity:1%; several joined by commas (also slower, faster, worse)");
   command->add_flag("--json", flags->is_json, "Print one JSON document to standard output");
-  command->footer("Example: assay compare old/results.json new/results.json --fail-on slower:3%");
+  command->footer("Example: assay compare old/results.json new/results.json --fail-on latency:3%,size:0%");
   command->callback([flags, &exit_code] { exit_code = compare(*flags); });
 }
 

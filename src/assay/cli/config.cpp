@@ -96,6 +96,13 @@ bool is_given(const CLI::Option& option, const std::vector<std::string>& words) 
   });
 }
 
+// Whether the word after this flag is its value: "-n" and "--max-new-tokens", not "-n5" or "--seed=1".
+bool takes_next(const CLI::App& command, const std::string& word) {
+  if (word.find('=') != std::string::npos || (word.size() > 2 && word[1] != '-')) return false;
+  const CLI::Option* option = command.get_option_no_throw(word);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
 // One that may be given again for more: a prompt, a pattern.
 bool is_repeatable(const CLI::Option& option) {
   return option.get_items_expected_max() > 1;
@@ -173,12 +180,20 @@ std::vector<std::string> with_config(const CLI::App& app, std::vector<std::strin
   if (command->get_option_no_throw("--config") == nullptr) return words;
   const std::vector<std::string> given(rest.begin() + static_cast<std::ptrdiff_t>(depth), rest.end());
   std::vector<std::string> all(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(depth)), from_file;
-  const bool has_model = !given.empty() && given.front().rfind('-', 0) != 0;
+  // The model first, wherever it stands: what follows a list of values would be taken for one of them.
+  std::vector<std::string> model, others;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const bool is_flag = given[i].size() > 1 && given[i].front() == '-';
+    if (!is_flag && model.empty()) {
+      model.push_back(given[i]);
+      continue;
+    }
+    others.push_back(given[i]);
+    if (is_flag && takes_next(*command, given[i]) && i + 1 < given.size()) others.push_back(given[++i]);
+  }
   for (const Entry& entry : read_entries(*file))
-    if (!(has_model && entry.key == "model")) put_in(entry, *command, *file, given, from_file);
-  all.insert(all.end(), given.begin(), given.begin() + (has_model ? 1 : 0));
-  all.insert(all.end(), from_file.begin(), from_file.end());
-  all.insert(all.end(), given.begin() + (has_model ? 1 : 0), given.end());
+    if (model.empty() || entry.key != "model") put_in(entry, *command, *file, given, from_file);
+  for (const auto* part : {&model, &from_file, &others}) all.insert(all.end(), part->begin(), part->end());
   return all;
 }
 

@@ -21,6 +21,11 @@ extern "C" void on_interrupt(int) {
   g_interrupted = 1;
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGHUP, SIG_DFL);
+}
+// A limit on the size of files: what is written then fails, again and again, and each write says so.
+extern "C" void on_file_limit(int) {
+  g_interrupted = 1;
 }
 }  // namespace
 
@@ -89,8 +94,9 @@ void Progress::clear() {
 }
 
 void watch_interrupts() {
-  for (const int signal : {SIGINT, SIGTERM})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal, on_interrupt) == SIG_IGN) std::signal(signal, SIG_IGN);
+  if (std::signal(SIGXFSZ, on_file_limit) == SIG_IGN) std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, with a sentence
 }
 bool is_interrupted() {
@@ -98,7 +104,7 @@ bool is_interrupted() {
 }
 
 void let_interrupts_end_reads() {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};
     sigaction(signal, nullptr, &action);
     action.sa_flags &= ~SA_RESTART;

@@ -42,7 +42,8 @@ class Progress {
   bool is_shown_, is_dirty_ = false;
 };
 
-// Ctrl-C and SIGTERM set a flag that long work looks at; a second one ends the program at once. Signals that
+// Ctrl-C, SIGTERM, SIGHUP (a closed terminal) and SIGXFSZ (a limit on the size of files) set a flag that long
+// work looks at; a second one of the first three ends the program at once. Signals that
 // the parent had ignored stay ignored.
 void watch_interrupts();
 bool is_interrupted();

@@ -129,6 +129,12 @@ int run_generate(const GenerateFlags& flags) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < prompts.size() && !is_interrupted(); ++i) {
     const TimedGeneration timed = run_one(loaded, prompts[i], flags, i == 0);
+    if (const auto whole = prompt_ids(loaded, prompts[i]).size(); whole > timed.prompt_ids.size())
+      note(fmt::format(
+          "warning: prompt {} was cut on the {} from {} tokens to {}, because with {} new tokens it "
+          "exceeds the context of {}",
+          i + 1, flags.prompt.truncate, whole, timed.prompt_ids.size(), flags.max_new_tokens,
+          loaded.model->spec().context));
     if (flags.output.is_json) all.push_back(to_json(loaded, timed, around));
     if (!flags.output.is_quiet) note(figures_line(timed));
   }

@@ -103,7 +103,7 @@ int main(int argc, char** argv) try {
 } catch (const std::bad_alloc&) {
   return fail(assay::cli::kFailed, "not enough memory");
 } catch (const std::filesystem::filesystem_error& error) {
-  return fail(assay::cli::kFailed, error.code().message() + ": " + error.path1().string());
+  return fail(assay::cli::kFailed, "cannot open " + error.path1().string() + ": " + error.code().message());
 } catch (const std::exception& error) {
   return fail(assay::cli::kFailed, error.what());
 }

@@ -45,6 +45,21 @@ void refuse_empty_values(const CLI::App& command) {
   }
 }
 
+// What differs from what was asked for, said before hours of work.
+std::vector<std::string> warnings_of_plan(const std::vector<PredictedCase>& cases) {
+  std::vector<std::string> lines;
+  std::map<std::string, int> times;
+  for (const PredictedCase& p : cases) {
+    for (const Warning& warning : p.what.warnings)
+      lines.push_back(
+          fmt::format("{}, {}: {}", name_of(p.what.scenario), p.what.label, sentence_of(warning)));
+    if (++times[p.what.key()] == 2)
+      lines.push_back(fmt::format("{}, {}: the case was asked for more than once and is measured once",
+                                  name_of(p.what.scenario), p.what.label));
+  }
+  return lines;
+}
+
 bool has_failures(const ResultSet& results) {
   return std::any_of(results.rows.begin(), results.rows.end(),
                      [](const Row& row) { return row.status != RowStatus::ok; });
@@ -61,11 +76,14 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
           "nf4+activations:int8 the activations [all in "
           "studies that compare precisions, else float32]");
   app.add_option("-o,--output", folder, "Folder for the report, and for the journal that --resume reads");
-  add_whole(app, "-r,--repeats", repeats,
-            "Timed runs of each case [at least 6, until the intervals are narrow]", 1);
+  add_whole(
+      app, "--processes", processes,
+      "Processes that each configuration is started and loaded in [5 to 10; fewer where loading takes long]",
+      1);
+  add_whole(app, "-r,--repeats", repeats, "Timed runs of each case in each process [at least 3]", 1);
   add_real(app, "--narrow", narrow_percent,
-           "Half-width of the confidence intervals to reach, in % of the median [2]");
-  add_real(app, "--time", time_s, "Seconds after which a study adds no round, once there are 6 [20]");
+           "Half-width of the confidence intervals beyond which no process is added, in % [2]");
+  add_real(app, "--time", time_s, "Seconds within which a study adds processes and runs to the fewest [20]");
   add_real(app, "--max-time", max_time_s, "Seconds after which a study begins no round at all [no limit]");
   add_whole(app, "--seed", seed, "Seed for the order of cases within a round [1]");
   add_whole(app, "--max-memory", memory_mb,
@@ -100,6 +118,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   if (flags.memory_mb > 0) options.memory_budget = Bytes{flags.memory_mb << 20};
   if (flags.worker_memory_mb > 0) options.worker_memory_limit = Bytes{flags.worker_memory_mb << 20};
   options.case_time_limit = {flags.case_timeout_s};
+  if (flags.processes > 0) options.sweep.processes = flags.processes;
   if (flags.repeats > 0) options.sweep.repeats = flags.repeats;
   options.sweep.narrow = flags.narrow_percent / 100;
   options.sweep.time_s = flags.time_s;
@@ -120,6 +139,8 @@ void Measuring::begin() {
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
                                        sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
+  if (flags_.resumes)
+    for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
   write_file_atomically(folder / "config.json", config_);
 }
 
@@ -168,11 +189,13 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   for (const auto& [scenario, members] : sweeps)
     all +=
         predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
+  for (const std::string& line : warnings_of_plan(predicted)) note("warning: " + line);
   answer(report::to_text(table, terminal_width()) + failures +
-         fmt::format("{} cases take about {:.0f} s to warm up and to "
+         fmt::format("{} about {:.0f} s to warm up and to "
                      "time. Loading weights, audits and perplexities come "
                      "on top.\n",
-                     predicted.size(), all));
+                     predicted.size() == 1 ? "1 case takes" : fmt::format("{} cases take", predicted.size()),
+                     all));
   return 0;
 }
 
@@ -184,9 +207,13 @@ ResultSet Measuring::new_results() {
 
 int Measuring::finish(ResultSet results) {
   progress_.clear();
-  if (results.takeaways.empty()) results.takeaways = takeaways_of(results);
   results.command = command_line_;
+  results.takeaways = takeaways_of(results);
   results.model.sha256 = sha256_;
+  const nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
+  for (const auto& [name, value] : flags.items())
+    results.configuration.emplace_back("--" + name,
+                                       value.is_string() ? value.get<std::string>() : value.dump());
   if (is_interrupted()) results.status = RunStatus::interrupted;
   report::WrittenReports written;
   std::exception_ptr unwritten;

@@ -20,7 +20,7 @@ struct MeasureFlags {
   ModelFlags model;
   OutputFlags output;
   std::string folder;
-  std::int64_t repeats = 0, seed = 1;
+  std::int64_t processes = 0, repeats = 0, seed = 1;
   double max_time_s = 0, narrow_percent = 2, time_s = 20, case_timeout_s = 600;
   std::int64_t memory_mb = 0, worker_memory_mb = 0;
   bool is_dry_run = false, resumes = false;

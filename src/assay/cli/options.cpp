@@ -151,7 +151,7 @@ void PromptFlags::add_to(CLI::App& app) {
   app.add_option("--prompts-file", prompts_file, "File with a prompt on each line");
   app.add_option("--ids", ids, "Prompt as token ids: 1,2,3");
   app.add_option("--truncate", truncate,
-                 "Side to cut a prompt on that exceeds the context: left or right [an error]");
+                 "Side to cut a prompt on that exceeds the context: left, right or none [none: an error]");
 }
 
 std::vector<Prompt> PromptFlags::read() const {
@@ -206,8 +206,12 @@ std::vector<TokenId> ids_from_text(const std::string& text, const std::string& w
   const auto is_separator = [](char c) {
     return c == ',' || c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '[' || c == ']';
   };
+  bool wants_id = false;  // after a comma
   while (at != end) {
     if (is_separator(*at)) {
+      if (*at == ',' && (wants_id || ids.empty()))
+        throw UsageError("{}: expected token ids such as 1,2,3, found nothing before a comma", where);
+      wants_id = wants_id || *at == ',';
       ++at;
       continue;
     }
@@ -219,8 +223,10 @@ std::vector<TokenId> ids_from_text(const std::string& text, const std::string& w
       throw UsageError("{}: expected token ids such as 1,2,3, found '{}'", where, std::string(at, word_end));
     }
     ids.push_back(id);
+    wants_id = false;
     at = stop;
   }
+  if (wants_id) throw UsageError("{}: expected token ids such as 1,2,3, found nothing after a comma", where);
   return ids;
 }
 

@@ -7,6 +7,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/report/table.h"
 #include "assay/session/load_parts.h"
 
 namespace assay::cli {
@@ -69,12 +70,16 @@ std::string text_of(const QuantizeReport& report) {
   const auto figure = [](const std::optional<double>& value, int decimals) {
     return value ? fmt::format("{:.{}f}", *value, decimals) : std::string("-");
   };
-  std::string text = fmt::format("{:<40} {:>14} {:>11} {:>10} {:>9} {:>11} {:>9}\n", "Tensor", "shape",
-                                 "bytes", "rmse", "SNR (dB)", "max error", "cosine");
+  report::Table table{{"Tensor", "Shape", "Bytes", "RMSE", "SNR (dB)", "Max error", "Cosine"},
+                      {false, true, true, true, true, true, true},
+                      {},
+                      {0, 3, 4, 2, 1, 5, 3}};
   for (const QuantizedTensor& t : report.tensors)
-    text += fmt::format("{:<40} {:>14} {:>11} {:>10.3e} {:>9} {:>11.3e} {:>9}\n", t.name,
-                        fmt::format("[{}, {}]", t.rows, t.columns), t.bytes_after, t.error.rmse,
-                        figure(t.error.snr_db, 2), t.error.max_abs_error, figure(t.error.cosine, 6));
+    table.rows.push_back({report::one_line(t.name, 120), fmt::format("[{}, {}]", t.rows, t.columns),
+                          std::to_string(t.bytes_after), fmt::format("{:.3e}", t.error.rmse),
+                          figure(t.error.snr_db, 2), fmt::format("{:.3e}", t.error.max_abs_error),
+                          figure(t.error.cosine, 6)});
+  std::string text = report::to_text(table, terminal_width());
   const double before = static_cast<double>(report.file_bytes_before),
                after = static_cast<double>(report.file_bytes_after);
   text += fmt::format("\n{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",

@@ -94,8 +94,9 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
       ->allow_extra_args(false);
   command->add_option("--prompts-file", flags->prompt.prompts_file, "File with a prompt on each line");
   command->add_option("--ids", flags->prompt.ids, "Prompt as token ids: 1,2,3");
-  command->add_option("--truncate", flags->prompt.truncate,
-                      "Side to cut a prompt on that exceeds the context: left or right [an error]");
+  command->add_option(
+      "--truncate", flags->prompt.truncate,
+      "Side to cut a prompt on that exceeds the context: left, right or none [none: an error]");
   add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
             "New tokens per prompt; at most 32 in sweeps and ablations [50]", 1);
   flags->studies.add_to_run(*command, parts());

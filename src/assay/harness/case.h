@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,10 @@ struct Sample {
   std::string ids_hash;  // of all generated ids
   // What it had to do at least, and the time that the rooflines measured beside it allow.
   double bytes = 0, flops = 0, roofline_s = 0, roofline_gb_s = 0, roofline_gflops = 0;
-  double memory_bound_s = 0;  // of roofline_s: steps that reading bounds
+  double memory_bound_s = 0;    // of roofline_s: steps that reading bounds
+  int roofline_repeats = 0;     // measurements that were repeated, because the run was faster than they allow
+  double first_tokenize_s = 0;  // of tokenize_s: the first batch
+  std::optional<double> energy_j = {};  // of the processor packages; empty where the system does not tell
   Disturbance disturbance;
 
   double decode_s() const;
@@ -67,6 +71,7 @@ struct FirstRun {
   std::vector<std::string> texts;
   CaseProfile profile;
   double kv_cache_bytes = 0, measured_memory_bytes = 0;
+  double peak_rss_bytes = 0, current_rss_bytes = 0;  // of the process, at the end
   double seconds = 0;
 };
 

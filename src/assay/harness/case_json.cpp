@@ -11,6 +11,9 @@ using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
+// Far beyond any run: what a file holds above it is damaged.
+constexpr double kMostSeconds = 1e9, kMostCount = 1e30;
+
 OrderedJson prompt_to_json(const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   return std::get<std::vector<TokenId>>(prompt);
@@ -23,13 +26,14 @@ Prompt prompt_from_json(const JsonReader& json) {
 }
 
 OrderedJson disturbance_to_json(const Disturbance& d) {
-  return {d.seconds,         d.involuntary_switches, d.stolen_cpu_s, d.other_cpu_s,
-          d.throttle_events, d.quota_wait_s,         d.lowest_mhz,   d.highest_mhz};
+  return {d.seconds,          d.involuntary_switches, d.stolen_cpu_s, d.other_cpu_s, d.throttle_events,
+          d.quota_wait_s,     d.lowest_mhz,           d.highest_mhz,  d.watched_s,   d.watched_stolen_cpu_s,
+          d.processor_wait_s, d.major_faults,         d.minor_faults, d.migrations};
 }
 
 Disturbance disturbance_from_json(const JsonReader& json) {
   Disturbance d;
-  d.seconds = json.at(0).number();
+  d.seconds = json.at(0).number(0, kMostSeconds);
   d.involuntary_switches = json.at(1).whole<std::int64_t>();
   d.stolen_cpu_s = json.at(2).number();
   d.other_cpu_s = json.at(3).number();
@@ -37,6 +41,12 @@ Disturbance disturbance_from_json(const JsonReader& json) {
   d.quota_wait_s = json.at(5).number();
   d.lowest_mhz = json.at(6).number();
   d.highest_mhz = json.at(7).number();
+  d.watched_s = json.at(8).number(0, kMostSeconds);
+  d.watched_stolen_cpu_s = json.at(9).number(0, kMostSeconds);
+  d.processor_wait_s = json.at(10).number(0, kMostSeconds);
+  d.major_faults = json.at(11).count<std::int64_t>();
+  d.minor_faults = json.at(12).count<std::int64_t>();
+  d.migrations = json.at(13).count<std::int64_t>();
   return d;
 }
 
@@ -90,6 +100,9 @@ OrderedJson to_json(const Sample& s) {
           {"first_token_s", s.first_token_s},
           {"step_s", s.step_s},
           {"counts", {s.sequences, s.batches, s.prompt_tokens, s.computed_prompt_tokens, s.new_tokens}},
+          {"first_tokenize_s", s.first_tokenize_s},
+          {"energy_j", s.energy_j ? OrderedJson(*s.energy_j) : OrderedJson(nullptr)},
+          {"roofline_repeats", s.roofline_repeats},
           {"ids_hash", s.ids_hash},
           {"roof", {s.bytes, s.flops, s.roofline_s, s.roofline_gb_s, s.roofline_gflops, s.memory_bound_s}},
           {"disturbance", disturbance_to_json(s.disturbance)}};
@@ -97,28 +110,31 @@ OrderedJson to_json(const Sample& s) {
 
 Sample sample_from_json(const JsonReader& json) {
   Sample s;
-  s.total_latency_s = json.at("total_latency_s").number();
-  s.end_to_end_s = json.at("end_to_end_s").number();
-  s.tokenize_s = json.at("tokenize_s").number();
-  s.prefill_s = json.at("prefill_s").number();
-  s.sampling_s = json.at("sampling_s").number();
-  s.detokenize_s = json.at("detokenize_s").number();
-  s.first_token_s = json.at("first_token_s").number();
-  s.step_s = json.at("step_s").numbers();
+  s.total_latency_s = json.at("total_latency_s").number(0, kMostSeconds);
+  s.end_to_end_s = json.at("end_to_end_s").number(0, kMostSeconds);
+  s.tokenize_s = json.at("tokenize_s").number(0, kMostSeconds);
+  s.prefill_s = json.at("prefill_s").number(0, kMostSeconds);
+  s.sampling_s = json.at("sampling_s").number(0, kMostSeconds);
+  s.detokenize_s = json.at("detokenize_s").number(0, kMostSeconds);
+  s.first_token_s = json.at("first_token_s").number(0, kMostSeconds);
+  s.step_s = json.at("step_s").numbers(0, kMostSeconds);
+  s.first_tokenize_s = json.at("first_tokenize_s").number(0, kMostSeconds);
+  if (json.has("energy_j")) s.energy_j = json.at("energy_j").number(0, kMostCount);
+  s.roofline_repeats = json.at("roofline_repeats").count<int>();
   const JsonReader counts = json.at("counts");
-  s.sequences = counts.at(0).whole<std::int64_t>();
-  s.batches = counts.at(1).whole<std::int64_t>();
-  s.prompt_tokens = counts.at(2).whole<std::int64_t>();
-  s.computed_prompt_tokens = counts.at(3).whole<std::int64_t>();
-  s.new_tokens = counts.at(4).whole<std::int64_t>();
+  s.sequences = counts.at(0).count<std::int64_t>();
+  s.batches = counts.at(1).count<std::int64_t>();
+  s.prompt_tokens = counts.at(2).count<std::int64_t>();
+  s.computed_prompt_tokens = counts.at(3).count<std::int64_t>();
+  s.new_tokens = counts.at(4).count<std::int64_t>();
   s.ids_hash = json.at("ids_hash").text();
   const JsonReader roofline = json.at("roof");
-  s.bytes = roofline.at(0).number();
-  s.flops = roofline.at(1).number();
-  s.roofline_s = roofline.at(2).number();
-  s.roofline_gb_s = roofline.at(3).number();
-  s.roofline_gflops = roofline.at(4).number();
-  s.memory_bound_s = roofline.at(5).number();
+  s.bytes = roofline.at(0).number(0, kMostCount);
+  s.flops = roofline.at(1).number(0, kMostCount);
+  s.roofline_s = roofline.at(2).number(0, kMostCount);
+  s.roofline_gb_s = roofline.at(3).number(0, kMostCount);
+  s.roofline_gflops = roofline.at(4).number(0, kMostCount);
+  s.memory_bound_s = roofline.at(5).number(0, kMostCount);
   s.disturbance = disturbance_from_json(json.at("disturbance"));
   return s;
 }
@@ -134,6 +150,7 @@ OrderedJson to_json(const FirstRun& f) {
           {"profile", parts},
           {"kv_cache_bytes", f.kv_cache_bytes},
           {"measured_memory_bytes", f.measured_memory_bytes},
+          {"rss_bytes", {f.peak_rss_bytes, f.current_rss_bytes}},
           {"seconds", f.seconds}};
 }
 
@@ -144,11 +161,14 @@ FirstRun first_run_from_json(const JsonReader& json) {
   for (const JsonReader& ids : json.at("ids").items()) f.ids.push_back(ids.whole_numbers<TokenId>());
   f.texts = json.at("texts").texts();
   for (const JsonReader& part : json.at("profile").items())
-    f.profile.parts.push_back(
-        {part.at("phase").text(), part.at("seconds").number(), part.at("roof_s").number()});
-  f.kv_cache_bytes = json.at("kv_cache_bytes").number();
-  f.measured_memory_bytes = json.at("measured_memory_bytes").number();
-  f.seconds = json.at("seconds").number();
+    f.profile.parts.push_back({part.at("phase").text(),
+                               part.at("seconds").number(-kMostSeconds, kMostSeconds),
+                               part.at("roof_s").number(0, kMostSeconds)});
+  f.kv_cache_bytes = json.at("kv_cache_bytes").number(0, kMostCount);
+  f.measured_memory_bytes = json.at("measured_memory_bytes").number(-kMostCount, kMostCount);
+  f.peak_rss_bytes = json.at("rss_bytes").at(0).number(0, kMostCount);
+  f.current_rss_bytes = json.at("rss_bytes").at(1).number(0, kMostCount);
+  f.seconds = json.at("seconds").number(0, kMostSeconds);
   return f;
 }
 

@@ -2,8 +2,11 @@
 
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
+#include "assay/config/fields_json.h"
 #include "assay/harness/sweep.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -13,6 +16,29 @@
 #include "assay/text/tokenizer.h"
 
 namespace assay {
+
+std::vector<std::pair<std::string, std::string>> configuration_of(const ExperimentContext& context) {
+  const SweepOptions& sweep = context.sweep;
+  const auto or_none = [](const auto& value) {
+    return value ? fmt::format("{}", *value) : std::string("none");
+  };
+  std::vector<std::pair<std::string, std::string>> all = {
+      {"seed", fmt::format("{}", sweep.seed)},
+      {"processes", or_none(sweep.processes)},
+      {"repeats", or_none(sweep.repeats)},
+      {"narrow", fmt::format("{}", sweep.narrow)},
+      {"time_s", fmt::format("{}", sweep.time_s)},
+      {"max_time_s", or_none(sweep.max_time_s)},
+      {"margin", fmt::format("{}", context.margin)},
+      {"context_length", fmt::format("{}", context.context_length)}};
+  for (const auto& [prefix, config] :
+       {std::pair("baseline.", &context.baseline), {"common.", &context.common}}) {
+    const nlohmann::ordered_json fields = to_json(*config);
+    for (const auto& [key, value] : fields.items())
+      all.emplace_back(prefix + key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return all;
+}
 
 LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
@@ -133,7 +159,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
     }
   };
   const Bytes budget = options.memory_budget.value_or(Bytes{available_memory().value / 10 * 9});
-  sessions_ = std::make_unique<Sessions>(make, memory_of, budget);
+  sessions_ = std::make_unique<Sessions>(make, memory_of, budget, true);
   context_.sessions = sessions_.get();
 }
 

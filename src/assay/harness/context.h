@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "assay/base/units.h"
@@ -29,11 +30,13 @@ struct ExperimentContext {
   std::int64_t context_length = 0;             // of the model, in tokens
   bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
   SweepOptions sweep;
-  double margin = 0.02;              // a smaller relative difference counts as none
-  std::optional<NoiseMargin> noise;  // of an A/A run: the margin is never below what it detects
+  double margin = 0.02;  // a smaller relative difference counts as none
   // Bytes that a case is predicted to take. Empty, or 0 of it: not known.
   std::function<Bytes(const RunConfig&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
 };
+
+// Every setting of the context, defaults included, as text: ("seed", "1"), ("baseline.threads", "2").
+std::vector<std::pair<std::string, std::string>> configuration_of(const ExperimentContext& context);
 
 // For programs that have loaded a model themselves: everything runs on it, in this process.
 class LocalExperiment {

@@ -1,12 +1,14 @@
 #include "assay/harness/rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
+#include "assay/machine/energy.h"
 #include "assay/results/results_json.h"
 
 namespace assay {
@@ -26,13 +28,14 @@ class RowBuilder {
     add_times(row);
     add_counts(row);
     add_memory(row);
+    add_energy(row);
     add_roofline(row);
   }
 
   void add_warnings(Row& row) const {
     Disturbance all;
     std::set<std::string> hashes;
-    for (const auto& [block, sample] : result_.samples) {
+    for (const auto& [place, sample] : result_.samples) {
       all += sample.disturbance;
       hashes.insert(sample.ids_hash);
     }
@@ -41,6 +44,12 @@ class RowBuilder {
     if (all.highest_mhz > 0)
       row.parameters.emplace_back("frequency_mhz",
                                   fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
+    int repeats = 0;
+    for (const auto& [place, sample] : result_.samples) repeats += sample.roofline_repeats > 0 ? 1 : 0;
+    if (repeats > 0)
+      row.warnings.push_back({WarningKind::roofline_disturbed,
+                              fmt::format("the roofline was disturbed in {} of {} runs and measured again",
+                                          repeats, result_.samples.size())});
     if (hashes.size() > 1)
       row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
     const std::vector<double> times = result_.each(&Sample::total_latency_s);
@@ -58,18 +67,23 @@ class RowBuilder {
              fmt::format("the second half of the runs was more than 10 % {} than the first",
                          late > early ? "slower" : "faster")});
     }
-    if (times.size() < statistics::kFewestForInterval)
+    std::set<int> processes;
+    for (const SamplePlace& place : result_.places()) processes.insert(place.process);
+    if (const auto count = static_cast<int>(processes.size()); count < kFewestProcesses)
       row.warnings.push_back(
-          {WarningKind::too_few_runs, fmt::format("{} {} too few for an interval or a verdict", times.size(),
-                                                  times.size() == 1 ? "run is" : "runs are")});
+          {WarningKind::too_few_runs,
+           count == 1 ? fmt::format("{} in one process {} too few for a verdict",
+                                    times.size() == 1 ? "1 run" : fmt::format("{} runs", times.size()),
+                                    times.size() == 1 ? "is" : "are")
+                      : fmt::format("{} processes are too few for an interval or a verdict", count)});
   }
 
  private:
   template <typename Of>
   void set(Row& row, std::string_view tag, const Of& of) const {
     std::vector<double> values;
-    for (const auto& [block, sample] : result_.samples) values.push_back(of(sample));
-    row.set(tag, value_of_repeats(std::move(values)));
+    for (const auto& [place, sample] : result_.samples) values.push_back(of(sample));
+    row.set(tag, value_of_processes(std::move(values), result_.places()));
   }
 
   void add_times(Row& row) const {
@@ -79,6 +93,8 @@ class RowBuilder {
     set(row, "avg_latency_per_token_ms",
         [&](const Sample& s) { return 1e3 * s.total_latency_s / new_tokens(s); });
     set(row, "time_to_first_token_s", [](const Sample& s) { return s.first_token_s; });
+    set(row, "time_to_first_token_from_text_s",
+        [](const Sample& s) { return s.first_tokenize_s + s.first_token_s; });
     set(row, "prefill_latency_s", [](const Sample& s) { return s.prefill_s; });
     set(row, "prefill_tokens_per_sec",
         [](const Sample& s) { return per(static_cast<double>(s.prompt_tokens), s.prefill_s); });
@@ -90,14 +106,41 @@ class RowBuilder {
       set(row, "time_per_output_token_ms",
           [](const Sample& s) { return 1e3 * s.decode_s() / static_cast<double>(s.step_s.size()); });
       set(row, "step_latency_ms", [](const Sample& s) { return 1e3 * statistics::median(s.step_s); });
-      if (statistics::supported_quantile(first_.step_s, 0.9))
-        set(row, "inter_token_p90_ms",
-            [](const Sample& s) { return 1e3 * statistics::quantile(s.step_s, 0.9); });
+      add_percentile(row, "inter_token_p90_ms", 0.9);
+      add_percentile(row, "inter_token_p95_ms", 0.95);
+      add_percentile(row, "inter_token_p99_ms", 0.99);
+      for (const auto& [place, sample] : result_.samples) row.step_s.push_back(sample.step_s);
     }
     set(row, "tokenize_s", [](const Sample& s) { return s.tokenize_s; });
     set(row, "sampling_s", [](const Sample& s) { return s.sampling_s; });
     set(row, "detokenize_s", [](const Sample& s) { return s.detokenize_s; });
     set(row, "end_to_end_s", [](const Sample& s) { return s.end_to_end_s; });
+  }
+
+  void add_percentile(Row& row, const char* tag, double p) const {
+    if (statistics::supported_quantile(first_.step_s, p))
+      set(row, tag, [p](const Sample& s) { return 1e3 * statistics::quantile(s.step_s, p); });
+    else
+      row.absent.emplace_back(
+          tag, fmt::format("a run has {}, and this percentile needs {:.0f}",
+                           first_.step_s.size() == 1 ? "1 decode step"
+                                                     : fmt::format("{} decode steps", first_.step_s.size()),
+                           std::ceil(1 / (1 - p) - 1e-9)));
+  }
+
+  void add_energy(Row& row) const {
+    double joules = 0, tokens = 0;
+    for (const auto& [place, sample] : result_.samples) {
+      if (!sample.energy_j) {
+        const std::string why = EnergyWatch().why_not();
+        row.absent.emplace_back("energy_per_token_j",
+                                why.empty() ? "a run could not read the energy counters" : why);
+        return;
+      }
+      joules += *sample.energy_j;
+      tokens += static_cast<double>(sample.new_tokens);
+    }
+    row.set("energy_per_token_j", joules / tokens);
   }
 
   void add_counts(Row& row) const {
@@ -119,6 +162,13 @@ class RowBuilder {
     row.set("workspace_bytes", static_cast<double>(result_.facts.model.workspace_bytes));
     row.set("kv_cache_bytes", result_.first.kv_cache_bytes);
     row.set("measured_memory_bytes", result_.first.measured_memory_bytes);
+    row.set("working_memory_bytes", static_cast<double>(result_.facts.model.resident_weights_bytes +
+                                                        result_.facts.model.workspace_bytes) +
+                                        result_.first.kv_cache_bytes);
+    // 0: the system does not tell.
+    if (result_.first.peak_rss_bytes > 0) row.set("peak_rss_bytes", result_.first.peak_rss_bytes);
+    if (result_.first.current_rss_bytes > 0) row.set("current_rss_bytes", result_.first.current_rss_bytes);
+    row.set("load_s", result_.facts.model.load_s);
     if (result_.facts.model.head_computed_share)
       row.set("head_computed_percent", 100 * *result_.facts.model.head_computed_share);
     const CoverageFacts& coverage = result_.facts.model.coverage;
@@ -154,7 +204,7 @@ class RowBuilder {
     row.parameters.emplace_back("bound",
                                 2 * first_.memory_bound_s >= first_.roofline_s ? "memory" : "compute");
     add_gap(row);
-    const auto interval = statistics::repeated_median_interval(result_.each(&Sample::total_latency_s));
+    const std::optional<statistics::Interval> interval = row.find("total_latency_s")->interval;
     if (interval && 100 * roofline / interval->high > 103)
       row.warnings.push_back(roofline_warning(100 * roofline / interval->high));
   }
@@ -204,6 +254,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
   row.warnings = result.facts.warnings;
   row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (row.status != RowStatus::ok || result.samples.empty()) return row;
+  row.places = result.places();
   const RowBuilder builder(result, context);
   builder.add_values(row);
   builder.add_warnings(row);
@@ -211,17 +262,16 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
 }
 
 std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
-                                        const ExperimentContext& context, int comparisons) {
+                                        const ExperimentContext& context) {
   if (candidate.status != RowStatus::ok || baseline.status != RowStatus::ok) return std::nullopt;
-  const auto [own, other] = paired(candidate, baseline, &Sample::total_latency_s);
-  if (own.empty()) return std::nullopt;
-  double margin = context.margin;
-  if (context.noise)
-    margin = std::max(margin, smallest_difference(*context.noise, static_cast<int>(own.size())));
-  Comparison comparison = compare_paired(own, other, {.margin = margin, .comparisons = comparisons});
+  const auto ratios = log_ratios(candidate, baseline, &Sample::total_latency_s);
+  if (ratios.empty()) return std::nullopt;
+  Comparison comparison = compare_processes(ratios, context.margin);
+  comparison.scenario = candidate.what.scenario;
   comparison.subject = candidate.what.label;
   comparison.baseline = baseline.what.label;
   comparison.metric = "total_latency_s";
+  comparison.seconds_each = candidate.visit_s;
   set_sentence(comparison);
   return comparison;
 }

@@ -15,10 +15,10 @@ namespace assay {
 // roofline beside it, and which phase loses most of the time above the roofline.
 Row row_of(const CaseResult& result, const ExperimentContext& context);
 
-// The latency of two cases, paired by round; nothing where either has failed. `comparisons`: how many are
-// made side by side, for which the level of the interval is corrected.
+// The latency of two cases, paired by process and round; nothing where either has failed. It has no verdict
+// before judge() has seen it together with the other comparisons of the run.
 std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseResult& baseline,
-                                        const ExperimentContext& context, int comparisons = 1);
+                                        const ExperimentContext& context);
 
 // Audits of several configurations. One whose audit fails has no rows here; its other rows say why.
 std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<RunConfig>& configurations,

@@ -1,8 +1,12 @@
 #include "assay/harness/run_case.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <optional>
 
 #include "assay/base/error.h"
+#include "assay/machine/energy.h"
 #include "assay/machine/machine.h"
 #include "assay/model/model.h"
 #include "assay/text/tokenizer.h"
@@ -59,6 +63,7 @@ class CaseRun {
                loaded_.tokenizer.get());
     }
     ran_.sample.tokenize_s += elapsed(begin, Clock::now()).value;
+    if (first == 0) ran_.sample.first_tokenize_s = ran_.sample.tokenize_s;
     return prompts;
   }
 
@@ -131,6 +136,13 @@ Bytes working_set_of(const std::vector<PhaseCosts>& steps) {
   return cost.weight_bytes + cost.kv_bytes;
 }
 
+double roofline_s_of(const Plan& plan, const std::vector<BatchShape>& shapes, const Roofline::Peaks& peaks) {
+  double all = 0;
+  for (const BatchShape& shape : shapes)
+    for (const PhaseCosts& costs : step_costs(plan, shape)) all += peaks.seconds(total_cost(costs));
+  return all;
+}
+
 void set_roofline(const Plan& plan, const std::vector<BatchShape>& shapes, const Roofline::Peaks& peaks,
                   Sample& sample) {
   for (const BatchShape& shape : shapes)
@@ -190,15 +202,34 @@ CaseProfile profile_of(const StepProfile& profile, const Ran& ran, const Plan& p
 }  // namespace
 
 Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
-                const ShouldStop& should_stop) {
+                const ShouldStop& should_stop, DisturbanceWatch* watch) {
   Roofline::Peaks peaks;
-  if (roofline != nullptr)
-    peaks = roofline->measure(
-        working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, what).front())));
-  const DisturbanceWatch watch;
+  Bytes working_set;
+  if (roofline != nullptr) {
+    working_set =
+        working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, what).front()));
+    peaks = roofline->measure(working_set);
+  }
+  std::optional<DisturbanceWatch> own;
+  if (watch == nullptr) watch = &own.emplace();
+  const EnergyWatch energy;
+  watch->begin_run();
   Ran ran = CaseRun(loaded, what, false, should_stop).run();
-  ran.sample.disturbance = watch.so_far();
-  if (roofline != nullptr) set_roofline(loaded.model->program().plan(), ran.shapes, peaks, ran.sample);
+  ran.sample.disturbance = watch->so_far();
+  ran.sample.energy_j = energy.joules();
+  if (roofline == nullptr) return std::move(ran.sample);
+  // No run is faster than its roofline: what says so was disturbed, and is measured again.
+  constexpr double kImpossible = 1.03;
+  constexpr int kMostRepeats = 3;
+  const Plan& plan = loaded.model->program().plan();
+  while (ran.sample.roofline_repeats < kMostRepeats &&
+         roofline_s_of(plan, ran.shapes, peaks) > kImpossible * ran.sample.total_latency_s) {
+    const Roofline::Peaks again = roofline->measure(working_set);
+    peaks.bytes_per_second = std::max(peaks.bytes_per_second, again.bytes_per_second);
+    peaks.operations_per_second = std::max(peaks.operations_per_second, again.operations_per_second);
+    ++ran.sample.roofline_repeats;
+  }
+  set_roofline(plan, ran.shapes, peaks, ran.sample);
   return std::move(ran.sample);
 }
 
@@ -221,6 +252,11 @@ FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofli
   first.measured_memory_bytes =
       static_cast<double>(ran.anonymous.value - held_before.value - roofline.held().value);
   first.kv_cache_bytes = static_cast<double>(ran.kv_cache.value);
+  const ProcessMemory memory = read_process_memory();
+  rusage own{};
+  const std::int64_t peak = getrusage(RUSAGE_SELF, &own) == 0 ? std::int64_t{own.ru_maxrss} * 1024 : 0;
+  first.peak_rss_bytes = static_cast<double>(std::max(memory.peak.value, peak));
+  first.current_rss_bytes = static_cast<double>(memory.resident.value);
   first.seconds = ran.sample.total_latency_s;
   first.prompt_ids = std::move(ran.prompt_ids);
   first.ids = std::move(ran.ids);

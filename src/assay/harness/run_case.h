@@ -7,9 +7,10 @@
 namespace assay {
 
 // Runs the case's batches one after another and times every phase. `roofline` is measured just before. Throws
-// Error for prompts that cannot be run (time_generate.h), and "interrupted" once should_stop says so.
+// Error for prompts that cannot be run (time_generate.h), and "interrupted" once should_stop says so. `watch`
+// has watched since the run before; null: from the beginning of this one.
 Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline = nullptr,
-                const ShouldStop& should_stop = {});
+                const ShouldStop& should_stop = {}, DisturbanceWatch* watch = nullptr);
 
 // A run whose time does not count: its texts, where its time goes, how much memory it takes. `held_before` is
 // the anonymous memory of the process before the model was loaded.

@@ -14,8 +14,10 @@ namespace assay {
 
 namespace {
 
-constexpr int kFewestRounds = static_cast<int>(statistics::kFewestForInterval);
-constexpr int kMostRounds = 200;
+// In one process, where an interval is that of its rounds.
+constexpr int kFewestInOneProcess = static_cast<int>(statistics::kFewestForInterval);
+constexpr int kMostInOneProcess = 200;
+constexpr int kMostRounds = 10, kMostProcesses = 10;
 
 class SweepRun {
  public:
@@ -25,21 +27,28 @@ class SweepRun {
       throw FieldError("repeats", "expected a whole number from 1, found {}", *options.repeats);
     if (options.max_time_s && *options.max_time_s <= 0)
       throw FieldError("max_time_s", "expected a number above 0, found {}", *options.max_time_s);
+    if (options.processes && *options.processes < 1)
+      throw FieldError("processes", "expected a whole number from 1, found {}", *options.processes);
+    if (options.processes.value_or(1) > 1 && !sessions.have_processes())
+      throw FieldError("processes", "expected 1, because everything runs in this process, found {}",
+                       *options.processes);
     for (const Case& what : cases) add(what);
-    fewest_ = fewest_rounds(result_.cases.size());
   }
 
   SweepResult run() {
     try {
       replay();
-      int first_round = 0;
       const auto groups = sessions_.groups(configurations());
-      groups_left_ = groups.size();
-      for (const auto& group : groups) {
-        --groups_left_;
-        round_s_ = 0;
-        run_group(group, first_round);
-        first_round += kMostRounds;  // a case that is in several groups is measured with each
+      begin_ = Clock::now();
+      for (int visit = 0; wants_visit(visit); ++visit) {
+        visit_begin_ = Clock::now();
+        has_run_ = false;
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+          groups_left_ = groups.size() - 1 - i;
+          // The baseline is in each group, in a process of its own each time.
+          run_group(groups[i], visit, visit * static_cast<int>(groups.size()) + static_cast<int>(i));
+        }
+        if (has_run_) visits_.push_back(elapsed(visit_begin_, Clock::now()).value);
       }
       if (options_.journal != nullptr && !stopped()) options_.journal->append("done", name_, true);
     } catch (const WorkerLost&) {
@@ -86,31 +95,71 @@ class SweepRun {
         was_begun_.insert(&c);
       });
       options_.journal->read_each("sample", journal_key(c), [&](const JsonReader& data) {
-        c.samples[data.at("round").whole<int>()] = sample_from_json(data.at("sample"));
+        c.samples[{data.at("process").whole<int>(), data.at("round").whole<int>()}] =
+            sample_from_json(data.at("sample"));
       });
     }
+    options_.journal->read_each("visits", name_, [&](const JsonReader& data) {
+      plan_ = VisitPlan{data.at("processes").whole<int>(), data.at("rounds").whole<int>()};
+    });
   }
 
-  void run_group(const std::vector<RunConfig>& group, int first_round) {
+  void run_group(const std::vector<RunConfig>& group, int visit, int process) {
     std::vector<CaseResult*> members;
     for (CaseResult& c : result_.cases)
       if (c.status == RowStatus::ok &&
           std::find(group.begin(), group.end(), c.what.configuration) != group.end())
         members.push_back(&c);
-    if (is_done_ && std::all_of(members.begin(), members.end(),
-                                [&](const CaseResult* c) { return was_begun_.count(c) > 0; }))
-      return;
-    sessions_.keep_only(group);
+    if (has_all(members, process)) return;
+    if (sessions_.have_processes())
+      sessions_.end_all();
+    else
+      sessions_.keep_only(group);
+    warmed_up_.clear();
     const TimePoint begin = Clock::now();
-    for (CaseResult* c : members) {
+    // What is loaded first may get better pages.
+    std::vector<CaseResult*> order = members;
+    if (visit > 0) shuffle(order);
+    for (CaseResult* c : order) {
       if (stopped()) return;
-      show(fmt::format("{}: warming up {}", name_, c->what.label), 0);
+      show(fmt::format("{}: warming up {}", name_, c->what.label), visit, 0);
       attempt(*c, [&] { warm_up(*c); });
     }
     measure_begin_ = Clock::now();
-    warm_up_s_ = elapsed(begin, measure_begin_).value;
-    for (int round = 0; !stopped() && wants_round(members, round); ++round)
-      run_round(members, first_round, round);
+    start_s_ = elapsed(begin, measure_begin_).value;
+    for (int round = 0; !stopped() && wants_round(members, visit, round); ++round)
+      run_round(members, visit, {process, round});
+  }
+
+  // Whether a journal holds all that would be measured.
+  bool has_all(const std::vector<CaseResult*>& members, int process) const {
+    return std::all_of(members.begin(), members.end(), [&](const CaseResult* c) {
+      if (was_begun_.count(c) == 0) return false;
+      if (is_done_) return true;
+      if (!plan_ || !sessions_.have_processes()) return false;
+      for (int round = 0; round < plan_->rounds; ++round)
+        if (c->samples.count({process, round}) == 0) return false;
+      return true;
+    });
+  }
+
+  template <typename T>
+  void shuffle(std::vector<T>& order) {
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.next() % i]);
+  }
+
+  bool is_over() const {
+    return options_.max_time_s && elapsed(begin_, Clock::now()).value >= *options_.max_time_s;
+  }
+
+  bool wants_visit(int visit) const {
+    if (stopped()) return false;
+    if (visit == 0) return true;
+    if (is_over() || !plan_ || visit >= plan_->processes) return false;
+    // Looks at how narrow the intervals are, few and ever further apart: looking more often would sooner or
+    // later find them narrow by chance.
+    const bool is_look = visit == kUsualProcesses || visit == 7;
+    return options_.processes || !is_look || !all_narrow();
   }
 
   // An error is the failure of this case alone, unless the whole run is stopped.
@@ -137,11 +186,14 @@ class SweepRun {
     was_begun_.insert(&c);
   }
 
-  // The first run gives texts, profile and memory; more follow until two take about the same time.
+  // The first run gives texts, profile and memory. A session is warmed up by the first of its cases until two
+  // runs take about the same time; each further case runs once, unless that takes long.
   void warm_up(CaseResult& c) {
     if (const std::string why = sessions_.why_not(c.what.configuration); !why.empty()) throw Error("{}", why);
     Session& session = sessions_.of(c.what.configuration);
-    if (was_begun_.count(&c) == 0) {
+    const bool is_session_warm = !warmed_up_.insert(c.what.configuration.key()).second;
+    const bool is_first = was_begun_.count(&c) == 0;
+    if (is_first) {
       c.first = session.first_run(c.what);
       c.facts = session.facts();  // what it counts while it runs included
       was_begun_.insert(&c);
@@ -149,91 +201,110 @@ class SweepRun {
         options_.journal->append("first", journal_key(c),
                                  {{"facts", to_json(c.facts)}, {"first_run", to_json(c.first)}});
     }
-    constexpr double kLong_s = 1.5, kSteady = 0.1;
-    constexpr int kMost = 4;
-    double last = c.first.seconds;
-    for (c.warm_ups = 1; c.warm_ups < kMost && last < kLong_s && !stopped(); ++c.warm_ups) {
+    constexpr double kLong_s = 1.5, kShort_s = 0.25, kSteady = 0.1;
+    double last = c.samples.empty() ? c.first.seconds : c.samples.rbegin()->second.total_latency_s;
+    if (!is_first && is_session_warm && last >= kShort_s) return;
+    const int most = is_first || !is_session_warm ? 3 : 1;
+    for (int run = 0; run < most && (last < kLong_s || (run == 0 && !is_first)) && !stopped(); ++run) {
       const double now = session.run(c.what).total_latency_s;
+      ++c.warm_ups;
       const bool is_steady = std::abs(now - last) < kSteady * last;
       last = now;
       if (is_steady) break;
     }
   }
 
-  void run_round(const std::vector<CaseResult*>& members, int first_round, int round) {
-    const int number = first_round + round;
+  void run_round(const std::vector<CaseResult*>& members, int visit, SamplePlace place) {
     std::vector<CaseResult*> order;
     for (CaseResult* c : members)
-      if (c->status == RowStatus::ok && c->samples.count(number) == 0) order.push_back(c);
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.next() % i]);
+      if (c->status == RowStatus::ok && c->samples.count(place) == 0) order.push_back(c);
+    shuffle(order);
     for (CaseResult* c : order) {
       if (stopped()) return;
       const std::string configuration = c->what.configuration.label();
-      show(fmt::format("{}: {}{}, run {}", name_, c->what.label,
-                       configuration == c->what.label ? "" : " (" + configuration + ")", round + 1),
-           round);
+      show(fmt::format("{}: {}{}, process {}, run {}", name_, c->what.label,
+                       configuration == c->what.label ? "" : " (" + configuration + ")", visit + 1,
+                       place.round + 1),
+           visit, place.round);
       attempt(*c, [&] {
         const Sample sample = sessions_.of(c->what.configuration).run(c->what);
-        c->samples[number] = sample;
+        c->samples[place] = sample;
+        has_run_ = true;
         if (options_.journal != nullptr)
-          options_.journal->append("sample", journal_key(*c),
-                                   {{"round", number}, {"sample", to_json(sample)}});
+          options_.journal->append(
+              "sample", journal_key(*c),
+              {{"process", place.process}, {"round", place.round}, {"sample", to_json(sample)}});
       });
     }
-    round_s_ = elapsed(measure_begin_, Clock::now()).value / (round + 1);
+    round_s_ = elapsed(measure_begin_, Clock::now()).value / (place.round + 1);
   }
 
-  bool wants_round(const std::vector<CaseResult*>& members, int round) const {
+  bool wants_round(const std::vector<CaseResult*>& members, int visit, int round) {
     if (std::none_of(members.begin(), members.end(),
                      [](const CaseResult* c) { return c->status == RowStatus::ok; }))
       return false;
-    const double spent = elapsed(measure_begin_, Clock::now()).value;
-    if (options_.max_time_s && round >= options_.fewest && spent + warm_up_s_ >= *options_.max_time_s)
-      return false;
+    if ((visit > 0 || round >= options_.fewest) && is_over()) return false;
+    if (sessions_.have_processes()) {
+      if (!plan_ && round >= options_.repeats.value_or(kFewestRounds)) plan();
+      return round < (plan_ ? plan_->rounds : options_.repeats.value_or(kFewestRounds));
+    }
     if (options_.repeats) return round < *options_.repeats;
-    if (round < fewest_) return true;
-    if (round >= kMostRounds || spent >= options_.time_s) return false;
-    return !is_look(round) || !all_narrow(members);
+    if (round < kFewestInOneProcess) return true;
+    if (round >= kMostInOneProcess || elapsed(measure_begin_, Clock::now()).value >= options_.time_s)
+      return false;
+    return !is_look(round) || !all_narrow();
   }
 
-  // Looking after every round would sooner or later find narrow intervals by chance: looks are few, and ever
-  // further apart.
-  bool is_look(int round) const {
-    for (int look = fewest_; look <= round; look += std::max(2, look * 2 / 5))
+  // Once, from the first group's visit: the other groups are as large.
+  void plan() {
+    const auto groups = static_cast<double>(groups_left_ + 1);
+    plan_ = plan_visits({groups * start_s_, groups * round_s_}, options_);
+    if (groups > 1) plan_->rounds = static_cast<int>(options_.repeats.value_or(kFewestRounds));
+    if (options_.journal != nullptr)
+      options_.journal->append("visits", name_, {{"processes", plan_->processes}, {"rounds", plan_->rounds}});
+  }
+
+  static bool is_look(int round) {
+    for (int look = kFewestInOneProcess; look <= round; look += std::max(2, look * 2 / 5))
       if (look == round) return true;
     return false;
   }
 
-  bool all_narrow(const std::vector<CaseResult*>& members) const {
-    return std::all_of(members.begin(), members.end(), [&](const CaseResult* c) {
-      if (c->status != RowStatus::ok) return true;
-      const auto interval = statistics::repeated_median_interval(c->each(&Sample::total_latency_s));
-      return interval && (interval->high - interval->low) / 2 <=
-                             options_.narrow * statistics::median(c->each(&Sample::total_latency_s));
+  bool all_narrow() const {
+    return std::all_of(result_.cases.begin(), result_.cases.end(), [&](const CaseResult& c) {
+      if (c.status != RowStatus::ok || c.samples.empty()) return true;
+      const Value value = value_of_processes(c.each(&Sample::total_latency_s), c.places());
+      return value.interval &&
+             (value.interval->high - value.interval->low) / 2 <= options_.narrow * value.value;
     });
   }
 
-  void show(const std::string& now, std::int64_t round) const {
+  void show(const std::string& now, int visit, std::int64_t round) const {
     if (!options_.on_progress) return;
-    const std::int64_t all = options_.repeats.value_or(fewest_);
-    options_.on_progress(now, round, all, seconds_left(all - round));
+    const std::int64_t rounds = plan_ ? plan_->rounds : options_.repeats.value_or(kFewestInOneProcess),
+                       visits = plan_ ? plan_->processes : 1;
+    options_.on_progress(now, visit * rounds + round, visits * rounds, seconds_left(visit, round));
   }
 
-  // Counts later groups as if each took as long as this one; not known before the first round is over.
-  std::optional<double> seconds_left(std::int64_t rounds) const {
+  // Not known before the first round is over.
+  std::optional<double> seconds_left(int visit, std::int64_t round) const {
     if (round_s_ <= 0) return std::nullopt;
-    const double spent = elapsed(measure_begin_, Clock::now()).value;
-    double left = round_s_ * static_cast<double>(std::max<std::int64_t>(0, rounds)), all = spent + left;
-    if (!options_.repeats) {
-      left = std::max(left, options_.time_s - spent);
-      all = std::max(all, options_.time_s);
+    const double spent = elapsed(begin_, Clock::now()).value;
+    double left = 0;
+    if (plan_) {
+      const double rest = round_s_ * static_cast<double>(std::max<std::int64_t>(0, plan_->rounds - round)),
+                   group = start_s_ + round_s_ * plan_->rounds,
+                   visits = visits_.empty() ? group * static_cast<double>(groups_left_ + 1) : visits_.back();
+      left = rest + static_cast<double>(groups_left_) * group + (plan_->processes - 1 - visit) * visits;
+    } else if (sessions_.have_processes()) {
+      return std::nullopt;
+    } else {
+      left = round_s_ * static_cast<double>(std::max<std::int64_t>(
+                            0, options_.repeats.value_or(kFewestInOneProcess) - round));
+      if (!options_.repeats) left = std::max(left, options_.time_s - spent);
     }
-    if (options_.max_time_s) {
-      const double at_most = std::max(0.0, *options_.max_time_s - warm_up_s_ - spent);
-      left = std::min(left, at_most);
-      all = std::min(all, spent + at_most);
-    }
-    return left + static_cast<double>(groups_left_) * (warm_up_s_ + all);
+    if (options_.max_time_s) left = std::min(left, std::max(0.0, *options_.max_time_s - spent));
+    return left;
   }
 
   void finish() {
@@ -243,8 +314,10 @@ class SweepRun {
       if (c.facts.kernels.empty()) c.facts = facts_or_none(c.what.configuration);
     }
     std::vector<CaseResult> kept;
-    for (CaseResult& c : cases)
+    for (CaseResult& c : cases) {
+      c.visit_s = statistics::mean(visits_);
       if (was_begun_.count(&c) > 0) kept.push_back(std::move(c));
+    }
     cases = std::move(kept);
   }
 
@@ -263,16 +336,23 @@ class SweepRun {
   SweepResult result_;
   std::set<const CaseResult*> was_begun_;
   bool is_done_ = false;
-  int fewest_ = kFewestRounds;
+  std::optional<VisitPlan> plan_;    // of several processes, once the first has shown what they cost
+  std::set<std::string> warmed_up_;  // configurations, of this visit
+  std::vector<double> visits_;       // seconds of each that ran
+  bool has_run_ = false;             // anything in this visit: a journal may hold all of it
   std::size_t groups_left_ = 0;
-  TimePoint measure_begin_;
-  double warm_up_s_ = 0, round_s_ = 0;
+  TimePoint begin_, visit_begin_, measure_begin_;
+  double start_s_ = 0, round_s_ = 0;  // of a group
 };
 
 }  // namespace
 
-Sessions::Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of, Bytes budget)
-    : make_(std::move(make)), memory_of_(std::move(memory_of)), budget_(budget) {}
+Sessions::Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of, Bytes budget,
+                   bool have_processes)
+    : make_(std::move(make)),
+      memory_of_(std::move(memory_of)),
+      budget_(budget),
+      have_processes_(have_processes) {}
 
 Session& Sessions::of(const RunConfig& configuration) {
   const std::string key = configuration.key();
@@ -314,6 +394,10 @@ void Sessions::keep_only(const std::vector<RunConfig>& configurations) {
   std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
 }
 
+void Sessions::end_all() {
+  live_.clear();
+}
+
 std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig>& configurations) const {
   if (configurations.empty()) return {};
   if (budget_.value == 0 || !memory_of_) return {configurations};
@@ -342,7 +426,13 @@ std::string Sessions::why_not(const RunConfig& configuration) const {
 
 std::vector<double> CaseResult::each(double Sample::*member) const {
   std::vector<double> all;
-  for (const auto& [round, sample] : samples) all.push_back(sample.*member);
+  for (const auto& [place, sample] : samples) all.push_back(sample.*member);
+  return all;
+}
+
+std::vector<SamplePlace> CaseResult::places() const {
+  std::vector<SamplePlace> all;
+  for (const auto& [place, sample] : samples) all.push_back(place);
   return all;
 }
 
@@ -357,21 +447,38 @@ SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::ve
   return SweepRun(sessions, name, cases, options).run();
 }
 
-int fewest_rounds(std::size_t cases) {
-  const auto comparisons = static_cast<double>(std::max<std::size_t>(2, cases) - 1);
-  return std::max(kFewestRounds, static_cast<int>(std::ceil(std::log2(2 * comparisons / 0.05))));
+VisitPlan plan_visits(const VisitCost& cost, const SweepOptions& options) {
+  constexpr double kShort_s = 60, kLong_s = 240;
+  constexpr int kLoadsWorth = 9;  // rounds
+  const int rounds = static_cast<int>(options.repeats.value_or(kFewestRounds));
+  const double visit = std::max(1e-9, cost.start_s + rounds * cost.round_s);
+  const auto fit = [&](double seconds) { return static_cast<int>(std::min(1e6, seconds / visit)); };
+  VisitPlan plan{1, rounds};
+  if (options.processes)
+    plan.processes = static_cast<int>(*options.processes);
+  else if (kUsualProcesses * visit <= kShort_s)
+    plan.processes = std::clamp(fit(options.time_s), kUsualProcesses, kMostProcesses);
+  else if (kFewestProcesses * visit <= kLong_s || cost.start_s <= kLoadsWorth * cost.round_s)
+    plan.processes = std::clamp(fit(kShort_s), kFewestProcesses, kUsualProcesses - 1);
+  else if (!options.repeats)
+    plan.rounds = kFewestInOneProcess;
+  if (!options.repeats && cost.round_s > 0) {
+    const double left = options.time_s / plan.processes - cost.start_s;
+    plan.rounds = std::clamp(static_cast<int>(std::min(1e6, left / cost.round_s)), plan.rounds, kMostRounds);
+  }
+  return plan;
 }
 
-std::pair<std::vector<double>, std::vector<double>> paired(const CaseResult& a, const CaseResult& b,
-                                                           double Sample::*member) {
-  std::pair<std::vector<double>, std::vector<double>> pairs;
-  for (const auto& [round, sample] : a.samples) {
-    const auto other = b.samples.find(round);
-    if (other == b.samples.end()) continue;
-    pairs.first.push_back(sample.*member);
-    pairs.second.push_back(other->second.*member);
-  }
-  return pairs;
+std::vector<std::vector<double>> log_ratios(const CaseResult& subject, const CaseResult& baseline,
+                                            double Sample::*member) {
+  std::map<int, std::vector<double>> by_process;
+  for (const auto& [place, sample] : subject.samples)
+    if (const auto other = baseline.samples.find(place); other != baseline.samples.end())
+      by_process[place.process].push_back(
+          std::log(std::max(1e-300, sample.*member) / std::max(1e-300, other->second.*member)));
+  std::vector<std::vector<double>> all;
+  for (auto& [process, ratios] : by_process) all.push_back(std::move(ratios));
+  return all;
 }
 
 }  // namespace assay

@@ -1,5 +1,5 @@
-// Measures cases side by side: each is warmed up until it is steady; then rounds run every case once, in
-// random order, so that drift affects all alike, until the intervals are narrow or the time is over.
+// Measures cases side by side, in visits: each visit starts and loads every configuration afresh, warms it
+// up, and runs rounds, which hold every case once in random order, so that drift affects all alike.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,11 @@ class Sessions {
  public:
   // `memory_of`: what a configuration with its largest case will take; without it, or where it says 0,
   // nothing is predicted. `budget` 0 = no limit.
+  // `have_processes`: whether each session is a process of its own, so that making it again gives another
+  // sample of what differs from process to process.
   explicit Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of = {},
-                    Bytes budget = {});
+                    Bytes budget = {}, bool have_processes = false);
+  bool have_processes() const { return have_processes_; }
 
   // Makes the session where there is none. Throws Error; a configuration that failed once is not tried again.
   Session& of(const RunConfig& configuration);
@@ -37,6 +40,8 @@ class Sessions {
   void drop(const RunConfig& configuration);
   // Ends all other sessions, for their memory.
   void keep_only(const std::vector<RunConfig>& configurations);
+  // The next use of each makes it again.
+  void end_all();
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
   std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
   // Empty, or why it cannot fit: "out of memory predicted: 5000 MB needed, 4000 MB allowed".
@@ -46,6 +51,7 @@ class Sessions {
   SessionMaker make_;
   std::function<Bytes(const RunConfig&)> memory_of_;
   Bytes budget_;
+  bool have_processes_;
   // By the configuration's key.
   std::map<std::string, std::unique_ptr<Session>> live_;
   std::map<std::string, SessionFacts> facts_;
@@ -58,12 +64,14 @@ struct CaseResult {
   std::string reason;  // of an error
   SessionFacts facts;
   FirstRun first;
-  std::map<int, Sample> samples;  // by round
+  std::map<SamplePlace, Sample> samples;
+  double visit_s = 0;  // that a visit of all cases took, in the mean; 0: not known
   std::vector<Warning> warnings;
   int warm_ups = 0;
 
   bool is_measured() const { return status == RowStatus::ok && !samples.empty(); }
-  std::vector<double> each(double Sample::*member) const;  // in the order of rounds
+  std::vector<double> each(double Sample::*member) const;  // in the order of processes and rounds
+  std::vector<SamplePlace> places() const;                 // of each
 };
 
 struct SweepResult {
@@ -77,12 +85,24 @@ struct SweepResult {
 SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::vector<Case>& cases,
                       const SweepOptions& options);
 
-// The fewest rounds of an adaptive sweep: as many as the interval of each comparison with the first case
-// needs.
-int fewest_rounds(std::size_t cases);
+// Fewer rounds in a process would let one outlier move its median far.
+inline constexpr int kFewestRounds = 3;
 
-// Samples of two cases from the rounds that hold both.
-std::pair<std::vector<double>, std::vector<double>> paired(const CaseResult& a, const CaseResult& b,
-                                                           double Sample::*member);
+// What a visit costs, in seconds: starting, loading and warming up all configurations; a round.
+struct VisitCost {
+  double start_s = 0, round_s = 0;
+};
+struct VisitPlan {
+  int processes = 1, rounds = kFewestRounds;
+};
+// How many processes to take, and rounds in each: five processes where their three rounds take a minute at
+// most, and up to ten within time_s; else three or four, unless that takes more than four minutes and
+// starting would dominate: then one. Rounds are added up to ten while time_s allows it. What the options fix
+// is kept.
+VisitPlan plan_visits(const VisitCost& cost, const SweepOptions& options);
+
+// The log ratios of two cases by process, from the rounds that hold both.
+std::vector<std::vector<double>> log_ratios(const CaseResult& subject, const CaseResult& baseline,
+                                            double Sample::*member);
 
 }  // namespace assay

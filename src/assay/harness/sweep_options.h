@@ -17,10 +17,14 @@ using OnProgress = std::function<void(const std::string& now, std::int64_t done,
                                       std::optional<double> seconds_left)>;
 
 struct SweepOptions {
-  std::optional<std::int64_t> repeats =
-      {};                // rounds, exactly; unset: from six until every interval is narrow
-  double narrow = 0.02;  // half the width of an interval / its median
-  double time_s = 20;    // adaptive: no round begins after it, once there are fewest_rounds()
+  // Processes that each configuration is started and loaded in, one after the other; unset: chosen from what
+  // they cost (plan_visits()). Above 1 only where sessions have processes of their own.
+  std::optional<std::int64_t> processes = {};
+  // Rounds in each process; unset: at least kFewestRounds in several, from six until every interval is narrow
+  // in one.
+  std::optional<std::int64_t> repeats = {};
+  double narrow = 0.02;  // half the width of an interval / its centre, from which no process is added
+  double time_s = 20;    // no process or round is added for narrower intervals after it
   std::optional<double> max_time_s = {};  // of a sweep: no round begins after it; unset: no limit
   std::int64_t fewest = 1;                // rounds that run whatever max_time_s says
   std::uint64_t seed = 1;                 // for the order of cases within a round

@@ -19,11 +19,9 @@ double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& opt
     known.push_back(what.configuration);
     start += kStart_s;
   }
-  constexpr double kWarmUps = 3;
-  const double runs =
-      options.repeats ? static_cast<double>(*options.repeats) * round
-                      : std::max(static_cast<double>(fewest_rounds(cases.size())) * round, options.time_s);
-  double all = start + kWarmUps * round + runs;
+  constexpr double kWarmUps = 2;
+  const VisitPlan plan = plan_visits({start + kWarmUps * round, round}, options);
+  double all = plan.processes * (start + (kWarmUps + plan.rounds) * round);
   if (options.max_time_s)
     all = std::min(
         all, std::max(*options.max_time_s, start + (kWarmUps + static_cast<double>(options.fewest)) * round));

@@ -39,9 +39,15 @@ class LocalSession : public Session {
             .warnings = loaded_.warnings};
   }
   FirstRun first_run(const Case& what) override {
-    return assay::first_run(loaded_, what, roofline_, held_before_, should_stop_);
+    FirstRun first = assay::first_run(loaded_, what, roofline_, held_before_, should_stop_);
+    watch_ = DisturbanceWatch();
+    return first;
   }
-  Sample run(const Case& what) override { return run_case(loaded_, what, &roofline_, should_stop_); }
+  Sample run(const Case& what) override {
+    Sample sample = run_case(loaded_, what, &roofline_, should_stop_, &watch_);
+    watch_ = DisturbanceWatch();
+    return sample;
+  }
   CorpusLosses score(const CorpusRequest& corpus) override {
     CorpusScore scored = score_file(loaded_, corpus.file,
                                     {.context = corpus.context,
@@ -60,6 +66,7 @@ class LocalSession : public Session {
   ShouldStop should_stop_;
   Bytes held_before_;
   Roofline roofline_;
+  DisturbanceWatch watch_;  // from the end of the run before
 };
 
 class WorkerSession : public Session {

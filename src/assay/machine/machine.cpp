@@ -9,6 +9,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "assay/base/cpu.h"
@@ -132,6 +133,14 @@ Seconds process_age() {
   const double since_boot = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
   const double begin = std::strtod(word.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
   return {std::max(0.0, since_boot - begin)};
+}
+
+std::string new_run_id() {
+  std::random_device random;
+  const std::uint64_t bits = (std::uint64_t{random()} << 32 | random()) ^
+                             static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) ^
+                             static_cast<std::uint64_t>(getpid()) << 40;
+  return fmt::format("{:016x}", bits);
 }
 
 std::string utc_now() {

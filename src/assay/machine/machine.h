@@ -50,6 +50,9 @@ Seconds process_age();
 // "2026-01-31T12:00:00Z"
 std::string utc_now();
 
+// 16 hexadecimal digits from the time, the process and the system's random numbers.
+std::string new_run_id();
+
 // Version of the program, its compiler and build type: part of every result.
 struct Build {
   std::string version, compiler, type;

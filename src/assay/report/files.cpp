@@ -4,6 +4,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/format.h"
 #include "assay/base/json_reader.h"
 #include "assay/report/csv.h"
 #include "assay/report/figures.h"
@@ -19,40 +20,55 @@ namespace fs = std::filesystem;
 
 namespace {
 
-template <typename Write>
-void write_plots(const ResultSet& results, const fs::path& folder, const Write& write,
-                 WrittenReports& written) {
+// Their failure is a note: what was measured is on the disk by then.
+void write_plots(const ResultSet& results, const fs::path& folder, WrittenReports& written) try {
   std::vector<std::pair<std::string, std::string>> pictures;
   for (const auto& [name, plot] : figures_of(results)) pictures.emplace_back(name, to_svg(plot));
   if (results.rows.size() > 1) pictures.emplace_back("table", table_svg(build_results_table(results)));
   if (pictures.empty()) return;
   ensure_writable_folder(folder);
-  written.note = why_no_png().empty() ? "" : "Plots were written as SVG only: " + why_no_png();
+  const auto write = [&](const fs::path& path, const std::string& content) {
+    write_file_atomically(path, content);
+    written.paths.push_back(path);
+  };
+  std::vector<std::string> svgs;
   for (const auto& [name, svg] : pictures) {
     write(folder / (name + ".svg"), svg);
-    if (written.note.empty()) write(folder / (name + ".png"), png_of_svg(svg));
+    svgs.push_back(svg);
   }
+  const DrawnPictures drawn = draw_apart(svgs);
+  std::size_t missing = 0;
+  for (std::size_t i = 0; i < pictures.size(); ++i)
+    if (drawn.pngs[i].empty())
+      ++missing;
+    else
+      write(folder / (pictures[i].first + ".png"), drawn.pngs[i]);
+  if (missing == pictures.size())
+    written.note = "Plots were written as SVG only: " + drawn.why_not;
+  else if (missing > 0)
+    written.note =
+        fmt::format("{} of {} plots were written as SVG only: {}", missing, pictures.size(), drawn.why_not);
+} catch (const Error& error) {
+  written.note = fmt::format("Not every plot was written: {}", error.what());
 }
 
 }  // namespace
 
 WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   ensure_writable_folder(folder);
-  WrittenReports written;
-  const auto write = [&](const fs::path& path, const std::string& content) {
-    written.paths.push_back(path);
-    write_file_atomically(path, content);
-  };
-  write(folder / "results.csv", results_csv(results));
-  write(folder / "samples.csv", samples_csv(results));
+  std::vector<FileContent> files = {{folder / "results.csv", results_csv(results)},
+                                    {folder / "results_wide.csv", wide_results_csv(results)},
+                                    {folder / "samples.csv", samples_csv(results)}};
   if (const Table table = tradeoff_table(results); !table.rows.empty())
-    write(folder / "tradeoff.csv", to_csv(table));
-  write_plots(results, folder / "plots", write, written);
-  write(folder / "report.md", to_markdown(document_of(results)));
+    files.push_back({folder / "tradeoff.csv", to_csv(table)});
+  files.push_back({folder / "report.md", to_markdown(document_of(results))});
   // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes
   // last: it says that the others are there.
-  write(folder / "results.json",
-        to_json(results).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  files.push_back({folder / "results.json", readable_json(to_json(results))});
+  write_files_atomically(files);
+  WrittenReports written;
+  for (const FileContent& file : files) written.paths.push_back(file.path);
+  write_plots(results, folder / "plots", written);
   return written;
 }
 

@@ -1,4 +1,4 @@
-// Writes the files of a result set into a folder, each whole or not at all.
+// Writes the files of a result set into a folder: all of them or none, but for pictures.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,9 @@ struct WrittenReports {
   std::string note;  // what could not be written and why: PNG without librsvg
 };
 
-// results.json, results.csv, samples.csv, tradeoff.csv (where it was measured), report.md, and the plots as
-// SVG and PNG in plots/. Throws Error.
+// results.json, results.csv, results_wide.csv, samples.csv, tradeoff.csv (where it was measured), report.md,
+// and then the plots as SVG and PNG in plots/. Throws Error where a file cannot be written, and changes none
+// then; plots that cannot be written or drawn are a note.
 WrittenReports write_reports(const ResultSet& results, const std::filesystem::path& folder);
 
 // Reads a results.json back. Throws Error for a file that is none, or of another schema version.

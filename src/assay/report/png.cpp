@@ -1,11 +1,21 @@
 #include "assay/report/png.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 // Fonts and caches that those libraries keep to the end of the process; the sanitizer asks for this by name.
@@ -105,6 +115,149 @@ std::string png_of_svg(const std::string& svg, double scale) {
       use.write_png(surface.get(), append, &png) != 0)
     throw Error("a plot could not be drawn as PNG");
   return png;
+}
+
+namespace {
+
+// Both ends of a pipe, closed at the end.
+struct Pipe {
+  int ends[2] = {-1, -1};
+  ~Pipe() {
+    close_end(0);
+    close_end(1);
+  }
+  void close_end(int which) {
+    if (ends[which] >= 0) close(ends[which]);
+    ends[which] = -1;
+  }
+};
+
+bool write_all(int fd, const char* data, std::size_t size) {
+  while (size > 0) {
+    const ssize_t n = write(fd, data, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    data += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+// A text with its length before it.
+bool send(int fd, const std::string& text) {
+  const std::uint64_t size = text.size();
+  return write_all(fd, reinterpret_cast<const char*>(&size), sizeof(size)) &&
+         write_all(fd, text.data(), text.size());
+}
+
+// The text at the head of what has been received, if it is all there.
+std::optional<std::string> take(std::string& received) {
+  std::uint64_t size = 0;
+  if (received.size() < sizeof(size)) return std::nullopt;
+  std::memcpy(&size, received.data(), sizeof(size));
+  if (received.size() - sizeof(size) < size) return std::nullopt;
+  std::string text = received.substr(sizeof(size), size);
+  received.erase(0, sizeof(size) + size);
+  return text;
+}
+
+void limit(const DrawingLimits& limits) {
+#if !defined(__SANITIZE_ADDRESS__)  // whose shadow counts as memory
+  std::int64_t pages = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
+    long long all = 0;
+    if (std::fscanf(file, "%lld", &all) == 1) pages = all;
+    std::fclose(file);
+  }
+  const auto memory = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + limits.memory.value);
+  const rlimit space{memory, memory};
+  setrlimit(RLIMIT_AS, &space);
+#endif
+  const auto seconds = static_cast<rlim_t>(limits.time.value) + 1;
+  const rlimit processor{seconds, seconds};
+  setrlimit(RLIMIT_CPU, &processor);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+}
+
+// Each answer is a picture; "!" and a sentence where there is none.
+[[noreturn]] void draw_and_exit(int fd, const std::vector<std::string>& svgs, const DrawingLimits& limits) {
+  std::signal(SIGPIPE, SIG_DFL);  // nobody waits for more
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
+  try {
+    limit(limits);
+    for (const std::string& svg : svgs) {
+      std::string answer;
+      try {
+        answer = png_of_svg(svg);
+      } catch (const Error& error) {
+        answer = std::string("!") + error.what();
+      }
+      if (!send(fd, answer)) _exit(1);
+    }
+  } catch (...) {
+    _exit(1);  // no memory
+  }
+  _exit(0);
+}
+
+// What the process wrote until it ended or its time was over, and how it ended.
+std::string receive(int fd, pid_t child, const DrawingLimits& limits, std::string& received) {
+  const TimePoint begin = Clock::now();
+  std::string why;
+  for (;;) {
+    const double left = limits.time.value - elapsed(begin, Clock::now()).value;
+    if (left <= 0) {
+      kill(child, SIGKILL);
+      why = fmt::format("the process that draws them took longer than {:g} s", limits.time.value);
+      break;
+    }
+    pollfd waiting{fd, POLLIN, 0};
+    if (poll(&waiting, 1, 1 + static_cast<int>(1e3 * left)) <= 0) continue;
+    char buffer[65536];
+    const ssize_t n = read(fd, buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    received.append(buffer, static_cast<std::size_t>(n));
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (why.empty() && WIFSIGNALED(status))
+    why = fmt::format("the process that draws them was killed by signal {}", WTERMSIG(status));
+  if (why.empty() && WEXITSTATUS(status) != 0) why = "the process that draws them had not enough memory";
+  return why;
+}
+
+}  // namespace
+
+DrawnPictures draw_apart(const std::vector<std::string>& svgs, const DrawingLimits& limits) {
+  DrawnPictures drawn;
+  drawn.pngs.resize(svgs.size());
+  if (svgs.empty()) return drawn;
+  Pipe answers;
+  if (pipe2(answers.ends, O_CLOEXEC) != 0) {
+    drawn.why_not = fmt::format("no process can be started to draw them: {}", std::strerror(errno));
+    return drawn;
+  }
+  const pid_t child = fork();
+  if (child < 0) {
+    drawn.why_not = fmt::format("no process can be started to draw them: {}", std::strerror(errno));
+    return drawn;
+  }
+  if (child == 0) draw_and_exit(answers.ends[1], svgs, limits);
+  answers.close_end(1);
+  std::string received;
+  drawn.why_not = receive(answers.ends[0], child, limits, received);
+  for (std::string& png : drawn.pngs) {
+    std::optional<std::string> answer = take(received);
+    if (!answer) break;
+    if (answer->starts_with("!"))
+      drawn.why_not = answer->substr(1);
+    else
+      png = std::move(*answer);
+  }
+  return drawn;
 }
 
 }  // namespace assay::report

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "assay/base/format.h"
 #include "assay/report/figures.h"
@@ -108,7 +109,7 @@ class ResultDocument {
     Lines lines;
     lines.lines.push_back(fmt::format("Final perplexity: {:.2f}", row->find("perplexity")->value));
     if (const Row* timed = first_with(results_, "total_latency_s"))
-      lines.lines.push_back(fmt::format("Latency     : {:.3f} s ({}, {})",
+      lines.lines.push_back(fmt::format("Latency     : {:.3g} s ({}, {})",
                                         timed->find("total_latency_s")->value, info_of(timed->scenario).name,
                                         timed->label));
     section.add(std::move(lines));
@@ -316,19 +317,47 @@ Document document_of(const ComparedResults& compared) {
               {},
               {0, 0, 3, 1, 0, 2, 0}};
   List undecided, unlike;
-  for (const ComparedRow& row : compared.rows) {
+  List untested;
+  const auto add_row = [&](const ComparedRow& row, const std::string& scenario) {
     const Comparison& c = row.comparison;
     const bool is_comparable = row.unlike.empty();
-    table.rows.push_back(
-        {std::string(name_of(row.scenario)), row.label, row.configuration,
-         std::string(metric(c.metric).title), is_comparable ? fmt::format("{:.3f}", c.ratio) : "-",
-         is_comparable && c.interval ? fmt::format("[{:.3f}, {:.3f}]", c.interval->low, c.interval->high)
-                                     : "-",
-         is_comparable ? verdict_word(c) : "not comparable"});
-    const std::string where = fmt::format("{}, {}: ", name_of(row.scenario), row.label);
-    if (!is_comparable) unlike.items.push_back(where + sentence(row.unlike));
-    if (is_comparable && (c.verdict == Verdict::cannot_tell || c.verdict == Verdict::too_few))
+    const bool is_untested = !row.untested.empty() || c.verdict == Verdict::too_few;
+    table.rows.push_back({scenario, row.label, row.configuration, std::string(metric(c.metric).title),
+                          is_comparable ? fmt::format("{:.3f}", c.ratio) : "-",
+                          is_comparable && c.interval
+                              ? fmt::format("[{:.3f}, {:.3f}]", c.interval->low, c.interval->high)
+                              : "-",
+                          !is_comparable ? "not comparable"
+                          : is_untested  ? "not tested"
+                                         : verdict_word(c)});
+    const std::string where =
+        scenario.empty() ? row.label + ": " : fmt::format("{}, {}: ", scenario, row.label);
+    if (!is_comparable)
+      unlike.items.push_back(where + sentence(row.unlike));
+    else if (!row.untested.empty())
+      untested.items.push_back(where + sentence(row.untested));
+    else if (c.verdict == Verdict::cannot_tell)
       undecided.items.push_back(where + sentence(c.sentence));
+  };
+  // Throughput is latency the other way round, and bytes that are the same need no line.
+  const auto is_shown = [](const ComparedRow& row) {
+    const Comparison& c = row.comparison;
+    if (c.metric == "tokens_per_sec") return false;
+    return metric(c.metric).unit != "B" || c.ratio != 1 || !row.unlike.empty();
+  };
+  for (const ComparedRow& row : compared.all_cases)
+    if (is_shown(row)) add_row(row, "");
+  for (const ComparedRow& row : compared.rows)
+    if (is_shown(row)) add_row(row, std::string(name_of(row.scenario)));
+  // One reason for many rows is said once.
+  if (untested.items.size() > 1) {
+    std::set<std::string> reasons;
+    for (const ComparedRow& row : compared.rows)
+      if (is_shown(row) && !row.untested.empty()) reasons.insert(row.untested);
+    if (reasons.size() < untested.items.size()) {
+      untested.items.clear();
+      for (const std::string& reason : reasons) untested.items.push_back(sentence(reason));
+    }
   }
   section.add(std::move(table));
   document.sections.push_back(std::move(section));
@@ -339,12 +368,14 @@ Document document_of(const ComparedResults& compared) {
     document.sections.push_back(std::move(own));
   };
   add("Undecided", std::move(undecided));
+  add("Not tested", std::move(untested));
   add("Not comparable", std::move(unlike));
   List missing, warnings;
   for (const std::string& key : compared.only_a) missing.items.push_back("Only in A: " + key);
   for (const std::string& key : compared.only_b) missing.items.push_back("Only in B: " + key);
   for (const std::string& line : compared.unlike) warnings.items.push_back(sentence(line));
   add("Cases of one run alone", std::move(missing));
+  add("Failed in B", List{compared.failed});
   add("Warnings", std::move(warnings));
   return document;
 }

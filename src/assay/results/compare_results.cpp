@@ -3,22 +3,27 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "assay/base/error.h"
+#include "assay/results/metric.h"
+#include "assay/statistics/replicates.h"
 
 namespace assay {
 
 namespace {
 
+constexpr double kErrorLevel = 0.05;
+constexpr int kFewestBlocks = 6;  // of a text
+constexpr const char* kLatencyTag = "total_latency_s";
+constexpr const char* kThroughputTag = "tokens_per_sec";
+constexpr const char* kPerplexityTag = "perplexity";
+constexpr const char* kMemoryTag = "working_memory_bytes";
+constexpr const char* kSizeTag = "memory_bytes";
+
 std::string key_of(const Row& row) {
   return fmt::format("{} | {} | {}", name_of(row.scenario), row.label, row.parameter("configuration"));
-}
-
-// What is compared of a row: its time, or its quality.
-std::string_view metric_of(const Row& row) {
-  for (const char* tag : {"total_latency_s", "perplexity"})
-    if (row.find(tag) != nullptr) return tag;
-  return "";
 }
 
 std::string why_unlike(const Row& a, const Row& b) {
@@ -34,29 +39,299 @@ std::string why_unlike(const Row& a, const Row& b) {
   return "";
 }
 
-Comparison compare(const Row& a, const Row& b, std::string_view tag, const CompareOptions& options) {
-  const Value &old = *a.find(tag), &now = *b.find(tag);
-  Comparison comparison;
-  if (tag == "perplexity") {
-    // Intervals of separate runs: they tell a difference where they do not overlap.
-    std::optional<statistics::Shift> shift;
-    if (old.interval && now.interval)
-      shift = statistics::Shift{std::log(now.value / old.value),
-                                {std::log(now.interval->low / old.interval->high),
-                                 std::log(now.interval->high / old.interval->low), old.interval->level}};
-    const Value* tokens = b.find("tokens_scored");
-    const int blocks = tokens == nullptr ? 1 : static_cast<int>(tokens->value / statistics::kLossBlock);
-    comparison = compare_shift(old.value == now.value ? statistics::Shift{0, {0, 0, 1}} : shift,
-                               std::max(1, blocks), options);
-    comparison.ratio = now.value / old.value;
-  } else {
-    comparison = compare_independent(now.samples, old.samples, options);
+// The logarithm of each process's median, by process; empty where the row does not say which sample is whose.
+std::map<int, double> log_medians(const Row& row, std::string_view tag) {
+  const Value* value = row.find(tag);
+  if (value == nullptr || value->samples.size() != row.places.size()) return {};
+  std::map<int, std::vector<double>> samples;
+  for (std::size_t i = 0; i < value->samples.size(); ++i)
+    samples[row.places[i].process].push_back(value->samples[i]);
+  std::map<int, double> medians;
+  for (const auto& [process, own] : samples)
+    if (const double median = statistics::median(own); median > 0) medians[process] = std::log(median);
+  return medians;
+}
+
+std::vector<double> values_of(const std::map<int, double>& by_process) {
+  std::vector<double> all;
+  for (const auto& [process, value] : by_process) all.push_back(value);
+  return all;
+}
+
+// A comparison whose verdict still depends on how many others are made with it.
+struct Pending {
+  ComparedRow* row;
+  statistics::Effect effect;  // of the logarithm of B / A
+};
+
+// Whether small is good, in the catalogue's words.
+std::string sentence_of(const Comparison& c) {
+  std::string ratio = fmt::format("{} ratio {:.4g}", metric(c.metric).title, c.ratio);
+  ratio[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(ratio[0])));
+  if (c.interval) ratio += fmt::format(" [{:.4g}, {:.4g}]", c.interval->low, c.interval->high);
+  if (c.verdict == Verdict::lower || c.verdict == Verdict::higher)
+    return fmt::format("B is {} than A: {}", verdict_word(c), ratio);
+  if (c.verdict == Verdict::no_difference)
+    return fmt::format("B equals A within {:.2g} %: {}", 100 * c.margin, ratio);
+  return fmt::format("B against A is {}: {}", verdict_word(c), ratio);
+}
+
+void judge(std::vector<Pending>& family) {
+  std::vector<double> p_values;
+  for (const Pending& pending : family) p_values.push_back(pending.effect.p_value());
+  const std::vector<int> divisors = statistics::holm_divisors(p_values, kErrorLevel);
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    Comparison& c = family[i].row->comparison;
+    const statistics::Interval logs = family[i].effect.interval(1 - kErrorLevel / divisors[i]);
+    c.ratio = std::exp(family[i].effect.estimate);
+    c.interval = statistics::Interval{std::exp(logs.low), std::exp(logs.high), logs.level};
+    const double margin = std::log1p(c.margin);
+    c.verdict = logs.low > -margin && logs.high < margin ? Verdict::no_difference
+                : logs.low > 0                           ? Verdict::higher
+                : logs.high < 0                          ? Verdict::lower
+                                                         : Verdict::cannot_tell;
+    c.sentence = sentence_of(c);
   }
-  comparison.metric = tag;
-  comparison.subject = "B";
-  comparison.baseline = "A";
-  set_sentence(comparison);
-  return comparison;
+}
+
+class Comparer {
+ public:
+  Comparer(const ResultSet& a, const ResultSet& b, double margin) : a_(a), b_(b), margin_(margin) {}
+
+  ComparedResults run() {
+    match();
+    for (const auto& [old, now] : pairs_)
+      for (const char* tag : {kLatencyTag, kThroughputTag, kPerplexityTag, kMemoryTag, kSizeTag})
+        add(*old, *now, tag);
+    for (const char* tag : {kLatencyTag, kThroughputTag}) add_all_cases(tag);
+    for (const char* tag : {kLatencyTag, kThroughputTag, kPerplexityTag}) judge_all(tag);
+    return std::move(compared_);
+  }
+
+ private:
+  void match() {
+    const auto row_like = [](const ResultSet& results, const Row& row) -> const Row* {
+      const auto at = std::find_if(results.rows.begin(), results.rows.end(),
+                                   [&](const Row& r) { return key_of(r) == key_of(row); });
+      return at == results.rows.end() ? nullptr : &*at;
+    };
+    for (const Row& row : a_.rows) {
+      const Row* other = row_like(b_, row);
+      if (other == nullptr)
+        compared_.only_a.push_back(key_of(row));
+      else if (row.status == RowStatus::ok && other->status != RowStatus::ok)
+        compared_.failed.push_back(fmt::format("{}: {}", key_of(row), other->reason));
+      else if (row.status == RowStatus::ok)
+        pairs_.emplace_back(&row, other);
+    }
+    for (const Row& row : b_.rows)
+      if (row_like(a_, row) == nullptr) compared_.only_b.push_back(key_of(row));
+  }
+
+  void add(const Row& a, const Row& b, std::string_view tag) {
+    if (a.find(tag) == nullptr || b.find(tag) == nullptr) return;
+    const bool is_sampled = tag == kLatencyTag || tag == kThroughputTag;
+    // A quantity that is computed from others, and one that another row has already.
+    if (is_sampled && (a.find(tag)->samples.empty() || b.find(tag)->samples.empty())) return;
+    if (tag == kPerplexityTag && a.scenario != Scenario::perplexity) return;
+    if (tag == kSizeTag && !sized_.insert(a.parameter("configuration")).second) return;
+    ComparedRow& row = compared_.rows.emplace_back();
+    row.scenario = a.scenario;
+    row.label = a.label;
+    row.configuration = a.parameter("configuration");
+    row.unlike = why_unlike(a, b);
+    Comparison& c = row.comparison;
+    c.subject = "B";
+    c.baseline = "A";
+    c.metric = tag;
+    c.margin = margin_;
+    c.ratio = a.find(tag)->value > 0 ? b.find(tag)->value / a.find(tag)->value : 1;
+    const std::size_t index = compared_.rows.size() - 1;
+    if (!is_sampled && tag != kPerplexityTag) {
+      const double old = a.find(tag)->value, now = b.find(tag)->value;
+      c.verdict = now == old ? Verdict::no_difference : now > old ? Verdict::higher : Verdict::lower;
+      c.sentence = now == old ? fmt::format("B equals A: {:.0f} bytes", now)
+                              : fmt::format("B takes {:.0f} bytes {} than A: {:.0f} instead of {:.0f}",
+                                            std::abs(now - old), now > old ? "more" : "fewer", now, old);
+    } else {
+      c.sentence = sentence_of(c);
+      if (row.unlike.empty())
+        tag == kPerplexityTag ? add_losses(a, b, index) : add_processes(a, b, tag, index);
+    }
+  }
+
+  void add_processes(const Row& a, const Row& b, std::string_view tag, std::size_t index) {
+    const std::map<int, double> old = log_medians(a, tag), now = log_medians(b, tag);
+    ComparedRow& row = compared_.rows[index];
+    row.comparison.pairs = static_cast<int>(std::min(old.size(), now.size()));
+    for (const auto& [name, own, results] : {std::tuple("A", &old, &a_), std::tuple("B", &now, &b_)})
+      if (own->size() < static_cast<std::size_t>(kFewestProcesses)) {
+        row.untested = fmt::format(
+            "{} was measured in {}, and a test needs {} or more: equal processes differ. Repeat it with "
+            "`{} --processes 5`",
+            name, own->size() <= 1 ? "one process" : fmt::format("{} processes", own->size()),
+            kFewestProcesses, results->command.empty() ? "assay run" : results->command);
+        return;
+      }
+    const auto effect = statistics::difference_of(values_of(old), values_of(now));
+    if (effect) pending_.push_back({std::string(tag), index, *effect});
+    tested_[std::string(tag)].emplace_back(&a, &b);
+  }
+
+  void add_losses(const Row& a, const Row& b, std::size_t index) {
+    ComparedRow& row = compared_.rows[index];
+    for (const auto& [name, own, results] : {std::tuple("A", &a, &a_), std::tuple("B", &b, &b_)})
+      if (!own->losses || own->parameter("corpus_sha256").empty()) {
+        row.untested = fmt::format(
+            "{} does not hold the losses of its text, which a paired test needs. Repeat it with `{}`", name,
+            results->command.empty() ? "assay run" : results->command);
+        return;
+      }
+    const LossBlocks &old = *a.losses, &now = *b.losses;
+    if (old.tokens != now.tokens || old.sums.size() != now.sums.size() || old.tokens == 0) {
+      row.unlike = fmt::format("A scored {} tokens and B {}", old.tokens, now.tokens);
+      return;
+    }
+    double sum = 0;
+    std::vector<double> differences;  // per token, of each block
+    for (std::size_t i = 0; i < old.sums.size(); ++i) {
+      sum += now.sums[i] - old.sums[i];
+      differences.push_back((now.sums[i] - old.sums[i]) / static_cast<double>(LossBlocks::kTokens));
+    }
+    row.comparison.ratio = std::exp(sum / static_cast<double>(old.tokens));
+    row.comparison.sentence = sentence_of(row.comparison);
+    if (old.tokens % LossBlocks::kTokens != 0) differences.pop_back();  // of another length
+    constexpr std::int64_t kBlock = std::max<std::int64_t>(1, statistics::kLossBlock / LossBlocks::kTokens);
+    const std::vector<double> replicates = statistics::block_means(differences, kBlock);
+    if (replicates.size() < static_cast<std::size_t>(kFewestBlocks)) {
+      row.untested =
+          fmt::format("the text has {} tokens, and a test needs {} or more: repeat both with a longer text",
+                      old.tokens, kFewestBlocks * kBlock * LossBlocks::kTokens);
+      return;
+    }
+    row.comparison.pairs = static_cast<int>(replicates.size());
+    statistics::Effect effect = *statistics::effect_of(replicates);
+    effect.estimate = sum / static_cast<double>(old.tokens);
+    pending_.push_back({kPerplexityTag, index, effect});
+  }
+
+  // Processes of one configuration run several cases, whose times share what the process is like: their mean
+  // is one observation, and configurations are independent.
+  void add_all_cases(const std::string& tag) {
+    struct Processes {
+      std::map<int, std::vector<double>> old, now;
+    };
+    std::map<std::string, Processes> configurations;
+    const auto& rows = tested_[tag];
+    if (rows.size() < 2) return;
+    for (const auto& [a, b] : rows) {
+      Processes& own = configurations[a->parameter("configuration")];
+      for (const auto& [process, log] : log_medians(*a, tag)) own.old[process].push_back(log);
+      for (const auto& [process, log] : log_medians(*b, tag)) own.now[process].push_back(log);
+    }
+    statistics::Effect all;
+    double variance = 0, per_degree = 0;
+    const auto count = static_cast<double>(configurations.size());
+    const auto means = [](const std::map<int, std::vector<double>>& by_process) {
+      std::vector<double> of_each;
+      for (const auto& [process, logs] : by_process) of_each.push_back(statistics::mean(logs));
+      return of_each;
+    };
+    for (const auto& [name, own] : configurations) {
+      const auto effect = statistics::difference_of(means(own.old), means(own.now));
+      if (!effect) return;
+      const double share = effect->error * effect->error / (count * count);
+      all.estimate += effect->estimate / count;
+      variance += share;
+      per_degree += share * share / effect->degrees;
+    }
+    all.error = std::sqrt(variance);
+    all.degrees = per_degree > 0 ? variance * variance / per_degree : 1;  // Satterthwaite 1946
+    ComparedRow& row = compared_.all_cases.emplace_back();
+    row.label = fmt::format("all {} cases together", rows.size());
+    row.comparison.subject = "B";
+    row.comparison.baseline = "A";
+    row.comparison.metric = tag;
+    row.comparison.margin = margin_;
+    row.comparison.pairs = static_cast<int>(rows.size());
+    of_all_[tag] = all;
+  }
+
+  // All cases together share the error level with the family of single cases.
+  void judge_all(const std::string& tag) {
+    std::vector<Pending> family;
+    for (const auto& [of, index, effect] : pending_)
+      if (of == tag) family.push_back({&compared_.rows[index], effect});
+    for (ComparedRow& row : compared_.all_cases)
+      if (row.comparison.metric == tag) family.push_back({&row, of_all_[tag]});
+    judge(family);
+  }
+
+  struct PendingRow {
+    std::string tag;
+    std::size_t index;
+    statistics::Effect effect;
+  };
+
+  const ResultSet &a_, &b_;
+  const double margin_;
+  ComparedResults compared_;
+  std::vector<std::pair<const Row*, const Row*>> pairs_;
+  std::map<std::string, std::vector<std::pair<const Row*, const Row*>>> tested_;
+  std::map<std::string, statistics::Effect> of_all_;
+  std::vector<PendingRow> pending_;
+  std::set<std::string> sized_;
+};
+
+struct RuleName {
+  std::string_view name;
+  FailureRule::What what;
+  const char* tag;
+};
+constexpr RuleName kRuleNames[] = {
+    {"latency", FailureRule::What::latency, kLatencyTag},
+    {"slower", FailureRule::What::latency, kLatencyTag},
+    {"faster", FailureRule::What::faster, kLatencyTag},
+    {"throughput", FailureRule::What::throughput, kThroughputTag},
+    {"memory", FailureRule::What::memory, kMemoryTag},
+    {"size", FailureRule::What::size, kSizeTag},
+    {"perplexity", FailureRule::What::perplexity, kPerplexityTag},
+    {"worse", FailureRule::What::perplexity, kPerplexityTag},
+};
+
+FailureRule failure_rule(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string what = text.substr(0, colon);
+  std::string number = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (!number.empty() && number.back() == '%') number.pop_back();
+  double percent = 0;
+  const auto [stop, code] = std::from_chars(number.data(), number.data() + number.size(), percent);
+  const bool is_number =
+      code == std::errc() && stop == number.data() + number.size() && percent >= 0 && percent <= 1000;
+  const auto* rule = std::find_if(std::begin(kRuleNames), std::end(kRuleNames),
+                                  [&](const RuleName& known) { return known.name == what; });
+  if (!is_number || rule == std::end(kRuleNames))
+    throw FieldError("fail_on",
+                     "expected latency:3%, slower:3%, faster:3%, throughput:3%, memory:0%, size:0%, "
+                     "perplexity:1% or worse:1%, found '{}'",
+                     text);
+  return {rule->what, percent / 100, text};
+}
+
+bool is_broken(const Comparison& c, const FailureRule& rule) {
+  const double more = 1 + rule.margin;
+  switch (rule.what) {
+    case FailureRule::What::memory:
+    case FailureRule::What::size:
+      return c.ratio > more;
+    case FailureRule::What::faster:
+    case FailureRule::What::throughput:
+      return c.interval && c.interval->high < 1 && c.ratio < 1 / more;
+    case FailureRule::What::latency:
+    case FailureRule::What::perplexity:
+      break;
+  }
+  return c.interval && c.interval->low > 1 && c.ratio > more;
 }
 
 }  // namespace
@@ -66,7 +341,7 @@ ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double m
     throw Error(
         "the runs measured different models ({} and {}): expected the same files, found different ones",
         a.model.id, b.model.id);
-  ComparedResults compared;
+  ComparedResults compared = Comparer(a, b, margin).run();
   if (a.machine.cpu != b.machine.cpu)
     compared.unlike.push_back(fmt::format("A ran on {} and B on {}", a.machine.cpu, b.machine.cpu));
   if (a.build.version != b.build.version || a.build.compiler != b.build.compiler ||
@@ -74,56 +349,39 @@ ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double m
     compared.unlike.push_back(fmt::format("A is of assay {} ({}, {}) and B of {} ({}, {})", a.build.version,
                                           a.build.compiler, a.build.type, b.build.version, b.build.compiler,
                                           b.build.type));
-  std::vector<std::pair<const Row*, const Row*>> pairs;
-  for (const Row& row : a.rows) {
-    const auto other =
-        std::find_if(b.rows.begin(), b.rows.end(), [&](const Row& r) { return key_of(r) == key_of(row); });
-    if (other == b.rows.end())
-      compared.only_a.push_back(key_of(row));
-    else if (!metric_of(row).empty() && metric_of(row) == metric_of(*other) && row.status == RowStatus::ok &&
-             other->status == RowStatus::ok)
-      pairs.emplace_back(&row, &*other);
-  }
-  for (const Row& row : b.rows)
-    if (std::none_of(a.rows.begin(), a.rows.end(), [&](const Row& r) { return key_of(r) == key_of(row); }))
-      compared.only_b.push_back(key_of(row));
-  for (const auto& [old, now] : pairs) {
-    ComparedRow row{old->scenario, old->label, old->parameter("configuration"), {}, why_unlike(*old, *now)};
-    row.comparison = compare(*old, *now, metric_of(*old), {margin, static_cast<int>(pairs.size())});
-    compared.rows.push_back(std::move(row));
-  }
   return compared;
 }
 
-FailureRule failure_rule(const std::string& text) {
-  FailureRule rule;
-  const std::size_t colon = text.find(':');
-  const std::string what = text.substr(0, colon);
-  std::string number = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (!number.empty() && number.back() == '%') number.pop_back();
-  double percent = 0;
-  const auto [stop, code] = std::from_chars(number.data(), number.data() + number.size(), percent);
-  const bool is_number =
-      code == std::errc() && stop == number.data() + number.size() && percent >= 0 && percent <= 1000;
-  if (!is_number || (what != "slower" && what != "faster" && what != "worse"))
-    throw FieldError("fail_on", "expected slower:3%, faster:3% or worse:1%, found '{}'", text);
-  rule.what = what == "slower"   ? FailureRule::What::slower
-              : what == "faster" ? FailureRule::What::faster
-                                 : FailureRule::What::worse;
-  rule.margin = percent / 100;
-  return rule;
+std::vector<FailureRule> failure_rules(const std::string& text) {
+  std::vector<FailureRule> rules;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    rules.push_back(failure_rule(text.substr(at, comma - at)));
+    at = comma + 1;
+  }
+  return rules;
 }
 
 std::vector<std::string> broken_rows(const ComparedResults& compared, const FailureRule& rule) {
+  std::string tag;
+  for (const RuleName& known : kRuleNames)
+    if (known.what == rule.what) tag = known.tag;
   std::vector<std::string> broken;
-  for (const ComparedRow& row : compared.rows) {
-    const Comparison& c = row.comparison;
-    const bool is_quality = c.metric == "perplexity";
-    if (!row.unlike.empty() || !c.interval || is_quality != (rule.what == FailureRule::What::worse)) continue;
-    const bool is_broken = rule.what == FailureRule::What::faster ? c.interval->high < 1 / (1 + rule.margin)
-                                                                  : c.interval->low > 1 + rule.margin;
-    if (is_broken) broken.push_back(fmt::format("{}, {}: {}", name_of(row.scenario), row.label, c.sentence));
-  }
+  std::size_t judged = 0;
+  const auto judge = [&](const ComparedRow& row, const std::string& where) {
+    if (row.comparison.metric != tag) return;
+    const std::string& why = row.unlike.empty() ? row.untested : row.unlike;
+    if (!why.empty()) throw Error("'{}' cannot be judged: {}: {}", rule.text, where, why);
+    ++judged;
+    if (is_broken(row.comparison, rule)) broken.push_back(where + ": " + row.comparison.sentence);
+  };
+  for (const ComparedRow& row : compared.all_cases) judge(row, row.label);
+  for (const ComparedRow& row : compared.rows)
+    judge(row, fmt::format("{}, {}", name_of(row.scenario), row.label));
+  for (const std::string& failed : compared.failed) broken.push_back("failed in B: " + failed);
+  if (judged == 0 && broken.empty())
+    throw Error("'{}' cannot be judged: the runs have no case in common that measured {}", rule.text,
+                metric(tag).title);
   return broken;
 }
 

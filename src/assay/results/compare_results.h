@@ -11,28 +11,42 @@ namespace assay {
 struct ComparedRow {
   Scenario scenario = Scenario::baseline;
   std::string label, configuration;
-  Comparison comparison;  // of B's latency against A's; verdict too_few where either has too few samples
+  Comparison comparison;  // of B's figure against A's
   std::string unlike;     // why the two cannot be compared; empty where they can
+  std::string untested;   // why there is no test of them, and what to do about it; empty where there is one
 };
 
 struct ComparedResults {
   std::vector<std::string> unlike;  // why the two runs differ as a whole: processor, version of the program
-  std::vector<ComparedRow> rows;    // of cases in both, in A's order
+  std::vector<ComparedRow> rows;    // of cases in both, in A's order, a row for each metric
+  // Of all cases together: their mean ratio, which a change that slows everything down a little shows first.
+  std::vector<ComparedRow> all_cases;
   std::vector<std::string> only_a, only_b;
+  std::vector<std::string> failed;  // measured in A, failed in B: "trade-off | nf4 | nf4: not enough memory"
 };
 
 // Rows are matched by scenario, label and configuration. Runs of different models are refused: Error.
+//   Latency and throughput: a process is one observation, the logarithm of the median of its runs (Kalibera
+// and Jones, "Rigorous benchmarking in reasonable time", 2013), and those of two runs are compared by Welch's
+// t test. Both need kFewestProcesses.
+//   Perplexity: block by block over the same tokens, by Student's t test of the differences. Both need the
+// losses of the same text under the same protocol.
+//   Memory (weights, KV cache and workspace) and size (memory_bytes): exactly, since bytes do not vary.
+//   The levels of all tests of one kind of metric are corrected together.
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin);
 
-// "slower:3%", "faster:1%", "worse:0.5%" (perplexity): what makes a comparison fail.
+// What makes a comparison fail: METRIC:PERCENT.
 struct FailureRule {
-  enum class What { slower, faster, worse } what = What::slower;
+  enum class What { latency, faster, throughput, memory, size, perplexity } what = What::latency;
   double margin = 0.03;
+  std::string text;  // as it was given
 };
-// Throws FieldError.
-FailureRule failure_rule(const std::string& text);
-// Rows that break it: the test shows a difference in that direction whose interval lies wholly beyond the
-// margin.
+// "latency:3%" or "slower:3%", "faster:3%", "throughput:3%", "memory:0%", "size:0%", "perplexity:1%" or
+// "worse:1%"; several joined by commas. Throws FieldError.
+std::vector<FailureRule> failure_rules(const std::string& text);
+// Rows that break it: their interval excludes 1 and the ratio lies beyond the margin; of bytes the ratio
+// alone. A case that A measured and B could not breaks every rule. Throws Error where the rule judges
+// nothing, or where a row that it should judge has no test: a gate that looks away is none.
 std::vector<std::string> broken_rows(const ComparedResults& compared, const FailureRule& rule);
 
 }  // namespace assay

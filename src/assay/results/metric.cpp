@@ -1,5 +1,6 @@
 #include "assay/results/metric.h"
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -135,6 +136,15 @@ constexpr Metric kCatalogue[] = {
      .tables = {S::baseline, S::lengths, S::edge_prompts},
      .rank = 3,
      .definition = "From handing the prompt's ids to the model to the choice of the first new token."},
+    {.tag = "time_to_first_token_from_text_s",
+     .title = "Time to first token from text",
+     .head = "TTFT from text",
+     .unit = "s",
+     .better = Better::lower,
+     .scale = 1e3,
+     .shown_unit = "ms",
+     .decimals = 1,
+     .definition = "time_to_first_token_s and the tokenization of the first batch's prompts."},
     {.tag = "prefill_tokens_per_sec",
      .title = "Prefill throughput",
      .head = "Prefill",
@@ -171,7 +181,9 @@ constexpr Metric kCatalogue[] = {
      .decimals = 2,
      .tables = {S::cache},
      .rank = 4,
-     .definition = "Median time of the decode steps of a run, all its sequences together."},
+     .definition =
+         "Median time of the decode steps of a run, all its sequences together: the 50th percentile "
+         "of the inter-token latency."},
     {.tag = "inter_token_p90_ms",
      .title = "90th percentile of the inter-token latency",
      .head = "ITL p90",
@@ -182,6 +194,22 @@ constexpr Metric kCatalogue[] = {
      .rank = 7,
      .definition = "90th percentile of the time between tokens over the decode steps of a run; given for "
                    "ten steps or more."},
+    {.tag = "inter_token_p95_ms",
+     .title = "95th percentile of the inter-token latency",
+     .head = "ITL p95",
+     .unit = "ms",
+     .better = Better::lower,
+     .decimals = 2,
+     .definition = "95th percentile of the time between tokens over the decode steps of a run; given for 20 "
+                   "steps or more."},
+    {.tag = "inter_token_p99_ms",
+     .title = "99th percentile of the inter-token latency",
+     .head = "ITL p99",
+     .unit = "ms",
+     .better = Better::lower,
+     .decimals = 2,
+     .definition = "99th percentile of the time between tokens over the decode steps of a run; given for "
+                   "100 steps or more."},
     {.tag = "percent_of_roof",
      .title = "Share of roofline",
      .head = "Roofline",
@@ -272,6 +300,34 @@ constexpr Metric kCatalogue[] = {
      .shown_unit = "MB",
      .decimals = 1,
      .definition = "Bytes of activations and logits, allocated once."},
+    {.tag = "working_memory_bytes",
+     .title = "Working memory",
+     .head = "Working memory",
+     .unit = "B",
+     .better = Better::lower,
+     .scale = kMegabytes,
+     .shown_unit = "MB",
+     .decimals = 1,
+     .definition = "Weights as they are laid out in memory, workspace and the KV cache at the end of the "
+                   "case: what the case needs, counted in bytes, the same in every run."},
+    {.tag = "current_rss_bytes",
+     .title = "Resident set size",
+     .head = "RSS",
+     .unit = "B",
+     .better = Better::lower,
+     .scale = kMegabytes,
+     .shown_unit = "MB",
+     .decimals = 1,
+     .definition = "Resident set of the process that runs the case, at the end of its first run, as the "
+                   "kernel counts it (VmRSS)."},
+    {.tag = "energy_per_token_j",
+     .title = "Energy per generated token",
+     .head = "Energy per token",
+     .unit = "J",
+     .better = Better::lower,
+     .decimals = 3,
+     .definition = "Energy of the processor packages during the timed runs (Intel RAPL; everything else that "
+                   "they did included) / new tokens."},
     {.tag = "peak_rss_bytes",
      .title = "Peak resident set size",
      .head = "Peak RSS",
@@ -280,7 +336,9 @@ constexpr Metric kCatalogue[] = {
      .scale = kMegabytes,
      .shown_unit = "MB",
      .decimals = 1,
-     .definition = "Largest resident set of the process so far, as the kernel counts it (VmHWM)."},
+     .definition =
+         "Largest resident set of the process that runs the case, from its start, loading included, to the "
+         "end of the case's first run: the larger of VmHWM and getrusage's ru_maxrss."},
     {.tag = "prefill_latency_s",
      .title = "Prefill latency",
      .head = "Prefill time",
@@ -491,6 +549,15 @@ constexpr Metric kCatalogue[] = {
 };
 
 }  // namespace
+
+double Metric::least() const {
+  // Differences of two readings.
+  return tag == "quantize_s" || tag == "measured_memory_bytes" ? -most() : 0;
+}
+double Metric::most() const {
+  // A perplexity is exp() of a loss and may be anything; nothing that has a unit comes near the other limit.
+  return unit.empty() ? std::numeric_limits<double>::max() : 1e18;
+}
 
 std::string Metric::column_head() const {
   const std::string_view shown = shown_unit.empty() ? unit : shown_unit;

@@ -44,6 +44,9 @@ struct Metric {
   std::string_view definition;
 
   std::string column_head() const;  // "TTFT (ms)"
+  // What a value can be; a file that holds anything else is damaged.
+  double least() const;
+  double most() const;
 };
 
 std::span<const Metric> metric_catalogue();

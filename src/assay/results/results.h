@@ -2,7 +2,10 @@
 // shown.
 #pragma once
 
+#include <compare>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,14 +20,39 @@
 
 namespace assay {
 
+// Where a sample comes from: the process, counted from 0 over the run of its case, and the round in it.
+struct SamplePlace {
+  int process = 0, round = 0;
+  auto operator<=>(const SamplePlace&) const = default;
+};
+
 struct Value {
-  double value = 0;  // the mean or the median of the samples where there are several: as `statistic` says
+  double value = 0;  // of the samples where there are several: as `statistic` says
   std::optional<statistics::Interval> interval;
   std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
-  std::string statistic = {};   // "mean", "median"; empty for a figure that is counted
+  // "mean", "median" of the samples; "mean of medians" (value_of_processes); empty for a figure that is
+  // counted.
+  std::string statistic = {};
+  int processes = 0;  // that the samples come from; 0: not known, or not sampled
+
+  std::optional<double> low() const { return interval ? std::optional(interval->low) : std::nullopt; }
+  std::optional<double> high() const { return interval ? std::optional(interval->high) : std::nullopt; }
+  std::int64_t n() const { return samples.empty() ? 1 : static_cast<std::int64_t>(samples.size()); }
 };
-// Of six or more repeats their median and its interval; of fewer their mean, and no interval.
+// Of repeats in one process: six or more give their median and its interval, fewer their mean.
 Value value_of_repeats(std::vector<double> in_time_order);
+// Of repeats in several: the mean of the processes' medians, geometric where all are above 0, and from three
+// processes on its interval by Student's t. Of one process as above.
+Value value_of_processes(std::vector<double> samples, std::span<const SamplePlace> places);
+
+// The losses of a text, summed over blocks of neighbouring tokens: two runs that scored the same tokens are
+// compared block by block.
+struct LossBlocks {
+  static constexpr std::int64_t kTokens = 16;  // of a block; a divisor of statistics::kLossBlock
+  std::int64_t tokens = 0;                     // scored; the last block may have fewer than kTokens
+  std::vector<double> sums;                    // nats, in text order
+};
+LossBlocks loss_blocks(std::span<const double> losses);  // of every scored token, in text order
 
 struct Row {
   Scenario scenario = Scenario::baseline;
@@ -32,14 +60,21 @@ struct Row {
   std::vector<std::pair<std::string, std::string>>
       parameters;                                     // precision, cache, kernels, ...: what was run
   std::vector<std::pair<std::string, Value>> values;  // by metric tag
+  std::vector<SamplePlace> places = {};  // of the samples of every sampled value; empty: not known
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
   std::string reason;  // of an error
+  // Every decode step of every run, as `places` has them; empty where nothing was decoded.
+  std::vector<std::vector<double>> step_s = {};
+  std::optional<LossBlocks> losses = {};                       // of a text that was scored
+  std::vector<std::pair<std::string, std::string>> absent = {};  // metrics without a value, and why
 
   void set(std::string_view tag, Value value);
   void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
   const Value* find(std::string_view tag) const;
   const std::string& parameter(std::string_view key) const;  // empty where there is none
+  // How many processes the samples come from; 1 where the row does not tell.
+  int processes() const;
 };
 
 // A text a model wrote, kept beside the figures.
@@ -91,13 +126,23 @@ struct AuditRow {
 struct ExperimentResult {
   std::vector<Row> rows;
   std::vector<Comparison> comparisons;
+  // Tests behind sentences: the best against the others, one length against the one before.
+  std::vector<Comparison> other_comparisons;
   std::vector<AuditRow> audit;
   std::vector<GeneratedText> texts;
   std::vector<std::string> remarks;
-  std::optional<NoiseMargin> noise;  // of an A/A run
+  std::optional<NoiseEstimate> noise;  // of an A/A run
   bool is_interrupted = false;
+  // What can be said, or written into rows, only after judge() has seen all comparisons of the run.
+  std::vector<std::function<void(ExperimentResult& all)>> conclusions;
 
   void add(ExperimentResult other);
+  // Compares the best row of each scenario with the others, judges all comparisons as one family and draws
+  // the conclusions. Once, when nothing is to be added any more.
+  void conclude(double margin);
+  // Of rows of this scenario, in either list; null where they were not compared.
+  const Comparison* comparison(Scenario scenario, std::string_view subject, std::string_view baseline,
+                               std::string_view metric = "total_latency_s") const;
   // The finished row of a label, or null.
   const Row* find(const std::string& label) const;
 };
@@ -105,21 +150,34 @@ struct ExperimentResult {
 struct ResultSet {
   static constexpr int kSchemaVersion = 1;
   std::string created, command;
+  std::string run_id;  // tells a run from every other: 16 hexadecimal digits; empty in earlier files
+  // Every setting in force, defaults included: ("seed", "1"), ("threads", "2").
+  std::vector<std::pair<std::string, std::string>> configuration;
   RunStatus status = RunStatus::complete;
   Build build;
   Machine machine;
   ModelFacts model;
   std::vector<Row> rows;
   std::vector<GeneratedText> texts;
-  std::vector<Comparison> comparisons;
+  std::vector<Comparison> comparisons, other_comparisons;  // as in ExperimentResult
   std::vector<AuditRow> audit;
-  std::optional<NoiseMargin> noise;  // of the A/A run at the start
-  std::vector<std::string> remarks;  // sentences: trends, break-even, fits
+  std::optional<NoiseEstimate> noise;  // of the A/A run at the start
+  std::vector<std::string> remarks;    // sentences: trends, break-even, fits
   std::vector<std::string> takeaways;
   std::string caption;  // how it was measured
 
   // Appends what a study found out.
   void add(ExperimentResult found);
 };
+
+// Of two rows whose samples were taken in the same rounds; not judged yet. Empty where a row has no samples
+// of the metric, or does not say where they come from.
+std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, std::string_view metric,
+                                       double margin);
+
+// The rows of a scenario that nothing was shown to beat: the best first, then those that its tests do not
+// tell from it. Empty where there are not two rows, or they were not compared.
+std::vector<const Row*> best_rows(const std::vector<Row>& rows, const std::vector<Comparison>& comparisons,
+                                  Scenario scenario);
 
 }  // namespace assay

@@ -1,5 +1,7 @@
 #include "assay/results/results_json.h"
 
+#include <limits>
+
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
@@ -33,25 +35,82 @@ std::vector<std::pair<std::string, std::string>> pairs_from_json(const JsonReade
   return pairs;
 }
 
+std::optional<statistics::Interval> interval_within(const JsonReader& json, double least, double most) {
+  if (json.is_null()) return std::nullopt;
+  const JsonReader high = json.at("high");
+  const statistics::Interval interval{json.at("low").number(least, most), high.number(least, most),
+                                      json.at("level").number(0, 1)};
+  if (interval.low > interval.high) high.refuse("no less than 'low'");
+  return interval;
+}
+
 OrderedJson value_to_json(const std::string& tag, const Value& value) {
   OrderedJson json{{"value", value.value},
                    {"unit", metric(tag).unit},
-                   {"n", value.samples.empty() ? 1 : value.samples.size()},
+                   {"n", value.n()},
                    {"interval", interval_to_json(value.interval)}};
   if (!value.samples.empty()) {
     json["statistic"] = value.statistic;
     json["mean"] = statistics::mean(value.samples);
     json["median"] = statistics::median(value.samples);
   }
+  if (value.processes > 0) json["processes"] = value.processes;
   json["samples"] = value.samples;
   return json;
 }
 
-Value value_from_json(const JsonReader& json) {
-  Value value{.value = json.at("value").number(), .interval = {}, .samples = json.at("samples").numbers()};
-  value.interval = interval_from_json(json.at("interval"));
+Value value_from_json(const Metric& what, const JsonReader& json) {
+  const double least = what.least(), most = what.most();
+  Value value{.value = json.at("value").number(least, most),
+              // Of a mean near 0 it may reach below.
+              .interval = interval_within(json.at("interval"), -most, most),
+              .samples = json.at("samples").numbers(least, most)};
   value.statistic = json.has("statistic") ? json.at("statistic").text() : value.samples.empty() ? "" : "mean";
+  if (json.has("processes")) value.processes = json.at("processes").count<int>();
   return value;
+}
+
+OrderedJson places_to_json(const std::vector<SamplePlace>& places) {
+  OrderedJson process = OrderedJson::array(), round = OrderedJson::array();
+  for (const SamplePlace& place : places) {
+    process.push_back(place.process);
+    round.push_back(place.round);
+  }
+  return {{"process", process}, {"round", round}};
+}
+
+std::vector<SamplePlace> places_from_json(const JsonReader& json) {
+  std::vector<int> process, round;
+  for (const JsonReader& item : json.at("process").items()) process.push_back(item.count<int>());
+  for (const JsonReader& item : json.at("round").items()) round.push_back(item.count<int>());
+  if (process.size() != round.size()) json.refuse("as many processes as rounds");
+  std::vector<SamplePlace> places;
+  for (std::size_t i = 0; i < process.size(); ++i) places.push_back({process[i], round[i]});
+  return places;
+}
+
+// What a row keeps of its runs beside the metrics. Earlier files have none of it.
+void read_observations(const JsonReader& json, Row& row) {
+  const double most = metric("total_latency_s").most();
+  if (json.has("step_s"))
+    for (const JsonReader& run : json.at("step_s").items()) row.step_s.push_back(run.numbers(0, most));
+  if (json.has("losses")) {
+    const JsonReader losses = json.at("losses"), size = losses.at("tokens_per_block"),
+                     sums = losses.at("sums");
+    LossBlocks blocks{losses.at("tokens").count<std::int64_t>(), sums.numbers(0, most)};
+    if (size.count<std::int64_t>() != LossBlocks::kTokens)
+      size.refuse(fmt::format("{}, as this program writes it", LossBlocks::kTokens));
+    const auto expected = (blocks.tokens + LossBlocks::kTokens - 1) / LossBlocks::kTokens;
+    if (static_cast<std::int64_t>(blocks.sums.size()) != expected)
+      sums.fail(fmt::format("expected {} blocks for {} tokens, found {}", expected, blocks.tokens,
+                            blocks.sums.size()));
+    row.losses = std::move(blocks);
+  }
+  if (json.has("absent"))
+    for (const auto& [tag, reason] : json.at("absent").members()) {
+      if (find_metric(tag) == nullptr) reason.fail("this program knows no metric of this name");
+      row.absent.emplace_back(tag, reason.text());
+    }
 }
 
 // "doubts" is what earlier versions called warnings.
@@ -93,17 +152,41 @@ CoverageFacts coverage_from_json(const JsonReader& json) {
   return coverage;
 }
 
-OrderedJson noise_to_json(const std::optional<NoiseMargin>& noise) {
-  if (!noise) return nullptr;
-  return {{"smallest_difference", noise->smallest_difference},
-          {"bias", noise->bias},
-          {"pairs", noise->pairs},
-          {"planned", noise->planned}};
+// Of the logarithm of a ratio.
+OrderedJson effect_to_json(const std::optional<statistics::Effect>& effect) {
+  if (!effect) return nullptr;
+  return {{"log_ratio", effect->estimate},
+          {"standard_error", effect->error},
+          {"degrees", effect->degrees},
+          {"replicates", effect->replicates}};
 }
 
-std::optional<NoiseMargin> noise_from_json(const JsonReader& json) {
-  return NoiseMargin{json.at("smallest_difference").number(), json.at("bias").number(),
-                     json.at("pairs").whole<int>(), json.at("planned").whole<int>()};
+statistics::Effect effect_from_json(const JsonReader& json) {
+  return {json.at("log_ratio").number(),
+          json.at("standard_error").number(0, std::numeric_limits<double>::max()),
+          json.at("degrees").number(0, std::numeric_limits<double>::max()),
+          json.at("replicates").count<std::size_t>()};
+}
+
+OrderedJson noise_to_json(const std::optional<NoiseEstimate>& noise) {
+  if (!noise) return nullptr;
+  return {{"processes", noise->processes},
+          {"rounds", noise->rounds},
+          {"bias", noise->bias},
+          {"between_processes", noise->between},
+          {"within_process", noise->within},
+          {"detectable_difference", noise->detectable_difference}};
+}
+
+std::optional<NoiseEstimate> noise_from_json(const JsonReader& json) {
+  // Earlier versions took runs of one process for replicates: their noise says nothing about processes.
+  if (!json.has("between_processes")) return std::nullopt;
+  return NoiseEstimate{.between = json.at("between_processes").number(),
+                       .within = json.at("within_process").number(),
+                       .bias = json.at("bias").number(),
+                       .processes = json.at("processes").whole<int>(),
+                       .rounds = json.at("rounds").whole<int>(),
+                       .detectable_difference = json.at("detectable_difference").number()};
 }
 
 GeneratedText generated_text_from_json(const JsonReader& json) {
@@ -113,9 +196,14 @@ GeneratedText generated_text_from_json(const JsonReader& json) {
 
 // What files of earlier versions of the program do not have.
 void read_later_keys(const JsonReader& json, ResultSet& results) {
+  if (json.has("run_id")) results.run_id = json.at("run_id").text();
+  if (json.has("configuration")) results.configuration = pairs_from_json(json.at("configuration"));
   if (json.has("comparisons"))
     for (const JsonReader& c : json.at("comparisons").items())
       results.comparisons.push_back(comparison_from_json(c));
+  if (json.has("other_comparisons"))
+    for (const JsonReader& c : json.at("other_comparisons").items())
+      results.other_comparisons.push_back(comparison_from_json(c));
   if (json.has("audit"))
     for (const JsonReader& row : json.at("audit").items()) results.audit.push_back(audit_row_from_json(row));
   if (json.has("noise")) results.noise = noise_from_json(json.at("noise"));
@@ -168,12 +256,12 @@ OrderedJson interval_to_json(const std::optional<statistics::Interval>& interval
 }
 
 std::optional<statistics::Interval> interval_from_json(const JsonReader& json) {
-  if (json.is_null()) return std::nullopt;
-  return statistics::Interval{json.at("low").number(), json.at("high").number(), json.at("level").number()};
+  return interval_within(json, 0, std::numeric_limits<double>::max());
 }
 
 OrderedJson to_json(const Comparison& c) {
-  return {{"subject", c.subject},
+  return {{"scenario", name_of(c.scenario)},
+          {"subject", c.subject},
           {"baseline", c.baseline},
           {"metric", c.metric},
           {"ratio", c.ratio},
@@ -181,7 +269,13 @@ OrderedJson to_json(const Comparison& c) {
           {"margin", c.margin},
           {"verdict", name_of(c.verdict)},
           {"pairs", c.pairs},
-          {"more_needed", c.more_needed},
+          {"processes", c.processes},
+          {"p_value", or_null(c.p_value)},
+          {"effect", effect_to_json(c.effect)},
+          {"chosen_among", c.chosen_among},
+          {"detectable_difference", c.detectable_difference},
+          {"more_needed", c.more_needed == kNotInReach ? OrderedJson(nullptr) : OrderedJson(c.more_needed)},
+          {"seconds_each", c.seconds_each},
           {"sentence", c.sentence}};
 }
 
@@ -191,11 +285,19 @@ Comparison comparison_from_json(const JsonReader& json) {
   c.baseline = json.at("baseline").text();
   c.metric = json.at("metric").text();
   if (find_metric(c.metric) == nullptr) json.at("metric").fail("this program knows no metric of this name");
-  c.ratio = json.at("ratio").number();
+  c.ratio = json.at("ratio").number(0, std::numeric_limits<double>::max());
   c.interval = interval_from_json(json.at("interval"));
-  c.margin = json.at("margin").number();
-  c.pairs = json.at("pairs").whole<int>();
-  c.more_needed = json.at("more_needed").whole<int>();
+  c.margin = json.at("margin").number(0, std::numeric_limits<double>::max());
+  c.pairs = json.at("pairs").count<int>();
+  c.more_needed = json.at("more_needed").is_null() ? kNotInReach : json.at("more_needed").count<int>();
+  // Earlier files have none of these.
+  if (json.has("scenario")) c.scenario = entry_at(scenarios(), json.at("scenario")).value;
+  if (json.has("processes")) c.processes = json.at("processes").count<int>();
+  c.p_value = number_at(json, "p_value");
+  if (json.has("chosen_among")) c.chosen_among = json.at("chosen_among").count<int>();
+  if (json.has("effect")) c.effect = effect_from_json(json.at("effect"));
+  c.detectable_difference = number_at(json, "detectable_difference").value_or(0);
+  c.seconds_each = number_at(json, "seconds_each").value_or(0);
   c.sentence = json.at("sentence").text();
   c.verdict = entry_at(verdicts(), json.at("verdict")).value;
   return c;
@@ -228,13 +330,21 @@ AuditRow audit_row_from_json(const JsonReader& json) {
 OrderedJson to_json(const Row& row) {
   OrderedJson values = OrderedJson::object();
   for (const auto& [tag, value] : row.values) values[tag] = value_to_json(tag, value);
-  return {{"scenario", name_of(row.scenario)},
-          {"label", row.label},
-          {"status", name_of(row.status)},
-          {"reason", row.reason},
-          {"parameters", pairs_to_json(row.parameters)},
-          {"values", values},
-          {"warnings", to_json(row.warnings)}};
+  OrderedJson json{{"scenario", name_of(row.scenario)},
+                   {"label", row.label},
+                   {"status", name_of(row.status)},
+                   {"reason", row.reason},
+                   {"parameters", pairs_to_json(row.parameters)},
+                   {"values", values}};
+  if (!row.places.empty()) json["samples_from"] = places_to_json(row.places);
+  if (!row.step_s.empty()) json["step_s"] = row.step_s;
+  if (row.losses)
+    json["losses"] = {{"tokens", row.losses->tokens},
+                      {"tokens_per_block", LossBlocks::kTokens},
+                      {"sums", row.losses->sums}};
+  if (!row.absent.empty()) json["absent"] = pairs_to_json(row.absent);
+  json["warnings"] = to_json(row.warnings);
+  return json;
 }
 
 Row row_from_json(const JsonReader& json) {
@@ -245,9 +355,12 @@ Row row_from_json(const JsonReader& json) {
   row.reason = json.at("reason").text();
   row.parameters = pairs_from_json(json.at("parameters"));
   for (const auto& [tag, value] : json.at("values").members()) {
-    if (find_metric(tag) == nullptr) value.fail("this program knows no metric of this name");
-    row.values.emplace_back(tag, value_from_json(value));
+    const Metric* what = find_metric(tag);
+    if (what == nullptr) value.fail("this program knows no metric of this name");
+    row.values.emplace_back(tag, value_from_json(*what, value));
   }
+  if (json.has("samples_from")) row.places = places_from_json(json.at("samples_from"));
+  read_observations(json, row);
   row.warnings = read_warnings(json);
   return row;
 }
@@ -274,12 +387,12 @@ ModelFacts model_facts_from_json(const JsonReader& json) {
   m.family = json.at("family").text();
   m.sha256 = json.at("sha256").text();
   m.dtype = json.at("dtype").text();
-  m.parameters = json.at("parameters").whole<std::int64_t>();
-  m.memory_bytes = json.at("memory_bytes").whole<std::int64_t>();
-  m.resident_weights_bytes = json.at("resident_weights_bytes").whole<std::int64_t>();
-  m.workspace_bytes = json.at("workspace_bytes").whole<std::int64_t>();
+  m.parameters = json.at("parameters").count<std::int64_t>();
+  m.memory_bytes = json.at("memory_bytes").count<std::int64_t>();
+  m.resident_weights_bytes = json.at("resident_weights_bytes").count<std::int64_t>();
+  m.workspace_bytes = json.at("workspace_bytes").count<std::int64_t>();
   m.head_computed_share = number_at(json, "head_computed_share");
-  m.load_s = json.at("load_s").number();
+  m.load_s = json.at("load_s").number(0, metric("load_s").most());
   // Earlier files have none.
   if (json.has("quantization")) m.coverage = coverage_from_json(json.at("quantization"));
   return m;
@@ -294,23 +407,27 @@ OrderedJson to_json(const ResultSet& results) {
                                 {"text", t.text},
                                 {"prompt_ids", t.prompt_ids},
                                 {"ids", t.ids}});
-  OrderedJson comparisons = OrderedJson::array(), audit = OrderedJson::array();
+  OrderedJson comparisons = OrderedJson::array(), others = OrderedJson::array(), audit = OrderedJson::array();
   for (const Comparison& comparison : results.comparisons) comparisons.push_back(to_json(comparison));
+  for (const Comparison& comparison : results.other_comparisons) others.push_back(to_json(comparison));
   for (const AuditRow& row : results.audit) audit.push_back(to_json(row));
   const OrderedJson build{
       {"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
   return {{"schema", "assay.results"},
           {"schema_version", ResultSet::kSchemaVersion},
+          {"run_id", results.run_id},
           {"created", results.created},
           {"command", results.command},
           {"status", name_of(results.status)},
           {"environment", {{"build", build}, {"machine", to_json(results.machine)}}},
+          {"configuration", pairs_to_json(results.configuration)},
           {"model", to_json(results.model)},
           {"caption", results.caption},
           {"rows", rows},
           {"texts", texts},
           {"noise", noise_to_json(results.noise)},
           {"comparisons", comparisons},
+          {"other_comparisons", others},
           {"audit", audit},
           {"remarks", results.remarks},
           {"takeaways", results.takeaways}};

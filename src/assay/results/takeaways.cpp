@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "assay/base/format.h"
 
@@ -11,18 +12,56 @@ namespace {
 
 constexpr double kMega = 1024.0 * 1024.0;
 constexpr double kAcceptableLoss = 1.05;  // of perplexity, for a small device
+constexpr std::string_view kLatency = "total_latency_s";
 
 double value_of(const Row& row, std::string_view tag) {
   const Value* value = row.find(tag);
   return value == nullptr ? 0 : value->value;
 }
 
+// "8 [7.5, 8.5]"; without an interval the figure alone.
+std::string with_interval(double value, const std::optional<statistics::Interval>& interval, int digits = 3) {
+  std::string text = fmt::format("{:.{}g}", value, digits);
+  if (interval) text += fmt::format(" [{:.{}g}, {:.{}g}]", interval->low, digits, interval->high, digits);
+  return text;
+}
+
+std::string rate_of(const Value& value) {
+  std::string text = fmt::format("{:.0f}", value.value);
+  if (value.interval) text += fmt::format(" [{:.0f}, {:.0f}]", value.interval->low, value.interval->high);
+  return text;
+}
+
+std::string times_as_long(const Comparison& c) {
+  return fmt::format("takes {} times as long as {}", with_interval(c.ratio, c.interval), c.baseline);
+}
+
+// Of a ratio of times, the ratio of speeds.
+std::string times_as_fast(const Comparison& c) {
+  std::optional<statistics::Interval> inverse;
+  if (c.interval)
+    inverse = statistics::Interval{1 / c.interval->high, 1 / c.interval->low, c.interval->level};
+  return with_interval(1 / c.ratio, inverse);
+}
+
+std::string listed(const std::vector<std::string>& labels) {
+  constexpr std::size_t kNamed = 4;
+  if (labels.size() <= kNamed) return fmt::format("{}", fmt::join(labels, "; "));
+  return fmt::format("{}; and {} others", fmt::join(labels.begin(), labels.begin() + kNamed, "; "),
+                     labels.size() - kNamed);
+}
+
+std::vector<std::string> labels_of(const std::vector<const Row*>& rows) {
+  std::vector<std::string> labels;
+  for (const Row* row : rows) labels.push_back(row->label);
+  return labels;
+}
+
 class Takeaways {
  public:
   explicit Takeaways(const ResultSet& results) : results_(results) {
     for (const Row& row : results.rows)
-      if (row.status == RowStatus::ok && row.scenario == Scenario::tradeoff &&
-          row.find("total_latency_s") != nullptr)
+      if (row.status == RowStatus::ok && row.scenario == Scenario::tradeoff && row.find(kLatency) != nullptr)
         tradeoff_.push_back(&row);
   }
 
@@ -30,70 +69,64 @@ class Takeaways {
     add_memory();
     add_latency();
     add_quality();
-    add_cache_and_batch();
+    add_cache();
+    add_batches();
+    if (const auto more = more_processes_of(results_)) sentences_.push_back(more->sentence);
     return std::move(sentences_);
   }
 
   std::optional<Recommendation> recommendation() const {
     if (tradeoff_.size() < 2) return std::nullopt;
-    const auto label = [](const Row* row) { return row == nullptr ? "" : row->label; };
-    const Choice chosen = choice();
-    Recommendation recommended{label(chosen.small), label(chosen.fast), label(chosen.best_quality), {}};
-    if (chosen.small != nullptr)
-      recommended.sentences.push_back(
-          fmt::format("For a small device, choose {}: its weights take {:.1f} MB{}.", chosen.small->label,
-                      value_of(*chosen.small, "resident_weights_bytes") / kMega, quality_of(*chosen.small)));
-    recommended.sentences.push_back(fmt::format("For a server, choose {}: it generates {:.0f} tokens/s{}.",
-                                                chosen.fast->label, value_of(*chosen.fast, "tokens_per_sec"),
-                                                quality_of(*chosen.fast)));
-    if (chosen.best_quality == tradeoff_.front())
-      recommended.sentences.push_back(fmt::format(
-          "For best quality, choose {}, the baseline: no faster precision is shown to keep its quality.",
-          chosen.best_quality->label));
-    else if (chosen.best_quality != nullptr)
-      recommended.sentences.push_back(
-          fmt::format("For best quality, choose {}: it is the fastest whose perplexity shows no loss.",
-                      chosen.best_quality->label));
+    Recommendation recommended;
+    recommend_small(recommended);
+    recommend_server(recommended);
+    recommend_quality(recommended);
+    if (recommended.sentences.empty()) return std::nullopt;
     return recommended;
   }
 
  private:
-  const Comparison* comparison(const std::string& subject, std::string_view metric) const {
-    for (const Comparison& c : results_.comparisons)
-      if (c.subject == subject && c.metric == metric &&
-          (tradeoff_.empty() || c.baseline == tradeoff_.front()->label))
+  const Comparison* find(const std::vector<Comparison>& all, Scenario scenario, std::string_view subject,
+                         std::string_view baseline, std::string_view metric) const {
+    for (const Comparison& c : all)
+      if (c.scenario == scenario && c.subject == subject && c.baseline == baseline && c.metric == metric)
         return &c;
     return nullptr;
   }
+  const Comparison* against_baseline(const Row& row) const {
+    return find(results_.comparisons, Scenario::tradeoff, row.label, tradeoff_.front()->label, kLatency);
+  }
+  const Comparison* quality(const Row& row) const {
+    return find(results_.comparisons, Scenario::perplexity, row.label, tradeoff_.front()->label,
+                "perplexity");
+  }
 
-  template <typename Less>
-  const Row* best(const Less& less) const {
-    const auto at = std::min_element(tradeoff_.begin(), tradeoff_.end(),
-                                     [&](const Row* a, const Row* b) { return less(*a, *b); });
-    return at == tradeoff_.end() ? nullptr : *at;
-  }
-  const Row* smallest() const {
-    return best([](const Row& a, const Row& b) {
-      return value_of(a, "resident_weights_bytes") < value_of(b, "resident_weights_bytes");
-    });
-  }
-  const Row* fastest() const {
-    return best([](const Row& a, const Row& b) {
-      return value_of(a, "total_latency_s") < value_of(b, "total_latency_s");
-    });
+  // Bytes are counted: no test is needed to tell them apart.
+  std::vector<const Row*> smallest() const {
+    std::vector<const Row*> all;
+    for (const Row* row : tradeoff_) {
+      const double own = value_of(*row, "resident_weights_bytes");
+      if (own <= 0) continue;
+      if (!all.empty() && own < value_of(*all.front(), "resident_weights_bytes")) all.clear();
+      if (all.empty() || own == value_of(*all.front(), "resident_weights_bytes")) all.push_back(row);
+    }
+    return all;
   }
 
   void add_memory() {
-    if (tradeoff_.size() < 2) return;
-    const Row &small = *smallest(), &base = *tradeoff_.front();
-    const double own = value_of(small, "resident_weights_bytes"),
+    const std::vector<const Row*> small = smallest();
+    if (tradeoff_.size() < 2 || small.empty()) return;
+    const Row& base = *tradeoff_.front();
+    const double own = value_of(*small.front(), "resident_weights_bytes"),
                  all = value_of(base, "resident_weights_bytes");
-    if (own <= 0 || own >= all) return;
+    if (own >= all) return;
     std::string text = fmt::format(
-        "Memory: the weights of {} take {:.1f} MB, {:.1f} times less than those of {} ({:.1f} MB).",
-        small.label, own / kMega, all / own, base.label, all / kMega);
-    if (const double bits = value_of(small, "bits_per_weight"); bits > 0)
-      text += fmt::format(" They average {:.1f} bits per weight, because {}.", bits, why_more_bits(small));
+        "Memory: the weights of {}{} take {:.1f} MB, {:.1f} times less than those of {} ({:.1f} MB).",
+        small.size() == 1 ? "" : "(tied) ", listed(labels_of(small)), own / kMega, all / own, base.label,
+        all / kMega);
+    if (const double bits = value_of(*small.front(), "bits_per_weight"); bits > 0)
+      text += fmt::format(" They average {:.1f} bits per weight, because {}.", bits,
+                          why_more_bits(*small.front()));
     sentences_.push_back(std::move(text));
   }
 
@@ -109,119 +142,189 @@ class Takeaways {
 
   void add_latency() {
     if (tradeoff_.size() < 2) return;
-    const Row &fast = *fastest(), &small = *smallest(), &base = *tradeoff_.front();
-    std::string text;
-    if (&fast == &base) {
-      text = fmt::format("Latency: no precision was faster than {} ({:.1f} ms)", base.label,
-                         1e3 * value_of(base, "total_latency_s"));
-    } else {
-      const Comparison* c = comparison(fast.label, "total_latency_s");
-      text = fmt::format(
-          "Latency: {}",
-          c != nullptr && !c->sentence.empty()
-              ? c->sentence
-              : fmt::format("{} had the lowest, but no test compared it with {}", fast.label, base.label));
+    const std::vector<const Row*> best =
+        best_rows(results_.rows, results_.other_comparisons, Scenario::tradeoff);
+    if (best.empty()) return;
+    const Row &fast = *best.front(), &base = *tradeoff_.front();
+    const bool has_base = std::find(best.begin(), best.end(), &base) != best.end();
+    std::string text = best.size() == 1 ? fmt::format("Latency: {} is the fastest", fast.label)
+                                        : "Latency: tied for the fastest: " + listed(labels_of(best));
+    if (has_base)
+      text += best.size() == 1 ? fmt::format(" ({:.1f} ms)", 1e3 * value_of(base, kLatency))
+                               : fmt::format(". None is shown to be faster than {}", base.label);
+    else if (const Comparison* c = against_baseline(fast); c != nullptr && c->verdict == Verdict::lower)
+      text += fmt::format("{} {}", best.size() == 1 ? "; it" : ". " + fast.label, times_as_long(*c));
+    text += ".";
+    for (const Row* small : smallest()) {
+      const Comparison* c =
+          find(results_.other_comparisons, Scenario::tradeoff, small->label, fast.label, kLatency);
+      if (c == nullptr || c->verdict != Verdict::higher || smallest().size() > 1) continue;
+      text += fmt::format(" {}, the smallest, {} and reaches {:.0f} % of the roofline", small->label,
+                          times_as_long(*c), value_of(*small, "percent_of_roof"));
+      if (const std::string gap = small->parameter("largest_gap"); !gap.empty())
+        text += "; in its profiled run most was lost to " + gap;
+      text += ".";
     }
-    if (&small != &fast) {
-      text += fmt::format(
-          ". {}, the smallest, takes {:.2f} times as long as {}: it runs at {:.0f} % of the roofline",
-          small.label, value_of(small, "total_latency_s") / value_of(fast, "total_latency_s"), fast.label,
-          value_of(small, "percent_of_roof"));
-      if (const std::string gap = small.parameter("largest_gap"); !gap.empty())
-        text += ", and its largest loss is " + gap;
-    }
-    sentences_.push_back(text + ".");
+    sentences_.push_back(std::move(text));
   }
 
   static std::string described(const Comparison& c) {
-    std::string range;
-    if (c.interval) range = fmt::format(" [{:.4g}, {:.4g}]", c.interval->low, c.interval->high);
     const char* verdict = c.verdict == Verdict::higher          ? ""
                           : c.verdict == Verdict::no_difference ? ", no loss beyond the margin"
                           : c.verdict == Verdict::lower         ? ", lower than the baseline"
                                                                 : ", not yet told from no loss";
-    return fmt::format("{} (perplexity ratio {:.4g}{}{})", c.subject, c.ratio, range, verdict);
+    return fmt::format("{} (perplexity ratio {}{})", c.subject, with_interval(c.ratio, c.interval, 4),
+                       verdict);
+  }
+
+  // A loss is the smallest or the largest where its interval lies beyond all others.
+  static std::string extreme(const std::vector<const Comparison*>& all, bool is_least) {
+    const auto by_ratio = [](const Comparison* a, const Comparison* b) { return a->ratio < b->ratio; };
+    const Comparison* most = is_least ? *std::min_element(all.begin(), all.end(), by_ratio)
+                                      : *std::max_element(all.begin(), all.end(), by_ratio);
+    std::vector<std::string> tied;
+    for (const Comparison* c : all)
+      if (c == most ||
+          (is_least ? c->interval->low <= most->interval->high : c->interval->high >= most->interval->low))
+        tied.push_back(c->subject);
+    const std::string which = is_least ? "smallest" : "largest";
+    if (tied.size() == 1)
+      return fmt::format("{} {} loss is that of {}", is_least ? "the" : "The", which, described(*most));
+    return fmt::format("{} for the {} loss: {}", is_least ? "tied" : "Tied", which, listed(tied));
   }
 
   void add_quality() {
     std::vector<const Comparison*> all;
     for (const Comparison& c : results_.comparisons)
-      if (c.metric == "perplexity") all.push_back(&c);
+      if (c.metric == "perplexity" && c.interval) all.push_back(&c);
     if (all.empty()) return;
-    const auto by_ratio = [](const Comparison* a, const Comparison* b) { return a->ratio < b->ratio; };
-    const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_ratio);
-    if (*least == *most)
-      sentences_.push_back(fmt::format("Quality against {}: {}.", (*most)->baseline, described(**most)));
+    const std::string& baseline = all.front()->baseline;
+    if (all.size() == 1)
+      sentences_.push_back(fmt::format("Quality against {}: {}.", baseline, described(*all.front())));
     else
       sentences_.push_back(
-          fmt::format("Quality against {}: the smallest loss is that of {}; the largest is that of {}.",
-                      (*most)->baseline, described(**least), described(**most)));
+          fmt::format("Quality against {}: {}. {}.", baseline, extreme(all, true), extreme(all, false)));
   }
 
   // "cache off, 128 tokens": of a prompt.
   static constexpr std::string_view kCacheOff = "cache off, ";
-  static std::string without_cache(const Comparison& c) {
-    if (c.verdict != Verdict::higher || !c.interval) return c.sentence;
-    return fmt::format(
-        "without it, a prompt of {} and its new tokens take {:.3g} times as long [{:.3g}, {:.3g}]",
-        c.subject.substr(kCacheOff.size()), c.ratio, c.interval->low, c.interval->high);
+
+  void add_cache() {
+    const Comparison* longest = nullptr;
+    for (const Comparison& c : results_.comparisons)
+      if (c.subject.rfind(kCacheOff, 0) == 0) longest = &c;
+    if (longest == nullptr) return;
+    if (longest->verdict == Verdict::higher && longest->interval)
+      sentences_.push_back(fmt::format(
+          "KV cache: without it, a prompt of {} and its new tokens take {} times as long.",
+          longest->subject.substr(kCacheOff.size()), with_interval(longest->ratio, longest->interval)));
+    else
+      sentences_.push_back(fmt::format("KV cache: {}.", longest->sentence));
   }
 
-  void add_cache_and_batch() {
-    std::string text;
-    const Row *alone = nullptr, *together = nullptr;
-    for (const Comparison& c : results_.comparisons)
-      if (c.subject.rfind(kCacheOff, 0) == 0) text = "KV cache: " + without_cache(c) + ". ";
-    for (const Row& row : results_.rows) {
-      if (row.scenario != Scenario::batches || row.status != RowStatus::ok ||
-          row.find("tokens_per_sec") == nullptr)
-        continue;
-      if (alone == nullptr) alone = &row;
-      if (together == nullptr || value_of(row, "tokens_per_sec") > value_of(*together, "tokens_per_sec"))
-        together = &row;
-    }
-    if (alone != nullptr && together != alone)
-      text += fmt::format(
-          "Batching: {} generates {:.0f} tokens/s, {:.1f} times as many as {} ({:.0f}); each of its "
-          "sequences "
-          "runs at {:.2f} times the speed.",
-          together->label, value_of(*together, "tokens_per_sec"),
-          value_of(*together, "tokens_per_sec") / value_of(*alone, "tokens_per_sec"), alone->label,
-          value_of(*alone, "tokens_per_sec"),
-          value_of(*together, "tokens_per_sec_per_sequence") /
-              value_of(*alone, "tokens_per_sec_per_sequence"));
-    if (!text.empty()) sentences_.push_back(text.substr(0, text.find_last_not_of(' ') + 1));
+  const Row* first_batch() const {
+    for (const Row& row : results_.rows)
+      if (row.scenario == Scenario::batches && row.status == RowStatus::ok &&
+          row.find("tokens_per_sec") != nullptr)
+        return &row;
+    return nullptr;
+  }
+
+  void add_batches() {
+    const std::vector<const Row*> best =
+        best_rows(results_.rows, results_.other_comparisons, Scenario::batches);
+    const Row* first = first_batch();
+    if (best.empty() || first == nullptr) return;
+    const Row& fast = *best.front();
+    std::string text = best.size() == 1
+                           ? fmt::format("Batching: {} has the highest throughput", fast.label)
+                           : "Batching: tied for the highest throughput: " + listed(labels_of(best));
+    const Comparison* c = find(results_.comparisons, Scenario::batches, fast.label, first->label, kLatency);
+    if (c != nullptr && c->verdict == Verdict::lower)
+      text += fmt::format(". {} generates {} tokens/s, {} times as many as {}", fast.label,
+                          rate_of(*fast.find("tokens_per_sec")), times_as_fast(*c), first->label);
+    sentences_.push_back(text + ".");
   }
 
   // The upper end of what perplexity may have risen by; 1 for the baseline, infinite where nothing is known.
   double worst_loss(const Row& row) const {
     if (&row == tradeoff_.front()) return 1;
-    const Comparison* c = comparison(row.label, "perplexity");
-    if (c == nullptr) return INFINITY;
-    return c->interval ? c->interval->high : c->ratio;
+    const Comparison* c = quality(row);
+    return c != nullptr && c->interval ? c->interval->high : INFINITY;
+  }
+  bool has_quality() const {
+    return std::any_of(tradeoff_.begin() + 1, tradeoff_.end(),
+                       [&](const Row* row) { return std::isfinite(worst_loss(*row)); });
   }
 
-  struct Choice {
-    const Row *small = nullptr, *fast = nullptr,
-              *best_quality = nullptr;  // small: null where quality is unknown
-  };
-  Choice choice() const {
-    Choice chosen{nullptr, fastest(), tradeoff_.front()};
-    const bool has_quality = std::any_of(tradeoff_.begin(), tradeoff_.end(), [&](const Row* row) {
-      return row != tradeoff_.front() && std::isfinite(worst_loss(*row));
-    });
-    if (!has_quality) return {nullptr, chosen.fast, nullptr};
-    for (const Row* row : tradeoff_) {
+  void recommend_small(Recommendation& recommended) const {
+    if (!has_quality()) return;
+    const Row* small = nullptr;
+    for (const Row* row : tradeoff_)
       if (worst_loss(*row) <= kAcceptableLoss &&
-          (chosen.small == nullptr ||
-           value_of(*row, "resident_weights_bytes") < value_of(*chosen.small, "resident_weights_bytes")))
-        chosen.small = row;
-      const Comparison* c = comparison(row->label, "perplexity");
-      if (c != nullptr && (c->verdict == Verdict::no_difference || c->verdict == Verdict::lower) &&
-          value_of(*row, "total_latency_s") < value_of(*chosen.best_quality, "total_latency_s"))
-        chosen.best_quality = row;
+          (small == nullptr ||
+           value_of(*row, "resident_weights_bytes") < value_of(*small, "resident_weights_bytes")))
+        small = row;
+    if (small == nullptr) return;
+    recommended.small_device = small->label;
+    recommended.sentences.push_back(
+        fmt::format("For a small device, choose {}: its weights take {:.1f} MB{}.", small->label,
+                    value_of(*small, "resident_weights_bytes") / kMega, quality_of(*small)));
+  }
+
+  // By the throughput of batches in which each sequence gets its tokens fast enough. What was run one
+  // sequence at a time says nothing about a server.
+  void recommend_server(Recommendation& recommended) const {
+    std::vector<Row> fast_enough;
+    bool has_one_configuration = true;
+    for (const Row& row : results_.rows) {
+      const Value* each = row.find("time_per_output_token_ms");
+      if (row.scenario != Scenario::batches || row.status != RowStatus::ok || each == nullptr) continue;
+      if (each->interval && each->interval->high <= kServerTokenBound_ms) fast_enough.push_back(row);
+      has_one_configuration = has_one_configuration &&
+                              row.parameter("configuration") == first_batch()->parameter("configuration");
     }
-    return chosen;
+    // The tests are of the best against the others: where the best is too slow for the bound, none is left.
+    const std::vector<const Row*> best =
+        best_rows(fast_enough, results_.other_comparisons, Scenario::batches);
+    if (best.empty()) return;
+    const Row& chosen = *best.front();
+    recommended.server = chosen.parameter("configuration");
+    std::string others;
+    if (best.size() > 1)
+      others = fmt::format(" (tied with {})", listed(labels_of({best.begin() + 1, best.end()})));
+    recommended.sentences.push_back(
+        fmt::format("For a server, choose {} of {}{}: it generates {} tokens/s, and a token takes at most "
+                    "{:.3g} ms (bound: "
+                    "{:.0f} ms).{}",
+                    chosen.label, recommended.server, others, rate_of(*chosen.find("tokens_per_sec")),
+                    chosen.find("time_per_output_token_ms")->interval->high, kServerTokenBound_ms,
+                    has_one_configuration ? " Other precisions were not measured in batches." : ""));
+  }
+
+  void recommend_quality(Recommendation& recommended) const {
+    if (!has_quality()) return;
+    const Row *chosen = nullptr, *base = tradeoff_.front();
+    bool is_tested = false;
+    for (const Row* row : tradeoff_) {
+      const Comparison *speed = against_baseline(*row), *loss = quality(*row);
+      is_tested = is_tested || (speed != nullptr && speed->verdict != Verdict::too_few);
+      if (speed == nullptr || loss == nullptr || speed->verdict != Verdict::lower) continue;
+      if (loss->verdict != Verdict::no_difference && loss->verdict != Verdict::lower) continue;
+      if (chosen == nullptr || value_of(*row, kLatency) < value_of(*chosen, kLatency)) chosen = row;
+    }
+    if (!is_tested) return;
+    if (chosen == nullptr) {
+      recommended.best_quality = base->label;
+      recommended.sentences.push_back(fmt::format(
+          "For best quality, choose {}, the baseline: no faster precision is shown to keep its quality.",
+          base->label));
+      return;
+    }
+    recommended.best_quality = chosen->label;
+    recommended.sentences.push_back(
+        fmt::format("For best quality, choose {}: its perplexity shows no loss, and it {}.", chosen->label,
+                    times_as_long(*against_baseline(*chosen))));
   }
 
   std::string quality_of(const Row& row) const {
@@ -235,7 +338,64 @@ class Takeaways {
   std::vector<std::string> sentences_;
 };
 
+// The command with this number of processes in place of its own.
+std::string with_processes(std::string command, int processes) {
+  constexpr std::string_view kFlag = " --processes";
+  if (const std::size_t at = command.find(kFlag); at != std::string::npos) {
+    std::size_t end = command.find_first_not_of(" =", at + kFlag.size());
+    end = end == std::string::npos ? end : command.find(' ', end);
+    command.erase(at, end == std::string::npos ? end : end - at);
+  }
+  return fmt::format("{}{} {}", command, kFlag, processes);
+}
+
 }  // namespace
+
+std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
+  MoreProcesses more;
+  std::vector<int> needed;
+  std::map<Scenario, double> seconds;  // of a process of each sweep
+  int of_text = 0, most_now = 0;
+  for (const auto* list : {&results.comparisons, &results.other_comparisons})
+    for (const Comparison& c : *list) {
+      ++more.comparisons;
+      if (c.metric != "perplexity") {
+        seconds[c.scenario] = std::max(seconds[c.scenario], c.seconds_each);
+        most_now = std::max(most_now, c.processes);
+      }
+      if (c.verdict != Verdict::cannot_tell) continue;
+      ++more.undecided;
+      if (c.metric == "perplexity")
+        ++of_text;
+      else if (c.more_needed != kNotInReach)
+        needed.push_back(c.processes + c.more_needed);
+    }
+  if (more.undecided == 0) return std::nullopt;
+  // Nobody waits for ten times as many.
+  constexpr int kMostTimes = 10;
+  for (const int processes : needed)
+    if (processes <= kMostTimes * most_now) {
+      ++more.decided;
+      more.processes = std::max(more.processes, processes);
+    }
+  for (const auto& [scenario, each] : seconds) more.seconds += each * more.processes;
+  std::string& text = more.sentence;
+  text = fmt::format("Undecided: {} of {} comparisons.", more.undecided, more.comparisons);
+  if (more.processes > 0) {
+    const std::string when =
+        more.seconds > 0 ? fmt::format(", in about {}", shown_duration(more.seconds)) : "";
+    text +=
+        fmt::format(" {} processes would probably decide {} of them{}", more.processes, more.decided, when);
+    text +=
+        results.command.empty() ? "." : fmt::format(": {}", with_processes(results.command, more.processes));
+  } else if (more.undecided > of_text) {
+    text += fmt::format(" {} times as many processes would not decide them.", kMostTimes);
+  }
+  if (of_text > 0)
+    text += fmt::format("{} {} of perplexity need{} a longer text.", text.back() == '.' ? "" : ".", of_text,
+                        of_text == 1 ? "s" : "");
+  return more;
+}
 
 std::vector<std::string> takeaways_of(const ResultSet& results) {
   return Takeaways(results).run();

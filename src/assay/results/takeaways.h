@@ -10,21 +10,38 @@
 
 namespace assay {
 
-// By rule, from rows of the scenarios tradeoff, cache and batches and their comparisons; a rule whose rows
-// are missing gives nothing, one whose test has no verdict says so.
+// By rule, from rows of the scenarios tradeoff, cache and batches and their comparisons. A rule whose rows or
+// tests are missing gives nothing. A superlative names what beats all others by the corrected tests, else all
+// that are tied; a ratio carries its interval.
 //   memory    how many times smaller the smallest configuration is, and what keeps it from being smaller
-//   latency   the fastest configuration by its test against the baseline; what slows the smallest one down
-//   quality   which loses least and most, as ratios of perplexity with intervals
-//   cache and batch  what they gain
+//   latency   the fastest configurations, against the baseline; what slows the smallest one down
+//   quality   which lose least and most, as ratios of perplexity
+//   cache, batching  what they gain
+//   undecided what could not be told, and the command that would probably tell it
 std::vector<std::string> takeaways_of(const ResultSet& results);
 
-// What the trade-off recommends, by label: the smallest whose perplexity rises by 5 % at most, the fastest,
-// and the fastest with no loss shown.
+// A token of a sequence in a batch may take so long where a server is recommended: ten tokens a second,
+// faster than people read.
+inline constexpr double kServerTokenBound_ms = 100;
+
+// What to choose, by label; empty where no test supports a choice. For a small device the smallest whose
+// perplexity rises by 5 % at most; for a server the batch with the highest throughput within
+// kServerTokenBound_ms; for best quality the fastest that is shown to be faster and to lose nothing.
 struct Recommendation {
-  std::string small_device, server, best_quality;  // empty where no perplexity was measured
-  std::vector<std::string> sentences;              // one for each that is not empty, with its figures
+  std::string small_device, server, best_quality;
+  std::vector<std::string> sentences;  // one for each that is not empty, with its figures
 };
-// Empty where there are not two precisions to choose from.
+// Empty where nothing can be recommended.
 std::optional<Recommendation> recommendation_of(const ResultSet& results);
+
+// What a run could not tell, and how many processes would probably tell it.
+struct MoreProcesses {
+  int undecided = 0, comparisons = 0;
+  int processes = 0, decided = 0;  // 0: not with ten times as many as now
+  double seconds = 0;              // that a run of as many processes takes; 0: not known
+  std::string sentence;
+};
+// Empty where every comparison has its verdict.
+std::optional<MoreProcesses> more_processes_of(const ResultSet& results);
 
 }  // namespace assay

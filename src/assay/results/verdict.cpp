@@ -16,12 +16,12 @@ namespace {
 constexpr double kLevel = 0.95;
 constexpr int kMostTimes = 100;  // as many samples: beyond it a number says nothing
 constexpr Named<Verdict> kVerdictTable[] = {
-    {Verdict::lower, "lower", "lower", "The interval excludes 1 and the ratio lies below the margin."},
-    {Verdict::higher, "higher", "higher", "The interval excludes 1 and the ratio lies above the margin."},
+    {Verdict::lower, "lower", "lower", "The interval lies below 1."},
+    {Verdict::higher, "higher", "higher", "The interval lies above 1."},
     {Verdict::no_difference, "no difference", "no difference", "The interval lies within the margin."},
     {Verdict::cannot_tell, "cannot tell", "undecided",
      "The interval excludes neither a difference nor equality within the margin."},
-    {Verdict::too_few, "too few", "too few runs", "There are too few samples for an interval."},
+    {Verdict::too_few, "too few", "too few processes", "There are fewer than three processes."},
 };
 static_assert(std::size(kVerdictTable) == kVerdicts);
 
@@ -31,32 +31,35 @@ std::vector<double> logs(std::span<const double> samples) {
   return all;
 }
 
-double level_of(const CompareOptions& options) {
-  return 1 - (1 - kLevel) / std::max(1, options.comparisons);
+std::vector<double> medians_of(std::span<const std::vector<double>> by_process) {
+  std::vector<double> medians;
+  for (const std::vector<double>& own : by_process)
+    if (!own.empty()) medians.push_back(statistics::median(own));
+  return medians;
+}
+
+void set_interval(Comparison& c, const statistics::Interval& of_log) {
+  c.interval = statistics::Interval{std::exp(of_log.low), std::exp(of_log.high), of_log.level};
 }
 
 }  // namespace
 
-NoiseMargin noise_margin(std::span<const double> log_ratios, int planned) {
-  NoiseMargin margin{.pairs = static_cast<int>(log_ratios.size()), .planned = planned};
-  const std::optional<statistics::Shift> shift = statistics::paired_shift(log_ratios);
-  if (!shift || planned < 1) return margin;
-  margin.bias = std::expm1(shift->estimate);
-  // The interval narrows with the square root of the pairs. What it is itself uncertain by is added: so twice
-  // the margin is found nine times in ten (tests/measure simulates it).
-  // And equal sessions drift apart over minutes, which a few seconds do not see: 1.6 by A/A runs on a shared
-  // machine.
-  const double uncertainty = 1.6 + 0.75 * std::sqrt(10.0 / margin.pairs);
-  const double half = uncertainty * (shift->interval.high - shift->interval.low) / 2 *
-                      std::sqrt(static_cast<double>(margin.pairs) / planned);
-  margin.smallest_difference = std::expm1(std::max(half, std::abs(shift->estimate)));
-  return margin;
-}
-
-double smallest_difference(const NoiseMargin& margin, int pairs) {
-  if (pairs < 1 || margin.planned < 1) return 0;
-  return std::max(std::abs(margin.bias),
-                  margin.smallest_difference * std::sqrt(static_cast<double>(margin.planned) / pairs));
+std::optional<NoiseEstimate> noise_estimate(std::span<const std::vector<double>> log_ratios) {
+  const std::vector<double> medians = medians_of(log_ratios);
+  const auto effect = statistics::effect_of(medians);
+  const auto spread = statistics::spread_of(log_ratios);
+  if (!effect || !spread || static_cast<int>(medians.size()) < kFewestProcesses) return std::nullopt;
+  const auto processes = static_cast<int>(medians.size());
+  std::size_t rounds = 0;
+  for (const std::vector<double>& own : log_ratios) rounds = std::max(rounds, own.size());
+  // A ratio of two has the variance of both.
+  return NoiseEstimate{
+      .between = spread->between / std::sqrt(2.0),
+      .within = spread->within / std::sqrt(2.0),
+      .bias = std::expm1(effect->estimate),
+      .processes = processes,
+      .rounds = static_cast<int>(rounds),
+      .detectable_difference = std::expm1(statistics::detectable_difference(*effect, kLevel))};
 }
 
 std::span<const Named<Verdict>> verdicts() {
@@ -66,63 +69,102 @@ std::string_view name_of(Verdict verdict) {
   return entry_of(verdicts(), verdict).name;
 }
 
-Comparison compare_shift(const std::optional<statistics::Shift>& log_shift, int pairs,
-                         const CompareOptions& options) {
+std::string shown_duration(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, seconds));
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+Comparison compare_processes(std::span<const std::vector<double>> log_ratios, double margin) {
   Comparison comparison;
-  comparison.pairs = pairs;
-  comparison.margin = options.margin;
-  if (!log_shift) return comparison;
-  const statistics::Shift& shift = *log_shift;
-  comparison.ratio = std::exp(shift.estimate);
-  comparison.interval =
-      statistics::Interval{std::exp(shift.interval.low), std::exp(shift.interval.high), shift.interval.level};
-  const double margin = std::log1p(options.margin);
-  if (shift.interval.low > -margin && shift.interval.high < margin) {
-    comparison.verdict = Verdict::no_difference;
-  } else if (shift.interval.low > 0 && shift.estimate > margin) {
-    comparison.verdict = Verdict::higher;
-  } else if (shift.interval.high < 0 && shift.estimate < -margin) {
-    comparison.verdict = Verdict::lower;
-  } else {
-    comparison.verdict = Verdict::cannot_tell;
-    // Until the interval either excludes the estimate's distance from none, or fits into the margin.
-    const double half = (shift.interval.high - shift.interval.low) / 2;
-    const double wanted = std::max(std::abs(shift.estimate), margin - std::abs(shift.estimate));
-    const double factor = wanted > 0 ? half / wanted : 10;
-    comparison.more_needed = std::max(
-        1, static_cast<int>(std::ceil(pairs * (std::min<double>(kMostTimes, factor * factor * 1.1) - 1))));
+  comparison.margin = margin;
+  const std::vector<double> medians = medians_of(log_ratios);
+  comparison.processes = static_cast<int>(medians.size());
+  for (const std::vector<double>& own : log_ratios) comparison.pairs += static_cast<int>(own.size());
+  comparison.ratio = std::exp(statistics::mean(medians));
+  if (comparison.processes >= kFewestProcesses) {
+    comparison.effect = statistics::effect_of(medians);
+  } else if (comparison.processes == 1) {
+    for (const std::vector<double>& own : log_ratios)
+      if (const auto shift = statistics::paired_shift(own)) set_interval(comparison, shift->interval);
   }
   return comparison;
 }
 
-Comparison compare_paired(std::span<const double> subject, std::span<const double> baseline,
-                          const CompareOptions& options) {
-  if (subject.size() != baseline.size()) throw std::logic_error("pairs of unequal numbers");
-  std::vector<double> differences = logs(subject);
-  const std::vector<double> of_baseline = logs(baseline);
-  for (std::size_t i = 0; i < differences.size(); ++i) differences[i] -= of_baseline[i];
-  const int pairs = static_cast<int>(differences.size());
-  Comparison comparison =
-      compare_shift(statistics::paired_shift(differences, level_of(options)), pairs, options);
-  if (comparison.verdict != Verdict::too_few) return comparison;
-  comparison.ratio = std::exp(statistics::median(differences));
-  // Enough pairs for an interval at all, but not for one of the corrected level.
-  if (pairs >= static_cast<int>(statistics::kFewestForInterval)) {
-    comparison.verdict = Verdict::cannot_tell;
-    comparison.more_needed =
-        std::max(1, static_cast<int>(std::ceil(std::log2(2 / (1 - level_of(options))))) - pairs);
-  }
+Comparison compare_losses(std::span<const double> differences, double margin) {
+  Comparison comparison;
+  comparison.margin = margin;
+  comparison.metric = "perplexity";
+  const std::vector<double> blocks = statistics::block_means(differences, statistics::kLossBlock);
+  comparison.pairs = comparison.processes =
+      static_cast<int>(static_cast<std::int64_t>(differences.size()) / statistics::kLossBlock);
+  if (comparison.processes >= static_cast<int>(statistics::kFewestForInterval))
+    comparison.effect = statistics::effect_of(blocks);
+  comparison.ratio = std::exp(statistics::mean(differences));
+  if (comparison.effect) comparison.effect->estimate = statistics::mean(differences);
   return comparison;
 }
 
-Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
-                               const CompareOptions& options) {
+Comparison compare_unpaired(std::span<const double> subject, std::span<const double> baseline,
+                            double margin) {
+  Comparison comparison;
+  comparison.margin = margin;
+  comparison.pairs = comparison.processes = static_cast<int>(std::min(subject.size(), baseline.size()));
   const std::vector<double> a = logs(baseline), b = logs(subject);
-  Comparison comparison = compare_shift(statistics::independent_shift(a, b, level_of(options)),
-                                        static_cast<int>(std::min(a.size(), b.size())), options);
-  if (comparison.verdict == Verdict::too_few)
-    comparison.ratio = std::exp(statistics::median(b) - statistics::median(a));
+  comparison.ratio = std::exp(statistics::mean(b) - statistics::mean(a));
+  if (comparison.processes >= kFewestProcesses) comparison.effect = statistics::difference_of(a, b);
   return comparison;
+}
+
+namespace {
+
+// The best of n stands for the best of n (n - 1) / 2 pairs, of which n - 1 are tested.
+double selection_of(const Comparison& c) {
+  return std::max(1.0, c.chosen_among / 2.0);
+}
+
+void judge_at(Comparison& c, int divisor) {
+  const statistics::Effect& effect = *c.effect;
+  const double level = 1 - (1 - kLevel) / divisor / selection_of(c);
+  const statistics::Interval interval = effect.interval(level);
+  set_interval(c, interval);
+  const double margin = std::log1p(c.margin);
+  c.more_needed = 0;
+  if (interval.low > -margin && interval.high < margin) {
+    c.verdict = Verdict::no_difference;
+  } else if (*c.p_value <= 1 - level) {
+    c.verdict = effect.estimate > 0 ? Verdict::higher : Verdict::lower;
+  } else {
+    c.verdict = Verdict::cannot_tell;
+    const auto now = static_cast<int>(effect.replicates);
+    const auto needed = statistics::replicates_needed(effect, margin, level, kMostTimes * now);
+    c.more_needed = needed ? std::max(1, *needed - now) : kNotInReach;
+  }
+  c.detectable_difference = std::expm1(statistics::detectable_difference(effect, level));
+}
+
+}  // namespace
+
+void judge(std::span<Comparison* const> family) {
+  std::vector<Comparison*> tested;
+  std::vector<double> p_values;
+  for (Comparison* c : family) {
+    if (c->effect) {
+      c->p_value = c->effect->p_value();
+      tested.push_back(c);
+      p_values.push_back(std::min(1.0, *c->p_value * selection_of(*c)));
+    } else {
+      c->verdict = Verdict::too_few;
+    }
+  }
+  const std::vector<int> divisors = statistics::holm_divisors(p_values, 1 - kLevel);
+  for (std::size_t i = 0; i < tested.size(); ++i) judge_at(*tested[i], divisors[i]);
+  for (Comparison* c : family) set_sentence(*c);
+}
+
+void judge(Comparison& alone) {
+  Comparison* const family[] = {&alone};
+  judge(family);
 }
 
 namespace {
@@ -131,18 +173,31 @@ bool is_of_text(const Comparison& c) {
   return c.metric == "perplexity";
 }
 
-// Repeats do not help where a text is too short: its losses are the same each time.
+// Two digits of an estimate.
+double rounded_up(double x) {
+  const double step = std::pow(10, std::max(0.0, std::floor(std::log10(x)) - 1));
+  return std::ceil(x / step) * step;
+}
+
+// Processes do not help where a text is too short: its losses are the same each time.
 std::string needed_by(const Comparison& c) {
-  if (c.more_needed >= (kMostTimes - 1) * c.pairs)
-    return is_of_text(c) ? fmt::format("a text {} times as long is needed at least", kMostTimes)
-                         : fmt::format("{} times as many runs are needed at least", kMostTimes);
-  const double more =
-      static_cast<double>(c.more_needed) * (is_of_text(c) ? static_cast<double>(statistics::kLossBlock) : 1);
-  // Two digits of an estimate.
-  const double step = std::pow(10, std::max(0.0, std::floor(std::log10(more)) - 1));
-  const double rounded = std::ceil(more / step) * step;
-  if (is_of_text(c)) return fmt::format("about {:.0f} more tokens of text are needed", rounded);
-  return fmt::format("about {:.0f} more {} needed", rounded, c.more_needed == 1 ? "run is" : "runs are");
+  if (c.more_needed == kNotInReach)
+    return fmt::format("more than {} times as {} needed", kMostTimes,
+                       is_of_text(c) ? "much text is" : "many processes are");
+  if (is_of_text(c))
+    return fmt::format("about {:.0f} more tokens of text are needed",
+                       rounded_up(static_cast<double>(c.more_needed * statistics::kLossBlock)));
+  const double seconds = c.more_needed * c.seconds_each;
+  return fmt::format("about {:.0f} more process{}{} needed", rounded_up(c.more_needed),
+                     c.more_needed == 1 ? "" : "es",
+                     (seconds > 0 ? fmt::format(" (about {})", shown_duration(seconds)) : "") +
+                         (c.more_needed == 1 ? " is" : " are"));
+}
+
+// What the ratio rests on, where that is less than usual.
+std::string from_processes(const Comparison& c) {
+  if (is_of_text(c) || c.processes >= kUsualProcesses) return "";
+  return c.processes == 1 ? " within one process" : fmt::format(" in {} processes", c.processes);
 }
 
 // "latency ratio", "perplexity ratio".
@@ -171,6 +226,7 @@ void set_sentence(Comparison& c) {
   std::string ratio = fmt::format("{} {:.{}g}", ratio_name(what), c.ratio, digits);
   if (c.interval)
     ratio += fmt::format(" [{:.{}g}, {:.{}g}]", c.interval->low, digits, c.interval->high, digits);
+  ratio += from_processes(c);
   switch (c.verdict) {
     case Verdict::lower:
     case Verdict::higher:
@@ -185,10 +241,10 @@ void set_sentence(Comparison& c) {
           fmt::format("{} against {} is undecided: {}; {}", c.subject, c.baseline, ratio, needed_by(c));
       break;
     case Verdict::too_few:
-      c.sentence = fmt::format("{} against {} has no verdict: {}, from {}", c.subject, c.baseline, ratio,
-                               is_of_text(c)
-                                   ? fmt::format("a text of only {} tokens", statistics::kLossBlock * c.pairs)
-                                   : fmt::format("only {} run{}", c.pairs, c.pairs == 1 ? "" : "s"));
+      c.sentence = fmt::format(
+          "{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio,
+          is_of_text(c) ? fmt::format(", from a text of only {} tokens", statistics::kLossBlock * c.processes)
+                        : fmt::format("; it takes {} processes", kFewestProcesses));
   }
 }
 

@@ -1,6 +1,7 @@
 // What two sets of repeats allow to be said: faster, slower, no difference, or nothing yet.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,60 +9,75 @@
 #include <vector>
 
 #include "assay/results/named.h"
+#include "assay/results/scenario.h"
+#include "assay/statistics/replicates.h"
 #include "assay/statistics/statistics.h"
 
 namespace assay {
 
-// What two equal sessions differ by on this machine at this time: an A/A run of one configuration in two
-// processes.
-struct NoiseMargin {
-  double smallest_difference = 0;  // relative; what as many repeats as planned can still show
-  double bias = 0;                 // relative: the centre of their differences
-  int pairs = 0, planned = 0;
+// What equal processes differ by on this machine at this time: an A/A run of one configuration.
+struct NoiseEstimate {
+  // Relative standard deviations of the latency: between processes, beyond what repeats in a process explain,
+  // and of repeats in a process.
+  double between = 0, within = 0;
+  double bias = 0;  // relative: the mean difference of the two
+  int processes = 0, rounds = 0;
+  // The relative difference that one comparison of as many processes at 95 % finds with a chance of 90 %.
+  double detectable_difference = 0;
 };
-// From log ratios of paired A/A runs: what `planned` pairs resolve, never below their bias.
-NoiseMargin noise_margin(std::span<const double> log_ratios, int planned);
-// The same margin for another number of pairs: what is not bias narrows with its square root.
-double smallest_difference(const NoiseMargin& margin, int pairs);
+// From the log ratios of paired A/A runs, by process. Empty below three processes or two rounds.
+std::optional<NoiseEstimate> noise_estimate(std::span<const std::vector<double>> log_ratios);
 
 enum class Verdict { lower, higher, no_difference, cannot_tell, too_few };
 inline constexpr int kVerdicts = static_cast<int>(Verdict::too_few) + 1;
 std::span<const Named<Verdict>> verdicts();
 std::string_view name_of(Verdict verdict);
 
-struct Comparison {
-  std::string subject, baseline, metric;  // labels of rows, the metric's tag
-  double ratio = 1;                       // subject / baseline
-  std::optional<statistics::Interval>
-      interval;       // of the ratio; its level is corrected for the other comparisons
-  double margin = 0;  // differences within it count as none
-  Verdict verdict = Verdict::too_few;
-  // Runs; of perplexity blocks of kLossBlock tokens. more_needed: about, where it cannot tell.
-  int pairs = 0, more_needed = 0;
-  std::string sentence;  // set_sentence()
-};
+// No verdict is given on fewer processes; from as many as are usual, their number is not worth a word.
+inline constexpr int kFewestProcesses = 3, kUsualProcesses = 5;
 
-struct CompareOptions {
-  double margin = 0.02;  // relative
-  int comparisons = 1;   // that are made together: the level of each is 1 - 0.05 / comparisons (Bonferroni)
+struct Comparison {
+  Scenario scenario = Scenario::baseline;        // of the rows
+  std::string subject, baseline, metric;         // labels of rows, the metric's tag
+  double ratio = 1;                              // subject / baseline
+  std::optional<statistics::Interval> interval;  // of the ratio; judge() corrects its level
+  double margin = 0;                             // differences within it count as none
+  Verdict verdict = Verdict::too_few;
+  int pairs = 0;      // of runs
+  int processes = 0;  // replicates: processes; of perplexity, blocks of kLossBlock tokens
+  // About how many more replicates a verdict needs, where it cannot tell; kNotInReach: more than 100 times as
+  // many.
+  int more_needed = 0;
+  double seconds_each = 0;  // that one more process of all cases beside it takes; 0: not known
+  int chosen_among = 2;     // the baseline is the best of so many rows, which the samples themselves showed
+  std::optional<double> p_value;     // of no difference, two-sided, not corrected
+  double detectable_difference = 0;  // relative, found with a chance of 90 % at the interval's level
+  std::optional<statistics::Effect> effect = {};  // of the log ratio over replicates
+  std::string sentence;                           // set_sentence()
 };
-// Of runs taken in the same blocks: ratio = exp(shift of log ratios), interval by signed ranks. The verdict
-// is no_difference where the interval lies within the margin (an equivalence test), lower or higher where it
-// excludes 1 and the estimate lies beyond the margin (the same configuration in two processes differs by a
-// little that stays), cannot_tell elsewhere, too_few below six pairs. Throws std::logic_error for unequal
-// numbers.
-Comparison compare_paired(std::span<const double> subject, std::span<const double> baseline,
-                          const CompareOptions& options);
-// The same of runs that were not paired.
-Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
-                               const CompareOptions& options);
-// From a shift of logarithms and its interval that were found otherwise, such as of paired log-losses.
-Comparison compare_shift(const std::optional<statistics::Shift>& log_shift, int pairs,
-                         const CompareOptions& options);
+inline constexpr int kNotInReach = std::numeric_limits<int>::max();
+
+// Of cases whose runs were taken in the same rounds of the same visits: the log ratios, by process. A process
+// counts once, with the median of its rounds. Gives the ratio and its effect; judge() the rest. Of one
+// process the interval is that of its rounds, and there is no verdict.
+Comparison compare_processes(std::span<const std::vector<double>> log_ratios, double margin);
+// Of losses over the same tokens, subject - baseline in text order: replicates are blocks of kLossBlock.
+Comparison compare_losses(std::span<const double> differences, double margin);
+// The same of processes that were not paired: a number each, such as the median of its runs.
+Comparison compare_unpaired(std::span<const double> subject, std::span<const double> baseline, double margin);
+
+// Gives all comparisons of a run their intervals, verdicts and sentences. They are one family: the chance of
+// any false "lower" or "higher" is 5 % at most (Holm 1979). A verdict is no_difference where the interval
+// lies within the margin, lower or higher where it excludes 1, cannot_tell elsewhere, too_few where there are
+// not kFewestProcesses.
+void judge(std::span<Comparison* const> family);
+void judge(Comparison& alone);
 
 // What the comparison says, without a full stop: "int8 is faster than float32: latency ratio 0.41 [0.4,
 // 0.43]".
 void set_sentence(Comparison& comparison);
+// "45 s", "12 min".
+std::string shown_duration(double seconds);
 // The verdict in a word or two, as the metric's direction has it: "faster", "higher", "undecided".
 std::string verdict_word(const Comparison& comparison);
 

@@ -1,5 +1,7 @@
 #include "assay/results/warning.h"
 
+#include <cmath>
+
 #include <initializer_list>
 
 #include "assay/base/format.h"
@@ -49,6 +51,12 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::context_switches, "context_switches", "Interrupted runs",
       "The scheduler interrupted the process often."},
      "stop other processes or use fewer threads, and repeat"},
+    {{Kind::page_faults, "page_faults", "Pages read from a disk",
+      "Memory of the process was swapped out or its files were not in memory."},
+     "free memory and repeat"},
+    {{Kind::migrations, "migrations", "Moved threads",
+      "The scheduler moved threads to other processors, whose caches were cold."},
+     "stop other processes or use --cpu-mask, and repeat"},
     {{Kind::nondeterministic, "nondeterministic", "Different output of equal runs",
       "Greedy generation must give the same token ids each time."},
      "do not trust this row, and report the case"},
@@ -56,8 +64,9 @@ constexpr WarningInfo kWarningTable[] = {
      "repeat on an idle machine"},
     {{Kind::drift, "drift", "Drift", "Runs became slower or faster as time passed."},
      "repeat after the machine has settled"},
-    {{Kind::too_few_runs, "too_few_runs", "Too few runs", "There is no interval and no verdict."},
-     "measure at least 6 runs"},
+    {{Kind::too_few_runs, "too_few_runs", "Too few processes",
+      "Runs of one process share what differs from process to process, so there is no verdict."},
+     "measure in 5 processes or more"},
     {{Kind::roofline_disturbed, "roofline_disturbed", "Roofline measured too low",
       "A case cannot be faster than its roofline, so the roofline's measurement was disturbed."},
      "repeat on an idle machine"},
@@ -107,8 +116,12 @@ std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
   std::vector<Warning> warnings;
   const double available = d.seconds * std::max(1, processors);
   if (available <= 0) return warnings;
-  // The counters move in steps of 10 ms.
   constexpr double kShortest = 0.2;
+  // What is counted exactly needs no length, but enough counts to be a rate: three deviations below.
+  const auto at_least = [](std::int64_t count) {
+    const auto n = static_cast<double>(count);
+    return n - 3 * std::sqrt(n);
+  };
   // In steps, so that rows that were disturbed alike say the same.
   const auto add = [&](double value, std::initializer_list<double> steps, WarningKind kind,
                        const char* text) {
@@ -125,14 +138,25 @@ std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
   if (d.lowest_mhz > 0)
     add(100 * (d.highest_mhz / d.lowest_mhz - 1), {10, 25, 50}, WarningKind::cpu_frequency,
         "the processor's frequency varied by more than {:g} % from run to run");
-  if (d.seconds >= kShortest) {
+  // Time that is stolen is stolen from whoever runs: the pauses between the runs tell of it too.
+  if (d.watched_s >= kShortest && d.watched_s > d.seconds)
+    add(100 * d.watched_stolen_cpu_s / (d.watched_s * std::max(1, processors)), {1, 5, 20},
+        WarningKind::steal,
+        "the hypervisor withheld more than {:g} % of the processors' time during the runs");
+  else if (d.seconds >= kShortest)
     add(100 * d.stolen_cpu_s / available, {1, 5, 20}, WarningKind::steal,
         "the hypervisor withheld more than {:g} % of the processors' time during the runs");
+  if (d.seconds >= kShortest)
     add(100 * d.other_cpu_s / available, {10, 25, 50}, WarningKind::other_processes,
         "other processes used more than {:g} % of the processors' time during the runs");
-    add(static_cast<double>(d.involuntary_switches) / d.seconds, {200, 1000}, WarningKind::context_switches,
-        "the scheduler interrupted the runs more than {:g} times a second");
-  }
+  add(100 * d.processor_wait_s / available, {5, 20, 50}, WarningKind::other_processes,
+      "threads waited more than {:g} % of the time for a processor that did something else");
+  add(at_least(d.involuntary_switches) / d.seconds, {200, 1000}, WarningKind::context_switches,
+      "the scheduler interrupted the runs more than {:g} times a second");
+  add(at_least(d.migrations) / d.seconds, {100, 1000}, WarningKind::migrations,
+      "the scheduler moved threads to another processor more than {:g} times a second");
+  if (d.major_faults > 0)
+    warnings.push_back({WarningKind::page_faults, "pages had to be read from a disk during the runs"});
   return warnings;
 }
 

@@ -28,6 +28,8 @@ enum class WarningKind {
   steal,
   other_processes,
   context_switches,
+  page_faults,
+  migrations,
   // What the samples show.
   nondeterministic,
   outliers,
@@ -63,9 +65,11 @@ std::string sentence_of(const Warning& warning);
 std::vector<std::string> sentences_of(std::span<const Warning> warnings);
 
 // A warning for each counter above what a careful reader would let pass: steal above 1 % of the processors'
-// time, other processes above 10 % (the kernel counts in hundredths of a second), more than 200 involuntary
-// switches a second (none of these below 0.2 s); processors that throttled themselves, waiting for a quota
-// above 1 % of the time, and frequencies that differ by more than 10 % from run to run.
+// time and other processes above 10 % (the kernel counts in hundredths of a second: neither below 0.2 s that
+// were watched), threads that waited for a processor above 5 % of the time, more than 200 involuntary
+// switches or 100 moves to another processor a second, pages read from a disk; processors that throttled
+// themselves, waiting for a quota above 1 % of the time, and frequencies that differ by more than 10 % from
+// run to run.
 std::vector<Warning> warnings_of(const Disturbance& disturbance, int processors);
 
 // A case that needed less time than its roofline allows: `percent` of it at least.

@@ -48,11 +48,17 @@ std::vector<Case> batched_cases(const ExperimentContext& context, const BatchedO
 
 void add_trend(const ExperimentContext&, const BatchedOptions&, std::vector<CaseOutcome>& outcomes,
                ExperimentResult& result) {
+  std::vector<std::pair<std::string, std::string>> larger;
   for (const CaseOutcome& outcome : outcomes)
-    if (outcome.comparison && outcome.comparison->verdict == Verdict::higher &&
-        outcome.result.what.batch_size > outcomes.front().result.what.batch_size)
-      result.remarks.push_back("Against expectation, the same prompts take longer in a larger batch: " +
-                               outcome.comparison->sentence);
+    if (outcome.comparison && outcome.result.what.batch_size > outcomes.front().result.what.batch_size)
+      larger.emplace_back(outcome.comparison->subject, outcome.comparison->baseline);
+  result.conclusions.emplace_back([larger](ExperimentResult& all) {
+    for (const auto& [subject, baseline] : larger)
+      if (const Comparison* c = all.comparison(Scenario::batches, subject, baseline);
+          c->verdict == Verdict::higher)
+        all.remarks.push_back("Against expectation, the same prompts take longer in a larger batch: " +
+                              c->sentence);
+  });
 }
 
 }  // namespace

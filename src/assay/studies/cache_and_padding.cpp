@@ -18,10 +18,7 @@ std::vector<Prompt> padded_prompts(const ExperimentContext& context, const Ablat
   return prompts;
 }
 
-// Median step times by the number of tokens that the sequence holds.
-struct Positions {
-  std::vector<double> at, milliseconds;
-};
+using Positions = StepTimes;
 Positions positions_of(const CaseResult& c) {
   Positions positions;
   const Sample& any = c.samples.begin()->second;
@@ -29,16 +26,19 @@ Positions positions_of(const CaseResult& c) {
     std::vector<double> times;
     for (const auto& [round, sample] : c.samples)
       if (i < sample.step_s.size()) times.push_back(1e3 * sample.step_s[i]);
-    positions.at.push_back(static_cast<double>(any.prompt_tokens) + static_cast<double>(i) + 1);
+    positions.position.push_back(static_cast<double>(any.prompt_tokens) + static_cast<double>(i) + 1);
     positions.milliseconds.push_back(statistics::median(times));
   }
   return positions;
 }
 
 void append(Positions& to, const Positions& from) {
-  to.at.insert(to.at.end(), from.at.begin(), from.at.end());
+  to.position.insert(to.position.end(), from.position.begin(), from.position.end());
   to.milliseconds.insert(to.milliseconds.end(), from.milliseconds.begin(), from.milliseconds.end());
 }
+
+// A fit that explains less of the variance is no finding.
+constexpr double kFewestR2 = 0.5;
 
 std::string text_of(const statistics::Fit& fit) {
   std::string text = fmt::format("{:.3g} ms {} {:.3g} us per position", fit.coefficients[0],
@@ -49,18 +49,38 @@ std::string text_of(const statistics::Fit& fit) {
   return text + fmt::format(" (R2 {:.2f})", fit.r2);
 }
 
-// The position from which every step is faster with the cache: where the two lines cross.
-std::string crossover_of(const statistics::Fit& on, const statistics::Fit& off) {
-  const double slope = off.coefficients[1] - on.coefficients[1];
-  if (slope <= 0)
-    return "Without the KV cache, the time of a step does not grow faster with the position than with it.";
-  const double at = (on.coefficients[0] - off.coefficients[0]) / slope;
-  return at <= 1
-             ? "The fitted lines put every step with the KV cache below one without it."
-             : fmt::format(
-                   "The fitted lines cross at position {:.0f}; beyond it a step with the KV cache is faster.",
-                   at);
+}  // namespace
+
+std::vector<std::string> describe_steps(const StepTimes& on, const StepTimes& off) {
+  std::vector<std::string> sentences;
+  const auto fit = [&](const StepTimes& steps, const char* with, int degree) {
+    auto found = statistics::fit_polynomial(steps.position, steps.milliseconds, degree);
+    if (found && found->r2 < kFewestR2) found.reset();
+    if (found)
+      sentences.push_back(fmt::format("{} the KV cache, a decode step takes {}{}.", with, text_of(*found),
+                                      degree == 2 ? " as a parabola" : ""));
+    return found;
+  };
+  const auto line_on = fit(on, "With", 1), line_off = fit(off, "Without", 1);
+  fit(on, "With", 2);
+  fit(off, "Without", 2);
+  if (!line_on || !line_off) return sentences;
+  const double slope = line_off->coefficients[1] - line_on->coefficients[1];
+  if (slope <= 0) return sentences;
+  const double at = (line_on->coefficients[0] - line_off->coefficients[0]) / slope;
+  const auto [on_first, on_last] = std::minmax_element(on.position.begin(), on.position.end());
+  const auto [off_first, off_last] = std::minmax_element(off.position.begin(), off.position.end());
+  const double first = std::max(*on_first, *off_first), last = std::min(*on_last, *off_last);
+  // Outside the positions that were measured the lines say nothing.
+  if (at >= first && at <= last)
+    sentences.push_back(fmt::format(
+        "The fitted lines cross at position {:.0f}, within the measured {:.0f} to {:.0f}; beyond it a step "
+        "with the KV cache is faster.",
+        at, first, last));
+  return sentences;
 }
+
+namespace {
 
 std::vector<Case> ablation_cases(const ExperimentContext& context, const AblationOptions& options) {
   std::vector<Case> cases;
@@ -151,12 +171,15 @@ class Ablation {
       const CaseResult* on =
           find(Scenario::cache, "cache on" + off.what.label.substr(std::string("cache off").size()));
       if (on == nullptr || !off.is_measured()) continue;
-      outcome.comparison = compare_cases(off, *on, context_, static_cast<int>(options_.lengths.size()));
-      if (outcome.comparison && outcome.comparison->verdict == Verdict::lower)
-        result_.remarks.push_back(fmt::format(
-            "Against expectation, the KV cache does not help: {}. Computing so few tokens again costs "
-            "less than reading their keys and values back.",
-            outcome.comparison->sentence));
+      outcome.comparison = compare_cases(off, *on, context_);
+      if (!outcome.comparison) continue;
+      result_.conclusions.emplace_back(
+          [subject = off.what.label, baseline = on->what.label](ExperimentResult& all) {
+            const Comparison* c = all.comparison(Scenario::cache, subject, baseline);
+            if (c->verdict == Verdict::lower)
+              all.remarks.push_back(
+                  fmt::format("Against expectation, the KV cache does not help: {}.", c->sentence));
+          });
     }
   }
 
@@ -165,16 +188,8 @@ class Ablation {
     for (const CaseOutcome& outcome : outcomes_)
       if (outcome.result.what.scenario == Scenario::cache && outcome.result.is_measured())
         append(outcome.result.what.uses_cache ? on : off, positions_of(outcome.result));
-    const auto line_on = statistics::fit_polynomial(on.at, on.milliseconds, 1),
-               line_off = statistics::fit_polynomial(off.at, off.milliseconds, 1);
-    const auto curve_on = statistics::fit_polynomial(on.at, on.milliseconds, 2),
-               curve_off = statistics::fit_polynomial(off.at, off.milliseconds, 2);
-    if (!line_on || !line_off || !curve_on || !curve_off) return;
-    result_.remarks.push_back("With the KV cache, a decode step takes " + text_of(*line_on) +
-                              "; as a parabola " + text_of(*curve_on) + ".");
-    result_.remarks.push_back("Without the KV cache, a decode step takes " + text_of(*line_off) +
-                              "; as a parabola " + text_of(*curve_off) + ".");
-    result_.remarks.push_back(crossover_of(*line_on, *line_off));
+    if (on.position.empty() || off.position.empty()) return;
+    for (std::string& sentence : describe_steps(on, off)) result_.remarks.push_back(std::move(sentence));
     add_series("cache on", on);
     add_series("cache off", off);
   }
@@ -186,7 +201,7 @@ class Ablation {
     row.label = label;
     row.parameters = {{"configuration", context_.baseline.label()}};
     Value at, time;
-    at.samples = positions.at;
+    at.samples = positions.position;
     at.statistic = time.statistic = "median";
     at.value = statistics::median(at.samples);
     time.samples = positions.milliseconds;
@@ -202,13 +217,17 @@ class Ablation {
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& padded = outcome.result;
       if (padded.what.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
-      outcome.comparison = compare_cases(padded, *none, context_, 2);
+      outcome.comparison = compare_cases(padded, *none, context_);
       if (!outcome.comparison) continue;
       const Sample& s = padded.samples.begin()->second;
-      result_.remarks.push_back(fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %). {}.",
-                                            padded.what.label, s.computed_prompt_tokens - s.prompt_tokens,
-                                            s.computed_prompt_tokens, overhead_percent(s),
-                                            outcome.comparison->sentence));
+      result_.conclusions.emplace_back(
+          [subject = padded.what.label, baseline = none->what.label,
+           counted = fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %)",
+                                 padded.what.label, s.computed_prompt_tokens - s.prompt_tokens,
+                                 s.computed_prompt_tokens, overhead_percent(s))](ExperimentResult& all) {
+            all.remarks.push_back(fmt::format(
+                "{}. {}.", counted, all.comparison(Scenario::padding, subject, baseline)->sentence));
+          });
     }
   }
 

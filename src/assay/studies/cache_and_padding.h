@@ -19,6 +19,14 @@ struct AblationOptions {
   bool has_cache = true, has_padding = true;  // which halves to run
 };
 
+// Median times of decode steps, by the number of tokens that the sequence holds.
+struct StepTimes {
+  std::vector<double> position, milliseconds;
+};
+// What lines and parabolas through them say, cache on and off: each fit that explains half of the variance,
+// and where the two lines cross if that lies among the positions of both.
+std::vector<std::string> describe_steps(const StepTimes& on, const StepTimes& off);
+
 // Rows "cache on" and "cache off" per length, and one batch without padding, padded left and padded right,
 // each with its padding overhead. Remarks: the time of a decode step against its position, fitted by a line
 // and a parabola with the cache and without, and where the lines cross; what padding costs. The audit

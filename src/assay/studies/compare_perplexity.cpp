@@ -138,14 +138,20 @@ class PerplexityRun {
     row.parameters.emplace_back("protocol", scored.losses->protocol);
     row.warnings.insert(row.warnings.end(), scored.losses->warnings.begin(), scored.losses->warnings.end());
     const std::vector<double> losses = negated(scored.losses->log_probabilities);
-    Value loss{
-        statistics::mean(losses), statistics::block_bootstrap_mean(losses, statistics::kLossBlock), {}};
+    Value loss{statistics::mean(losses), {}, {}};
     Value perplexity{std::exp(loss.value), {}, {}};
-    if (loss.interval)
+    // Losses of neighbouring passages depend on each other: blocks have to be longer than for differences.
+    const std::vector<double> blocks = statistics::block_means(losses, statistics::kTextBlock);
+    if (auto effect = statistics::effect_of(blocks);
+        effect && blocks.size() >= statistics::kFewestForInterval) {
+      effect->estimate = loss.value;
+      loss.interval = effect->interval(0.95);
       perplexity.interval = statistics::Interval{std::exp(loss.interval->low), std::exp(loss.interval->high),
                                                  loss.interval->level};
+    }
     row.set("loss", std::move(loss));
     row.set("perplexity", std::move(perplexity));
+    row.losses = loss_blocks(losses);
     row.set("tokens_scored", static_cast<double>(losses.size()));
     row.set("memory_bytes", static_cast<double>(scored.facts.model.memory_bytes));
     if (&scored != &baseline && baseline.losses) compare(baseline, losses, row, result);
@@ -157,20 +163,20 @@ class PerplexityRun {
     std::vector<double> more = losses;
     if (more.size() != baseline.losses->log_probabilities.size()) return;
     for (std::size_t i = 0; i < more.size(); ++i) more[i] += baseline.losses->log_probabilities[i];
-    const int comparisons = static_cast<int>(configurations_.size()) - 1;
-    const double level = 1 - 0.05 / comparisons;
-    const auto interval = statistics::block_bootstrap_mean(more, statistics::kLossBlock, 1, 4000, level);
-    std::optional<statistics::Shift> shift;
-    if (interval) shift = statistics::Shift{statistics::mean(more), *interval};
     constexpr double kQualityMargin = 0.005;
-    Comparison comparison = compare_shift(shift, static_cast<int>(more.size() / statistics::kLossBlock),
-                                          {.margin = kQualityMargin, .comparisons = comparisons});
-    comparison.ratio = std::exp(statistics::mean(more));
+    Comparison comparison = compare_losses(more, kQualityMargin);
+    comparison.scenario = Scenario::perplexity;
     comparison.subject = row.label;
     comparison.baseline = baseline.configuration.label();
-    comparison.metric = "perplexity";
     set_sentence(comparison);
-    row.set("perplexity_ratio", Value{comparison.ratio, comparison.interval, {}});
+    row.set("perplexity_ratio", comparison.ratio);
+    result.conclusions.emplace_back([subject = comparison.subject,
+                                     baseline_label = comparison.baseline](ExperimentResult& all) {
+      const Comparison* judged = all.comparison(Scenario::perplexity, subject, baseline_label, "perplexity");
+      for (Row& own : all.rows)
+        if (own.scenario == Scenario::perplexity && own.label == subject)
+          own.set("perplexity_ratio", Value{judged->ratio, judged->interval, {}});
+    });
     if (comparison.ratio > kSuddenRise)
       row.warnings.push_back(rise_warning(comparison.ratio, comparison.baseline));
     result.comparisons.push_back(std::move(comparison));
@@ -252,15 +258,15 @@ Study perplexity_study() {
                           {.name_in_run = "through"})},
        .is_in_suite = true,
        .cases = perplexity_cases,
-       .run = compare_perplexity,
+       .run = [](const ExperimentContext& context,
+                 const Options& options) { return PerplexityRun(context, options).run(); },
        .predict_s = predicted_perplexity_s,
-       .share = [](const SharedOptions& shared, Options& options) {
-         options.precisions = shared.precisions;
-       }});
+       .share = [](const SharedOptions& shared,
+                   Options& options) { options.precisions = shared.precisions; }});
 }
 
 ExperimentResult compare_perplexity(const ExperimentContext& context, const PerplexityOptions& options) {
-  return PerplexityRun(context, options).run();
+  return perplexity_study().run(context, options);
 }
 
 }  // namespace assay

@@ -35,8 +35,9 @@ struct PerplexityOptions {
   std::optional<std::int64_t> context = {}, stride = {};  // unset: the scorer's defaults
   ScoreThrough through = ScoreThrough::prefill;
 };
-// A row per configuration: loss and perplexity with an interval by a bootstrap of blocks of 64 tokens, and
-// the ratio to the first's over the same tokens. Throws Error for a corpus that cannot be scored.
+// A row per configuration: loss and perplexity with an interval from the means of blocks of 512 tokens, and
+// the ratio to the first's over the same tokens, from blocks of 64. Throws Error for a corpus that cannot be
+// scored.
 ExperimentResult compare_perplexity(const ExperimentContext& context, const PerplexityOptions& options);
 
 }  // namespace assay

@@ -84,8 +84,12 @@ void explain(const ExperimentContext&, const EdgeOptions&, std::vector<CaseOutco
     const CaseResult &c = outcome.result, &typical = outcomes.front().result;
     if (const auto& comparison = outcome.comparison) {
       outcome.row.set("latency_ratio", comparison->ratio);
-      if (comparison->verdict == Verdict::lower || comparison->verdict == Verdict::higher)
-        result.remarks.push_back(fmt::format("{}: {}.", comparison->sentence, explanation(c, typical)));
+      result.conclusions.emplace_back([subject = comparison->subject, baseline = comparison->baseline,
+                                       why = explanation(c, typical)](ExperimentResult& all) {
+        const Comparison* judged = all.comparison(Scenario::edge_prompts, subject, baseline);
+        if (judged->verdict == Verdict::lower || judged->verdict == Verdict::higher)
+          all.remarks.push_back(fmt::format("{}: {}.", judged->sentence, why));
+      });
     }
     if (c.status == RowStatus::ok && !c.first.texts.empty())
       result.texts.push_back(

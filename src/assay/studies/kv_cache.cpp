@@ -34,17 +34,25 @@ std::vector<Case> kv_cache_cases(const ExperimentContext& context, const KvCache
   return cases;
 }
 
-void add_savings(const ExperimentContext&, const KvCacheOptions&, std::vector<CaseOutcome>& outcomes,
+void add_savings(const ExperimentContext& context, const KvCacheOptions&, std::vector<CaseOutcome>& outcomes,
                  ExperimentResult& result) {
+  const CaseOutcome& first = outcomes.front();
   for (const CaseOutcome& outcome : outcomes) {
-    const CaseOutcome& first = outcomes.front();
-    const Value *step = outcome.row.find("step_latency_ms"), *first_step = first.row.find("step_latency_ms");
-    if (&outcome == &first || step == nullptr || first_step == nullptr) continue;
-    result.remarks.push_back(fmt::format(
-        "Keys and values in {} take {:.2f} x the memory of {}; a decode step after {:.0f} prompt "
-        "tokens takes {:.2f} x as long.",
-        outcome.row.label, outcome.result.first.kv_cache_bytes / first.result.first.kv_cache_bytes,
-        first.row.label, outcome.row.find("prompt_tokens")->value, step->value / first_step->value));
+    if (&outcome == &first || !outcome.result.is_measured() || !first.result.is_measured()) continue;
+    const std::string memory =
+        fmt::format("Keys and values in {} take {:.2f} times the memory of {}", outcome.row.label,
+                    outcome.result.first.kv_cache_bytes / first.result.first.kv_cache_bytes, first.row.label);
+    auto comparison = compare_rows(outcome.row, first.row, "step_latency_ms", context.margin);
+    if (comparison) {
+      comparison->seconds_each = outcome.result.visit_s;
+      result.other_comparisons.push_back(std::move(*comparison));
+    }
+    result.conclusions.emplace_back([memory, subject = outcome.row.label,
+                                     baseline = first.row.label](ExperimentResult& all) {
+      const Comparison* step = all.comparison(Scenario::kv_cache, subject, baseline, "step_latency_ms");
+      all.remarks.push_back(step == nullptr ? memory + "."
+                                            : fmt::format("{}. Decode steps: {}.", memory, step->sentence));
+    });
   }
 }
 

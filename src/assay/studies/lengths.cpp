@@ -36,21 +36,21 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
 }
 
 // "rises in 2, stays within 2 % in 1": what the comparisons found.
-std::string counted(const std::vector<Comparison>& comparisons) {
+std::string counted(const std::vector<const Comparison*>& comparisons) {
   const auto number = [&](Verdict verdict) {
     return std::count_if(comparisons.begin(), comparisons.end(),
-                         [&](const Comparison& c) { return c.verdict == verdict; });
+                         [&](const Comparison* c) { return c->verdict == verdict; });
   };
   std::vector<std::string> found;
   const auto add = [&](Verdict verdict, const std::string& what) {
     if (const auto count = number(verdict); count > 0) found.push_back(fmt::format("{} in {}", what, count));
   };
   double margin = 0;
-  for (const Comparison& c : comparisons) margin = std::max(margin, c.margin);
+  for (const Comparison* c : comparisons) margin = std::max(margin, c->margin);
   add(Verdict::higher, "rises");
   add(Verdict::no_difference, fmt::format("stays within {:.2g} %", 100 * margin));
   add(Verdict::cannot_tell, "is undecided");
-  add(Verdict::too_few, "has too few runs for a verdict");
+  add(Verdict::too_few, "has too few processes for a verdict");
   add(Verdict::lower, "falls");
   return fmt::format("{}", fmt::join(found, ", "));
 }
@@ -61,22 +61,27 @@ void add_length_trend(const ExperimentContext& context, const LengthsOptions&,
   std::vector<const CaseResult*> measured;
   for (const CaseOutcome& outcome : outcomes)
     if (outcome.result.is_measured()) measured.push_back(&outcome.result);
-  if (measured.size() < 2) return;
-  std::vector<Comparison> comparisons;
-  std::vector<std::string> falls;
+  std::vector<std::pair<std::string, std::string>> steps;
   for (std::size_t i = 1; i < measured.size(); ++i) {
-    const auto comparison =
-        compare_cases(*measured[i], *measured[i - 1], context, static_cast<int>(measured.size()) - 1);
+    auto comparison = compare_cases(*measured[i], *measured[i - 1], context);
     if (!comparison) continue;
-    comparisons.push_back(*comparison);
-    if (comparison->verdict == Verdict::lower) falls.push_back(comparison->sentence);
+    steps.emplace_back(comparison->subject, comparison->baseline);
+    result.other_comparisons.push_back(std::move(*comparison));
   }
-  if (comparisons.empty()) return;
-  result.remarks.push_back(fmt::format("From one prompt length to the next, latency {} of {} comparisons.",
-                                       counted(comparisons), comparisons.size()));
-  if (!falls.empty())
-    result.remarks.push_back(
-        fmt::format("Against expectation, a longer prompt took less time: {}.", fmt::join(falls, "; ")));
+  if (steps.empty()) return;
+  result.conclusions.emplace_back([steps](ExperimentResult& all) {
+    std::vector<const Comparison*> comparisons;
+    std::vector<std::string> falls;
+    for (const auto& [longer, shorter] : steps) {
+      comparisons.push_back(all.comparison(Scenario::lengths, longer, shorter));
+      if (comparisons.back()->verdict == Verdict::lower) falls.push_back(comparisons.back()->sentence);
+    }
+    all.remarks.push_back(fmt::format("From one prompt length to the next, latency {} of {} comparisons.",
+                                      counted(comparisons), comparisons.size()));
+    if (!falls.empty())
+      all.remarks.push_back(
+          fmt::format("Against expectation, a longer prompt took less time: {}.", fmt::join(falls, "; ")));
+  });
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace assay {
 
 namespace {
 
-constexpr int kMostPairs = 60;
 constexpr double kEnough_s = 5;
+constexpr int kProcesses = 10;  // fewer where they cost more than plan_visits() allows
 
 std::vector<Case> noise_cases(const ExperimentContext& context) {
   Case what =
@@ -21,41 +21,54 @@ std::vector<Case> noise_cases(const ExperimentContext& context) {
   return cases;
 }
 
-// Where so few repeats are asked for that no verdict is given, its result would be of no use.
-bool has_verdicts(const SweepOptions& sweep) {
-  return !sweep.repeats || *sweep.repeats >= static_cast<std::int64_t>(statistics::kFewestForInterval);
+SweepOptions options_of(const ExperimentContext& context, std::int64_t pairs) {
+  SweepOptions sweep = context.sweep;
+  sweep.repeats = std::max<std::int64_t>(kFewestRounds, (pairs + kProcesses - 1) / kProcesses);
+  sweep.time_s = kEnough_s;
+  return sweep;
+}
+
+// Where all runs are of one process, or of so few that no verdict is given, it would be of no use.
+bool has_verdicts(const ExperimentContext& context) {
+  return context.sessions->have_processes() &&
+         context.sweep.processes.value_or(kUsualProcesses) >= kFewestProcesses;
 }
 
 ExperimentResult run_noise(const ExperimentContext& context, const NoiseOptions& options) {
   ExperimentResult result;
   result.noise = measure_noise(context, static_cast<int>(options.pairs));
-  if (result.noise)
-    result.remarks.push_back(fmt::format(
-        "A/A run, the baseline in two processes in turns: {} pairs differ by {:+.1f} %. With as many pairs "
-        "this "
-        "machine resolves differences of {:.1f} % or more, with ten pairs {:.1f} %; verdicts ignore smaller "
-        "ones.",
-        result.noise->pairs, 100 * result.noise->bias, 100 * result.noise->smallest_difference,
-        100 * smallest_difference(*result.noise, 10)));
+  result.conclusions.emplace_back([](ExperimentResult& all) {
+    if (all.noise) all.remarks.push_back(describe_noise(*all.noise, all.comparisons));
+  });
   return result;
 }
 
 }  // namespace
 
-std::optional<NoiseMargin> measure_noise(const ExperimentContext& context, int pairs) {
+std::string describe_noise(const NoiseEstimate& noise, const std::vector<Comparison>& comparisons) {
+  std::string text = fmt::format(
+      "A/A run: equal configurations in {} processes differ by {:+.1f} %. Processes deviate by {:.1f} %, "
+      "runs in a process by {:.1f} %. One comparison of as many processes finds a difference of {:.1f} % "
+      "with a chance of 90 %",
+      noise.processes, 100 * noise.bias, 100 * noise.between, 100 * noise.within,
+      100 * noise.detectable_difference);
+  std::vector<double> detectable;
+  for (const Comparison& c : comparisons)
+    if (c.metric == "total_latency_s" && c.detectable_difference > 0)
+      detectable.push_back(c.detectable_difference);
+  if (!detectable.empty())
+    text +=
+        fmt::format("; the comparisons of this run, corrected for their number, find {:.1f} % in the median",
+                    100 * statistics::median(detectable));
+  return text + ".";
+}
+
+std::optional<NoiseEstimate> measure_noise(const ExperimentContext& context, int pairs) {
   const std::vector<Case> cases = noise_cases(context);
-  SweepOptions sweep = context.sweep;
-  sweep.repeats = std::max(pairs, kMostPairs);
-  sweep.fewest = pairs;
-  sweep.max_time_s = kEnough_s;
-  const SweepResult swept = run_sweep(*context.sessions, "A/A run", cases, sweep);
+  const SweepResult swept = run_sweep(*context.sessions, "A/A run", cases, options_of(context, pairs));
   context.sessions->drop(cases[1].configuration);
   if (swept.cases.size() != 2) return std::nullopt;
-  const auto [a, b] = paired(swept.cases[0], swept.cases[1], &Sample::total_latency_s);
-  if (a.size() < statistics::kFewestForInterval) return std::nullopt;
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(std::log(b[i] / a[i]));
-  return noise_margin(ratios, static_cast<int>(ratios.size()));
+  return noise_estimate(log_ratios(swept.cases[1], swept.cases[0], &Sample::total_latency_s));
 }
 
 Study noise_study() {
@@ -69,10 +82,12 @@ Study noise_study() {
        .is_in_suite = true,
        .cases = [](const ExperimentContext& context, const Options&) { return noise_cases(context); },
        .run = run_noise,
-       .predict_s = [](const ExperimentContext&, const Options&,
-                       const PredictedSeconds&) { return kEnough_s; },
+       .predict_s =
+           [](const ExperimentContext& context, const Options& options, const PredictedSeconds& seconds_of) {
+             return predicted_sweep_s(noise_cases(context), options_of(context, options.pairs), seconds_of);
+           },
        .applies = [](const ExperimentContext& context,
-                     const Options& options) { return options.pairs > 0 && has_verdicts(context.sweep); }});
+                     const Options& options) { return options.pairs > 0 && has_verdicts(context); }});
 }
 
 }  // namespace assay

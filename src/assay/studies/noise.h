@@ -1,7 +1,10 @@
-// The A/A run: the baseline against itself, which shows how small a difference this machine can detect today.
+// The A/A run: the baseline against itself, which shows how much equal processes differ on this machine
+// today.
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "assay/harness/context.h"
 #include "assay/results/results.h"
@@ -9,11 +12,14 @@
 namespace assay {
 
 struct NoiseOptions {
-  std::int64_t pairs = 20;  // at least; 0: no A/A run
+  std::int64_t pairs = 20;  // at least, over all processes; 0: no A/A run
 };
 
-// Runs the baseline in two sessions in turns: `pairs` pairs at least, and up to 60 until some seconds have
-// passed. Empty where the pairs are too few to tell.
-std::optional<NoiseMargin> measure_noise(const ExperimentContext& context, int pairs);
+// Runs the baseline in two sessions side by side, in up to ten visits of three rounds or more, within some
+// seconds where five visits fit. Empty where the processes are too few to tell.
+std::optional<NoiseEstimate> measure_noise(const ExperimentContext& context, int pairs);
+
+// Sentences: how much equal processes differ, and what the run's comparisons can detect.
+std::string describe_noise(const NoiseEstimate& noise, const std::vector<Comparison>& comparisons);
 
 }  // namespace assay

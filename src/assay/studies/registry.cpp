@@ -69,10 +69,10 @@ ExperimentResult run_studies(ExperimentContext context, const std::vector<Planne
         result.is_interrupted || (context.sweep.should_stop && context.sweep.should_stop());
     if (result.is_interrupted) break;
     time_left.begin(planned->study->name);
-    ExperimentResult own = planned->study->run(context, planned->options);
-    if (own.noise) context.noise = own.noise;
-    result.add(std::move(own));
+    result.add(planned->study->measure(context, planned->options));
   }
+  // All comparisons are one family, also where the run was interrupted.
+  result.conclude(context.margin);
   merge_quality(result.rows);
   return result;
 }

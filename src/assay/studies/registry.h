@@ -26,8 +26,8 @@ struct PlannedStudy {
 // studies throw for what cannot be measured.
 std::vector<Case> cases_of(const ExperimentContext& context, const std::vector<PlannedStudy>& plan);
 
-// One study after the other, until the run is interrupted. The margin of verdicts is never below what an A/A
-// run among them detects. `seconds_of` predicts one run of a case, for the time left; empty: no time is told.
+// One study after the other, until the run is interrupted; then all their comparisons are judged together.
+// `seconds_of` predicts one run of a case, for the time left; empty: no time is told.
 ExperimentResult run_studies(ExperimentContext context, const std::vector<PlannedStudy>& plan,
                              const PredictedSeconds& seconds_of = {});
 

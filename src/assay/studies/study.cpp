@@ -9,8 +9,7 @@ ExperimentResult run_cases(const ExperimentContext& context, const std::string& 
   for (const CaseResult& c : swept.cases) {
     CaseOutcome& outcome = outcomes.emplace_back(CaseOutcome{c, row_of(c, context), std::nullopt});
     if (compared_with == ComparedWith::first_case && outcomes.size() > 1)
-      outcome.comparison =
-          compare_cases(c, swept.cases.front(), context, static_cast<int>(swept.cases.size()) - 1);
+      outcome.comparison = compare_cases(c, swept.cases.front(), context);
   }
   ExperimentResult found;  // its rows come after those of the cases
   found.is_interrupted = swept.is_interrupted;

@@ -34,6 +34,9 @@ struct Study {
   std::any defaults;
   // Throws UsageError and Error for what cannot be measured; loads nothing.
   std::function<std::vector<Case>(const ExperimentContext&, const std::any& options)> cases;
+  // What was measured; ExperimentResult::conclude() is still to be called on it, or on what it is added to.
+  std::function<ExperimentResult(const ExperimentContext&, const std::any& options)> measure;
+  // The study alone, with its conclusions.
   std::function<ExperimentResult(const ExperimentContext&, const std::any& options)> run;
   std::function<double(const ExperimentContext&, const std::any& options, const PredictedSeconds&)> predict_s;
   std::function<bool(const ExperimentContext&, const std::any& options)> applies;  // false: nothing to do
@@ -60,8 +63,8 @@ struct StudyOf {
   bool is_in_suite = false, can_be_skipped = true;
   std::function<std::vector<Case>(const ExperimentContext&, const Options&)> cases = {};
   ComparedWith compared_with = ComparedWith::nothing;
-  // Adds what only this study knows to the rows and comparisons of its cases: values, remarks, texts, more
-  // rows.
+  // Adds what only this study knows to the rows and comparisons of its cases: values, texts, more rows, and
+  // as conclusions whatever rests on a verdict. Those outlive the outcomes.
   std::function<void(const ExperimentContext&, const Options&, std::vector<CaseOutcome>&, ExperimentResult&)>
       finish = {};
   // In place of a sweep over the cases, and of the time that is predicted for one.
@@ -99,13 +102,18 @@ Study to_study(StudyOf<Options> of) {
   study.cases = [=](const ExperimentContext& context, const std::any& options) {
     return of.cases(context, own(options));
   };
-  study.run = [=](const ExperimentContext& context, const std::any& options) {
+  study.measure = [=](const ExperimentContext& context, const std::any& options) {
     const Options& typed = own(options);
     if (of.run) return of.run(context, typed);
     return run_cases(context, of.title, of.cases(context, typed), of.compared_with,
                      [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
                        if (of.finish) of.finish(context, typed, outcomes, result);
                      });
+  };
+  study.run = [measure = study.measure](const ExperimentContext& context, const std::any& options) {
+    ExperimentResult result = measure(context, options);
+    result.conclude(context.margin);
+    return result;
   };
   study.predict_s = [=](const ExperimentContext& context, const std::any& options,
                         const PredictedSeconds& seconds_of) {

@@ -36,17 +36,14 @@ RunConfig first_configuration(const ExperimentContext& context, const SuiteOptio
 
 std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
   std::string text = fmt::format(
-      "{} on {}. Cases are warmed up until steady; then rounds run each case once, in random order: ",
-      results.model.id, results.machine.cpu);
-  text += sweep.repeats
-              ? fmt::format("{} rounds. ", *sweep.repeats)
-              : fmt::format(
-                    "from 6 rounds (more where many cases are compared) until every interval is within "
-                    "{:.0f} % or the time is over. ",
-                    100 * sweep.narrow);
-  text += sweep.repeats && *sweep.repeats < static_cast<std::int64_t>(statistics::kFewestForInterval)
-              ? "Figures are means; so few runs carry no interval and no verdict. "
-              : "Figures are medians; 95 % CI is their confidence interval from order statistics. ";
+      "{} on {}. Each configuration is started and loaded afresh in several processes{}, warmed up, and runs "
+      "its cases in {}random order beside the others. ",
+      results.model.id, results.machine.cpu, sweep.processes ? fmt::format(" ({})", *sweep.processes) : "",
+      sweep.repeats ? fmt::format("{} rounds in ", *sweep.repeats) : "rounds in ");
+  text +=
+      "A figure is the geometric mean of the processes' medians, with a 95 % interval by Student's t over "
+      "processes; a figure of one process says so and has no verdict. All comparisons of the run are "
+      "corrected together (Holm): the chance of any false difference is 5 %. ";
   text += "Latency includes prefill and excludes tokenization. MB are 1024 x 1024 bytes.";
   return text;
 }
@@ -63,6 +60,8 @@ ResultSet with_findings(ResultSet results, const ExperimentContext& context, Exp
 ResultSet new_results(const ExperimentContext& context) {
   ResultSet results;
   results.created = utc_now();
+  results.run_id = new_run_id();
+  results.configuration = configuration_of(context);
   results.build = build_facts();
   results.machine = read_machine();
   results.model = context.sessions->facts(context.baseline).model;

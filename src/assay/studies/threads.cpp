@@ -33,28 +33,25 @@ std::vector<Case> threads_cases(const ExperimentContext& context, const ThreadsO
   return cases;
 }
 
-double seconds_of(const CaseResult& c) {
-  return statistics::median(c.each(&Sample::total_latency_s));
-}
-
-void recommend(const ExperimentContext& context, const ThreadsOptions&, std::vector<CaseOutcome>& outcomes,
+// The smallest number that none was shown to beat.
+void recommend(const ExperimentContext&, const ThreadsOptions&, std::vector<CaseOutcome>& outcomes,
                ExperimentResult& result) {
-  const CaseResult* best = nullptr;
-  for (const CaseOutcome& outcome : outcomes)
-    if (outcome.result.is_measured() && (best == nullptr || seconds_of(outcome.result) < seconds_of(*best)))
-      best = &outcome.result;
-  if (best == nullptr) return;
-  const CaseResult& first = outcomes.front().result;
-  for (const CaseOutcome& outcome : outcomes) {
-    const CaseResult& c = outcome.result;
-    const auto against = &c == best ? std::nullopt : compare_cases(c, *best, context);
-    if (&c != best && (!against || against->verdict != Verdict::no_difference)) continue;
-    result.remarks.push_back(
-        fmt::format("Use {}: {}{:.2f} x as fast as {}.", c.what.label,
-                    &c == best ? "the fastest measured, " : "no larger number is shown to be faster, ",
-                    seconds_of(first) / seconds_of(c), first.what.label));
-    return;
-  }
+  std::vector<std::string> labels;  // from few threads to many
+  for (const CaseOutcome& outcome : outcomes) labels.push_back(outcome.row.label);
+  result.conclusions.emplace_back([labels](ExperimentResult& all) {
+    const std::vector<const Row*> best = best_rows(all.rows, all.other_comparisons, Scenario::threads);
+    if (best.empty()) return;
+    const auto place = [&](const Row* row) { return std::find(labels.begin(), labels.end(), row->label); };
+    const Row* chosen = *std::min_element(best.begin(), best.end(),
+                                          [&](const Row* a, const Row* b) { return place(a) < place(b); });
+    std::string text = fmt::format("Use {}: ", chosen->label);
+    text += best.size() == 1 ? "it is the fastest" : "no larger number is shown to be faster";
+    const Comparison* c = all.comparison(Scenario::threads, chosen->label, labels.front());
+    if (c != nullptr && c->interval && c->verdict == Verdict::lower)
+      text += fmt::format(", {:.3g} [{:.3g}, {:.3g}] times as fast as {}", 1 / c->ratio,
+                          1 / c->interval->high, 1 / c->interval->low, labels.front());
+    all.remarks.push_back(text + ".");
+  });
 }
 
 }  // namespace

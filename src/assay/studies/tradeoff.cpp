@@ -36,16 +36,22 @@ class Tradeoff {
   }
 
  private:
-  static void add_break_even(CaseOutcome& outcome, const CaseResult& baseline) {
+  void add_break_even(CaseOutcome& outcome, const CaseResult& baseline) {
     const CaseResult& c = outcome.result;
     const double more = c.facts.model.load_s - baseline.facts.model.load_s;
     outcome.row.set("quantize_s", more);
-    if (!outcome.comparison || outcome.comparison->verdict != Verdict::lower) return;
     const auto per_token = [](const CaseResult& r) {
       return statistics::median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.what.new_tokens);
     };
     const double saved = per_token(baseline) - per_token(c);
-    if (saved > 0) outcome.row.set("break_even_tokens", std::max(0.0, more / saved));
+    if (saved <= 0) return;
+    result_.conclusions.emplace_back([label = outcome.row.label, baseline_label = baseline.what.label,
+                                      tokens = std::max(0.0, more / saved)](ExperimentResult& all) {
+      const Comparison* c = all.comparison(Scenario::tradeoff, label, baseline_label);
+      if (c == nullptr || c->verdict != Verdict::lower) return;
+      for (Row& row : all.rows)
+        if (row.scenario == Scenario::tradeoff && row.label == label) row.set("break_even_tokens", tokens);
+    });
   }
 
   // The texts of the other prompts are generated once.

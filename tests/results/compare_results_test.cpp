@@ -1,0 +1,219 @@
+// The gate between two runs: what it must find, what it must not, and what it refuses to judge.
+#include "assay/results/compare_results.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/base/error.h"
+#include "assay/base/random.h"
+
+namespace assay {
+namespace {
+
+constexpr int kCases = 6;
+
+double normal_of(Random& random) {
+  return std::sqrt(-2 * std::log(1 - random.uniform())) * std::cos(2 * M_PI * random.uniform());
+}
+
+Row timed_case(const std::string& label, const std::vector<std::vector<double>>& by_process) {
+  Row row;
+  row.scenario = Scenario::lengths;
+  row.label = label;
+  row.parameters = {{"configuration", "float32"}};
+  std::vector<double> times, speeds;
+  for (std::size_t p = 0; p < by_process.size(); ++p)
+    for (std::size_t r = 0; r < by_process[p].size(); ++r) {
+      row.places.push_back({static_cast<int>(p), static_cast<int>(r)});
+      times.push_back(by_process[p][r]);
+      speeds.push_back(10 / by_process[p][r]);
+    }
+  row.set("total_latency_s", value_of_repeats(times));
+  row.set("tokens_per_sec", value_of_repeats(speeds));
+  return row;
+}
+
+// Cases of one configuration: processes differ by `between`, their runs by 1 %.
+ResultSet timed_results(Random& random, double factor, double between, int processes = 5) {
+  ResultSet results;
+  results.command = "assay run demo -o old";
+  std::vector<double> of_process;
+  for (int p = 0; p < processes; ++p) of_process.push_back(std::exp(between * normal_of(random)));
+  for (int c = 0; c < kCases; ++c) {
+    std::vector<std::vector<double>> all;
+    for (const double speed : of_process) {
+      std::vector<double>& own = all.emplace_back();
+      for (int r = 0; r < 3; ++r)
+        own.push_back(0.01 * (c + 1) * factor * speed * std::exp(0.01 * normal_of(random)));
+    }
+    results.rows.push_back(timed_case(std::to_string(c), all));
+  }
+  return results;
+}
+
+std::size_t broken_by(const ResultSet& a, const ResultSet& b, const std::string& rule) {
+  return broken_rows(compare_results(a, b, 0.02), failure_rules(rule).front()).size();
+}
+
+std::string refusal_of(const ResultSet& a, const ResultSet& b, const std::string& rule) {
+  try {
+    broken_by(a, b, rule);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Gate, EqualProgramsRaiseFewAlarmsAndSlowerOnesAlways) {
+  Random random(7);
+  int false_alarms = 0, found = 0, throughput = 0, faster = 0;
+  for (int i = 0; i < 40; ++i) {
+    const ResultSet a = timed_results(random, 1, 0.01), b = timed_results(random, 1, 0.01),
+                    slow = timed_results(random, 1.05, 0.01);
+    false_alarms += broken_by(a, b, "latency:3%") > 0 ? 1 : 0;
+    found += broken_by(a, slow, "slower:3%") > 0 ? 1 : 0;
+    throughput += broken_by(a, slow, "throughput:2%") > 0 ? 1 : 0;
+    faster += broken_by(slow, a, "faster:2%") > 0 ? 1 : 0;
+  }
+  EXPECT_LE(false_alarms, 2);
+  EXPECT_GE(found, 39);
+  EXPECT_GE(throughput, 39);
+  EXPECT_GE(faster, 39);
+}
+
+// 30 runs of one process: their spread says nothing of other processes.
+TEST(Gate, ResultsOfOneProcessAreRefusedWithWhatToRun) {
+  Random random(7);
+  const ResultSet many = timed_results(random, 1, 0.01), one = timed_results(random, 1, 0.01, 1);
+  const std::string refusal = refusal_of(one, many, "latency:3%");
+  EXPECT_NE(refusal.find("A was measured in one process, and a test needs 3 or more"), std::string::npos)
+      << refusal;
+  EXPECT_NE(refusal.find("`assay run demo -o old --processes 5`"), std::string::npos) << refusal;
+  EXPECT_NE(refusal_of(many, timed_results(random, 2, 0.01, 2), "throughput:3%").find("B was measured in 2"),
+            std::string::npos);
+  // Without a gate it is no error, and no verdict.
+  const ComparedResults compared = compare_results(one, many, 0.02);
+  for (const ComparedRow& row : compared.rows) EXPECT_EQ(row.comparison.verdict, Verdict::too_few);
+  EXPECT_TRUE(compared.all_cases.empty());
+}
+
+TEST(Gate, AProcessCountsOnceHoweverOftenItRuns) {
+  // Medians of A: 1, 1.1, 0.9; of B twice as long. Means of logarithms differ by log 2 exactly.
+  ResultSet a, b;
+  a.rows = {timed_case("0", {{1, 1, 1, 1, 50}, {1.1}, {0.9, 0.9, 0.9}})};
+  b.rows = {timed_case("0", {{2}, {2.2, 2.2, 2.2, 2.2}, {1.8, 1.8, 90}})};
+  const Comparison c = compare_results(a, b, 0.02).rows.front().comparison;
+  EXPECT_NEAR(c.ratio, 2, 1e-12);
+  ASSERT_TRUE(c.interval);
+  // Deviation of log {1, 1.1, 0.9}: 0.100378; Welch with 4 degrees: t = 2.776445.
+  const double half = 2.776445 * std::sqrt(2.0 / 3) * 0.100378;
+  EXPECT_NEAR(c.interval->low, 2 * std::exp(-half), 1e-4);
+  EXPECT_NEAR(c.interval->high, 2 * std::exp(half), 1e-4);
+  EXPECT_EQ(c.sentence, fmt::format("B is slower than A: latency ratio 2 [{:.4g}, {:.4g}]", c.interval->low,
+                                    c.interval->high));
+}
+
+// A text of alternating easy and hard passages: its interval over texts is wide.
+Row scored_row(double factor, std::int64_t tokens, std::uint64_t seed = 5) {
+  Random text(5), random(seed);
+  std::vector<double> losses;
+  for (std::int64_t i = 0; i < tokens; ++i)
+    losses.push_back((i / 100 % 2 == 0 ? 1 : 6) + text.uniform() + std::log(factor) +
+                     0.1 * (random.uniform() - 0.5));
+  Row row;
+  row.scenario = Scenario::perplexity;
+  row.label = "nf4";
+  row.parameters = {{"configuration", "nf4"}, {"corpus_sha256", "abc"}, {"protocol", "hf"}};
+  const double loss = statistics::mean(losses);
+  Value perplexity{std::exp(loss), {}, {}};
+  perplexity.interval = statistics::Interval{0.7 * perplexity.value, 1.4 * perplexity.value, 0.95};
+  row.set("perplexity", perplexity);
+  row.set("tokens_scored", static_cast<double>(tokens));
+  row.losses = loss_blocks(losses);
+  return row;
+}
+
+ResultSet of_rows(std::vector<Row> rows) {
+  ResultSet results;
+  results.rows = std::move(rows);
+  return results;
+}
+
+TEST(Gate, PerplexityIsPairedOnTheSameTokens) {
+  const ResultSet a = of_rows({scored_row(1, 3001)});
+  EXPECT_EQ(broken_by(a, a, "worse:0%"), 0U);
+  EXPECT_EQ(compare_results(a, a, 0.02).rows.front().comparison.verdict, Verdict::no_difference);
+  EXPECT_EQ(broken_by(a, of_rows({scored_row(1.15, 3001)}), "worse:1%"), 1U);  // the intervals overlap
+  for (std::uint64_t seed = 10; seed < 30; ++seed) {
+    EXPECT_EQ(broken_by(a, of_rows({scored_row(1.01, 3001, seed)}), "perplexity:0.5%"), 1U) << seed;
+    EXPECT_EQ(broken_by(a, of_rows({scored_row(1, 3001, seed)}), "perplexity:0.5%"), 0U) << seed;
+  }
+  EXPECT_EQ(broken_by(of_rows({scored_row(1.15, 3001)}), a, "worse:1%"), 0U);  // better is not worse
+  EXPECT_NEAR(compare_results(a, of_rows({scored_row(1.15, 3001)}), 0.02).rows.front().comparison.ratio, 1.15,
+              1e-9);
+}
+
+TEST(Gate, PerplexitiesThatCannotBePairedAreRefused) {
+  const ResultSet a = of_rows({scored_row(1, 3001)});
+  ResultSet b = a;
+  b.rows[0].parameters[1].second = "def";
+  EXPECT_NE(refusal_of(a, b, "worse:1%").find("corpus_sha256 is 'abc' in A and 'def' in B"),
+            std::string::npos);
+  b = a;
+  b.rows[0].parameters[2].second = "sliding";
+  EXPECT_NE(refusal_of(a, b, "worse:1%").find("protocol"), std::string::npos);
+  EXPECT_NE(refusal_of(a, of_rows({scored_row(1, 3000)}), "worse:1%").find("tokens_scored"),
+            std::string::npos);
+  b = a;
+  b.rows[0].losses.reset();
+  EXPECT_NE(refusal_of(b, a, "worse:1%").find("A does not hold the losses of its text"), std::string::npos);
+  const ResultSet brief = of_rows({scored_row(1, 100)});
+  EXPECT_NE(refusal_of(brief, brief, "worse:1%").find("the text has 100 tokens"), std::string::npos);
+}
+
+TEST(Gate, ATensorLessQuantizedIsFoundExactly) {
+  Row row;
+  row.label = "nf4";
+  row.parameters = {{"configuration", "nf4"}};
+  row.set("memory_bytes", 500'000'000.0);
+  row.set("working_memory_bytes", 700'000'000.0);
+  const ResultSet a = of_rows({row});
+  row.set("memory_bytes", 500'000'064.0);
+  row.set("working_memory_bytes", 700'000'128.0);
+  const ResultSet b = of_rows({row});
+  for (const char* rule : {"memory:0%", "size:0%"}) {
+    EXPECT_EQ(broken_by(a, b, rule), 1U) << rule;
+    EXPECT_EQ(broken_by(a, a, rule), 0U) << rule;
+    EXPECT_EQ(broken_by(b, a, rule), 0U) << rule;
+  }
+  EXPECT_EQ(broken_by(a, b, "memory:1%"), 0U);
+  EXPECT_EQ(compare_results(a, b, 0.02).rows.front().comparison.sentence,
+            "B takes 128 bytes more than A: 700000128 instead of 700000000");
+}
+
+TEST(Gate, JudgesWhatIsThereOrRefuses) {
+  Random random(7);
+  const ResultSet a = timed_results(random, 1, 0.01);
+  EXPECT_NE(refusal_of(a, a, "perplexity:1%").find("no case in common that measured Perplexity"),
+            std::string::npos);
+  ResultSet b = a;
+  b.rows[2].status = RowStatus::error;
+  b.rows[2].reason = "not enough memory";
+  EXPECT_EQ(broken_by(a, b, "latency:3%"), 1U);
+  EXPECT_EQ(compare_results(a, b, 0.02).failed,
+            (std::vector<std::string>{"lengths | 2 | float32: not enough memory"}));
+  EXPECT_EQ(broken_by(b, a, "latency:3%"), 0U);  // it was mended
+}
+
+TEST(Gate, RulesAreReadStrictly) {
+  EXPECT_EQ(failure_rules("slower:3%,memory:0%,worse:0.5").size(), 3U);
+  EXPECT_DOUBLE_EQ(failure_rules("worse:0.5").front().margin, 0.005);
+  for (const char* wrong :
+       {"", "slower", "slower:", "slower:x%", "slower:-1%", "quicker:3%", "slower:3%,", "memory:nan%"})
+    EXPECT_THROW(failure_rules(wrong), FieldError) << wrong;
+}
+
+}  // namespace
+}  // namespace assay
