@@ -5,8 +5,9 @@ The processes of two cases of one scenario are paired. Each gives one number: th
 logarithm of case / baseline. Their mean is the logarithm of the ratio; its interval is Student's t. Prints ratio, low,
 high, the two-sided p value of no difference, and the processes. Needs only Python's own library.
 
-A run of many cases knows more of their variance than one pair shows, and its error takes that into account: "effect" in
-results.json has more degrees of freedom then than processes - 1, and only the ratio is the same here.
+Where a run has six rows or more that ran side by side, the program also takes into account how far the other rows
+deviate (docs/measuring.md); standard_error and degrees of "effect" in results.json are what it used. This script takes the
+deviation of the two cases alone.
 """
 
 import csv

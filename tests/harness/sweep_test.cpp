@@ -208,7 +208,7 @@ TEST_F(Visits, GoOnFromAJournalInsideAVisit) {
     Journal journal(file, "plan", false);
     options.journal = &journal;
     // Within the second visit, after its warm-up.
-    options.should_stop = [&] { return made_ == 4 && log_.size() > 17; };
+    options.should_stop = [&] { return made_ == 4 && log_.size() > 14; };
     EXPECT_TRUE(run_sweep(sessions_, "s", cases, options).is_interrupted);
   }
   log_.clear();
@@ -386,6 +386,7 @@ class MisbehavingWorkers : public ::testing::Test {
     options_.program = {"/bin/bash", script.string()};
     options_.candidates = {test::fixture_model("with_tokenizer").string()};
     options_.case_time_limit = {5};
+    options_.sweep.processes = 1;
     options_.sweep.repeats = 3;
   }
   test::TemporaryFolder folder_;

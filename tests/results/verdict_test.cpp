@@ -119,21 +119,6 @@ TEST(PairedShift, CoversAsItClaims) {
   }
 }
 
-TEST(IndependentShift, CoversAsItClaims) {
-  Random random(6);
-  int covered = 0;
-  constexpr int kRuns = 2000;
-  for (int run = 0; run < kRuns; ++run) {
-    std::vector<double> a, b;
-    for (int i = 0; i < 9; ++i) a.push_back(normal(random));
-    for (int i = 0; i < 12; ++i) b.push_back(1 + normal(random));
-    const auto shift = statistics::independent_shift(a, b);
-    covered += shift->interval.low <= 1 && 1 <= shift->interval.high ? 1 : 0;
-  }
-  EXPECT_GE(covered, 0.94 * kRuns);
-  EXPECT_LE(covered, 0.985 * kRuns);
-}
-
 using Ratios = std::vector<std::vector<double>>;
 
 // Three rounds in each process, around its own log ratio.
@@ -274,22 +259,6 @@ TEST(NoiseEstimate, TellsTheTwoLevelsApart) {
   EXPECT_NEAR(noise->detectable_difference, 3.24 * 0.0432 / 20, 0.001);
   ratios.resize(2);
   EXPECT_FALSE(noise_estimate(ratios));
-}
-
-TEST(BlockBootstrap, CoversTheMeanOfDependentValues) {
-  int covered = 0;
-  constexpr int kRuns = 400;
-  for (int run = 0; run < kRuns; ++run) {
-    Random random(static_cast<std::uint64_t>(run) + 1);
-    std::vector<double> values;
-    double state = 0;
-    for (int i = 0; i < 4000; ++i) values.push_back(3 + (state = 0.7 * state + normal(random)));
-    const auto interval = statistics::block_bootstrap_mean(values, 64, 1, 500);
-    covered += interval->low <= 3 && 3 <= interval->high ? 1 : 0;
-  }
-  EXPECT_GE(covered, 0.90 * kRuns);
-  EXPECT_LE(covered, 0.99 * kRuns);
-  EXPECT_FALSE(statistics::block_bootstrap_mean(std::vector<double>(100, 1.0), 64));
 }
 
 TEST(FitPolynomial, FindsWhatIsThere) {

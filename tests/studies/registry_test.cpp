@@ -203,12 +203,10 @@ class SmallModel : public testing::Test {
 TEST_F(SmallModel, StudiesThatWouldDoNothingAreLeftOut) {
   const std::vector<PlannedStudy> plan = {{&study_named("noise"), NoiseOptions{}},
                                           {&study_named("lengths"), LengthsOptions{.lengths = {4, 8}}}};
-  // Two repeats give no verdicts, so an A/A run would be of no use.
+  // Everything runs in one process, of which an A/A run would learn nothing.
   const std::vector<Case> cases = cases_of(local_, {{plan[0]}});
   EXPECT_TRUE(cases.empty());
   EXPECT_EQ(cases_of(local_, plan).size(), 2U);
-  local_.get().sweep.repeats.reset();
-  EXPECT_EQ(cases_of(local_, plan).size(), 4U);
 }
 
 TEST_F(SmallModel, RunStudiesTellsItsPartsAndStopsBetweenThem) {
@@ -311,8 +309,6 @@ TEST(RunStudies, JudgesTheComparisonsOfAllStudiesTogether) {
   ASSERT_EQ(many.comparisons.size(), 60U);
   EXPECT_EQ(alone.comparisons[0].verdict, Verdict::higher);
   EXPECT_DOUBLE_EQ(alone.comparisons[0].interval->level, 0.95);
-  EXPECT_NEAR(*alone.comparisons[0].p_value, *many.comparisons[0].p_value, 1e-9);
-  EXPECT_LT(many.comparisons[0].ratio, 1.2);
   EXPECT_NEAR(many.comparisons[0].interval->level, 1 - 0.05 / 60, 1e-12);
 }
 

@@ -42,10 +42,6 @@ void set_interval(Comparison& c, const statistics::Interval& of_log) {
   c.interval = statistics::Interval{std::exp(of_log.low), std::exp(of_log.high), of_log.level};
 }
 
-double level_of(const CompareOptions& options) {
-  return 1 - (1 - kLevel) / std::max(1, options.comparisons);
-}
-
 }  // namespace
 
 std::optional<NoiseEstimate> noise_estimate(std::span<const std::vector<double>> log_ratios) {
@@ -71,35 +67,6 @@ std::span<const Named<Verdict>> verdicts() {
 }
 std::string_view name_of(Verdict verdict) {
   return entry_of(verdicts(), verdict).name;
-}
-
-Comparison compare_shift(const std::optional<statistics::Shift>& log_shift, int pairs,
-                         const CompareOptions& options) {
-  Comparison comparison;
-  comparison.pairs = pairs;
-  comparison.margin = options.margin;
-  if (!log_shift) return comparison;
-  const statistics::Shift& shift = *log_shift;
-  comparison.ratio = std::exp(shift.estimate);
-  comparison.interval =
-      statistics::Interval{std::exp(shift.interval.low), std::exp(shift.interval.high), shift.interval.level};
-  const double margin = std::log1p(options.margin);
-  if (shift.interval.low > -margin && shift.interval.high < margin) {
-    comparison.verdict = Verdict::no_difference;
-  } else if (shift.interval.low > 0 && shift.estimate > margin) {
-    comparison.verdict = Verdict::higher;
-  } else if (shift.interval.high < 0 && shift.estimate < -margin) {
-    comparison.verdict = Verdict::lower;
-  } else {
-    comparison.verdict = Verdict::cannot_tell;
-    // Until the interval either excludes the estimate's distance from none, or fits into the margin.
-    const double half = (shift.interval.high - shift.interval.low) / 2;
-    const double wanted = std::max(std::abs(shift.estimate), margin - std::abs(shift.estimate));
-    const double factor = wanted > 0 ? half / wanted : 10;
-    comparison.more_needed = std::max(
-        1, static_cast<int>(std::ceil(pairs * (std::min<double>(kMostTimes, factor * factor * 1.1) - 1))));
-  }
-  return comparison;
 }
 
 std::string shown_duration(double seconds) {
@@ -198,16 +165,6 @@ void judge(std::span<Comparison* const> family) {
 void judge(Comparison& alone) {
   Comparison* const family[] = {&alone};
   judge(family);
-}
-
-Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
-                               const CompareOptions& options) {
-  const std::vector<double> a = logs(baseline), b = logs(subject);
-  Comparison comparison = compare_shift(statistics::independent_shift(a, b, level_of(options)),
-                                        static_cast<int>(std::min(a.size(), b.size())), options);
-  if (comparison.verdict == Verdict::too_few)
-    comparison.ratio = std::exp(statistics::median(b) - statistics::median(a));
-  return comparison;
 }
 
 namespace {

@@ -73,17 +73,6 @@ Comparison compare_unpaired(std::span<const double> subject, std::span<const dou
 void judge(std::span<Comparison* const> family);
 void judge(Comparison& alone);
 
-struct CompareOptions {
-  double margin = 0.02;  // relative
-  int comparisons = 1;   // that are made together: the level of each is 1 - 0.05 / comparisons (Bonferroni)
-};
-// Of runs that were not paired and of one process each: what they show of that process.
-Comparison compare_independent(std::span<const double> subject, std::span<const double> baseline,
-                               const CompareOptions& options);
-// From a shift of logarithms and its interval that were found otherwise, such as of paired log-losses.
-Comparison compare_shift(const std::optional<statistics::Shift>& log_shift, int pairs,
-                         const CompareOptions& options);
-
 // What the comparison says, without a full stop: "int8 is faster than float32: latency ratio 0.41 [0.4,
 // 0.43]".
 void set_sentence(Comparison& comparison);

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <vector>
 
-#include "assay/base/random.h"
-
 namespace assay::statistics {
 
 namespace {
@@ -158,41 +156,6 @@ std::optional<Shift> paired_shift(std::span<const double> differences, double le
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = i; j < n; ++j) averages.push_back((differences[i] + differences[j]) / 2);
   return shift_of(std::move(averages), left_out_of_signed_ranks(n, level), level);
-}
-
-std::optional<Shift> independent_shift(std::span<const double> a, std::span<const double> b, double level) {
-  if (a.size() < kFewestForInterval || b.size() < kFewestForInterval) return std::nullopt;
-  std::vector<double> differences;
-  differences.reserve(a.size() * b.size());
-  for (const double x : a)
-    for (const double y : b) differences.push_back(y - x);
-  const auto n = static_cast<double>(a.size()), m = static_cast<double>(b.size());
-  const double left_out =
-      n * m / 2 + normal_quantile((1 - level) / 2) * std::sqrt(n * m * (n + m + 1) / 12) - 0.5;
-  return shift_of(std::move(differences), static_cast<std::int64_t>(std::floor(left_out)), level);
-}
-
-std::optional<Interval> block_bootstrap_mean(std::span<const double> in_order, std::int64_t block,
-                                             std::uint64_t seed, int rounds, double level) {
-  const auto n = static_cast<std::int64_t>(in_order.size());
-  if (block < 1 || n / block < static_cast<std::int64_t>(kFewestForInterval)) return std::nullopt;
-  // Sums of blocks from differences of running sums; a block that passes the end goes on at the beginning.
-  std::vector<double> running(static_cast<std::size_t>(n + block) + 1);
-  for (std::int64_t i = 0; i < n + block; ++i)
-    running[static_cast<std::size_t>(i) + 1] =
-        running[static_cast<std::size_t>(i)] + in_order[static_cast<std::size_t>(i % n)];
-  Random random(seed);
-  const std::int64_t blocks = n / block;
-  std::vector<double> means(static_cast<std::size_t>(rounds));
-  for (double& m : means) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const std::uint64_t begin = random.next() % static_cast<std::uint64_t>(n);
-      sum += running[begin + static_cast<std::uint64_t>(block)] - running[begin];
-    }
-    m = sum / static_cast<double>(blocks * block);
-  }
-  return Interval{quantile(means, (1 - level) / 2), quantile(means, (1 + level) / 2), level};
 }
 
 std::vector<std::size_t> outliers(std::span<const double> samples) {

@@ -41,19 +41,9 @@ struct Shift {
 };
 // Where paired differences centre. Empty where their number cannot give an interval of this level.
 std::optional<Shift> paired_shift(std::span<const double> differences, double level = 0.95);
-// The same of two independent samples, b - a: averages over all pairs, ranks after Mann and Whitney (normal
-// approximation). Empty below six of either.
-std::optional<Shift> independent_shift(std::span<const double> a, std::span<const double> b,
-                                       double level = 0.95);
-
 // Tokens of a text whose losses are taken together, because those of neighbours depend on each other:
 // differences of two models' losses; and losses themselves, which passages have in common.
 inline constexpr std::int64_t kLossBlock = 64, kTextBlock = 512;
-
-// Percentile interval of the mean of values that depend on their neighbours, such as log-probabilities of a
-// text: a bootstrap of blocks that wrap around the end (Politis and Romano 1992). Empty below six blocks.
-std::optional<Interval> block_bootstrap_mean(std::span<const double> in_order, std::int64_t block,
-                                             std::uint64_t seed = 1, int rounds = 2000, double level = 0.95);
 
 // Samples whose distance from the median is more than 3.5 robust deviations (Iglewicz and Hoaglin 1993).
 std::vector<std::size_t> outliers(std::span<const double> samples);
