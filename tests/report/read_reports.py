@@ -49,7 +49,9 @@ def with_recomputation():
         ratio, low, high, p_value, processes = module.verdict(
             folder / "samples.csv", c["subject"], c["baseline"], c["scenario"], c["interval"]["level"])
         assert processes == c["processes"]
-        for own, other in ((ratio, c["ratio"]), (low, c["interval"]["low"]), (high, c["interval"]["high"]),
+        assert math.isclose(ratio, c["ratio"], rel_tol=1e-6), (c["subject"], ratio, c["ratio"])
+        assert c["effect"]["degrees"] == processes - 1, "so few cases borrow no variance"
+        for own, other in ((low, c["interval"]["low"]), (high, c["interval"]["high"]),
                            (p_value, c["p_value"])):
             assert math.isclose(own, other, rel_tol=1e-6, abs_tol=1e-12), (c["subject"], own, other)
 
