@@ -424,10 +424,15 @@ def write_variants(folder):
     rows = []
     for name, base, patch in variants():
         tokenizer = Tokenizer.from_str(json.dumps(patched(folder, base, patch)))
-        print(name, flush=True)
-        digests = {category: digest_of_all(tokenizer, part) for category, part in texts.items()}
         numbers = [i for i in range(len(blocks)) if i < 4 or i % 10 == len(rows) % 10]
-        sweep = {i: digest_of_all(tokenizer, [blocks[i]]) for i in numbers}
+        try:
+            digests = {category: digest_of_all(tokenizer, part) for category, part in texts.items()}
+            sweep = {i: digest_of_all(tokenizer, [blocks[i]]) for i in numbers}
+        except BaseException as error:  # a panic of the library is no Exception
+            if type(error).__name__ != "PanicException":
+                raise
+            print(f"{name}: left out: the library fails: {error}")
+            continue
         rows.append(f"{line(name)}:{line({'base': base, 'patch': patch, 'cases': digests, 'sweep': sweep})}")
     out = folder / "tokenizer_variants.json"
     out.write_text('{"variants":{\n' + ",\n".join(rows) + "\n}}\n", encoding="ascii")
