@@ -386,7 +386,8 @@ def variants():
         yield f"text_{behavior}", "llama3", steps(pre.Split("e", behavior), bytes_only)
     for name, pattern in REGEXES.items():
         yield f"regex_{name}", "llama3", steps(split(pattern), bytes_only)
-        yield f"replace_{name}", "llama3", normal(norm.Replace(Regex(pattern), "-"))
+        if name not in ("empty", "ahead", "word_bounds"):  # where nothing is replaced by something the library fails
+            yield f"replace_{name}", "llama3", normal(norm.Replace(Regex(pattern), "-"))
     yield "text_empty", "llama3", steps(pre.Split("", "isolated"), bytes_only)
     yield "whitespace", "llama3", steps(pre.Whitespace(), bytes_only)
     yield "whitespace_split", "llama3", steps(pre.WhitespaceSplit(), bytes_only)
@@ -425,14 +426,8 @@ def write_variants(folder):
     for name, base, patch in variants():
         tokenizer = Tokenizer.from_str(json.dumps(patched(folder, base, patch)))
         numbers = [i for i in range(len(blocks)) if i < 4 or i % 10 == len(rows) % 10]
-        try:
-            digests = {category: digest_of_all(tokenizer, part) for category, part in texts.items()}
-            sweep = {i: digest_of_all(tokenizer, [blocks[i]]) for i in numbers}
-        except BaseException as error:  # a panic of the library is no Exception
-            if type(error).__name__ != "PanicException":
-                raise
-            print(f"{name}: left out: the library fails: {error}")
-            continue
+        digests = {category: digest_of_all(tokenizer, part) for category, part in texts.items()}
+        sweep = {i: digest_of_all(tokenizer, [blocks[i]]) for i in numbers}
         rows.append(f"{line(name)}:{line({'base': base, 'patch': patch, 'cases': digests, 'sweep': sweep})}")
     out = folder / "tokenizer_variants.json"
     out.write_text('{"variants":{\n' + ",\n".join(rows) + "\n}}\n", encoding="ascii")

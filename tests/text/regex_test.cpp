@@ -37,7 +37,7 @@ TEST(Regex, FindsMatchesFromTheLeft) {
   EXPECT_EQ(matches_of("\\p{L}+", "na\xC3\xAFve 1"), (Found{"na\xC3\xAFve"}));
   EXPECT_EQ(matches_of("z", "abc"), Found{});
   // An empty match follows no other, and there is none in an empty text.
-  EXPECT_EQ(matches_of("x*", "axxb"), (Found{"", "", "xx", ""}));
+  EXPECT_EQ(matches_of("x*", "axxb"), (Found{"", "xx", ""}));
   EXPECT_EQ(matches_of("x*", ""), Found{});
   EXPECT_EQ(matches_of("(?=\xC3\xA9)", "\xC3\xA9\xC3\xA9"), (Found{"", ""}));
 }
@@ -63,7 +63,7 @@ TEST(Regex, ClassifiesCharactersOfUnicode16) {
 }
 
 TEST(Regex, GivesUpWhereAlternativesMultiply) {
-  for (const char* pattern : {"(a+)+$", "(a|a)*b", "(?:a?){30}a{30}b", "(a*)*\\1b"}) {
+  for (const char* pattern : {"(a+)+$", "(a|aa)+$", "(?:a?){40}a{40}$", "(?:(?:a*)b?)*$"}) {
     std::string message;
     EXPECT_LT(processor_seconds(
                   [&] { message = error_of([&] { matches_of(pattern, std::string(40, 'a') + "!"); }); }),
@@ -74,14 +74,22 @@ TEST(Regex, GivesUpWhereAlternativesMultiply) {
 }
 
 TEST(Regex, TimeIsBoundedWhereEverySearchIsLong) {
-  const std::string text(3'000'000, 'a');
+  const std::string text(300'000, 'a');
+  const Regex regex("(?=[^z]*+(z)?)a", "here");
+  RegexBudget budget(text.size(), 0.5);
+  Regex::Search search(regex, text, budget);
   std::string message;
-  const double seconds =
-      processor_seconds([&] { message = error_of([&] { matches_of("(?=[^z]*z)a|(?=[^z]*).", text); }); });
-  EXPECT_TRUE(holds(message, "takes longer than 40 s on a text of 3000000 bytes") ||
-              holds(message, "fails in more"))
+  const double seconds = processor_seconds([&] {
+    message = error_of([&] {
+      while (search.next()) {
+      }
+    });
+  });
+  EXPECT_TRUE(
+      holds(message, "here: the pattern '(?=[^z]*+(z)?)a' takes longer than 3.5 s on a text of 300000 bytes"))
       << message;
-  EXPECT_LT(seconds, 80.0);
+  EXPECT_LT(seconds, 20.0);
+  EXPECT_EQ(RegexBudget(1'000'000).seconds(), 20.0);
 }
 
 TEST(Regex, LongPiecesMatch) {
@@ -111,14 +119,9 @@ TEST(Regex, CompilesHostilePatternsInTime) {
                   EXPECT_TRUE(std::string(e.what()).starts_with("here: ")) << e.what();
                 }
               }),
-              20.0)
+              10.0)
         << pattern.substr(0, 40);
   }
-}
-
-TEST(Regex, RefusesMatchesThatEndBeforeTheyBegin) {
-  EXPECT_TRUE(holds(error_of([] { matches_of("(?=ab\\K)", "ab"); }),
-                    "here: the pattern '(?=ab\\K)' gives matches that overlap or end before they begin"));
 }
 
 TEST(Regex, ReplacementsMayNotGrowATextWithoutBound) {
@@ -135,11 +138,11 @@ TEST(Regex, ReplacementsMayNotGrowATextWithoutBound) {
 TEST(Regex, HostileSplitsOfAFileAreNamed) {
   Json file = small_tokenizer();
   file["pre_tokenizer"] = {
-      {"type", "Split"}, {"pattern", {{"Regex", "(x+x+)+y"}}}, {"behavior", "Isolated"}, {"invert", false}};
-  file["decoder"] = {{"type", "Metaspace"}};
+      {"type", "Split"}, {"pattern", {{"Regex", "(x+x+)+$"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "_"}};
   const Tokenizer tokenizer = load_json(file);
-  const std::string message = error_of([&] { tokenizer.encode(std::string(64, 'x')); });
-  EXPECT_TRUE(holds(message, "tokenizer.json: pre_tokenizer: the pattern '(x+x+)+y' fails in more than"))
+  const std::string message = error_of([&] { tokenizer.encode(std::string(64, 'x') + '!'); });
+  EXPECT_TRUE(holds(message, "tokenizer.json: pre_tokenizer: the pattern '(x+x+)+$' fails in more than"))
       << message;
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "assay/base/sha256.h"
 #include "assay/text/utf8.h"
@@ -47,10 +46,8 @@ std::string text_of_block(const Json& block) {
   return text;
 }
 
-class TokenizerVariants : public testing::TestWithParam<std::string> {};
-
-TEST_P(TokenizerVariants, GiveTheIdsOfTheLibrary) {
-  const Json& variant = all_variants().at(GetParam());
+void expect_ids_of_the_library(const std::string& name, const Json& variant) {
+  SCOPED_TRACE(name);
   const std::string base = variant.at("base");
   Json file = read_json_object(kVariantFixtures / "tokenizers" / base / "tokenizer.json");
   for (const auto& [key, value] : variant.at("patch").items()) file[key] = value;
@@ -71,14 +68,10 @@ TEST_P(TokenizerVariants, GiveTheIdsOfTheLibrary) {
   }
 }
 
-std::vector<std::string> variant_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, variant] : all_variants().items()) names.push_back(name);
-  return names;
+TEST(TokenizerVariants, GiveTheIdsOfTheLibrary) {
+  EXPECT_GT(all_variants().size(), 60U);
+  for (const auto& [name, variant] : all_variants().items()) expect_ids_of_the_library(name, variant);
 }
-
-INSTANTIATE_TEST_SUITE_P(All, TokenizerVariants, testing::ValuesIn(variant_names()),
-                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace assay

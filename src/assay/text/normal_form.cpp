@@ -24,8 +24,30 @@ unsigned char first_lead(NormalForm form) {
 
 constexpr int kLongestDecomposition = 18;  // of any character, compatibility forms included
 
+// Marks whose place among others the `tokenizers` library does not know: its tables are of Unicode 9.
+constexpr CharRange kUnorderedMarks[] = {
+    {0x5C8, 0x5C9},     {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
+    {0xB53, 0xB54},     {0xC3C, 0xC3C},     {0xCF3, 0xCF3},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},
+    {0xECE, 0xECE},     {0x1715, 0x1715},   {0x1ABF, 0x1AF0},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},
+    {0x10D24, 0x10D27}, {0x10D69, 0x10D6D}, {0x10EAB, 0x10EAC}, {0x10ECB, 0x10ECF}, {0x10EF0, 0x10EFF},
+    {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x11241, 0x11241}, {0x1133B, 0x1133B},
+    {0x113B8, 0x113C0}, {0x113C2, 0x113C2}, {0x113C5, 0x113C5}, {0x113C7, 0x113CA}, {0x113CC, 0x113D0},
+    {0x113D2, 0x113D2}, {0x113E1, 0x113E2}, {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x1193D, 0x1193E},
+    {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99},
+    {0x11B60, 0x11B67}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11DF0, 0x11DF0},
+    {0x11F00, 0x11F01}, {0x11F03, 0x11F03}, {0x11F34, 0x11F3A}, {0x11F3E, 0x11F42}, {0x11F5A, 0x11F5A},
+    {0x13440, 0x13440}, {0x13447, 0x13455}, {0x1611E, 0x1612F}, {0x16FF0, 0x16FF1}, {0x1D127, 0x1D128},
+    {0x1D250, 0x1D252}, {0x1D25B, 0x1D25C}, {0x1D25F, 0x1D25F}, {0x1D280, 0x1D281}, {0x1E08F, 0x1E08F},
+    {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF},
+    {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
+
+bool is_later_mark(utf8proc_int32_t c) {
+  return c >= 0x5C8 && is_within(kUnorderedMarks, static_cast<char32_t>(c));
+}
+
 utf8proc_propval_t combining_class(utf8proc_int32_t c) {
-  return utf8proc_get_property(c)->combining_class;
+  const utf8proc_propval_t mark_class = utf8proc_get_property(c)->combining_class;
+  return mark_class != 0 && is_later_mark(c) ? utf8proc_propval_t{0} : mark_class;
 }
 
 // Characters that utf8proc decomposes and the `tokenizers` library does not know yet.
@@ -73,12 +95,17 @@ void append_normalized(std::string_view text, NormalForm form, std::vector<utf8p
   for (std::size_t at = 0, length = 0; at < text.size(); at += length)
     append_decomposed(read_valid_utf8(text, at, length), form, work);
   order_marks(work);
-  auto count = static_cast<utf8proc_ssize_t>(work.size());
-  if (form == NormalForm::nfc || form == NormalForm::nfkc)
-    count = utf8proc_normalize_utf32(work.data(), count,
-                                     static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-  for (utf8proc_ssize_t i = 0; i < count; ++i)
-    append_utf8(out, static_cast<char32_t>(work[static_cast<std::size_t>(i)]));
+  const bool is_composed = form == NormalForm::nfc || form == NormalForm::nfkc;
+  for (std::size_t begin = 0, end = 0; begin < work.size(); begin = end) {
+    // To the library a later mark is a character like others: none behind it composes with what is before.
+    for (end = begin + 1; end < work.size() && !is_later_mark(work[end]);) ++end;
+    auto count = static_cast<utf8proc_ssize_t>(end - begin);
+    if (is_composed)
+      count = utf8proc_normalize_utf32(work.data() + begin, count,
+                                       static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    for (utf8proc_ssize_t i = 0; i < count; ++i)
+      append_utf8(out, static_cast<char32_t>(work[begin + static_cast<std::size_t>(i)]));
+  }
 }
 
 }  // namespace

@@ -159,7 +159,8 @@ std::string error_text(int code, OnigErrorInfo* info) {
 
 }  // namespace
 
-RegexBudget::RegexBudget(std::size_t text_bytes) : seconds_(10 + 1e-5 * static_cast<double>(text_bytes)) {}
+RegexBudget::RegexBudget(std::size_t text_bytes, double least_seconds)
+    : seconds_(least_seconds + 1e-5 * static_cast<double>(text_bytes)) {}
 
 bool RegexBudget::is_spent() {
   if (calls_++ % kCallsPerLook != 0) return false;

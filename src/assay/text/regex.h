@@ -16,7 +16,7 @@ namespace assay {
 // fifty times what those in use take. Of one thread.
 class RegexBudget {
  public:
-  explicit RegexBudget(std::size_t text_bytes);
+  explicit RegexBudget(std::size_t text_bytes, double least_seconds = 10);
   // Looks at the clock at every 16th call: a search is bounded by itself.
   bool is_spent();
   double seconds() const { return seconds_; }
