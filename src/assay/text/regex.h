@@ -17,12 +17,12 @@ namespace assay {
 class RegexBudget {
  public:
   explicit RegexBudget(std::size_t text_bytes, double least_seconds = 10);
-  // Looks at the clock at every 16th call: a search is bounded by itself.
+  // Looks at the clock at every fourth call: a search is bounded by itself.
   bool is_spent();
   double seconds() const { return seconds_; }
 
  private:
-  static constexpr unsigned kCallsPerLook = 16;
+  static constexpr unsigned kCallsPerLook = 4;
   double seconds_;
   std::optional<double> begin_;  // of the thread's processor time, from the first call on
   unsigned calls_ = 0;
