@@ -103,22 +103,25 @@ void coded_inputs(benchmark::State& state, Isa isa) {
   constexpr std::int64_t kBlock = 64;
   const Shape shape(state, 2);
   const assay::cpu::KernelTable table = assay::cpu::select_kernels(isa);
-  const std::int64_t groups = shape.k / kBlock;
+  const std::int64_t groups = shape.k / kBlock,
+                     capacity = shape.rows <= 2 ? shape.rows : assay::cpu::round_up(shape.rows, 16) + 16;
   AlignedBuffer y(static_cast<std::size_t>(shape.rows * shape.n * 4) + kAtLeast, "y"),
-      x(static_cast<std::size_t>(shape.rows * shape.k) + kAtLeast, "x"),
+      x(static_cast<std::size_t>(capacity * shape.k) + kAtLeast, "x"),
       w(static_cast<std::size_t>(shape.bytes * shape.copies), "weights");
   fill_bytes(x);
   fill_bytes(w);
-  const std::vector<float> x_scales(static_cast<std::size_t>(shape.rows * groups), 0.01F),
-      scales(static_cast<std::size_t>(shape.copies * shape.panels * groups * kPanel), 0.01F);
-  const std::vector<std::int32_t> sums(x_scales.size(), 3);
+  std::vector<float> x_scales(static_cast<std::size_t>(capacity * groups), 0.01F);
+  const std::vector<float> scales(static_cast<std::size_t>(shape.copies * shape.panels * groups * kPanel),
+                                  0.01F);
+  std::vector<std::int32_t> starts(x_scales.size(), -128 * 3);
+  AlignedBuffer scratch(static_cast<std::size_t>(assay::cpu::coded_scratch_bytes(shape.rows)), "scratch");
   const assay::cpu::ByteBook book = assay::cpu::byte_book_of(assay::code_book(assay::FourBit::nf4));
   std::int64_t copy = 0;
   for (auto _ : state) {
     table.linear_coded_inputs(
         {.to = output_of(shape, y, assay::Activation::none),
          .weights = {.codes = reinterpret_cast<const std::uint8_t*>(w.data()) + copy * shape.bytes,
-                     .scales = scales.data() + copy * shape.panels * groups * kPanel,
+                     .scales = {scales.data() + copy * shape.panels * groups * kPanel, false},
                      .book = nullptr,
                      .k = shape.k,
                      .k_padded = shape.k,
@@ -127,10 +130,8 @@ void coded_inputs(benchmark::State& state, Isa isa) {
                      .packing = assay::cpu::Packing::four_bit,
                      .out = nullptr},
          .book = book.values.data(),
-         .unit = book.unit,
-         .x_codes = reinterpret_cast<const std::int8_t*>(x.data()),
-         .x_scales = x_scales.data(),
-         .x_sums = sums.data()});
+         .x = {reinterpret_cast<std::int8_t*>(x.data()), x_scales.data(), starts.data(), capacity},
+         .scratch = scratch.data()});
     copy = (copy + 1) % shape.copies;
     benchmark::ClobberMemory();
   }
@@ -167,6 +168,7 @@ void register_all() {
     const std::string name(name_of(isa));
     for (const auto& shape : std::initializer_list<std::vector<std::int64_t>>{{1, 768, 2304},
                                                                               {1, 3072, 768},
+                                                                              {8, 768, 3072},
                                                                               {32, 768, 3072},
                                                                               {512, 768, 2304},
                                                                               {512, 768, 3072},
@@ -174,10 +176,9 @@ void register_all() {
       benchmark::RegisterBenchmark(("int8/" + name).c_str(), int8, isa)
           ->ArgNames({"rows", "k", "n"})
           ->Args(shape);
-      if (shape[0] <= assay::cpu::kFourBitRows)
-        benchmark::RegisterBenchmark(("four_bit/" + name).c_str(), coded_inputs, isa)
-            ->ArgNames({"rows", "k", "n"})
-            ->Args(shape);
+      benchmark::RegisterBenchmark(("four_bit/" + name).c_str(), coded_inputs, isa)
+          ->ArgNames({"rows", "k", "n"})
+          ->Args(shape);
     }
     benchmark::RegisterBenchmark(("quantize/" + name).c_str(), quantize_inputs, isa)
         ->ArgNames({"rows", "k"})

@@ -76,6 +76,7 @@ KINDS = {
         | {
             "int8-dynamic+head:int8": "int8",
             "nf4+head:int8": "int4",
+            "nf4+head:int8+activations:int8": "int4",
             "nf4+head:nf4": "int4-all",
             "int4-g128+head:int8": "int4",
         },
@@ -97,6 +98,7 @@ KINDS = {
             "int8-dynamic+head:int8": "Q8_0",
             "int8-dynamic": "Q8_0+head-bf16",
             "nf4+head:int8": "Q4_0",
+            "nf4+head:int8+activations:int8": "Q4_0",
             "nf4+head:nf4": "Q4_0",
             "nf4": "Q4_0+head-bf16",
             "int4-g128+head:int8": "Q4_0",

@@ -26,8 +26,9 @@ class Precision:
         """Of Assay's worker, beside the model."""
         if self.name == "bf16x3":
             return {"precision": "float32", "float32_matmul": self.name}
-        base, _, head = self.name.partition("+head:")
-        request = {"precision": base}
+        name, _, activations = self.name.partition("+activations:")
+        base, _, head = name.partition("+head:")
+        request = {"precision": base} | ({"activations": activations} if activations else {})
         if self.is_quantized:
             request["dtype"] = "bfloat16"
         return request | ({"quantize_head": head} if head else {})
@@ -51,6 +52,8 @@ PRECISIONS = {
         Precision("int8-static+head:int8", 8, 8, "int8", tolerance=INT8),
         Precision("llm-int8", 8, 16, "int8", tolerance=INT8),
         Precision("nf4+head:int8", NF4, 8, "bfloat16", tolerance=FOUR_BIT),
+        # as llama.cpp and OpenVINO multiply their 4-bit weights
+        Precision("nf4+head:int8+activations:int8", NF4, 8, "int8", tolerance=FOUR_BIT),
         Precision("nf4+head:nf4", NF4, NF4, "bfloat16", tolerance=FOUR_BIT),
         Precision("nf4", NF4, 16, "bfloat16", tolerance=FOUR_BIT),
         Precision("fp4", NF4, 16, "bfloat16", tolerance=FOUR_BIT),

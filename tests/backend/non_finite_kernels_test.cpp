@@ -191,20 +191,22 @@ TEST_P(NonFiniteKernelTest, GroupsOfCodesGetAScaleOfNaN) {
             const std::int64_t padded = round_up(k, kTileColumns), groups = (padded + group - 1) / group;
             const auto run = [&](const KernelTable& table) {
               const TiledRows held(x, k);
-              std::vector<std::int8_t> codes(static_cast<std::size_t>(kRows * padded));
-              std::vector<float> scales(static_cast<std::size_t>(kRows * groups));
-              std::vector<std::int32_t> sums(scales.size());
+              std::vector<std::int8_t> codes(static_cast<std::size_t>(kRows * round_up(k, kInt8Columns)));
+              std::vector<float> scales(static_cast<std::size_t>(kRows * groups)), of_row[kRows];
+              std::vector<std::int32_t> starts(scales.size());
               table.quantize_groups({.x = has_tiles ? nullptr : x.data(),
                                      .x_stride = k,
                                      .x_tiles = has_tiles ? held.tiles : kNoTiles,
+                                     .first_row = 0,
                                      .rows = kRows,
                                      .k = k,
                                      .k_padded = padded,
                                      .group = group,
-                                     .codes = codes.data(),
-                                     .scales = scales.data(),
-                                     .sums = sums.data()});
-              return scales;
+                                     .unit = 1,
+                                     .out = {codes.data(), scales.data(), starts.data(), kRows}});
+              for (std::size_t i = 0; i < scales.size(); ++i) of_row[i % kRows].push_back(scales[i]);
+              of_row[0].insert(of_row[0].end(), of_row[1].begin(), of_row[1].end());
+              return of_row[0];
             };
             const auto clean = run(table_);
             at(x, place) = bad;

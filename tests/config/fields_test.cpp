@@ -169,9 +169,16 @@ TEST(RunConfig, IsReadFromText) {
   EXPECT_EQ(run_config_from_text("llm-int8+head:fp4", common).quantize_head, WeightFormat::fp4);
   EXPECT_EQ(run_config_from_text("int8+head").quantize_head, WeightFormat::int8);
   EXPECT_EQ(run_config_from_text("fp4-dq+head").quantize_head, WeightFormat::fp4);
+  EXPECT_EQ(run_config_from_text("nf4+activations:int8"),
+            (RunConfig{.precision = Preset::nf4, .activations = Activations::int8}));
+  EXPECT_EQ(run_config_from_text("int4+head:int8+activations:int8"),
+            (RunConfig{.precision = Preset::int4_g128,
+                       .quantize_head = WeightFormat::int8,
+                       .activations = Activations::int8}));
   EXPECT_EQ(run_config_from_text("auto", common), common);
   for (const char* text :
-       {"nf4+", "nf4+tail", "nf4+head:int3", "float32+head", "", "nf5", "+head", "auto+head"})
+       {"nf4+", "nf4+head+", "nf4+activations", "nf4+activations:int4", "int8+activations:int8", "nf4+tail",
+        "nf4+head:int3", "float32+head", "", "nf5", "+head", "auto+head"})
     EXPECT_THROW(run_config_from_text(text, common), FieldError) << text;
 }
 

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/session/calibrate.h"
+#include "assay/tensor/half.h"
 #include "support/fixtures.h"
 #include "support/safetensors_copy.h"
 #include "support/temporary_folder.h"
@@ -248,6 +251,61 @@ const std::filesystem::path& part_of_demo() {
   return folder.path();
 }
 
+// The same, in another type: its values are those that bfloat16 can hold.
+std::filesystem::path part_of_demo_in(DType dtype, const test::TemporaryFolder& folder) {
+  test::TensorList all(part_of_demo() / "model.safetensors");
+  for (test::WrittenTensor& tensor : all.tensors) {
+    std::vector<std::uint16_t> halves(tensor.bytes.size() / 2);
+    std::memcpy(halves.data(), tensor.bytes.data(), tensor.bytes.size());
+    tensor.dtype = info(dtype).safetensors;
+    tensor.bytes.clear();
+    for (const std::uint16_t half : halves) {
+      const std::uint16_t bits = float_to_bf16(f16_to_float(half));
+      const float value = bf16_to_float(bits);
+      if (dtype == DType::bf16)
+        tensor.bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+      else
+        tensor.bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+  }
+  test::write_file(folder.path() / "config.json", test::read_file(part_of_demo() / "config.json"));
+  test::write_file(folder.path() / "model.safetensors", all.file());
+  return folder.path();
+}
+
+// The largest weight of a block is one of the file's: its type holds the scale too, in half the bytes.
+TEST(Generator, ScalesOfBfloat16FilesAreHeldInBfloat16WithoutLoss) {
+  const test::TemporaryFolder first, second;
+  const auto floats = part_of_demo_in(DType::f32, first), halves = part_of_demo_in(DType::bf16, second);
+  std::vector<TokenId> ids(21);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 37 % 128);
+  for (const Isa isa : kAllIsas)
+    for (const char* format : {"nf4", "fp4", "int4", "nf4-dq"})
+      for (const bool has_int8_activations : {false, true}) {
+        if (!is_usable(isa)) continue;
+        SCOPED_TRACE(fmt::format("{} {} {}", name_of(isa), format, has_int8_activations));
+        Precision precision = precision_from_name(format);
+        precision.dtype = WeightFormat::bfloat16;
+        if (has_int8_activations) set_int8_activations(precision);
+        const auto load_from_folder = [&](const std::filesystem::path& path) {
+          return Model::load(std::make_shared<const ModelFolder>(path), test::cpu_backend(isa, 2), precision,
+                             {});
+        };
+        const Model with_floats = load_from_folder(floats), with_halves = load_from_folder(halves);
+        EXPECT_EQ(test::all_logits(with_halves.program(), ids), test::all_logits(with_floats.program(), ids));
+        EXPECT_EQ(test::all_logits(with_halves.program(), {5}), test::all_logits(with_floats.program(), {5}));
+        const auto bytes = [](const Model& model) {
+          std::int64_t sum = 0;
+          for (const WeightSpec& weight : model.program().plan().weights)
+            if (is_four_bit(weight.format)) sum += stored_bytes(weight).value;
+          return static_cast<double>(sum);
+        };
+        const double bits = info(precision.weights).bits_per_weight;
+        EXPECT_NEAR(bytes(with_halves) / bytes(with_floats),
+                    std::string_view(format) == "nf4-dq" ? 1 : (bits + 4) / 2 / bits, 1e-3);
+      }
+}
+
 // Of one text the queries that nobody reads are left out too, where they fill whole strips: 256 columns here.
 TEST_P(GeneratorTest, QueriesThatNobodyReadsChangeNoBit) {
   const Model model = load_from(part_of_demo(), GetParam(), 2),
@@ -299,6 +357,48 @@ TEST(Generator, RowsThatNobodyWantsChangeNoBitOfFourBitWeightsBesideBfloat16) {
                                     test::cpu_backend(isa, 2), precision, {});
     expect_wanted_rows_keep_their_bits(model.program(), model.program());
   }
+}
+
+// With int8 activations every token is multiplied alike: alone, in a prompt, and where few rows are wanted.
+TEST(Generator, Int8ActivationsBesideFourBitWeightsGiveTheSameBitsForAnyNumberOfTokens) {
+  const std::size_t count = 31;
+  std::vector<TokenId> ids(count);
+  for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<TokenId>(3 + i * 7 % 60);
+  for (const Isa isa : kAllIsas)
+    for (const WeightFormat dtype : {WeightFormat::float32, WeightFormat::bfloat16})
+      for (const auto& folder : {test::demo_model(), test::fixture_model("llama_minimal")}) {
+        if (!is_usable(isa) || (isa == Isa::scalar && folder == test::demo_model())) continue;
+        SCOPED_TRACE(fmt::format("{} {}", name_of(isa), folder.string()));
+        Precision precision = precision_from_name("nf4");
+        precision.dtype = dtype;
+        set_quantized_lm_head(precision, WeightFormat::nf4);
+        const auto load_with = [&](const Precision& wanted) {
+          return Model::load(std::make_shared<const ModelFolder>(folder), test::cpu_backend(isa, 2), wanted,
+                             {});
+        };
+        const Model plain = load_with(precision);
+        set_int8_activations(precision);
+        const Model model = load_with(precision);
+        const auto whole = test::all_logits(model.program(), ids);
+        EXPECT_NE(test::all_logits(plain.program(), ids), whole);
+        const auto cache = model.program().make_cache();
+        const int sequence = cache->add_sequence();
+        const auto vocab = static_cast<std::size_t>(model.program().plan().vocab);
+        std::vector<float> logits(vocab);
+        for (std::size_t i = 0; i < count; ++i) {
+          model.program().run({.ids = {ids[i]},
+                               .positions = {static_cast<std::int32_t>(i)},
+                               .sequences = {{.sequence = sequence, .first_row = 0, .rows = 1}},
+                               .wanted = {}},
+                              *cache);
+          const std::int64_t row = 0;
+          model.program().head(std::span(&row, 1), LogitsSink{logits});
+          ASSERT_TRUE(std::equal(logits.begin(), logits.end(),
+                                 whole.begin() + static_cast<std::ptrdiff_t>(i * vocab)))
+              << "token " << i;
+        }
+        if (vocab > 100) expect_wanted_rows_keep_their_bits(model.program(), model.program());
+      }
 }
 
 TEST(Generator, RowsThatWereNotWantedHaveNoLogits) {

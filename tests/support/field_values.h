@@ -16,6 +16,7 @@ inline std::string value_of(const Field& field) {
                                                               {"quantize_head", "fp4"},
                                                               {"llm_int8_threshold", "4.5"},
                                                               {"input_scale", "per-tensor"},
+                                                              {"activations", "int8"},
                                                               {"calibrator", "entropy"},
                                                               {"smooth_quant", "0.25"},
                                                               {"calibration", "a \"text\", \\ and more.txt"},

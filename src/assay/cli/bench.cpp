@@ -234,10 +234,10 @@ void add_bench(CLI::App& app, int& exit_code) {
            "Seconds after which a test begins no repeat; 0: no limit [0]");
   add_whole_list(*command, "-t,--threads", options.threads,
                  "Numbers of threads, joined by commas [the processors this process may use]", 1, 1024);
-  command->add_option(
-      "--precision", flags->model.precision,
-      "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [float32, or as the "
-      "checkpoint is]");
+  command->add_option("--precision", flags->model.precision,
+                      "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
+                      "nf4+activations:int8 the activations [float32, or as the "
+                      "checkpoint is]");
   flags->model.add_fields_but(*command, {"threads"});
   command->add_option("--format", flags->format, "Output format: md, csv, json, jsonl or llama-bench [md]");
   flags->output.add_to(*command);

@@ -57,7 +57,8 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.add_to(app, is_model_required);
   app.get_option("--precision")
       ->description(
-          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too [all in "
+          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
+          "nf4+activations:int8 the activations [all in "
           "studies that compare precisions, else float32]");
   app.add_option("-o,--output", folder, "Folder for the report, and for the journal that --resume reads");
   add_whole(app, "-r,--repeats", repeats,

@@ -229,6 +229,24 @@ void add_numbers(std::vector<Field>& all) {
        .apply = [](Precision& p, const RunConfig& c) { set_input_scale(p, *c.input_scale); }},
       at(&RunConfig::input_scale),
       choice<InputScale>({{"per-token", InputScale::per_token}, {"per-tensor", InputScale::per_tensor}})));
+  all.push_back(made<Activations>(
+      {.key = "activations",
+       .help =
+           "Activations beside 4-bit weights: dtype (as everything else), or int8 with a scale per token and "
+           "group of 64 [dtype]",
+       .is_about_numbers = true,
+       .label =
+           [](const RunConfig& c) {
+             return std::string(*c.activations == Activations::int8 ? "activations int8"
+                                                                    : "activations as dtype");
+           },
+       .applies = takes_activations,
+       .apply =
+           [](Precision& p, const RunConfig& c) {
+             if (*c.activations == Activations::int8) set_int8_activations(p);
+           }},
+      at(&RunConfig::activations),
+      choice<Activations>({{"dtype", Activations::as_dtype}, {"int8", Activations::int8}})));
   all.push_back(made<Calibrator>(
       {.key = "calibrator",
        .help = "How int8-static finds the ranges of activations: percentile, minmax or entropy [percentile]",
@@ -378,12 +396,12 @@ std::vector<Field> made_table() {
   add_machine(all);
   // A member that this does not name does not compile: it belongs into the table.
   const RunConfig config;
-  const auto& [precision, dtype, quantize_head, llm_int8_threshold, input_scale, calibrator, smooth_quant,
-               calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul, lm_head_search, isa,
-               device, threads, cpu_mask, replica] = config;
-  (void)std::tie(precision, dtype, quantize_head, llm_int8_threshold, input_scale, calibrator, smooth_quant,
-                 calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul, lm_head_search,
-                 isa, device, threads, cpu_mask, replica);
+  const auto& [precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
+               smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
+               lm_head_search, isa, device, threads, cpu_mask, replica] = config;
+  (void)std::tie(precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
+                 smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
+                 lm_head_search, isa, device, threads, cpu_mask, replica);
   return all;
 }
 

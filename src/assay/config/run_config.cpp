@@ -45,6 +45,8 @@ WeightFormat head_from_text(std::string_view suffix, Preset preset, std::string_
   return WeightFormat::int8;
 }
 
+constexpr std::string_view kActivations = "activations:";
+
 }  // namespace
 
 std::string RunConfig::label() const {
@@ -79,8 +81,21 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
                        text.substr(0, 64));
     return config;
   }
-  if (plus != std::string_view::npos)
-    config.quantize_head = head_from_text(text.substr(plus + 1), *config.precision, text);
+  for (std::string_view rest = plus == std::string_view::npos ? std::string_view() : text.substr(plus + 1);
+       ;) {
+    const std::size_t end = rest.find('+');
+    const std::string_view part = rest.substr(0, end);
+    if (part.starts_with(kActivations)) {
+      if (!takes_activations(precision_of(*config.precision)))
+        throw FieldError("precision", "expected 4-bit weights before +activations, found '{}'",
+                         text.substr(0, 64));
+      field("activations").parse(config, part.substr(kActivations.size()));
+    } else if (plus != std::string_view::npos) {
+      config.quantize_head = head_from_text(part, *config.precision, text);
+    }
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
   Precision precision = precision_of(*config.precision);
   for (const Field& each : fields()) {
     if (!each.is_set(config)) continue;

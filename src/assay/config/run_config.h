@@ -20,6 +20,10 @@ namespace assay {
 // the candidates that a bound leaves are scored exactly. Both give the same token.
 enum class LmHeadSearch { full, int8 };
 
+// What the inputs of 4-bit weights are multiplied as: as everything else, but for one or two tokens beside
+// bfloat16; or always as int8 with a scale per token and group of inputs.
+enum class Activations { as_dtype, int8 };
+
 struct RunConfig {
   // Numbers. Unset: float32, or what a checkpoint that is quantized already holds.
   std::optional<Preset> precision = {};
@@ -28,6 +32,7 @@ struct RunConfig {
   std::optional<WeightFormat> quantize_head = {};    // int8, nf4 or fp4; unset: the LM head as `dtype`
   std::optional<double> llm_int8_threshold = {};     // 0 (no outliers) to 1e6; unset: 6
   std::optional<InputScale> input_scale = {};        // per_token or per_tensor; unset: per_token
+  std::optional<Activations> activations = {};       // of 4-bit weights; unset: as `dtype`
   std::optional<Calibrator> calibrator = {};         // unset: percentile
   std::optional<double> smooth_quant = {};           // SmoothQuant's alpha, 0 to 1; unset: none
   std::optional<std::string> calibration = {};       // a text file; unset: the one that ships
@@ -57,7 +62,7 @@ struct RunConfig {
 };
 
 // `text` is a precision; with the LM head quantized too "nf4+head" (int8, or beside nf4 and fp4 the same) or
-// "nf4+head:int8"; or "auto", which leaves it unset. Everything else is as in `common`, less what does not
+// "nf4+head:int8", with int8 activations "nf4+activations:int8" or "nf4+head+activations:int8"; or "auto", which leaves it unset. Everything else is as in `common`, less what does not
 // apply to the precision. Throws FieldError.
 RunConfig run_config_from_text(std::string_view text, const RunConfig& common = {});
 

@@ -15,7 +15,7 @@ std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa 
   // 4-bit codes are multiplied as what everything else is kept in.
   const WeightFormat format = is_four_bit(precision.weights) ? precision.dtype : precision.weights;
   ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
-  if (is_int8(format))
+  if (is_int8(format) || precision.has_int8_activations)
     kind = isa == Isa::amx      ? ProductKind::amx_int8
            : isa >= Isa::avx512 ? ProductKind::avx512_vnni
            : has_avx2_vnni()    ? ProductKind::avx2_vnni

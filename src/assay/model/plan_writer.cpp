@@ -4,6 +4,7 @@
 
 #include "assay/base/format.h"
 #include "assay/model/forward.h"
+#include "assay/quant/quantizer.h"
 
 namespace assay {
 
@@ -53,6 +54,8 @@ BufferId PlanWriter::buffer(std::string name, std::int64_t columns) {
 }
 
 WeightId PlanWriter::weight(WeightSpec spec) {
+  spec.has_bfloat16_scales = spec_.has_bfloat16_weights && is_four_bit(spec.format) &&
+                             !has_nested_scales(spec.format) && !spec.is_stored_quantized;
   plan_.weights.push_back(std::move(spec));
   return static_cast<WeightId>(plan_.weights.size()) - 1;
 }
@@ -132,6 +135,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
       .adds_to_output = adds,
       .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
       .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
+      .has_int8_inputs = is_four_bit(format) && precision_.has_int8_activations,
       .in = in,
       .out = out,
       .out_column = out_column};
@@ -187,6 +191,7 @@ Plan PlanWriter::finish(BufferId hidden) {
   plan_.head.norm = norm_op(spec_.names.final_norm, hidden, kNone);
   plan_.head.product.weight = spec_.is_head_tied ? tokens_ : head_matrix(spec_.names.head);
   spec_of(plan_.head.product.weight).is_table_too = spec_.is_head_tied;
+  plan_.head.product.has_int8_inputs = is_four_bit(precision_.lm_head) && precision_.has_int8_activations;
   if (precision_.lm_head == WeightFormat::llm_int8)
     plan_.head.product.outlier_threshold = precision_.outlier_threshold;
   precision_.modules.check(modules_of(plan_));

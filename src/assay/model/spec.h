@@ -57,6 +57,7 @@ struct ModelSpec {
   bool scales_attention_by_layer = false;  // and by 1 / (layer + 1)
   std::int64_t attention_window = 0;       // 0 = all earlier tokens
   std::vector<TokenId> end_tokens;         // generation stops at any of them
+  bool has_bfloat16_weights = false;       // the file's matrices, all of them
   TensorNames names;
   std::vector<std::string> warnings;  // what the configuration says and cannot be
 

@@ -76,6 +76,9 @@ struct LinearOp {
   std::optional<StaticInput> static_input = {};
   bool has_tensor_scale = false;
   std::vector<float> input_factors = {};
+  // Of 4-bit weights: inputs become int8 with a scale for each group of inputs that shares one of the
+  // weights.
+  bool has_int8_inputs = false;
   BufferId in = kNone, out = kNone;
   std::int64_t out_column = 0;
   // Modules of the checkpoint that it is: "h.3.attn.c_proj"; of q, k and v in one, the three.

@@ -36,6 +36,8 @@ struct WeightSpec {
   WeightFormat format = WeightFormat::float32;
   // What 4-bit weights become in a matrix multiplication: float32 or bfloat16.
   WeightFormat expanded = WeightFormat::float32;
+  // Scales of 4-bit blocks are held in bfloat16, which the file's weights are: nothing is lost.
+  bool has_bfloat16_scales = false;
   // The file holds codes of `format` and their scales, [rows, columns]: they are taken as they are.
   bool is_stored_quantized = false;
   bool allows_non_finite = false;           // NaN and infinity are quantized as 0

@@ -128,6 +128,10 @@ bool takes_input_scale(const Precision& precision) {
   return precision.weights == WeightFormat::int8 && precision.input_scale != InputScale::calibrated;
 }
 
+bool takes_activations(const Precision& precision) {
+  return is_four_bit(precision.weights);
+}
+
 bool takes_calibrator(const Precision& precision) {
   return precision.input_scale == InputScale::calibrated;
 }
@@ -184,6 +188,11 @@ void set_input_scale(Precision& precision, InputScale scale) {
   if (scale == InputScale::calibrated)
     throw FieldError("input_scale", "expected per-token or per-tensor, found a calibrated one");
   precision.input_scale = scale;
+}
+
+void set_int8_activations(Precision& precision) {
+  require(takes_activations(precision), "activations", "4-bit weights", precision);
+  precision.has_int8_activations = true;
 }
 
 void set_calibrator(Precision& precision, Calibrator calibrator) {

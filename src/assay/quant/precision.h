@@ -109,7 +109,9 @@ struct Precision {
 
   InputScale input_scale = InputScale::per_token;  // of int8 activations
   Calibrator calibrator = Calibrator::percentile;  // of calibrated ones
-  double smooth_quant = -1;                        // SmoothQuant's alpha, of int8 weights; negative: none
+  // Activations beside 4-bit weights are int8, with a scale per token and group of inputs.
+  bool has_int8_activations = false;
+  double smooth_quant = -1;  // SmoothQuant's alpha, of int8 weights; negative: none
   bool needs_calibration() const { return input_scale == InputScale::calibrated || smooth_quant >= 0; }
 
   // Of a checkpoint that is quantized: its codes are taken as they are.
@@ -143,6 +145,7 @@ Precision precision_of(WeightFormat quantized);
 bool takes_dtype(const Precision& precision);  // a quantized one: so do quantize_head and the modules
 bool takes_outlier_threshold(const Precision& precision);  // llm-int8
 bool takes_input_scale(const Precision& precision);        // int8-dynamic
+bool takes_activations(const Precision& precision);        // 4-bit weights
 bool takes_calibrator(const Precision& precision);         // int8-static
 bool takes_smoothing(const Precision& precision);          // int8-dynamic, int8-static
 bool takes_float32_matmul(const Precision& precision);     // float32 weights
@@ -155,6 +158,7 @@ void set_outlier_threshold(Precision& precision, double threshold);     // from 
 void set_modules(Precision& precision, ModuleSelection modules);
 void set_allows_non_finite(Precision& precision);
 void set_input_scale(Precision& precision, InputScale scale);  // per_token or per_tensor
+void set_int8_activations(Precision& precision);
 void set_calibrator(Precision& precision, Calibrator calibrator);
 void set_smoothing(Precision& precision, double alpha);  // from 0 to 1
 void set_float32_matmul(Precision& precision, Float32Matmul how);

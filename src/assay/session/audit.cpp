@@ -51,7 +51,9 @@ class Audit {
     const Precision& precision = loaded_.model->precision();
     looks_across_batch_ = (precision.weights == WeightFormat::llm_int8 && precision.outlier_threshold > 0) ||
                           precision.input_scale == InputScale::per_tensor;
-    if (is_four_bit(precision.weights) && precision.dtype == WeightFormat::bfloat16) tolerance_ = 0.1;
+    if (is_four_bit(precision.weights) && precision.dtype == WeightFormat::bfloat16 &&
+        !precision.has_int8_activations)
+      tolerance_ = 0.1;
   }
 
   void measure_deviation() {

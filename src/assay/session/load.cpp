@@ -80,7 +80,8 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
     loaded.warnings.push_back({WarningKind::bfloat16_emulated,
                                "weights, keys and values are stored in bfloat16, but without AMX or "
                                "AVX-512 BF16 the arithmetic is float32"});
-  if (is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16)
+  if (is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16 &&
+      !dtype.precision.has_int8_activations)
     loaded.warnings.push_back(
         {WarningKind::mixed_arithmetic,
          fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "

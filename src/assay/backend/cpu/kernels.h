@@ -13,6 +13,7 @@
 // whatever lies beside them: padding, keys that are masked, positions of the cache that were never written.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "assay/plan/ops.h"
@@ -147,11 +148,22 @@ struct Int8Args {
   std::int64_t outlier_count;
 };
 
+// Scales of 4-bit codes: [panels][k_padded / group][16], float32; or bfloat16, where that holds them exactly.
+struct BlockScales {
+  const void* data;
+  bool are_bfloat16;
+
+  [[gnu::always_inline]] BlockScales from(std::int64_t i) const {
+    return {static_cast<const std::byte*>(data) + i * bytes(), are_bfloat16};
+  }
+  [[gnu::always_inline]] std::int64_t bytes() const { return are_bfloat16 ? 2 : 4; }  // of one
+};
+
 // 4-bit codes of some panels to weights in float32 or bfloat16, packed: book[code] * scale.
 // `group` is a power of two.
 struct ExpandArgs {
   const std::uint8_t* codes;  // of the first panel
-  const float* scales;        // of the first panel: [k_padded / group][16]
+  BlockScales scales;         // of the first panel
   const float* book;          // [16]
   std::int64_t k, k_padded, group, panels;
   Packing packing;  // float32 [panels][k][16] or bfloat16
@@ -167,30 +179,46 @@ struct FourBitArgs {
 inline constexpr std::int64_t kFourBitRows = 2;
 inline constexpr std::int64_t kSmallestCodedGroup = 16;  // of inputs in int8
 
-// Few rows to int8, a scale for each group of inputs: codes = rint(x * (127 / absmax of the group)), zero
-// beyond k. Of a row with NaN or infinity all scales are NaN.
+// Rows as int8 with a scale for each group of inputs, beside 4-bit weights.
+struct CodedRows {
+  std::int8_t* codes;  // strips of 64 inputs, [k_padded / 64, rounded up][capacity][64]; zero beyond k
+  float* scales;       // [k_padded / group, rounded up][capacity]: absmax / 127 * unit
+  // The same: -128 * the sum of the codes, what makes up for weights as bytes that are 128 too large.
+  std::int32_t* starts;
+  std::int64_t capacity;  // rows
+
+  std::int64_t strip() const { return capacity * kInt8Columns; }  // bytes from one strip to the next
+  std::int64_t offset(std::int64_t row, std::int64_t k) const {
+    return k / kInt8Columns * strip() + row * kInt8Columns + k % kInt8Columns;
+  }
+};
+
+// Rows to int8: codes = rint(x * (127 / absmax of the group)). Of a row with NaN or infinity all scales are
+// NaN.
 struct QuantizeGroupsArgs {
   const float* x;  // null where x_tiles are given
   std::int64_t x_stride;
   Tiles x_tiles;
-  std::int64_t rows, k, k_padded, group;  // group: a power of two, at least 16
-  std::int8_t* codes;                     // [rows][k_padded]
-  float* scales;                          // [rows][k_padded / group, rounded up]: absmax / 127
-  std::int32_t* sums;                     // the same: of the codes
+  std::int64_t first_row, rows, k, k_padded, group;  // group: a power of two, at least 16
+  float unit;                                        // of the weights' values as bytes
+  CodedRows out;
 };
 
-// Few rows of int8 inputs times 4-bit codes, whose values are held as bytes: for each group of inputs an
-// exact sum of products, times (unit * scale of the inputs) * scale of the weights; the groups are added by
-// one chain of multiply-adds.
+// Rows of int8 inputs times 4-bit codes, whose values are held as bytes: for each group of inputs an exact
+// sum of products, times scale of the inputs * scale of the weights; the groups are added by one chain of
+// multiply-adds.
 struct CodedInputsArgs {
-  LinearArgs to;            // rows at most kFourBitRows; x and w are not read
+  LinearArgs to;            // x and w are not read
   ExpandArgs weights;       // of all panels, group at least 16; book, packing and out are not read
   const std::int8_t* book;  // [16]: the dequantized values of codes, in units
-  float unit;
-  const std::int8_t* x_codes;  // as QuantizeGroupsArgs has them
-  const float* x_scales;
-  const std::int32_t* x_sums;
+  CodedRows x;              // row 0 is that of `to`
+  std::byte* scratch;       // of coded_scratch_bytes(to.rows), 64-byte aligned; null for one or two rows
 };
+// Panels of a call that has scratch memory, at most; and inputs whose weights become bytes at a time.
+inline constexpr std::int64_t kCodedPanels = 4, kCodedInputs = 8 * kInt8Columns;
+constexpr std::int64_t coded_scratch_bytes(std::int64_t rows) {
+  return kCodedPanels * kPanel * (kCodedInputs + rows * 4);
+}
 
 struct NormArgs {
   const float* x;

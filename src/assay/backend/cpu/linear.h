@@ -77,6 +77,16 @@ class Linear {
           target, multiply);
     });
   }
+  // The same, all rows of `at_once` panels each.
+  template <typename Multiply>
+  void run_panels(const LinearArgs& whole, const ProductPart& part, std::int64_t at_once,
+                  const LinearTarget& target, const Multiply& multiply) {
+    const std::int64_t last = part.first_panel + part.panels;
+    tasks_.run((part.panels + at_once - 1) / at_once, [&](std::int64_t task) {
+      const std::int64_t first = part.first_panel + task * at_once;
+      run_task(whole, {part.rows, first, std::min(at_once, last - first)}, target, multiply);
+    });
+  }
   // Where outputs go through a gate, the same panels of both halves, side by side in the nearest cache.
   template <typename Multiply>
   void run_task(const LinearArgs& whole, const ProductPart& part, const LinearTarget& target,
@@ -100,10 +110,10 @@ class Linear {
   StaticInput input_of_all(const LinearOp& op, const LinearArgs& whole);
   void run_int8(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                 const LinearTarget& target);
-  void run_four_bit(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
+  void run_four_bit(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                     const LinearTarget& target);
-  void run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
-                             const LinearTarget& target, const ExpandArgs& weights);
+  void run_coded_inputs(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
+                        const LinearTarget& target, const ExpandArgs& weights);
   void fold_zero_points();
 
   const PackedPlan& packed_;

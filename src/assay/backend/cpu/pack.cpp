@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
 
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
@@ -42,7 +43,8 @@ std::int64_t lay_out(PackedWeight& w) {
   if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
   if (!is_four_bit(spec.format)) return elements;
   w.group = ScaleLayout(spec.format, spec.rows, spec.columns).group;
-  return w.scales_at + w.panels * ((w.k_padded() + w.group - 1) / w.group) * kPanel * 4;
+  return w.scales_at +
+         w.panels * ((w.k_padded() + w.group - 1) / w.group) * kPanel * w.block_scales().bytes();
 }
 
 // Where element k of output j of a panel begins, within the panel's plane (Packing::bfloat16).
@@ -155,12 +157,21 @@ void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<f
     unnest_scales(nest_scales(scales), scales.data());
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
   const ScaleLayout layout(spec.format, spec.rows, spec.columns);
-  auto* out = const_cast<float*>(w.scales());
+  auto* floats = const_cast<float*>(w.scales());
+  auto* halves = reinterpret_cast<std::uint16_t*>(floats);
   for (std::int64_t row = 0; row < spec.rows; ++row) {
     const std::int64_t output = tensor.first_output + row;
-    for (std::int64_t k = 0; k < spec.columns; k += w.group)
-      out[(output / kPanel * groups + k / w.group) * kPanel + output % kPanel] =
-          scales[static_cast<std::size_t>(layout.at(row, k))];
+    for (std::int64_t k = 0; k < spec.columns; k += w.group) {
+      const std::int64_t at = (output / kPanel * groups + k / w.group) * kPanel + output % kPanel;
+      const float scale = scales[static_cast<std::size_t>(layout.at(row, k))];
+      if (!spec.has_bfloat16_scales) {
+        floats[at] = scale;
+        continue;
+      }
+      halves[at] = float_to_bf16(scale);
+      if (bf16_to_float(halves[at]) != scale)
+        throw std::logic_error("the scale of " + spec.name + " is no bfloat16");
+    }
   }
 }
 
@@ -343,6 +354,11 @@ Bytes PackedWeight::slack() const {
 
 namespace {
 
+float scale_at(const BlockScales& scales, std::int64_t i) {
+  return scales.are_bfloat16 ? bf16_to_float(static_cast<const std::uint16_t*>(scales.data)[i])
+                             : static_cast<const float*>(scales.data)[i];
+}
+
 // Elements of a row lie a line of memory each apart: the processor alone asks for too few of them at a time.
 void fetch_ahead(const void* p) {
   constexpr std::int64_t kBytesAhead = 2048;
@@ -366,10 +382,10 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
   } else if (w.packing() == Packing::four_bit) {
     const auto* panel = reinterpret_cast<const std::uint8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
     const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
-    const float* scales = w.scales() + row / kPanel * groups * kPanel + row % kPanel;
+    const BlockScales scales = w.block_scales().from(row / kPanel * groups * kPanel + row % kPanel);
     for (std::int64_t i = 0; i < columns; ++i) {
       const int code = panel[code_offset(i, row % kPanel)] >> code_shift(i) & 15;
-      take(i, w.book()[static_cast<std::size_t>(code)] * scales[i / w.group * kPanel]);
+      take(i, w.book()[static_cast<std::size_t>(code)] * scale_at(scales, i / w.group * kPanel));
     }
   } else if (is_float32(w.spec)) {
     const float* panel = w.data.floats() + row / kPanel * columns * kPanel + row % kPanel;

@@ -27,7 +27,7 @@ struct PackedWeight {
   std::int64_t panels = 0;
   // Of quantized formats: behind the codes in `data`.
   //   int8:  absmax [panels][16], then the sum of each output's codes, as int32
-  //   4-bit: scales [panels][k_padded / group][16]
+  //   4-bit: BlockScales
   std::int64_t scales_at = 0;  // bytes
   std::int64_t group = 0;      // inputs that share a scale of every output
 
@@ -36,6 +36,7 @@ struct PackedWeight {
   std::int64_t k_padded() const;
   std::int64_t panel_bytes() const;  // of codes or elements
   const float* scales() const { return reinterpret_cast<const float*>(data.data() + scales_at); }
+  BlockScales block_scales() const { return {data.data() + scales_at, spec.has_bfloat16_scales}; }
   const std::int32_t* sums() const {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }

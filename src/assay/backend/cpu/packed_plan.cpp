@@ -142,6 +142,13 @@ bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
           (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
 }
 
+bool PackedPlan::codes_inputs(const LinearOp& op, std::int64_t rows) const {
+  const PackedWeight& w = weight(op.weight);
+  if (w.packing() != Packing::four_bit || w.group < kSmallestCodedGroup) return false;
+  // Beside bfloat16, sums of bytes keep up with memory where those of floats do not.
+  return op.has_int8_inputs || (rows <= kFourBitRows && w.spec.expanded == WeightFormat::bfloat16);
+}
+
 bool PackedPlan::rounds_inputs(const LinearOp& op) const {
   const PackedWeight& w = weight(op.weight);
   if (w.packing() == Packing::int8)

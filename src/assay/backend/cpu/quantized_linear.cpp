@@ -13,11 +13,6 @@ namespace {
 // Codes of static inputs go from 0 to 255, those of the kernels from -128 on.
 constexpr int kCodeOffset = 128;
 
-// Of 4-bit codes beside bfloat16: few rows are multiplied as bytes.
-bool has_coded_inputs(const PackedWeight& w) {
-  return w.spec.expanded == WeightFormat::bfloat16 && w.group >= kSmallestCodedGroup;
-}
-
 // The codes of a row have a zero point of its own.
 bool has_row_ranges(const PackedWeight& w, const LinearOp& op) {
   return w.spec.format == WeightFormat::int8 && !op.static_input;
@@ -155,43 +150,50 @@ void Linear::run_int8(const LinearOp& op, const LinearArgs& whole, const Product
   });
 }
 
-// Few rows read the codes as they are. Beside bfloat16 their inputs become bytes: the sums of bytes keep up
-// with memory, where those of floats do not.
-void Linear::run_four_bit_few_rows(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
-                                   const LinearTarget& target, const ExpandArgs& weights) {
-  const CodedInputs& coded = work_.coded;
-  if (has_coded_inputs(w))
+// Inputs and weights are multiplied as bytes.
+void Linear::run_coded_inputs(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
+                              const LinearTarget& target, const ExpandArgs& weights) {
+  const PackedWeight& w = packed_.weight(op.weight);
+  const CodedRows coded = work_.coded_rows(whole.rows);
+  const auto quantize = [&](std::int64_t first, std::int64_t rows) {
     packed_.table.quantize_groups({.x = whole.x,
                                    .x_stride = whole.x_stride,
                                    .x_tiles = whole.x_tiles,
-                                   .rows = whole.rows,
+                                   .first_row = first,
+                                   .rows = rows,
                                    .k = whole.k,
                                    .k_padded = weights.k_padded,
                                    .group = weights.group,
-                                   .codes = coded.codes,
-                                   .scales = coded.scales,
-                                   .sums = coded.sums});
-  run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
-    if (has_coded_inputs(w))
-      packed_.table.linear_coded_inputs({.to = args,
-                                         .weights = weights,
-                                         .book = w.byte_book().values.data(),
-                                         .unit = w.byte_book().unit,
-                                         .x_codes = coded.codes,
-                                         .x_scales = coded.scales,
-                                         .x_sums = coded.sums});
-    else
-      packed_.table.linear_four_bit({.to = args, .weights = weights});
-  });
+                                   .unit = w.byte_book().unit,
+                                   .out = coded});
+  };
+  const bool are_few = whole.rows <= kFourBitRows;
+  are_few ? quantize(0, whole.rows) : tasks_.run_rows(whole.rows, quantize);
+  const auto multiply = [&](const LinearArgs& args, const ProductPart& task) {
+    CodedRows x = coded;
+    x.codes += task.rows.first * kInt8Columns;
+    x.scales += task.rows.first;
+    x.starts += task.rows.first;
+    packed_.table.linear_coded_inputs({.to = args,
+                                       .weights = weights,
+                                       .book = w.byte_book().values.data(),
+                                       .x = x,
+                                       .scratch = are_few ? nullptr : work_.expanded(ThreadPool::worker())});
+  };
+  if (are_few)
+    run_tasks(whole, part, w, target, multiply);
+  else
+    run_panels(whole, part, kCodedPanels, target, multiply);
 }
 
 // Codes become panels in the second-level cache, a few at a time, which are then multiplied like any other.
-void Linear::run_four_bit(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
+void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                           const LinearTarget& target) {
+  const PackedWeight& w = packed_.weight(op.weight);
   const bool has_tiles = packed_.multiplies_tiles(w);
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
   const ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
-                          .scales = w.scales(),
+                          .scales = w.block_scales(),
                           .book = w.book().data(),
                           .k = whole.k,
                           .k_padded = w.k_padded(),
@@ -199,14 +201,17 @@ void Linear::run_four_bit(const PackedWeight& w, const LinearArgs& whole, const 
                           .panels = w.panels,
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
                           .out = nullptr};
-  if (whole.rows <= kFourBitRows && (!has_tiles || has_coded_inputs(w)))
-    return run_four_bit_few_rows(w, whole, part, target, expand);
+  if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
+  if (whole.rows <= kFourBitRows && !has_tiles)
+    return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
+      packed_.table.linear_four_bit({.to = args, .weights = expand});
+    });
   const auto kernel = has_tiles ? packed_.table.linear_tiles : packed_.table.linear;
-  const auto multiply = [&](LinearArgs args, const ProductPart& task) {
+  run_panels(whole, part, kExpandedPanels, target, [&](LinearArgs args, const ProductPart& task) {
     const std::int64_t column = task.first_panel * kPanel;
     ExpandArgs some = expand;
     some.codes += task.first_panel * w.panel_bytes();
-    some.scales += task.first_panel * groups * kPanel;
+    some.scales = some.scales.from(task.first_panel * groups * kPanel);
     some.panels = task.panels;
     some.out = work_.expanded(ThreadPool::worker());
     packed_.table.expand(some);
@@ -218,11 +223,6 @@ void Linear::run_four_bit(const PackedWeight& w, const LinearArgs& whole, const 
     if (args.y != nullptr) args.y += column;
     if (args.y_tiles.data != nullptr) args.y_tiles.data += args.y_tiles.offset(0, column);
     kernel(args);
-  };
-  const std::int64_t last = part.first_panel + part.panels;
-  tasks_.run((part.panels + kExpandedPanels - 1) / kExpandedPanels, [&](std::int64_t task) {
-    const std::int64_t first = part.first_panel + task * kExpandedPanels;
-    run_task(whole, {part.rows, first, std::min(kExpandedPanels, last - first)}, target, multiply);
   });
 }
 

@@ -217,13 +217,22 @@ std::int64_t BufferForm::bytes() const {
   return float_bytes() + round_up(as_tiles.plane_size() * as_tiles.planes * 2, kAlignment);
 }
 
+namespace {
+
+// Of int8 inputs. Strips of many rows must not lie a multiple of 4 KB apart, those of few lie side by side.
+std::int64_t coded_capacity(std::int64_t rows) {
+  return rows <= kFourBitRows ? rows : round_up(rows, kTileRows) + kTileRows;
+}
+
+}  // namespace
+
 void Workspace::make_quantized_buffers() {
   std::int64_t widest_int8 = 0, widest_four_bit = 0;
   expanded_bytes_ = 0;
   for (const PackedWeight& w : packed_.weights) {
     if (w.packing() == Packing::int8) widest_int8 = std::max(widest_int8, w.k_padded());
     if (w.packing() != Packing::four_bit) continue;
-    widest_four_bit = std::max(widest_four_bit, w.k_padded());
+    widest_four_bit = std::max(widest_four_bit, round_up(w.k_padded(), kInt8Columns));
     expanded_bytes_ = std::max(
         expanded_bytes_, kExpandedPanels * w.k_padded() * kPanel * (packed_.multiplies_tiles(w) ? 2 : 4));
   }
@@ -234,16 +243,28 @@ void Workspace::make_quantized_buffers() {
     int8.absmax = reinterpret_cast<float*>(arena_.take(capacity * 4));
     int8.zero_points = reinterpret_cast<std::int32_t*>(arena_.take(capacity * 4));
   }
+  bool codes_all = packed_.plan.head.product.has_int8_inputs;
+  for (const FusedOp& fused : packed_.ops)
+    if (const auto* linear = std::get_if<LinearOp>(&fused.op->what))
+      codes_all = codes_all || linear->has_int8_inputs;
+  const std::int64_t coded_rows = codes_all ? coded_capacity(kMaxRows) : kFourBitRows;
+  if (codes_all) expanded_bytes_ = std::max(expanded_bytes_, coded_scratch_bytes(kMaxRows));
   if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * threads_);
   if (widest_four_bit > 0) {
-    const std::int64_t inputs = widest_four_bit * kFourBitRows, groups = inputs / kSmallestCodedGroup;
-    coded.codes = reinterpret_cast<std::int8_t*>(arena_.take(inputs));
-    coded.scales = reinterpret_cast<float*>(arena_.take(groups * 4));
-    coded.sums = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
+    const std::int64_t inputs = widest_four_bit * coded_rows, groups = inputs / kSmallestCodedGroup;
+    coded_.codes = reinterpret_cast<std::int8_t*>(arena_.take(inputs));
+    coded_.scales = reinterpret_cast<float*>(arena_.take(groups * 4));
+    coded_.starts = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
   }
   const auto has_gate = [](const FusedOp& fused) { return fused.gate != nullptr; };
   if (std::any_of(packed_.ops.begin(), packed_.ops.end(), has_gate))
     gate_outputs_ = reinterpret_cast<float*>(arena_.take(threads_ * kMaxRows * kGateColumns * 4));
+}
+
+CodedRows Workspace::coded_rows(std::int64_t rows) const {
+  CodedRows coded = coded_;
+  coded.capacity = coded_capacity(rows);
+  return coded;
 }
 
 void Workspace::make_rotary_tables() {

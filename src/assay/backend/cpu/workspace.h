@@ -65,13 +65,6 @@ struct Int8Inputs {
   std::int32_t* zero_points = nullptr;
 };
 
-// The activations of few rows beside 4-bit codes: as bytes, with the scales and sums of their groups.
-struct CodedInputs {
-  std::int8_t* codes = nullptr;
-  float* scales = nullptr;
-  std::int32_t* sums = nullptr;
-};
-
 // Cosines and sines of one kind of rotary embedding, of each row of a step.
 struct RotaryTable {
   const RotaryOp* op = nullptr;
@@ -89,7 +82,8 @@ class Workspace {
   Buffer& operator[](BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
   Buffer head_normed, logits;  // of kHeadRows rows
   Int8Inputs int8;
-  CodedInputs coded;
+  // Activations of `rows` rows as int8 beside 4-bit codes.
+  CodedRows coded_rows(std::int64_t rows) const;
   std::vector<RotaryTable> rotary_tables;
   const RotaryTable& table_of(const RotaryOp& op) const;
 
@@ -112,6 +106,7 @@ class Workspace {
   Arena arena_;
   std::vector<Buffer> buffers_;
   std::int64_t expanded_bytes_ = 0;
+  CodedRows coded_{};
   std::byte* expanded_ = nullptr;
   float* gate_outputs_ = nullptr;
 };

@@ -19,11 +19,30 @@ std::vector<std::string> supported_families() {
   return names;
 }
 
+namespace {
+
+// All matrices of the file, and there are some.
+bool holds_bfloat16(const ModelFolder& folder) {
+  std::size_t matrices = 0, found = 0;
+  for (const CheckpointTensor& tensor : folder.all()) {
+    if (tensor->shape.size() < 2) continue;
+    ++matrices;
+    found += tensor->dtype == DType::bf16 ? 1 : 0;
+  }
+  return matrices > 0 && found == matrices;
+}
+
+}  // namespace
+
 ModelSpec spec_from_folder(const ModelFolder& folder) {
   const JsonView config = folder.config();
   const std::string type = config.text("model_type");
   for (const auto& [name, read] : kFamilies)
-    if (type == name) return read(folder);
+    if (type == name) {
+      ModelSpec spec = read(folder);
+      spec.has_bfloat16_weights = holds_bfloat16(folder);
+      return spec;
+    }
   throw Error("{}: model_type '{}' is not supported; expected one of: {}", config.where(), type.substr(0, 64),
               fmt::join(supported_families(), ", "));
 }

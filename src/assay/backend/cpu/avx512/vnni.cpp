@@ -16,7 +16,8 @@ namespace {
 #include "assay/backend/cpu/simd/vec512.h"
 
 #include "assay/backend/cpu/simd/float32_chunk512.h"
-// Its loops are used there.
+// Its loops are used there, and blocks of bytes.
+#define ASSAY_HAS_BYTE_BLOCKS
 #include "assay/backend/cpu/simd/all_kernels.h"
 
 }  // namespace

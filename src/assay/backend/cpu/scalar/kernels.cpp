@@ -395,16 +395,21 @@ void linear_int8(const Int8Args& args) noexcept {
     }
 }
 
+float scale_at(const BlockScales& scales, std::int64_t i) {
+  return scales.are_bfloat16 ? bf16_to_float(static_cast<const std::uint16_t*>(scales.data)[i])
+                             : static_cast<const float*>(scales.data)[i];
+}
+
 void expand(const ExpandArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
   for (std::int64_t panel = 0; panel < args.panels; ++panel) {
     const std::uint8_t* codes = args.codes + panel * args.k_padded / 2 * kPanel;
-    const float* scales = args.scales + panel * groups * kPanel;
+    const BlockScales scales = args.scales.from(panel * groups * kPanel);
     const bool is_float32 = args.packing == Packing::float32;
     for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); ++k)
       for (std::int64_t j = 0; j < kPanel; ++j) {
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        const float value = args.book[code] * scales[k / args.group * kPanel + j];
+        const float value = args.book[code] * scale_at(scales, k / args.group * kPanel + j);
         if (is_float32)
           static_cast<float*>(args.out)[(panel * args.k + k) * kPanel + j] = value;
         else
@@ -423,11 +428,11 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
     for (std::int64_t output = to.first_panel * kPanel; output < end; ++output) {
       const std::int64_t panel = output / kPanel, j = output % kPanel;
       const std::uint8_t* codes = weights.codes + panel * weights.k_padded / 2 * kPanel;
-      const float* scales = weights.scales + panel * groups * kPanel;
+      const BlockScales scales = weights.scales.from(panel * groups * kPanel);
       double sum = 0;
       for (std::int64_t k = 0; k < weights.k; ++k) {
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        const float weight = weights.book[code] * scales[k / weights.group * kPanel + j];
+        const float weight = weights.book[code] * scale_at(scales, k / weights.group * kPanel + j);
         sum += static_cast<double>(to.x[row * to.x_stride + k]) * static_cast<double>(weight);
       }
       finish(to, row, output, sum);
@@ -436,7 +441,8 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
 
 void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
-  for (std::int64_t row = 0; row < args.rows; ++row) {
+  const CodedRows& out = args.out;
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     const auto value = [&](std::int64_t i) {
       if (i >= args.k) return 0.0F;
       return args.x != nullptr ? args.x[row * args.x_stride + i]
@@ -452,12 +458,13 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
       std::int32_t sum = 0;
       for (std::int64_t i = first; i < end; ++i) {
         const auto code = static_cast<std::int8_t>(std::max(-127.0F, std::nearbyint(value(i) * scale)));
-        args.codes[row * args.k_padded + i] = code;
+        out.codes[out.offset(row, i)] = code;
         sum += code;
       }
-      args.scales[row * groups + group] = is_finite ? largest * (1.0F / 127.0F) : kNaN;
-      args.sums[row * groups + group] = sum;
+      out.scales[group * out.capacity + row] = is_finite ? largest * (1.0F / 127.0F) * args.unit : kNaN;
+      out.starts[group * out.capacity + row] = -128 * sum;
     }
+    for (std::int64_t i = args.k_padded; i % kInt8Columns != 0; ++i) out.codes[out.offset(row, i)] = 0;
   }
 }
 
@@ -475,11 +482,11 @@ void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
         std::int32_t dot = 0;
         for (std::int64_t k = group * weights.group;
              k < std::min((group + 1) * weights.group, weights.k_padded); ++k)
-          dot += args.x_codes[row * weights.k_padded + k] *
-                 args.book[codes[code_offset(k, j)] >> code_shift(k) & 15];
-        const float scale = args.unit * args.x_scales[row * groups + group];
-        sum = std::fma(static_cast<float>(dot), scale * weights.scales[(panel * groups + group) * kPanel + j],
-                       sum);
+          dot +=
+              args.x.codes[args.x.offset(row, k)] * args.book[codes[code_offset(k, j)] >> code_shift(k) & 15];
+        const float scale = args.x.scales[group * args.x.capacity + row];
+        sum = std::fma(static_cast<float>(dot),
+                       scale * scale_at(weights.scales, (panel * groups + group) * kPanel + j), sum);
       }
       finish(to, row, output, static_cast<double>(sum));
     }

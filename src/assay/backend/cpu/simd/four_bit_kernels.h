@@ -8,12 +8,16 @@
 // Where the codes and the scales of a part of a panel begin.
 struct CodePanel {
   const std::uint8_t* codes;
-  const float* scales;
+  BlockScales scales;
 };
+ASSAY_INLINE Vec load_scales(const BlockScales& scales, std::int64_t i) {
+  return scales.are_bfloat16 ? Vec::load_bfloat16(static_cast<const std::uint16_t*>(scales.data) + i)
+                             : Vec::load(static_cast<const float*>(scales.data) + i);
+}
 ASSAY_INLINE CodePanel code_panel(const ExpandArgs& args, std::int64_t panel, std::int64_t part) {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
   return {args.codes + panel * args.k_padded / 2 * kPanel + part * Vec::kWidth * 4,
-          args.scales + panel * groups * kPanel + part * Vec::kWidth};
+          args.scales.from(panel * groups * kPanel + part * Vec::kWidth)};
 }
 int group_bits(const ExpandArgs& args) {
   return __builtin_ctzll(static_cast<unsigned long long>(args.group));
@@ -23,10 +27,10 @@ class EightWeights {
  public:
   ASSAY_INLINE EightWeights(const CodePanel& panel, std::int64_t k, int group_bits)
       : codes_(Vec::codes(panel.codes + k / kCodeInputs * kPanel * 4)),
-        scale_(Vec::load(panel.scales + (k >> group_bits) * kPanel)) {}
+        scale_(load_scales(panel.scales, (k >> group_bits) * kPanel)) {}
   // Groups of fewer than eight inputs: the scale of one of them.
   ASSAY_INLINE void set_scale(const CodePanel& panel, std::int64_t k, int group_bits) {
-    scale_ = Vec::load(panel.scales + (k >> group_bits) * kPanel);
+    scale_ = load_scales(panel.scales, (k >> group_bits) * kPanel);
   }
   ASSAY_INLINE Vec operator()(const Vec::Book& book, int i) const {
     return Vec::mul(Vec::look_up(book, codes_, i), scale_);
@@ -107,43 +111,53 @@ void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int6
 
 // The same of inputs in int8. Sums of bytes for each group, then one multiply-add.
 template <int Rows, int Panels>
-void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t panel) {
+void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t first_row,
+                           std::int64_t panel) {
   constexpr int kColumns = Panels * kParts;
   const ExpandArgs& weights = args.weights;
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
   const std::int64_t panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4, scales = groups * kPanel;
   const std::uint8_t *codes = weights.codes + panel * panel_bytes, *end = codes + panel_bytes;
+  const std::int64_t in_piece =
+      (weights.group < kInt8Columns ? weights.group : kInt8Columns) / kCodeInputs * kPanel * 4;
   Vec sums[Rows][kColumns];
   clear(sums);
-  const std::int8_t* x = args.x_codes;
+  std::int64_t k = 0;
   for (std::int64_t group = 0; group < groups; ++group) {
-    const float* scale_of = weights.scales + panel * scales + group * kPanel;
+    const BlockScales scale_of = weights.scales.from(panel * scales + group * kPanel);
     for (int i = 0; i < Panels; ++i)
-      fetch_ahead(scale_of + i * scales, bytes_ahead<Panels>((groups - group) * kPanel * 4, scales * 4));
+      fetch_ahead(
+          scale_of.from(i * scales).data,
+          bytes_ahead<Panels>((groups - group) * kPanel * scale_of.bytes(), scales * scale_of.bytes()));
     Dot dots[Rows][kColumns];
     for (int row = 0; row < Rows; ++row)
-      for (int j = 0; j < kColumns; ++j) dots[row][j] = Dot::start(args.x_sums[row * groups + group]);
-    const std::int64_t left = end - codes, in_group = weights.group / kCodeInputs * kPanel * 4;
-    for (const std::uint8_t* stop = codes + (left < in_group ? left : in_group); codes != stop;
-         codes += kPanel * 4, x += kCodeInputs) {
-      const std::int64_t ahead = bytes_ahead<Panels>(end - codes, panel_bytes);
-      for (int j = 0; j < kColumns; ++j) {
-        const std::uint8_t* eight = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
-        if (j % kParts == 0) fetch_ahead(eight, ahead);
-        const Vec::Codes some = Vec::codes(eight);
-        const Dot::Bytes low = Dot::look_up_low(book, some), high = Dot::look_up_high(book, some);
-        for (int row = 0; row < Rows; ++row) {
-          const std::int8_t* inputs = x + row * weights.k_padded;
-          dots[row][j].add_bytes(Dot::four(inputs), low);
-          dots[row][j].add_bytes(Dot::four(inputs + 4), high);
+      for (int j = 0; j < kColumns; ++j)
+        dots[row][j] = Dot::start(args.x.starts[group * args.x.capacity + first_row + row]);
+    // Of a strip at a time: inputs lie together in it.
+    for (const std::int64_t end_of_group = k + weights.group; k < end_of_group && codes != end;) {
+      const std::int8_t* x = args.x.codes + args.x.offset(first_row, k);
+      const std::int64_t left = end - codes, bytes = left < in_piece ? left : in_piece;
+      k += bytes / (kPanel * 4) * kCodeInputs;
+      for (const std::uint8_t* stop = codes + bytes; codes != stop; codes += kPanel * 4, x += kCodeInputs) {
+        const std::int64_t ahead = bytes_ahead<Panels>(end - codes, panel_bytes);
+        for (int j = 0; j < kColumns; ++j) {
+          const std::uint8_t* eight = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
+          if (j % kParts == 0) fetch_ahead(eight, ahead);
+          const Vec::Codes some = Vec::codes(eight);
+          const Dot::Bytes low = Dot::look_up_low(book, some), high = Dot::look_up_high(book, some);
+          for (int row = 0; row < Rows; ++row) {
+            const std::int8_t* inputs = x + row * kInt8Columns;
+            dots[row][j].add_bytes(Dot::four(inputs), low);
+            dots[row][j].add_bytes(Dot::four(inputs + 4), high);
+          }
         }
       }
     }
     for (int row = 0; row < Rows; ++row) {
-      const Vec scale = Vec::set(args.unit * args.x_scales[row * groups + group]);
+      const Vec scale = Vec::set(args.x.scales[group * args.x.capacity + first_row + row]);
       for (int j = 0; j < kColumns; ++j) {
-        const float* of_panel = scale_of + j / kParts * scales + j % kParts * Vec::kWidth;
-        sums[row][j] = Vec::fma(dots[row][j].floats(), Vec::mul(scale, Vec::load(of_panel)), sums[row][j]);
+        const Vec of_panel = load_scales(scale_of, j / kParts * scales + j % kParts * Vec::kWidth);
+        sums[row][j] = Vec::fma(dots[row][j].floats(), Vec::mul(scale, of_panel), sums[row][j]);
       }
     }
   }
@@ -151,52 +165,54 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
     for (int j = 0; j < kColumns; ++j) {
       const std::int64_t output = panel * kPanel + j * Vec::kWidth, left = args.to.n - output;
       if (left > 0)
-        finish_vector(args.to, sums[row][j], row, output, left < Vec::kWidth ? left : Vec::kWidth);
+        finish_vector(args.to, sums[row][j], first_row + row, output,
+                      left < Vec::kWidth ? left : Vec::kWidth);
     }
-}
-
-// Calls a product for one row or two, of kGroup panels side by side or fewer.
-template <typename One, typename Two>
-void for_panels(const LinearArgs& to, int side_by_side, const One& one_row, const Two& two_rows) {
-  const std::int64_t last = to.first_panel + to.panels;
-  for (std::int64_t panel = to.first_panel; panel < last;) {
-    const bool is_group = last - panel >= side_by_side;
-    if (to.rows == 1)
-      one_row(panel, is_group);
-    else
-      two_rows(panel, is_group);
-    panel += is_group ? side_by_side : 1;
-  }
 }
 
 constexpr int kCodePanels = Vec::kRegisters == 32 ? kGroup : 2;  // side by side
 
-void linear_four_bit(const FourBitArgs& args) noexcept {
-  const Vec::Book book = Vec::book(args.weights.book);
-  for_panels(
-      args.to, kCodePanels,
-      [&](std::int64_t panel, bool is_group) {
-        is_group ? multiply_four_bit<1, kCodePanels>(args, book, 0, panel)
-                 : multiply_four_bit<1, 1>(args, book, 0, panel);
-      },
-      [&](std::int64_t panel, bool is_group) {
-        is_group ? multiply_four_bit<2, kCodePanels>(args, book, 0, panel)
-                 : multiply_four_bit<2, 1>(args, book, 0, panel);
-      });
+template <int Value>
+struct Number {
+  static constexpr int value = Value;
+};
+// Calls multiply(rows, panels, first row, first panel), both numbers known when compiled, for at most two
+// rows at a time.
+template <typename Multiply>
+void for_few_rows(const LinearArgs& to, const Multiply& multiply) {
+  const std::int64_t last = to.first_panel + to.panels;
+  for (std::int64_t panel = to.first_panel; panel < last;) {
+    const bool is_group = last - panel >= kCodePanels;
+    for (std::int64_t row = 0; row < to.rows; row += 2)
+      if (to.rows - row == 1)
+        is_group ? multiply(Number<1>{}, Number<kCodePanels>{}, row, panel)
+                 : multiply(Number<1>{}, Number<1>{}, row, panel);
+      else
+        is_group ? multiply(Number<2>{}, Number<kCodePanels>{}, row, panel)
+                 : multiply(Number<2>{}, Number<1>{}, row, panel);
+    panel += is_group ? kCodePanels : 1;
+  }
 }
 
+void linear_four_bit(const FourBitArgs& args) noexcept {
+  const Vec::Book book = Vec::book(args.weights.book);
+  for_few_rows(args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
+    multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
+  });
+}
+
+#if defined(ASSAY_HAS_BYTE_BLOCKS)
+#include "assay/backend/cpu/simd/byte_blocks512.h"
+#endif
+
 void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
+#if defined(ASSAY_HAS_BYTE_BLOCKS)
+  if (args.to.rows > 2 && args.weights.group % kInt8Columns == 0) return linear_coded_blocks(args);
+#endif
   const Dot::Bytes book = Dot::byte_book(args.book);
-  for_panels(
-      args.to, kCodePanels,
-      [&](std::int64_t panel, bool is_group) {
-        is_group ? multiply_coded_inputs<1, kCodePanels>(args, book, panel)
-                 : multiply_coded_inputs<1, 1>(args, book, panel);
-      },
-      [&](std::int64_t panel, bool is_group) {
-        is_group ? multiply_coded_inputs<2, kCodePanels>(args, book, panel)
-                 : multiply_coded_inputs<2, 1>(args, book, panel);
-      });
+  for_few_rows(args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
+    multiply_coded_inputs<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
+  });
 }
 
 // Some inputs of a row, from floats or from tiles; nothing beyond k.
@@ -210,8 +226,9 @@ ASSAY_INLINE Vec inputs_of(const QuantizeGroupsArgs& args, std::int64_t row, std
 
 void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  const CodedRows& out = args.out;
   const Vec zero = Vec::set(0.0F);
-  for (std::int64_t row = 0; row < args.rows; ++row) {
+  for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
     Vec poison = zero;
     for (std::int64_t group = 0; group < groups; ++group) {
       const std::int64_t first = group * args.group, left = args.k_padded - first,
@@ -225,18 +242,19 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
       const float absmax = largest.highest();
       const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
       Vec sums = zero;  // of whole numbers below 2^24: exact
-      std::int8_t* codes = args.codes + row * args.k_padded + first;
       for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
         // NaN becomes the lowest code.
         const Vec code =
             Vec::max(Vec::round(Vec::mul(inputs_of(args, row, first + i), scale)), Vec::set(-127.0F));
         sums = Vec::add(sums, code);
-        code.store_bytes(codes + i);
+        code.store_bytes(out.codes + out.offset(row, first + i));
       }
-      args.scales[row * groups + group] = absmax * (1.0F / 127.0F);
-      args.sums[row * groups + group] = static_cast<std::int32_t>(sums.total());
+      out.scales[group * out.capacity + row] = absmax * (1.0F / 127.0F) * args.unit;
+      out.starts[group * out.capacity + row] = -128 * static_cast<std::int32_t>(sums.total());
     }
+    for (std::int64_t i = args.k_padded; i % kInt8Columns != 0; i += Vec::kWidth)
+      zero.store_bytes(out.codes + out.offset(row, i));
     for (std::int64_t group = 0; is_poisoned(poison) && group < groups; ++group)
-      args.scales[row * groups + group] = poison.total();
+      out.scales[group * out.capacity + row] = poison.total();
   }
 }

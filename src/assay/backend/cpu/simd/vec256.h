@@ -167,8 +167,8 @@ struct Dot {
   static Bytes byte_book(const std::int8_t* values) {
     return {_mm256_xor_si256(book_of(values), _mm256_set1_epi8(-128))};
   }
-  static Dot start(std::int32_t sum_of_inputs) {
-    return {_mm256_set1_epi32(-128 * sum_of_inputs)};
+  static Dot start(std::int32_t at) {
+    return {_mm256_set1_epi32(at)};
   }
   using Four = __m256i;
   static Four four(const std::int8_t* x) {

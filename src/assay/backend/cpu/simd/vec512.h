@@ -186,8 +186,8 @@ struct Dot {
         _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values))),
                          _mm512_set1_epi8(-128))};
   }
-  static Dot start(std::int32_t sum_of_inputs) {
-    return {_mm512_set1_epi32(-128 * sum_of_inputs)};
+  static Dot start(std::int32_t at) {
+    return {_mm512_set1_epi32(at)};
   }
   // Of many rows it is the weights, in a copy of them that all rows share.
   static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
