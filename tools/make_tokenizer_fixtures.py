@@ -386,7 +386,9 @@ def variants():
         yield f"text_{behavior}", "llama3", steps(pre.Split("e", behavior), bytes_only)
     for name, pattern in REGEXES.items():
         yield f"regex_{name}", "llama3", steps(split(pattern), bytes_only)
-        if name not in ("empty", "ahead", "word_bounds"):  # where nothing is replaced by something the library fails
+        # Where nothing is replaced by something the library fails. Oniguruma 6.9.8 has older rules for clusters and
+        # [[:alpha:]], and characters newer than its tables look alike to a back-reference.
+        if name not in ("empty", "ahead", "word_bounds", "clusters", "classes", "back"):
             yield f"replace_{name}", "llama3", normal(norm.Replace(Regex(pattern), "-"))
     yield "text_empty", "llama3", steps(pre.Split("", "isolated"), bytes_only)
     yield "whitespace", "llama3", steps(pre.Whitespace(), bytes_only)
