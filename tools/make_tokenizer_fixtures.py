@@ -24,6 +24,16 @@ models/demo, and tests/fixtures/tokenizer_kinds.json, what they make of texts:
             around the text, and the text of the former, special tokens written out and skipped
     decode  {kind: [[ids, decoded, skipped]]}: of ids drawn at random, byte tokens above all
 
+tests/fixtures/tokenizer_variants.json: the tokenizers llama3 and one_word of these with other steps around their
+model, by whatever the library can do and by what models have that people use:
+
+    variants  {name: {base, patch, cases: {category: digest}, sweep: {number: digest}}}: `patch` replaces parts of
+              the base's tokenizer.json, a digest is of all texts of a category of tokenizer_cases.json, one after
+              the other, or of a text of its sweep: the first four, and one in ten of the others
+
+--check PROGRAM compares the ids that `PROGRAM tokenize` gives with those of the library for 1 MB of mixed text, for
+every kind and variant.
+
 A digest is the start of the SHA-256 of the ids with special tokens around them, as little-endian int32,
 followed by the decoded text. --kinds writes this second part alone, which needs no development data.
 """
@@ -33,6 +43,9 @@ import hashlib
 import json
 import os
 import random
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -320,6 +333,146 @@ def line(value):
     return json.dumps(value, separators=(",", ":"))
 
 
+def state(component):
+    """A component as the library writes it."""
+    return None if component is None else json.loads(component.__getstate__())
+
+
+CL100K = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+O200K = "|".join([r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + r"+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                  r"[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER + r"*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                  r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])  # fmt: skip
+TEKKEN = O200K.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace("{1,3}", "")
+# Where expressions differ in what they do between matches: empty ones, anchors, what is looked at, kept or ignored.
+REGEXES = {"empty": "x*", "ahead": "(?=e)", "behind": "(?<=[aeiou])[^aeiou]", "line_start": "^.", "line_end": ".$", "word_bounds": r"\b",
+           "keep": r"a\Kb", "previous": r"\G ", "caseless": "(?i)straße|the|ſ", "possessive": r"\w++", "atomic": r"(?>a+|.)", "back": r"(.)\1+",
+           "classes": r"[\p{Han}\p{Hiragana}]+|[[:alpha:]]+|[\d&&[^0-4]]|\h", "lines": r"\R|\s", "clusters": r"\X", "dots": r"(?m:.{3})", "marks": r"\p{M}+|\p{P}|\p{S}|\p{Cf}"}  # fmt: skip
+
+
+def variants():
+    """(name, base, what replaces the parts of the base)"""
+    pre, norm = pre_tokenizers, normalizers
+    behaviors = ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")
+    bytes_only = pre.ByteLevel(add_prefix_space=False, use_regex=False)
+    gpt2 = pre.ByteLevel(add_prefix_space=False)
+
+    def split(pattern, behavior="isolated", invert=False):
+        return pre.Split(Regex(pattern), behavior, invert)
+
+    def steps(*all_steps):
+        return {"pre_tokenizer": state(pre.Sequence(list(all_steps)))}
+
+    def normal(*all_steps):
+        return {"normalizer": state(norm.Sequence(list(all_steps)))}
+
+    around = {"post_processor": state(processors.TemplateProcessing(**AROUND))}
+    yield "neox", "llama3", normal(norm.NFC()) | {"pre_tokenizer": state(gpt2), "post_processor": state(processors.ByteLevel())}
+    yield "opt", "llama3", {"normalizer": None, "pre_tokenizer": state(gpt2)} | around
+    yield "cohere", "llama3", normal(norm.NFC()) | steps(pre.Digits(True), gpt2)
+    yield "starcoder2", "llama3", steps(pre.Digits(True), gpt2)
+    yield "falcon", "llama3", steps(pre.Punctuation("contiguous"), gpt2, pre.Digits(False), split("[0-9][0-9][0-9]"))
+    yield "bloom", "llama3", steps(split(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"), bytes_only)
+    yield "cl100k", "llama3", steps(split(CL100K), bytes_only)
+    yield "cl100k_removed", "llama3", steps(split(CL100K, "removed", True), bytes_only)
+    yield "llama3_removed", "llama3", steps(split(LLAMA3, "removed", True), bytes_only)
+    yield "o200k", "llama3", steps(split(O200K), bytes_only)
+    yield "tekken", "llama3", steps(split(TEKKEN), bytes_only)
+    yield "deepseek", "llama3", steps(split("[\r\n]"), split("\\s?\\p{L}+"), split("\\s?\\p{P}+"), split("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"), pre.Digits(True), bytes_only)
+    for behavior in behaviors:
+        for invert in (False, True):
+            yield f"{behavior}_{invert}".lower(), "llama3", steps(split("[aeiou]|\\s", behavior, invert), bytes_only)
+        yield f"punctuation_{behavior}", "llama3", steps(pre.Punctuation(behavior), bytes_only)
+        yield f"text_{behavior}", "llama3", steps(pre.Split("e", behavior), bytes_only)
+    for name, pattern in REGEXES.items():
+        yield f"regex_{name}", "llama3", steps(split(pattern), bytes_only)
+        # Where nothing is replaced by something the library fails. Oniguruma 6.9.8 has older rules for clusters and
+        # [[:alpha:]], and characters newer than its tables look alike to a back-reference.
+        if name not in ("empty", "ahead", "word_bounds", "clusters", "classes", "back"):
+            yield f"replace_{name}", "llama3", normal(norm.Replace(Regex(pattern), "-"))
+    yield "text_empty", "llama3", steps(pre.Split("", "isolated"), bytes_only)
+    yield "whitespace", "llama3", steps(pre.Whitespace(), bytes_only)
+    yield "whitespace_split", "llama3", steps(pre.WhitespaceSplit(), bytes_only)
+    yield "delimiter", "llama3", steps(pre.CharDelimiterSplit("e"), bytes_only)
+    yield "digits", "llama3", steps(pre.Digits(False), bytes_only)
+    yield "prefix_each", "llama3", steps(pre.Digits(True), pre.ByteLevel(add_prefix_space=True))
+    yield "bytes_twice", "llama3", steps(gpt2, pre.Sequence([bytes_only, pre.Digits(True)]))
+    yield "nfd", "llama3", normal(norm.NFD())
+    yield "nfkc", "llama3", normal(norm.NFKC())
+    yield "nfkd_lower", "llama3", normal(norm.NFKD(), norm.Lowercase())
+    yield "lower_accents", "llama3", normal(norm.Lowercase(), norm.Sequence([norm.NFD(), norm.StripAccents()]))
+    yield "accents", "llama3", normal(norm.StripAccents())
+    yield "strip", "llama3", normal(norm.Strip())
+    yield "strip_right", "llama3", normal(norm.Strip(left=False), norm.Replace("the", "a"))
+    gemma = normal(norm.Replace(" ", MARK))
+    yield "gemma", "one_word", gemma | {"pre_tokenizer": state(pre.Split(" ", "merged_with_previous")), "decoder": state(sentencepiece_decoder(False))}
+    yield "marks_and_digits", "one_word", {"normalizer": None} | steps(pre.Metaspace(), pre.Digits(True))
+    yield "lines_and_marks", "one_word", {"normalizer": None} | steps(split("\\n+"), pre.Metaspace(prepend_scheme="first"))
+    yield "words_and_marks", "one_word", {"normalizer": None} | steps(pre.WhitespaceSplit(), pre.Metaspace(split=False))
+    yield "marks_and_o200k", "one_word", {"normalizer": None} | steps(pre.Metaspace(prepend_scheme="never", split=False), split(O200K))
+
+
+def patched(folder, base, patch):
+    file = json.loads((folder / "tokenizers" / base / "tokenizer.json").read_text(encoding="ascii"))
+    return file | patch
+
+
+def write_variants(folder):
+    cases = json.loads((folder / "tokenizer_cases.json").read_text(encoding="ascii"))
+    texts = {}
+    for case in cases["cases"]:
+        text = case["text"]
+        texts.setdefault(case["category"], []).append(text if isinstance(text, str) else text["repeat"] * text["times"])
+    blocks = [sweep_text(block["first"], block["last"]) for block in cases["sweep"]]
+    rows = []
+    for name, base, patch in variants():
+        tokenizer = Tokenizer.from_str(json.dumps(patched(folder, base, patch)))
+        numbers = [i for i in range(len(blocks)) if i < 4 or i % 10 == len(rows) % 10]
+        digests = {category: digest_of_all(tokenizer, part) for category, part in texts.items()}
+        sweep = {i: digest_of_all(tokenizer, [blocks[i]]) for i in numbers}
+        rows.append(f"{line(name)}:{line({'base': base, 'patch': patch, 'cases': digests, 'sweep': sweep})}")
+    out = folder / "tokenizer_variants.json"
+    out.write_text('{"variants":{\n' + ",\n".join(rows) + "\n}}\n", encoding="ascii")
+    print(f"{len(rows)} variants, {out.stat().st_size} bytes")
+
+
+def digest_of_all(tokenizer, texts):
+    sha = hashlib.sha256()
+    for text in texts:
+        ids = tokenizer.encode(text).ids
+        sha.update(np.array(ids, dtype="<i4").tobytes() + tokenizer.decode(ids, skip_special_tokens=False).encode())
+    return sha.hexdigest()[:8]
+
+
+def check_mixed_text(program, folder, demo):
+    """Ids of 1 MB: prose, the hard texts, and runs of random characters, in random order."""
+    rng = random.Random(1024)
+    prose = (demo / "texts" / "evaluate.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    parts = prose + [recipe if isinstance(recipe, str) else recipe[0] * 40 for _, recipe in make_texts()]
+    pieces, size = [], 0
+    while size < 1_000_000:
+        blocks = rng.choices(BLOCKS, k=2)
+        fuzz = "".join(chr(rng.randint(*rng.choice(blocks))) for _ in range(rng.randint(1, 40)))
+        pieces.append(rng.choice(rng.choice([prose, parts, [fuzz]])))
+        size += len(pieces[-1].encode())
+    text = "".join(pieces)
+    folders = [(name.parent.name, json.loads(name.read_text(encoding="ascii"))) for name in sorted((folder / "tokenizers").glob("*/tokenizer.json"))]
+    folders += [(name, patched(folder, base, patch)) for name, base, patch in variants()]
+    bad = 0
+    for name, file in folders:
+        with tempfile.TemporaryDirectory() as made:
+            Path(made, "tokenizer.json").write_text(json.dumps(file), encoding="ascii")
+            Path(made, "text").write_bytes(text.encode())
+            ran = subprocess.run([program, "tokenize", made, f"{made}/text"], capture_output=True, text=True, check=False)
+        ours = [int(word) for word in ran.stdout.split()] if ran.returncode == 0 else []
+        theirs = Tokenizer.from_str(json.dumps(file)).encode(text).ids
+        first = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
+        is_equal = ours == theirs
+        bad += not is_equal
+        print(f"{name}: {len(theirs)} ids, " + ("equal" if is_equal else f"they differ from number {first} on: {ours[first:first+8]}, {theirs[first:first+8]} {ran.stderr}"))
+    return bad
+
+
 def write_kinds(folder, demo):
     lines = [text for name in ("calibrate", "evaluate") for text in (demo / "texts" / f"{name}.txt").read_text(encoding="utf-8").splitlines()]
     kinds = make_kinds(lines)
@@ -349,10 +502,17 @@ def main():
     parser.add_argument("--data", type=Path, default=os.environ.get("ASSAY_DEV_DATA", ROOT.parent / "shared" / "data"))
     parser.add_argument("--out", type=Path, metavar="DIR", default=ROOT / "tests" / "fixtures")
     parser.add_argument("--kinds", action="store_true", help="write only the second part, by the first as it is")
+    parser.add_argument("--variants", action="store_true", help="write only the variants, by the other parts as they are")
+    parser.add_argument("--check", metavar="PROGRAM", help="compare the ids of 1 MB of text, and write nothing")
     args = parser.parse_args()
+    if args.check:
+        sys.exit(1 if check_mixed_text(args.check, args.out, args.demo) else 0)
+    if args.variants:
+        return write_variants(args.out)
     if not args.kinds:
         write_cases(args)
     write_kinds(args.out, args.demo)
+    write_variants(args.out)
 
 
 def write_cases(args):

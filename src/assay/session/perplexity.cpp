@@ -50,7 +50,12 @@ CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& f
   std::string hash = sha256_hex(text);
   if (hash == loaded.calibration_sha256)
     throw Error("{}: the model was calibrated on this text; a perplexity needs another", file.string());
-  return score_hashed(loaded, loaded.tokenizer->encode(text), std::move(hash), options);
+  CorpusScore scored = score_hashed(loaded, loaded.tokenizer->encode(text), std::move(hash), options);
+  if (const auto bos = loaded.tokenizer->bos_tokens(); !bos.empty())
+    scored.score.protocol += fmt::format(" bos={}", fmt::join(bos, ","));
+  if (const auto eos = loaded.tokenizer->eos_tokens(); !eos.empty())
+    scored.score.protocol += fmt::format(" eos={}", fmt::join(eos, ","));
+  return scored;
 }
 
 CorpusScore score_ids(const LoadedModel& loaded, const std::vector<TokenId>& ids,

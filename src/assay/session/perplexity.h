@@ -26,8 +26,9 @@ std::string uniform_warning(double perplexity, std::int64_t vocab);
 // offset).
 std::string read_corpus(const std::filesystem::path& file);
 
-// Tokenizes the whole text at once, without special tokens, and scores it. Throws Error for a missing or
-// empty file and for malformed UTF-8 (with its byte offset).
+// Tokenizes the whole text at once and scores it. The special tokens that the tokenizer puts before and after
+// a text stand there once; the protocol names their ids, since a perplexity depends on them: "... bos=1".
+// Throws Error for a missing or empty file and for malformed UTF-8 (with its byte offset).
 CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
                        const ScoreOptions& options = {});
 

@@ -5,9 +5,46 @@
 #include <utility>
 
 #include "assay/base/error.h"
+#include "assay/text/pretokenize.h"
+#include "assay/text/utf8.h"
 #include "assay/text/vocabulary.h"
 
 namespace assay {
+
+namespace {
+
+std::string strip(std::string text, bool left, bool right) {
+  const auto is_space = [&](std::size_t at, std::size_t& length) {
+    return char_class(read_valid_utf8(text, at, length)) == CharClass::space;
+  };
+  std::size_t begin = 0, end = text.size(), length = 0;
+  while (left && begin < end && is_space(begin, length)) begin += length;
+  while (right && end > begin) {
+    const std::size_t last = previous_utf8(text, end);
+    if (!is_space(last, length)) break;
+    end = last;
+  }
+  return text.substr(begin, end - begin);
+}
+
+std::string replace_matches(std::string_view text, const Regex& pattern, std::string_view content,
+                            std::string_view where, RegexBudget& budget) {
+  constexpr std::size_t kAnyText = 4096;  // which so short a text may become in any case
+  std::string out;
+  std::size_t at = 0;
+  Regex::Search search(pattern, text, budget);
+  while (const auto match = search.next()) {
+    out += text.substr(at, match->begin - at);
+    out += content;
+    at = match->end;
+    if (out.size() > kAnyText + Normalizer::kLargestGrowth * text.size())
+      throw Error("{}: expected replacements that make a text at most {} times as long, found {}", where,
+                  Normalizer::kLargestGrowth, in_quotes(content));
+  }
+  return out += text.substr(at);
+}
+
+}  // namespace
 
 std::string replace_all(std::string_view text, std::string_view pattern, std::string_view content) {
   std::string out;
@@ -20,10 +57,13 @@ std::string replace_all(std::string_view text, std::string_view pattern, std::st
   return out += text.substr(at);
 }
 
-void Normalizer::add(Step step, const std::string& where) {
+Normalizer::Step& Normalizer::add(Step::Kind kind, const std::string& where) {
   if (steps_.size() == kMostSteps)
     throw Error("{}: expected at most {} steps, found more", where, kMostSteps);
-  steps_.push_back(std::move(step));
+  Step& step = steps_.emplace_back();
+  step.kind = kind;
+  step.where = where;
+  return step;
 }
 
 void Normalizer::prepend(const std::string& prefix, const std::string& where) {
@@ -31,7 +71,7 @@ void Normalizer::prepend(const std::string& prefix, const std::string& where) {
   if (prefix_bytes_ > kLongestPrefix)
     throw Error("{}: expected prefixes of at most {} bytes, found {}", where, kLongestPrefix,
                 in_quotes(prefix));
-  if (!prefix.empty()) add({Step::Kind::prepend, "", prefix}, where);
+  if (!prefix.empty()) add(Step::Kind::prepend, where).content = prefix;
 }
 
 void Normalizer::replace(const std::string& pattern, const std::string& content, const std::string& where) {
@@ -40,21 +80,64 @@ void Normalizer::replace(const std::string& pattern, const std::string& content,
   if (growth_ > kLargestGrowth)
     throw Error("{}: expected replacements that make a text at most {} times as long, found {}", where,
                 kLargestGrowth, in_quotes(content));
-  add({Step::Kind::replace, pattern, content}, where);
+  Step& step = add(Step::Kind::replace, where);
+  step.pattern = pattern;
+  step.content = content;
 }
 
-void Normalizer::nfc(const std::string& where) {
-  add({Step::Kind::nfc, "", ""}, where);
+void Normalizer::replace(Regex pattern, const std::string& content, const std::string& where) {
+  Step& step = add(Step::Kind::replace_regex, where);
+  step.regex = std::move(pattern);
+  step.content = content;
+}
+
+void Normalizer::form(NormalForm form, const std::string& where) {
+  add(Step::Kind::form, where).form = form;
+}
+
+void Normalizer::lower_case(const std::string& where) {
+  add(Step::Kind::lower_case, where);
+}
+
+void Normalizer::strip_marks(const std::string& where) {
+  add(Step::Kind::strip_marks, where);
+}
+
+void Normalizer::strip_blanks(bool left, bool right, const std::string& where) {
+  Step& step = add(Step::Kind::strip_blanks, where);
+  step.strips_left = left;
+  step.strips_right = right;
+}
+
+std::string Normalizer::apply(const Step& step, std::string text, RegexBudget& budget) {
+  switch (step.kind) {
+    case Step::Kind::prepend:
+      return text.empty() ? text : step.content + text;
+    case Step::Kind::replace:
+      return replace_all(text, step.pattern, step.content);
+    case Step::Kind::replace_regex:
+      return replace_matches(text, *step.regex, step.content, step.where, budget);
+    case Step::Kind::form:
+      return to_normal_form(text, step.form);
+    case Step::Kind::lower_case:
+      return to_lower_case(text);
+    case Step::Kind::strip_marks:
+      return without_marks(text);
+    case Step::Kind::strip_blanks:
+      return strip(std::move(text), step.strips_left, step.strips_right);
+  }
+  return text;
+}
+
+std::string Normalizer::normalize(std::string_view text, RegexBudget& budget) const {
+  std::string out(text);
+  for (const Step& step : steps_) out = apply(step, std::move(out), budget);
+  return out;
 }
 
 std::string Normalizer::normalize(std::string_view text) const {
-  std::string out(text);
-  for (const Step& step : steps_) {
-    if (step.kind == Step::Kind::replace) out = replace_all(out, step.pattern, step.content);
-    if (step.kind == Step::Kind::nfc) out = to_nfc(out);
-    if (step.kind == Step::Kind::prepend && !out.empty()) out.insert(0, step.content);
-  }
-  return out;
+  RegexBudget budget(text.size());
+  return normalize(text, budget);
 }
 
 }  // namespace assay

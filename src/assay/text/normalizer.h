@@ -1,46 +1,76 @@
-// What is done to text before it is cut into words: literal prefixes and replacements.
+// What is done to text before it is cut into words, as the normalizers of the `tokenizers` library do it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "assay/text/regex.h"
 
 namespace assay {
 
 // `text` with every occurrence of `pattern` (not empty) replaced, from the left and without overlaps.
 std::string replace_all(std::string_view text, std::string_view pattern, std::string_view content);
 
-// `text`, valid UTF-8, in Unicode's normalization form C (Unicode Standard Annex 15): decomposed, marks in
-// canonical order, composed. Time is n log n in the text, whatever marks it holds.
-std::string to_nfc(std::string_view text);
+// Unicode's normalization forms (Unicode Standard Annex 15).
+enum class NormalForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
-// The steps Prepend, Replace (of a string) and NFC of the `tokenizers` library, in the order of the file.
-// SentencePiece-like tokenizers write blanks as U+2581 and put one before the text this way; Qwen2 asks for
-// NFC.
+// `text`, valid UTF-8, in the form: decomposed, marks in canonical order, and for NFC and NFKC composed. Time
+// is n log n in the text, whatever marks it holds.
+std::string to_normal_form(std::string_view text, NormalForm form);
+
+// Character by character, as Rust's char::to_lowercase: no form depends on what is around.
+std::string to_lower_case(std::string_view text);
+// Without combining marks, as `tokenizers` knows them: those of Unicode 9.
+std::string without_marks(std::string_view text);
+
+// The steps of the `tokenizers` library, in the order of the file. SentencePiece-like tokenizers write blanks
+// as U+2581 and put one before the text this way; Qwen2 asks for NFC.
 class Normalizer {
  public:
   // What a file asks for cannot exhaust memory: replacements make a text at most this many times as long, and
-  // the prefixes have at most this many bytes together; nor can it ask for many passes over a text. NFC makes
-  // a text at most 3 times as long, and what is in that form already no longer.
+  // the prefixes have at most this many bytes together; nor can it ask for many passes over a text. A normal
+  // form makes a text at most 11 times as long, and what is in that form already no longer.
   static constexpr std::size_t kLargestGrowth = 4, kLongestPrefix = 16, kMostSteps = 8;
 
   // All throw Error, naming `where`, when a pattern is empty or the bounds are exceeded.
   void prepend(const std::string& prefix, const std::string& where);
   void replace(const std::string& pattern, const std::string& content, const std::string& where);
-  void nfc(const std::string& where);
+  // How long that makes a text depends on the text, and is checked when it does.
+  void replace(Regex pattern, const std::string& content, const std::string& where);
+  void form(NormalForm form, const std::string& where);
+  void lower_case(const std::string& where);
+  void strip_marks(const std::string& where);
+  void strip_blanks(bool left, bool right, const std::string& where);
 
   bool is_empty() const { return steps_.empty(); }
-  // Of valid UTF-8. Empty text stays empty.
-  std::string normalize(std::string_view text) const;
+  // Of valid UTF-8. Empty text stays empty. Throws Error where a regular expression reaches its limits.
+  std::string normalize(std::string_view text, RegexBudget& budget) const;
+  std::string normalize(std::string_view text) const;  // with a budget of its own
 
  private:
   struct Step {
-    enum class Kind : std::uint8_t { prepend, replace, nfc } kind;
+    enum class Kind : std::uint8_t {
+      prepend,
+      replace,
+      replace_regex,
+      form,
+      lower_case,
+      strip_marks,
+      strip_blanks
+    };
+    Kind kind;
     std::string pattern, content;
+    std::optional<Regex> regex;
+    std::string where;
+    NormalForm form = NormalForm::nfc;
+    bool strips_left = false, strips_right = false;
   };
-  void add(Step step, const std::string& where);
+  static std::string apply(const Step& step, std::string text, RegexBudget& budget);
+  Step& add(Step::Kind kind, const std::string& where);
   std::vector<Step> steps_;
   std::size_t growth_ = 1;
   std::size_t prefix_bytes_ = 0;

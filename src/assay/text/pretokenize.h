@@ -21,6 +21,10 @@ CharClass char_class(char32_t code_point);
 // \w as the `single_word` flag of added tokens means it: letters, marks, digits, connectors, joiners.
 bool is_word_char(char32_t code_point);
 
+// What the Punctuation pre-tokenizer splits at: ASCII's, and P* of the Unicode version that `tokenizers`
+// knows.
+bool is_punctuation(char32_t code_point);
+
 // The regular expressions that are scanned by hand. The matches of each cover any text without gaps.
 enum class WordPattern : std::uint8_t {
   // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+

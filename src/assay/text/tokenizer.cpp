@@ -10,7 +10,7 @@
 #include "assay/text/byte_alphabet.h"
 #include "assay/text/decoder.h"
 #include "assay/text/normalizer.h"
-#include "assay/text/pretokenize.h"
+#include "assay/text/pre_tokenizer.h"
 #include "assay/text/tokenizer_spec.h"
 #include "assay/text/utf8.h"
 
@@ -26,11 +26,12 @@ TokenId model_token(const TokenizerSpec& spec, std::string_view text) {
   return id && spec.vocabulary.place(*id) < spec.model_tokens ? *id : -1;
 }
 
-// Whether a text that is one word can be cut before each first blank mark without changing its ids: no merge
-// joins a mark to anything before it but marks, and the mark is always a symbol of its own at first. Cutting
-// is what makes such texts fast: their words are short, and repeat.
+// Whether a word can be cut before each first blank mark without changing its ids: no merge joins a mark to
+// anything before it but marks, and the mark is always a symbol of its own at first. Cutting is what makes
+// texts fast that are one word: its parts are short, and repeat.
 bool can_cut_at_marks(const TokenizerSpec& spec) {
-  if (spec.ignore_merges || model_token(spec, kBlankMark) < 0) return false;
+  if (spec.words != WordForm::characters || spec.ignore_merges || model_token(spec, kBlankMark) < 0)
+    return false;
   if (spec.unknown && spec.vocabulary.text(*spec.unknown).find(kBlankMark) != std::string::npos) return false;
   for (const MergeRule& rule : spec.merges) {
     std::string_view text = spec.vocabulary.text(rule.merged);
@@ -50,30 +51,6 @@ std::vector<std::string> texts_to_decode(const TokenizerSpec& spec, const Normal
     if (token.normalized) texts[spec.vocabulary.place(token.id)] = normalizer.normalize(token.content);
   return texts;
 }
-
-}  // namespace
-
-// How text between added tokens is cut into words.
-struct Tokenizer::WordCutter {
-  explicit WordCutter(const TokenizerSpec& spec) : pattern(spec.pre.pattern) {
-    if (spec.pre.metaspace && spec.pre.metaspace->splits) {
-      mark = spec.pre.metaspace->replacement;
-    } else if (!spec.pre.is_byte_level && can_cut_at_marks(spec)) {
-      mark = kBlankMark;
-      keeps_runs = true;
-    }
-  }
-  std::size_t end(std::string_view text, std::size_t begin) const {
-    if (pattern) return word_end(*pattern, text, begin);
-    return mark.empty() ? text.size() : marked_word_end(mark, keeps_runs, text, begin);
-  }
-
-  std::optional<WordPattern> pattern;
-  std::string mark;  // begins a word; empty: there are no such marks
-  bool keeps_runs = false;
-};
-
-namespace {
 
 void set_byte_symbols(const TokenizerSpec& spec, BpeRules& rules) {
   for (unsigned byte = 0; byte < 256; ++byte) {
@@ -97,7 +74,7 @@ void set_character_symbols(const TokenizerSpec& spec, BpeRules& rules) {
 
 Bpe make_bpe(TokenizerSpec& spec) {
   BpeRules rules;
-  if (spec.pre.is_byte_level) {
+  if (spec.words == WordForm::bytes) {
     set_byte_symbols(spec, rules);
   } else {
     set_character_symbols(spec, rules);
@@ -108,21 +85,11 @@ Bpe make_bpe(TokenizerSpec& spec) {
   for (TokenId id = 0; spec.ignore_merges && id < spec.vocabulary.end_id(); ++id) {
     if (!spec.vocabulary.has(id) || spec.vocabulary.place(id) >= spec.model_tokens) continue;
     const std::string& text = spec.vocabulary.text(id);
-    if (auto word = spec.pre.is_byte_level ? from_byte_alphabet(text) : std::optional(text))
+    if (auto word = spec.words == WordForm::bytes ? from_byte_alphabet(text) : std::optional(text))
       rules.whole_words.emplace(std::move(*word), id);
   }
   return Bpe(std::move(rules));
 }
-
-// Texts that are made while one text is encoded. They stay where they are: the cache of words points into
-// them.
-class MadeTexts {
- public:
-  std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
-
- private:
-  std::deque<std::string> texts_;
-};
 
 }  // namespace
 
@@ -131,8 +98,8 @@ struct Tokenizer::Data {
       : source(std::move(spec.source)),
         normalizer(std::move(spec.normalizer)),
         added(spec.added, normalizer),
-        pre(spec.pre),
-        cutter(spec),
+        pre(std::move(spec.pre)),
+        cuts_at_marks(can_cut_at_marks(spec)),
         decoder(std::move(spec.decode), texts_to_decode(spec, normalizer), spec.model_tokens),
         is_special(spec.vocabulary.size()),
         bos(std::move(spec.bos)),
@@ -151,16 +118,13 @@ struct Tokenizer::Data {
     return vocabulary.place(id);
   }
 
-  // Text without added tokens; `is_first` where the whole text begins with it.
-  void encode_between(std::string_view text, bool is_first, MadeTexts& made, WordCache& cache,
-                      std::vector<TokenId>& out) const {
-    if (pre.add_prefix_space && !text.starts_with(' ')) text = made.keep(" " + std::string(text));
-    if (pre.metaspace) text = made.keep(pre.metaspace->apply(text, is_first));
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = cutter.end(text, begin);
-      const std::string_view word = text.substr(begin, end - begin);
-      if (!cache.append(word, out)) {
-        bpe.encode(word, out);
+  // Appends the ids of one word of the pre-tokenizer.
+  void encode_word(std::string_view word, WordCache& cache, std::vector<TokenId>& out) const {
+    for (std::size_t begin = 0; begin < word.size();) {
+      const std::size_t end = cuts_at_marks ? marked_word_end(kBlankMark, true, word, begin) : word.size();
+      const std::string_view part = word.substr(begin, end - begin);
+      if (!cache.append(part, out)) {
+        bpe.encode(part, out);
         cache.keep(out);
       }
       begin = end;
@@ -171,7 +135,7 @@ struct Tokenizer::Data {
   Normalizer normalizer;
   AddedTokens added;
   PreTokenizer pre;
-  WordCutter cutter;
+  bool cuts_at_marks;
   Decoder decoder;
   std::vector<bool> is_special;  // by place in the vocabulary
   std::vector<TokenId> bos, eos;
@@ -196,19 +160,21 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_t
   if (add_special_tokens) ids.insert(ids.end(), data_->bos.begin(), data_->bos.end());
   MadeTexts made;
   WordCache cache(text.size());
+  RegexBudget budget(text.size());
+  const PreTokenizer::OnWord on_word = [&](std::string_view word) { data_->encode_word(word, cache, ids); };
   for (const TextPiece& piece : data_->added.split(text)) {
     if (piece.id >= 0) {
       ids.push_back(piece.id);
       continue;
     }
     std::string_view between = text.substr(piece.begin, piece.end - piece.begin);
-    if (!data_->normalizer.is_empty()) between = made.keep(data_->normalizer.normalize(between));
+    if (!data_->normalizer.is_empty()) between = made.keep(data_->normalizer.normalize(between, budget));
     for (const TextPiece& part : data_->added.split_normalized(between)) {
       if (part.id >= 0) {
         ids.push_back(part.id);
       } else {
         const bool is_first = piece.begin == 0 && part.begin == 0;
-        data_->encode_between(between.substr(part.begin, part.end - part.begin), is_first, made, cache, ids);
+        data_->pre.cut(between.substr(part.begin, part.end - part.begin), is_first, made, budget, on_word);
       }
     }
   }

@@ -70,7 +70,6 @@ class Tokenizer {
  private:
   friend class StreamDecoder;
   struct Data;
-  struct WordCutter;
   explicit Tokenizer(std::unique_ptr<const Data> data);
   void decode_next(TokenId id, bool skip_special, DecodeState& state, std::string& out) const;
   void decode_end(DecodeState& state, std::string& out) const;

@@ -1,4 +1,4 @@
-// Accepts the components of byte-level and SentencePiece-like BPE, and names what it finds in any other.
+// Normalizers, decoders and post-processors: what is known is read, and what is not is named.
 #include "assay/text/tokenizer_components.h"
 
 #include <algorithm>
@@ -16,95 +16,6 @@ namespace {
 
 // Template pieces and ids beyond this are refused: templates in use have two or three.
 constexpr std::size_t kMostTemplateTokens = 64;
-
-// One component, with its type.
-struct Component {
-  std::string type;
-  JsonView view;
-};
-
-// The components under `key`: those of a Sequence, which stand under `list_key`, or the one that stands
-// alone. None where the key is missing or null.
-std::vector<Component> components(const JsonView& file, std::string_view key, std::string_view list_key) {
-  if (!file.has(key)) return {};
-  const JsonView view = file.object(key);
-  std::string type = view.text("type");
-  if (type != "Sequence") return {{std::move(type), view}};
-  std::vector<Component> all;
-  for (const Json& item : array_at(view, list_key)) {
-    if (!item.is_object())
-      throw Error("{}: {}: expected an object, found {}", view.where(), list_key, shown(item));
-    const JsonView one(item, view.where());
-    all.push_back({one.text("type"), one});
-  }
-  return all;
-}
-
-// "A, B and 3 more"
-std::string types_of(const std::vector<Component>& all) {
-  constexpr std::size_t kShown = 6;
-  std::string text;
-  for (std::size_t i = 0; i < all.size() && i < kShown; ++i)
-    text += (i == 0 ? "" : ", ") + short_text(all[i].type);
-  if (all.size() > kShown) text += fmt::format(" and {} more", all.size() - kShown);
-  return text;
-}
-
-// The literal text that a Replace or Split looks for.
-std::string literal_pattern(const JsonView& view) {
-  const JsonView pattern = view.object("pattern");
-  if (pattern.has("Regex"))
-    throw Error("{}: unsupported regular expression {}: expected a String", pattern.where(),
-                in_quotes(pattern.text("Regex")));
-  return pattern.text("String");
-}
-
-std::string one_character(const JsonView& view, std::string_view key) {
-  std::string text = view.text(key);
-  std::size_t length = 0;
-  if (!text.empty()) read_valid_utf8(text, 0, length);
-  if (text.empty() || length != text.size())
-    throw Error("{}: {}: expected one character, found {}", view.where(), key, in_quotes(text));
-  return text;
-}
-
-Metaspace read_metaspace(const JsonView& view) {
-  Metaspace metaspace;
-  metaspace.replacement = one_character(view, "replacement");
-  metaspace.splits = view.boolean_or("split", true);
-  const std::string scheme = view.text_or("prepend_scheme", "always");
-  if (scheme == "always") {
-    metaspace.prepend = Metaspace::Prepend::always;
-  } else if (scheme == "first") {
-    metaspace.prepend = Metaspace::Prepend::first;
-  } else if (scheme == "never") {
-    metaspace.prepend = Metaspace::Prepend::never;
-  } else {
-    throw Error("{}: prepend_scheme: expected always, first or never, found {}", view.where(),
-                in_quotes(scheme));
-  }
-  // Older files have only this key, where the newer library refuses what contradicts the other.
-  if (!view.boolean_or("add_prefix_space", true)) {
-    if (view.has("prepend_scheme") && scheme != "never")
-      throw Error("{}: add_prefix_space is false, but prepend_scheme is {}", view.where(), scheme);
-    metaspace.prepend = Metaspace::Prepend::never;
-  }
-  return metaspace;
-}
-
-WordPattern read_split(const JsonView& view) {
-  const JsonView pattern = view.object("pattern");
-  const std::string regex = pattern.has("Regex") ? pattern.text("Regex") : pattern.text("String");
-  const auto known = pattern.has("Regex") ? word_pattern(regex) : std::nullopt;
-  if (!known)
-    throw Error("{}: unsupported Split pattern {}: expected that of GPT-2, Llama 3 or Qwen2", view.where(),
-                in_quotes(regex));
-  if (const std::string behavior = view.text("behavior"); behavior != "Isolated")
-    throw Error("{}: unsupported Split behavior {}: expected Isolated", view.where(), in_quotes(behavior));
-  if (view.boolean_or("invert", false))
-    throw Error("{}: unsupported Split with invert: expected false", view.where());
-  return *known;
-}
 
 // A Sequence of Replace, ByteFallback, Fuse and Strip, in this order, any of them missing.
 DecodeRules read_decoder_steps(const std::vector<Component>& all, const std::string& where) {
@@ -125,8 +36,14 @@ DecodeRules read_decoder_steps(const std::vector<Component>& all, const std::str
           "Strip",
           where, types_of(all));
     step = place;
-    if (type == "Replace")
-      rules.replacements.replace(literal_pattern(view), view.text("content"), view.where());
+    if (type == "Replace") {
+      bool is_regex = false;
+      const std::string pattern = pattern_text(view, is_regex);
+      if (is_regex)
+        throw Error("{}: pattern: unsupported regular expression {}: expected a String", view.where(),
+                    in_quotes(pattern));
+      rules.replacements.replace(pattern, view.text("content"), view.where());
+    }
     if (type == "ByteFallback") rules.joins_bytes = true;
     if (type == "Fuse") is_fused = true;
     if (type != "Strip") continue;
@@ -137,6 +54,16 @@ DecodeRules read_decoder_steps(const std::vector<Component>& all, const std::str
       throw Error("{}: unsupported Strip of {} characters at the end: expected 0", view.where(), stop);
   }
   return rules;
+}
+
+void append_components(const JsonView& view, std::string_view list_key, std::vector<Component>& all) {
+  std::string type = view.text("type");
+  if (type != "Sequence") return all.push_back({std::move(type), view});
+  for (const Json& item : array_at(view, list_key)) {
+    if (!item.is_object())
+      throw Error("{}: {}: expected an object, found {}", view.where(), list_key, shown(item));
+    append_components(JsonView(item, view.where()), list_key, all);
+  }
 }
 
 // The ids of one special token of a template, by the template's own list.
@@ -208,50 +135,99 @@ const Json& array_at(const JsonView& view, std::string_view key) {
   return value;
 }
 
-void read_normalizer(const JsonView& file, TokenizerSpec& spec) {
-  for (const auto& [type, view] : components(file, "normalizer", "normalizers")) {
-    if (type == "Prepend") {
-      spec.normalizer.prepend(view.text("prepend"), view.where());
-    } else if (type == "Replace") {
-      spec.normalizer.replace(literal_pattern(view), view.text("content"), view.where());
-    } else if (type == "NFC") {
-      spec.normalizer.nfc(view.where());
-    } else {
-      throw Error("{}: unsupported normalizer {}: expected Prepend, Replace or NFC", file.where(),
-                  short_text(type));
-    }
-  }
+std::vector<Component> components(const JsonView& file, std::string_view key, std::string_view list_key) {
+  std::vector<Component> all;
+  if (file.has(key)) append_components(file.object(key), list_key, all);
+  return all;
 }
 
-void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec) {
-  PreTokenizer& pre = spec.pre;
-  const std::vector<Component> all = components(file, "pre_tokenizer", "pretokenizers");
-  if (all.empty()) return;
-  if (all.size() == 1 && all[0].type == "Metaspace") {
-    pre.metaspace = read_metaspace(all[0].view);
-    return;
+std::string types_of(const std::vector<Component>& all) {
+  constexpr std::size_t kShown = 6;
+  std::string text;
+  for (std::size_t i = 0; i < all.size() && i < kShown; ++i)
+    text += (i == 0 ? "" : ", ") + short_text(all[i].type);
+  if (all.size() > kShown) text += fmt::format(" and {} more", all.size() - kShown);
+  return text;
+}
+
+std::string one_character(const JsonView& view, std::string_view key) {
+  std::string text = view.text(key);
+  std::size_t length = 0;
+  if (!text.empty()) read_valid_utf8(text, 0, length);
+  if (text.empty() || length != text.size())
+    throw Error("{}: {}: expected one character, found {}", view.where(), key, in_quotes(text));
+  return text;
+}
+
+Metaspace read_metaspace(const JsonView& view) {
+  Metaspace metaspace;
+  metaspace.replacement = one_character(view, "replacement");
+  metaspace.splits = view.boolean_or("split", true);
+  const std::string scheme = view.text_or("prepend_scheme", "always");
+  if (scheme == "always") {
+    metaspace.prepend = Metaspace::Prepend::always;
+  } else if (scheme == "first") {
+    metaspace.prepend = Metaspace::Prepend::first;
+  } else if (scheme == "never") {
+    metaspace.prepend = Metaspace::Prepend::never;
+  } else {
+    throw Error("{}: prepend_scheme: expected always, first or never, found {}", view.where(),
+                in_quotes(scheme));
   }
-  const bool has_split = all.size() == 2 && all[0].type == "Split";
-  if (all.back().type != "ByteLevel" || all.size() != (has_split ? 2 : 1))
-    throw Error("{}: unsupported pre_tokenizer {}: expected ByteLevel, Split and ByteLevel, or Metaspace",
-                file.where(), types_of(all));
-  const JsonView& bytes = all.back().view;
-  pre.is_byte_level = true;
-  pre.add_prefix_space = bytes.boolean_or("add_prefix_space", true);
-  const bool use_regex = bytes.boolean_or("use_regex", true);
-  if (has_split) {
-    if (use_regex || pre.add_prefix_space)
-      throw Error("{}: unsupported {} of ByteLevel after Split: expected false", bytes.where(),
-                  use_regex ? "use_regex" : "add_prefix_space");
-    pre.pattern = read_split(all[0].view);
-  } else if (use_regex) {
-    pre.pattern = WordPattern::gpt2;
+  // Older files have only this key, where the newer library refuses what contradicts the other.
+  if (!view.boolean_or("add_prefix_space", true)) {
+    if (view.has("prepend_scheme") && scheme != "never")
+      throw Error("{}: add_prefix_space is false, but prepend_scheme is {}", view.where(), scheme);
+    metaspace.prepend = Metaspace::Prepend::never;
+  }
+  return metaspace;
+}
+
+std::string pattern_text(const JsonView& view, bool& is_regex) {
+  const JsonView pattern = view.object("pattern");
+  is_regex = pattern.has("Regex");
+  return pattern.text(is_regex ? "Regex" : "String");
+}
+
+void read_normalizer(const JsonView& file, TokenizerSpec& spec) {
+  Normalizer& out = spec.normalizer;
+  for (const auto& [type, view] : components(file, "normalizer", "normalizers")) {
+    if (type == "Prepend") {
+      out.prepend(view.text("prepend"), view.where());
+    } else if (type == "Replace") {
+      bool is_regex = false;
+      const std::string pattern = pattern_text(view, is_regex);
+      if (is_regex) {
+        out.replace(Regex(pattern, view.where()), view.text("content"), view.where());
+      } else {
+        out.replace(pattern, view.text("content"), view.where());
+      }
+    } else if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+      out.form(type == "NFC"    ? NormalForm::nfc
+               : type == "NFD"  ? NormalForm::nfd
+               : type == "NFKC" ? NormalForm::nfkc
+                                : NormalForm::nfkd,
+               view.where());
+    } else if (type == "Lowercase") {
+      out.lower_case(view.where());
+    } else if (type == "StripAccents") {
+      out.strip_marks(view.where());
+    } else if (type == "Strip") {
+      out.strip_blanks(view.boolean_or("strip_left", true), view.boolean_or("strip_right", true),
+                       view.where());
+    } else {
+      throw Error(
+          "{}: unsupported normalizer {}: expected Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, Strip "
+          "or "
+          "StripAccents",
+          file.where(), short_text(type));
+    }
   }
 }
 
 void read_decoder(const JsonView& file, TokenizerSpec& spec) {
   const std::vector<Component> all = components(file, "decoder", "decoders");
-  if (spec.pre.is_byte_level) {
+  if (spec.words != WordForm::characters) {
     if (!all.empty() && (all.size() > 1 || all[0].type != "ByteLevel"))
       throw Error("{}: unsupported decoder {}: expected ByteLevel", file.where(), types_of(all));
     return;

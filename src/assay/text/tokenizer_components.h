@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "assay/base/json.h"
 #include "assay/text/tokenizer_spec.h"
@@ -16,6 +17,25 @@ void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec);
 void read_decoder(const JsonView& file, TokenizerSpec& spec);  // after the pre_tokenizer
 void read_post_processor(const JsonView& file,
                          TokenizerSpec& spec);  // after all tokens are in the vocabulary
+
+// One component, with its type.
+struct Component {
+  std::string type;
+  JsonView view;
+};
+
+// The components under `key`: those of a Sequence, which stand under `list_key`, and of the Sequences in it,
+// or the one that stands alone. None where the key is missing or null.
+std::vector<Component> components(const JsonView& file, std::string_view key, std::string_view list_key);
+
+Metaspace read_metaspace(const JsonView& view);
+// What a Replace or a Split looks for: a text, or a regular expression.
+std::string pattern_text(const JsonView& view, bool& is_regex);
+// The text under `key`, which is one character. Throws Error for any other.
+std::string one_character(const JsonView& view, std::string_view key);
+
+// "A, B and 3 more"
+std::string types_of(const std::vector<Component>& all);
 
 // For messages: a value, and a word such as the type of a component, both short.
 std::string shown(const Json& value);

@@ -24,7 +24,7 @@ void read_model(const JsonView& model, TokenizerSpec& spec) {
   spec.ignore_merges = model.boolean_or("ignore_merges", false);
   spec.fuse_unknown = model.boolean_or("fuse_unk", false);
   spec.byte_fallback = model.boolean_or("byte_fallback", false);
-  if (spec.byte_fallback && spec.pre.is_byte_level)
+  if (spec.byte_fallback && spec.words != WordForm::characters)
     throw Error("{}: unsupported byte_fallback: expected false with a ByteLevel pre_tokenizer",
                 model.where());
   read_vocabulary(model.object("vocab").raw(), spec.vocabulary, model.where() + ": vocab");
@@ -125,7 +125,7 @@ TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where) {
     throw Error("{}: expected version 1.0, found {}", where, in_quotes(version));
   const JsonView model = view.object("model");
   if (const std::string type = model.text_or("type", "BPE"); type != "BPE")
-    throw Error("{}: unsupported model type {}: expected BPE", model.where(), short_text(type));
+    throw Error("{}: type: {} is not supported: expected BPE", model.where(), short_text(type));
   read_normalizer(view, spec);
   read_pre_tokenizer(view, spec);
   read_decoder(view, spec);

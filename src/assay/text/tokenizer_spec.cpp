@@ -78,6 +78,32 @@ void read_tokens_beside(const fs::path& folder, const Json& config, TokenizerSpe
   for (auto& [id, token] : tokens) spec.add(std::move(token), folder.string());
 }
 
+// A token as these files write one: its text, or an object that has it as `content`.
+std::optional<std::string> token_content(const Json& value, const std::string& where) {
+  if (value.is_null()) return std::nullopt;
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object()) return JsonView(value, where).text("content");
+  throw Error("{}: expected a token's text, found {}", where, in_quotes(value.dump()));
+}
+
+// The tokens that `add_bos_token` and `add_eos_token` put around a text, as Transformers 5 reads them beside
+// vocab.json.
+void read_tokens_around(const JsonView& config, TokenizerSpec& spec) {
+  const auto read = [&](const char* adds, const char* key, std::vector<TokenId>& out) {
+    if (!config.boolean_or(adds, false)) return;
+    const std::string content =
+        config.has(key) ? *token_content(config.raw()[key], fmt::format("{}: {}", config.where(), key))
+                        : std::string(kEndOfText);
+    const auto id = spec.vocabulary.find(content);
+    if (!id)
+      throw Error("{}: {} is true, but {} {} is not in the vocabulary", config.where(), adds, key,
+                  in_quotes(content));
+    out.push_back(*id);
+  };
+  read("add_bos_token", "bos_token", spec.bos);
+  read("add_eos_token", "eos_token", spec.eos);
+}
+
 TokenizerSpec read_vocabulary_and_merges(const fs::path& folder, const Json& config) {
   TokenizerSpec spec;
   spec.source = "vocab.json + merges.txt";
@@ -85,21 +111,23 @@ TokenizerSpec read_vocabulary_and_merges(const fs::path& folder, const Json& con
   read_vocabulary(read_json_object(vocabulary_path, kLongestFile), spec.vocabulary, vocabulary_path.string());
   spec.model_tokens = spec.vocabulary.size();
   read_merges_text(folder / "merges.txt", spec);
-  spec.pre.is_byte_level = true;
-  spec.pre.pattern = WordPattern::gpt2;
-  spec.pre.add_prefix_space =
-      JsonView(config, (folder / "tokenizer_config.json").string()).boolean_or("add_prefix_space", false);
+  const JsonView config_view(config, (folder / "tokenizer_config.json").string());
+  spec.words = WordForm::bytes;
+  ByteLevelStep bytes;
+  bytes.adds_prefix_space = config_view.boolean_or("add_prefix_space", false);
+  std::vector<PreTokenizer::Step> steps;
+  // The one class of Transformers with this form of files whose rules are not those of GPT-2.
+  if (config_view.text_or("tokenizer_class", "").starts_with("Qwen2Tokenizer")) {
+    spec.normalizer.form(NormalForm::nfc, config_view.where());
+    steps.emplace_back(SplitStep{WordPattern::qwen2});
+    bytes = {.splits = false};
+  }
+  steps.emplace_back(bytes);
+  spec.pre = PreTokenizer(std::move(steps));
   read_tokens_beside(folder, config, spec);
   spec.make_special(kEndOfText);
+  read_tokens_around(config_view, spec);
   return spec;
-}
-
-// A token as these files write one: its text, or an object that has it as `content`.
-std::optional<std::string> token_content(const Json& value, const std::string& where) {
-  if (value.is_null()) return std::nullopt;
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_object()) return JsonView(value, where).text("content");
-  throw Error("{}: expected a token's text, found {}", where, in_quotes(value.dump()));
 }
 
 void read_special_tokens(const Json& file, const std::string& where, TokenizerSpec& spec) {

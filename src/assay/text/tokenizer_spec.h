@@ -1,6 +1,7 @@
 // What the tokenizer's files say, read and checked, before anything is built from it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,18 +13,16 @@
 #include "assay/text/bpe.h"
 #include "assay/text/decoder.h"
 #include "assay/text/normalizer.h"
-#include "assay/text/pretokenize.h"
+#include "assay/text/pre_tokenizer.h"
 #include "assay/text/vocabulary.h"
 
 namespace assay {
 
-// How text between added tokens becomes the words that BPE works on.
-struct PreTokenizer {
-  bool is_byte_level = false;     // words are bytes, and the vocabulary is written in the byte alphabet
-  bool add_prefix_space = false;  // of the byte-level one: a blank goes before text that begins with none
-  std::optional<WordPattern> pattern;
-  std::optional<Metaspace> metaspace;
-  // With neither of the two the text is one word.
+// What BPE is given.
+enum class WordForm : std::uint8_t {
+  characters,
+  bytes,         // and the vocabulary is written in GPT-2's byte alphabet
+  mapped_bytes,  // characters of that alphabet: steps after ByteLevel have seen them
 };
 
 struct TokenizerSpec {
@@ -37,6 +36,7 @@ struct TokenizerSpec {
   bool ignore_merges = false;
   bool byte_fallback = false;
   Normalizer normalizer;
+  WordForm words = WordForm::characters;
   PreTokenizer pre;
   DecodeRules decode;
   std::vector<TokenId> bos, eos;  // what the post-processor puts before and after a text

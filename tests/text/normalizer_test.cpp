@@ -1,5 +1,5 @@
-// Normalization form C; that it is the library's is held by the kinds of tokenizers
-// (tokenizer_kinds_test.cpp).
+// Normalization form C, and what normalizers may cost; that all of them give what the `tokenizers` library
+// does is held by the kinds of tokenizers (tokenizer_kinds_test.cpp, tokenizer_variants_test.cpp).
 #include <chrono>
 #include <string>
 
@@ -14,6 +14,10 @@ std::string utf8_of(std::initializer_list<char32_t> characters) {
   std::string text;
   for (const char32_t c : characters) append_utf8(text, c);
   return text;
+}
+
+std::string to_nfc(std::string_view text) {
+  return to_normal_form(text, NormalForm::nfc);
 }
 
 TEST(Nfc, LeavesComposedTextAlone) {
