@@ -133,7 +133,7 @@ TEST_F(CliBadInput, PromptsThatLookLikeSomethingElse) {
     const auto json = nlohmann::json::parse(result.out, nullptr, false);
     ASSERT_TRUE(json.contains("prompt_ids"));
     std::string ids;
-    for (const auto& id : json["prompt_ids"]) ids += std::to_string(id.get<int>()) + ",";
+    for (const auto& id : json["prompt_ids"]) ids += (ids.empty() ? "" : ",") + std::to_string(id.get<int>());
     EXPECT_EQ(run_program({"tokenize", kModel, "--ids", ids}).out, prompt);
   }
 }

@@ -232,9 +232,9 @@ TEST(CliSweep, MemoryThatCannotBeHadIsPredicted) {
 TEST(CliSweep, KilledAtTwentyMomentsAndResumedItHoldsEveryCaseOnce) {
   const TemporaryFolder folder;
   std::vector<std::string> words = {
-      "sweep",        "batches", kModel,    "--batch-size", "1,2,3", "-p", "a",  "-p",
-      "b c",          "-p",      "d",       "-n",           "16",    "-r", "40", "-o",
-      folder / "out", "--json",  "--resume"};
+      "sweep",        "batches", kModel,     "--batch-size", "1,2,3", "-p", "a",  "-p",
+      "b c",          "-p",      "d",        "-n",           "16",    "-r", "40", "-o",
+      folder / "out", "--json",  "--resume", "--processes",  "1"};
   std::srand(7);
   int killed = 0;
   for (int i = 0; i < 20; ++i) {

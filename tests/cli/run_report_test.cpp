@@ -17,9 +17,10 @@ const std::string kBaselineAndPerplexity = "noise,trade-off,lengths,ablation,bat
 class CliRunReport : public testing::Test {
  protected:
   ProgramResult run(std::vector<std::string> more = {}) {
-    more.insert(more.begin(),
-                {"run", kModel, "-p", "hello", "-p", "world", "-n", "5", "--processes", "1", "-r", "3", "--corpus", kText, "-o",
-                 out_, "--precision", "float32", "--skip", kBaselineAndPerplexity});
+    more.insert(more.begin(), {"run",   kModel,        "-p",       "hello",       "-p",
+                               "world", "-n",          "5",        "--processes", "1",
+                               "-r",    "3",           "--corpus", kText,         "-o",
+                               out_,    "--precision", "float32",  "--skip",      kBaselineAndPerplexity});
     return run_program(more);
   }
   Json results() const { return Json::parse(read_file(out_ + "/results.json")); }
@@ -73,8 +74,7 @@ TEST_F(CliRunReport, SamplesHaveARowEach) {
   expect_success(run());
   const std::vector<std::string> lines = lines_of(read_file(out_ + "/samples.csv"));
   std::size_t latencies = 0;
-  for (const std::string& line : lines)
-    latencies += line.find(",total,") != std::string::npos ? 1 : 0;
+  for (const std::string& line : lines) latencies += line.find(",total,") != std::string::npos ? 1 : 0;
   EXPECT_EQ(latencies, 6U);  // two prompts, three times
   EXPECT_EQ(std::count(lines[0].begin(), lines[0].end(), ','),
             std::count(lines[1].begin(), lines[1].end(), ','));

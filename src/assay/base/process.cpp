@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "assay/base/error.h"
 
@@ -157,7 +159,12 @@ FolderLock::FolderLock(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / ".lock").string();
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) throw Error("{}: cannot be opened: {}", path, last_system_error());
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  // A child of a run that was killed holds the lock until it has become another program.
+  constexpr int kTries = 20;
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   close(fd_);
   throw Error("{}: another run is writing into this folder", folder);
 }

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
 #include "assay/cli/console.h"
@@ -103,7 +104,8 @@ int main(int argc, char** argv) try {
 } catch (const std::bad_alloc&) {
   return fail(assay::cli::kFailed, "not enough memory");
 } catch (const std::filesystem::filesystem_error& error) {
-  return fail(assay::cli::kFailed, "cannot open " + error.path1().string() + ": " + error.code().message());
+  return fail(assay::cli::kFailed,
+              "cannot open " + assay::printable(error.path1().string()) + ": " + error.code().message());
 } catch (const std::exception& error) {
   return fail(assay::cli::kFailed, error.what());
 }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -182,7 +183,8 @@ void limit(const DrawingLimits& limits) {
 
 // Each answer is a picture; "!" and a sentence where there is none.
 [[noreturn]] void draw_and_exit(int fd, const std::vector<std::string>& svgs, const DrawingLimits& limits) {
-  std::signal(SIGPIPE, SIG_DFL);  // nobody waits for more
+  std::signal(SIGPIPE, SIG_DFL);     // nobody waits for more
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // it holds what its parent had open, the lock of the folder too
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
   try {
     limit(limits);
