@@ -175,7 +175,8 @@ TEST_P(EqualConfigurations, AreRarelyToldApartAndIntervalsCover) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Levels, EqualConfigurations,
-                         ::testing::Values(Level{0, 0}, Level{0.01, 0.3}, Level{0.02, 0.7}, Level{0.04, 0.9}));
+                         ::testing::Values(Level{0, 0}, Level{0.01, 0.3}, Level{0.02, 0.7},
+                                           Level{0.04, 0.9}));
 
 // One interval by itself, with many runs, so that the simulation's own error is small.
 TEST(Coverage, OfOneComparisonIsNinetyFivePercent) {

@@ -44,7 +44,8 @@ TEST_F(KvCacheStudy, ComparesMemoryAndSpeedOfTheFormats) {
   EXPECT_LT(bytes[2], bytes[0]);
   EXPECT_EQ(result.comparisons.size(), 2U);
   ASSERT_EQ(result.remarks.size(), 2U);
-  const std::string expected = fmt::format("int8 take {:.2f} times the memory of float32", bytes[2] / bytes[0]);
+  const std::string expected =
+      fmt::format("int8 take {:.2f} times the memory of float32", bytes[2] / bytes[0]);
   EXPECT_NE(result.remarks[1].find(expected), std::string::npos) << result.remarks[1];
 }
 

@@ -16,8 +16,8 @@ std::string png_of_svg(const std::string& svg, double scale = 2);
 std::string why_no_png();
 
 struct DrawingLimits {
-  Seconds time{30};                       // of all pictures together
-  Bytes memory{std::int64_t{1} << 30};    // beyond what this process holds
+  Seconds time{30};                     // of all pictures together
+  Bytes memory{std::int64_t{1} << 30};  // beyond what this process holds
 };
 struct DrawnPictures {
   std::vector<std::string> pngs;  // as many as there are documents; empty where one could not be drawn

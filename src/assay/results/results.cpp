@@ -98,7 +98,8 @@ std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, 
   std::map<int, std::vector<double>> by_process;
   for (std::size_t i = 0; i < own->samples.size(); ++i)
     if (const auto at = of_baseline.find(subject.places[i]); at != of_baseline.end())
-      by_process[subject.places[i].process].push_back(std::log(std::max(1e-300, own->samples[i]) / std::max(1e-300, at->second)));
+      by_process[subject.places[i].process].push_back(
+          std::log(std::max(1e-300, own->samples[i]) / std::max(1e-300, at->second)));
   if (by_process.empty()) return std::nullopt;
   std::vector<std::vector<double>> ratios;
   for (auto& [process, all] : by_process) ratios.push_back(std::move(all));

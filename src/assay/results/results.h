@@ -66,7 +66,7 @@ struct Row {
   std::string reason;  // of an error
   // Every decode step of every run, as `places` has them; empty where nothing was decoded.
   std::vector<std::vector<double>> step_s = {};
-  std::optional<LossBlocks> losses = {};                       // of a text that was scored
+  std::optional<LossBlocks> losses = {};                         // of a text that was scored
   std::vector<std::pair<std::string, std::string>> absent = {};  // metrics without a value, and why
 
   void set(std::string_view tag, Value value);

@@ -41,8 +41,7 @@ void read_model(const JsonView& model, TokenizerSpec& spec) {
     const bool is_pair =
         merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
     if (!is_pair && !merge.is_string())
-      throw Error("{} {}: expected a text 'left right' or a pair of texts, found {}", where, i,
-                  shown(merge));
+      throw Error("{} {}: expected a text 'left right' or a pair of texts, found {}", where, i, shown(merge));
     spec.merges.push_back(is_pair
                               ? merge_rule(spec.vocabulary, merge[0].get_ref<const std::string&>(),
                                            merge[1].get_ref<const std::string&>(), where, i)
