@@ -130,7 +130,7 @@ std::vector<const Row*> timed_rows(const std::vector<Row>& rows, Scenario scenar
 }
 
 // How far processes of one row differ beyond what all rows of their visit have in common: what other rows
-// show of it is worth some processes of a row's own.
+// show of it counts as some processes of a row's own.
 class Priors {
  public:
   explicit Priors(const std::vector<Row>& rows) {

@@ -40,7 +40,7 @@ std::vector<double> block_means(std::span<const double> in_order, std::int64_t b
 // Smyth, "Linear models and empirical Bayes methods" (2004).
 struct VariancePrior {
   double variance = 0;  // 0: nothing is known
-  double degrees = 0;   // of freedom that it is worth: few where the variances differ by more than chance
+  double degrees = 0;   // of freedom that it counts as: few where the variances differ by more than chance
 };
 inline constexpr double kMostPriorDegrees = 8;  // no prior outweighs what is measured by far
 // From estimates, each with its degrees of freedom. No degrees for fewer than six estimates.

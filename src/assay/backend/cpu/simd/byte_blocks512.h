@@ -2,7 +2,7 @@
 // includes it inside its own anonymous namespace. Not a header for others.
 //
 // The sums of a group of inputs and those of all groups are both in registers, up to 14 each: to keep the
-// latter in memory costs a fifth (Zen 4). The bits are those of few rows.
+// latter in memory costs a tenth (Zen 4). The bits are those of few rows.
 
 // Groups of some rows times two panels.
 struct ByteBlock {
