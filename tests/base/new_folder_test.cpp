@@ -76,17 +76,33 @@ TEST(NewFolder, DoesNotReplaceWhatCameMeanwhile) {
   EXPECT_EQ(count(parent.path()), 1U);
 }
 
-TEST(ScratchFile, GivesBackWhatWasPutAsideAndHasNoName) {
+TEST(NewFile, IsWrittenInAnyOrderAndKeptWholeOrNotAtAll) {
   test::TemporaryFolder parent;
-  ScratchFile scratch(parent.path());
-  EXPECT_TRUE(parent.is_empty());
+  const fs::path path = parent.path() / "file";
+  const auto bytes = [](const std::string& text) {
+    return std::as_bytes(std::span(text.data(), text.size()));
+  };
   const std::string one = "one", two = "two";
-  EXPECT_EQ(scratch.append(std::as_bytes(std::span(one.data(), one.size()))), 0U);
-  EXPECT_EQ(scratch.append(std::as_bytes(std::span(two.data(), two.size()))), 3U);
-  std::string back(3, '\0');
-  scratch.read_exactly(3, std::as_writable_bytes(std::span(back.data(), back.size())));
-  EXPECT_EQ(back, two);
-  EXPECT_THROW(scratch.read_exactly(4, std::as_writable_bytes(std::span(back.data(), back.size()))), Error);
+  {
+    NewFile file(path, 6);
+    file.write(0, bytes(one));
+    EXPECT_FALSE(fs::exists(path));
+    EXPECT_EQ(count(parent.path()), 1U);  // under its temporary name
+  }
+  EXPECT_TRUE(parent.is_empty());
+  NewFile file(path, 6);
+  file.write(3, bytes(two));
+  file.write(0, bytes(one));
+  file.keep();
+  EXPECT_EQ(test::read_file(path), "onetwo");
+  EXPECT_EQ(count(parent.path()), 1U);
+}
+
+// The room is taken before the first byte is written.
+TEST(NewFile, ThatDoesNotFitTheDiskIsRefusedAtOnce) {
+  test::TemporaryFolder parent;
+  EXPECT_THROW(NewFile(parent.path() / "file", std::uint64_t{1} << 60), Error);
+  EXPECT_TRUE(parent.is_empty());
 }
 
 TEST(NewFolder, MayBeASingleNameInTheCurrentFolder) {

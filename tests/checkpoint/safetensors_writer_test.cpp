@@ -9,41 +9,50 @@
 namespace assay {
 namespace {
 
-SafetensorsWriter::Producer bytes(const std::string& text) {
-  return [text](const ByteSink& sink) {  // in two pieces
-    const auto all = std::as_bytes(std::span(text.data(), text.size()));
-    sink(all.first(1));
-    sink(all.subspan(1));
-  };
+std::span<const std::byte> bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
 }
 
 TEST(SafetensorsWriter, WideTypesComeFirstThenNames) {
   test::TemporaryFolder folder;
   SafetensorsWriter writer;
-  writer.add("b", DType::u8, {3}, bytes("bbb"));
-  writer.add("z", DType::f32, {1}, bytes("zzzz"));
-  writer.add("a", DType::u8, {}, bytes("a"));
-  writer.add("y", DType::f16, {1, 1}, bytes("yy"));
+  writer.add("b", DType::u8, {3});
+  writer.add("z", DType::f32, {1});
+  writer.add("a", DType::u8, {});
+  writer.add("y", DType::f16, {1, 1});
   EXPECT_EQ(writer.data_bytes(), 10U);
-  writer.write(folder.path() / "x.safetensors");
+  writer.create(folder.path() / "x.safetensors");
+  writer.write("y", 0, bytes("yy"));
+  writer.write("b", 1, bytes("BB"));  // in pieces, the last one first
+  writer.write("b", 0, bytes("b"));
+  writer.write("a", 0, bytes("a"));
+  writer.write("z", 0, bytes("zzzz"));
+  writer.finish();
   const std::string file = test::read_file(folder.path() / "x.safetensors");
   const auto header = static_cast<std::size_t>(static_cast<unsigned char>(file[0]));
   EXPECT_EQ(header % 8, 0U);
   EXPECT_TRUE(
       file.substr(8).starts_with(R"({"__metadata__":{"format":"pt"},"z":{"dtype":"F32","shape":[1],)"));
-  EXPECT_TRUE(file.ends_with("zzzzyyabbb"));
+  EXPECT_TRUE(file.ends_with("zzzzyyabBB"));
   const SafetensorsFile read(folder.path() / "x.safetensors");
   EXPECT_EQ(read.find("a")->shape.size(), 0U);
   std::string text(3, '\0');
   read.read_bytes(*read.find("b"), 0, std::as_writable_bytes(std::span(text.data(), text.size())));
-  EXPECT_EQ(text, "bbb");
+  EXPECT_EQ(text, "bBB");
 }
 
-TEST(SafetensorsWriter, AProducerThatGivesTooLittleLeavesNoFile) {
+TEST(SafetensorsWriter, AFileThatIsNotWholeIsNotKept) {
   test::TemporaryFolder folder;
-  SafetensorsWriter writer;
-  writer.add("a", DType::f32, {2}, bytes("four"));
-  EXPECT_THROW(writer.write(folder.path() / "x.safetensors"), Error);
+  {
+    SafetensorsWriter writer;
+    writer.add("a", DType::f32, {2});
+    EXPECT_THROW(writer.add("a", DType::u8, {2}), std::logic_error);
+    EXPECT_THROW(writer.write("a", 0, bytes("four")), std::logic_error);
+    writer.create(folder.path() / "x.safetensors");
+    writer.write("a", 0, bytes("four"));
+    EXPECT_THROW(writer.write("a", 5, bytes("four")), std::logic_error);
+    EXPECT_THROW(writer.finish(), std::logic_error);
+  }
   EXPECT_TRUE(folder.is_empty());
 }
 

@@ -20,8 +20,6 @@ namespace assay {
 
 namespace fs = std::filesystem;
 
-namespace {
-
 // A temporary file that disappears unless it is kept.
 class TemporaryFile {
  public:
@@ -47,6 +45,25 @@ class TemporaryFile {
       data = data.subspan(static_cast<std::size_t>(n));
     }
   }
+  void write_at(std::uint64_t offset, std::span<const std::byte> data) {
+    while (!data.empty()) {
+      const ssize_t n = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw Error("cannot write {}: {}", target_.string(), last_system_error());
+      offset += static_cast<std::uint64_t>(n);
+      data = data.subspan(static_cast<std::size_t>(n));
+    }
+  }
+  // fallocate, not posix_fallocate: where a file system cannot, that one writes the whole file.
+  void take_room(std::uint64_t size) {
+    if (size == 0) return;
+    int result = 0;
+    do result = fallocate(fd_, 0, 0, static_cast<off_t>(size));
+    while (result != 0 && errno == EINTR);
+    if (result != 0 && errno == EOPNOTSUPP) result = ftruncate(fd_, static_cast<off_t>(size));
+    if (result != 0)
+      throw Error("cannot write {}: {} ({} bytes are needed)", target_.string(), last_system_error(), size);
+  }
   void keep() {
     finish();
     put_in_place();
@@ -68,8 +85,6 @@ class TemporaryFile {
   int fd_ = -1;
   bool kept_ = false;
 };
-
-}  // namespace
 
 ReadFile::ReadFile(fs::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe must not hang; it is refused below as not a regular file.
@@ -173,6 +188,21 @@ void write_file_atomically(const fs::path& path, const std::function<void(const 
   TemporaryFile file(writable_target(path));
   produce([&](std::span<const std::byte> data) { file.write(data); });
   file.keep();
+}
+
+NewFile::NewFile(const fs::path& path, std::uint64_t size)
+    : file_(std::make_unique<TemporaryFile>(writable_target(path))) {
+  file_->take_room(size);
+}
+
+NewFile::~NewFile() = default;
+
+void NewFile::write(std::uint64_t offset, std::span<const std::byte> data) {
+  file_->write_at(offset, data);
+}
+
+void NewFile::keep() {
+  file_->keep();
 }
 
 void ensure_writable_folder(const fs::path& folder) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,26 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 void write_file_atomically(const std::filesystem::path& path,
                            const std::function<void(const ByteSink&)>& produce);
+
+class TemporaryFile;
+// A file of a known size, written in any order and by several threads under a temporary name. Whatever ends
+// before keep(), an exception included, removes it.
+class NewFile {
+ public:
+  // Takes the room on the disk at once, where the file system can. Throws Error (folder missing or not
+  // writable, disk full).
+  NewFile(const std::filesystem::path& path, std::uint64_t size);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::uint64_t offset, std::span<const std::byte> data);  // throws Error
+  // Renames it into place when all bytes are on the disk. Throws Error.
+  void keep();
+
+ private:
+  std::unique_ptr<TemporaryFile> file_;
+};
 
 // Several files, all written before the first is renamed into place: where one cannot be written none is
 // changed. (Only a crash between two renames leaves some old and some new, each of them whole.)

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -70,43 +69,6 @@ void NewFolder::keep() {
   }
   fs::rename(path_, target_);
   path_.clear();
-}
-
-ScratchFile::ScratchFile(const fs::path& folder) : folder_(folder) {
-  fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd_ < 0) {  // a file system without files that have no name: it loses its name at once
-    std::string name = (folder / "scratch-XXXXXX").string();
-    fd_ = mkostemp(name.data(), O_CLOEXEC);
-    if (fd_ >= 0) unlink(name.c_str());
-  }
-  if (fd_ < 0) throw Error("cannot write in {}: {}", folder.string(), last_system_error());
-}
-
-ScratchFile::~ScratchFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
-std::uint64_t ScratchFile::append(std::span<const std::byte> data) {
-  const std::uint64_t begin = size_;
-  while (!data.empty()) {
-    const ssize_t n = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(size_));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Error("cannot write in {}: {}", folder_.string(), last_system_error());
-    size_ += static_cast<std::uint64_t>(n);
-    data = data.subspan(static_cast<std::size_t>(n));
-  }
-  return begin;
-}
-
-void ScratchFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) const {
-  while (!out.empty()) {
-    const ssize_t n = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      throw Error("cannot read back from {}: {}", folder_.string(), n < 0 ? last_system_error() : "end");
-    offset += static_cast<std::uint64_t>(n);
-    out = out.subspan(static_cast<std::size_t>(n));
-  }
 }
 
 }  // namespace assay

@@ -1,10 +1,7 @@
 // A folder that appears under its name complete, or not at all.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <span>
 
 namespace assay {
 
@@ -27,24 +24,6 @@ class NewFolder {
  private:
   std::filesystem::path target_, path_;
   bool may_replace_;
-};
-
-// Bytes put aside on disk, in a file without a name: it vanishes with the process.
-class ScratchFile {
- public:
-  explicit ScratchFile(const std::filesystem::path& folder);  // throws Error
-  ~ScratchFile();
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
-
-  // Returns where the bytes begin. Throws Error (disk full).
-  std::uint64_t append(std::span<const std::byte> data);
-  void read_exactly(std::uint64_t offset, std::span<std::byte> out) const;
-
- private:
-  int fd_ = -1;
-  std::uint64_t size_ = 0;
-  std::filesystem::path folder_;
 };
 
 }  // namespace assay

@@ -1,11 +1,12 @@
 #include "assay/checkpoint/safetensors_writer.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "assay/base/error.h"
+#include "assay/base/format.h"
 
 namespace assay {
 
@@ -24,34 +25,36 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 }  // namespace
 
-void SafetensorsWriter::add(std::string name, DType dtype, std::vector<std::int64_t> shape,
-                            Producer produce) {
-  StoredTensor tensor{.name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
+void SafetensorsWriter::add(std::string name, DType dtype, std::vector<std::int64_t> shape) {
+  if (file_ != nullptr) throw std::logic_error("a tensor is added to a file that is being written: " + name);
+  const auto [at, is_new] = entries_.try_emplace(name);
+  if (!is_new) throw std::logic_error("a tensor is added twice: " + name);
+  StoredTensor& tensor = at->second.tensor;
+  tensor = {.name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
   tensor.bytes =
       static_cast<std::uint64_t>(tensor.elements()) * static_cast<std::uint64_t>(info(dtype).bytes);
-  entries_.push_back({std::move(tensor), std::move(produce)});
 }
 
 std::uint64_t SafetensorsWriter::data_bytes() const {
   std::uint64_t bytes = 0;
-  for (const Entry& entry : entries_) bytes += entry.tensor.bytes;
+  for (const auto& [name, entry] : entries_) bytes += entry.tensor.bytes;
   return bytes;
 }
 
-void SafetensorsWriter::write(const std::filesystem::path& path) const {
-  std::vector<const Entry*> order;
-  for (const Entry& entry : entries_) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    const int left = rank_of(a->tensor.dtype), right = rank_of(b->tensor.dtype);
-    return left != right ? left < right : a->tensor.name < b->tensor.name;
+void SafetensorsWriter::create(const std::filesystem::path& path) {
+  std::vector<Entry*> order;
+  for (auto& [name, entry] : entries_) order.push_back(&entry);
+  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return rank_of(a->tensor.dtype) < rank_of(b->tensor.dtype);
   });
   nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
   std::uint64_t offset = 0;
-  for (const Entry* entry : order) {
+  for (Entry* entry : order) {
     const StoredTensor& tensor = entry->tensor;
     header[tensor.name] = {{"dtype", info(tensor.dtype).safetensors},
                            {"shape", tensor.shape},
                            {"data_offsets", {offset, offset + tensor.bytes}}};
+    entry->offset = offset;
     offset += tensor.bytes;
   }
   std::string text = header.dump();
@@ -59,20 +62,29 @@ void SafetensorsWriter::write(const std::filesystem::path& path) const {
   std::string length(8, '\0');
   for (std::size_t i = 0; i < 8; ++i)
     length[i] = static_cast<char>(static_cast<unsigned char>(text.size() >> (8 * i)));
-  write_file_atomically(path, [&](const ByteSink& sink) {
-    sink(bytes_of(length));
-    sink(bytes_of(text));
-    for (const Entry* entry : order) {
-      std::uint64_t written = 0;
-      entry->produce([&](std::span<const std::byte> data) {
-        written += data.size();
-        sink(data);
-      });
-      if (written != entry->tensor.bytes)
-        throw Error("{}: tensor '{}': {} bytes were produced where it has {}", path.string(),
-                    entry->tensor.name, written, entry->tensor.bytes);
-    }
-  });
+  text.insert(0, length);
+  for (Entry* entry : order) entry->offset += text.size();
+  file_ = std::make_unique<NewFile>(path, text.size() + offset);
+  file_->write(0, bytes_of(text));
+}
+
+void SafetensorsWriter::write(const std::string& name, std::uint64_t first, std::span<const std::byte> data) {
+  const auto at = entries_.find(name);
+  if (file_ == nullptr || at == entries_.end()) throw std::logic_error("no tensor to be written: " + name);
+  Entry& entry = at->second;
+  if (first > entry.tensor.bytes || data.size() > entry.tensor.bytes - first)
+    throw std::logic_error("bytes beyond the tensor: " + name);
+  file_->write(entry.offset + first, data);
+  entry.written += data.size();
+}
+
+void SafetensorsWriter::finish() {
+  for (const auto& [name, entry] : entries_)
+    if (entry.written != entry.tensor.bytes)
+      throw std::logic_error(fmt::format("tensor {}: {} bytes were written where it has {}", name,
+                                         entry.written.load(), entry.tensor.bytes));
+  if (file_ == nullptr) throw std::logic_error("a file is finished before it is made");
+  file_->keep();
 }
 
 }  // namespace assay

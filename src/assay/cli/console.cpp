@@ -76,6 +76,12 @@ void note(std::string_view line) {
   std::fputc('\n', stderr);
 }
 
+std::string time_left(std::optional<double> seconds) {
+  if (!seconds) return "";
+  if (*seconds < 90) return fmt::format("about {:.0f} s left; ", std::max(1.0, *seconds));
+  return fmt::format("about {:.0f} min left; ", *seconds / 60);
+}
+
 void Progress::show(std::string_view text) {
   if (!is_shown_) return;
   // A line that wraps could not be written over.

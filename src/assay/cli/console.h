@@ -1,6 +1,7 @@
 // Where a command's words go: the answer to standard output, everything else to standard error.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,9 @@ void note(std::string_view line);
 
 // Columns for prose and tables: those of the terminal, or of COLUMNS where it is set, else 80; 100 at most.
 std::size_t terminal_width();
+
+// "about 40 s left; "; empty where it is not known.
+std::string time_left(std::optional<double> seconds);
 
 // A single line on a terminal that is written over as work goes on; cut where the terminal ends.
 class Progress {

@@ -29,12 +29,6 @@ namespace assay::cli {
 
 namespace {
 
-std::string time_left(std::optional<double> seconds) {
-  if (!seconds) return "";
-  if (*seconds < 90) return fmt::format("about {:.0f} s left; ", std::max(1.0, *seconds));
-  return fmt::format("about {:.0f} min left; ", *seconds / 60);
-}
-
 // An empty name would quietly mean the default. Prompts may be empty: that is a case which fails.
 void refuse_empty_values(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {

@@ -103,8 +103,9 @@ int run_quantize(const QuantizeFlags& flags) {
         flags.model.precision.substr(0, plus), flags.model.precision);
   field("precision").parse(options.config, flags.model.precision);
   options.replaces = flags.is_forced;
-  options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
-    progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
+  options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all,
+                            std::optional<double> left) {
+    progress.show(fmt::format("[{}/{}] {}{}", done, all, time_left(left), now));
   };
   options.should_stop = is_interrupted;
   const QuantizeReport report = first_candidate(

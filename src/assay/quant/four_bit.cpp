@@ -99,18 +99,23 @@ std::uint8_t code_of_map(float x) {
   return table[static_cast<std::size_t>((std::clamp(x, -1.0F, 1.0F) + 1.0F) * kHalf + 0.5F)];
 }
 
+constexpr float kSmallest = 1e-38F;
+// Of a block; `is_whole`: not the shorter one at the end.
+[[gnu::always_inline]] inline float scale_of(std::span<const float> part, bool is_whole) {
+  const float largest = largest_magnitude(part);
+  return is_whole ? largest : std::max(largest, kSmallest);
+}
+
 // The work of quantize_four_bit. Loops of which compilers make vectors, for the widest of the machine:
 // without multiply-adds the codes are the same in all of them.
 [[gnu::always_inline]] inline void quantize_blocks(FourBit type, std::span<const float> x, std::int64_t block,
                                                    std::uint8_t* codes, float* absmax) {
   const Order& order = type == FourBit::nf4 ? kNf4Order : kFp4Order;
-  constexpr float kSmallest = 1e-38F;
   const auto size = static_cast<std::size_t>(block);
   for (std::size_t first = 0; first < x.size(); first += size) {
     const auto part = x.subspan(first, std::min(size, x.size() - first));
-    float largest = largest_magnitude(part);
     const bool is_whole = part.size() == size;
-    if (!is_whole) largest = std::max(largest, kSmallest);
+    const float largest = scale_of(part, is_whole);
     absmax[first / size] = largest;
     const float inverse = 1.0F / std::max(largest, kSmallest);
     // How many bounds lie below each.
@@ -164,6 +169,14 @@ void quantize_four_bit(FourBit type, std::span<const float> x, std::int64_t bloc
                                          : is_usable(Isa::avx2) ? quantize_blocks_avx2
                                                                 : quantize_blocks_baseline;
   quantize(type, x, block, codes, absmax);
+}
+
+void four_bit_scales(std::span<const float> x, std::int64_t block, float* absmax) {
+  const auto size = static_cast<std::size_t>(block);
+  for (std::size_t first = 0; first < x.size(); first += size) {
+    const auto part = x.subspan(first, std::min(size, x.size() - first));
+    absmax[first / size] = scale_of(part, part.size() == size);
+  }
 }
 
 const std::array<float, 256>& dynamic_map() {

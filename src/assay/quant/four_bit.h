@@ -23,6 +23,9 @@ inline constexpr std::int64_t kNestedBlock = 256;  // scales that share one, whe
 void quantize_four_bit(FourBit type, std::span<const float> x, std::int64_t block, std::uint8_t* codes,
                        float* absmax);
 
+// The same scales alone.
+void four_bit_scales(std::span<const float> x, std::int64_t block, float* absmax);
+
 // Scales as 8-bit codes: map[codes[i]] * absmax[i / 256] + offset.
 struct NestedScales {
   std::vector<std::uint8_t> codes;

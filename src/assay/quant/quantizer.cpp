@@ -43,6 +43,14 @@ std::int64_t make_finite(std::span<float> values) {
   return replaced;
 }
 
+// How many were not, and are 0 now.
+std::int64_t checked_finite(bool allows_non_finite, const std::string& where, std::span<float> values) {
+  if (are_finite(values)) return 0;
+  if (!allows_non_finite)
+    throw Error("{}: expected finite numbers to quantize, found NaN or infinity", where);
+  return make_finite(values);
+}
+
 }  // namespace
 
 ScaleLayout::ScaleLayout(WeightFormat format, std::int64_t rows, std::int64_t columns)
@@ -84,12 +92,7 @@ std::int64_t quantize_rows(WeightFormat format, bool allows_non_finite, const st
   if (format == WeightFormat::llm_int8)
     std::transform(values.begin(), values.end(), values.begin(),
                    [](float x) { return f16_to_float(float_to_f16(x)); });
-  std::int64_t replaced = 0;
-  if (!are_finite(values)) {
-    if (!allows_non_finite)
-      throw Error("{}: expected finite numbers to quantize, found NaN or infinity", where);
-    replaced = make_finite(values);
-  }
+  const std::int64_t replaced = checked_finite(allows_non_finite, where, values);
   if (!is_int8(format) && !is_int4(format)) {
     quantize_four_bit(table_of(format), values, kFourBitBlock, codes, scales);
     return replaced;
@@ -104,6 +107,12 @@ std::int64_t quantize_rows(WeightFormat format, bool allows_non_finite, const st
       quantize_int4(values.subspan(first, width), kInt4Group, codes + first, scale);
   }
   return replaced;
+}
+
+void find_block_scales(bool allows_non_finite, const std::string& where, std::span<float> values,
+                       float* scales) {
+  checked_finite(allows_non_finite, where, values);
+  four_bit_scales(values, kFourBitBlock, scales);
 }
 
 }  // namespace assay

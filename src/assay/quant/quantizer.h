@@ -47,5 +47,8 @@ float dequantized(WeightFormat format, std::uint8_t code, float scale);
 // they were. Throws Error, which `where` begins, where they are not.
 std::int64_t quantize_rows(WeightFormat format, bool allows_non_finite, const std::string& where,
                            std::int64_t columns, std::span<float> values, std::uint8_t* codes, float* scales);
+// The scales that it would find, of a 4-bit format in blocks of 64.
+void find_block_scales(bool allows_non_finite, const std::string& where, std::span<float> values,
+                       float* scales);
 
 }  // namespace assay

@@ -6,6 +6,8 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
@@ -15,8 +17,6 @@
 namespace assay {
 
 namespace {
-
-constexpr std::int64_t kSlab = std::int64_t{1} << 18;  // numbers of a tensor held at once, where that will do
 
 // Calls task(i) for 0 <= i < count on the pool's threads; throws the first of what they throw.
 template <typename Task>
@@ -36,17 +36,14 @@ void run_all(ThreadPool& pool, std::int64_t count, const Task& task) {
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-constexpr std::int64_t kOutputs = kQuantizedRows;  // of a task
-std::int64_t tasks_of(const WeightSpec& weight) {
-  return (weight.rows + kOutputs - 1) / kOutputs;
-}
-// The elements of the outputs [64 task, ...), as a span of their offset and size.
-struct Part {
-  std::size_t first, size;
-};
-Part part_of(const WeightSpec& weight, std::int64_t task) {
-  const std::int64_t first = task * kOutputs, count = std::min(kOutputs, weight.rows - first);
-  return {static_cast<std::size_t>(first * weight.columns), static_cast<std::size_t>(count * weight.columns)};
+// Numbers of a tensor that a thread holds at once, where that will do: they stay in its second-level cache.
+// Of a transposed matrix more, so that what is read of each of its rows is not too short.
+constexpr std::int64_t kSlab = std::int64_t{1} << 18, kTransposedSlab = std::int64_t{1} << 20;
+constexpr std::int64_t kSlabsTogether = 4;  // of a thread, between two looks at whether to stop
+
+std::int64_t rows_per_slab(const WeightSpec& weight) {
+  const std::int64_t numbers = weight.stored_transposed ? kTransposedSlab : kSlab;
+  return std::max(kQuantizedRows, numbers / weight.columns / kQuantizedRows * kQuantizedRows);
 }
 
 // What the element's column was multiplied by for SmoothQuant.
@@ -56,114 +53,143 @@ float factor_of(const WeightSpec& weight, std::size_t i) {
 
 }  // namespace
 
-// The number as the type holds it.
 float rounded(DType dtype, float x) {
   if (dtype == DType::bf16) return bf16_to_float(float_to_bf16(x));
   if (dtype == DType::f16) return f16_to_float(float_to_f16(x));
   return x;
 }
 
+std::int64_t code_bytes(const WeightSpec& weight) {
+  return is_int8(weight.format) ? weight.elements() : (weight.elements() + 1) / 2;
+}
+
 MatrixQuantizer::MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType dtype,
-                                 bool allows_non_finite, ThreadPool& pool)
-    : folder_(folder), format_(format), dtype_(dtype), allows_non_finite_(allows_non_finite), pool_(pool) {}
+                                 bool allows_non_finite, ThreadPool& pool, OnRows on_rows)
+    : folder_(folder),
+      format_(format),
+      dtype_(dtype),
+      allows_non_finite_(allows_non_finite),
+      pool_(pool),
+      on_rows_(std::move(on_rows)),
+      slabs_(static_cast<std::size_t>(pool.size())) {}
 
-Quantized MatrixQuantizer::operator()(const WeightSpec& weight) {
-  read(weight);
-  Quantized out;
-  codes_.resize(originals_.size());
-  quantize(weight, out);
-  measure(weight, out);
-  return out;
-}
-
-// Fills originals_ [outputs][inputs], transposing what is stored the other way.
-void MatrixQuantizer::read(const WeightSpec& weight) {
-  require_memory({weight.elements() * 9}, "quantizing " + weight.name);
-  const CheckpointTensor at = folder_.find(weight.name);
-  originals_.resize(static_cast<std::size_t>(weight.elements()));
-  const std::int64_t width = weight.stored_transposed ? weight.rows : weight.columns;
-  const std::int64_t height = weight.stored_transposed ? weight.columns : weight.rows;
-  const std::int64_t per_slab = std::max<std::int64_t>(16, kSlab / width / 16 * 16);
-  run_all(pool_, (height + per_slab - 1) / per_slab, [&](std::int64_t i) {
-    const std::int64_t first = i * per_slab, count = std::min(per_slab, height - first);
-    if (!weight.stored_transposed)
-      return at.read_floats(first * width, count * width, originals_.data() + first * width);
-    std::vector<float> slab(static_cast<std::size_t>(count * width));
-    at.read_floats(first * width, count * width, slab.data());
-    for (std::int64_t begin = 0; begin < count; begin += 16)  // a line of the transposed rows at once
-      for (std::int64_t output = 0; output < width; ++output)
-        for (std::int64_t k = begin; k < std::min(begin + 16, count); ++k)
-          originals_[static_cast<std::size_t>(output * weight.columns + first + k)] =
-              slab[static_cast<std::size_t>(k * width + output)];
-  });
-}
-
-// rows_: what is quantized, the originals as the type of everything else holds them; for int8 of our own as
-// they are, smoothed. Originals that are not finite count as 0.
-void MatrixQuantizer::round_rows(const WeightSpec& weight, std::size_t first, std::size_t size) {
-  for (std::size_t i = first; i < first + size; ++i) {
-    rows_[i] =
-        format_ == WeightFormat::int8 ? originals_[i] * factor_of(weight, i) : rounded(dtype_, originals_[i]);
-    const float held = format_ == WeightFormat::llm_int8 ? rounded(DType::f16, rows_[i]) : rows_[i];
-    if (!std::isfinite(held) && allows_non_finite_) originals_[i] = 0;
+template <typename Take>
+void MatrixQuantizer::for_slabs(const WeightSpec& weight, const Take& take) {
+  const std::int64_t per_slab = rows_per_slab(weight), together = per_slab * kSlabsTogether * pool_.size();
+  constexpr std::int64_t kBytesPerNumber = 14;  // of a Slab
+  require_memory({std::min(weight.rows, per_slab * pool_.size()) * weight.columns * kBytesPerNumber},
+                 "quantizing " + weight.name);
+  for (std::int64_t begin = 0; begin < weight.rows; begin += together) {
+    const std::int64_t end = std::min(weight.rows, begin + together);
+    run_all(pool_, (end - begin + per_slab - 1) / per_slab, [&](std::int64_t i) {
+      const std::int64_t first = begin + i * per_slab;
+      Slab& slab = slabs_[static_cast<std::size_t>(ThreadPool::worker())];
+      read(weight, first, std::min(per_slab, end - first), slab);
+      take(slab, first);
+    });
+    on_rows_(weight, end - begin);
   }
 }
 
-void MatrixQuantizer::quantize(const WeightSpec& weight, Quantized& out) {
+NestedScales MatrixQuantizer::nest(const WeightSpec& weight) {
   const ScaleLayout layout(format_, weight.rows, weight.columns);
   const std::string where = folder_.find(weight.name).where();
-  rows_.resize(originals_.size());
-  out.scales.resize(static_cast<std::size_t>(layout.count));
-  std::atomic<std::int64_t> replaced{0};
-  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-    const auto [first, size] = part_of(weight, task);
-    round_rows(weight, first, size);
-    replaced +=
-        quantize_rows(format_, allows_non_finite_, where, weight.columns, {rows_.data() + first, size},
-                      codes_.data() + first, out.scales.data() + layout.at(task * kOutputs, 0));
+  std::vector<float> scales(static_cast<std::size_t>(layout.count));
+  for_slabs(weight, [&](Slab& slab, std::int64_t first) {
+    round_rows(weight, slab);
+    find_block_scales(allows_non_finite_, where, slab.rows, scales.data() + layout.at(first, 0));
   });
-  out.non_finite = replaced;
-  if (has_nested_scales(format_)) {
-    out.nested = nest_scales(out.scales);
-    unnest_scales(out.nested, out.scales.data());
-  }
-  if (is_int8(format_))
-    out.codes = codes_;
-  else
-    pack_pairs(weight, out);
+  return nest_scales(scales);
 }
 
-// Two codes to a byte, the first of them high, as bitsandbytes has them.
-void MatrixQuantizer::pack_pairs(const WeightSpec& weight, Quantized& out) {
-  const auto& values = code_values(format_);
-  const auto zero = static_cast<std::uint8_t>(std::find(values.begin(), values.end(), 0.0F) - values.begin());
-  out.codes.resize((rows_.size() + 1) / 2);
-  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-    const auto [first, size] = part_of(weight, task);
-    for (std::size_t i = first; i < first + size; i += 2) {
-      const std::uint8_t low = i + 1 < rows_.size() ? codes_[i + 1] : zero;  // where their number is odd
-      out.codes[i / 2] = static_cast<std::uint8_t>(codes_[i] << 4 | low);
-    }
-  });
-}
-
-void MatrixQuantizer::measure(const WeightSpec& weight, Quantized& out) {
-  std::vector<ReconstructionSums> sums(static_cast<std::size_t>(tasks_of(weight)));
-  const auto width = static_cast<std::size_t>(weight.columns);
+Quantized MatrixQuantizer::operator()(const WeightSpec& weight, const NestedScales* nested,
+                                      const CodeSink& sink) {
   const ScaleLayout layout(format_, weight.rows, weight.columns);
-  run_all(pool_, tasks_of(weight), [&](std::int64_t task) {
-    const auto [first, size] = part_of(weight, task);
-    for (std::size_t i = first; i < first + size; ++i) {
-      const auto row = static_cast<std::int64_t>(i / width), column = static_cast<std::int64_t>(i % width);
-      rows_[i] =
-          dequantized(format_, codes_[i], out.scales[static_cast<std::size_t>(layout.at(row, column))]) /
+  const std::string where = folder_.find(weight.name).where();
+  Quantized out;
+  out.scales.resize(static_cast<std::size_t>(layout.count));
+  std::vector<float> held;  // what the file gives back
+  if (nested != nullptr) {
+    held.resize(out.scales.size());
+    unnest_scales(*nested, held.data());
+  }
+  const std::vector<float>& restored = nested != nullptr ? held : out.scales;
+  // Sums of 64 rows each, merged in order: the errors do not depend on slabs or threads.
+  std::vector<ReconstructionSums> sums(
+      static_cast<std::size_t>((weight.rows + kQuantizedRows - 1) / kQuantizedRows));
+  std::atomic<std::int64_t> replaced{0};
+  const auto width = static_cast<std::size_t>(weight.columns);
+  for_slabs(weight, [&](Slab& slab, std::int64_t first) {
+    round_rows(weight, slab);
+    slab.codes.resize(slab.rows.size());
+    replaced += quantize_rows(format_, allows_non_finite_, where, weight.columns, slab.rows,
+                              slab.codes.data(), out.scales.data() + layout.at(first, 0));
+    const std::int64_t before = first * weight.columns;
+    if (is_int8(format_))
+      sink(static_cast<std::uint64_t>(before), std::as_bytes(std::span(slab.codes)));
+    else
+      sink(static_cast<std::uint64_t>(before / 2), packed_pairs(slab));
+    for (std::size_t i = 0; i < slab.rows.size(); ++i) {
+      const auto row = first + static_cast<std::int64_t>(i / width),
+                 column = static_cast<std::int64_t>(i % width);
+      slab.rows[i] =
+          dequantized(format_, slab.codes[i], restored[static_cast<std::size_t>(layout.at(row, column))]) /
           factor_of(weight, i);
     }
-    sums[static_cast<std::size_t>(task)].add({originals_.data() + first, size}, {rows_.data() + first, size});
+    constexpr auto kRows = static_cast<std::size_t>(kQuantizedRows);
+    for (std::size_t i = 0; i < slab.rows.size(); i += kRows * width) {
+      const std::size_t size = std::min(kRows * width, slab.rows.size() - i);
+      sums[static_cast<std::size_t>(first) / kRows + i / (kRows * width)].add(
+          std::span(slab.originals).subspan(i, size), std::span(slab.rows).subspan(i, size));
+    }
   });
   ReconstructionSums all;
   for (const ReconstructionSums& part : sums) all.merge(part);
   out.error = all.result();
+  out.non_finite = replaced;
+  return out;
+}
+
+// Rows [first_row, first_row + rows) of the outputs.
+void MatrixQuantizer::read(const WeightSpec& weight, std::int64_t first_row, std::int64_t rows,
+                           Slab& slab) const {
+  const CheckpointTensor at = folder_.find(weight.name);
+  slab.originals.resize(static_cast<std::size_t>(rows * weight.columns));
+  if (!weight.stored_transposed)
+    return at.read_floats(first_row * weight.columns, rows * weight.columns, slab.originals.data());
+  slab.stored.resize(slab.originals.size());
+  for (std::int64_t k = 0; k < weight.columns; ++k)
+    at.read_floats(k * weight.rows + first_row, rows, slab.stored.data() + k * rows);
+  constexpr std::int64_t kLine = 16;  // of the transposed rows at once
+  for (std::int64_t begin = 0; begin < weight.columns; begin += kLine)
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t k = begin; k < std::min(begin + kLine, weight.columns); ++k)
+        slab.originals[static_cast<std::size_t>(row * weight.columns + k)] =
+            slab.stored[static_cast<std::size_t>(k * rows + row)];
+}
+
+// What is quantized: the originals as the type of everything else holds them; for int8 of our own as they
+// are, smoothed. Originals that are not finite count as 0.
+void MatrixQuantizer::round_rows(const WeightSpec& weight, Slab& slab) const {
+  slab.rows.resize(slab.originals.size());
+  for (std::size_t i = 0; i < slab.rows.size(); ++i) {
+    slab.rows[i] = format_ == WeightFormat::int8 ? slab.originals[i] * factor_of(weight, i)
+                                                 : rounded(dtype_, slab.originals[i]);
+    const float held = format_ == WeightFormat::llm_int8 ? rounded(DType::f16, slab.rows[i]) : slab.rows[i];
+    if (!std::isfinite(held) && allows_non_finite_) slab.originals[i] = 0;
+  }
+}
+
+// Two codes to a byte, the first of them high, as bitsandbytes has them; of an odd number the last is zero.
+std::span<const std::byte> MatrixQuantizer::packed_pairs(Slab& slab) const {
+  const auto& values = code_values(format_);
+  const auto zero = static_cast<std::uint8_t>(std::find(values.begin(), values.end(), 0.0F) - values.begin());
+  slab.packed.resize((slab.codes.size() + 1) / 2);
+  for (std::size_t i = 0; i < slab.codes.size(); i += 2) {
+    const std::uint8_t low = i + 1 < slab.codes.size() ? slab.codes[i + 1] : zero;
+    slab.packed[i / 2] = static_cast<std::byte>(slab.codes[i] << 4 | low);
+  }
+  return slab.packed;
 }
 
 }  // namespace assay

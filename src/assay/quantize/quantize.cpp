@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -24,6 +25,7 @@
 #include "assay/model/stored_quantization.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int8.h"
+#include "assay/quant/quantizer.h"
 #include "assay/quantize/matrix_quantizer.h"
 #include "assay/session/calibrate.h"
 #include "assay/session/load.h"
@@ -77,7 +79,6 @@ class Job {
           source_->config().where());
     check_target(out);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
-    scratch_ = std::make_unique<ScratchFile>(folder_->path());
   }
 
   QuantizeReport run(const fs::path& out) {
@@ -91,18 +92,7 @@ class Job {
     if (precision_.needs_calibration()) calibrate_inputs(report);
     report.coverage = coverage_of(plan_);
     report.parameters = plan_.parameters();
-    MatrixQuantizer quantize(*source_, precision_.weights, dtype_, precision_.allows_non_finite, pool_);
-    for (std::size_t i = 0; i < plan_.weights.size(); ++i)
-      for (const TensorPart& part : tensors_of(plan_.weights[i])) {
-        const WeightSpec& weight = part.spec;
-        step(weight.name, static_cast<std::int64_t>(i));
-        if (is_quantized(weight.format))
-          report.tensors.push_back(add_quantized(weight, quantize(weight)));
-        else
-          add_plain(weight);
-      }
-    step("model.safetensors", static_cast<std::int64_t>(plan_.weights.size()));
-    writer_.write(folder_->path() / "model.safetensors");
+    write_weights(report);
     report.files = copy_companions();
     report.files.insert(report.files.begin(), {"config.json", "model.safetensors"});
     report.file_bytes_before = source_->weight_file_bytes();
@@ -165,7 +155,7 @@ class Job {
 
   // Runs the text, and plans again with what it told.
   void calibrate_inputs(QuantizeReport& report) {
-    step("calibrating", 0);
+    tell("calibrating");
     const TimePoint begin = Clock::now();
     const CalibrationText text =
         read_calibration(options_.config.calibration ? fs::path(*options_.config.calibration)
@@ -183,124 +173,185 @@ class Job {
   void stop_where_asked() const {
     if (options_.should_stop && options_.should_stop()) throw Error("interrupted: nothing was written");
   }
-  void step(const std::string& now, std::int64_t done) const {
+  void tell(const std::string& now) const {
     stop_where_asked();
-    if (options_.on_progress)
-      options_.on_progress(now, done, static_cast<std::int64_t>(plan_.weights.size()) + 1);
+    if (options_.on_progress) options_.on_progress(now, tensors_done_, tensors_, seconds_left());
+  }
+  // By the bytes that were read so far; once there are enough of them.
+  std::optional<double> seconds_left() const {
+    const double seconds = elapsed(begin_, Clock::now()).value;
+    if (seconds < 1 || read_ == 0) return std::nullopt;
+    return seconds * static_cast<double>(to_read_ - read_) / static_cast<double>(read_);
+  }
+  void count_read(const std::string& name, double share_of_tensor) {
+    read_ += static_cast<std::int64_t>(static_cast<double>(source_->find(name)->bytes) * share_of_tensor);
+    tell(name);
   }
 
-  // A tensor whose bytes wait on disk until the file is written. Returns how many they are.
-  std::int64_t add_bytes(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
-                         std::span<const std::byte> bytes) {
-    const std::uint64_t begin = scratch_->append(bytes), size = bytes.size();
-    writer_.add(name, dtype, std::move(shape), [this, begin, size](const ByteSink& sink) {
-      std::vector<std::byte> slab(std::size_t{1} << 20);
-      for (std::uint64_t done = 0; done < size;) {
-        stop_where_asked();
-        const auto part = std::span(slab).first(std::min<std::uint64_t>(slab.size(), size - done));
-        scratch_->read_exactly(begin + done, part);
-        sink(part);
-        done += part.size();
+  // Names every tensor, then makes the file, then writes the tensors as they are read.
+  void write_weights(QuantizeReport& report) {
+    std::vector<WeightSpec> weights;
+    for (const WeightSpec& whole : plan_.weights)
+      for (TensorPart& part : tensors_of(whole)) weights.push_back(std::move(part.spec));
+    const bool is_nested = has_nested_scales(precision_.weights);
+    for (const WeightSpec& weight : weights)
+      to_read_ += static_cast<std::int64_t>(source_->find(weight.name)->bytes) *
+                  (is_nested && is_quantized(weight.format) ? 2 : 1);
+    tensors_ = static_cast<std::int64_t>(weights.size());
+    begin_ = Clock::now();
+    MatrixQuantizer quantize(*source_, precision_.weights, dtype_, precision_.allows_non_finite, pool_,
+                             [this](const WeightSpec& weight, std::int64_t rows) {
+                               count_read(weight.name,
+                                          static_cast<double>(rows) / static_cast<double>(weight.rows));
+                             });
+    std::map<std::string, NestedScales> nested;  // the state of a tensor says their mean, and its size varies
+    for (const WeightSpec& weight : weights) {
+      tell(weight.name);
+      if (!is_quantized(weight.format)) {
+        writer_.add(weight.name, type_of_plain(weight), source_->find(weight.name)->shape);
+        continue;
       }
-    });
-    return static_cast<std::int64_t>(size);
-  }
-  std::int64_t add_floats(const std::string& name, std::span<const float> values) {
-    return add_bytes(name, DType::f32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(values));
+      if (is_nested) nested[weight.name] = quantize.nest(weight);
+      QuantizedTensor& tensor = report.tensors.emplace_back();
+      tensor.name = weight.name;
+      tensor.rows = weight.rows;
+      tensor.columns = weight.columns;
+      tensor.bytes_before = static_cast<std::int64_t>(source_->find(weight.name)->bytes);
+      tensor.bytes_after = is_own()                 ? name_own_int8(weight)
+                           : is_int8(weight.format) ? name_int8(weight)
+                                                    : name_four_bit(weight, nested);
+    }
+    tell("model.safetensors");
+    writer_.create(folder_->path() / "model.safetensors");
+    for (const auto& [name, bytes] : known_) writer_.write(name, 0, bytes);
+    std::size_t quantized = 0;
+    for (const WeightSpec& weight : weights) {
+      tell(weight.name);
+      if (is_quantized(weight.format)) {
+        const auto found = nested.find(weight.name);
+        const NestedScales* scales = found == nested.end() ? nullptr : &found->second;
+        const Quantized made =
+            quantize(weight, scales, [&](std::uint64_t first, std::span<const std::byte> codes) {
+              writer_.write(weight.name, first, codes);
+            });
+        write_scales(weight, made.scales, scales);
+        report.tensors[quantized].non_finite = made.non_finite;
+        report.tensors[quantized].error = made.error;
+        ++quantized;
+      } else {
+        write_plain(weight);
+      }
+      ++tensors_done_;
+    }
+    tell("model.safetensors");
+    writer_.finish();
   }
 
-  QuantizedTensor add_quantized(const WeightSpec& weight, const Quantized& made) {
-    QuantizedTensor tensor{.name = weight.name,
-                           .rows = weight.rows,
-                           .columns = weight.columns,
-                           .bytes_before = static_cast<std::int64_t>(source_->find(weight.name)->bytes),
-                           .bytes_after = 0,
-                           .non_finite = made.non_finite,
-                           .error = made.error};
-    tensor.bytes_after = is_own()                 ? add_own_int8(weight, made)
-                         : is_int8(weight.format) ? add_int8(weight, made)
-                                                  : add_four_bit(weight, made);
-    return tensor;
+  // Names a tensor and returns its bytes.
+  std::int64_t name_tensor(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape) {
+    std::int64_t bytes = info(dtype).bytes;
+    for (const std::int64_t size : shape) bytes *= size;
+    writer_.add(name, dtype, shape);
+    return bytes;
+  }
+  // The same of one whose few bytes are known already.
+  std::int64_t name_known(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+                          std::span<const std::byte> bytes) {
+    known_[name].assign(bytes.begin(), bytes.end());
+    return name_tensor(name, dtype, shape);
+  }
+  std::int64_t name_floats(const std::string& name, std::span<const float> values) {
+    return name_known(name, DType::f32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(values));
   }
 
   // int8 that is not bitsandbytes'.
   bool is_own() const { return precision_.weights == WeightFormat::int8; }
 
-  std::int64_t add_own_int8(const WeightSpec& weight, const Quantized& made) {
-    const std::string module = weight.name.substr(0, weight.name.rfind('.'));
-    const auto beside = [&](std::string_view suffix) { return module + std::string(suffix); };
-    const auto add_one = [&](std::string_view suffix, DType dtype, const auto& value) {
-      return add_bytes(beside(suffix), dtype, {}, std::as_bytes(std::span(&value, 1)));
+  std::int64_t name_own_int8(const WeightSpec& weight) {
+    const auto beside = [&](std::string_view suffix) { return module_of(weight.name) + std::string(suffix); };
+    const auto name_one = [&](std::string_view suffix, DType dtype, const auto& value) {
+      return name_known(beside(suffix), dtype, {}, std::as_bytes(std::span(&value, 1)));
     };
-    std::int64_t bytes =
-        add_bytes(weight.name, DType::i8, {weight.rows, weight.columns}, bytes_of(made.codes)) +
-        add_floats(beside(int8::kAbsmax), made.scales);
+    std::int64_t bytes = name_tensor(weight.name, DType::i8, {weight.rows, weight.columns}) +
+                         name_tensor(beside(int8::kAbsmax), DType::f32, {weight.rows});
     if (!precision_.needs_calibration()) return bytes;
     const InputCalibration& found = calibration_.at(weight.name);
     if (precision_.input_scale == InputScale::calibrated)
-      bytes += add_one(int8::kInputScale, DType::f32, found.code.scale) +
-               add_one(int8::kInputZeroPoint, DType::u8, static_cast<std::uint8_t>(found.code.zero_point)) +
-               add_one(int8::kInputClippedShare, DType::f32, static_cast<float>(found.clipped_share));
-    if (!found.smoothing.empty()) bytes += add_floats(beside(int8::kInputSmoothing), found.smoothing);
+      bytes += name_one(int8::kInputScale, DType::f32, found.code.scale) +
+               name_one(int8::kInputZeroPoint, DType::u8, static_cast<std::uint8_t>(found.code.zero_point)) +
+               name_one(int8::kInputClippedShare, DType::f32, static_cast<float>(found.clipped_share));
+    if (!found.smoothing.empty()) bytes += name_floats(beside(int8::kInputSmoothing), found.smoothing);
     return bytes;
   }
 
-  std::int64_t add_int8(const WeightSpec& weight, const Quantized& made) {
-    const std::string module = weight.name.substr(0, weight.name.rfind('.'));
+  std::int64_t name_int8(const WeightSpec& weight) {
+    const std::string module = module_of(weight.name);
     const std::byte row_format{0};
-    return add_bytes(weight.name, DType::i8, {weight.rows, weight.columns}, bytes_of(made.codes)) +
-           add_floats(module + std::string(bnb::kScb), made.scales) +
-           add_bytes(module + std::string(bnb::kWeightFormat), DType::u8, {}, std::span(&row_format, 1));
+    return name_tensor(weight.name, DType::i8, {weight.rows, weight.columns}) +
+           name_tensor(module + std::string(bnb::kScb), DType::f32, {weight.rows}) +
+           name_known(module + std::string(bnb::kWeightFormat), DType::u8, {}, std::span(&row_format, 1));
   }
 
-  std::int64_t add_four_bit(const WeightSpec& weight, const Quantized& made) {
+  std::int64_t name_four_bit(const WeightSpec& weight, const std::map<std::string, NestedScales>& nested) {
     const auto beside = [&](std::string_view suffix) { return weight.name + std::string(suffix); };
     const bool is_nf4 = weight.format == WeightFormat::nf4 || weight.format == WeightFormat::nf4_dq;
     bnb::QuantState state;
     state.type = is_nf4 ? "nf4" : "fp4";
     state.dtype = name_of(dtype_);
     state.shape = {weight.rows, weight.columns};
-    std::int64_t bytes = add_bytes(weight.name, DType::u8, {static_cast<std::int64_t>(made.codes.size()), 1},
-                                   bytes_of(made.codes));
-    bytes += add_floats(beside(bnb::kQuantMap), code_book(is_nf4 ? FourBit::nf4 : FourBit::fp4));
-    if (made.nested.codes.empty()) {
-      bytes += add_floats(beside(bnb::kAbsmax), made.scales);
+    const std::int64_t blocks = ScaleLayout(weight.format, weight.rows, weight.columns).count;
+    std::int64_t bytes = name_tensor(weight.name, DType::u8, {code_bytes(weight), 1});
+    bytes += name_floats(beside(bnb::kQuantMap), code_book(is_nf4 ? FourBit::nf4 : FourBit::fp4));
+    if (const auto found = nested.find(weight.name); found == nested.end()) {
+      bytes += name_tensor(beside(bnb::kAbsmax), DType::f32, {blocks});
     } else {
-      state.nested = bnb::QuantState::Nested{.offset = made.nested.offset};
-      bytes += add_bytes(beside(bnb::kAbsmax), DType::u8,
-                         {static_cast<std::int64_t>(made.nested.codes.size())}, bytes_of(made.nested.codes));
-      bytes += add_floats(beside(bnb::kNestedAbsmax), made.nested.absmax);
-      bytes += add_floats(beside(bnb::kNestedQuantMap), dynamic_map());
+      state.nested = bnb::QuantState::Nested{.offset = found->second.offset};
+      bytes += name_tensor(beside(bnb::kAbsmax), DType::u8, {blocks});
+      bytes += name_floats(beside(bnb::kNestedAbsmax), found->second.absmax);
+      bytes += name_floats(beside(bnb::kNestedQuantMap), dynamic_map());
     }
     const std::string text = state.text();
-    return bytes + add_bytes(beside(bnb::kQuantState) + state.type, DType::u8,
-                             {static_cast<std::int64_t>(text.size())},
-                             std::as_bytes(std::span(text.data(), text.size())));
+    return bytes + name_known(beside(bnb::kQuantState) + state.type, DType::u8,
+                              {static_cast<std::int64_t>(text.size())},
+                              std::as_bytes(std::span(text.data(), text.size())));
   }
 
-  // A tensor that stays as it is, but for its type: read when the file is written.
-  void add_plain(const WeightSpec& weight) {
+  void write_scales(const WeightSpec& weight, const std::vector<float>& scales, const NestedScales* nested) {
+    if (nested != nullptr)
+      writer_.write(weight.name + std::string(bnb::kAbsmax), 0, bytes_of(nested->codes));
+    else if (is_own())
+      writer_.write(module_of(weight.name) + std::string(int8::kAbsmax), 0, bytes_of(scales));
+    else if (is_int8(weight.format))
+      writer_.write(module_of(weight.name) + std::string(bnb::kScb), 0, bytes_of(scales));
+    else
+      writer_.write(weight.name + std::string(bnb::kAbsmax), 0, bytes_of(scales));
+  }
+
+  DType type_of_plain(const WeightSpec& weight) const {
+    return is_own() && weight.kind == WeightSpec::Kind::vector ? DType::f32 : dtype_;
+  }
+
+  // A tensor that stays as it is, but for its type.
+  void write_plain(const WeightSpec& weight) {
     const CheckpointTensor at = source_->find(weight.name);
-    const bool is_float32 = dtype_ == DType::f32 || (is_own() && weight.kind == WeightSpec::Kind::vector);
-    const DType type = is_float32 ? DType::f32 : dtype_;
-    writer_.add(weight.name, type, at->shape, [this, at, is_float32](const ByteSink& sink) {
-      std::vector<float> slab(static_cast<std::size_t>(std::min(kCopySlab, at->elements())));
-      std::vector<std::uint16_t> halves(slab.size());
-      for (std::int64_t done = 0; done < at->elements();) {
-        stop_where_asked();
-        const std::int64_t count = std::min(kCopySlab, at->elements() - done);
-        const auto part = std::span(slab).first(static_cast<std::size_t>(count));
-        at.read_floats(done, count, slab.data());
-        done += count;
-        require_finite(part, at);
-        if (is_float32) {
-          sink(std::as_bytes(part));
-          continue;
-        }
+    const bool is_float32 = type_of_plain(weight) == DType::f32;
+    std::vector<float> slab(static_cast<std::size_t>(std::min(kCopySlab, at->elements())));
+    std::vector<std::uint16_t> halves(slab.size());
+    for (std::int64_t done = 0; done < at->elements();) {
+      const std::int64_t count = std::min(kCopySlab, at->elements() - done);
+      const auto part = std::span(slab).first(static_cast<std::size_t>(count));
+      at.read_floats(done, count, slab.data());
+      require_finite(part, at);
+      const auto first = static_cast<std::uint64_t>(done);
+      if (is_float32) {
+        writer_.write(weight.name, first * 4, std::as_bytes(part));
+      } else {
         for (std::size_t i = 0; i < part.size(); ++i) halves[i] = half_of(part[i], at);
-        sink(std::as_bytes(std::span(halves).first(part.size())));
+        writer_.write(weight.name, first * 2, std::as_bytes(std::span(halves).first(part.size())));
       }
-    });
+      done += count;
+      count_read(weight.name, static_cast<double>(count) / static_cast<double>(at->elements()));
+    }
   }
 
   void require_finite(std::span<const float> part, const CheckpointTensor& at) const {
@@ -382,8 +433,11 @@ class Job {
   Calibration calibration_;
   std::string calibration_sha256_;
   std::unique_ptr<NewFolder> folder_;
-  std::unique_ptr<ScratchFile> scratch_;
   SafetensorsWriter writer_;
+  std::map<std::string, std::vector<std::byte>> known_;  // bytes of small tensors, by name
+  // Of the progress: bytes of the source, and tensors.
+  std::int64_t read_ = 0, to_read_ = 0, tensors_done_ = 0, tensors_ = 0;
+  TimePoint begin_;
 };
 
 }  // namespace

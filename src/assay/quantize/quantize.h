@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,11 @@ struct QuantizeOptions {
   // error.
   RunConfig config = {.precision = Preset::nf4};
   bool replaces = false;  // a model folder that stands at the target
-  std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress = {};
+  // What is being done, how many of how many tensors are, and the seconds that are left; unset: not known
+  // yet. Called several times a second.
+  std::function<void(const std::string& now, std::int64_t done, std::int64_t all,
+                     std::optional<double> seconds_left)>
+      on_progress = {};
   std::function<bool()> should_stop = {};
 };
 
@@ -50,10 +55,11 @@ struct QuantizeReport {
 // rounded to the dtype first, then quantized with the outputs as rows. int8-dynamic and
 // int8-static are not rounded first, and norms and biases stay float32: the folder, read, gives the logits of
 // its model quantized at load with the same dtype (float32 or bfloat16), bit for bit where the same
-// kernels calibrated. One tensor is in memory at a time, but for calibrating, which takes the model in
-// float32. `out` appears complete or not at all. Throws FieldError for what is asked wrong, Error for a model
-// that is quantized already, a text that cannot be calibrated on, weights that are not finite, a target that
-// exists, and where should_stop said so.
+// kernels calibrated. Some rows of a tensor are in memory at a time (some MB for each thread), of double
+// quantization also the scales of all; but calibrating takes the model in float32. The disk needs room for
+// the folder once. `out` appears complete or not at all. Throws FieldError for what is asked wrong, Error for
+// a model that is quantized already, a text that cannot be calibrated on, weights that are not finite, a
+// target that exists, and where should_stop said so.
 QuantizeReport quantize_model(const std::string& candidate, const std::filesystem::path& out,
                               const QuantizeOptions& options);
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -445,56 +446,70 @@ std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs) 
 
 std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
                                        ThreadPool& pool) {
+  // The scales of a tensor are there from its first part to its last: those of all 4-bit tensors at once
+  // would be an eighth of the packed weights.
   struct Tensor {
-    PackedWeight* weight;
-    TensorPart part;
-    std::vector<float> scales;
+    PackedWeight* weight = nullptr;
+    TensorPart part = {};
+    std::once_flag begun = {};
+    std::vector<float> scales = {};
+    std::atomic<std::size_t> parts_left{0};
+  };
+  struct Piece {
+    Tensor* tensor;
+    std::int64_t first, count;
   };
   std::vector<PackedWeight> weights = lay_out_weights(specs);
-  std::vector<Tensor> tensors;
+  std::deque<Tensor> tensors;
+  std::vector<Piece> pieces;
   std::int64_t slab_floats = 0, bytes = 0;
   for (const PackedWeight& w : weights) bytes += w.bytes;
   require_memory({bytes}, "the weights");
   for (PackedWeight& w : weights) {
     w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), w.spec.name.c_str());
     for (TensorPart& part : tensors_of(w.spec)) {
-      std::vector<float> scales;
-      if (part.spec.is_stored_quantized)
-        scales = source.read_scales(part.spec);
-      else if (is_matrix(part.spec) && is_four_bit(part.spec.format))
-        scales.resize(
-            static_cast<std::size_t>(ScaleLayout(part.spec.format, part.spec.rows, part.spec.columns).count));
-      tensors.push_back({&w, std::move(part), std::move(scales)});
+      Tensor& tensor = tensors.emplace_back();
+      tensor.weight = &w;
+      tensor.part = std::move(part);
+      const auto [rows, width] = stored_size(tensor.part.spec);
+      const std::int64_t per_part = rows_per_part(tensor.part.spec);
+      for (std::int64_t first = 0; first < rows; first += per_part, ++tensor.parts_left)
+        pieces.push_back({&tensor, first, std::min(per_part, rows - first)});
+      slab_floats = std::max(slab_floats, std::min(per_part, rows) * width);
     }
   }
-  std::vector<Part> parts;
-  for (Tensor& tensor : tensors) {
-    const auto [rows, width] = stored_size(tensor.part.spec);
-    const std::int64_t per_part = rows_per_part(tensor.part.spec);
-    for (std::int64_t first = 0; first < rows; first += per_part)
-      parts.push_back(
-          {tensor.weight, &tensor.part, first, std::min(per_part, rows - first), tensor.scales.data()});
-    slab_floats = std::max(slab_floats, std::min(per_part, rows) * width);
-  }
+  const auto begin = [&source](Tensor& tensor) {
+    const WeightSpec& spec = tensor.part.spec;
+    if (spec.is_stored_quantized)
+      tensor.scales = source.read_scales(spec);
+    else if (is_matrix(spec) && is_four_bit(spec.format))
+      tensor.scales.resize(static_cast<std::size_t>(ScaleLayout(spec.format, spec.rows, spec.columns).count));
+  };
+  const auto end = [](Tensor& tensor) {
+    if (tensor.weight->packing() == Packing::four_bit)
+      place_block_scales(*tensor.weight, tensor.part, tensor.scales);
+    tensor.scales = std::vector<float>();
+  };
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
   pool.run(pool.size(), [&](std::int64_t) {
     try {
       AlignedBuffer slab(static_cast<std::size_t>(slab_floats) * sizeof(float), "a slab of weights");
-      for (std::size_t i = next++; i < parts.size(); i = next++) pack_part(parts[i], source, slab.floats());
+      for (std::size_t i = next++; i < pieces.size(); i = next++) {
+        const auto& [tensor, first, count] = pieces[i];
+        std::call_once(tensor->begun, begin, *tensor);
+        pack_part({tensor->weight, &tensor->part, first, count, tensor->scales.data()}, source,
+                  slab.floats());
+        if (--tensor->parts_left == 0) end(*tensor);
+      }
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (failure == nullptr) failure = std::current_exception();
-      next = parts.size();
+      next = pieces.size();
     }
   });
   if (failure != nullptr) std::rethrow_exception(failure);
-  pool.run(static_cast<std::int64_t>(tensors.size()), [&](std::int64_t i) {
-    Tensor& tensor = tensors[static_cast<std::size_t>(i)];
-    if (tensor.weight->packing() == Packing::four_bit)
-      place_block_scales(*tensor.weight, tensor.part, tensor.scales);
-  });
   return weights;
 }
 
