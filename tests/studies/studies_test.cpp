@@ -35,6 +35,36 @@ TEST(ResolveDtype, LabelsAreHonest) {
   }
 }
 
+TEST(ResolveDtype, Float16IsFloat16OnAGpu) {
+  const Device gpu{Device::Kind::cuda, 0};
+  const ResolvedDtype half = resolve_dtype("fp16", gpu);
+  EXPECT_EQ(half.label, "float16");
+  EXPECT_EQ(half.precision.weights, WeightFormat::float16);
+  EXPECT_EQ(half.precision.lm_head, WeightFormat::float16);
+  EXPECT_EQ(half.precision.dtype, WeightFormat::float16);
+  EXPECT_EQ(half.precision.kv_cache, KvFormat::float16);
+  EXPECT_EQ(resolve_dtype("auto", gpu).precision.weights, WeightFormat::float32);
+  // Beside quantized weights everything else; what was asked for the cache stays.
+  Precision nf4 = precision_from_name("nf4");
+  nf4.kv_cache = KvFormat::int8;
+  use_float16(nf4);
+  EXPECT_EQ(nf4.weights, WeightFormat::nf4);
+  EXPECT_EQ(nf4.dtype, WeightFormat::float16);
+  EXPECT_EQ(nf4.kv_cache, KvFormat::int8);
+}
+
+// Formats of GPUs are errors on a CPU, not other numbers.
+TEST(LoadModelAndTokenizer, FormatsOfGpusAreRefusedOnACpu) {
+  const std::string good = test::fixture_model("with_tokenizer").string();
+  RunConfig config = run_config_from_text("float32");
+  config.float32_matmul = Float32Matmul::tf32;
+  EXPECT_THROW(load_model_and_tokenizer({good}, config), Error);
+  const auto folder = std::make_shared<const ModelFolder>(test::fixture_model("base"));
+  Precision half = precision_from_name("float32");
+  use_float16(half);
+  EXPECT_THROW(Model::load(folder, test::cpu_backend(Isa::scalar), half), Error);
+}
+
 TEST(LoadModelAndTokenizer, TriesCandidatesInOrder) {
   const std::string good = test::fixture_model("with_tokenizer").string();
   const LoadedModel loaded =

@@ -324,21 +324,24 @@ void add_choices(std::vector<Field>& all) {
                            choice<bool>({{"true", true}, {"false", false}})));
   all.push_back(made<Float32Matmul>(
       {.key = "float32_matmul",
-       .help = "How float32 weights are multiplied: float32, or on AMX and AVX-512 BF16 bf16x3 or bf16x6, as "
-               "sums of 3 or 6 bfloat16 products [float32]",
+       .help =
+           "How float32 weights are multiplied: float32; on AMX and AVX-512 BF16 bf16x3 or bf16x6, as sums "
+           "of 3 or 6 bfloat16 products; on a GPU tf32 [float32]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {
              return *c.float32_matmul == Float32Matmul::float32  ? std::string("float32 matmul")
                     : *c.float32_matmul == Float32Matmul::bf16x3 ? std::string("bf16x3 matmul")
-                                                                 : std::string("bf16x6 matmul");
+                    : *c.float32_matmul == Float32Matmul::bf16x6 ? std::string("bf16x6 matmul")
+                                                                 : std::string("TF32 matmul");
            },
        .applies = takes_float32_matmul,
        .apply = [](Precision& p, const RunConfig& c) { set_float32_matmul(p, *c.float32_matmul); }},
       at(&RunConfig::float32_matmul),
       choice<Float32Matmul>({{"float32", Float32Matmul::float32},
                              {"bf16x3", Float32Matmul::bf16x3},
-                             {"bf16x6", Float32Matmul::bf16x6}})));
+                             {"bf16x6", Float32Matmul::bf16x6},
+                             {"tf32", Float32Matmul::tf32}})));
   all.push_back(made<LmHeadSearch>(
       {.key = "lm_head_search",
        .help =

@@ -43,9 +43,9 @@ std::string lower(std::string_view text) {
 
 const WeightFormatInfo& info(WeightFormat format) {
   static constexpr WeightFormatInfo kInfos[] = {
-      {"float32", 32}, {"bfloat16", 16}, {"2 x bfloat16", 32}, {"3 x bfloat16", 48},
-      {"int8", 8},     {"int8", 8},      {"nf4", 4.5},         {"fp4", 4.5},
-      {"nf4-dq", 4.5}, {"fp4-dq", 4.5},  {"int4-g128", 4.25}};
+      {"float32", 32},      {"tf32", 32},    {"bfloat16", 16},   {"float16", 16}, {"2 x bfloat16", 32},
+      {"3 x bfloat16", 48}, {"int8", 8},     {"int8", 8},        {"nf4", 4.5},    {"fp4", 4.5},
+      {"nf4-dq", 4.5},      {"fp4-dq", 4.5}, {"int4-g128", 4.25}};
   return kInfos[static_cast<std::size_t>(format)];
 }
 
@@ -103,7 +103,17 @@ Precision precision_of(WeightFormat quantized) {
 }
 
 std::string_view name_of(KvFormat format) {
-  return format == KvFormat::int8 ? "int8" : format == KvFormat::bfloat16 ? "bfloat16" : "float32";
+  switch (format) {
+    case KvFormat::float32:
+      return "float32";
+    case KvFormat::bfloat16:
+      return "bfloat16";
+    case KvFormat::int8:
+      return "int8";
+    case KvFormat::float16:
+      return "float16";
+  }
+  return "";
 }
 
 namespace {
@@ -210,8 +220,9 @@ void set_smoothing(Precision& precision, double alpha) {
 void set_float32_matmul(Precision& precision, Float32Matmul how) {
   if (how == Float32Matmul::float32) return;
   require(takes_float32_matmul(precision), "float32_matmul", "float32", precision);
-  precision.weights = precision.lm_head =
-      how == Float32Matmul::bf16x3 ? WeightFormat::bfloat16_x2 : WeightFormat::bfloat16_x3;
+  precision.weights = precision.lm_head = how == Float32Matmul::tf32     ? WeightFormat::tf32
+                                          : how == Float32Matmul::bf16x3 ? WeightFormat::bfloat16_x2
+                                                                         : WeightFormat::bfloat16_x3;
 }
 
 void set_lm_head_search(Precision& precision) {
@@ -220,6 +231,14 @@ void set_lm_head_search(Precision& precision) {
                      "it applies to an LM head in float32 or bfloat16, and that of {} is {}", precision.name,
                      info(precision.lm_head).name);
   precision.has_candidate_search = true;
+}
+
+void use_float16(Precision& precision) {
+  if (!precision.is_quantized()) precision.weights = WeightFormat::float16;
+  if (!is_quantized(precision.lm_head)) precision.lm_head = WeightFormat::float16;
+  precision.dtype = WeightFormat::float16;
+  if (precision.kv_cache == KvFormat::float32) precision.kv_cache = KvFormat::float16;
+  precision.bytes_per_parameter = 2;
 }
 
 }  // namespace assay

@@ -14,6 +14,8 @@
 namespace assay {
 
 // How the elements of a weight matrix are stored in memory.
+//   tf32              float32, of which a multiplication takes 10 bits of the significand; GPUs alone
+//   float16           GPUs alone: a CPU computes float16 as float32
 //   bfloat16_x2, _x3  a float32 as a sum of two or three bfloat16 parts, for float32 products on bfloat16
 //                     hardware (Henry, Tang and Heinecke 2019)
 //   int8              a scale per output feature; activations are int8 too, with a scale per token
@@ -22,7 +24,9 @@ namespace assay {
 //   int4_g128         sixteen even levels and a scale per 128 weights of an output feature (quant/int4.h)
 enum class WeightFormat {
   float32,
+  tf32,
   bfloat16,
+  float16,
   bfloat16_x2,
   bfloat16_x3,
   int8,
@@ -50,11 +54,11 @@ constexpr int planes_of(WeightFormat format) {
 
 // How keys and values are kept. int8: codes of -127 to 127, with a scale for the key and one for the value of
 // each head at each position, so that neither neighbours nor the length of the text change them.
-enum class KvFormat { float32, bfloat16, int8 };
+enum class KvFormat { float32, bfloat16, int8, float16 };  // float16 on GPUs alone
 std::string_view name_of(KvFormat format);
 // A key, or a value, of one head at one position, with its scale.
 constexpr std::int64_t kv_bytes(KvFormat format, std::int64_t head_dim) {
-  return format == KvFormat::int8 ? head_dim + 4 : head_dim * (format == KvFormat::bfloat16 ? 2 : 4);
+  return format == KvFormat::int8 ? head_dim + 4 : head_dim * (format == KvFormat::float32 ? 4 : 2);
 }
 
 struct WeightFormatInfo {
@@ -90,8 +94,9 @@ std::string_view name_of(Preset preset);  // "int8-dynamic"
 // By its name or an alias, any case. Throws FieldError with the list and the nearest name.
 Preset preset_from_name(std::string_view text);
 
-// How float32 weights are multiplied: as they are, or as sums of 3 or 6 products of bfloat16 parts.
-enum class Float32Matmul { float32, bf16x3, bf16x6 };
+// How float32 weights are multiplied: as they are, as sums of 3 or 6 products of bfloat16 parts (CPUs), or in
+// TF32 (GPUs).
+enum class Float32Matmul { float32, bf16x3, bf16x6, tf32 };
 
 struct Precision {
   std::string name;                              // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
@@ -163,5 +168,8 @@ void set_calibrator(Precision& precision, Calibrator calibrator);
 void set_smoothing(Precision& precision, double alpha);  // from 0 to 1
 void set_float32_matmul(Precision& precision, Float32Matmul how);
 void set_lm_head_search(Precision& precision);  // after what else changes the LM head
+// For devices that multiply float16, which others compute as float32: everything that is not quantized
+// becomes float16, and so do keys and values in float32. After what else changes the precision.
+void use_float16(Precision& precision);
 
 }  // namespace assay

@@ -21,6 +21,9 @@ namespace {
 void apply_config(ResolvedDtype& resolved, const RunConfig& config) {
   apply_to(resolved.precision, config);
   resolved.label += config.label_of_numbers();
+  const bool is_on_cpu = config.device.value_or(Device{}).kind == Device::Kind::cpu;
+  if (!is_on_cpu && (resolved.precision.name == "float16" || config.dtype == DType::f16))
+    use_float16(resolved.precision);
 }
 
 // The precision of a checkpoint that is quantized already, where it goes with what was asked for.
@@ -80,14 +83,15 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
     loaded.warnings.push_back({WarningKind::bfloat16_emulated,
                                "weights, keys and values are stored in bfloat16, but without AMX or "
                                "AVX-512 BF16 the arithmetic is float32"});
-  if (is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16 &&
+  const bool is_on_cpu = backend->device().kind == Device::Kind::cpu;
+  if (is_on_cpu && is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16 &&
       !dtype.precision.has_int8_activations)
     loaded.warnings.push_back(
         {WarningKind::mixed_arithmetic,
          fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "
                      "decode, so perplexity scored through prefill does not cover decode",
                      backend->multiplies_bfloat16() ? "bfloat16" : "float32")});
-  if (const std::string why = why_tiles_are_refused(); !why.empty() && !config.isa)
+  if (const std::string why = why_tiles_are_refused(); is_on_cpu && !why.empty() && !config.isa)
     loaded.warnings.push_back(
         {WarningKind::tiles_refused, fmt::format("{}, so {} kernels run instead", why, backend->kernels())});
   const std::size_t masked = config.cpu_mask.size();
@@ -122,11 +126,13 @@ ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
   ResolvedDtype resolved;
   resolved.precision = precision_from_name(name == kAutoPrecision ? "float32" : name);
   resolved.label = resolved.precision.name;
-  if (device.kind != Device::Kind::cpu) return resolved;
-  if (resolved.precision.name == "float16") {
-    resolved.precision = precision_from_name("float32");
-    resolved.label = "float32 (forced on CPU)";
+  if (resolved.precision.name != "float16") return resolved;
+  if (device.kind != Device::Kind::cpu) {
+    use_float16(resolved.precision);
+    return resolved;
   }
+  resolved.precision = precision_from_name("float32");
+  resolved.label = "float32 (forced on CPU)";
   return resolved;
 }
 

@@ -17,6 +17,18 @@ int threads_of(const BackendOptions& options) {
   return masked == 0 ? threads : std::min(threads, masked);
 }
 
+// Formats of GPUs, as an error: whoever chooses a precision for a CPU chooses float32 instead.
+void check_formats(const Plan& plan) {
+  for (const WeightSpec& w : plan.weights) {
+    if (w.format == WeightFormat::tf32)
+      throw FieldError("float32_matmul", "expected float32, bf16x3 or bf16x6 on a CPU, found tf32");
+    if (w.format == WeightFormat::float16 || w.expanded == WeightFormat::float16)
+      throw Error("weight '{}': expected a format that a CPU multiplies, found float16", w.name);
+  }
+  if (plan.kv_format == KvFormat::float16)
+    throw Error("the KV cache: expected a format that a CPU multiplies, found float16");
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(const BackendOptions& options)
@@ -25,6 +37,7 @@ CpuBackend::CpuBackend(const BackendOptions& options)
       pool_(std::make_shared<ThreadPool>(threads_of(options), options.processors, options.pins_caller)) {}
 
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
+  check_formats(plan);
   for (const WeightSpec& w : plan.weights)
     if (planes_of(w.format) > 1 && !table_.uses_tiles)
       throw FieldError(
@@ -36,6 +49,7 @@ std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSourc
 }
 
 PredictedMemory CpuBackend::predict(const Plan& plan, std::int64_t tokens) {
+  check_formats(plan);
   return predicted_memory(plan, table_, pool_->size(), tokens);
 }
 
