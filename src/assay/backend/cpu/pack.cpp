@@ -451,7 +451,9 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
   struct Tensor {
     PackedWeight* weight = nullptr;
     TensorPart part = {};
-    std::once_flag begun = {};
+    // Not std::call_once: an exception does not come through it where libstdc++ is linked statically.
+    std::mutex beginning = {};
+    bool has_begun = false;
     std::vector<float> scales = {};
     std::atomic<std::size_t> parts_left{0};
   };
@@ -479,6 +481,8 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
     }
   }
   const auto begin = [&source](Tensor& tensor) {
+    const std::lock_guard lock(tensor.beginning);
+    if (std::exchange(tensor.has_begun, true)) return;
     const WeightSpec& spec = tensor.part.spec;
     if (spec.is_stored_quantized)
       tensor.scales = source.read_scales(spec);
@@ -498,7 +502,7 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
       AlignedBuffer slab(static_cast<std::size_t>(slab_floats) * sizeof(float), "a slab of weights");
       for (std::size_t i = next++; i < pieces.size(); i = next++) {
         const auto& [tensor, first, count] = pieces[i];
-        std::call_once(tensor->begun, begin, *tensor);
+        begin(*tensor);
         pack_part({tensor->weight, &tensor->part, first, count, tensor->scales.data()}, source,
                   slab.floats());
         if (--tensor->parts_left == 0) end(*tensor);
