@@ -482,12 +482,13 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
   }
   const auto begin = [&source](Tensor& tensor) {
     const std::lock_guard lock(tensor.beginning);
-    if (std::exchange(tensor.has_begun, true)) return;
+    if (tensor.has_begun) return;
     const WeightSpec& spec = tensor.part.spec;
     if (spec.is_stored_quantized)
       tensor.scales = source.read_scales(spec);
     else if (is_matrix(spec) && is_four_bit(spec.format))
       tensor.scales.resize(static_cast<std::size_t>(ScaleLayout(spec.format, spec.rows, spec.columns).count));
+    tensor.has_begun = true;  // not where that threw
   };
   const auto end = [](Tensor& tensor) {
     if (tensor.weight->packing() == Packing::four_bit)
