@@ -64,7 +64,7 @@ TEST(CliSweep, OtherAxes) {
         {"ablate", "cache", kModel, "--lengths", "4"},
         {"tradeoff", kModel, "--precision", "float32,nf4", "-p", "a", "--corpus", kText}}) {
     std::vector<std::string> all = words;
-    all.insert(all.end(), {"-n", "4", "-r", "2", "--json"});
+    all.insert(all.end(), {"-n", "4", "-r", "2", "--processes", "1", "--json"});
     SCOPED_TRACE(all[0] + " " + all[1]);
     const ProgramResult result = run_program(all);
     expect_success(result);
@@ -74,8 +74,9 @@ TEST(CliSweep, OtherAxes) {
 
 // Memory, speed and quality of a precision in one row.
 TEST(CliTradeoff, RunsThePerplexityToo) {
-  const ProgramResult result = run_program({"tradeoff", kModel, "--precision", "float32,nf4", "-p", "a",
-                                            "--corpus", kText, "-n", "4", "-r", "2", "--json"});
+  const ProgramResult result =
+      run_program({"tradeoff", kModel, "--precision", "float32,nf4", "-p", "a", "--corpus", kText, "-n", "4",
+                   "-r", "2", "--processes", "2", "--json"});
   expect_success(result);
   const Json rows = Json::parse(result.out)["rows"];
   ASSERT_EQ(rows.size(), 4U);

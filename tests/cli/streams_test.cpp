@@ -60,7 +60,8 @@ TEST(CliStreams, NoProgressInAPipe) {
   write_file(corpus, text);
   const std::vector<std::vector<std::string>> commands = {
       {"perplexity", kModel, corpus, "--stride", "8"},
-      {"run", kModel, "-p", "hi", "-n", "5", "-r", "1", "--corpus", corpus, "-o", folder / "out"}};
+      {"run", kModel, "-p", "hi", "-n", "5", "-r", "1", "--processes", "2", "--corpus", corpus, "-o",
+       folder / "out"}};
   for (const auto& command : commands) {
     const ProgramResult result = run_program(command);
     expect_success(result);
@@ -79,8 +80,8 @@ TEST(CliStreams, JsonIsOneDocumentAlone) {
       {"logits", kModel, "--ids", "1,2", "-o", folder / "x.npy"},
       {"inspect", kModel},
       {"kernels"},
-      {"run", kModel, "-p", "hi", "-n", "2", "-r", "1", "--skip", "noise,lengths,ablation,batches,edge",
-       "--corpus", kModel + "/prompt.txt", "-o", folder / "out"}};
+      {"run", kModel, "-p", "hi", "-n", "2", "-r", "1", "--processes", "1", "--skip",
+       "noise,lengths,ablation,batches,edge", "--corpus", kModel + "/prompt.txt", "-o", folder / "out"}};
   for (std::vector<std::string> command : commands) {
     command.emplace_back("--json");
     const ProgramResult result = run_program(command);
