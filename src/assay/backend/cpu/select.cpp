@@ -8,9 +8,6 @@ namespace assay::cpu {
 // streams of 128 MB: 25 GB/s without any and with 512, 20 with 2048); Intel's gain by them.
 const std::int64_t fetch_distance = __builtin_cpu_is("amd") ? 512 : 2048;
 
-// Zen 4 reads one stream faster than four (1 GB, one thread: 26 GB/s against 18).
-const bool reads_one_stream = __builtin_cpu_is("amd") != 0;
-
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))
     throw FieldError("isa", "this machine cannot run {}: {}; the best it can is {}", name_of(isa),

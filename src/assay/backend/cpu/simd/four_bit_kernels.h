@@ -182,7 +182,7 @@ template <typename Multiply>
 void for_few_rows(const LinearArgs& to, const Multiply& multiply) {
   const std::int64_t last = to.first_panel + to.panels;
   for (std::int64_t panel = to.first_panel; panel < last;) {
-    const bool is_group = last - panel >= kCodePanels && !(to.rows == 1 && reads_one_stream);
+    const bool is_group = last - panel >= kCodePanels;
     for (std::int64_t row = 0; row < to.rows; row += 2)
       if (to.rows - row == 1)
         is_group ? multiply(Number<1>{}, Number<kCodePanels>{}, row, panel)
