@@ -8,8 +8,8 @@ quantized by `assay quantize` and by Transformers, and both programs load both f
 Transformers' modules as codes times scales and put into the plain model. What its logits in float32 say of the others:
 
   nf4, fp4, nf4-dq, fp4-dq  Assay's logits, and Transformers', are at most 2e-4 of their standard deviation away.
-                            bitsandbytes' own dequantization is wrong for some shapes on some processors: where it is not
-                            codes times scales, Transformers' logits are not looked at.
+                            bitsandbytes' own dequantization is wrong for some shapes on some processors: where it is
+                            not codes times scales, Transformers' logits are not looked at.
   llm-int8                  Activations become bytes, and one that lies between two codes may fall either way. Tokens
                             behind it then differ by a percent or more. So in models of one layer the nearest token of
                             Assay is held to LLM.int8 without bitsandbytes' rounding to float16. All logits of Assay and
