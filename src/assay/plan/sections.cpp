@@ -18,20 +18,18 @@ struct Cut {
 };
 
 std::vector<Cut> cuts_of(const Plan& plan) {
-  const std::vector<std::int64_t> widths = plan.widths();
   std::vector<StepUse> steps;
   for (const Op& op : plan.ops) steps.push_back(use_of(plan, op));
+  const std::vector<std::vector<BufferId>> live = live_before_each(plan.widths(), steps, {plan.hidden});
   std::vector<Cut> cuts;
   std::optional<Cut> last;  // since the last attention
   bool has_attention = false;
   for (std::size_t i = 1; i < plan.ops.size(); ++i) {
-    const auto live =
-        live_before(widths, {steps.begin() + static_cast<std::ptrdiff_t>(i), steps.end()}, {plan.hidden});
     if (std::holds_alternative<AttentionOp>(plan.ops[i - 1].what)) {
       has_attention = true;
       last.reset();
     }
-    if (has_attention && live.size() == 1) last = Cut{i, live.front()};
+    if (has_attention && live[i].size() == 1) last = Cut{i, live[i].front()};
     if (last && std::holds_alternative<AttentionOp>(plan.ops[i].what)) cuts.push_back(*last);
   }
   cuts.push_back({plan.ops.size(), plan.hidden});
