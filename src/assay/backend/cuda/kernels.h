@@ -272,7 +272,7 @@ void run(Runtime& runtime, const BendArgs& args);
 void run(Runtime& runtime, const ArgmaxArgs& args);
 void run(Runtime& runtime, const LogProbabilityArgs& args);
 
-// The entries, which the compiler of the kernels fills in (kernels/table.inl). Of matrix multiplications one
+// The entries, which the compiler of the kernels fills in (kernels/table.cuh). Of matrix multiplications one
 // for each number of columns of 8 rows that a block takes: 1, 2, 4, 8.
 inline constexpr int kRowBlocks = 4;
 struct Kernels {

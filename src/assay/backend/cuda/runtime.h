@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 
+#include "assay/backend/cuda/layout.h"
 #include "assay/base/units.h"
 
 namespace assay::cuda {
@@ -19,10 +20,10 @@ struct DevicePointer {
   T* address = nullptr;
 
   DevicePointer() = default;
-  explicit DevicePointer(T* at) : address(at) {}
+  ASSAY_HOST_DEVICE explicit DevicePointer(T* at) : address(at) {}
   template <typename U>
   requires std::is_same_v<const U, T> DevicePointer(DevicePointer<U> other) : address(other.address) {}
-  explicit operator bool() const { return address != nullptr; }
+  ASSAY_HOST_DEVICE explicit operator bool() const { return address != nullptr; }
   DevicePointer operator+(std::int64_t elements) const { return DevicePointer(address + elements); }
   template <typename U>
   DevicePointer<U> as() const {
