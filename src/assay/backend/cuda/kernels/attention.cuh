@@ -103,8 +103,7 @@ ASSAY_DEVICE float dot_key(const CacheRow& key, const CacheLayout& cache, const 
     float k[16];
     load_elements<Format>(key.page, key.row + at, k);
     ASSAY_UNROLL
-    for (int i = 0; i < kElements; ++i)
-      sums[i % 4] = fmaf(query[at / 16 * kElements + i], k[i], sums[i % 4]);
+    for (int i = 0; i < kElements; ++i) sums[i % 4] = fmaf(query[at / 16 * kElements + i], k[i], sums[i % 4]);
   }
   float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   if constexpr (Format == CacheFormat::int8) sum *= key.page.load<float>(key.scale_at(cache));
