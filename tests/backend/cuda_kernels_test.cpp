@@ -173,11 +173,12 @@ class CudaKernels : public testing::Test {
   Random random_;
 };
 
-constexpr MatrixFormat kFormats[] = {MatrixFormat::float32, MatrixFormat::float16, MatrixFormat::bfloat16,
-                                     MatrixFormat::int8, MatrixFormat::four_bit};
+constexpr MatrixFormat kMatrixFormats[] = {MatrixFormat::float32, MatrixFormat::float16,
+                                           MatrixFormat::bfloat16, MatrixFormat::int8,
+                                           MatrixFormat::four_bit};
 
 TEST_F(CudaKernels, EmbedsFromEveryFormat) {
-  for (const MatrixFormat format : kFormats) {
+  for (const MatrixFormat format : kMatrixFormats) {
     const TestMatrix tokens = make_matrix(format, 37, 45, random_, 16),
                      places = make_matrix(MatrixFormat::float32, 12, 45, random_);
     const std::vector<std::int32_t> ids{36, 0, 17}, positions{0, 9, 3};
