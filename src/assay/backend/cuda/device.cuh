@@ -1,0 +1,181 @@
+// What kernels are written against: CUDA under nvcc, else the emulation of the tests, which offers the same
+// and checks it (tests/cuda_emulation/emulation.h has the comments).
+#pragma once
+
+#ifndef __CUDACC__
+
+#include "cuda_emulation/emulation.h"
+
+#else
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "assay/backend/cuda/runtime.h"
+
+#define ASSAY_KERNEL __global__ void
+#define ASSAY_KERNEL_OF(threads) __global__ void __launch_bounds__(threads)
+#define ASSAY_DEVICE __device__ __forceinline__
+#define ASSAY_UNROLL _Pragma("unroll")
+#define ASSAY_NO_UNROLL _Pragma("unroll 1")
+
+namespace assay::cuda::device {
+
+ASSAY_DEVICE std::int32_t thread_index() {
+  return static_cast<std::int32_t>(threadIdx.x);
+}
+ASSAY_DEVICE std::int32_t block_threads() {
+  return static_cast<std::int32_t>(blockDim.x);
+}
+ASSAY_DEVICE std::int32_t block_x() {
+  return static_cast<std::int32_t>(blockIdx.x);
+}
+ASSAY_DEVICE std::int32_t block_y() {
+  return static_cast<std::int32_t>(blockIdx.y);
+}
+ASSAY_DEVICE std::int32_t block_z() {
+  return static_cast<std::int32_t>(blockIdx.z);
+}
+ASSAY_DEVICE std::int32_t grid_x() {
+  return static_cast<std::int32_t>(gridDim.x);
+}
+ASSAY_DEVICE void barrier() {
+  __syncthreads();
+}
+ASSAY_DEVICE void warp_barrier() {
+  __syncwarp();
+}
+
+struct alignas(16) Words4 {
+  std::uint32_t word[4];
+};
+struct alignas(8) Floats2 {
+  float x, y;
+};
+
+template <typename T>
+class Global {
+ public:
+  Global() = default;
+  ASSAY_DEVICE explicit Global(const DevicePointer<T>& pointer) : address_(pointer.address) {}
+  ASSAY_DEVICE explicit Global(T* address) : address_(address) {}
+  ASSAY_DEVICE explicit operator bool() const { return address_ != nullptr; }
+  ASSAY_DEVICE Global operator+(std::int64_t elements) const { return Global(address_ + elements); }
+  ASSAY_DEVICE T& operator[](std::int64_t i) const { return address_[i]; }
+  template <typename U>
+  ASSAY_DEVICE U load(std::int64_t i) const {
+    return reinterpret_cast<const U*>(address_)[i];
+  }
+  template <typename U>
+  ASSAY_DEVICE Global<U> as() const {
+    return Global<U>(reinterpret_cast<U*>(address_));
+  }
+  ASSAY_DEVICE bool is_aligned(std::size_t bytes) const {
+    return reinterpret_cast<std::uintptr_t>(address_) % bytes == 0;
+  }
+  ASSAY_DEVICE const T* address() const { return address_; }
+
+ private:
+  T* address_;
+};
+
+extern __shared__ __align__(16) unsigned char shared_memory[];
+template <typename T>
+class Shared {
+ public:
+  ASSAY_DEVICE explicit Shared(std::int64_t byte) : elements_(reinterpret_cast<T*>(shared_memory + byte)) {}
+  ASSAY_DEVICE T& operator[](std::int64_t i) const { return elements_[i]; }
+
+ private:
+  T* elements_;
+};
+template <typename T>
+ASSAY_DEVICE Shared<T> shared(std::int64_t byte) {
+  return Shared<T>(byte);
+}
+
+template <typename T>
+ASSAY_DEVICE void cp_async_16(const Shared<T>& to, std::int64_t element, const Global<const std::byte>& from,
+                              std::int64_t byte) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(&to[element]));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from.address() + byte)
+               : "memory");
+}
+ASSAY_DEVICE void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int GroupsLeft>
+ASSAY_DEVICE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(GroupsLeft) : "memory");
+}
+
+template <typename T>
+ASSAY_DEVICE T shuffle_xor(T value, int lanes) {
+  return __shfl_xor_sync(0xffffffffU, value, lanes);
+}
+template <typename T>
+ASSAY_DEVICE T shuffle_from(T value, int lane) {
+  return __shfl_sync(0xffffffffU, value, lane);
+}
+ASSAY_DEVICE std::uint32_t ballot(bool vote) {
+  return __ballot_sync(0xffffffffU, vote);
+}
+
+ASSAY_DEVICE void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from,
+                              std::int64_t element) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(&from[element]));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(address)
+               : "memory");
+}
+ASSAY_DEVICE void ldmatrix_x4_trans(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from,
+                                    std::int64_t element) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(&from[element]));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(address)
+               : "memory");
+}
+
+#define ASSAY_MMA(name, C, constraint, instruction)                                                        \
+  ASSAY_DEVICE void name(C(&c)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2]) {               \
+    asm("mma.sync.aligned." instruction " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : "+" constraint(c[0]), "+" constraint(c[1]), "+" constraint(c[2]), "+" constraint(c[3])           \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                               \
+  }
+ASSAY_MMA(mma_f16, float, "f", "m16n8k16.row.col.f32.f16.f16.f32")
+ASSAY_MMA(mma_bf16, float, "f", "m16n8k16.row.col.f32.bf16.bf16.f32")
+ASSAY_MMA(mma_s8, std::int32_t, "r", "m16n8k32.row.col.s32.s8.s8.s32")
+ASSAY_MMA(mma_tf32, float, "f", "m16n8k8.row.col.f32.tf32.tf32.f32")
+#undef ASSAY_MMA
+
+ASSAY_DEVICE std::uint32_t bits_of(float x) {
+  return __float_as_uint(x);
+}
+ASSAY_DEVICE float float_of(std::uint32_t bits) {
+  return __uint_as_float(bits);
+}
+ASSAY_DEVICE float bf16_value(std::uint32_t bits) {
+  return __uint_as_float(bits << 16);
+}
+ASSAY_DEVICE float f16_value(std::uint32_t bits) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+ASSAY_DEVICE std::uint32_t bf16_bits(float x) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+ASSAY_DEVICE std::uint32_t f16_bits(float x) {
+  return __half_as_ushort(__float2half_rn(x));
+}
+ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
+  std::uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+
+}  // namespace assay::cuda::device
+
+#endif

@@ -1,0 +1,123 @@
+// What several kernels share: sums over warps and blocks, activation functions, elements of a matrix.
+#pragma once
+
+#include "assay/backend/cuda/device.cuh"
+#include "assay/backend/cuda/kernels.h"
+
+namespace assay::cuda::device {
+
+inline constexpr int kWarp = 32;
+
+ASSAY_DEVICE float infinity() {
+  return float_of(0x7f800000U);
+}
+ASSAY_DEVICE float not_a_number() {
+  return float_of(0x7fc00000U);
+}
+ASSAY_DEVICE bool is_finite(float x) {
+  return (bits_of(x) & 0x7f800000U) != 0x7f800000U;
+}
+template <typename T>
+ASSAY_DEVICE T larger(T a, T b) {
+  return b > a ? b : a;
+}
+template <typename T>
+ASSAY_DEVICE T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+ASSAY_DEVICE std::int64_t least(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+
+// In all lanes, in an order of its own that never changes.
+template <typename T>
+ASSAY_DEVICE T warp_sum(T x) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x += shuffle_xor(x, lanes);
+  return x;
+}
+ASSAY_DEVICE float warp_largest(float x) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x = larger(x, shuffle_xor(x, lanes));
+  return x;
+}
+
+// In all threads; `partial` has an element for each warp and may be used again at once.
+template <typename T>
+ASSAY_DEVICE T block_sum(T x, const Shared<T>& partial) {
+  x = warp_sum(x);
+  const int warps = block_threads() / kWarp;
+  if (warps == 1) return x;
+  if (thread_index() % kWarp == 0) partial[thread_index() / kWarp] = x;
+  barrier();
+  T sum = partial[0];
+  for (int i = 1; i < warps; ++i) sum += static_cast<T>(partial[i]);
+  barrier();
+  return sum;
+}
+// NaN is passed over, or comes through.
+ASSAY_DEVICE float block_largest(float x, const Shared<float>& partial) {
+  x = warp_largest(x);
+  const int warps = block_threads() / kWarp;
+  if (warps == 1) return x;
+  if (thread_index() % kWarp == 0) partial[thread_index() / kWarp] = x;
+  barrier();
+  float most = partial[0];
+  for (int i = 1; i < warps; ++i) most = larger(most, static_cast<float>(partial[i]));
+  barrier();
+  return most;
+}
+ASSAY_DEVICE bool block_any(bool x, const Shared<float>& partial) {
+  return block_largest(x ? 1.0F : 0.0F, partial) != 0;
+}
+
+ASSAY_DEVICE float activate(Activation activation, float x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x > 0 || x != x ? x : 0;
+    case Activation::relu2:
+      return x > 0 || x != x ? x * x : 0;
+    case Activation::silu:
+      return x / (1 + expf(-x));
+    case Activation::tanh:
+      return tanhf(x);
+    case Activation::gelu_tanh:
+      return 0.5F * x * (1 + tanhf(0.7978845608F * (x + 0.044715F * x * x * x)));
+    case Activation::gelu_erf:
+      return 0.5F * x * (1 + erff(x * 0.70710678118F));
+    case Activation::gelu_quick:
+      return x / (1 + expf(-1.702F * x));
+  }
+  return x;
+}
+
+// Element k of an output, or of a row of a table.
+ASSAY_DEVICE float element_of(const Matrix& matrix, std::int64_t row, std::int64_t k) {
+  const Global<const std::byte> data(matrix.data);
+  const std::int64_t at = byte_of(matrix.format, matrix.inputs, row, k);
+  switch (matrix.format) {
+    case MatrixFormat::float32:
+      return data.load<float>(at / 4);
+    case MatrixFormat::float16:
+      return f16_value(data.load<std::uint16_t>(at / 2));
+    case MatrixFormat::bfloat16:
+      return bf16_value(data.load<std::uint16_t>(at / 2));
+    case MatrixFormat::int8:
+      return static_cast<float>(data.load<std::int8_t>(at)) *
+             (Global<const float>(matrix.scales)[row] * (1.0F / 127.0F));
+    case MatrixFormat::four_bit:
+      return matrix.book[data.load<std::uint8_t>(at) >> shift_of_code(k) & 15] *
+             Global<const float>(matrix.scales)[scale_of(matrix.inputs, matrix.group, row, k)];
+  }
+  return 0;
+}
+
+ASSAY_DEVICE void finish(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) {
+  if (to.bias) sum += Global<const float>(to.bias)[output];
+  float value = activate(to.activation, sum);
+  const Global<float> out = Global<float>(to.out) + (row * to.out_stride + output);
+  if (to.adds) value += out[0];
+  out[0] = value;
+}
+
+}  // namespace assay::cuda::device

@@ -1,0 +1,103 @@
+// Kernels that take each row by itself: embedding, norms, gates, residuals, rotary embedding.
+#pragma once
+
+#include "assay/backend/cuda/kernels/common.cuh"
+
+namespace assay::cuda::device {
+
+// A block per row.
+ASSAY_KERNEL embed_rows(EmbedArgs a) {
+  const std::int64_t row = block_x();
+  const Global<float> out = Global<float>(a.out) + row * a.out_stride;
+  const std::int64_t id = a.tokens.data ? Global<const std::int32_t>(a.ids)[row] : 0;
+  const std::int64_t place =
+      a.places.data ? Global<const std::int32_t>(a.positions)[row] + a.position_offset : 0;
+  for (std::int64_t i = thread_index(); i < a.columns; i += block_threads()) {
+    float x = a.tokens.data ? element_of(a.tokens, id, i) : 0.0F;
+    x *= a.scale;
+    if (a.places.data) x += element_of(a.places, place, i);
+    out[i] = x;
+  }
+}
+
+// A block per part of a row.
+ASSAY_KERNEL norm_rows(NormArgs a) {
+  const std::int64_t row = block_x() / a.groups, group = block_x() % a.groups;
+  const std::int64_t from = a.row_of ? Global<const std::int32_t>(a.row_of)[row] : row;
+  const Global<const float> x = Global<const float>(a.x) + (from * a.x_stride + group * a.n);
+  const Global<float> out = Global<float>(a.out) + (row * a.out_stride + group * a.n);
+  const Global<const float> gain(a.gain), bias(a.bias);
+  const Shared<float> partial = shared<float>(0);
+  const auto count = static_cast<float>(a.n);
+  float mean = 0;
+  if (a.subtracts_mean) {
+    float sum = 0;
+    for (std::int64_t i = thread_index(); i < a.n; i += block_threads()) sum += x[i];
+    mean = block_sum(sum, partial) / count;
+  }
+  float squares = 0;
+  for (std::int64_t i = thread_index(); i < a.n; i += block_threads()) {
+    const float d = x[i] - mean;
+    squares = fmaf(d, d, squares);
+  }
+  squares = block_sum(squares, partial);
+  squares += squares - squares;  // of a row with infinity NaN, which would leave zeros beside it
+  const float scale = 1.0F / sqrtf(squares / count + a.epsilon);
+  for (std::int64_t i = thread_index(); i < a.n; i += block_threads()) {
+    const float value = (x[i] - mean) * scale * gain[i];
+    out[i] = bias ? value + bias[i] : value;
+  }
+}
+
+// The rest: a block per row (block_y) and block_threads() of its elements.
+ASSAY_DEVICE std::int64_t element_index() {
+  return std::int64_t{block_x()} * block_threads() + thread_index();
+}
+
+ASSAY_KERNEL gather_rows(GatherArgs a) {
+  const std::int64_t row = block_y(), i = element_index();
+  if (i >= a.n) return;
+  const std::int64_t from = Global<const std::int32_t>(a.row_of)[row];
+  Global<float>(a.out)[row * a.out_stride + i] = Global<const float>(a.x)[from * a.x_stride + i];
+}
+
+ASSAY_KERNEL gate_rows(GatedArgs a) {
+  const std::int64_t row = block_y(), i = element_index();
+  if (i >= a.n) return;
+  const Global<const float> x = Global<const float>(a.x) + row * a.x_stride;
+  Global<float>(a.out)[row * a.out_stride + i] = activate(a.activation, x[i]) * x[a.n + i];
+}
+
+ASSAY_KERNEL add_rows(AddArgs a) {
+  const std::int64_t row = block_y(), i = element_index();
+  if (i >= a.n) return;
+  const Global<float> out = Global<float>(a.out) + row * a.out_stride;
+  out[i] = out[i] + a.scale * Global<const float>(a.x)[row * a.x_stride + i];
+}
+
+ASSAY_KERNEL bend_rows(BendArgs a) {
+  const std::int64_t row = block_y(), i = element_index();
+  if (i >= a.n) return;
+  const Global<float> x = Global<float>(a.x) + row * a.x_stride;
+  const auto cap = static_cast<double>(a.soft_cap);
+  double value = static_cast<double>(a.scale) * static_cast<double>(x[i]);
+  if (a.soft_cap != 0) value = cap * tanh(value / cap);
+  x[i] = static_cast<float>(value);
+}
+
+// A thread per pair.
+ASSAY_KERNEL rotate_rows(RotateArgs a) {
+  const std::int64_t row = block_y(), at = element_index();
+  if (at >= a.heads * a.pairs) return;
+  const std::int64_t head = at / a.pairs, i = at % a.pairs;
+  const bool are_halves = a.pairing == RotaryPairing::halves;
+  const Global<float> x = Global<float>(a.x) + (row * a.x_stride + head * a.head_dim);
+  const std::int64_t first = are_halves ? i : 2 * i, second = are_halves ? i + a.pairs : 2 * i + 1;
+  const float cosine = Global<const float>(a.cosines)[row * a.pairs + i],
+              sine = Global<const float>(a.sines)[row * a.pairs + i];
+  const float p = x[first], q = x[second];
+  x[first] = p * cosine - q * sine;
+  x[second] = q * cosine + p * sine;
+}
+
+}  // namespace assay::cuda::device

@@ -1,0 +1,66 @@
+// All kernels, for the table that the host launches them by: included once by nvcc (kernels.cu), and once by
+// the host's compiler for the emulation.
+#pragma once
+
+#include "assay/backend/cuda/kernels/attention.cuh"
+#include "assay/backend/cuda/kernels/head.cuh"
+#include "assay/backend/cuda/kernels/linear.cuh"
+#include "assay/backend/cuda/kernels/quantize.cuh"
+#include "assay/backend/cuda/kernels/rows.cuh"
+
+namespace assay::cuda {
+
+inline Kernels kernel_table() {
+  using namespace device;
+  Kernels k;
+  k.embed = {"embed", embed_rows};
+  k.norm = {"norm", norm_rows};
+  k.gather = {"gather", gather_rows};
+  k.gated = {"gated", gate_rows};
+  k.add = {"add", add_rows};
+  k.rotate = {"rotate", rotate_rows};
+  k.store = {"store", store_rows};
+  k.attend = {"attend", attend_rows};
+  k.merge_chunks = {"merge_chunks", merge_chunks};
+  k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
+  k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};
+#define ASSAY_FOR_BLOCKS(field, kernel)    \
+  k.field[0] = {#field "<8>", kernel(1)};  \
+  k.field[1] = {#field "<16>", kernel(2)}; \
+  k.field[2] = {#field "<32>", kernel(4)}; \
+  k.field[3] = {#field "<64>", kernel(8)}
+#define ASSAY_TF32(blocks) linear_tf32<blocks>
+#define ASSAY_F16(blocks) linear_halves<Float16, blocks>
+#define ASSAY_BF16(blocks) linear_halves<Bfloat16, blocks>
+#define ASSAY_FOUR_F16(blocks) device::linear_four_bit<Float16, blocks>
+#define ASSAY_FOUR_BF16(blocks) device::linear_four_bit<Bfloat16, blocks>
+#define ASSAY_CODED(blocks) device::linear_coded<blocks>
+#define ASSAY_INT8(blocks) device::linear_int8<blocks>
+  ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
+  ASSAY_FOR_BLOCKS(linear_float16, ASSAY_F16);
+  ASSAY_FOR_BLOCKS(linear_bfloat16, ASSAY_BF16);
+  ASSAY_FOR_BLOCKS(four_bit_float16, ASSAY_FOUR_F16);
+  ASSAY_FOR_BLOCKS(four_bit_bfloat16, ASSAY_FOUR_BF16);
+  ASSAY_FOR_BLOCKS(linear_coded, ASSAY_CODED);
+  ASSAY_FOR_BLOCKS(linear_int8, ASSAY_INT8);
+#undef ASSAY_TF32
+#undef ASSAY_F16
+#undef ASSAY_BF16
+#undef ASSAY_FOUR_F16
+#undef ASSAY_FOUR_BF16
+#undef ASSAY_CODED
+#undef ASSAY_INT8
+#undef ASSAY_FOR_BLOCKS
+  k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
+  k.mark_outliers = {"mark_outliers", device::mark_outliers};
+  k.list_outliers = {"list_outliers", device::list_outliers};
+  k.ranges = {"ranges", row_ranges};
+  k.quantize = {"quantize", quantize_rows};
+  k.quantize_groups = {"quantize_groups", device::quantize_groups};
+  k.bend = {"bend", bend_rows};
+  k.argmax = {"argmax", argmax_rows};
+  k.log_probability = {"log_probability", log_probability_rows};
+  return k;
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,212 @@
+// Which kernels an operation takes, and the shape of their launches.
+#include <algorithm>
+#include <cmath>
+
+#include "assay/backend/cuda/kernels.h"
+#include "assay/base/error.h"
+
+namespace assay::cuda {
+
+namespace {
+
+constexpr std::int64_t kThreads = 256;
+
+std::uint32_t count_of(std::int64_t n) {
+  return static_cast<std::uint32_t>(n);
+}
+std::uint32_t blocks_of(std::int64_t n, std::int64_t unit) {
+  return count_of((n + unit - 1) / unit);
+}
+
+// A row or an operation of nothing launches nothing.
+template <typename Args>
+void launch_rows(Runtime& runtime, const Kernel<Args>& kernel, const Args& args, std::int64_t n) {
+  if (args.rows == 0 || n == 0) return;
+  launch(runtime, kernel,
+         {.grid_x = blocks_of(n, kThreads), .grid_y = count_of(args.rows), .block = count_of(kThreads)},
+         args);
+}
+
+// A block per row, with shared memory for a value of each warp.
+constexpr std::uint32_t kReduceBytes = 32 * 8;
+template <typename Args>
+void launch_blocks(Runtime& runtime, const Kernel<Args>& kernel, const Args& args, std::int64_t blocks) {
+  if (blocks == 0) return;
+  launch(runtime, kernel,
+         {.grid_x = count_of(blocks), .block = count_of(kThreads), .shared_bytes = kReduceBytes}, args);
+}
+
+// Of partial sums, as kernels/linear.cuh lays them out: [8][rows][17].
+std::uint32_t partial_bytes(std::int64_t rows) {
+  return count_of(8 * rows * 17 * 4);
+}
+
+// Rows go by 8, 16, 32 or 64.
+template <typename Args>
+void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], const Args& args,
+                   std::uint32_t more_bytes) {
+  if (args.rows == 0) return;
+  int i = 0;
+  while (i + 1 < kRowBlocks && args.rows > std::int64_t{8} << i) ++i;
+  const std::int64_t rows = std::int64_t{8} << i;
+  launch(runtime, kernels[i],
+         {.grid_x = count_of(strips_of(args.weight.outputs)),
+          .grid_y = blocks_of(args.rows, rows),
+          .block = count_of(kThreads),
+          .shared_bytes = more_bytes + partial_bytes(rows)},
+         args);
+}
+
+constexpr std::uint32_t kByteTable = 256 * 4;
+
+bool is_power_of_two(std::int64_t n) {
+  return n > 0 && (n & (n - 1)) == 0;
+}
+void check_group(std::int64_t group, std::int64_t least) {
+  if (!is_power_of_two(group) || group < least)
+    throw Error("4-bit weights have {} inputs to a scale; a power of two from {} on was expected", group,
+                least);
+}
+
+}  // namespace
+
+void run(Runtime& runtime, const EmbedArgs& args) {
+  if (args.rows == 0) return;
+  launch(runtime, runtime.kernels().embed, {.grid_x = count_of(args.rows), .block = count_of(kThreads)},
+         args);
+}
+
+void run(Runtime& runtime, const NormArgs& args) {
+  if (args.rows == 0 || args.groups == 0) return;
+  // By the width alone: sums have one order.
+  launch(runtime, runtime.kernels().norm,
+         {.grid_x = count_of(args.rows * args.groups),
+          .block = args.n <= 256 ? 32U : count_of(kThreads),
+          .shared_bytes = kReduceBytes},
+         args);
+}
+
+void run(Runtime& runtime, const GatherArgs& args) {
+  launch_rows(runtime, runtime.kernels().gather, args, args.n);
+}
+void run(Runtime& runtime, const GatedArgs& args) {
+  launch_rows(runtime, runtime.kernels().gated, args, args.n);
+}
+void run(Runtime& runtime, const AddArgs& args) {
+  launch_rows(runtime, runtime.kernels().add, args, args.n);
+}
+void run(Runtime& runtime, const BendArgs& args) {
+  launch_rows(runtime, runtime.kernels().bend, args, args.n);
+}
+void run(Runtime& runtime, const RotateArgs& args) {
+  launch_rows(runtime, runtime.kernels().rotate, args, args.heads * args.pairs);
+}
+
+void run(Runtime& runtime, const StoreArgs& args) {
+  if (args.rows == 0) return;
+  launch(runtime, runtime.kernels().store,
+         {.grid_x = count_of(args.rows), .grid_y = count_of(args.cache.kv_heads), .grid_z = 2, .block = 32},
+         args);
+}
+
+void run(Runtime& runtime, const AttendArgs& args) {
+  if (args.rows == 0) return;
+  if (args.cache.head_dim > kLargestHeadDim)
+    throw Error("attention heads have {} elements; at most {} fit the kernels of a GPU", args.cache.head_dim,
+                kLargestHeadDim);
+  constexpr std::uint32_t kAttendThreads = 128, kAttendBytes = (512 + 256 + 128 + 4) * 4;
+  LaunchShape shape{.grid_y = count_of(args.rows),
+                    .grid_z = count_of(args.heads),
+                    .block = kAttendThreads,
+                    .shared_bytes = kAttendBytes};
+  const std::int64_t chunks = (args.longest + kChunkKeys - 1) / kChunkKeys;
+  // Many rows keep a GPU busy; few take their chunks side by side.
+  const bool is_split =
+      chunks > 1 && args.rows * args.heads < std::int64_t{4} * runtime.facts().processors &&
+      attend_scratch_floats(args.rows, args.heads, args.cache.head_dim, args.longest) <= args.scratch_floats;
+  if (!is_split) return launch(runtime, runtime.kernels().attend, shape, args);
+  shape.grid_x = count_of(chunks);
+  launch(runtime, runtime.kernels().attend, shape, args);
+  shape.grid_x = 1;
+  shape.shared_bytes = 0;
+  launch(runtime, runtime.kernels().merge_chunks, shape, args);
+}
+
+void run(Runtime& runtime, const LinearArgs& args) {
+  const Kernels& kernels = runtime.kernels();
+  switch (args.weight.format) {
+    case MatrixFormat::float16:
+      return launch_linear(runtime, kernels.linear_float16, args, 0);
+    case MatrixFormat::bfloat16:
+      return launch_linear(runtime, kernels.linear_bfloat16, args, 0);
+    case MatrixFormat::int8:
+      throw Error("an int8 matrix is multiplied by codes of inputs, not by floats");
+    case MatrixFormat::float32: {
+      if (args.arithmetic == Arithmetic::tf32) return launch_linear(runtime, kernels.linear_tf32, args, 0);
+      if (args.rows == 0) return;
+      const int i = args.rows <= 4 ? 0 : 1;
+      const std::int64_t rows = i == 0 ? 4 : 16;
+      return launch(runtime, kernels.linear_float32[i],
+                    {.grid_x = count_of(strips_of(args.weight.outputs)),
+                     .grid_y = blocks_of(args.rows, rows),
+                     .block = count_of(kThreads),
+                     .shared_bytes = partial_bytes(rows)},
+                    args);
+    }
+    case MatrixFormat::four_bit:
+      break;
+  }
+  check_group(args.weight.group, 1);
+  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::float16)
+    return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable);
+  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::bfloat16)
+    return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable);
+  if (args.rows == 0) return;
+  launch(runtime, kernels.four_bit_float32,
+         {.grid_x = count_of(strips_of(args.weight.outputs)),
+          .grid_y = blocks_of(args.rows, 4),
+          .block = count_of(kThreads),
+          .shared_bytes = 64 + partial_bytes(4)},
+         args);
+}
+
+void run(Runtime& runtime, const QuantizeArgs& args) {
+  if (args.rows == 0) return;
+  if (args.codes_stride % 32 != 0 || args.codes_stride < args.inputs)
+    throw Error("rows of int8 codes are {} apart; a multiple of 32 was expected, {} or more",
+                args.codes_stride, args.inputs);
+  const Kernels& kernels = runtime.kernels();
+  if (args.kind == QuantizeArgs::Kind::symmetric && args.threshold > 0 && std::isfinite(args.threshold)) {
+    launch(runtime, kernels.mark_outliers,
+           {.grid_x = blocks_of(args.inputs, kThreads), .block = count_of(kThreads)}, args);
+    launch_blocks(runtime, kernels.list_outliers, args, 1);
+  }
+  if (args.kind == QuantizeArgs::Kind::tensor_range) launch_blocks(runtime, kernels.ranges, args, args.rows);
+  launch_blocks(runtime, kernels.quantize, args, args.rows);
+}
+
+void run(Runtime& runtime, const LinearInt8Args& args) {
+  launch_linear(runtime, runtime.kernels().linear_int8, args, 0);
+}
+
+void run(Runtime& runtime, const QuantizeGroupsArgs& args) {
+  check_group(args.group, 16);
+  if (args.codes_stride % 64 != 0 || args.codes_stride < args.inputs)
+    throw Error("rows of int8 codes are {} apart; a multiple of 64 was expected, {} or more",
+                args.codes_stride, args.inputs);
+  launch_blocks(runtime, runtime.kernels().quantize_groups, args, args.rows);
+}
+
+void run(Runtime& runtime, const LinearCodedArgs& args) {
+  check_group(args.weight.group, 16);
+  launch_linear(runtime, runtime.kernels().linear_coded, args, kByteTable);
+}
+
+void run(Runtime& runtime, const ArgmaxArgs& args) {
+  launch_blocks(runtime, runtime.kernels().argmax, args, args.rows);
+}
+void run(Runtime& runtime, const LogProbabilityArgs& args) {
+  launch_blocks(runtime, runtime.kernels().log_probability, args, args.rows);
+}
+
+}  // namespace assay::cuda

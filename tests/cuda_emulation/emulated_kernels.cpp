@@ -1,0 +1,10 @@
+#include "cuda_emulation/emulated_kernels.h"
+
+#include "assay/backend/cuda/kernels/table.cuh"
+
+namespace assay::cuda {
+const Kernels& emulated_kernels() {
+  static const Kernels kernels = kernel_table();
+  return kernels;
+}
+}  // namespace assay::cuda

@@ -1,0 +1,154 @@
+#include "cuda_emulation/emulated_runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <new>
+#include <vector>
+
+#include "assay/base/error.h"
+#include "cuda_emulation/emulated_kernels.h"
+#include "cuda_emulation/emulation.h"
+
+namespace assay::cuda {
+
+namespace {
+
+constexpr std::align_val_t kAlignment{256};
+constexpr int kFresh = 0xCD;  // what new memory holds
+
+class EmulatedGraph : public Graph {
+ public:
+  std::vector<std::function<void()>> steps;
+};
+
+class Emulated final : public EmulatedRuntime {
+ public:
+  explicit Emulated(const EmulatedDevice& device) : facts_(device.facts) {}
+  ~Emulated() override {
+    for (const auto& [address, bytes] : allocations_) release(address);
+  }
+
+  const DeviceFacts& facts() const override { return facts_; }
+  const Kernels& kernels() const override { return emulated_kernels(); }
+  std::int64_t launches() const override { return launches_; }
+  std::int64_t live_bytes() const override { return live_; }
+
+  DevicePointer<std::byte> allocate(std::int64_t bytes) override {
+    if (bytes < 0 || bytes > facts_.memory_bytes - live_)
+      throw Error("device memory: {} bytes were asked for and {} are free", bytes,
+                  facts_.memory_bytes - live_);
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    auto* memory = static_cast<std::byte*>(::operator new(size, kAlignment));
+    std::memset(memory, kFresh, size);
+    emulation::add_allocation(memory, size);
+    allocations_[memory] = bytes;
+    live_ += bytes;
+    return DevicePointer<std::byte>(memory);
+  }
+  void free(DevicePointer<std::byte> memory) override {
+    if (!memory) return;
+    const auto found = allocations_.find(memory.address);
+    if (found == allocations_.end()) throw Error("device memory is freed that is not allocated");
+    live_ -= found->second;
+    allocations_.erase(found);
+    release(memory.address);
+  }
+  MemoryInfo memory_info() override {
+    return {.free = {facts_.memory_bytes - live_}, .total = {facts_.memory_bytes}};
+  }
+
+  void upload(DevicePointer<std::byte> to, std::span<const std::byte> from) override {
+    if (is_capturing()) throw Error("an upload cannot be part of a graph");
+    check(to.address, static_cast<std::int64_t>(from.size()), "an upload");
+    std::memcpy(to.address, from.data(), from.size());
+  }
+  void download(std::span<std::byte> to, DevicePointer<const std::byte> from) override {
+    if (is_capturing()) throw Error("a download cannot be part of a graph");
+    check(from.address, static_cast<std::int64_t>(to.size()), "a download");
+    std::memcpy(to.data(), from.address, to.size());
+  }
+  void copy(DevicePointer<std::byte> to, DevicePointer<const std::byte> from, std::int64_t bytes) override {
+    check(to.address, bytes, "a copy");
+    check(from.address, bytes, "a copy");
+    add([=] { std::memmove(to.address, from.address, static_cast<std::size_t>(bytes)); });
+  }
+  void fill(DevicePointer<std::byte> to, std::uint8_t value, std::int64_t bytes) override {
+    check(to.address, bytes, "a fill");
+    add([=] { std::memset(to.address, value, static_cast<std::size_t>(bytes)); });
+  }
+
+  void launch_raw(const char* name, void* entry, Trampoline trampoline, const LaunchShape& shape,
+                  const void* args, std::size_t args_bytes) override {
+    if (entry == nullptr) throw Error("a kernel without an entry is launched");
+    if (shape.shared_bytes > facts_.shared_bytes_per_block)
+      throw Error("kernel {}: {} bytes of shared memory were asked for and a block has {}", name,
+                  shape.shared_bytes, facts_.shared_bytes_per_block);
+    const auto* bytes = static_cast<const std::byte*>(args);
+    add([=, this, kept = std::vector<std::byte>(bytes, bytes + args_bytes)] {
+      ++launches_;
+      emulation::run_launch(name, shape, [&] { trampoline(entry, kept.data()); });
+    });
+  }
+  void synchronize() override {}
+
+  std::uint64_t record() override {
+    times_[next_time_ % times_.size()] = std::chrono::steady_clock::now();
+    return next_time_++;
+  }
+  Seconds between(std::uint64_t begin, std::uint64_t end) override {
+    return {
+        std::chrono::duration<double>(times_[end % times_.size()] - times_[begin % times_.size()]).count()};
+  }
+
+  void begin_capture() override {
+    if (is_capturing()) throw Error("a graph is recorded already");
+    graph_ = std::make_unique<EmulatedGraph>();
+  }
+  std::unique_ptr<Graph> end_capture() override {
+    if (!is_capturing()) throw Error("no graph is recorded");
+    return std::move(graph_);
+  }
+  void replay(Graph& graph) override {
+    if (is_capturing()) throw Error("a graph cannot be replayed while one is recorded");
+    for (const auto& step : static_cast<EmulatedGraph&>(graph).steps) step();
+  }
+
+ private:
+  bool is_capturing() const { return graph_ != nullptr; }
+  void add(std::function<void()> step) {
+    if (is_capturing())
+      graph_->steps.push_back(std::move(step));
+    else
+      step();
+  }
+  static void release(std::byte* memory) {
+    emulation::remove_allocation(memory);
+    ::operator delete(memory, kAlignment);
+  }
+  static void check(const std::byte* address, std::int64_t bytes, const char* what) {
+    const emulation::Allocation in = emulation::allocation_of(address);
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (bytes == 0) return;
+    if (in.begin == 0 || bytes < 0 || at + static_cast<std::uintptr_t>(bytes) > in.end)
+      throw Error("{} of {} bytes leaves its allocation of {} bytes", what, bytes, in.end - in.begin);
+  }
+
+  DeviceFacts facts_;
+  std::map<std::byte*, std::int64_t> allocations_;
+  std::int64_t live_ = 0, launches_ = 0;
+  std::vector<std::chrono::steady_clock::time_point> times_ =
+      std::vector<std::chrono::steady_clock::time_point>(4096);
+  std::uint64_t next_time_ = 0;
+  std::unique_ptr<EmulatedGraph> graph_;
+};
+
+}  // namespace
+
+std::unique_ptr<EmulatedRuntime> make_emulated_runtime(const EmulatedDevice& device) {
+  return std::make_unique<Emulated>(device);
+}
+
+}  // namespace assay::cuda

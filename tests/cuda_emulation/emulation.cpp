@@ -1,0 +1,619 @@
+#include "cuda_emulation/emulation.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "assay/base/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+#if defined(__x86_64__)
+// Saves what a function must preserve on the stack, keeps its end at *from, and goes on at `to`.
+extern "C" void assay_switch_stack(void** from, void* to);
+asm(R"(
+.text
+.globl assay_switch_stack
+.hidden assay_switch_stack
+.type assay_switch_stack, @function
+assay_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size assay_switch_stack, .-assay_switch_stack
+)");
+#endif
+
+namespace assay::cuda::emulation {
+
+Indices here;
+std::byte* shared_memory = nullptr;
+
+namespace {
+
+constexpr std::uint32_t kWarp = 32;
+constexpr std::size_t kStackBytes = 256 << 10;
+
+// ---- fibers
+// ------------------------------------------------------------------------------------------------
+
+void fiber_main();
+
+class Context {
+ public:
+  Context() = default;
+  Context(const Context&) = delete;
+  ~Context() {
+    if (stack_ != nullptr) munmap(stack_, kStackBytes);
+#if defined(__SANITIZE_THREAD__)
+    if (stack_ != nullptr && tsan_ != nullptr) __tsan_destroy_fiber(tsan_);
+#endif
+  }
+
+  // Begins anew in fiber_main() at the next switch to it.
+  void reset() {
+    if (stack_ == nullptr) {
+      stack_ = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
+      if (stack_ == MAP_FAILED) {
+        stack_ = nullptr;
+        throw Error("the emulation of a GPU got no memory for the stack of a thread");
+      }
+#if defined(__SANITIZE_THREAD__)
+      tsan_ = __tsan_create_fiber(0);
+#endif
+    }
+#if defined(__x86_64__)
+    auto* top = reinterpret_cast<void**>(static_cast<std::byte*>(stack_) + kStackBytes);
+    *--top = nullptr;  // stands for a return address: the stack is aligned as behind a call
+    *--top = reinterpret_cast<void*>(&fiber_main);
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    at_ = top;
+#else
+    getcontext(&context_);
+    context_.uc_stack = {.ss_sp = stack_, .ss_flags = 0, .ss_size = kStackBytes};
+    context_.uc_link = nullptr;
+    makecontext(&context_, &fiber_main, 0);
+#endif
+  }
+
+  // `ends`: this one does not go on.
+  void switch_to(Context& to, [[maybe_unused]] bool ends = false) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(ends ? nullptr : &asan_stack_,
+                                   to.stack_ != nullptr ? to.stack_ : to.host_bottom_,
+                                   to.stack_ != nullptr ? kStackBytes : to.host_size_);
+#endif
+#if defined(__SANITIZE_THREAD__)
+    if (to.tsan_ == nullptr || tsan_ == nullptr)
+      (tsan_ == nullptr ? tsan_ : to.tsan_) = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(to.tsan_, 0);
+#endif
+#if defined(__x86_64__)
+    assay_switch_stack(&at_, to.at_);
+#else
+    swapcontext(&context_, &to.context_);
+#endif
+    arrive(to);
+  }
+
+  // At the beginning of a fiber, and behind every switch: where it came from.
+  void arrive([[maybe_unused]] Context& host) {
+#if defined(__SANITIZE_ADDRESS__)
+    const void* bottom = nullptr;
+    std::size_t size = 0;
+    __sanitizer_finish_switch_fiber(asan_stack_, &bottom, &size);
+    if (stack_ != nullptr) {
+      host.host_bottom_ = bottom;
+      host.host_size_ = size;
+    }
+#endif
+  }
+
+ private:
+  void* stack_ = nullptr;  // null: the host's
+#if defined(__x86_64__)
+  void* at_ = nullptr;
+#else
+  ucontext_t context_{};
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  void* asan_stack_ = nullptr;
+  const void* host_bottom_ = nullptr;
+  std::size_t host_size_ = 0;
+#endif
+#if defined(__SANITIZE_THREAD__)
+  void* tsan_ = nullptr;
+#endif
+};
+
+// ---- a block
+// -----------------------------------------------------------------------------------------------
+
+struct Copy {
+  std::int64_t to;
+  const void* from;
+  Allocation in;
+};
+
+struct Thread {
+  Context context;
+  enum class State : std::uint8_t { ready, at_barrier, at_warp_operation, ended } state = State::ready;
+  WarpOperation operation{};
+  std::uint64_t detail = 0;
+  std::vector<Copy> uncommitted;
+  std::deque<std::vector<Copy>> copies;
+};
+
+struct Warp {
+  std::array<void*, kWarp> lanes{};
+  std::uint32_t waiting = 0;
+  std::uint32_t epoch = 1;  // of warp barriers
+};
+
+constexpr std::uint16_t kNobody = 0xffff;
+struct Cell {
+  std::uint32_t write_block_epoch = 0, write_warp_epoch = 0;
+  std::uint32_t read_block_epoch = 0, read_warp_epoch = 0;
+  std::uint32_t reading_warps = 0;  // in that block epoch
+  std::uint16_t writer = kNobody, reader = kNobody;
+  bool has_other_reader = false;  // of the reader's warp, in its warp epoch
+  bool is_written = false, is_copied = false;
+};
+
+const char* name_of(WarpOperation what) {
+  switch (what) {
+    case WarpOperation::barrier:
+      return "a warp barrier";
+    case WarpOperation::shuffle:
+      return "a shuffle";
+    case WarpOperation::ballot:
+      return "a ballot";
+    case WarpOperation::mma:
+      return "an mma";
+    case WarpOperation::matrices:
+      return "an ldmatrix";
+  }
+  return "";
+}
+
+struct Block {
+  const char* kernel = "";
+  LaunchShape shape;
+  const std::function<void()>* body = nullptr;
+  std::deque<Thread> threads;  // as many as ever were needed
+  std::vector<Warp> warps;
+  std::vector<Cell> cells;
+  std::vector<std::byte> memory;
+  std::uint32_t epoch = 1, at_barrier = 0, ended = 0;
+  Context host;
+  std::exception_ptr fault;
+
+  Thread& current() { return threads[here.thread]; }
+  void leave(bool ends = false) { current().context.switch_to(host, ends); }
+  void run();
+  std::string who_waits() const;
+};
+Block block;
+
+void fiber_main() {
+  block.current().context.arrive(block.host);
+  try {
+    (*block.body)();
+    if (!block.current().copies.empty() || !block.current().uncommitted.empty())
+      fail("it ends before it has waited for what cp.async copies");
+  } catch (...) {
+    if (!block.fault) block.fault = std::current_exception();
+  }
+  block.current().state = Thread::State::ended;
+  ++block.ended;
+  block.leave(true);
+}
+
+std::string Block::who_waits() const {
+  std::string text;
+  for (std::uint32_t i = 0; i < shape.block && text.size() < 300; ++i) {
+    const Thread& one = threads[i];
+    const Thread* before = i == 0 ? nullptr : &threads[i - 1];
+    if (before != nullptr && before->state == one.state &&
+        (one.state != Thread::State::at_warp_operation || before->operation == one.operation))
+      continue;
+    const char* what = one.state == Thread::State::at_barrier ? "waits at a barrier"
+                       : one.state == Thread::State::ended    ? "has ended"
+                                                              : name_of(one.operation);
+    text += (text.empty() ? "from thread " : ", from ") + std::to_string(i) + " on: " + what;
+  }
+  return text;
+}
+
+void Block::run() {
+  while (ended < shape.block) {
+    bool any = false;
+    for (std::uint32_t i = 0; i < shape.block; ++i) {
+      if (threads[i].state != Thread::State::ready) continue;
+      any = true;
+      here.thread = i;
+      host.switch_to(threads[i].context);
+      if (fault) std::rethrow_exception(fault);
+    }
+    if (at_barrier == shape.block) {
+      at_barrier = 0;
+      ++epoch;
+      for (std::uint32_t i = 0; i < shape.block; ++i) threads[i].state = Thread::State::ready;
+    } else if (!any) {
+      here.thread = 0;
+      fail("the block is stuck: " + who_waits());
+    }
+  }
+}
+
+std::map<std::uintptr_t, std::uintptr_t>& allocations() {
+  static std::map<std::uintptr_t, std::uintptr_t> all;
+  return all;
+}
+Allocation last_found;
+
+}  // namespace
+
+Allocation allocation_of(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  if (at >= last_found.begin && at < last_found.end) return last_found;
+  auto next = allocations().upper_bound(at);
+  if (next == allocations().begin()) return {};
+  --next;
+  // A pointer to the end of an allocation, as of an empty part, belongs to it.
+  if (at > next->second) return {};
+  return last_found = {next->first, next->second};
+}
+void add_allocation(const void* begin, std::size_t bytes) {
+  const auto at = reinterpret_cast<std::uintptr_t>(begin);
+  allocations()[at] = at + bytes;
+}
+void remove_allocation(const void* begin) {
+  allocations().erase(reinterpret_cast<std::uintptr_t>(begin));
+  last_found = {};
+}
+
+void fail(const std::string& what) {
+  throw Error("kernel {}, block ({}, {}, {}), thread {}: {}", block.kernel, here.block_x, here.block_y,
+              here.block_z, here.thread, what);
+}
+void fail_access(const char* what, const Allocation& in, std::uintptr_t at, std::size_t bytes) {
+  if (in.begin == 0)
+    fail("an access of " + std::to_string(bytes) + " bytes through a pointer to no allocation");
+  fail("an access of " + std::to_string(bytes) + " bytes, " + what + ", at byte " +
+       std::to_string(static_cast<std::int64_t>(at - in.begin)) + " of an allocation of " +
+       std::to_string(in.end - in.begin));
+}
+
+void block_barrier() {
+  block.current().state = Thread::State::at_barrier;
+  ++block.at_barrier;
+  block.leave();
+}
+
+void warp_operation(WarpOperation what, std::uint64_t detail, void* mine, WarpFunction function) {
+  const std::uint32_t first = here.thread / kWarp * kWarp;
+  Warp& warp = block.warps[here.thread / kWarp];
+  Thread& me = block.current();
+  me.operation = what;
+  me.detail = detail;
+  if (warp.waiting > 0)
+    for (std::uint32_t i = first; i < first + kWarp; ++i) {
+      const Thread& other = block.threads[i];
+      if (other.state != Thread::State::at_warp_operation) continue;
+      if (other.operation != what || other.detail != detail)
+        fail(std::string("comes to ") + name_of(what) + ", and thread " + std::to_string(i) +
+             " of its warp to another operation, " + name_of(other.operation));
+      break;  // the others came to the same as that one
+    }
+  warp.lanes[here.thread - first] = mine;
+  if (++warp.waiting < kWarp) {
+    me.state = Thread::State::at_warp_operation;
+    block.leave();
+    return;
+  }
+  function(warp.lanes.data());
+  warp.waiting = 0;
+  if (what == WarpOperation::barrier) ++warp.epoch;
+  for (std::uint32_t i = first; i < first + kWarp; ++i)
+    if (i != here.thread) block.threads[i].state = Thread::State::ready;
+}
+
+void check_shared(std::int64_t byte, std::int64_t bytes, std::int64_t alignment) {
+  if (byte < 0 || byte + bytes > static_cast<std::int64_t>(block.shape.shared_bytes))
+    fail("an access of " + std::to_string(bytes) + " bytes at byte " + std::to_string(byte) +
+         " of shared memory of " + std::to_string(block.shape.shared_bytes));
+  if (byte % alignment != 0)
+    fail("a misaligned access of " + std::to_string(bytes) + " bytes at byte " + std::to_string(byte) +
+         " of shared memory");
+}
+
+namespace {
+[[noreturn]] void fail_race(const char* mine, const char* theirs, std::int64_t cell, std::uint32_t other) {
+  fail(std::string(mine) + " byte " + std::to_string(4 * cell) + " of shared memory, which thread " +
+       std::to_string(other) + " " + theirs + ", with no barrier between them");
+}
+// Whether an access of `other` in these epochs is not ordered with one of this thread now.
+bool is_unordered(std::uint32_t other, std::uint32_t block_epoch, std::uint32_t warp_epoch) {
+  if (other == here.thread || block_epoch != block.epoch) return false;
+  return other / kWarp != here.thread / kWarp || warp_epoch == block.warps[here.thread / kWarp].epoch;
+}
+}  // namespace
+
+void read_shared(std::int64_t first, std::int64_t count) {
+  const std::uint32_t warp = here.thread / kWarp, warp_epoch = block.warps[warp].epoch;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    Cell& cell = block.cells[static_cast<std::size_t>(i)];
+    if (cell.is_copied)
+      fail("reads byte " + std::to_string(4 * i) + " of shared memory before cp.async is waited for");
+    if (!cell.is_written)
+      fail("reads byte " + std::to_string(4 * i) + " of shared memory, which nobody has written");
+    if (cell.writer != kNobody && is_unordered(cell.writer, cell.write_block_epoch, cell.write_warp_epoch))
+      fail_race("reads", "writes", i, cell.writer);
+    if (cell.read_block_epoch != block.epoch) cell.reading_warps = 0;
+    const bool same_warp_epoch = cell.read_block_epoch == block.epoch && cell.reader / kWarp == warp &&
+                                 cell.read_warp_epoch == warp_epoch;
+    cell.has_other_reader = same_warp_epoch && (cell.has_other_reader || cell.reader != here.thread);
+    cell.reading_warps |= 1U << warp;
+    cell.read_block_epoch = block.epoch;
+    cell.read_warp_epoch = warp_epoch;
+    cell.reader = static_cast<std::uint16_t>(here.thread);
+  }
+}
+
+void write_shared(std::int64_t first, std::int64_t count) {
+  const std::uint32_t warp = here.thread / kWarp, warp_epoch = block.warps[warp].epoch;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    Cell& cell = block.cells[static_cast<std::size_t>(i)];
+    if (cell.is_copied)
+      fail("writes byte " + std::to_string(4 * i) + " of shared memory while cp.async does");
+    if (cell.writer != kNobody && is_unordered(cell.writer, cell.write_block_epoch, cell.write_warp_epoch))
+      fail_race("writes", "writes too", i, cell.writer);
+    if (cell.read_block_epoch == block.epoch) {
+      if ((cell.reading_warps & ~(1U << warp)) != 0)
+        fail_race("writes", "or one beside it reads", i, cell.reader);
+      if (cell.read_warp_epoch == warp_epoch && (cell.reader != here.thread || cell.has_other_reader))
+        fail_race("writes", "or one beside it reads", i, cell.reader);
+    }
+    cell.is_written = true;
+    cell.writer = static_cast<std::uint16_t>(here.thread);
+    cell.write_block_epoch = block.epoch;
+    cell.write_warp_epoch = warp_epoch;
+  }
+}
+
+void copy_async(std::int64_t to_byte, const void* from, const Allocation& in) {
+  check_shared(to_byte, 16, 16);
+  write_shared(to_byte / 4, 4);
+  for (std::int64_t i = 0; i < 4; ++i)
+    block.cells[static_cast<std::size_t>(to_byte / 4 + i)].is_copied = true;
+  block.current().uncommitted.push_back({to_byte, from, in});
+}
+void commit_copies() {
+  Thread& me = block.current();
+  me.copies.push_back(std::move(me.uncommitted));
+  me.uncommitted.clear();
+}
+void wait_for_copies(int groups_left) {
+  Thread& me = block.current();
+  while (me.copies.size() > static_cast<std::size_t>(groups_left)) {
+    for (const Copy& copy : me.copies.front()) {
+      for (std::int64_t i = 0; i < 4; ++i)
+        block.cells[static_cast<std::size_t>(copy.to / 4 + i)].is_copied = false;
+      write_shared(copy.to / 4, 4);
+      std::memcpy(shared_memory + copy.to, copy.from, 16);
+    }
+    me.copies.pop_front();
+  }
+}
+
+void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread) {
+  block.kernel = name;
+  block.shape = shape;
+  here = {};
+  if (shape.block == 0 || shape.block % kWarp != 0 || shape.block > 1024)
+    fail("a launch of blocks of " + std::to_string(shape.block) +
+         " threads; whole warps of 32 were expected, at most 1024 threads");
+  if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0 || shape.grid_x > 0x7fffffffU ||
+      shape.grid_y > 65535 || shape.grid_z > 65535)
+    fail("a grid of " + std::to_string(shape.grid_x) + " x " + std::to_string(shape.grid_y) + " x " +
+         std::to_string(shape.grid_z) + " blocks, which no GPU launches");
+  block.body = &thread;
+  while (block.threads.size() < shape.block) block.threads.emplace_back();
+  block.warps.resize(shape.block / kWarp);
+  const std::size_t cells = (shape.shared_bytes + 3) / 4;
+  block.memory.resize(cells * 4 + 16);
+  const auto begin = reinterpret_cast<std::uintptr_t>(block.memory.data());
+  shared_memory = block.memory.data() + (16 - begin % 16) % 16;
+  here.threads = shape.block;
+  here.grid_x = shape.grid_x;
+  block.fault = nullptr;
+  for (here.block_z = 0; here.block_z < shape.grid_z; ++here.block_z)
+    for (here.block_y = 0; here.block_y < shape.grid_y; ++here.block_y)
+      for (here.block_x = 0; here.block_x < shape.grid_x; ++here.block_x) {
+        block.epoch = 1;
+        block.at_barrier = block.ended = 0;
+        for (Warp& warp : block.warps) warp = {};
+        block.cells.assign(cells, {});
+        for (std::uint32_t i = 0; i < shape.block; ++i) {
+          Thread& one = block.threads[i];
+          one.context.reset();
+          one.state = Thread::State::ready;
+          one.uncommitted.clear();
+          one.copies.clear();
+        }
+        block.run();
+      }
+}
+
+}  // namespace assay::cuda::emulation
+
+namespace assay::cuda::device {
+
+namespace {
+
+struct Vote {
+  bool vote;
+  std::uint32_t all;
+};
+
+struct Matrices {
+  const std::uint32_t* rows;  // this lane's 16 bytes, 4 words
+  std::uint32_t out[4];
+};
+std::uint32_t half_of(void* const* lanes, int lane, int element) {
+  const std::uint32_t word = static_cast<const Matrices*>(lanes[lane])->rows[element / 2];
+  return element % 2 == 0 ? word & 0xffffU : word >> 16;
+}
+
+template <bool IsTransposed>
+void matrices(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element) {
+  const std::int64_t byte = from.byte() + element * 4;
+  emulation::check_shared(byte, 16, 16);
+  emulation::read_shared(byte / 4, 4);
+  Matrices mine{reinterpret_cast<const std::uint32_t*>(emulation::shared_memory + byte), {}};
+  emulation::warp_operation(
+      emulation::WarpOperation::matrices, IsTransposed ? 1 : 0, &mine, [](void* const* lanes) {
+        for (int lane = 0; lane < 32; ++lane)
+          for (int j = 0; j < 4; ++j) {
+            const int g = lane / 4, t = lane % 4;
+            const std::uint32_t low = IsTransposed ? half_of(lanes, 8 * j + 2 * t, g)
+                                                   : half_of(lanes, 8 * j + g, 2 * t),
+                                high = IsTransposed ? half_of(lanes, 8 * j + 2 * t + 1, g)
+                                                    : half_of(lanes, 8 * j + g, 2 * t + 1);
+            static_cast<Matrices*>(lanes[lane])->out[j] = low | high << 16;
+          }
+      });
+  std::copy_n(mine.out, 4, out);
+}
+
+template <typename C>
+struct Operands {
+  C* c;
+  const std::uint32_t *a, *b;
+};
+
+// Lane l of a fragment, g = l / 4, t = l % 4, element i in the order of registers (PTX ISA, "Matrix
+// Fragments"): where it is in A and B.
+struct Halves {
+  static constexpr int kInputs = 16, kA = 8, kB = 4;
+  static int a_row(int g, int i) { return g + 8 * (i / 2 % 2); }
+  static int a_k(int t, int i) { return 2 * t + i % 2 + 8 * (i / 4); }
+  static int b_k(int t, int i) { return 2 * t + i % 2 + 8 * (i / 2); }
+  static std::uint32_t element(const std::uint32_t* registers, int i) {
+    return registers[i / 2] >> (16 * (i % 2)) & 0xffffU;
+  }
+};
+struct Float16 : Halves {
+  static float value(std::uint32_t bits) { return f16_value(bits); }
+};
+struct Bfloat16 : Halves {
+  static float value(std::uint32_t bits) { return bf16_value(bits); }
+};
+struct Tf32 {
+  static constexpr int kInputs = 8, kA = 4, kB = 2;
+  static int a_row(int g, int i) { return g + 8 * (i % 2); }
+  static int a_k(int t, int i) { return t + 4 * (i / 2); }
+  static int b_k(int t, int i) { return t + 4 * i; }
+  static std::uint32_t element(const std::uint32_t* registers, int i) { return registers[i]; }
+  static float value(std::uint32_t bits) { return float_of(bits & ~0x1fffU); }
+};
+struct Bytes {
+  static constexpr int kInputs = 32, kA = 16, kB = 8;
+  static int a_row(int g, int i) { return g + 8 * (i / 4 % 2); }
+  static int a_k(int t, int i) { return 4 * t + i % 4 + 16 * (i / 8); }
+  static int b_k(int t, int i) { return 4 * t + i % 4 + 16 * (i / 4); }
+  static std::uint32_t element(const std::uint32_t* registers, int i) {
+    return registers[i / 4] >> (8 * (i % 4)) & 0xffU;
+  }
+  static std::int32_t value(std::uint32_t bits) { return static_cast<std::int8_t>(bits); }
+};
+
+template <typename Layout, typename Sum, typename C>
+void multiply(void* const* lanes) {
+  using Value = decltype(Layout::value(0));
+  Value a[16][Layout::kInputs], b[Layout::kInputs][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto& one = *static_cast<const Operands<C>*>(lanes[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < Layout::kA; ++i)
+      a[Layout::a_row(g, i)][Layout::a_k(t, i)] = Layout::value(Layout::element(one.a, i));
+    for (int i = 0; i < Layout::kB; ++i) b[Layout::b_k(t, i)][g] = Layout::value(Layout::element(one.b, i));
+  }
+  Sum sums[16][8] = {};
+  for (int row = 0; row < 16; ++row)
+    for (int k = 0; k < Layout::kInputs; ++k)
+      for (int column = 0; column < 8; ++column)
+        sums[row][column] += static_cast<Sum>(a[row][k]) * static_cast<Sum>(b[k][column]);
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto& one = *static_cast<const Operands<C>*>(lanes[lane]);
+    for (int i = 0; i < 4; ++i)
+      one.c[i] =
+          static_cast<C>(static_cast<Sum>(one.c[i]) + sums[lane / 4 + 8 * (i / 2)][lane % 4 * 2 + i % 2]);
+  }
+}
+template <typename Layout, typename Sum, typename C>
+void mma(int kind, C (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  Operands<C> mine{c, a, b};
+  emulation::warp_operation(emulation::WarpOperation::mma, static_cast<std::uint64_t>(kind), &mine,
+                            multiply<Layout, Sum, C>);
+}
+
+}  // namespace
+
+std::uint32_t ballot(bool vote) {
+  Vote mine{vote, 0};
+  emulation::warp_operation(emulation::WarpOperation::ballot, 0, &mine, [](void* const* lanes) {
+    std::uint32_t all = 0;
+    for (int i = 0; i < 32; ++i) all |= static_cast<Vote*>(lanes[i])->vote ? 1U << i : 0U;
+    for (int i = 0; i < 32; ++i) static_cast<Vote*>(lanes[i])->all = all;
+  });
+  return mine.all;
+}
+
+void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element) {
+  matrices<false>(out, from, element);
+}
+void ldmatrix_x4_trans(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element) {
+  matrices<true>(out, from, element);
+}
+
+void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma<Float16, double>(0, c, a, b);
+}
+void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma<Bfloat16, double>(1, c, a, b);
+}
+void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma<Bytes, std::int32_t>(2, c, a, b);
+}
+void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma<Tf32, double>(3, c, a, b);
+}
+
+}  // namespace assay::cuda::device

@@ -1,0 +1,273 @@
+// Runs the kernels of backend/cuda on a CPU: a block's threads are fibers, and what device.cuh offers under
+// nvcc is here done, and checked.
+//
+// Reported, as an Error that names the kernel, the block and the thread: access outside an allocation or to a
+// wrong alignment; shared memory read before it is written, or written by one thread and used by another
+// without a barrier between them; reading what cp_async_16 still copies; warp operations that not all lanes
+// reach, or that lanes reach with different ones; threads that wait for what never comes.
+// Not modelled: time, occupancy, the rounding of sums within a tensor core, races in global memory.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#include "assay/backend/cuda/runtime.h"
+#include "assay/tensor/half.h"
+
+#define ASSAY_KERNEL inline void
+#define ASSAY_KERNEL_OF(threads) inline void
+#define ASSAY_DEVICE inline
+#define ASSAY_UNROLL
+#define ASSAY_NO_UNROLL
+
+namespace assay::cuda::emulation {
+
+struct Allocation {
+  std::uintptr_t begin = 0, end = 0;
+};
+// The allocation that holds an address, or an empty one.
+Allocation allocation_of(const void* address);
+void add_allocation(const void* begin, std::size_t bytes);
+void remove_allocation(const void* begin);
+
+// Throws the Error of the thread that runs.
+[[noreturn]] void fail(const std::string& what);
+[[noreturn]] void fail_access(const char* what, const Allocation& in, std::uintptr_t at, std::size_t bytes);
+
+struct Indices {
+  std::uint32_t thread = 0, threads = 0, block_x = 0, block_y = 0, block_z = 0, grid_x = 0;
+};
+extern Indices here;  // of the thread that runs
+
+void block_barrier();
+
+// What a lane brings to an operation of its warp; the last to come does the operation for all of them.
+enum class WarpOperation : std::uint8_t { barrier, shuffle, ballot, mma, matrices };
+using WarpFunction = void (*)(void* const* lanes);  // [32]
+void warp_operation(WarpOperation what, std::uint64_t detail, void* mine, WarpFunction function);
+
+// 4-byte cells [first, first + count) of the block's shared memory.
+void read_shared(std::int64_t first, std::int64_t count);
+void write_shared(std::int64_t first, std::int64_t count);
+void check_shared(std::int64_t byte, std::int64_t bytes, std::int64_t alignment);
+extern std::byte* shared_memory;
+
+void copy_async(std::int64_t to_byte, const void* from, const Allocation& in);
+void commit_copies();
+void wait_for_copies(int groups_left);
+
+// Runs a launch; throws Error for the first fault of a thread.
+void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread);
+
+}  // namespace assay::cuda::emulation
+
+namespace assay::cuda::device {
+
+inline std::int32_t thread_index() {
+  return static_cast<std::int32_t>(emulation::here.thread);
+}
+inline std::int32_t block_threads() {
+  return static_cast<std::int32_t>(emulation::here.threads);
+}
+inline std::int32_t block_x() {
+  return static_cast<std::int32_t>(emulation::here.block_x);
+}
+inline std::int32_t block_y() {
+  return static_cast<std::int32_t>(emulation::here.block_y);
+}
+inline std::int32_t block_z() {
+  return static_cast<std::int32_t>(emulation::here.block_z);
+}
+inline std::int32_t grid_x() {
+  return static_cast<std::int32_t>(emulation::here.grid_x);
+}
+inline void barrier() {
+  emulation::block_barrier();
+}
+inline void warp_barrier() {
+  emulation::warp_operation(emulation::WarpOperation::barrier, 0, nullptr, [](void* const*) {});
+}
+
+struct alignas(16) Words4 {
+  std::uint32_t word[4];
+};
+struct alignas(8) Floats2 {
+  float x, y;
+};
+
+template <typename T>
+class Global {
+ public:
+  Global() = default;
+  explicit Global(DevicePointer<T> pointer)
+      : address_(pointer.address), in_(emulation::allocation_of(pointer.address)) {}
+  explicit operator bool() const { return address_ != nullptr; }
+  Global operator+(std::int64_t elements) const {
+    Global moved = *this;
+    moved.address_ = reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(address_) +
+                                          static_cast<std::uintptr_t>(elements) * sizeof(T));
+    return moved;
+  }
+  T& operator[](std::int64_t i) const { return *checked<T>(i); }
+  // Of bytes: element i of another type that begins here; aligned to it.
+  template <typename U>
+  U load(std::int64_t i) const {
+    return *checked<const U>(i);
+  }
+  template <typename U>
+  Global<U> as() const {
+    return Global<U>(reinterpret_cast<U*>(address_), in_);
+  }
+  bool is_aligned(std::size_t bytes) const { return reinterpret_cast<std::uintptr_t>(address_) % bytes == 0; }
+  const T* address() const { return address_; }
+  const emulation::Allocation& allocation() const { return in_; }
+
+  Global(T* address, const emulation::Allocation& in) : address_(address), in_(in) {}
+
+ private:
+  template <typename U>
+  U* checked(std::int64_t i) const {
+    const std::uintptr_t at =
+        reinterpret_cast<std::uintptr_t>(address_) + static_cast<std::uintptr_t>(i) * sizeof(U);
+    if (at < in_.begin || at + sizeof(U) > in_.end || at + sizeof(U) < at)
+      emulation::fail_access("outside", in_, at, sizeof(U));
+    if (at % alignof(U) != 0) emulation::fail_access("misaligned", in_, at, sizeof(U));
+    return reinterpret_cast<U*>(at);
+  }
+
+  T* address_ = nullptr;
+  emulation::Allocation in_{};
+};
+
+// An element of shared memory.
+template <typename T>
+class SharedElement {
+ public:
+  explicit SharedElement(std::int64_t byte) : byte_(byte) {}
+  operator T() const {  // NOLINT: it stands for the element
+    emulation::read_shared(byte_ / 4, sizeof(T) / 4);
+    T value;
+    std::memcpy(&value, emulation::shared_memory + byte_, sizeof value);
+    return value;
+  }
+  void operator=(T value) const {
+    emulation::write_shared(byte_ / 4, sizeof(T) / 4);
+    std::memcpy(emulation::shared_memory + byte_, &value, sizeof value);
+  }
+
+ private:
+  std::int64_t byte_;
+};
+
+template <typename T>
+class Shared {
+  static_assert(sizeof(T) % 4 == 0, "races are looked for in cells of 4 bytes");
+
+ public:
+  explicit Shared(std::int64_t byte) : byte_(byte) {}
+  SharedElement<T> operator[](std::int64_t i) const {
+    const std::int64_t at = byte_ + i * static_cast<std::int64_t>(sizeof(T));
+    emulation::check_shared(at, sizeof(T), alignof(T));
+    return SharedElement<T>(at);
+  }
+  std::int64_t byte() const { return byte_; }
+
+ private:
+  std::int64_t byte_;
+};
+// The launch's dynamic shared memory from a byte on.
+template <typename T>
+Shared<T> shared(std::int64_t byte) {
+  return Shared<T>(byte);
+}
+
+// 16 bytes from global to shared memory, there after cp_async_wait; both 16-byte aligned.
+template <typename T>
+void cp_async_16(const Shared<T>& to, std::int64_t element, const Global<const std::byte>& from,
+                 std::int64_t byte) {
+  const Global<const std::byte> source = from + byte;
+  (void)source.template load<Words4>(0);
+  emulation::copy_async(to.byte() + element * static_cast<std::int64_t>(sizeof(T)), source.address(),
+                        source.allocation());
+}
+inline void cp_async_commit() {
+  emulation::commit_copies();
+}
+template <int GroupsLeft>
+void cp_async_wait() {
+  emulation::wait_for_copies(GroupsLeft);
+}
+
+template <typename T>
+T shuffle_xor(T value, int lanes) {
+  struct Mine {
+    T in, out;
+    int lanes;
+  } mine{value, value, lanes};
+  emulation::warp_operation(emulation::WarpOperation::shuffle, static_cast<std::uint64_t>(lanes), &mine,
+                            [](void* const* all) {
+                              for (int i = 0; i < 32; ++i) {
+                                auto& one = *static_cast<Mine*>(all[i]);
+                                one.out = static_cast<Mine*>(all[i ^ one.lanes])->in;
+                              }
+                            });
+  return mine.out;
+}
+// Of `lane`, which is the same in all lanes.
+template <typename T>
+T shuffle_from(T value, int lane) {
+  struct Mine {
+    T in, out;
+    int lane;
+  } mine{value, value, lane};
+  emulation::warp_operation(emulation::WarpOperation::shuffle, static_cast<std::uint64_t>(64 + lane), &mine,
+                            [](void* const* all) {
+                              for (int i = 0; i < 32; ++i) {
+                                auto& one = *static_cast<Mine*>(all[i]);
+                                one.out = static_cast<Mine*>(all[one.lane])->in;
+                              }
+                            });
+  return mine.out;
+}
+std::uint32_t ballot(bool vote);
+
+// Four 8 x 8 matrices of 16-bit elements; lane 8 j + r names row r of matrix j, 16 bytes.
+void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element);
+void ldmatrix_x4_trans(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element);
+
+// c += a * b by the fragment layouts of the PTX ISA.
+void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+
+inline std::uint32_t bits_of(float x) {
+  return std::bit_cast<std::uint32_t>(x);
+}
+inline float float_of(std::uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+inline float bf16_value(std::uint32_t bits) {
+  return bf16_to_float(static_cast<std::uint16_t>(bits));
+}
+inline float f16_value(std::uint32_t bits) {
+  return f16_to_float(static_cast<std::uint16_t>(bits));
+}
+inline std::uint32_t bf16_bits(float x) {
+  return float_to_bf16(x);
+}
+inline std::uint32_t f16_bits(float x) {
+  return float_to_f16(x);
+}
+// To the nearest, ties away from zero.
+inline std::uint32_t tf32_bits(float x) {
+  const std::uint32_t bits = bits_of(x);
+  return (bits & 0x7fffffffU) >= 0x7f800000U ? bits : (bits + 0x1000U) & ~0x1fffU;
+}
+
+}  // namespace assay::cuda::device
