@@ -17,8 +17,14 @@ foreach(name ${names})
   if(NOT place EQUAL -1)
     math(EXPR cost "100 - ${place}")
   endif()
+  # What runs the program from end to end on good input, or repeats a simulation.
+  set(labels "")
+  if(name MATCHES "^Cli" AND NOT name MATCHES "^Cli(Bad|NonFinite|FullDisk|HubCache)" OR
+      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|PairedShift)")
+    set(labels "LABELS end_to_end")
+  endif()
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"
-    "set_tests_properties(\"${name}\" PROPERTIES COST ${cost} TIMEOUT ${TIMEOUT} "
+    "set_tests_properties(\"${name}\" PROPERTIES COST ${cost} TIMEOUT ${TIMEOUT} ${labels} "
     "ENVIRONMENT \"ASSAY_MODELS=${MODELS}\")\n")
 endforeach()
 file(WRITE ${OUTPUT} "${text}")

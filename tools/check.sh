@@ -5,6 +5,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/packages.sh
 
 .ci/run
+echo "== AddressSanitizer and UndefinedBehaviorSanitizer, from end to end"
+ctest --preset asan --parallel "$(nproc)" --label-regex end_to_end
 need_packages clang clang-tidy
 echo "== clang"
 cmake --preset clang >/dev/null && cmake --build --preset clang && ctest --preset clang --parallel "$(nproc)"

@@ -71,12 +71,42 @@ def config_of(shape, dtype):
     return dict(sorted(config.items()))
 
 
+def split(tensors, shards, dtype):
+    """The tensors of each file, in order, files as equal as tensors allow; and the bytes of all."""
+    size = 4 if dtype == "float32" else 2
+    total = size * sum(math.prod(dims) for _, dims in tensors)
+    files, done = [[] for _ in range(shards)], 0
+    for name, dims in tensors:
+        files[min(shards - 1, done * shards // total)].append((name, dims))
+        done += size * math.prod(dims)
+    return [file for file in files if file], total
+
+
+def write_weights(out, tensors, shards, dtype, rng):
+    """Returns the bytes of all files."""
+    files, total = split(tensors, shards, dtype)
+    names = [f"model-{i + 1:05}-of-{len(files):05}.safetensors" for i in range(len(files))]
+    if shards == 1:
+        names = ["model.safetensors"]
+    else:
+        places = {name: file for file, held in zip(names, files) for name, _ in held}
+        index = {"metadata": {"total_size": total}, "weight_map": places}
+        (out / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    for file_name, held in zip(names, files):
+        with open(out / file_name, "wb") as file:
+            file.write(header(held, dtype))
+            for name, dims in held:
+                file.write(to_bytes(draw(name, dims, rng), dtype))
+    return sum((out / name).stat().st_size for name in names)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SHAPES, required=True)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True)
     parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="default: GPT-2 float32, Llama bfloat16")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--shards", type=int, default=1, metavar="N", help="files of weights, with an index (default: 1)")
     data = Path(os.environ.get("ASSAY_DEV_DATA", ROOT.parent / "shared" / "data"))
     parser.add_argument("--tokenizer", type=Path, metavar="DIR", default=data / "gpt2-tokenizer", help="of GPT-2")
     args = parser.parse_args()
@@ -85,10 +115,7 @@ def main():
     dtype = args.dtype or shape.dtype
     rng = np.random.default_rng(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
-    with open(args.out / "model.safetensors", "wb") as file:
-        file.write(header(shape.tensors(), dtype))
-        for name, dims in shape.tensors():
-            file.write(to_bytes(draw(name, dims, rng), dtype))
+    file_bytes = write_weights(args.out, list(shape.tensors()), max(1, args.shards), dtype, rng)
     (args.out / "config.json").write_text(json.dumps(config_of(shape, dtype), indent=2) + "\n", encoding="utf-8")
     for name in ("vocab.json", "merges.txt") if shape.family == "gpt2" else ():
         if (args.tokenizer / name).exists():
@@ -97,7 +124,7 @@ def main():
         else:
             print(f"{args.tokenizer / name}: not found, left out")
     weights = sum(math.prod(dims) for _, dims in shape.tensors())
-    print(f"{args.out}: {weights} weights, {(args.out / 'model.safetensors').stat().st_size} bytes")
+    print(f"{args.out}: {weights} weights, {file_bytes} bytes")
 
 
 if __name__ == "__main__":

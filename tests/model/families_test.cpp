@@ -74,6 +74,19 @@ TEST_F(Families, WhatNoFamilyHasIsNamed) {
             "no error");
 }
 
+TEST_F(Families, LayersOfAnotherKindAreRefusedWhereNoListIsRead) {
+  for (const char* type : {"llama", "qwen3", "granite", "gpt_neox"}) {
+    const auto with = [&](const std::string& rest) {
+      return fmt::format(R"({{"model_type": "{}", {}}})", type, rest);
+    };
+    expect_refused(with(R"("layer_types": ["full_attention", "linear_attention"])").c_str(),
+                   {"layer_types", "\"linear_attention\" is not supported", "sliding_attention"});
+    expect_refused(with(R"("layers_block_type": ["attention", "mamba"])").c_str(),
+                   {"layers_block_type", "\"mamba\""});
+    expect_refused(with(R"("layer_types": 7)").c_str(), {"layer_types: expected a list of", "found 7"});
+  }
+}
+
 TEST_F(Families, LayerTypesAreChecked) {
   const char* qwen = R"({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 4,
                          "layer_types": ["linear_attention"]})";

@@ -9,8 +9,14 @@
 #include <string>
 #include <thread>
 
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
 #include "assay/model/model.h"
+#include "assay/session/calibrate.h"
+#include "support/family_models.h"
 #include "support/fixtures.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 namespace assay {
 namespace {
@@ -64,6 +70,87 @@ TEST(Memory, LoadingTakesTheWeightsTheWorkspaceAndLittleMore) {
     const std::int64_t predicted = report.weights.value + report.packing.value + report.workspace.value;
     EXPECT_LE(peak.bytes(), predicted + kSlack) << precision;
     EXPECT_GE(peak.bytes(), report.weights.value / 2) << precision << ": the watch saw nothing";
+  }
+}
+
+// Padding, workspace and the type of scales included, for every precision and family.
+TEST(Memory, IsWhatWasPredicted) {
+  std::vector<std::string> models(std::begin(test::kFamilyModels), std::end(test::kFamilyModels));
+  models.insert(models.end(), {"base", "llama_grouped", "bf16", "f16"});
+  const auto backend = test::cpu_backend(best_usable_isa(), 2);
+  for (const std::string& name : models)
+    for (const std::string& precision : precision_names()) {
+      SCOPED_TRACE(name + " " + precision);
+      const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
+      const Precision resolved = resolve_dtype(precision, Device{}).precision;
+      const ModelSpec spec = spec_from_folder(*folder);
+      const Plan plan = plan_forward(spec, resolved);
+      Calibration calibration;
+      if (resolved.needs_calibration())
+        calibration = calibrate(folder, backend, resolved, std::vector<TokenId>(40, 1));
+      const MemoryReport predicted = backend->predict(plan, spec.context).program,
+                         real = Model::load(folder, backend, resolved, calibration).program().memory();
+      EXPECT_EQ(predicted.weights.value, real.weights.value);
+      EXPECT_EQ(predicted.packing.value, real.packing.value);
+      EXPECT_EQ(predicted.workspace.value, real.workspace.value);
+      EXPECT_GE(real.packing.value, 0);
+    }
+}
+
+// Scales of blocks in bfloat16 take half of those in float32, where the file's weights are bfloat16.
+TEST(Memory, CountsScalesAsTheyAreHeld) {
+  const auto scales_of = [](const char* name) {
+    const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
+    const Model model =
+        Model::load(folder, test::cpu_backend(best_usable_isa(), 2), precision_from_name("nf4"));
+    std::int64_t elements = 0, others = 0;
+    for (const WeightSpec& w : model.program().plan().weights)
+      if (is_four_bit(w.format))
+        elements += w.elements();
+      else
+        others += stored_bytes(w).value;
+    const double scales = static_cast<double>(model.program().memory().weights.value - others) -
+                          static_cast<double>(elements) / 2;
+    return scales / static_cast<double>(elements) * 64;
+  };
+  EXPECT_NEAR(scales_of("base"), 4, 0.1);
+  EXPECT_NEAR(scales_of("bf16"), 2, 0.1);
+}
+
+// A context of 32,768 tokens takes its keys and values: nothing else grows with it.
+TEST(Memory, OfALongContextIsItsCache) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps memory of its own";
+#endif
+  if (anonymous_bytes() < 0) GTEST_SKIP() << "this system does not tell anonymous memory apart";
+  test::TemporaryFolder folder;
+  test::TinyModel model = test::tiny_llama();
+  const auto backend = test::cpu_backend(best_usable_isa(), 2);
+  std::int64_t workspace = 0;
+  for (const std::int64_t context : {64, 32'768}) {
+    model.config["max_position_embeddings"] = context;
+    model.write(folder.path());
+    const auto at = std::make_shared<const ModelFolder>(folder.path());
+    for (const char* precision : {"float32", "bfloat16"}) {
+      const std::unique_ptr<Model> loaded =
+          std::make_unique<Model>(Model::load(at, backend, precision_from_name(precision)));
+      Program& program = loaded->program();
+      if (std::string_view(precision) == "float32") {
+        if (workspace == 0) workspace = program.memory().workspace.value;
+        EXPECT_EQ(program.memory().workspace.value, workspace);
+      }
+      const std::vector<TokenId> ids(static_cast<std::size_t>(context), 3);
+      const auto run = [&] {
+        const auto cache = program.make_cache();
+        const StepItem item{.sequence = cache->add_sequence(), .ids = ids, .wanted = context - 1};
+        run_in_steps(program, *cache, std::span(&item, 1), [](std::span<const StepPart>) {});
+        return cache->bytes().value;
+      };
+      const PeakOfAnonymousMemory peak;
+      const std::int64_t cache = run();
+      constexpr std::int64_t kSlack = std::int64_t{3} << 20;  // the activations, when they are first touched
+      EXPECT_LE(peak.bytes(), cache + kSlack) << context << " " << precision;
+    }
   }
 }
 

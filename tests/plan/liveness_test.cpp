@@ -139,6 +139,8 @@ TEST(Liveness, PartsMakeAWhole) {
   EXPECT_EQ(live_before(columns, {tail, head, reads}, {1}), std::vector<BufferId>{});
   EXPECT_EQ(live_before(columns, {tail, reads}, {1}), std::vector<BufferId>{0});
   EXPECT_EQ(live_before(columns, {head}, {1}), std::vector<BufferId>{1});
+  const std::vector<std::vector<BufferId>> each{{}, {0}, {0}};
+  EXPECT_EQ(live_before_each(columns, {tail, head, reads}, {1}), each);
 }
 
 }  // namespace

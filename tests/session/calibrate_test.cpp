@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -12,8 +14,10 @@
 #include "assay/session/perplexity.h"
 #include "assay/session/static_ptq.h"
 #include "assay/session/time_generate.h"
+#include "support/family_models.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 namespace assay {
 namespace {
@@ -108,6 +112,74 @@ TEST(Calibrate, FactorsGoIntoTheNormBeforeAProductOrIntoItsInputs) {
   // Weights in another format have nothing of it.
   for (const WeightSpec& weight : plan_forward(spec, precision_from_name("nf4"), found).weights)
     EXPECT_TRUE(weight.column_factors.empty()) << weight.name;
+}
+
+// What the whole model's products see, without smoothing.
+Calibration ranges_of_the_whole(const Model& model, Calibrator calibrator, std::span<const TokenId> ids) {
+  Program& program = model.program();
+  std::map<WeightId, RangeObserver> observers;
+  program.observe_inputs([&](const ObservedInput& in) {
+    std::vector<float> batch;
+    for (std::int64_t row = 0; row < in.rows; ++row)
+      batch.insert(batch.end(), in.x + row * in.stride, in.x + row * in.stride + in.columns);
+    observers.try_emplace(in.weight, ObserverOptions{.calibrator = calibrator}).first->second.observe(batch);
+  });
+  const auto context = static_cast<std::size_t>(program.plan().context);
+  for (std::size_t first = 0; first < ids.size(); first += context) {
+    const auto cache = program.make_cache();
+    const StepItem item{cache->add_sequence(), ids.subspan(first, std::min(context, ids.size() - first))};
+    run_in_steps(program, *cache, std::span(&item, 1), [](std::span<const StepPart>) {});
+  }
+  Calibration calibration;
+  for (const auto& [id, observer] : observers)
+    for (const TensorPart& part : tensors_of(program.plan().weight(id))) {
+      calibration[part.spec.name].range = observer.range();
+      calibration[part.spec.name].clipped_share = observer.clipped_share();
+    }
+  return calibration;
+}
+
+TEST(Calibrate, ALayerAtATimeGivesTheBitsOfTheWholeModel) {
+  std::vector<std::string> models(std::begin(test::kFamilyModels), std::end(test::kFamilyModels));
+  models.insert(models.end(), {"base", "odd_heads", "llama_grouped"});
+  for (const std::string& name : models)
+    for (const Calibrator calibrator : {Calibrator::minmax, Calibrator::percentile}) {
+      SCOPED_TRACE(name);
+      const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
+      const auto backend = test::cpu_backend(best_usable_isa());
+      const Model model = Model::load(folder, backend, precision_from_name("float32"));
+      // Beyond the context, and more than a step takes.
+      std::vector<TokenId> ids;
+      for (int i = 0; i < 700; ++i) ids.push_back(static_cast<TokenId>((i * i + 3 * i) % model.spec().vocab));
+      Precision precision = precision_from_name("int8-static");
+      set_calibrator(precision, calibrator);
+      const Calibration want = ranges_of_the_whole(model, calibrator, ids),
+                        found = calibrate(folder, backend, precision, ids);
+      ASSERT_EQ(found.size(), want.size());
+      for (const auto& [tensor, input] : want) {
+        ASSERT_TRUE(found.contains(tensor)) << tensor;
+        EXPECT_EQ(found.at(tensor).range.low, input.range.low) << tensor;
+        EXPECT_EQ(found.at(tensor).range.high, input.range.high) << tensor;
+        EXPECT_EQ(found.at(tensor).clipped_share, input.clipped_share) << tensor;
+      }
+    }
+}
+
+TEST(Calibrate, TokensAndTensorsThatAreNotThereAreErrors) {
+  const BaseModel base;
+  std::vector<TokenId> ids = base.ids;
+  ids.back() = 1 << 30;
+  EXPECT_THROW(calibrate(base.folder, test::cpu_backend(Isa::scalar), static_precision("minmax"), ids),
+               Error);
+  test::TemporaryFolder folder;
+  test::TinyModel model(64);
+  std::swap(model.tensors.back(), model.tensor("transformer.h.0.ln_1.bias"));
+  model.tensors.pop_back();
+  model.write(folder.path());
+  const auto broken = std::make_shared<const ModelFolder>(folder.path());
+  EXPECT_THROW(calibrate(broken, test::cpu_backend(Isa::scalar), static_precision("minmax"),
+                         std::vector<TokenId>(40, 1)),
+               Error);
 }
 
 TEST(Calibrate, TooFewTokensAreRefused) {

@@ -12,8 +12,10 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -34,6 +36,7 @@ struct ProgramOptions {
   bool interrupts = false;           // Ctrl-C at the program's first output, on whichever stream
   int interrupt = SIGINT;            // what Ctrl-C stands for
   bool closes_stdout_early = false;  // after the first bytes, as `| head -c 1` does
+  bool watches_memory = false;       // for ProgramResult::peak_bytes
   std::chrono::milliseconds timeout{60'000};
 };
 
@@ -41,6 +44,7 @@ struct ProgramResult {
   int exit_code = -1;  // -1: killed by `signal`
   int signal = 0;
   bool is_timed_out = false;
+  std::int64_t peak_bytes = 0;  // of resident memory, as last seen; what waitpid tells counts its parent too
   std::string out, err;
 };
 
@@ -134,6 +138,14 @@ inline pid_t spawn(std::vector<std::string> arguments, const ProgramOptions& opt
   return child;
 }
 
+// The most memory that was ever resident; 0 where the process has ended.
+inline std::int64_t peak_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
 }  // namespace detail
 
 // What is to be killed soon is not given more time.
@@ -163,7 +175,8 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments,
       break;
     }
     std::array<pollfd, 2> ends{pollfd{out.read_end(), POLLIN, 0}, pollfd{err.read_end(), POLLIN, 0}};
-    if (poll(ends.data(), ends.size(), static_cast<int>(left)) <= 0) continue;
+    if (options.watches_memory) result.peak_bytes = std::max(result.peak_bytes, detail::peak_of(child));
+    if (poll(ends.data(), ends.size(), options.watches_memory ? 1 : static_cast<int>(left)) <= 0) continue;
     if (ends[0].revents != 0 && out.read_some(result.out) && options.closes_stdout_early) out.close_read();
     if (ends[1].revents != 0) err.read_some(result.err);
     if (options.interrupts && !is_interrupted && !(result.out + result.err).empty()) {

@@ -134,41 +134,42 @@ std::string spec_lines(const ModelSpec& spec, std::int64_t parameters, std::uint
   return text;
 }
 
-// A line a precision; `available` is the memory of this machine, 0 where nobody says.
+// A line a precision, of at most 80 columns; `available` is the memory of this machine, 0 where nobody says.
 std::string memory_lines(const nlohmann::ordered_json& memory, Bytes available) {
-  std::string text = fmt::format("  {:<12} {:<25} {:>10} {:>9} {:>10} {:>5}\n", "", "runs as", "weights",
-                                 "KV/token", "read/token", "fits");
+  std::string text = fmt::format("  {:<12} {:<23} {:>8} {:>9} {:>8} {:>8} {:>4}\n", "", "runs as", "weights",
+                                 "workspace", "KV/token", "read", "fits");
   for (const auto& m : memory) {
-    const double weights = m["weights_bytes"].get<double>(),
-                 whole = weights + m["kv_bytes_full_context"].get<double>();
-    const char* fits = available.value == 0                              ? "?"
-                       : whole <= static_cast<double>(available.value)   ? "yes"
-                       : weights <= static_cast<double>(available.value) ? "part"
-                                                                         : "no";
-    text += fmt::format("  {:<12} {:<25} {:>7.1f} MB {:>6.1f} KB {:>7.1f} MB {:>5}\n",
-                        m["precision"].get<std::string>(), m["runs_as"].get<std::string>(), weights / 1048576,
-                        m["kv_bytes_per_token"].get<double>() / 1024,
-                        m["bytes_read_per_token"].get<double>() / 1048576, fits);
+    const auto in = [&](const char* key, double unit) { return m[key].get<double>() / unit; };
+    constexpr double kKilo = 1024, kMega = 1024 * kKilo;
+    const double alone = in("resident_weights_bytes", 1) + in("workspace_bytes", 1),
+                 whole = alone + in("kv_bytes_full_context", 1);
+    const char* fits = available.value == 0                            ? "?"
+                       : whole <= static_cast<double>(available.value) ? "yes"
+                       : alone <= static_cast<double>(available.value) ? "part"
+                                                                       : "no";
+    text += fmt::format("  {:<12} {:<23} {:>8.1f} {:>9.1f} {:>8.1f} {:>8.1f} {:>4}\n",
+                        m["precision"].get<std::string>(), m["runs_as"].get<std::string>(),
+                        in("resident_weights_bytes", kMega), in("workspace_bytes", kMega),
+                        in("kv_bytes_per_token", kKilo), in("bytes_read_per_token", kMega), fits);
   }
   return text;
 }
 
-nlohmann::ordered_json memory_json(const ModelSpec& spec, const std::string& name,
+nlohmann::ordered_json memory_json(const ModelSpec& spec, Backend& backend, const std::string& name,
                                    const ResolvedDtype& resolved) {
   const Plan plan = plan_forward(spec, resolved.precision);
-  double weights = 0;  // vectors stay float32
-  for (const WeightSpec& w : plan.weights)
-    weights += static_cast<double>(w.elements()) *
-               (w.kind == WeightSpec::Kind::vector ? 32 : info(w.format).bits_per_weight) / 8;
-  const std::int64_t kv_per_token =
-      2LL * spec.layers * spec.kv_heads * kv_bytes(plan.kv_format, spec.head_dim);
+  const PredictedMemory predicted = backend.predict(plan, spec.context);
+  const MemoryReport& program = predicted.program;
   return {{"precision", name},
           {"runs_as", resolved.label},
           {"footprint_bytes", plan.footprint(resolved.precision.bytes_per_parameter).value},
-          {"weights_bytes", static_cast<std::int64_t>(weights)},
+          {"weights_bytes", program.weights.value},
+          {"packing_bytes", program.packing.value},
+          {"resident_weights_bytes", (program.weights + program.packing).value},
+          {"workspace_bytes", program.workspace.value},
           {"bytes_read_per_token", cost_of(plan, 1, 0, 1).weight_bytes.value},
-          {"kv_bytes_per_token", kv_per_token},
-          {"kv_bytes_full_context", kv_per_token * spec.context}};
+          {"kv_bytes_per_token", 2LL * spec.layers * spec.kv_heads * kv_bytes(plan.kv_format, spec.head_dim)},
+          {"kv_bytes_full_context", predicted.kv_cache.value}};
 }
 
 nlohmann::ordered_json tensors_json(const ModelFolder& folder, const std::vector<TensorUse>& uses) {
@@ -215,18 +216,20 @@ int run_inspect(const InspectFlags& flags) {
   if (stored && stored->needs_calibration()) stored_calibration(plan, folder);
   const nlohmann::ordered_json tensors =
       tensors_json(folder, tensor_uses(spec, stored.value_or(Precision{}), folder));
+  const std::shared_ptr<Backend> backend = make_backend(Device{}, {});
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
-    memory.push_back(memory_json(spec, stored->name.substr(0, stored->name.find_first_of(" ,")),
+    memory.push_back(memory_json(spec, *backend, stored->name.substr(0, stored->name.find_first_of(" ,")),
                                  {*stored, stored->name, {}}));
   else
     for (const std::string& name : precision_names())
-      memory.push_back(memory_json(spec, name, resolve_dtype(name, Device{})));
+      memory.push_back(memory_json(spec, *backend, name, resolve_dtype(name, Device{})));
   const nlohmann::ordered_json json{{"path", folder.path().string()},
                                     {"spec", spec_json(spec)},
                                     {"stored_as", stored ? stored->name : "plain numbers"},
                                     {"parameters", plan.parameters()},
                                     {"weight_file_bytes", folder.weight_file_bytes()},
+                                    {"threads", backend->threads()},
                                     {"memory", memory},
                                     {"warnings", warnings},
                                     {"tensors", tensors}};
@@ -239,8 +242,9 @@ int run_inspect(const InspectFlags& flags) {
   std::string text = fmt::format("{}\n", printable(folder.path().string()));
   text += spec_lines(spec, plan.parameters(), folder.weight_file_bytes());
   text +=
-      "\nPredicted memory: weights, keys and values of a token, weights read to decode\n"
-      "one; what fits in this machine now: the whole context (yes), a part of it, or no\n";
+      "\nPredicted memory in MB: packed weights, activations of a step, keys and values\n"
+      "of a token (KB), weights read to decode one; whether the whole context fits in\n"
+      "this machine now (yes), a part of it, or no\n";
   text += memory_lines(memory, available_memory());
   text += "\nTensors\n" + tensor_lines(tensors);
   answer(text);

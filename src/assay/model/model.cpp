@@ -194,6 +194,10 @@ std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolde
   return program_of_checked(spec, folder, backend, precision, calibration);
 }
 
+std::unique_ptr<WeightSource> weight_source(const ModelFolder& folder) {
+  return std::make_unique<FolderSource>(folder);
+}
+
 std::vector<float> column_magnitudes(const WeightSpec& whole, const ModelFolder& folder) {
   const FolderSource source(folder);
   std::vector<float> largest(static_cast<std::size_t>(whole.columns));

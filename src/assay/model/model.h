@@ -69,6 +69,9 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
                                          const Precision& precision, const Calibration& calibration = {});
 
+// The weights of a folder, which outlives it and whose tensors are checked.
+std::unique_ptr<WeightSource> weight_source(const ModelFolder& folder);
+
 // max |w| of each of a matrix's columns (inputs), of the weights as the folder has them.
 std::vector<float> column_magnitudes(const WeightSpec& weight, const ModelFolder& folder);
 

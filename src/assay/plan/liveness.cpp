@@ -84,9 +84,16 @@ std::vector<LiveColumns> walk(const std::vector<std::int64_t>& columns, const st
       is_there[at(id)] = true;
       live[at(id)].read(columns[at(id)]);
     }
-    visit(is_there);
+    visit(is_there, live);
   }
   return live;
+}
+
+std::vector<BufferId> ids_of(const std::vector<LiveColumns>& live) {
+  std::vector<BufferId> ids;
+  for (std::size_t id = 0; id < live.size(); ++id)
+    if (live[id].any()) ids.push_back(static_cast<BufferId>(id));
+  return ids;
 }
 
 }  // namespace
@@ -95,7 +102,7 @@ Conflicts conflicts_of(const std::vector<std::int64_t>& columns, const std::vect
                        const std::vector<BufferId>& kept) {
   const std::size_t count = columns.size();
   Conflicts conflicts(count, std::vector<bool>(count));
-  walk(columns, steps, kept, [&](const std::vector<bool>& is_there) {
+  walk(columns, steps, kept, [&](const std::vector<bool>& is_there, const auto&) {
     for (std::size_t a = 0; a < count; ++a)
       for (std::size_t b = 0; b < count; ++b)
         if (a != b && is_there[a] && is_there[b]) conflicts[a][b] = true;
@@ -105,11 +112,16 @@ Conflicts conflicts_of(const std::vector<std::int64_t>& columns, const std::vect
 
 std::vector<BufferId> live_before(const std::vector<std::int64_t>& columns, const std::vector<StepUse>& steps,
                                   const std::vector<BufferId>& kept) {
-  const std::vector<LiveColumns> live = walk(columns, steps, kept, [](const std::vector<bool>&) {});
-  std::vector<BufferId> ids;
-  for (std::size_t id = 0; id < live.size(); ++id)
-    if (live[id].any()) ids.push_back(static_cast<BufferId>(id));
-  return ids;
+  return ids_of(walk(columns, steps, kept, [](const auto&, const auto&) {}));
+}
+
+std::vector<std::vector<BufferId>> live_before_each(const std::vector<std::int64_t>& columns,
+                                                    const std::vector<StepUse>& steps,
+                                                    const std::vector<BufferId>& kept) {
+  std::vector<std::vector<BufferId>> all;
+  walk(columns, steps, kept, [&](const auto&, const auto& live) { all.push_back(ids_of(live)); });
+  std::reverse(all.begin(), all.end());
+  return all;
 }
 
 Placement place(const std::vector<std::int64_t>& sizes, const Conflicts& conflicts) {

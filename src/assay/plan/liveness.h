@@ -30,6 +30,11 @@ Conflicts conflicts_of(const std::vector<std::int64_t>& columns, const std::vect
 std::vector<BufferId> live_before(const std::vector<std::int64_t>& columns, const std::vector<StepUse>& steps,
                                   const std::vector<BufferId>& kept);
 
+// The same before each step, of all of them in one pass.
+std::vector<std::vector<BufferId>> live_before_each(const std::vector<std::int64_t>& columns,
+                                                    const std::vector<StepUse>& steps,
+                                                    const std::vector<BufferId>& kept);
+
 // Where buffers of these sizes lie: those that conflict do not overlap. The largest first, each as low as it
 // fits (Lee and Pisarchyk 2020, "Efficient Memory Management for Deep Neural Net Inference").
 struct Placement {

@@ -30,9 +30,10 @@ CalibrationText read_calibration(const std::filesystem::path& file, const Tokeni
 
 // Runs the ids through the folder's model in float32, in windows of its context, and gives what `precision`
 // asks for: the ranges of the inputs of each matrix of the blocks by its calibrator, and the factors of
-// SmoothQuant, which are found in a pass of their own. The weights are in memory in float32 until it returns.
-// Throws Error for fewer tokens than kFewestCalibrationTokens, for what is not finite, and where should_stop
-// said so, which is asked before each window.
+// SmoothQuant, which are found in a pass of their own. One layer's weights are in memory at a time, in
+// float32, with the hidden states of all tokens twice: the size of the model does not matter. Throws Error
+// for fewer tokens than kFewestCalibrationTokens, for what is not finite, and where should_stop said so,
+// which is asked before each window in each layer.
 Calibration calibrate(const std::shared_ptr<const ModelFolder>& folder,
                       const std::shared_ptr<Backend>& backend, const Precision& precision,
                       std::span<const TokenId> ids, const std::function<bool()>& should_stop = {});

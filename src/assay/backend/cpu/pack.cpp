@@ -21,6 +21,10 @@ namespace {
 
 // A slab stays in the second-level cache between reading and packing.
 constexpr std::int64_t kSlabFloats = std::int64_t{1} << 18;
+// Of a transposed matrix that is quantized, a slab is a strip: some outputs of every stored row. Strips that
+// are wide read faster, and matrices of GPT-2's smallest model are one strip; of all threads they are
+// bounded.
+constexpr std::int64_t kStripFloats = std::int64_t{3} << 20, kAllStripFloats = std::int64_t{32} << 20;
 
 bool is_vector(const WeightSpec& spec) {
   return spec.kind == WeightSpec::Kind::vector;
@@ -63,8 +67,12 @@ void split(float value, int planes, const Take& take) {
   }
 }
 
+bool is_in_strips(const WeightSpec& spec) {
+  return spec.stored_transposed && is_quantized(spec.format);
+}
+
 // Some stored rows of one tensor of a weight. Those of a transposed matrix are its inputs, a multiple of 32
-// first; those of another its outputs, a multiple of 64 first.
+// first; those of another its outputs, a multiple of 64 first. Where it is read in strips, outputs too.
 struct Part {
   PackedWeight* weight;
   const TensorPart* tensor;
@@ -241,11 +249,33 @@ void apply_factors(const WeightSpec& spec, std::int64_t first, std::int64_t coun
           spec.column_factors[static_cast<std::size_t>(spec.stored_transposed ? first + row : i)];
 }
 
+// Reads the part's outputs of every stored row, and turns them a few outputs at a time.
+void quantize_strip(const Part& part, const WeightSource& source, float* slab) {
+  WeightSpec strip = part.spec();
+  strip.tensor_count = strip.tensor_count > 0 ? strip.tensor_count : strip.rows;
+  strip.tensor_first += part.first;
+  strip.rows = part.count;
+  source.read_rows(strip, 0, strip.columns, slab);
+  if (!strip.column_factors.empty()) apply_factors(strip, 0, strip.columns, slab);
+  constexpr std::int64_t kOutputs = kQuantizedRows;
+  std::vector<float> rows(static_cast<std::size_t>(kOutputs * strip.columns));
+  for (std::int64_t first = 0; first < strip.rows; first += kOutputs) {
+    const std::int64_t count = std::min(kOutputs, strip.rows - first);
+    constexpr std::int64_t kLine = 16;  // of either side, while it is near
+    for (std::int64_t begin = 0; begin < strip.columns; begin += kLine)
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t k = begin; k < std::min(begin + kLine, strip.columns); ++k)
+          rows[static_cast<std::size_t>(i * strip.columns + k)] = slab[k * strip.rows + first + i];
+    quantize_outputs(part, part.first + first, count, rows.data());
+  }
+}
+
 void pack_part(const Part& part, const WeightSource& source, float* slab) {
   PackedWeight& w = *part.weight;
   const WeightSpec& spec = part.spec();
   const std::int64_t first_output = part.tensor->first_output;
   if (spec.is_stored_quantized) return place_stored(part, source, reinterpret_cast<std::uint8_t*>(slab));
+  if (is_in_strips(spec)) return quantize_strip(part, source, slab);
   source.read_rows(spec, part.first, part.count, slab);
   if (spec.offset != 0)
     for (std::int64_t i = 0; i < part.count * stored_width(spec); ++i) slab[i] += spec.offset;
@@ -261,18 +291,6 @@ void pack_part(const Part& part, const WeightSource& source, float* slab) {
     else
       std::transform(slab, slab + count, reinterpret_cast<std::uint16_t*>(w.data.data()) + first,
                      [](float x) { return float_to_bf16(x); });
-  } else if (is_quantized(spec.format) && spec.stored_transposed) {
-    constexpr std::int64_t kOutputs = kQuantizedRows;
-    std::vector<float> rows(static_cast<std::size_t>(kOutputs * spec.columns));
-    for (std::int64_t first = 0; first < spec.rows; first += kOutputs) {
-      const std::int64_t count = std::min(kOutputs, spec.rows - first);
-      constexpr std::int64_t kLine = 16;  // of either side, while it is near
-      for (std::int64_t begin = 0; begin < spec.columns; begin += kLine)
-        for (std::int64_t i = 0; i < count; ++i)
-          for (std::int64_t k = begin; k < std::min(begin + kLine, spec.columns); ++k)
-            rows[static_cast<std::size_t>(i * spec.columns + k)] = slab[k * spec.rows + first + i];
-      quantize_outputs(part, first, count, rows.data());
-    }
   } else if (is_quantized(spec.format)) {
     quantize_outputs(part, part.first, part.count, slab);
   } else if (spec.stored_transposed) {
@@ -285,16 +303,17 @@ void pack_part(const Part& part, const WeightSource& source, float* slab) {
   }
 }
 
-// Rows of the stored weight, and their width.
+// What parts cut: stored rows, or outputs of strips; and how many numbers each of them has.
 std::pair<std::int64_t, std::int64_t> stored_size(const WeightSpec& spec) {
-  return spec.stored_transposed ? std::pair{spec.columns, spec.rows} : std::pair{spec.rows, spec.columns};
+  return spec.stored_transposed && !is_in_strips(spec) ? std::pair{spec.columns, spec.rows}
+                                                       : std::pair{spec.rows, spec.columns};
 }
 
-std::int64_t rows_per_part(const WeightSpec& spec) {
-  // A scale belongs to inputs of all stored rows of a transposed matrix.
-  if (is_quantized(spec.format) && spec.stored_transposed) return spec.columns;
+std::int64_t rows_per_part(const WeightSpec& spec, int threads) {
+  const std::int64_t slab =
+      is_in_strips(spec) ? std::min(kStripFloats, kAllStripFloats / threads) : kSlabFloats;
   const std::int64_t unit = kQuantizedRows;  // also a whole number of panels and of steps
-  return std::max(unit, kSlabFloats / stored_size(spec).second / unit * unit);
+  return std::max(unit, slab / stored_size(spec).second / unit * unit);
 }
 
 }  // namespace
@@ -363,7 +382,8 @@ const ByteBook& PackedWeight::byte_book() const {
 Bytes PackedWeight::weight_bytes() const {
   if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
   if (packing() == Packing::four_bit)
-    return {(spec.elements() + 1) / 2 + ScaleLayout(spec.format, spec.rows, spec.columns).count * 4};
+    return {(spec.elements() + 1) / 2 +
+            ScaleLayout(spec.format, spec.rows, spec.columns).count * block_scales().bytes()};
   return {spec.elements() * (is_float32(spec) ? 4 : 2 * (is_matrix(spec) ? planes() : 1))};
 }
 
@@ -474,7 +494,7 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
       tensor.weight = &w;
       tensor.part = std::move(part);
       const auto [rows, width] = stored_size(tensor.part.spec);
-      const std::int64_t per_part = rows_per_part(tensor.part.spec);
+      const std::int64_t per_part = rows_per_part(tensor.part.spec, pool.size());
       for (std::int64_t first = 0; first < rows; first += per_part, ++tensor.parts_left)
         pieces.push_back({&tensor, first, std::min(per_part, rows - first)});
       slab_floats = std::max(slab_floats, std::min(per_part, rows) * width);

@@ -54,8 +54,9 @@ struct PackedWeight {
 // How the weights will lie, without their data: for predicting memory.
 std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs);
 
-// Reads, converts and packs all weights: slabs of at most 1 MB, each by one thread of the pool from file to
-// packed panel. Throws what the source throws.
+// Reads, converts and packs all weights, each slab by one thread of the pool from file to packed panel: 1 MB,
+// or 64 rows where those are more; of transposed matrices that are quantized 12 MB, of all threads together
+// 128 MB, or 64 outputs where those are more. Throws what the source throws.
 std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
                                        ThreadPool& pool);
 

@@ -19,6 +19,7 @@
 #define ASSAY_KERNEL_OF(threads) __global__ void __launch_bounds__(threads)
 #define ASSAY_DEVICE __device__ __forceinline__
 #define ASSAY_UNROLL _Pragma("unroll")
+#define ASSAY_NO_UNROLL _Pragma("unroll 1")
 
 namespace assay::cuda::device {
 

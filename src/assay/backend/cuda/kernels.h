@@ -20,8 +20,8 @@ namespace assay::cuda {
 //   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(); a code
 //              stands for book[code] * scale. `group` is a power of two from 1 on.
 struct Matrix {
-  DevicePointer<const std::byte> data;
-  DevicePointer<const float> scales;  // of int8 and four_bit
+  DevicePointer<const std::byte> data = {};
+  DevicePointer<const float> scales = {};  // of int8 and four_bit
   std::int64_t outputs = 0, inputs = 0, group = 0;
   MatrixFormat format = MatrixFormat::float32;
   float book[16] = {};
@@ -30,80 +30,81 @@ struct Matrix {
 // out[row] = scale * tokens[ids[row]] + places[positions[row] + position_offset], of the tables that have
 // data. Both have `columns` inputs.
 struct EmbedArgs {
-  DevicePointer<const std::int32_t> ids, positions;  // [rows]
-  Matrix tokens, places;
+  DevicePointer<const std::int32_t> ids = {}, positions = {};  // [rows]
+  Matrix tokens = {}, places = {};
   std::int64_t position_offset = 0;
   float scale = 1;
-  DevicePointer<float> out;
+  DevicePointer<float> out = {};
   std::int64_t out_stride = 0, rows = 0, columns = 0;
 };
 
 // Layer norm, or rms norm where the mean stays: out = (x - mean) / sqrt(variance + epsilon) * gain + bias, of
 // `groups` parts of n columns side by side, each by itself. out may be x.
 struct NormArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0;
-  DevicePointer<const std::int32_t> row_of;  // [rows]: the row of x that out's row i is made of; null: i
-  DevicePointer<const float> gain, bias;     // [n]; bias may be null
+  DevicePointer<const std::int32_t> row_of = {};  // [rows]: the row of x that out's row i is made of; null: i
+  DevicePointer<const float> gain = {}, bias = {};  // [n]; bias may be null
   float epsilon = 0;
   bool subtracts_mean = false;
-  DevicePointer<float> out;
+  DevicePointer<float> out = {};
   std::int64_t out_stride = 0, rows = 0, groups = 1, n = 0;
 };
 
 // out[i] = x[row_of[i]], n columns. out is not x.
 struct GatherArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0;
-  DevicePointer<const std::int32_t> row_of;  // [rows]
-  DevicePointer<float> out;
+  DevicePointer<const std::int32_t> row_of = {};  // [rows]
+  DevicePointer<float> out = {};
   std::int64_t out_stride = 0, rows = 0, n = 0;
 };
 
 // out = activation(x[:, :n]) * x[:, n : 2 n].
 struct GatedArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0;
   Activation activation = Activation::silu;
-  DevicePointer<float> out;
+  DevicePointer<float> out = {};
   std::int64_t out_stride = 0, rows = 0, n = 0;
 };
 
 // out += scale * x.
 struct AddArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0;
   float scale = 1;
-  DevicePointer<float> out;
+  DevicePointer<float> out = {};
   std::int64_t out_stride = 0, rows = 0, n = 0;
 };
 
 // Rotary position embedding in place, of `heads` heads side by side from x on: of each pair (a, b) a * cosine
 // - b * sine and b * cosine + a * sine. Elements from 2 * pairs on stay.
 struct RotateArgs {
-  DevicePointer<float> x;
+  DevicePointer<float> x = {};
   std::int64_t x_stride = 0, rows = 0, heads = 0, head_dim = 0, pairs = 0;
   RotaryPairing pairing = RotaryPairing::halves;
-  DevicePointer<const float> cosines, sines;  // [rows][pairs]
+  DevicePointer<const float> cosines = {}, sines = {};  // [rows][pairs]
 };
 
 // Where the rows of a batch stand in the cache. Padding has no place there: a sequence's first token that is
 // none has key 0.
 struct RowPlaces {
-  DevicePointer<const std::int32_t> key;         // [rows]: the row's own key, -1 of padding
-  DevicePointer<const std::int32_t> first_page;  // [rows]: where the pages of its sequence begin in `pages`
-  DevicePointer<const DevicePointer<std::byte>> pages;  // key i is in page i / 64 of its sequence
+  DevicePointer<const std::int32_t> key = {};  // [rows]: the row's own key, -1 of padding
+  DevicePointer<const std::int32_t> first_page =
+      {};  // [rows]: where the pages of its sequence begin in `pages`
+  DevicePointer<const DevicePointer<std::byte>> pages = {};  // key i is in page i / 64 of its sequence
 };
 
 // Puts each row's keys and values of one layer into the cache; rows of padding are left out. int8: scale =
 // largest magnitude / 127, codes = rint(x * (127 / largest)), all 0 below 1e-35, scale NaN where one is not
 // finite.
 struct StoreArgs {
-  DevicePointer<const float> keys, values;  // [rows][kv_heads * head_dim], rows x_stride apart
+  DevicePointer<const float> keys = {}, values = {};  // [rows][kv_heads * head_dim], rows x_stride apart
   std::int64_t x_stride = 0, rows = 0;
-  CacheLayout cache;
+  CacheLayout cache = {};
   std::int32_t layer = 0;
-  RowPlaces places;
+  RowPlaces places = {};
 };
 
 // Causal attention over pages: row i sees keys max(0, key - window + 1) to `key`, its own. A score is
@@ -111,22 +112,22 @@ struct StoreArgs {
 // (largest score, sum, weighted values) are merged in order: a row depends on its keys alone. A row of
 // padding becomes 0.
 struct AttendArgs {
-  DevicePointer<const float> q;  // [rows][heads * head_dim], q_stride apart
+  DevicePointer<const float> q = {};  // [rows][heads * head_dim], q_stride apart
   std::int64_t q_stride = 0, rows = 0;
   std::int32_t heads = 0, layer = 0;
-  CacheLayout cache;
+  CacheLayout cache = {};
   float scale = 1;
-  std::int64_t window = 0;            // 0 = all
-  float soft_cap = 0;                 // 0 = none
-  DevicePointer<const float> slopes;  // [heads], or null
-  RowPlaces places;
+  std::int64_t window = 0;                 // 0 = all
+  float soft_cap = 0;                      // 0 = none
+  DevicePointer<const float> slopes = {};  // [heads], or null
+  RowPlaces places = {};
   // At least the highest key of the rows, plus one: how many launches there are depends on it, bits do not.
   std::int64_t longest = 0;
-  DevicePointer<float> out;  // [rows][heads * head_dim]
+  DevicePointer<float> out = {};  // [rows][heads * head_dim]
   std::int64_t out_stride = 0;
   // For states of chunks, so that chunks of few rows run side by side; may be null. A run that needs more
   // than there is takes chunks one after another.
-  DevicePointer<float> scratch;
+  DevicePointer<float> scratch = {};
   std::int64_t scratch_floats = 0;
 };
 inline constexpr std::int64_t kChunkKeys = 256;
@@ -139,10 +140,10 @@ constexpr std::int64_t attend_scratch_floats(std::int64_t rows, std::int64_t hea
 
 // What a matrix multiplication does with its sums: out = activation(sum + bias), or +=.
 struct Epilogue {
-  DevicePointer<const float> bias;  // [outputs], or null
+  DevicePointer<const float> bias = {};  // [outputs], or null
   Activation activation = Activation::none;
   bool adds = false;
-  DevicePointer<float> out;
+  DevicePointer<float> out = {};
   std::int64_t out_stride = 0;
 };
 
@@ -156,11 +157,11 @@ enum class Arithmetic : std::int32_t { float32, tf32, float16, bfloat16 };
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
 // inputs, added in order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0;
-  Matrix weight;
+  Matrix weight = {};
   Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
-  Epilogue to;
+  Epilogue to = {};
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels.h, QuantizeArgs): codes[row][k],
@@ -175,83 +176,84 @@ struct LinearArgs {
 struct QuantizeArgs {
   enum class Kind : std::int32_t { symmetric, row_ranges, tensor_range, fixed };
   Kind kind = Kind::symmetric;
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0, inputs = 0;
-  DevicePointer<const float> factors;  // [inputs]: what inputs are multiplied by first; null: 1
+  DevicePointer<const float> factors = {};  // [inputs]: what inputs are multiplied by first; null: 1
   float threshold = 0;
   float fixed_scale = 0;
   std::int32_t fixed_zero_point = 0;  // of codes from -128 on
   // Written.
-  DevicePointer<std::int8_t> codes;
+  DevicePointer<std::int8_t> codes = {};
   std::int64_t codes_stride = 0;
-  DevicePointer<float> absmax;              // [rows]; ranges: 127 * scale. NaN of a row that is not finite
-  DevicePointer<std::int32_t> zero_points;  // [rows], of codes from -128 on; of symmetric codes not written
+  DevicePointer<float> absmax = {};  // [rows]; ranges: 127 * scale. NaN of a row that is not finite
+  DevicePointer<std::int32_t> zero_points =
+      {};  // [rows], of codes from -128 on; of symmetric codes not written
   // tensor_range alone: [2 * rows]
-  DevicePointer<float> ranges;
+  DevicePointer<float> ranges = {};
   // A finite threshold alone. marks [inputs]: 1 where a feature is an outlier; outliers [inputs]: which they
   // are, ascending; outlier_count [1]; seen [2]: what every run adds to: outliers, features.
-  DevicePointer<std::uint8_t> marks;
-  DevicePointer<std::int32_t> outliers, outlier_count;
-  DevicePointer<std::int64_t> seen;
+  DevicePointer<std::uint8_t> marks = {};
+  DevicePointer<std::int32_t> outliers = {}, outlier_count = {};
+  DevicePointer<std::int64_t> seen = {};
 };
 
 // Codes of rows times an int8 matrix: (sum of (code - zero point) * weight) * (absmax * scale / 127^2), plus
 // x * (code * (scale / 127)) for each outlier. Sums of codes are exact.
 struct LinearInt8Args {
-  DevicePointer<const std::int8_t> codes;
+  DevicePointer<const std::int8_t> codes = {};
   std::int64_t codes_stride = 0, rows = 0;
-  DevicePointer<const float> absmax;              // [rows]
-  DevicePointer<const std::int32_t> zero_points;  // [rows], or null: 0
-  DevicePointer<const std::int32_t> sums;         // [outputs], of the weights' codes; with zero_points
-  Matrix weight;
+  DevicePointer<const float> absmax = {};              // [rows]
+  DevicePointer<const std::int32_t> zero_points = {};  // [rows], or null: 0
+  DevicePointer<const std::int32_t> sums = {};         // [outputs], of the weights' codes; with zero_points
+  Matrix weight = {};
   // Of LLM.int8(), as QuantizeArgs writes them; null: none.
-  DevicePointer<const std::int32_t> outliers, outlier_count;
-  DevicePointer<const float> x;  // [rows, inputs], of outliers
+  DevicePointer<const std::int32_t> outliers = {}, outlier_count = {};
+  DevicePointer<const float> x = {};  // [rows, inputs], of outliers
   std::int64_t x_stride = 0;
-  Epilogue to;
+  Epilogue to = {};
 };
 
 // Rows to int8 with a scale for each group of inputs, for 4-bit weights: codes = rint(x * (127 / largest of
 // the group)), scales[row][group of the row] = largest / 127 * unit, all NaN of a row that is not finite.
 struct QuantizeGroupsArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0, inputs = 0, group = 0;  // group: a power of two from 16 on
   float unit = 1;
-  DevicePointer<std::int8_t> codes;  // [rows][codes_stride], a multiple of 64; zero from `inputs` on
+  DevicePointer<std::int8_t> codes = {};  // [rows][codes_stride], a multiple of 64; zero from `inputs` on
   std::int64_t codes_stride = 0;
-  DevicePointer<float> scales;  // [rows][groups_of_strip(inputs, group)]
+  DevicePointer<float> scales = {};  // [rows][groups_of_strip(inputs, group)]
 };
 
 // Those codes times a 4-bit matrix whose book holds integers, -127 to 127: for each group an exact sum of
 // products, times scale of the inputs * scale of the weights.
 struct LinearCodedArgs {
-  DevicePointer<const std::int8_t> codes;
+  DevicePointer<const std::int8_t> codes = {};
   std::int64_t codes_stride = 0, rows = 0;
-  DevicePointer<const float> x_scales;
-  Matrix weight;  // group at least 16
-  Epilogue to;
+  DevicePointer<const float> x_scales = {};
+  Matrix weight = {};  // group at least 16
+  Epilogue to = {};
 };
 
 // x = scale * x of n columns, then soft_cap * tanh(x / soft_cap) where there is a cap. In place.
 struct BendArgs {
-  DevicePointer<float> x;
+  DevicePointer<float> x = {};
   std::int64_t x_stride = 0, rows = 0, n = 0;
   float scale = 1, soft_cap = 0;
 };
 
 // out[row] = which of n is highest, the lowest of equals; -1 where one is NaN or the highest infinite.
 struct ArgmaxArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0, n = 0;
-  DevicePointer<std::int32_t> out;
+  DevicePointer<std::int32_t> out = {};
 };
 
 // out[row] = x[row][targets[row]] - log(sum(exp(x[row]))), in double; NaN where argmax gives -1.
 struct LogProbabilityArgs {
-  DevicePointer<const float> x;
+  DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0, n = 0;
-  DevicePointer<const std::int32_t> targets;
-  DevicePointer<double> out;
+  DevicePointer<const std::int32_t> targets = {};
+  DevicePointer<double> out = {};
 };
 
 // Each throws Error for what its kernels cannot do.

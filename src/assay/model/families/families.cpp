@@ -68,6 +68,21 @@ void refuse_what_is_absent(const JsonView& config) {
                 config.where(), config.has("vision_config") ? "vision_config" : "audio_config");
 }
 
+// Also of families that have no windows and read no list: a layer of another kind is another model.
+void refuse_other_layers(const JsonView& config) {
+  for (const char* key : {"layer_types", "layers_block_type"}) {
+    if (!config.has(key)) continue;
+    const Json& types = config.raw().at(key);
+    if (!types.is_array())
+      throw Error("{}: {}: expected a list of types, one a layer, found {}", config.where(), key,
+                  printable(types.dump().substr(0, 64)));
+    for (const Json& type : types)
+      if (type != "full_attention" && type != "sliding_attention" && type != "attention")
+        throw Error("{}: {}: {} is not supported; expected full_attention or sliding_attention",
+                    config.where(), key, printable(type.dump().substr(0, 64)));
+  }
+}
+
 // The text part of a model that also sees or hears; what its configuration leaves out may stand in the whole.
 std::optional<Json> text_config_of(const JsonView& config) {
   if (!config.has("text_config")) return std::nullopt;
@@ -109,6 +124,7 @@ ModelSpec spec_from_folder(const ModelFolder& folder) {
   for (const auto& [name, read] : kFamilies) {
     if (type != name) continue;
     ModelSpec spec = read(config, folder);
+    refuse_other_layers(config);
     check_heads(config, spec);
     spec.has_bfloat16_weights = holds_bfloat16(folder);
     read_end_tokens(config, folder, spec);

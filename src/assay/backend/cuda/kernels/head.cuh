@@ -47,6 +47,7 @@ ASSAY_KERNEL_OF(kHeadThreads) log_probability_rows(LogProbabilityArgs a) {
     most = larger(most, static_cast<float>(x[i]));
   most = block_largest(most, shared<float>(0));
   double sum = 0;
+  ASSAY_NO_UNROLL
   for (std::int64_t i = thread_index(); i < a.n; i += kHeadThreads)
     sum += exp(static_cast<double>(x[i]) - static_cast<double>(most));
   sum = block_sum(sum, shared<double>(4 * kHeadThreads / kWarp));

@@ -192,17 +192,26 @@ linear_float32(LinearArgs a) {
   finish_rows<Rows>(a, at, shared<float>(0), sums);
 }
 
+// Which power of two a group is: shifts take the place of divisions, for which ptxas calls a function.
+ASSAY_DEVICE int shift_of(std::int64_t group) {
+  int shift = 0;
+  while (std::int64_t{1} << shift < group) ++shift;
+  return shift;
+}
+
 // Scales of 4-bit weights, of the strip.
 struct GroupScales {
   Global<const float> scales;
-  std::int64_t first, group;
+  int shift;
+  std::int64_t groups, first;
 
   ASSAY_DEVICE GroupScales(const Matrix& weight, std::int64_t strip)
       : scales(weight.scales),
-        first(strip * groups_of_strip(weight.inputs, weight.group) * kStrip),
-        group(weight.group) {}
+        shift(shift_of(weight.group)),
+        groups((round_up(weight.inputs, 64) + weight.group - 1) >> shift),
+        first(strip * groups * kStrip) {}
   ASSAY_DEVICE float of(std::int64_t row, std::int64_t k) const {
-    return scales[first + k / group * kStrip + row];
+    return scales[first + (k >> shift) * kStrip + row];
   }
 };
 
@@ -241,6 +250,11 @@ ASSAY_KERNEL_OF(kLinearThreads) four_bit_float32(LinearArgs a) {
   finish_rows<kFourBitRows>(a, at, partial, sums);
 }
 
+// Without an index into registers, which would put them into memory.
+ASSAY_DEVICE std::uint32_t word_of(const Words4& words, int i) {
+  return i < 2 ? (i == 0 ? words.word[0] : words.word[1]) : (i == 2 ? words.word[2] : words.word[3]);
+}
+
 // Two codes of a byte as a pair of 16-bit values.
 inline constexpr int kTableBytes = 256 * 4;
 template <typename Type>
@@ -273,18 +287,18 @@ linear_four_bit(LinearArgs a) {
   for (std::int64_t i = at.begin; i < at.end; ++i) {
     const Words4 w = at.tile(data, i);
     float unscaled[Blocks][4] = {};
-    ASSAY_UNROLL
+    ASSAY_NO_UNROLL
     for (int step = 0; step < 4; ++step) {
       const std::int64_t k = i * 64 + step * 16;
       std::uint32_t codes[4];
-      expand_codes(codes, w.word[step], table);
+      expand_codes(codes, word_of(w, step), table);
       ASSAY_UNROLL
       for (int block = 0; block < Blocks; ++block) {
         std::uint32_t b[2];
         load_inputs<Type>(b, in, at.first_row + 8 * block + at.g, k + 2 * at.t);
         Type::multiply(unscaled[block], codes, b);
       }
-      if ((step + 1) % steps != 0) continue;
+      if (((step + 1) & (steps - 1)) != 0) continue;
       const float low = scales.of(at.g, k), high = scales.of(at.g + 8, k);
       ASSAY_UNROLL
       for (int block = 0; block < Blocks; ++block)
@@ -311,7 +325,6 @@ linear_coded(LinearCodedArgs a) {
   const Global<const std::byte> x = Global<const std::int8_t>(a.codes).as<const std::byte>();
   const Global<const float> x_scales(a.x_scales);
   const GroupScales scales(a.weight, at.strip);
-  const std::int64_t groups = groups_of_strip(a.weight.inputs, a.weight.group);
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
   make_byte_table<Bfloat16>(table, a.weight);
   const int steps = steps_of_group(a.weight.group);
@@ -325,24 +338,24 @@ linear_coded(LinearCodedArgs a) {
   for (std::int64_t i = at.begin; i < at.end; ++i) {
     const Words4 w = at.tile(data, i);
     float unscaled[Blocks][4] = {};
-    ASSAY_UNROLL
+    ASSAY_NO_UNROLL
     for (int step = 0; step < 4; ++step) {
       const std::int64_t k = i * 64 + step * 16;
       std::uint32_t codes[4];
-      expand_codes(codes, w.word[step], table);
+      expand_codes(codes, word_of(w, step), table);
       ASSAY_UNROLL
       for (int block = 0; block < Blocks; ++block) {
         const std::int64_t row = at.first_row + 8 * block + at.g;
         const std::uint32_t b[2] = {pair(row, k + 2 * at.t), pair(row, k + 2 * at.t + 8)};
         mma_bf16(unscaled[block], codes, b);
       }
-      if ((step + 1) % steps != 0) continue;
+      if (((step + 1) & (steps - 1)) != 0) continue;
       const float low = scales.of(at.g, k), high = scales.of(at.g + 8, k);
       ASSAY_UNROLL
       for (int block = 0; block < Blocks; ++block)
         for (int j = 0; j < 4; ++j) {
           const std::int64_t row = at.first_row + 8 * block + 2 * at.t + j % 2;
-          const float x_scale = row < a.rows ? x_scales[row * groups + k / a.weight.group] : 0.0F;
+          const float x_scale = row < a.rows ? x_scales[row * scales.groups + (k >> scales.shift)] : 0.0F;
           c[block][j] = fmaf(unscaled[block][j], x_scale * (j < 2 ? low : high), c[block][j]);
           unscaled[block][j] = 0;
         }

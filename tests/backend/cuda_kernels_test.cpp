@@ -1,0 +1,1104 @@
+// The kernels of a GPU, run by the emulation, against plain loops in double and the CPU's scalar kernels.
+#include "assay/backend/cuda/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <random>
+
+#include "assay/backend/cpu/kernels.h"
+#include "assay/base/error.h"
+#include "assay/quant/four_bit.h"
+#include "assay/tensor/half.h"
+#include "cuda_emulation/device_memory.h"
+
+namespace assay::cuda {
+namespace {
+
+using Floats = std::vector<float>;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+std::size_t at_of(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+class Random {
+ public:
+  float next(float low = -1, float high = 1) {
+    return low + (high - low) * static_cast<float>(engine_() >> 8) / static_cast<float>(1 << 24);
+  }
+  int below(int n) { return static_cast<int>(engine_() % static_cast<unsigned>(n)); }
+  Floats floats(std::int64_t n, float low = -1, float high = 1) {
+    Floats x(at_of(n));
+    for (float& one : x) one = next(low, high);
+    return x;
+  }
+
+ private:
+  std::mt19937 engine_{1};
+};
+
+std::uint32_t bits_of(float x) {
+  return std::bit_cast<std::uint32_t>(x);
+}
+bool is_same(float a, float b) {
+  return bits_of(a) == bits_of(b) || (std::isnan(a) && std::isnan(b));
+}
+void expect_near(float got, double wanted, double scale, const char* what) {
+  if (std::isnan(wanted))
+    EXPECT_TRUE(std::isnan(got)) << what << ": " << got;
+  else if (std::isinf(wanted))
+    EXPECT_EQ(static_cast<double>(got), wanted) << what;
+  else
+    EXPECT_LE(std::fabs(static_cast<double>(got) - wanted), scale)
+        << what << ": " << got << " for " << wanted;
+}
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x > 0 || std::isnan(x) ? x : 0;
+    case Activation::relu2:
+      return x > 0 || std::isnan(x) ? x * x : 0;
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu_erf:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case Activation::gelu_quick:
+      return x / (1 + std::exp(-1.702 * x));
+  }
+  return x;
+}
+constexpr Activation kActivations[] = {Activation::none,     Activation::relu,      Activation::relu2,
+                                       Activation::silu,     Activation::tanh,      Activation::gelu_tanh,
+                                       Activation::gelu_erf, Activation::gelu_quick};
+
+// A matrix of a format, and what its elements stand for.
+struct TestMatrix {
+  MatrixFormat format = MatrixFormat::float32;
+  std::int64_t outputs = 0, inputs = 0, group = 0;
+  Floats values = {};
+  std::vector<int> codes = {};  // of int8 and four_bit
+  Floats scales = {};
+  std::array<float, 16> book{};
+  std::vector<std::byte> data = {};
+
+  float value(std::int64_t row, std::int64_t k) const { return values[at_of(row * inputs + k)]; }
+  int code(std::int64_t row, std::int64_t k) const { return codes[at_of(row * inputs + k)]; }
+};
+
+TestMatrix make_matrix(MatrixFormat format, std::int64_t outputs, std::int64_t inputs, Random& random,
+                       std::int64_t group = 64, const std::array<float, 16>& book = code_book(FourBit::nf4)) {
+  TestMatrix m{.format = format, .outputs = outputs, .inputs = inputs, .group = group, .book = book};
+  m.data.assign(at_of(matrix_bytes(format, outputs, inputs)), std::byte{0});
+  if (format == MatrixFormat::int8) m.scales = random.floats(outputs, 0.1F, 2);
+  if (format == MatrixFormat::four_bit) {
+    m.scales.assign(at_of(scale_count(outputs, inputs, group)), 0);
+    for (std::int64_t row = 0; row < outputs; ++row)
+      for (std::int64_t k = 0; k < inputs; k += group)
+        m.scales[at_of(scale_of(inputs, group, row, k))] = random.next(0.1F, 2);
+  }
+  for (std::int64_t row = 0; row < outputs; ++row)
+    for (std::int64_t k = 0; k < inputs; ++k) {
+      std::byte* to = m.data.data() + byte_of(format, inputs, row, k);
+      float value = random.next();
+      const auto put = [&](auto element) { std::memcpy(to, &element, sizeof element); };
+      switch (format) {
+        case MatrixFormat::float32:
+          put(value);
+          break;
+        case MatrixFormat::float16:
+          put(float_to_f16(value));
+          value = f16_to_float(float_to_f16(value));
+          break;
+        case MatrixFormat::bfloat16:
+          put(float_to_bf16(value));
+          value = bf16_to_float(float_to_bf16(value));
+          break;
+        case MatrixFormat::int8:
+          m.codes.push_back(random.below(255) - 127);
+          put(static_cast<std::int8_t>(m.codes.back()));
+          value = static_cast<float>(m.codes.back()) * (m.scales[at_of(row)] * (1.0F / 127.0F));
+          break;
+        case MatrixFormat::four_bit:
+          m.codes.push_back(random.below(16));
+          *to |= static_cast<std::byte>(m.codes.back() << shift_of_code(k));
+          value = book[at_of(m.codes.back())] * m.scales[at_of(scale_of(inputs, group, row, k))];
+          break;
+      }
+      m.values.push_back(value);
+    }
+  return m;
+}
+
+class CudaKernels : public testing::Test {
+ protected:
+  Matrix put(const TestMatrix& m) {
+    Matrix matrix{.data = memory_.put(m.data),
+                  .outputs = m.outputs,
+                  .inputs = m.inputs,
+                  .group = m.group,
+                  .format = m.format};
+    if (!m.scales.empty()) matrix.scales = memory_.put(m.scales);
+    std::copy(m.book.begin(), m.book.end(), matrix.book);
+    return matrix;
+  }
+  template <typename T>
+  DevicePointer<T> put(const std::vector<T>& values) {
+    return memory_.put(values);
+  }
+  template <typename T>
+  DevicePointer<T> room(std::int64_t count) {
+    return memory_.of<T>(at_of(count));
+  }
+  template <typename T>
+  std::vector<T> get(DevicePointer<T> from, std::int64_t count) {
+    return memory_.get(from, at_of(count));
+  }
+
+  std::unique_ptr<EmulatedRuntime> runtime_ = make_emulated_runtime();
+  DeviceMemory memory_{*runtime_};
+  Random random_;
+};
+
+constexpr MatrixFormat kMatrixFormats[] = {MatrixFormat::float32, MatrixFormat::float16,
+                                           MatrixFormat::bfloat16, MatrixFormat::int8,
+                                           MatrixFormat::four_bit};
+
+TEST_F(CudaKernels, EmbedsFromEveryFormat) {
+  for (const MatrixFormat format : kMatrixFormats) {
+    const TestMatrix tokens = make_matrix(format, 37, 45, random_, 16),
+                     places = make_matrix(MatrixFormat::float32, 12, 45, random_);
+    const std::vector<std::int32_t> ids{36, 0, 17}, positions{0, 9, 3};
+    const auto out = room<float>(3 * 50);
+    EmbedArgs args{.ids = put(ids),
+                   .positions = put(positions),
+                   .tokens = put(tokens),
+                   .places = put(places),
+                   .position_offset = 2,
+                   .scale = 3,
+                   .out = out,
+                   .out_stride = 50,
+                   .rows = 3,
+                   .columns = 45};
+    run(*runtime_, args);
+    const Floats got = get(out, 150);
+    for (std::int64_t row = 0; row < 3; ++row)
+      for (std::int64_t i = 0; i < 45; ++i)
+        EXPECT_EQ(got[at_of(row * 50 + i)],
+                  tokens.value(ids[at_of(row)], i) * 3 + places.value(positions[at_of(row)] + 2, i));
+    args.places = {};
+    args.scale = 1;
+    run(*runtime_, args);
+    EXPECT_EQ(get(out, 150)[44], tokens.value(36, 44));
+    args.places = args.tokens;
+    args.tokens = {};
+    run(*runtime_, args);
+    EXPECT_EQ(get(out, 150)[100 + 44], tokens.value(5, 44));
+  }
+}
+
+TEST_F(CudaKernels, NormsRowsAndTheirParts) {
+  for (const std::int64_t n : {1, 7, 64, 256, 257, 770})
+    for (const std::int64_t groups : {1, 3})
+      for (const bool subtracts_mean : {false, true}) {
+        const std::int64_t rows = 3, stride = n * groups + 5;
+        Floats x = random_.floats(4 * stride, -2, 3);
+        const Floats gain = random_.floats(n), bias = random_.floats(n);
+        const bool has_bias = subtracts_mean && groups == 1;
+        x[at_of(2 * stride)] = n % 2 == 0 ? kInfinity : kNaN;
+        const std::vector<std::int32_t> row_of{3, 0, 2};
+        const auto out = room<float>(rows * stride);
+        const NormArgs args{.x = put(x),
+                            .x_stride = stride,
+                            .row_of = put(row_of),
+                            .gain = put(gain),
+                            .bias = has_bias ? put(bias) : DevicePointer<float>(),
+                            .epsilon = 1e-5F,
+                            .subtracts_mean = subtracts_mean,
+                            .out = out,
+                            .out_stride = stride,
+                            .rows = rows,
+                            .groups = groups,
+                            .n = n};
+        run(*runtime_, args);
+        const Floats got = get(out, rows * stride);
+        for (std::int64_t row = 0; row < rows; ++row)
+          for (std::int64_t group = 0; group < groups; ++group) {
+            const float* from = x.data() + row_of[at_of(row)] * stride + group * n;
+            Floats wanted(at_of(n));
+            cpu::KernelTable table;
+            cpu::scalar::fill(table);
+            table.norm({.x = from,
+                        .x_stride = n,
+                        .gain = gain.data(),
+                        .bias = has_bias ? bias.data() : nullptr,
+                        .epsilon = args.epsilon,
+                        .subtracts_mean = subtracts_mean,
+                        .y = wanted.data(),
+                        .y_stride = n,
+                        .y_tiles = cpu::kNoTiles,
+                        .first_tile_row = 0,
+                        .rows = 1,
+                        .n = n});
+            for (std::int64_t i = 0; i < n; ++i)
+              expect_near(got[at_of(row * stride + group * n + i)], static_cast<double>(wanted[at_of(i)]),
+                          4e-6, "norm");
+          }
+      }
+}
+
+TEST_F(CudaKernels, NormsInPlace) {
+  const Floats x = random_.floats(2 * 300), gain(300, 1.0F);
+  const auto held = put(x), out = room<float>(600);
+  NormArgs args{
+      .x = held, .x_stride = 300, .gain = put(gain), .out = out, .out_stride = 300, .rows = 2, .n = 300};
+  run(*runtime_, args);
+  args.out = held;
+  run(*runtime_, args);
+  EXPECT_EQ(get(held, 600), get(out, 600));
+}
+
+TEST_F(CudaKernels, ElementwiseOperations) {
+  const std::int64_t rows = 3, n = 301, stride = 2 * n + 3;
+  Floats x = random_.floats(rows * stride, -6, 6);
+  x[0] = kNaN;
+  x[1] = kInfinity;
+  x[2] = -kInfinity;
+  const auto held = put(x);
+  for (const Activation activation : kActivations) {
+    const auto out = room<float>(rows * n);
+    run(*runtime_, GatedArgs{.x = held,
+                             .x_stride = stride,
+                             .activation = activation,
+                             .out = out,
+                             .out_stride = n,
+                             .rows = rows,
+                             .n = n});
+    const Floats got = get(out, rows * n);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto gate = static_cast<double>(x[at_of(row * stride + i)]),
+                   up = static_cast<double>(x[at_of(row * stride + n + i)]);
+        expect_near(got[at_of(row * n + i)], activated(activation, gate) * up, 2e-5, "gated");
+      }
+  }
+  const Floats y = random_.floats(rows * n);
+  const auto sum = put(y), gathered = room<float>(2 * n), bent = put(x);
+  run(*runtime_,
+      AddArgs{
+          .x = held, .x_stride = stride, .scale = 0.5F, .out = sum, .out_stride = n, .rows = rows, .n = n});
+  const std::vector<std::int32_t> row_of{2, 1};
+  run(*runtime_, GatherArgs{.x = held,
+                            .x_stride = stride,
+                            .row_of = put(row_of),
+                            .out = gathered,
+                            .out_stride = n,
+                            .rows = 2,
+                            .n = n});
+  run(*runtime_, BendArgs{.x = bent, .x_stride = stride, .rows = rows, .n = n, .scale = 2, .soft_cap = 5});
+  const Floats sums = get(sum, rows * n), picked = get(gathered, 2 * n), capped = get(bent, rows * stride);
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float from = x[at_of(row * stride + i)];
+      EXPECT_TRUE(is_same(sums[at_of(row * n + i)], y[at_of(row * n + i)] + 0.5F * from));
+      expect_near(capped[at_of(row * stride + i)], 5 * std::tanh(2 * static_cast<double>(from) / 5), 1e-6,
+                  "bent");
+      EXPECT_EQ(capped[at_of(row * stride + n + 1)], x[at_of(row * stride + n + 1)]);
+    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    EXPECT_EQ(picked[at_of(i)], x[at_of(2 * stride + i)]);
+    EXPECT_EQ(picked[at_of(n + i)], x[at_of(stride + i)]);
+  }
+}
+
+TEST_F(CudaKernels, RotatesAsTheCpuDoes) {
+  cpu::KernelTable table;
+  cpu::scalar::fill(table);
+  for (const RotaryPairing pairing : {RotaryPairing::halves, RotaryPairing::neighbours})
+    for (const std::int64_t pairs : {1, 5, 12}) {
+      const std::int64_t rows = 3, heads = 3, dim = 24, stride = heads * dim + 7;
+      Floats x = random_.floats(rows * stride);
+      const Floats cosines = random_.floats(rows * pairs), sines = random_.floats(rows * pairs);
+      const auto held = put(x);
+      run(*runtime_, RotateArgs{.x = held,
+                                .x_stride = stride,
+                                .rows = rows,
+                                .heads = heads,
+                                .head_dim = dim,
+                                .pairs = pairs,
+                                .pairing = pairing,
+                                .cosines = put(cosines),
+                                .sines = put(sines)});
+      table.rotate({.x = x.data(),
+                    .x_stride = stride,
+                    .rows = rows,
+                    .heads = heads,
+                    .head_dim = dim,
+                    .pairing = pairing,
+                    .pairs = pairs,
+                    .cosines = cosines.data(),
+                    .sines = sines.data()});
+      const Floats got = get(held, rows * stride);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        expect_near(got[i], static_cast<double>(x[i]), 3e-7, "rotated");
+    }
+}
+
+// ---- matrix multiplications
+// --------------------------------------------------------------------------------
+
+struct Way {
+  MatrixFormat format;
+  Arithmetic arithmetic = Arithmetic::float32;
+  std::int64_t group = 64;
+};
+std::vector<Way> ways() {
+  std::vector<Way> all{{MatrixFormat::float32},
+                       {MatrixFormat::float32, Arithmetic::tf32},
+                       {MatrixFormat::float16, Arithmetic::float16},
+                       {MatrixFormat::bfloat16, Arithmetic::bfloat16}};
+  for (const std::int64_t group : {1, 8, 16, 32, 64, 128})
+    for (const Arithmetic arithmetic : {Arithmetic::float32, Arithmetic::float16, Arithmetic::bfloat16})
+      all.push_back({MatrixFormat::four_bit, arithmetic, group});
+  return all;
+}
+std::string text_of(const Way& way) {
+  return "format " + std::to_string(static_cast<int>(way.format)) + ", arithmetic " +
+         std::to_string(static_cast<int>(way.arithmetic)) + ", group " + std::to_string(way.group);
+}
+// What an arithmetic makes of an element.
+float rounded(float x, const Way& way) {
+  if (way.format == MatrixFormat::four_bit && way.group < 16) return x;
+  if (way.arithmetic == Arithmetic::float16) return f16_to_float(float_to_f16(x));
+  if (way.arithmetic == Arithmetic::bfloat16) return bf16_to_float(float_to_bf16(x));
+  if (way.arithmetic == Arithmetic::tf32) return std::bit_cast<float>((bits_of(x) + 0x1000U) & ~0x1fffU);
+  return x;
+}
+double weight_of(const TestMatrix& m, std::int64_t row, std::int64_t k, const Way& way) {
+  if (m.format != MatrixFormat::four_bit) return static_cast<double>(rounded(m.value(row, k), way));
+  return static_cast<double>(rounded(m.book[at_of(m.code(row, k))], way)) *
+         static_cast<double>(m.scales[at_of(scale_of(m.inputs, m.group, row, k))]);
+}
+
+struct Shape {
+  std::int64_t outputs, inputs, rows;
+};
+constexpr Shape kShapes[] = {{1, 1, 1},     {16, 64, 1},  {33, 65, 3}, {40, 200, 9},
+                             {17, 131, 17}, {5, 520, 33}, {20, 96, 70}};
+
+TEST_F(CudaKernels, MultipliesEveryFormat) {
+  for (const Way& way : ways())
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(text_of(way) + ", " + std::to_string(shape.inputs) + " inputs, " +
+                   std::to_string(shape.rows));
+      const TestMatrix m = make_matrix(way.format, shape.outputs, shape.inputs, random_, way.group);
+      const std::int64_t stride = shape.inputs + shape.rows % 4, out_stride = shape.outputs + 2;
+      const Floats x = random_.floats(shape.rows * stride), bias = random_.floats(shape.outputs),
+                   before = random_.floats(shape.rows * out_stride);
+      const bool has_bias = shape.rows != 3, adds = shape.rows == 9;
+      const Activation activation = shape.rows == 17 ? Activation::gelu_tanh : Activation::none;
+      const auto out = put(before);
+      run(*runtime_, LinearArgs{.x = put(x),
+                                .x_stride = stride,
+                                .rows = shape.rows,
+                                .weight = put(m),
+                                .arithmetic = way.arithmetic,
+                                .to = {.bias = has_bias ? put(bias) : DevicePointer<float>(),
+                                       .activation = activation,
+                                       .adds = adds,
+                                       .out = out,
+                                       .out_stride = out_stride}});
+      const Floats got = get(out, shape.rows * out_stride);
+      for (std::int64_t row = 0; row < shape.rows; ++row) {
+        for (std::int64_t output = 0; output < shape.outputs; ++output) {
+          double sum = has_bias ? static_cast<double>(bias[at_of(output)]) : 0, size = 1;
+          for (std::int64_t k = 0; k < shape.inputs; ++k) {
+            const double product =
+                static_cast<double>(rounded(x[at_of(row * stride + k)], way)) * weight_of(m, output, k, way);
+            sum += product;
+            size += std::fabs(product);
+          }
+          double wanted = activated(activation, sum);
+          if (adds) wanted += static_cast<double>(before[at_of(row * out_stride + output)]);
+          expect_near(got[at_of(row * out_stride + output)], wanted, 4e-7 * size, "linear");
+        }
+        for (std::int64_t i = shape.outputs; i < out_stride; ++i)
+          EXPECT_EQ(got[at_of(row * out_stride + i)], before[at_of(row * out_stride + i)])
+              << "beyond the outputs";
+      }
+    }
+}
+
+// And what is not finite stays in its row.
+TEST_F(CudaKernels, ARowHasTheSameBitsInEveryBatch) {
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(text_of(way));
+    const std::int64_t outputs = 21, inputs = 203, rows = 67;
+    const TestMatrix m = make_matrix(way.format, outputs, inputs, random_, way.group);
+    Floats x = random_.floats(rows * inputs);
+    x[at_of(5 * inputs + 7)] = kNaN;
+    x[at_of(6 * inputs + 100)] = -kInfinity;
+    const auto held = put(x);
+    const Matrix weight = put(m);
+    const auto multiply = [&](std::int64_t first, std::int64_t count) {
+      const auto out = room<float>(count * outputs);
+      run(*runtime_, LinearArgs{.x = held + first * inputs,
+                                .x_stride = inputs,
+                                .rows = count,
+                                .weight = weight,
+                                .arithmetic = way.arithmetic,
+                                .to = {.out = out, .out_stride = outputs}});
+      return get(out, count * outputs);
+    };
+    const Floats all = multiply(0, rows);
+    for (const auto& [first, count] : {std::pair{0, 1}, {66, 1}, {4, 4}, {3, 9}, {10, 20}, {2, 50}}) {
+      const Floats some = multiply(first, count);
+      for (std::size_t i = 0; i < some.size(); ++i)
+        EXPECT_TRUE(is_same(some[i], all[at_of(first * outputs) + i])) << count << " rows, element " << i;
+    }
+    for (std::int64_t output = 0; output < outputs; ++output) {
+      EXPECT_TRUE(std::isnan(all[at_of(5 * outputs + output)]));
+      EXPECT_FALSE(std::isfinite(all[at_of(6 * outputs + output)]));
+      EXPECT_TRUE(std::isfinite(all[at_of(7 * outputs + output)]));
+    }
+  }
+}
+
+TEST_F(CudaKernels, RefusesWhatItHasNoKernelFor) {
+  const TestMatrix m = make_matrix(MatrixFormat::int8, 16, 32, random_);
+  const auto x = put(Floats(32)), out = put(Floats(16));
+  LinearArgs args{.x = x, .x_stride = 32, .rows = 1, .weight = put(m), .to = {.out = out, .out_stride = 16}};
+  EXPECT_THROW(run(*runtime_, args), Error);
+  args.weight.format = MatrixFormat::four_bit;
+  args.weight.group = 48;
+  EXPECT_THROW(run(*runtime_, args), Error);
+  EXPECT_THROW(
+      run(*runtime_, QuantizeArgs{.x = x, .x_stride = 32, .rows = 1, .inputs = 32, .codes_stride = 40}),
+      Error);
+  AttendArgs attend;
+  attend.rows = 1;
+  attend.cache.head_dim = 513;
+  EXPECT_THROW(run(*runtime_, attend), Error);
+}
+
+// ---- int8
+// --------------------------------------------------------------------------------------------------
+
+struct Codes {
+  std::vector<std::int8_t> codes;
+  Floats absmax;
+  std::vector<std::int32_t> zero_points;
+};
+
+struct QuantizeCase {
+  QuantizeArgs::Kind kind;
+  float threshold = 0;
+  bool has_factors = false;
+  bool has_others = false;  // NaN and infinity
+};
+
+class CudaInt8Kernels : public CudaKernels {
+ protected:
+  static constexpr std::int64_t kRows = 11, kInputs = 301, kStride = 303, kCodesStride = 320;
+
+  void quantize(const QuantizeCase& c) {
+    x_ = random_.floats(kRows * kStride, -3, 4);
+    for (std::int64_t i = 0; i < kInputs; ++i) x_[at_of(2 * kStride + i)] = 0;
+    for (std::int64_t i = 0; i < kInputs; ++i)
+      x_[at_of(3 * kStride + i)] = 1e-37F * static_cast<float>(i % 3);
+    if (c.threshold > 0) {
+      x_[at_of(4 * kStride + 17)] = 7;
+      x_[at_of(5 * kStride + 300)] = -6;
+      x_[at_of(5 * kStride + 299)] = 5.9999F;  // 6 in float16
+      x_[at_of(6 * kStride)] = 1e30F;          // infinite in float16
+    }
+    if (c.has_others) {
+      x_[at_of(7 * kStride + 5)] = kNaN;
+      x_[at_of(8 * kStride + 6)] = kInfinity;
+      x_[at_of(9 * kStride + 7)] = -kInfinity;
+    }
+    factors_ = random_.floats(kInputs, 0.5F, 2);
+    args_ = {.kind = c.kind,
+             .x = put(x_),
+             .x_stride = kStride,
+             .rows = kRows,
+             .inputs = kInputs,
+             .factors = c.has_factors ? put(factors_) : DevicePointer<float>(),
+             .threshold = c.threshold,
+             .fixed_scale = 0.02F,
+             .fixed_zero_point = -20,
+             .codes = room<std::int8_t>(kRows * kCodesStride),
+             .codes_stride = kCodesStride,
+             .absmax = room<float>(kRows),
+             .zero_points = room<std::int32_t>(kRows),
+             .ranges = room<float>(2 * kRows),
+             .marks = room<std::uint8_t>(kInputs),
+             .outliers = room<std::int32_t>(kInputs),
+             .outlier_count = put(std::vector<std::int32_t>{0}),
+             .seen = put(std::vector<std::int64_t>{0, 0})};
+    run(*runtime_, args_);
+    got_ = {get(args_.codes, kRows * kCodesStride), get(args_.absmax, kRows), get(args_.zero_points, kRows)};
+  }
+
+  // By the CPU's scalar kernel; a fixed code, or the rows' own.
+  Codes by_cpu(const QuantizeCase& c, float fixed_scale, std::int32_t fixed_zero_point,
+               const std::vector<std::uint8_t>& marks) {
+    constexpr std::int64_t kStrips = (kInputs + cpu::kInt8Columns - 1) / cpu::kInt8Columns;
+    std::vector<std::uint16_t> tiles(at_of(kStrips * kRows * cpu::kInt8Columns / 2));
+    Codes wanted{std::vector<std::int8_t>(at_of(kRows * kCodesStride)), Floats(at_of(kRows)),
+                 std::vector<std::int32_t>(at_of(kRows))};
+    cpu::KernelTable table;
+    cpu::scalar::fill(table);
+    table.quantize(
+        {.x = x_.data(),
+         .x_stride = kStride,
+         .codes = {.data = tiles.data(), .rows = kRows, .columns = kStrips * 32, .planes = 1},
+         .first_row = 0,
+         .rows = kRows,
+         .k = kInputs,
+         .absmax = wanted.absmax.data(),
+         .threshold = c.threshold,
+         .is_outlier = marks.empty() ? nullptr : marks.data(),
+         .factors = c.has_factors ? factors_.data() : nullptr,
+         .zero_points = c.kind == QuantizeArgs::Kind::symmetric ? nullptr : wanted.zero_points.data(),
+         .fixed_scale = fixed_scale,
+         .fixed_zero_point = fixed_zero_point});
+    const auto* codes = reinterpret_cast<const std::int8_t*>(tiles.data());
+    for (std::int64_t row = 0; row < kRows; ++row)
+      for (std::int64_t i = 0; i < kCodesStride; ++i)
+        wanted.codes[at_of(row * kCodesStride + i)] =
+            codes[(i / cpu::kInt8Columns * kRows + row) * cpu::kInt8Columns + i % cpu::kInt8Columns];
+    return wanted;
+  }
+
+  void expect_codes(const Codes& wanted, bool has_zero_points) {
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      EXPECT_TRUE(is_same(got_.absmax[at_of(row)], wanted.absmax[at_of(row)]))
+          << "row " << row << ": " << got_.absmax[at_of(row)] << " for " << wanted.absmax[at_of(row)];
+      if (has_zero_points) {
+        EXPECT_EQ(got_.zero_points[at_of(row)], wanted.zero_points[at_of(row)]) << "row " << row;
+      }
+      if (std::isnan(wanted.absmax[at_of(row)]) || (row == 3 && !has_zero_points)) continue;
+      for (std::int64_t i = 0; i < kInputs; ++i)
+        EXPECT_EQ(int{got_.codes[at_of(row * kCodesStride + i)]},
+                  int{wanted.codes[at_of(row * kCodesStride + i)]})
+            << row << ", " << i;
+    }
+    for (std::int64_t row = 0; row < kRows; ++row)
+      for (std::int64_t i = kInputs; i < kCodesStride; ++i)
+        EXPECT_EQ(got_.codes[at_of(row * kCodesStride + i)], 0);
+  }
+
+  Floats x_, factors_;
+  QuantizeArgs args_;
+  Codes got_;
+};
+
+TEST_F(CudaInt8Kernels, QuantizesRowsAsTheCpuDoes) {
+  using Kind = QuantizeArgs::Kind;
+  for (const bool has_factors : {false, true})
+    for (const bool has_others : {false, true})
+      for (const Kind kind : {Kind::symmetric, Kind::row_ranges, Kind::fixed}) {
+        SCOPED_TRACE(static_cast<int>(kind));
+        const QuantizeCase c{.kind = kind, .has_factors = has_factors, .has_others = has_others};
+        quantize(c);
+        expect_codes(by_cpu(c, kind == Kind::fixed ? 0.02F : 0, -20, {}), kind != Kind::symmetric);
+      }
+}
+
+TEST_F(CudaInt8Kernels, QuantizesAllRowsByOneRange) {
+  for (const bool has_others : {false, true}) {
+    const QuantizeCase c{.kind = QuantizeArgs::Kind::tensor_range, .has_others = has_others};
+    quantize(c);
+    float low = 0, high = 0;
+    for (std::int64_t row = 0; row < kRows; ++row)
+      for (std::int64_t i = 0; i < kInputs; ++i) {
+        const float x = x_[at_of(row * kStride + i)];
+        if (!std::isfinite(x)) continue;
+        low = std::min(low, x);
+        high = std::max(high, x);
+      }
+    const float scale = (high - low) / 255.0F;
+    expect_codes(by_cpu(c, scale, static_cast<std::int32_t>(std::nearbyint(-low / scale)) - 128, {}), true);
+  }
+}
+
+TEST_F(CudaInt8Kernels, DecomposesOutliers) {
+  QuantizeCase c{.kind = QuantizeArgs::Kind::symmetric, .threshold = 6, .has_others = false};
+  quantize(c);
+  std::vector<std::uint8_t> marks(at_of(kInputs));
+  for (const int k : {0, 17, 299, 300}) marks[at_of(k)] = 1;
+  EXPECT_EQ(get(args_.marks, kInputs), marks);
+  EXPECT_EQ(get(args_.outlier_count, 1)[0], 4);
+  EXPECT_EQ(get(args_.outliers, 4), (std::vector<std::int32_t>{0, 17, 299, 300}));
+  expect_codes(by_cpu(c, 0, 0, marks), false);
+  run(*runtime_, args_);
+  EXPECT_EQ(get(args_.seen, 2), (std::vector<std::int64_t>{8, 2 * kInputs}));
+  c.threshold = kInfinity;
+  quantize(c);
+  expect_codes(by_cpu(c, 0, 0, {}), false);
+  EXPECT_EQ(get(args_.outlier_count, 1)[0], 0);
+  EXPECT_TRUE(std::isnan(got_.absmax[6]));  // 1e30 is infinite in float16
+}
+
+TEST_F(CudaInt8Kernels, ListsEveryOutlierThereIs) {
+  const std::int64_t inputs = 700;
+  Floats x(at_of(inputs), 8.0F);
+  for (std::int64_t i = 0; i < inputs; i += 3) x[at_of(i)] = 1;
+  QuantizeArgs args{.x = put(x),
+                    .x_stride = inputs,
+                    .rows = 1,
+                    .inputs = inputs,
+                    .threshold = 6,
+                    .codes = room<std::int8_t>(704),
+                    .codes_stride = 704,
+                    .absmax = room<float>(1),
+                    .marks = room<std::uint8_t>(inputs),
+                    .outliers = room<std::int32_t>(inputs),
+                    .outlier_count = room<std::int32_t>(1)};
+  run(*runtime_, args);
+  std::vector<std::int32_t> wanted;
+  for (std::int32_t i = 0; i < inputs; ++i)
+    if (i % 3 != 0) wanted.push_back(i);
+  EXPECT_EQ(get(args.outlier_count, 1)[0], static_cast<std::int32_t>(wanted.size()));
+  EXPECT_EQ(get(args.outliers, static_cast<std::int64_t>(wanted.size())), wanted);
+}
+
+TEST_F(CudaInt8Kernels, MultipliesCodesExactly) {
+  for (const Shape& shape : kShapes)
+    for (const bool has_zero_points : {false, true})
+      for (const bool has_outliers : {false, true}) {
+        const TestMatrix m = make_matrix(MatrixFormat::int8, shape.outputs, shape.inputs, random_);
+        const std::int64_t stride = round_up(shape.inputs, 32);
+        std::vector<std::int8_t> codes(at_of(shape.rows * stride));
+        for (std::int64_t row = 0; row < shape.rows; ++row)
+          for (std::int64_t k = 0; k < shape.inputs; ++k)
+            codes[at_of(row * stride + k)] = static_cast<std::int8_t>(random_.below(256) - 128);
+        const Floats absmax = random_.floats(shape.rows, 0.1F, 3),
+                     x = random_.floats(shape.rows * shape.inputs);
+        std::vector<std::int32_t> zero_points, sums, outliers;
+        for (std::int64_t row = 0; row < shape.rows; ++row) zero_points.push_back(random_.below(256) - 128);
+        for (std::int64_t output = 0; output < shape.outputs; ++output) {
+          int sum = 0;
+          for (std::int64_t k = 0; k < shape.inputs; ++k) sum += m.code(output, k);
+          sums.push_back(sum);
+        }
+        for (std::int32_t k = 0; k < shape.inputs; k += 50) outliers.push_back(k);
+        const auto out = room<float>(shape.rows * shape.outputs);
+        LinearInt8Args args{.codes = put(codes),
+                            .codes_stride = stride,
+                            .rows = shape.rows,
+                            .absmax = put(absmax),
+                            .sums = put(sums),
+                            .weight = put(m),
+                            .x = put(x),
+                            .x_stride = shape.inputs,
+                            .to = {.out = out, .out_stride = shape.outputs}};
+        if (has_zero_points) args.zero_points = put(zero_points);
+        if (has_outliers) {
+          args.outliers = put(outliers);
+          args.outlier_count = put(std::vector<std::int32_t>{static_cast<std::int32_t>(outliers.size())});
+        }
+        run(*runtime_, args);
+        const Floats got = get(out, shape.rows * shape.outputs);
+        for (std::int64_t row = 0; row < shape.rows; ++row)
+          for (std::int64_t output = 0; output < shape.outputs; ++output) {
+            std::int32_t sum = has_zero_points ? -zero_points[at_of(row)] * sums[at_of(output)] : 0;
+            for (std::int64_t k = 0; k < shape.inputs; ++k)
+              sum += codes[at_of(row * stride + k)] * m.code(output, k);
+            const float scale = m.scales[at_of(output)];
+            float wanted = static_cast<float>(sum) * (absmax[at_of(row)] * cpu::kInt8Unit * scale);
+            if (has_outliers)
+              for (const std::int32_t k : outliers)
+                wanted += x[at_of(row * shape.inputs + k)] *
+                          (static_cast<float>(m.code(output, k)) * (scale * (1.0F / 127.0F)));
+            EXPECT_EQ(got[at_of(row * shape.outputs + output)], wanted) << row << ", " << output;
+          }
+      }
+}
+
+TEST_F(CudaInt8Kernels, MultipliesFourBitWeightsByCodedInputs) {
+  std::array<float, 16> book{};
+  for (std::size_t i = 0; i < book.size(); ++i) book[i] = static_cast<float>(i) * 17 - 127;
+  for (const std::int64_t group : {16, 32, 64, 128})
+    for (const Shape& shape : kShapes) {
+      const TestMatrix m =
+          make_matrix(MatrixFormat::four_bit, shape.outputs, shape.inputs, random_, group, book);
+      const std::int64_t stride = round_up(shape.inputs, 64), groups = groups_of_strip(shape.inputs, group);
+      Floats x = random_.floats(shape.rows * shape.inputs, -2, 2);
+      if (shape.rows > 4) x[at_of(4 * shape.inputs + 3)] = kNaN;
+      const auto codes = room<std::int8_t>(shape.rows * stride);
+      const auto scales = room<float>(shape.rows * groups), out = room<float>(shape.rows * shape.outputs);
+      run(*runtime_, QuantizeGroupsArgs{.x = put(x),
+                                        .x_stride = shape.inputs,
+                                        .rows = shape.rows,
+                                        .inputs = shape.inputs,
+                                        .group = group,
+                                        .unit = 0.01F,
+                                        .codes = codes,
+                                        .codes_stride = stride,
+                                        .scales = scales});
+      run(*runtime_, LinearCodedArgs{.codes = codes,
+                                     .codes_stride = stride,
+                                     .rows = shape.rows,
+                                     .x_scales = scales,
+                                     .weight = put(m),
+                                     .to = {.out = out, .out_stride = shape.outputs}});
+      const auto got_codes = get(codes, shape.rows * stride);
+      const Floats got_scales = get(scales, shape.rows * groups), got = get(out, shape.rows * shape.outputs);
+      for (std::int64_t row = 0; row < shape.rows; ++row) {
+        const bool has_nan = row == 4 && shape.rows > 4;
+        for (std::int64_t i = 0; i < groups; ++i) {
+          float largest = 0;
+          const std::int64_t end = std::min(shape.inputs, (i + 1) * group);
+          for (std::int64_t k = i * group; k < end; ++k)
+            largest = std::max(largest, std::fabs(x[at_of(row * shape.inputs + k)]));
+          const float scale = got_scales[at_of(row * groups + i)];
+          EXPECT_TRUE(is_same(scale, has_nan ? kNaN : largest * (1.0F / 127.0F) * 0.01F)) << scale;
+          for (std::int64_t k = i * group; k < end && !has_nan; ++k)
+            EXPECT_EQ(static_cast<float>(got_codes[at_of(row * stride + k)]),
+                      std::nearbyint(x[at_of(row * shape.inputs + k)] * (127.0F / largest)));
+        }
+        for (std::int64_t k = shape.inputs; k < stride; ++k) EXPECT_EQ(got_codes[at_of(row * stride + k)], 0);
+        for (std::int64_t output = 0; output < shape.outputs; ++output) {
+          double sum = 0, size = 0;
+          for (std::int64_t k = 0; k < shape.inputs; ++k) {
+            const double product = static_cast<double>(got_codes[at_of(row * stride + k)]) *
+                                   static_cast<double>(got_scales[at_of(row * groups + k / group)]) *
+                                   static_cast<double>(m.value(output, k));
+            sum += product;
+            size += std::fabs(product);
+          }
+          expect_near(got[at_of(row * shape.outputs + output)], sum, 4e-7 * size, "coded");
+        }
+      }
+    }
+}
+
+// ---- attention
+// ---------------------------------------------------------------------------------------------
+
+struct AttendCase {
+  CacheFormat format = CacheFormat::float32;
+  int head_dim = 64, heads = 4, kv_heads = 2;
+  std::int64_t window = 0;
+  float soft_cap = 0;
+  bool has_slopes = false;
+};
+
+// Two sequences, the second of which began with padding: rows of both at the end of what is cached.
+class CudaAttention : public CudaKernels {
+ protected:
+  static constexpr std::int64_t kLayers = 2, kLayer = 1;
+
+  struct Sequence {
+    std::int64_t length;
+    std::int32_t first_page;
+    Floats keys, values;  // [length][kv_heads * head_dim]
+  };
+
+  void fill(const AttendCase& c, const std::vector<std::int64_t>& lengths) {
+    case_ = c;
+    layout_ = {.format = c.format, .layers = kLayers, .kv_heads = c.kv_heads, .head_dim = c.head_dim};
+    const std::int64_t width = c.kv_heads * c.head_dim;
+    std::vector<DevicePointer<std::byte>> pages;
+    sequences_.clear();
+    for (const std::int64_t length : lengths) {
+      sequences_.push_back({length, static_cast<std::int32_t>(pages.size()),
+                            random_.floats(length * width, -2, 2), random_.floats(length * width, -2, 2)});
+      for (std::int64_t i = 0; i < length; i += kPagePositions)
+        pages.push_back(room<std::byte>(layout_.page_bytes()));
+    }
+    pages_ = put(pages);
+  }
+  void store() {
+    const std::int64_t width = layout_.kv_heads * layout_.head_dim;
+    for (Sequence& s : sequences_) {
+      std::vector<std::int32_t> key{-1}, first_page(at_of(s.length + 1), s.first_page);
+      for (std::int32_t i = 0; i < s.length; ++i) key.push_back(i);
+      Floats both;  // a row of padding, then keys and values side by side
+      both.assign(at_of(2 * width), kNaN);
+      for (std::int64_t i = 0; i < s.length; ++i) {
+        both.insert(both.end(), s.keys.begin() + i * width, s.keys.begin() + (i + 1) * width);
+        both.insert(both.end(), s.values.begin() + i * width, s.values.begin() + (i + 1) * width);
+      }
+      const auto x = put(both);
+      run(*runtime_, StoreArgs{.keys = x,
+                               .values = x + width,
+                               .x_stride = 2 * width,
+                               .rows = s.length + 1,
+                               .cache = layout_,
+                               .layer = kLayer,
+                               .places = {.key = put(key), .first_page = put(first_page), .pages = pages_}});
+    }
+  }
+  // What the cache's format makes of a head's row.
+  Floats held(const Floats& rows, std::int64_t position, std::int64_t kv_head) const {
+    const float* x = rows.data() + (position * layout_.kv_heads + kv_head) * layout_.head_dim;
+    Floats y(x, x + layout_.head_dim);
+    float largest = 0;
+    for (const float one : y) largest = std::max(largest, std::fabs(one));
+    for (float& one : y) {
+      if (layout_.format == CacheFormat::float16) one = f16_to_float(float_to_f16(one));
+      if (layout_.format == CacheFormat::bfloat16) one = bf16_to_float(float_to_bf16(one));
+      if (layout_.format == CacheFormat::int8)
+        one = std::nearbyint(one * (127.0F / largest)) * (largest / 127.0F);
+    }
+    return y;
+  }
+  struct Row {
+    std::size_t sequence;
+    std::int32_t key;
+  };
+  Floats attend(const std::vector<Row>& rows, const Floats& q, bool has_scratch) {
+    std::vector<std::int32_t> key, first_page;
+    std::int64_t longest = 0;
+    for (const Row& row : rows) {
+      key.push_back(row.key);
+      first_page.push_back(sequences_[row.sequence].first_page);
+      longest = std::max<std::int64_t>(longest, row.key + 1);
+    }
+    const std::int64_t width = case_.heads * case_.head_dim, count = static_cast<std::int64_t>(rows.size());
+    const std::int64_t scratch = attend_scratch_floats(count, case_.heads, case_.head_dim, longest);
+    slopes_.clear();
+    for (int i = 0; i < case_.heads; ++i) slopes_.push_back(0.01F * static_cast<float>(i + 1));
+    const auto out = room<float>(count * (width + 1));
+    run(*runtime_, AttendArgs{.q = put(q),
+                              .q_stride = width,
+                              .rows = count,
+                              .heads = case_.heads,
+                              .layer = kLayer,
+                              .cache = layout_,
+                              .scale = 0.3F,
+                              .window = case_.window,
+                              .soft_cap = case_.soft_cap,
+                              .slopes = case_.has_slopes ? put(slopes_) : DevicePointer<float>(),
+                              .places = {.key = put(key), .first_page = put(first_page), .pages = pages_},
+                              .longest = longest,
+                              .out = out,
+                              .out_stride = width + 1,
+                              .scratch = has_scratch ? room<float>(scratch) : DevicePointer<float>(),
+                              .scratch_floats = has_scratch ? scratch : 0});
+    Floats packed;
+    const Floats got = get(out, count * (width + 1));
+    for (std::int64_t row = 0; row < count; ++row)
+      packed.insert(packed.end(), got.begin() + row * (width + 1), got.begin() + row * (width + 1) + width);
+    return packed;
+  }
+  void expect_attended(const std::vector<Row>& rows, const Floats& q, const Floats& got) {
+    const std::int64_t dim = case_.head_dim, width = case_.heads * dim;
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      for (std::int64_t head = 0; head < case_.heads; ++head) {
+        const Sequence& s = sequences_[rows[row].sequence];
+        const std::int64_t last = rows[row].key, kv_head = head / (case_.heads / case_.kv_heads);
+        const std::int64_t first = case_.window > 0 ? std::max<std::int64_t>(0, last - case_.window + 1) : 0;
+        const float* query = q.data() + static_cast<std::int64_t>(row) * width + head * dim;
+        std::vector<double> scores;
+        for (std::int64_t key = first; key <= last; ++key) {
+          const Floats k = held(s.keys, key, kv_head);
+          double score = 0;
+          for (std::int64_t i = 0; i < dim; ++i)
+            score += static_cast<double>(query[i]) * static_cast<double>(k[at_of(i)]);
+          score *= static_cast<double>(0.3F);
+          const auto cap = static_cast<double>(case_.soft_cap);
+          if (cap != 0) score = cap * std::tanh(score / cap);
+          if (case_.has_slopes)
+            score += static_cast<double>(slopes_[at_of(head)]) * static_cast<double>(key - last);
+          scores.push_back(score);
+        }
+        const double highest = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
+        double total = 0;
+        std::vector<double> sums(at_of(dim));
+        for (std::int64_t key = first; key <= last; ++key) {
+          const double weight = std::exp(scores[at_of(key - first)] - highest);
+          total += weight;
+          const Floats v = held(s.values, key, kv_head);
+          for (std::int64_t i = 0; i < dim; ++i) sums[at_of(i)] += weight * static_cast<double>(v[at_of(i)]);
+        }
+        for (std::int64_t i = 0; i < dim; ++i)
+          expect_near(got[row * at_of(width) + at_of(head * dim + i)],
+                      total == 0 ? 0 : sums[at_of(i)] / total, 6e-6, "attention");
+      }
+  }
+
+  AttendCase case_;
+  CacheLayout layout_;
+  std::vector<Sequence> sequences_;
+  DevicePointer<DevicePointer<std::byte>> pages_;
+  Floats slopes_;
+};
+
+constexpr CacheFormat kCacheFormats[] = {CacheFormat::float32, CacheFormat::float16, CacheFormat::bfloat16,
+                                         CacheFormat::int8};
+
+TEST_F(CudaAttention, AttendsOverPagesOfEveryFormat) {
+  std::vector<AttendCase> cases;
+  for (const CacheFormat format : kCacheFormats)
+    for (const int dim : {1, 20, 64, 80, 128}) cases.push_back({.format = format, .head_dim = dim});
+  cases.push_back({.head_dim = 512, .heads = 1, .kv_heads = 1});
+  cases.push_back({.head_dim = 32, .heads = 6, .kv_heads = 1, .window = 40});
+  cases.push_back({.head_dim = 32, .heads = 3, .kv_heads = 3, .window = 257, .soft_cap = 2});
+  cases.push_back({.format = CacheFormat::bfloat16, .head_dim = 16, .has_slopes = true});
+  cases.push_back(
+      {.format = CacheFormat::int8, .head_dim = 16, .window = 300, .soft_cap = 3, .has_slopes = true});
+  for (const AttendCase& c : cases) {
+    SCOPED_TRACE("format " + std::to_string(static_cast<int>(c.format)) + ", dim " +
+                 std::to_string(c.head_dim));
+    fill(c, {300, 70});
+    store();
+    const std::vector<Row> rows{{0, 299}, {1, 63}, {0, -1}, {0, 255}, {0, 256}, {1, 64}, {1, 0}, {1, 69}};
+    const Floats q = random_.floats(static_cast<std::int64_t>(rows.size()) * c.heads * c.head_dim, -2, 2);
+    const Floats got = attend(rows, q, false);
+    expect_attended(rows, q, got);
+    // Chunks side by side, and a row by itself: the same bits.
+    EXPECT_EQ(attend(rows, q, true), got);
+    const std::int64_t width = c.heads * c.head_dim;
+    for (const std::size_t row : {std::size_t{0}, std::size_t{3}, std::size_t{7}}) {
+      const auto begin = static_cast<std::int64_t>(row) * width;
+      EXPECT_EQ(attend({rows[row]}, Floats(q.begin() + begin, q.begin() + begin + width), row != 3),
+                Floats(got.begin() + begin, got.begin() + begin + width));
+    }
+  }
+}
+
+TEST_F(CudaAttention, KeepsWhatIsNotFinite) {
+  for (const CacheFormat format : kCacheFormats) {
+    const AttendCase c{.format = format, .head_dim = 8, .heads = 1, .kv_heads = 1};
+    fill(c, {600, 10});
+    sequences_[0].keys[at_of(300 * 8)] = kNaN;
+    sequences_[1].values[at_of(4 * 8 + 3)] = kInfinity;
+    store();
+    const std::vector<Row> rows{{0, 299}, {0, 300}, {0, 599}, {1, 3}, {1, 4}, {1, 9}};
+    const Floats q = random_.floats(6 * 8, 0.5F, 1), got = attend(rows, q, true);
+    const auto is_finite = [&](std::int64_t row, std::int64_t i) {
+      return std::isfinite(got[at_of(row * 8 + i)]);
+    };
+    for (std::int64_t i = 0; i < 8; ++i) {
+      EXPECT_TRUE(is_finite(0, i));
+      EXPECT_FALSE(is_finite(1, i));
+      EXPECT_FALSE(is_finite(2, i));
+      EXPECT_TRUE(is_finite(3, i));
+      const bool is_whole_row = format == CacheFormat::int8;  // one scale for it
+      EXPECT_EQ(is_finite(4, i), i != 3 && !is_whole_row);
+      EXPECT_EQ(is_finite(5, i), i != 3 && !is_whole_row);
+    }
+    EXPECT_EQ(attend(rows, q, false).size(), got.size());
+  }
+}
+
+// Scores of -infinity weigh nothing beside others, in their chunk and beside other chunks; alone they are
+// NaN.
+TEST_F(CudaAttention, ScoresOfMinusInfinityWeighNothing) {
+  const AttendCase c{.format = CacheFormat::float32, .head_dim = 4, .heads = 1, .kv_heads = 1};
+  fill(c, {520});
+  for (std::int64_t key = 0; key < 300; ++key) sequences_[0].keys[at_of(key * 4)] = -kInfinity;
+  store();
+  const Floats q{1, 0.5F, 0.25F, 1, 1, 1, 1, 1};
+  for (const bool has_scratch : {false, true}) {
+    const Floats got = attend({{0, 519}, {0, 260}}, q, has_scratch);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(std::isfinite(got[i])) << got[i];
+      EXPECT_TRUE(std::isnan(got[4 + i])) << got[4 + i];
+    }
+    Floats plain(4);
+    double total = 0;
+    std::vector<double> sums(4);
+    for (std::int64_t key = 300; key < 520; ++key) {
+      double score = 0;
+      for (std::int64_t i = 0; i < 4; ++i)
+        score +=
+            static_cast<double>(q[at_of(i)]) * static_cast<double>(sequences_[0].keys[at_of(key * 4 + i)]);
+      const double weight = std::exp(score * static_cast<double>(0.3F));
+      total += weight;
+      for (std::int64_t i = 0; i < 4; ++i)
+        sums[at_of(i)] += weight * static_cast<double>(sequences_[0].values[at_of(key * 4 + i)]);
+    }
+    for (std::size_t i = 0; i < 4; ++i) expect_near(got[i], sums[i] / total, 5e-6, "attention");
+  }
+}
+
+// ---- head
+// --------------------------------------------------------------------------------------------------
+
+TEST_F(CudaKernels, FindsTheHighestAsTheCpuDoes) {
+  cpu::KernelTable table;
+  cpu::scalar::fill(table);
+  const std::int64_t n = 1003, rows = 9;
+  Floats x = random_.floats(rows * n, -30, 30);
+  x[at_of(n + 700)] = x[at_of(n + 900)] = x[at_of(n + 699)] = 40;  // the lowest of equals
+  x[at_of(2 * n + 5)] = kNaN;
+  x[at_of(3 * n + 5)] = kInfinity;
+  for (std::int64_t i = 0; i < n; ++i) x[at_of(4 * n + i)] = -kInfinity;
+  x[at_of(5 * n + 1002)] = 50;
+  x[at_of(6 * n)] = 50;
+  x[at_of(7 * n + 3)] = -kInfinity;
+  for (std::int64_t i = 0; i < n; ++i) x[at_of(8 * n + i)] = 1;
+  std::vector<std::int32_t> targets;
+  for (std::int32_t row = 0; row < rows; ++row) targets.push_back(row * 100);
+  targets[7] = 3;
+  const auto held = put(x);
+  const auto ids = room<std::int32_t>(rows);
+  const auto scores = room<double>(rows);
+  run(*runtime_, ArgmaxArgs{.x = held, .x_stride = n, .rows = rows, .n = n, .out = ids});
+  run(*runtime_, LogProbabilityArgs{
+                     .x = held, .x_stride = n, .rows = rows, .n = n, .targets = put(targets), .out = scores});
+  const std::vector<std::int32_t> got = get(ids, rows);
+  const std::vector<double> got_scores = get(scores, rows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* from = x.data() + row * n;
+    EXPECT_EQ(got[at_of(row)], table.argmax(from, n)) << "row " << row;
+    const double wanted = static_cast<double>(from[targets[at_of(row)]]) - table.log_sum_exp(from, n);
+    if (std::isnan(wanted))
+      EXPECT_TRUE(std::isnan(got_scores[at_of(row)])) << "row " << row;
+    else if (std::isinf(wanted))
+      EXPECT_EQ(got_scores[at_of(row)], wanted);
+    else
+      EXPECT_NEAR(got_scores[at_of(row)], wanted, 1e-12 * std::fabs(wanted) + 1e-12) << "row " << row;
+  }
+}
+
+// A vocabulary smaller than a block.
+TEST_F(CudaKernels, FindsTheHighestOfFew) {
+  const auto held = put(Floats{-3, -1, -2});
+  const auto ids = room<std::int32_t>(1);
+  const auto scores = room<double>(1);
+  run(*runtime_, ArgmaxArgs{.x = held, .x_stride = 3, .rows = 1, .n = 3, .out = ids});
+  run(*runtime_, LogProbabilityArgs{.x = held,
+                                    .x_stride = 3,
+                                    .rows = 1,
+                                    .n = 3,
+                                    .targets = put(std::vector<std::int32_t>{2}),
+                                    .out = scores});
+  EXPECT_EQ(get(ids, 1)[0], 1);
+  EXPECT_NEAR(get(scores, 1)[0], -2 - std::log(std::exp(-3.0) + std::exp(-2.0) + std::exp(-1.0)), 1e-12);
+}
+
+// What has no rows launches nothing.
+TEST_F(CudaKernels, NothingIsNoLaunch) {
+  run(*runtime_, EmbedArgs{});
+  run(*runtime_, NormArgs{});
+  run(*runtime_, GatedArgs{});
+  run(*runtime_, StoreArgs{});
+  run(*runtime_, AttendArgs{});
+  run(*runtime_, LinearArgs{});
+  run(*runtime_, LinearInt8Args{});
+  run(*runtime_, QuantizeArgs{});
+  run(*runtime_, ArgmaxArgs{});
+  EXPECT_EQ(runtime_->launches(), 0);
+}
+
+}  // namespace
+}  // namespace assay::cuda

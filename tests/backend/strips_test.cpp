@@ -1,0 +1,62 @@
+// Quantized matrices that the file has transposed are read in strips: packed as if they were not.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "assay/backend/cpu/pack.h"
+#include "support/random_floats.h"
+
+namespace assay {
+namespace {
+
+constexpr std::int64_t kRows = 1040, kColumns = 4096, kOthers = 48;  // more than a strip holds
+
+// A tensor with kOthers outputs before and behind those that the weight is.
+class Source : public WeightSource {
+ public:
+  mutable std::atomic<std::int64_t> most{0};  // numbers read at once
+
+  void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
+                 float* out) const override {
+    const std::int64_t width = weight.stored_transposed ? weight.rows : weight.columns;
+    most = std::max<std::int64_t>(most, row_count * width);
+    for (std::int64_t i = 0; i < row_count; ++i)
+      for (std::int64_t j = 0; j < width; ++j)
+        *out++ = weight.stored_transposed ? at(weight.tensor_first + j, first_row + i)
+                                          : at(weight.tensor_first + first_row + i, j);
+  }
+
+ private:
+  float at(std::int64_t output, std::int64_t input) const {
+    return values_[static_cast<std::size_t>((output * 7919 + input * 31 + output * input) % 65521)];
+  }
+  std::vector<float> values_ = test::random_floats(65521, 5, 1);
+};
+
+TEST(Strips, ArePackedAsRowsAre) {
+  ThreadPool pool(3);
+  for (const WeightFormat format : {WeightFormat::int8, WeightFormat::llm_int8, WeightFormat::nf4,
+                                    WeightFormat::fp4_dq, WeightFormat::int4_g128}) {
+    SCOPED_TRACE(info(format).name);
+    WeightSpec spec{.name = "w",
+                    .rows = kRows,
+                    .columns = kColumns,
+                    .kind = WeightSpec::Kind::matrix,
+                    .format = format,
+                    .tensor_first = kOthers,
+                    .tensor_count = kRows + 2 * kOthers};
+    for (std::int64_t k = 0; k < kColumns; ++k)
+      spec.column_factors.push_back(0.5F + static_cast<float>(k % 3));
+    Source source;
+    const auto rows = cpu::pack_weights({spec}, source, pool);
+    spec.stored_transposed = true;
+    source.most = 0;
+    const auto strips = cpu::pack_weights({spec}, source, pool);
+    EXPECT_LT(source.most, kRows * kColumns) << "one strip is no test";
+    ASSERT_EQ(rows[0].bytes, strips[0].bytes);
+    EXPECT_EQ(std::memcmp(rows[0].data.data(), strips[0].data.data(), rows[0].data.size()), 0);
+  }
+}
+
+}  // namespace
+}  // namespace assay
