@@ -354,7 +354,7 @@ TEST(CudaProgram, RefusesWhatItDoesNotRunInASentence) {
 
 TEST(CudaProgram, SaysWhatTheDeviceIsTooSmallFor) {
   cuda::EmulatedDevice device;
-  device.facts.memory_bytes = 1 << 20;
+  device.facts.memory_bytes = 1 << 14;
   const std::shared_ptr<cuda::Runtime> runtime = cuda::make_emulated_runtime(device);
   const test::HandWrittenPlan p = test::written(test::kPlans[0]);
   const std::string why = why_refused(*make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime), p);

@@ -10,17 +10,17 @@ namespace assay::cuda {
 
 inline constexpr std::int64_t kAlignment = 256;
 
-class DeviceMemory {
+class OwnedMemory {
  public:
-  DeviceMemory() = default;
-  DeviceMemory(std::shared_ptr<Runtime> runtime, std::int64_t bytes)
+  OwnedMemory() = default;
+  OwnedMemory(std::shared_ptr<Runtime> runtime, std::int64_t bytes)
       : runtime_(std::move(runtime)), memory_(runtime_->allocate(bytes)), bytes_(bytes) {}
-  DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+  OwnedMemory(OwnedMemory&& other) noexcept { swap(other); }
+  OwnedMemory& operator=(OwnedMemory&& other) noexcept {
     swap(other);
     return *this;
   }
-  ~DeviceMemory() {
+  ~OwnedMemory() {
     if (runtime_ == nullptr) return;
     try {
       runtime_->free(memory_);
@@ -36,7 +36,7 @@ class DeviceMemory {
   }
 
  private:
-  void swap(DeviceMemory& other) {
+  void swap(OwnedMemory& other) {
     std::swap(runtime_, other.runtime_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);

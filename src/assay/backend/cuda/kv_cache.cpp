@@ -37,7 +37,7 @@ Bytes cache_bytes_of(const CacheLayout& layout, std::int64_t length) {
 
 CudaKvCache::~CudaKvCache() {
   for (Sequence& s : sequences_)
-    for (DeviceMemory& page : s.pages) give_back(std::move(page));
+    for (OwnedMemory& page : s.pages) give_back(std::move(page));
 }
 
 CudaKvCache::Sequence& CudaKvCache::at(int sequence) {
@@ -50,7 +50,7 @@ const CudaKvCache::Sequence& CudaKvCache::at(int sequence) const {
 }
 
 // What is kept counts as taken when the next batch is predicted, so a large batch goes back to the device.
-void CudaKvCache::give_back(DeviceMemory page) {
+void CudaKvCache::give_back(OwnedMemory page) {
   constexpr std::int64_t kKeptBytes = std::int64_t{256} << 20;
   const auto kept = static_cast<std::int64_t>(pool_->free.size());
   if ((kept + 1) * pool_->layout.page_bytes() <= kKeptBytes) pool_->free.push_back(std::move(page));

@@ -15,7 +15,7 @@ CacheLayout cache_layout_of(const Plan& plan);
 struct PagePool {
   std::shared_ptr<Runtime> runtime;
   CacheLayout layout;
-  std::vector<DeviceMemory> free;
+  std::vector<OwnedMemory> free;
 };
 
 class CudaKvCache : public KvCache {
@@ -33,17 +33,17 @@ class CudaKvCache : public KvCache {
 
   // Takes pages until `rows` more positions fit, and counts them as held.
   void grow(int sequence, std::int64_t rows);
-  const std::vector<DeviceMemory>& pages(int sequence) const { return at(sequence).pages; }
+  const std::vector<OwnedMemory>& pages(int sequence) const { return at(sequence).pages; }
 
  private:
   struct Sequence {
     bool is_used = false;
     std::int64_t length = 0;
-    std::vector<DeviceMemory> pages;
+    std::vector<OwnedMemory> pages;
   };
   Sequence& at(int sequence);
   const Sequence& at(int sequence) const;
-  void give_back(DeviceMemory page);
+  void give_back(OwnedMemory page);
 
   std::shared_ptr<PagePool> pool_;
   std::vector<Sequence> sequences_;

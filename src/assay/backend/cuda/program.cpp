@@ -172,7 +172,7 @@ CudaProgram::Step CudaProgram::begin(const Batch& batch, const CudaKvCache& cach
       fact(kFirstPages, s.first_row + i) = static_cast<std::int32_t>(pages.size());
       step.longest = std::max(step.longest, key + 1);
     }
-    for (const DeviceMemory& page : cache.pages(s.sequence)) pages.push_back(page.get());
+    for (const OwnedMemory& page : cache.pages(s.sequence)) pages.push_back(page.get());
   }
   if (static_cast<std::int64_t>(pages.size()) > work_.layout().most_pages)
     throw Error("the sequences of a batch have {} pages of keys and values; at most {} were expected",

@@ -59,7 +59,7 @@ class Weights {
   const PackedWeight& packed(WeightId id) const { return layout_.weights[static_cast<std::size_t>(id)]; }
 
   WeightLayout layout_;
-  DeviceMemory memory_;
+  OwnedMemory memory_;
 };
 
 }  // namespace assay::cuda

@@ -78,7 +78,7 @@ class Workspace {
   }
 
   WorkspaceLayout layout_;
-  DeviceMemory memory_;
+  OwnedMemory memory_;
 };
 
 }  // namespace assay::cuda
