@@ -140,27 +140,27 @@ const Case kCases[] = {
     {"float16_llama", "llama_grouped", [] { return half_of("float16"); }, "float32", 2e-2},
     {"bfloat16", "base", [] { return precision_from_name("bfloat16"); }, "bfloat16", 1e-1},
     {"bfloat16_llama", "llama_grouped", [] { return precision_from_name("bfloat16"); }, "bfloat16", 1e-1},
-    {"int8", "base", [] { return precision_from_name("int8-dynamic"); }, "int8-dynamic", 1e-1},
-    {"int8_llama", "llama_grouped", [] { return precision_from_name("int8-dynamic"); }, "int8-dynamic", 1e-1},
+    {"int8", "base", [] { return precision_from_name("int8-dynamic"); }, "int8-dynamic", 1e-5},
+    {"int8_llama", "llama_grouped", [] { return precision_from_name("int8-dynamic"); }, "int8-dynamic", 1e-5},
     {"int8_per_tensor", "base",
      [] {
        Precision precision = precision_from_name("int8-dynamic");
        set_input_scale(precision, InputScale::per_tensor);
        return precision;
      },
-     nullptr, 1e-1},
-    {"llm_int8", "base", [] { return precision_from_name("llm-int8"); }, "llm-int8", 1e-1},
+     nullptr, 5e-4},
+    {"llm_int8", "base", [] { return precision_from_name("llm-int8"); }, "llm-int8", 1e-5},
     {"llm_int8_outliers", "llama_grouped",
      [] {
        Precision precision = precision_from_name("llm-int8");
        set_outlier_threshold(precision, 1.5);
        return precision;
      },
-     nullptr, 1e-1},
-    {"nf4", "base", [] { return precision_from_name("nf4"); }, "nf4", 1e-4},
-    {"nf4_llama", "llama_grouped", [] { return precision_from_name("nf4"); }, "nf4", 1e-4},
-    {"fp4_dq", "base", [] { return precision_from_name("fp4-dq"); }, "fp4-dq", 1e-4},
-    {"int4", "llama_grouped", [] { return precision_from_name("int4-g128"); }, "int4-g128", 1e-4},
+     nullptr, 5e-4},
+    {"nf4", "base", [] { return precision_from_name("nf4"); }, "nf4", 1e-5},
+    {"nf4_llama", "llama_grouped", [] { return precision_from_name("nf4"); }, "nf4", 1e-5},
+    {"fp4_dq", "base", [] { return precision_from_name("fp4-dq"); }, "fp4-dq", 1e-5},
+    {"int4", "llama_grouped", [] { return precision_from_name("int4-g128"); }, "int4-g128", 1e-5},
     {"nf4_float16", "llama_grouped", [] { return half_of("nf4"); }, "nf4", 5e-2},
     {"nf4_bfloat16", "llama_grouped", [] { return brain_of("nf4"); }, nullptr, 2e-1},
 };
