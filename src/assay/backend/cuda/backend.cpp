@@ -1,0 +1,47 @@
+// The CUDA backend over any runtime.
+#include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/cuda/program.h"
+#include "assay/base/format.h"
+
+namespace assay {
+
+namespace cuda {
+
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(const Device& device, std::shared_ptr<Runtime> runtime)
+      : device_(device), runtime_(std::move(runtime)) {}
+  Device device() const override { return device_; }
+  std::string kernels() const override {
+    return fmt::format("sm_{}{}", runtime_->facts().major, runtime_->facts().minor);
+  }
+  bool multiplies_bfloat16() const override { return true; }
+  int threads() const override { return 1; }
+  std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) override {
+    return std::make_unique<CudaProgram>(plan, source, runtime_);
+  }
+  PredictedMemory predict(const Plan& plan, std::int64_t tokens) override {
+    return predicted_memory(plan, runtime_->facts(), tokens);
+  }
+  void synchronize() override { runtime_->synchronize(); }
+  Event record() override { return {runtime_->record(), Clock::now()}; }
+  Seconds between(const Event& begin, const Event& end) override {
+    return runtime_->between(begin.id, end.id);
+  }
+
+ private:
+  Device device_;
+  std::shared_ptr<Runtime> runtime_;
+};
+
+}  // namespace
+
+}  // namespace cuda
+
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, std::shared_ptr<cuda::Runtime> runtime) {
+  return std::make_shared<cuda::CudaBackend>(device, std::move(runtime));
+}
+
+}  // namespace assay
