@@ -17,7 +17,8 @@ std::vector<float> WeightSource::read_scales(const WeightSpec& weight) const {
 std::shared_ptr<Backend> make_backend(const Device& device, const BackendOptions& options) {
   if (device.kind == Device::Kind::cuda) {
     if (options.is_isa_forced)
-      throw FieldError("isa", "instruction sets are those of CPUs: expected none with the device {}, found {}",
+      throw FieldError("isa",
+                       "instruction sets are those of CPUs: expected none with the device {}, found {}",
                        device.text(), name_of(options.isa));
     return make_cuda_backend(device);
   }
