@@ -6,9 +6,10 @@ if(NOT names)
 endif()
 
 # Those that take longest start first, so that none is left to run alone at the end.
-set(longest Isas/GeneratorTest Precisions/NonFiniteModel SharedDemoModel CliSweep CliStreams CliCalibration
+set(longest Isas/GeneratorTest OfFamilies/FamilyModel OfFamilies/CudaModel Cases/CudaPrecision Precisions/NonFiniteModel SharedDemoModel CliSweep CliStreams CliCalibration
   RunQuantizationExercise KvCache Calibrate Isas/AttentionKernelTest Isas/NonFiniteKernelTest Isas/KernelTest
-  CliRunReport CliBench CliBadOutput Outliers CliQuantize Cases/Int8Folder CheckpointLimits TokenizerLoad)
+  CliRunReport CliBench CliBadOutput Outliers CliQuantize Cases/Int8Folder CheckpointLimits TokenizerLoad
+  TokenizerVariants Levels/EqualConfigurations)
 set(text "")
 foreach(name ${names})
   string(REGEX REPLACE "[\n.]" "" name "${name}")
@@ -20,7 +21,7 @@ foreach(name ${names})
   # What runs the program from end to end on good input, or repeats a simulation.
   set(labels "")
   if(name MATCHES "^Cli" AND NOT name MATCHES "^Cli(Bad|NonFinite|FullDisk|HubCache)" OR
-      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|PairedShift)")
+      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|Levels/|PairedShift)")
     set(labels "LABELS end_to_end")
   endif()
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"

@@ -14,7 +14,7 @@ import sys
 root = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = [root, root / "src/assay", root / "src/assay/backend/cpu"]
 SOURCES = [p for folder in ("src", "tests", "tools", "bench", "examples", "cmake") for p in (root / folder).rglob("*")
-           if p.suffix in (".h", ".cpp", ".py", ".sh", ".txt", ".in", ".cmake") and p.resolve() != pathlib.Path(__file__).resolve()]  # fmt: skip
+           if p.suffix in (".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".txt", ".in", ".cmake") and p.resolve() != pathlib.Path(__file__).resolve()]  # fmt: skip
 WORDS = set(itertools.chain.from_iterable(re.findall(r"\w+", p.read_text(errors="replace")) for p in SOURCES))
 BASENAMES = {p.name for p in SOURCES}
 SUFFIXES = r"\.(?:h|cpp|cu|py|sh|cmake|md|txt|in)"

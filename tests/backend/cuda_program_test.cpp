@@ -9,6 +9,7 @@
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
 #include "assay/model/model.h"
+#include "assay/session/calibrate.h"
 #include "assay/session/load.h"
 #include "cuda_emulation/emulated_runtime.h"
 #include "support/family_like_plans.h"
@@ -23,10 +24,6 @@ struct EmulatedGpu {
   std::shared_ptr<Backend> backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime);
 };
 
-Model model_on(const std::shared_ptr<Backend>& backend, const std::string& name, const Precision& precision) {
-  return Model::load(std::make_shared<const ModelFolder>(test::fixture_model(name)), backend, precision);
-}
-
 struct Fixture {
   std::vector<TokenId> ids;
   std::vector<float> logits;
@@ -34,6 +31,15 @@ struct Fixture {
 Fixture fixture_of(const std::string& name) {
   const SafetensorsFile file(test::fixture_model(name) / "expected.safetensors");
   return {test::read_ids(file, "input_ids"), test::read_floats(file, "logits")};
+}
+
+// Calibrated on the CPU, where that is needed: the same ranges for every backend.
+Model model_on(const std::shared_ptr<Backend>& backend, const std::string& name, const Precision& precision) {
+  const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
+  Calibration calibration;
+  if (precision.needs_calibration())
+    calibration = calibrate(folder, test::cpu_backend(Isa::scalar), precision, fixture_of(name).ids);
+  return Model::load(folder, backend, precision, calibration);
 }
 
 // Of the deviation of `want`.
@@ -135,6 +141,11 @@ Precision brain_of(const char* name) {
   set_dtype(precision, DType::bf16);
   return precision;
 }
+Precision with(const char* name, const RunConfig& config) {
+  Precision precision = precision_from_name(name);
+  apply_to(precision, config);
+  return precision;
+}
 const Case kCases[] = {
     {"float16", "base", [] { return half_of("float16"); }, "float32", 2e-2},
     {"float16_llama", "llama_grouped", [] { return half_of("float16"); }, "float32", 2e-2},
@@ -157,6 +168,16 @@ const Case kCases[] = {
        return precision;
      },
      nullptr, 5e-4},
+    {"int8_static", "base", [] { return precision_from_name("int8-static"); }, nullptr, 1e-5},
+    {"int8_static_llama", "llama_grouped", [] { return precision_from_name("int8-static"); }, nullptr, 1e-5},
+    {"int8_smooth", "llama_grouped", [] { return with("int8-static", {.smooth_quant = 0.5}); }, nullptr,
+     1e-5},
+    {"kv_int8", "llama_grouped", [] { return with("float32", {.kv_cache = KvFormat::int8}); }, nullptr, 1e-5},
+    {"kv_bfloat16", "base", [] { return with("float32", {.kv_cache = KvFormat::bfloat16}); }, nullptr, 1e-5},
+    {"head_nf4", "untied", [] { return with("int8-dynamic", {.quantize_head = WeightFormat::nf4}); }, nullptr,
+     1e-5},
+    {"tf32", "llama_grouped", [] { return with("float32", {.float32_matmul = Float32Matmul::tf32}); },
+     "float32", 1e-2},
     {"nf4", "base", [] { return precision_from_name("nf4"); }, "nf4", 1e-5},
     {"nf4_llama", "llama_grouped", [] { return precision_from_name("nf4"); }, "nf4", 1e-5},
     {"fp4_dq", "base", [] { return precision_from_name("fp4-dq"); }, "fp4-dq", 1e-5},

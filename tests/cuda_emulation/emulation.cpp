@@ -14,6 +14,7 @@
 #include "assay/base/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -87,6 +88,10 @@ class Context {
       tsan_ = __tsan_create_fiber(0);
 #endif
     }
+#if defined(__SANITIZE_ADDRESS__)
+    // What ran here before never returned: its frames would still be marked.
+    __asan_unpoison_memory_region(stack_, kStackBytes);
+#endif
 #if defined(__x86_64__)
     auto* top = reinterpret_cast<void**>(static_cast<std::byte*>(stack_) + kStackBytes);
     *--top = nullptr;  // stands for a return address: the stack is aligned as behind a call

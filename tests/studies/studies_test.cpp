@@ -9,6 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/results/results_json.h"
+#include "assay/session/load_parts.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -51,6 +52,25 @@ TEST(ResolveDtype, Float16IsFloat16OnAGpu) {
   EXPECT_EQ(nf4.weights, WeightFormat::nf4);
   EXPECT_EQ(nf4.dtype, WeightFormat::float16);
   EXPECT_EQ(nf4.kv_cache, KvFormat::int8);
+}
+
+TEST(ResolveDtype, AnAutomaticDeviceIsOneThatIsThere) {
+  const Device any = device_from_name("auto"), chosen = chosen_device(any);
+  EXPECT_EQ(any.text(), "auto");
+  EXPECT_NE(chosen, any);
+  EXPECT_EQ(chosen_device({Device::Kind::cuda, 3}), (Device{Device::Kind::cuda, 3}));
+  EXPECT_EQ(resolve_dtype("float16", any).label, resolve_dtype("float16", chosen).label);
+  // What only a CPU can do asks for it.
+  RunConfig config;
+  config.device = any;
+  EXPECT_EQ(device_of(config), chosen);
+  config.isa = Isa::scalar;
+  EXPECT_EQ(device_of(config), Device{});
+  config.isa.reset();
+  config.cpu_mask = {0};
+  EXPECT_EQ(device_of(config), Device{});
+  config.device = Device{Device::Kind::cuda, 0};
+  EXPECT_EQ(device_of(config), *config.device);
 }
 
 // Formats of GPUs are errors on a CPU, not other numbers.

@@ -178,6 +178,9 @@ class Backend {
   virtual Seconds between(const Event& begin, const Event& end) = 0;
 };
 
+// The device itself; of an automatic one the first GPU where this program can use one, else the CPU.
+Device chosen_device(const Device& device);
+
 // Throws UsageError for a forced ISA that cannot run here, Error for a device that is absent.
 std::shared_ptr<Backend> make_backend(const Device& device, const BackendOptions& options);
 

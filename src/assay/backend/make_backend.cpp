@@ -14,8 +14,13 @@ std::vector<float> WeightSource::read_scales(const WeightSpec& weight) const {
   throw Error("tensor '{}': this source holds no scales", weight.name);
 }
 
-std::shared_ptr<Backend> make_backend(const Device& device, const BackendOptions& options) {
-  if (device.kind == Device::Kind::cuda) {
+Device chosen_device(const Device& device) {
+  if (device.kind != Device::Kind::automatic) return device;
+  return usable_cuda_devices() > 0 ? Device{Device::Kind::cuda} : Device{};
+}
+
+std::shared_ptr<Backend> make_backend(const Device& asked, const BackendOptions& options) {
+  if (const Device device = chosen_device(asked); device.kind == Device::Kind::cuda) {
     if (options.is_isa_forced)
       throw FieldError("isa",
                        "instruction sets are those of CPUs: expected none with the device {}, found {}",

@@ -7,13 +7,16 @@
 namespace assay {
 
 struct Device {
-  enum class Kind { cpu, cuda } kind = Kind::cpu;
+  // automatic: a GPU if this program can use one, else the CPU; chosen_device() says which.
+  enum class Kind { cpu, cuda, automatic } kind = Kind::cpu;
   int index = 0;
 
   bool operator==(const Device&) const = default;
-  std::string text() const { return kind == Kind::cpu ? "cpu" : "cuda:" + std::to_string(index); }
+  std::string text() const {
+    return kind == Kind::cpu ? "cpu" : kind == Kind::automatic ? "auto" : "cuda:" + std::to_string(index);
+  }
 };
-// "cpu", "cuda", "cuda:1", or "auto", which is the processor. Throws FieldError for another name; whether the
+// "cpu", "cuda", "cuda:1" or "auto". Throws FieldError for another name; whether the
 // device is there shows when a backend is made for it.
 Device device_from_name(std::string_view text);
 

@@ -365,10 +365,10 @@ void add_machine(std::vector<Field>& all) {
                           })));
   all.push_back(made<Device>(
       {.key = "device",
-       .help = "Device: cpu, cuda, cuda:N or auto [auto]",
+       .help = "Device: cpu, cuda, cuda:N or auto, which is a GPU if one can be used [auto]",
        .unset = "auto",
        .label =
-           [](const RunConfig& c) { return c.device->kind == Device::Kind::cpu ? "" : c.device->text(); }},
+           [](const RunConfig& c) { return c.device->kind == Device::Kind::cuda ? c.device->text() : ""; }},
       at(&RunConfig::device), delegated<Device>(device_from_name, [](const Device& d) { return d.text(); })));
   all.push_back(made<int>({.key = "threads",
                            .short_flag = "-t",

@@ -90,7 +90,7 @@ class MemoryPredictor {
   Bytes operator()(const RunConfig& configuration, std::int64_t sequences, std::int64_t tokens) {
     Known& known = known_[configuration.key()];
     if (known.backend == nullptr) {
-      known.backend = make_backend(configuration.device.value_or(Device{}), backend_options(configuration));
+      known.backend = make_backend(device_of(configuration), backend_options(configuration));
       known.plan = plan_forward(
           spec_, precision_of(*folder_, spec_, folder_->path().string(), configuration).precision);
     }

@@ -77,8 +77,7 @@ class Predictor {
       at->second.reached = first_;
       return at->second;
     }
-    const auto backend =
-        make_backend(configuration.device.value_or(Device{}), backend_options(configuration, true));
+    const auto backend = make_backend(device_of(configuration), backend_options(configuration, true));
     ThreadPool* pool = backend->pool();
     if (pool == nullptr) return at->second;
     constexpr Seconds kTime{0.02};

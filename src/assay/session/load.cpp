@@ -21,7 +21,7 @@ namespace {
 void apply_config(ResolvedDtype& resolved, const RunConfig& config) {
   apply_to(resolved.precision, config);
   resolved.label += config.label_of_numbers();
-  const bool is_on_cpu = config.device.value_or(Device{}).kind == Device::Kind::cpu;
+  const bool is_on_cpu = device_of(config).kind == Device::Kind::cpu;
   if (!is_on_cpu && (resolved.precision.name == "float16" || config.dtype == DType::f16))
     use_float16(resolved.precision);
 }
@@ -127,7 +127,7 @@ ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
   resolved.precision = precision_from_name(name == kAutoPrecision ? "float32" : name);
   resolved.label = resolved.precision.name;
   if (resolved.precision.name != "float16") return resolved;
-  if (device.kind != Device::Kind::cpu) {
+  if (chosen_device(device).kind != Device::Kind::cpu) {
     use_float16(resolved.precision);
     return resolved;
   }
@@ -151,8 +151,14 @@ BackendOptions backend_options(const RunConfig& config, bool pins_caller) {
   return options;
 }
 
+Device device_of(const RunConfig& config) {
+  const Device device = config.device.value_or(Device{Device::Kind::automatic});
+  const bool wants_cpu = config.isa || !config.cpu_mask.empty();
+  return device.kind == Device::Kind::automatic && wants_cpu ? Device{} : chosen_device(device);
+}
+
 RunConfig resolved_for_device(RunConfig config) {
-  if (config.device.value_or(Device{}).kind != Device::Kind::cpu) return config;
+  if (device_of(config).kind != Device::Kind::cpu) return config;
   if (config.precision == Preset::float16) config.precision = Preset::float32;
   if (config.dtype == DType::f16) config.dtype = DType::f32;
   return config;
@@ -162,7 +168,7 @@ ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, con
                            const RunConfig& config) {
   if (const auto stored = stored_precision(folder, spec)) return as_stored(*stored, candidate, config);
   ResolvedDtype resolved =
-      resolve_dtype(name_of(config.precision.value_or(Preset::float32)), config.device.value_or(Device{}));
+      resolve_dtype(name_of(config.precision.value_or(Preset::float32)), device_of(config));
   apply_config(resolved, resolved_for_device(config));
   return resolved;
 }
@@ -179,7 +185,7 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
   const std::shared_ptr<Backend> backend =
       options.shared_backend != nullptr
           ? options.shared_backend
-          : make_backend(own.device.value_or(Device{}), backend_options(config, options.pins_caller));
+          : make_backend(device_of(own), backend_options(config, options.pins_caller));
   return first_candidate(candidates, [&](const std::string& candidate) {
     return load_candidate(candidate, own, backend, options);
   });

@@ -24,6 +24,8 @@ BackendOptions backend_options(const RunConfig& config, bool pins_caller = false
 
 // What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
 RunConfig resolved_for_device(RunConfig config);
+// What it runs on. An instruction set or a CPU mask asks for the CPU where the device may be any.
+Device device_of(const RunConfig& config);
 
 // What a folder runs in: resolve_dtype() with what the configuration changes of it, or what its checkpoint
 // holds where that is quantized already. Throws FieldError for what does not go together, Error for a

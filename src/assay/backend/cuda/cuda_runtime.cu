@@ -36,7 +36,8 @@ void check_device(int index) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorInsufficientDriver)
     throw Error(
-        "device cuda:{}: the NVIDIA driver supports CUDA {} and this program needs {}; update the driver",
+        "device cuda:{}: the NVIDIA driver supports CUDA {} and this program needs {}; update the driver or use the "
+        "device cpu",
         index, version_text(driver), version_text(CUDART_VERSION));
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
     throw Error("device cuda:{}: the NVIDIA driver shows no GPU; use the device cpu", index);
@@ -134,6 +135,11 @@ class CudaRuntime final : public Runtime {
                   std::size_t) override {
     use();
     void* arguments[] = {const_cast<void*>(args)};
+    constexpr std::uint32_t kWithoutAsking = 48 * 1024;  // of dynamic shared memory
+    if (shape.shared_bytes > kWithoutAsking)
+      check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shape.shared_bytes)),
+            "shared memory was asked for");
     const cudaError_t error = cudaLaunchKernel(entry, dim3(shape.grid_x, shape.grid_y, shape.grid_z),
                                                dim3(shape.block), arguments, shape.shared_bytes, stream_);
     if (error != cudaSuccess) fail(error, std::string("the kernel ") + name + " was launched");
@@ -190,6 +196,11 @@ class CudaRuntime final : public Runtime {
 };
 
 }  // namespace
+
+int usable_devices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
 
 std::unique_ptr<Runtime> make_cuda_runtime(int index) {
   return std::make_unique<CudaRuntime>(index);

@@ -10,5 +10,7 @@ namespace assay::cuda {
 // The GPU of this number. Throws Error, one sentence, where there is no driver, where it is too old for this
 // program, where it shows no GPU, and where there are fewer.
 std::unique_ptr<Runtime> make_cuda_runtime(int index);
+// How many there are; 0 without a driver, or with one that is too old.
+int usable_devices();
 
 }  // namespace assay::cuda
