@@ -1,65 +1,270 @@
-// A/A runs on this machine: how often a difference is reported where there is none, and how often one of the
-// minimum detectable size is found where it is planted. Every comparison starts its processes afresh.
-// usage: noise_check ASSAY MODEL [COMPARISONS] [PROCESSES]
+// Do verdicts hold on this machine? Studies of the trade-off between configurations that are equal in all but
+// name show how often a difference is reported where there is none; then a configuration whose every step is
+// slowed by the minimum detectable difference shows how often it is found. All processes start afresh.
+#include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <iostream>
 #include <vector>
 
-#include "assay/base/format.h"
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "assay/backend/backend.h"
+#include "assay/config/fields_json.h"
 #include "assay/harness/make_case.h"
+#include "assay/harness/session_json.h"
 #include "assay/harness/sweep.h"
+#include "assay/report/files.h"
+#include "assay/session/load_parts.h"
 #include "assay/studies/suite.h"
 
 namespace {
 
-int run(const std::string& program, const std::string& model, int comparisons, int processes) {
-  assay::WorkerExperimentOptions options;
-  options.program = {program, "worker"};
-  options.candidates = {model};
-  options.sweep.processes = processes;
-  options.sweep.repeats = assay::kFewestRounds;
-  const assay::WorkerExperiment workers(options);
-  const assay::ExperimentContext& experiment = workers;
-  const auto noise = assay::measure_noise(experiment, 20);
-  if (!noise) return 1;
-  const double planted = noise->detectable_difference;
-  fmt::print("{}\n", assay::describe_noise(*noise, {}));
-  assay::Case what = assay::baseline_case(experiment, assay::Scenario::noise, "A/A",
-                                          {"Once upon a time, in a land far, far away,"}, 32);
-  assay::Case other = what;
-  other.label = "A/A again";
-  other.configuration.replica = 1;
-  int differences = 0, found = 0;
-  for (int i = 0; i < comparisons; ++i) {
-    assay::SweepOptions sweep = experiment.sweep;
-    sweep.seed = static_cast<std::uint64_t>(i) + 1;
-    const assay::SweepResult swept =
-        assay::run_sweep(*experiment.sessions, fmt::format("A/A {}", i), {what, other}, sweep);
-    if (swept.cases.size() != 2) return 1;
-    auto ratios = assay::log_ratios(swept.cases[1], swept.cases[0], &assay::Sample::total_latency_s);
-    assay::Comparison equal = assay::compare_processes(ratios, experiment.margin);
-    judge(equal);
-    differences += equal.verdict == assay::Verdict::lower || equal.verdict == assay::Verdict::higher ? 1 : 0;
-    for (std::vector<double>& own : ratios)
-      for (double& ratio : own) ratio += std::log1p(planted);
-    assay::Comparison slowed = assay::compare_processes(ratios, 0);
-    judge(slowed);
-    found += slowed.verdict == assay::Verdict::higher ? 1 : 0;
+using assay::Comparison;
+using assay::Verdict;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSlowed = 1000;  // the replica whose steps are slowed
+
+struct Options {
+  std::string model = "demo", precision = "float32", output;
+  double slowdown = 0;
+  int runs = 40, configurations = 4, processes = assay::kUsualProcesses;
+  std::int64_t new_tokens = 32;
+  bool has_aa_runs = true, has_slowed_runs = true;
+};
+
+// Keeps the processor busy for `share` of the time since `begin`.
+void spin(Clock::time_point begin, double share) {
+  const Clock::time_point now = Clock::now();
+  const auto end = now + std::chrono::duration_cast<Clock::duration>((now - begin) * share);
+  while (Clock::now() < end) {
   }
-  fmt::print("{} A/A comparisons of {} processes: {} report a difference (at most 8 % may)\n", comparisons,
-             processes, differences);
-  fmt::print("slowed by {:.1f} %: {} of {} found (85 to 95 % is expected)\n", 100 * planted, found,
-             comparisons);
-  return differences * 100 <= 8 * comparisons && found * 100 >= 85 * comparisons ? 0 : 1;
 }
+
+class SlowedProgram : public assay::Program {
+ public:
+  SlowedProgram(std::unique_ptr<Program> program, double share) : own_(std::move(program)), share_(share) {}
+  const assay::Plan& plan() const override { return own_->plan(); }
+  std::unique_ptr<assay::KvCache> make_cache() override { return own_->make_cache(); }
+  void run(const assay::Batch& batch, assay::KvCache& cache) override {
+    const auto begin = Clock::now();
+    own_->run(batch, cache);
+    spin(begin, share_);
+  }
+  void head(std::span<const std::int64_t> rows, const assay::HeadSink& sink) override {
+    const auto begin = Clock::now();
+    own_->head(rows, sink);
+    spin(begin, share_);
+  }
+  void observe_inputs(assay::InputObserver observer) override { own_->observe_inputs(std::move(observer)); }
+  double outlier_share() const override { return own_->outlier_share(); }
+  double exact_head_share() const override { return own_->exact_head_share(); }
+  std::int64_t max_rows() const override { return own_->max_rows(); }
+  assay::Bytes cache_bytes(std::int64_t length) const override { return own_->cache_bytes(length); }
+  assay::MemoryReport memory() const override { return own_->memory(); }
+  std::vector<std::span<const std::byte>> step_weights() const override { return own_->step_weights(); }
+  void trim() override { own_->trim(); }
+  void begin_profile() override { own_->begin_profile(); }
+  assay::StepProfile end_profile() override { return own_->end_profile(); }
+
+ private:
+  std::unique_ptr<Program> own_;
+  double share_;
+};
+
+class SlowedBackend : public assay::Backend {
+ public:
+  SlowedBackend(std::shared_ptr<Backend> backend, double share) : own_(std::move(backend)), share_(share) {}
+  assay::Device device() const override { return own_->device(); }
+  std::string kernels() const override { return own_->kernels(); }
+  bool multiplies_bfloat16() const override { return own_->multiplies_bfloat16(); }
+  int threads() const override { return own_->threads(); }
+  assay::ThreadPool* pool() override { return own_->pool(); }
+  std::unique_ptr<assay::Program> prepare(const assay::Plan& plan,
+                                          const assay::WeightSource& source) override {
+    return std::make_unique<SlowedProgram>(own_->prepare(plan, source), share_);
+  }
+  assay::PredictedMemory predict(const assay::Plan& plan, std::int64_t tokens) override {
+    return own_->predict(plan, tokens);
+  }
+  void synchronize() override { own_->synchronize(); }
+  assay::Event record() override { return own_->record(); }
+  assay::Seconds between(const assay::Event& begin, const assay::Event& end) override {
+    return own_->between(begin, end);
+  }
+
+ private:
+  std::shared_ptr<Backend> own_;
+  double share_;
+};
+
+// What `assay worker` does for experiments; the replica kSlowed is slowed by `slowdown`.
+int serve(double slowdown) {
+  std::unique_ptr<assay::Session> session;
+  for (std::string line; std::getline(std::cin, line);) {
+    nlohmann::ordered_json reply;
+    try {
+      const auto json = nlohmann::ordered_json::parse(line);
+      const assay::JsonReader request(json, "request");
+      const std::string op = request.at("op").text();
+      if (op == "quit") return 0;
+      if (op == "load") {
+        const assay::RunConfig config = assay::run_config_from_json(request.at("configuration"));
+        assay::LoadOptions load{.needs_tokenizer = request.at("needs_tokenizer").boolean(),
+                                .pins_caller = true};
+        auto backend = assay::make_backend(assay::device_of(config), assay::backend_options(config, true));
+        load.shared_backend =
+            config.replica == kSlowed ? std::make_shared<SlowedBackend>(backend, slowdown) : backend;
+        session = assay::local_session(
+            assay::load_model_and_tokenizer(request.at("candidates").texts(), config, load));
+        reply = assay::answer_request(*session, "facts", request);
+      } else {
+        reply = assay::answer_request(*session, op, request);
+      }
+    } catch (const std::exception& error) {
+      reply = {{"ok", false}, {"error", error.what()}};
+    }
+    std::cout << reply.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << std::endl;
+  }
+  return 0;
+}
+
+class Check {
+ public:
+  Check(std::string self, Options options) : self_(std::move(self)), options_(std::move(options)) {}
+
+  int run() {
+    int code = 0;
+    if (options_.has_aa_runs) code |= equal_configurations();
+    if (options_.has_slowed_runs) code |= slowed_configuration();
+    return code;
+  }
+
+ private:
+  assay::WorkerExperiment experiment(int run, double slowdown) const {
+    assay::WorkerExperimentOptions options;
+    options.program = {self_, "--slowdown", fmt::format("{}", slowdown), "worker"};
+    options.candidates = {options_.model};
+    options.baseline = options.common = assay::run_config_from_text(options_.precision);
+    options.common.precision.reset();
+    options.sweep.processes = options_.processes;
+    options.sweep.repeats = assay::kFewestRounds;
+    options.sweep.seed = static_cast<std::uint64_t>(run) + 1;
+    return assay::WorkerExperiment(options);
+  }
+
+  int equal_configurations() {
+    assay::TradeoffOptions tradeoff{.precisions = {options_.precision}, .new_tokens = options_.new_tokens};
+    tradeoff.prompts.resize(1);
+    for (int i = 1; i < options_.configurations; ++i)
+      tradeoff.precisions.push_back(fmt::format("{}+replica:{}", options_.precision, i));
+    int false_runs = 0;
+    std::size_t comparisons = 0;
+    for (int i = 0; i < options_.runs; ++i) {
+      const assay::WorkerExperiment workers = experiment(i, 0);
+      const assay::ExperimentContext& context = workers;
+      assay::ExperimentResult found = run_quantization_tradeoff(context, tradeoff);
+      bool is_false = false;
+      for (const auto* list : {&found.comparisons, &found.other_comparisons}) {
+        for (const Comparison& each : *list) {
+          if (each.verdict != Verdict::lower && each.verdict != Verdict::higher) continue;
+          is_false = true;
+          fmt::print("run {}: {}\n", i + 1, each.sentence);
+        }
+        comparisons += list->size();
+      }
+      false_runs += is_false ? 1 : 0;
+      for (const Comparison& each : found.comparisons)
+        if (each.metric == "total_latency_s" && each.effect) errors_.push_back(each.effect->error);
+      if (!options_.output.empty())
+        assay::report::write_reports(results_of(context, std::move(found)),
+                                     fmt::format("{}/run-{:02}", options_.output, i + 1));
+      std::cout.flush();
+    }
+    fmt::print(
+        "{} of {} runs of {} equal configurations report a difference in any of {} comparisons ({} may)\n",
+        false_runs, options_.runs, options_.configurations, comparisons, allowed(0.08));
+    return false_runs <= allowed(0.08) ? 0 : 1;
+  }
+
+  int allowed(double share) const { return static_cast<int>(share * options_.runs); }
+
+  // One comparison of two equal configurations, the second slowed.
+  std::optional<Comparison> compared(int run, double slowdown) const {
+    const assay::WorkerExperiment workers = experiment(run, slowdown);
+    const assay::ExperimentContext& context = workers;
+    assay::Case what = baseline_case(context, assay::Scenario::noise, "as it is",
+                                     {"Once upon a time, in a land far, far away,"}, options_.new_tokens);
+    assay::Case slowed = what;
+    slowed.label = "slowed";
+    slowed.configuration.replica = kSlowed;
+    const auto swept =
+        run_sweep(*context.sessions, fmt::format("run {}", run), {what, slowed}, context.sweep);
+    if (swept.cases.size() != 2) return std::nullopt;
+    Comparison found = assay::compare_processes(
+        log_ratios(swept.cases[1], swept.cases[0], &assay::Sample::total_latency_s), 0);
+    found.scenario = what.scenario;
+    found.subject = slowed.label;
+    found.baseline = what.label;
+    found.metric = "total_latency_s";
+    judge(found);
+    return found;
+  }
+
+  // The error of a comparison, over all runs so far.
+  double pooled_error() const {
+    double squares = 0;
+    for (const double error : errors_) squares += error * error;
+    return std::sqrt(squares / static_cast<double>(errors_.size()));
+  }
+
+  int slowed_configuration() {
+    for (int i = 0; errors_.size() < 10; ++i) {
+      const auto equal = compared(i, 0);
+      if (!equal || !equal->effect) return 1;
+      errors_.push_back(equal->effect->error);
+    }
+    const assay::statistics::Effect like{.error = pooled_error(),
+                                         .degrees = static_cast<double>(options_.processes - 1),
+                                         .replicates = static_cast<std::size_t>(options_.processes)};
+    const double slowdown = std::expm1(assay::statistics::detectable_difference(like, 0.95));
+    int found = 0;
+    for (int i = 0; i < options_.runs; ++i) {
+      const auto slowed = compared(1000 + i, slowdown);
+      found += slowed && slowed->verdict == Verdict::higher ? 1 : 0;
+    }
+    fmt::print("slowed by {:.1f} %: found in {} of {} runs ({} to {} are expected)\n", 100 * slowdown, found,
+               options_.runs, std::ceil(0.85 * options_.runs), std::floor(0.95 * options_.runs));
+    return found >= 0.85 * options_.runs ? 0 : 1;
+  }
+
+  std::string self_;
+  Options options_;
+  std::vector<double> errors_;  // of comparisons of equal configurations
+};
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fputs("usage: noise_check ASSAY MODEL [COMPARISONS] [PROCESSES]\n", stderr);
-    return 2;
-  }
-  return run(argv[1], argv[2], argc > 3 ? std::atoi(argv[3]) : 40, argc > 4 ? std::atoi(argv[4]) : 5);
+int main(int argc, char** argv) try {
+  Options options;
+  CLI::App app(
+      "Checks on this machine that verdicts are not given between equals, and found where they are due.");
+  app.add_option("model", options.model, "Model, or 'worker'")->capture_default_str();
+  app.add_option("--precision", options.precision, "Precision")->capture_default_str();
+  app.add_option("--runs", options.runs, "Runs")->capture_default_str();
+  app.add_option("--configurations", options.configurations, "Equal configurations in a run")
+      ->capture_default_str();
+  app.add_option("--processes", options.processes, "Processes of each")->capture_default_str();
+  app.add_option("-n,--max-new-tokens", options.new_tokens, "New tokens")->capture_default_str();
+  app.add_option("-o,--output", options.output, "Folder for the results of each run, for assay compare");
+  app.add_option("--slowdown", options.slowdown, "Of a worker: by which it is slowed");
+  app.add_flag("--aa,!--no-aa", options.has_aa_runs, "Compare equal configurations");
+  app.add_flag("--slowed,!--no-slowed", options.has_slowed_runs, "Compare with a slowed configuration");
+  CLI11_PARSE(app, argc, argv);
+  if (options.model == "worker") return serve(options.slowdown);
+  return Check(argv[0], options).run();
+} catch (const std::exception& error) {
+  std::cerr << "error: " << error.what() << '\n';
+  return 1;
 }

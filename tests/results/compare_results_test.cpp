@@ -115,6 +115,72 @@ TEST(Gate, AProcessCountsOnceHoweverOftenItRuns) {
                                     c.interval->high));
 }
 
+// A row whose process i ran while the machine read `gb_s[i]` and its threads synchronized in `round_trip[i]`.
+Row timed_beside(const std::vector<double>& seconds, const std::vector<double>& gb_s,
+                 const std::vector<double>& round_trip) {
+  std::vector<std::vector<double>> by_process;
+  for (const double each : seconds) by_process.push_back({each});
+  Row row = timed_case("0", by_process);
+  row.set("roof_gb_s", value_of_repeats(gb_s));
+  row.set("thread_round_trip_us", value_of_repeats(round_trip));
+  return row;
+}
+
+// Half the bandwidth and twice the time: the machine, not the program. The same time at half of the bandwidth
+// would be a faster program, at twice of it a slower one, and is neither as it was measured.
+TEST(Gate, AMachineThatReadsSlowerIsNoSlowerProgram) {
+  const std::vector<double> near{0.1, 0.11, 0.09}, fast{100, 99, 101}, slow{50, 49.5, 50.5};
+  ResultSet a, b;
+  a.rows = {timed_beside({1, 1.01, 0.99}, fast, near)};
+  b.rows = {timed_beside({2, 2.02, 1.98}, slow, near)};
+  EXPECT_EQ(broken_by(a, b, "latency:3%"), 0u);
+  EXPECT_EQ(broken_by(b, a, "faster:3%"), 0u);
+  EXPECT_EQ(broken_by(a, b, "throughput:3%"), 0u);
+  b.rows = {timed_beside({2, 2.02, 1.98}, fast, near)};
+  EXPECT_EQ(broken_by(a, b, "latency:3%"), 1u);
+  EXPECT_EQ(broken_by(a, b, "throughput:3%"), 1u);
+  b.rows = {timed_beside({1, 1.01, 0.99}, {200, 199, 201}, near)};
+  EXPECT_EQ(broken_by(a, b, "latency:3%"), 0u);
+}
+
+TEST(Gate, RefusesRunsBetweenWhichTheProcessorsMoved) {
+  const std::vector<double> near{0.1, 0.11, 0.09}, far{0.34, 0.33, 0.35}, fast{100, 99, 101};
+  ResultSet a, b;
+  a.rows = {timed_beside({1, 1.01, 0.99}, fast, near)};
+  b.rows = {timed_beside({1.3, 1.31, 1.29}, fast, far)};
+  EXPECT_EQ(refusal_of(a, b, "latency:3%"),
+            "'latency:3%' cannot be judged: lengths, 0: threads took 0.10 us to synchronize in A and "
+            "0.34 us in B, so the host has moved the processors; repeat either until both are alike");
+  EXPECT_NE(refusal_of(b, a, "faster:3%"), "");
+  b.rows = {timed_beside({1.3, 1.31, 1.29}, fast, {0.14, 0.14, 0.14})};  // 1.4 times
+  EXPECT_EQ(broken_by(a, b, "latency:3%"), 1u);
+}
+
+// Two configurations of equal programs, whose visits share the machine of their moment: three observations,
+// not six. Apart, each would exclude 1.
+TEST(Gate, RowsOfAVisitAreOneObservation) {
+  const auto results = [](double a, double b, double c) {
+    ResultSet all;
+    for (const char* name : {"float32", "nf4"}) {
+      Row row = timed_case(name, {{a}, {b}, {c}});
+      row.parameters = {{"configuration", name}};
+      all.rows.push_back(row);
+    }
+    return all;
+  };
+  const ComparedResults compared = compare_results(results(1, 1.1, 0.9), results(1.2, 1.3, 1.1), 0.02);
+  ASSERT_FALSE(compared.all_cases.empty());
+  const Comparison& all = compared.all_cases.front().comparison;
+  ASSERT_TRUE(all.interval);
+  // Welch of three against three: the interval of each row, whatever the number of rows.
+  const double low = std::log(all.interval->low), high = std::log(all.interval->high);
+  const auto alone = statistics::difference_of(std::vector{std::log(1.0), std::log(1.1), std::log(0.9)},
+                                               std::vector{std::log(1.2), std::log(1.3), std::log(1.1)});
+  const statistics::Interval expected = alone->interval(all.interval->level);
+  EXPECT_NEAR(low, expected.low, 1e-9);
+  EXPECT_NEAR(high, expected.high, 1e-9);
+}
+
 // A text of alternating easy and hard passages: its interval over texts is wide.
 Row scored_row(double factor, std::int64_t tokens, std::uint64_t seed = 5) {
   Random text(5), random(seed);

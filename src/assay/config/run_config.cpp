@@ -46,6 +46,7 @@ WeightFormat head_from_text(std::string_view suffix, Preset preset, std::string_
 }
 
 constexpr std::string_view kActivations = "activations:";
+constexpr std::string_view kReplica = "replica:";
 
 }  // namespace
 
@@ -90,6 +91,8 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
         throw FieldError("precision", "expected 4-bit weights before +activations, found '{}'",
                          text.substr(0, 64));
       field("activations").parse(config, part.substr(kActivations.size()));
+    } else if (part.starts_with(kReplica)) {
+      field("replica").parse(config, part.substr(kReplica.size()));
     } else if (plus != std::string_view::npos) {
       config.quantize_head = head_from_text(part, *config.precision, text);
     }

@@ -46,6 +46,7 @@ struct Sample {
   std::string ids_hash;  // of all generated ids
   // What it had to do at least, and the time that the rooflines measured beside it allow.
   double bytes = 0, flops = 0, roofline_s = 0, roofline_gb_s = 0, roofline_gflops = 0;
+  double round_trip_us = 0;     // of a phase of the thread pool, measured with the roofline; 0: not known
   double memory_bound_s = 0;    // of roofline_s: steps that reading bounds
   int roofline_repeats = 0;     // measurements that were repeated, because the run was faster than they allow
   double first_tokenize_s = 0;  // of tokenize_s: the first batch

@@ -104,7 +104,9 @@ OrderedJson to_json(const Sample& s) {
           {"energy_j", s.energy_j ? OrderedJson(*s.energy_j) : OrderedJson(nullptr)},
           {"roofline_repeats", s.roofline_repeats},
           {"ids_hash", s.ids_hash},
-          {"roof", {s.bytes, s.flops, s.roofline_s, s.roofline_gb_s, s.roofline_gflops, s.memory_bound_s}},
+          {"roof",
+           {s.bytes, s.flops, s.roofline_s, s.roofline_gb_s, s.roofline_gflops, s.memory_bound_s,
+            s.round_trip_us}},
           {"disturbance", disturbance_to_json(s.disturbance)}};
 }
 
@@ -135,6 +137,7 @@ Sample sample_from_json(const JsonReader& json) {
   s.roofline_gb_s = roofline.at(3).number(0, kMostCount);
   s.roofline_gflops = roofline.at(4).number(0, kMostCount);
   s.memory_bound_s = roofline.at(5).number(0, kMostCount);
+  s.round_trip_us = roofline.at(6).number(0, kMostCount);
   s.disturbance = disturbance_from_json(json.at("disturbance"));
   return s;
 }

@@ -103,6 +103,7 @@ Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
   constexpr int kStreams = 4;  // as the kernels walk the weights
   Peaks peaks;
   peaks.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, each);
+  if (pool_->size() > 1) peaks.round_trip = phase_round_trip(*pool_, {0.001});
   if (product_)
     peaks.operations_per_second = operations_per_second(product_->kind, *pool_, each) / product_->each;
   return peaks;

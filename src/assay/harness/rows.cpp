@@ -193,6 +193,8 @@ class RowBuilder {
     row.set("flops_per_token", first_.flops / all_tokens);
     if (first_.roofline_s <= 0) return;
     set(row, "roof_gb_s", [](const Sample& s) { return s.roofline_gb_s; });
+    if (first_.round_trip_us > 0)
+      set(row, "thread_round_trip_us", [](const Sample& s) { return s.round_trip_us; });
     if (first_.roofline_gflops > 0)
       set(row, "roof_gflops", [](const Sample& s) { return s.roofline_gflops; });
     const double roofline = statistics::median(result_.each(&Sample::roofline_s)),

@@ -156,6 +156,7 @@ void set_roofline(const Plan& plan, const std::vector<BatchShape>& shapes, const
     }
   sample.roofline_gb_s = peaks.bytes_per_second / 1e9;
   sample.roofline_gflops = peaks.operations_per_second / 1e9;
+  sample.round_trip_us = peaks.round_trip.value * 1e6;
 }
 
 std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& what) {

@@ -200,12 +200,11 @@ double operations_per_second(ProductKind kind, ThreadPool& pool, Seconds at_leas
   return rounds_per_second * loop.operations * pool.size();
 }
 
-Seconds phase_round_trip(ThreadPool& pool) {
+Seconds phase_round_trip(ThreadPool& pool, Seconds at_most) {
   constexpr std::size_t kPhases = 2000;
-  constexpr Seconds kLongest{0.2};  // where other work keeps the threads from their processors
   std::vector<double> times;
   const TimePoint start = Clock::now();
-  for (TimePoint begin = start; times.size() < kPhases && elapsed(start, begin) < kLongest;) {
+  for (TimePoint begin = start; times.size() < kPhases && elapsed(start, begin) < at_most;) {
     pool.run(pool.size(), [](std::int64_t) {});
     const TimePoint end = Clock::now();
     times.push_back(elapsed(begin, end).value);

@@ -54,6 +54,7 @@ constexpr Phase kPhases[] = {
     {"end_to_end_s", "end to end"},
     {"roof_gb_s", "roofline of reading"},
     {"roof_gflops", "roofline of computing"},
+    {"thread_round_trip_us", "thread synchronization"},
 };
 
 class SampleLines {

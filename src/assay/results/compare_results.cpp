@@ -7,6 +7,7 @@
 #include <set>
 
 #include "assay/base/error.h"
+#include "assay/results/machine_speed.h"
 #include "assay/results/metric.h"
 #include "assay/statistics/replicates.h"
 
@@ -37,25 +38,6 @@ std::string why_unlike(const Row& a, const Row& b) {
     if (a.parameter(key) != b.parameter(key))
       return fmt::format("{} is '{}' in A and '{}' in B", key, a.parameter(key), b.parameter(key));
   return "";
-}
-
-// The logarithm of each process's median, by process; empty where the row does not say which sample is whose.
-std::map<int, double> log_medians(const Row& row, std::string_view tag) {
-  const Value* value = row.find(tag);
-  if (value == nullptr || value->samples.size() != row.places.size()) return {};
-  std::map<int, std::vector<double>> samples;
-  for (std::size_t i = 0; i < value->samples.size(); ++i)
-    samples[row.places[i].process].push_back(value->samples[i]);
-  std::map<int, double> medians;
-  for (const auto& [process, own] : samples)
-    if (const double median = statistics::median(own); median > 0) medians[process] = std::log(median);
-  return medians;
-}
-
-std::vector<double> values_of(const std::map<int, double>& by_process) {
-  std::vector<double> all;
-  for (const auto& [process, value] : by_process) all.push_back(value);
-  return all;
 }
 
 // A comparison whose verdict still depends on how many others are made with it.
@@ -173,9 +155,11 @@ class Comparer {
             kFewestProcesses, results->command.empty() ? "assay run" : results->command);
         return;
       }
-    const auto effect = statistics::difference_of(values_of(old), values_of(now));
+    row.untested = why_machine_differs(a, b);
+    if (!row.untested.empty()) return;
+    const auto effect = effect_beside_machine(a, b, tag, tag == kThroughputTag);
     if (effect) pending_.push_back({std::string(tag), index, *effect});
-    tested_[std::string(tag)].emplace_back(&a, &b);
+    tested_[std::string(tag)].push_back({&a, &b});
   }
 
   void add_losses(const Row& a, const Row& b, std::size_t index) {
@@ -215,38 +199,11 @@ class Comparer {
     pending_.push_back({kPerplexityTag, index, effect});
   }
 
-  // Processes of one configuration run several cases, whose times share what the process is like: their mean
-  // is one observation, and configurations are independent.
   void add_all_cases(const std::string& tag) {
-    struct Processes {
-      std::map<int, std::vector<double>> old, now;
-    };
-    std::map<std::string, Processes> configurations;
-    const auto& rows = tested_[tag];
+    const std::vector<ComparedPair>& rows = tested_[tag];
     if (rows.size() < 2) return;
-    for (const auto& [a, b] : rows) {
-      Processes& own = configurations[a->parameter("configuration")];
-      for (const auto& [process, log] : log_medians(*a, tag)) own.old[process].push_back(log);
-      for (const auto& [process, log] : log_medians(*b, tag)) own.now[process].push_back(log);
-    }
-    statistics::Effect all;
-    double variance = 0, per_degree = 0;
-    const auto count = static_cast<double>(configurations.size());
-    const auto means = [](const std::map<int, std::vector<double>>& by_process) {
-      std::vector<double> of_each;
-      for (const auto& [process, logs] : by_process) of_each.push_back(statistics::mean(logs));
-      return of_each;
-    };
-    for (const auto& [name, own] : configurations) {
-      const auto effect = statistics::difference_of(means(own.old), means(own.now));
-      if (!effect) return;
-      const double share = effect->error * effect->error / (count * count);
-      all.estimate += effect->estimate / count;
-      variance += share;
-      per_degree += share * share / effect->degrees;
-    }
-    all.error = std::sqrt(variance);
-    all.degrees = per_degree > 0 ? variance * variance / per_degree : 1;  // Satterthwaite 1946
+    const auto all = effect_beside_machine(rows, tag, tag == kThroughputTag);
+    if (!all) return;
     ComparedRow& row = compared_.all_cases.emplace_back();
     row.label = fmt::format("all {} cases together", rows.size());
     row.comparison.subject = "B";
@@ -254,7 +211,7 @@ class Comparer {
     row.comparison.metric = tag;
     row.comparison.margin = margin_;
     row.comparison.pairs = static_cast<int>(rows.size());
-    of_all_[tag] = all;
+    of_all_[tag] = *all;
   }
 
   // All cases together share the error level with the family of single cases.
@@ -277,7 +234,7 @@ class Comparer {
   const double margin_;
   ComparedResults compared_;
   std::vector<std::pair<const Row*, const Row*>> pairs_;
-  std::map<std::string, std::vector<std::pair<const Row*, const Row*>>> tested_;
+  std::map<std::string, std::vector<ComparedPair>> tested_;
   std::map<std::string, statistics::Effect> of_all_;
   std::vector<PendingRow> pending_;
   std::set<std::string> sized_;

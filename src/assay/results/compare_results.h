@@ -28,7 +28,7 @@ struct ComparedResults {
 // Rows are matched by scenario, label and configuration. Runs of different models are refused: Error.
 //   Latency and throughput: a process is one observation, the logarithm of the median of its runs (Kalibera
 // and Jones, "Rigorous benchmarking in reasonable time", 2013), and those of two runs are compared by Welch's
-// t test. Both need kFewestProcesses.
+// t test, beside the speed of the machine itself (machine_speed.h). Both need kFewestProcesses.
 //   Perplexity: block by block over the same tokens, by Student's t test of the differences. Both need the
 // losses of the same text under the same protocol.
 //   Memory (weights, KV cache and workspace) and size (memory_bytes): exactly, since bytes do not vary.

@@ -546,6 +546,15 @@ constexpr Metric kCatalogue[] = {
                    "threads between the repeats of the test. Loops of vectors stay in registers; loops "
                    "of tiles load every operand once from the nearest cache, as any matrix "
                    "multiplication has to, because that lowers the clock."},
+    {.tag = "thread_round_trip_us",
+     .title = "Thread synchronization",
+     .head = "Round trip",
+     .unit = "us",
+     .better = Better::neither,
+     .decimals = 2,
+     .definition = "Median time in which all threads begin and end an empty piece of work together, "
+                   "measured with the roofline. It grows where the processors lie far apart, which a "
+                   "hypervisor may change between runs."},
 };
 
 }  // namespace

@@ -1,0 +1,38 @@
+// How fast the machine itself was while a row was measured: what a comparison of two runs must not take for a
+// change of the program.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "assay/results/results.h"
+
+namespace assay {
+
+// The logarithm of each process's median, by process; empty where the row does not say which sample is whose,
+// or a median is not positive.
+std::map<int, double> log_medians(const Row& row, std::string_view tag);
+
+// Why the times of two rows cannot be compared, although the cases are the same: their threads needed
+// different times to synchronize (a factor of kMoved), as happens where a hypervisor moves processors between
+// dies. Empty where they can, and where a row does not tell.
+inline constexpr double kMoved = 1.5;
+std::string why_machine_differs(const Row& a, const Row& b);
+
+// The effect on the logarithm of a time, B against A, over processes (Welch): as it was measured; in units of
+// what the machine could read in the meantime; and of what it could multiply. Of the three the least certain,
+// so that a machine that was slower is no slower program. `tag` is a time, or with `is_rate` a rate. Empty
+// where there are fewer than two processes of either.
+std::optional<statistics::Effect> effect_beside_machine(const Row& a, const Row& b, std::string_view tag,
+                                                        bool is_rate);
+
+// The same of several rows together. Visit i of every row runs at about the same time and shares what the
+// machine is like then: it is one observation, the mean over the rows.
+struct ComparedPair {
+  const Row *a, *b;
+};
+std::optional<statistics::Effect> effect_beside_machine(std::span<const ComparedPair> rows,
+                                                        std::string_view tag, bool is_rate);
+
+}  // namespace assay
