@@ -35,6 +35,10 @@ def write_vocabulary(folder, shape):
     text = json.dumps({word: i for i, word in enumerate(words)}, ensure_ascii=False)
     (folder / "vocab.json").write_text(text, encoding="utf-8")
     (folder / "merges.txt").write_text("#version: 0.2\ne r\n", encoding="utf-8")
+    if shape.family == "gemma3_text":  # llama.cpp's converter counts its tokens there
+        model = {"type": "BPE", "vocab": {word: i for i, word in enumerate(words)}, "merges": [["e", "r"]]}
+        text = json.dumps({"version": "1.0", "added_tokens": [], "model": model}, ensure_ascii=False)
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     config = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": shape.context}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
@@ -92,7 +96,9 @@ def converted(peers_dir, size, environment, form="float32"):
         command = [python_of(peers_dir, environment), HERE / f"worker_{environment}.py"]
         run_logged([*command, "--convert", source, out, "--form", form], log_of(peers_dir))
 
-    name = f"{size}-{environment}" + ("" if is_plain else f"-{form}")
+    # "last": with the logits of the last position alone, where the converter sees to that.
+    last = "-last" if environment in ("onnxruntime", "openvino") else ""
+    name = f"{size}-{environment}{last}" + ("" if is_plain else f"-{form}")
     return make_once(peers_dir / "models" / name, make)
 
 
