@@ -16,8 +16,8 @@ def results_file(name):
 
 
 class Expected:
-    """By what the same kind of processor showed before (bench/results), else by expected.json: its decode, which
-    memory decides, on any processor; its other cases on a processor with the same kind of products alone."""
+    """By the share of the roofline that the same processor showed before (bench/results), else by expected.json on a
+    processor with products of the same kind; what peers reach on another kind is not told by rooflines."""
 
     def __init__(self, processor):
         table = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
@@ -31,7 +31,7 @@ class Expected:
         file = results_file(processor["name"])
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
         for row in rows:
-            if row.get("median") and row.get("roofline") and not row.get("marks"):
+            if row.get("median") and row.get("roofline") and "crippled" not in row["marks"]:
                 key = (row["peer"], row.get("new_tokens"), *(row[k] for k in CELL))
                 self.kept[key] = row["median"] / row["roofline"]
 
@@ -47,8 +47,7 @@ class Expected:
             "native",
         )
         usual = self.table["tokens_per_s"].get(setting.precision, {}).get(name, {}).get(case.name)
-        is_read = case.kind == "decode" and case.batch == 1
-        if not is_known or usual is None or not (is_read or self.has_same_products):
+        if not is_known or usual is None or not self.has_same_products:
             return None
         then = roofline_tokens_per_s(self.there, setting.size, case, setting.precision)
         now = roofline_tokens_per_s(here, setting.size, case, setting.precision)

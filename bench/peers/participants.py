@@ -122,6 +122,11 @@ class Participant:
     def is_llama(self):
         return self.kind.environment == "llama.cpp"
 
+    @property
+    def pins_itself(self):
+        """Assay and llama.cpp give each thread its processor when they start it, OpenVINO for as long as a run takes."""
+        return self.is_assay or self.is_llama or self.kind.environment == "openvino"
+
     def why_not(self):
         """Why it has no row in this setting; empty where it has one."""
         if self.setting.precision not in self.kind.forms:
@@ -236,7 +241,7 @@ class Participant:
 
         def work():
             worker = self.worker
-            if not self.is_assay:
+            if not self.pins_itself:
                 worker.allow_all()
             self.measure(case, prompts)
             before, begin = worker.thread_times(), time.monotonic()
@@ -250,8 +255,8 @@ class Participant:
         return self.guarded(work, case.name)
 
     def pin(self, before):
-        """Its computing threads, by their time since `before`; Assay and llama.cpp pin theirs when they start them."""
-        if not self.is_assay and not self.is_llama:
+        """Its computing threads, by their time since `before`."""
+        if not self.pins_itself:
             self.worker.pin(self.worker.busiest(before, self.setting.threads))
         self.needs_pin = False
 
@@ -265,7 +270,8 @@ class Participant:
                 self.pin(before)
             before = self.worker.thread_times()
             runs = [self.measure(case, prompts) for _ in range(self.repeats.get(case.name, 1))]
-            self.is_pinned = self.worker.are_pinned(self.worker.busiest(before, self.setting.threads))
+            if self.kind.environment != "openvino":  # which has undone it by now
+                self.is_pinned = self.worker.are_pinned(self.worker.busiest(before, self.setting.threads))
             return statistics.median(run[0] / run[1] for run in runs)
 
         return self.guarded(work, case.name)

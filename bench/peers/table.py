@@ -68,14 +68,17 @@ def precision_table(title, rows):
     peers = [peer for peer in PEERS if any(r["peer"] == peer for r in rows)]
     at = {(r["peer"], r["case"]): r for r in rows}
     held = {r["peer"]: r.get("weight_bytes") for r in rows}
-    out = [line([title, "weights, MB", *(CASES[case] for case in cases)])]
-    out.append("|---|" + "---:|" * (len(cases) + 1))
+    head = [title, "weights, MB"] if any(held.values()) else [title]
+
+    def with_size(name, size, cells):
+        return line([name, *([f"{size / 1e6:.0f}" if size else ""] if len(head) > 1 else []), *cells])
+
+    out = [line([*head, *(CASES[case] for case in cases)]), "|---|" + "---:|" * (len(cases) + len(head) - 1)]
     for peer in peers:
-        size = f"{held[peer] / 1e6:.0f}" if held[peer] else ""
-        out.append(line([PEERS[peer], size, *(rate(at.get((peer, case))) for case in cases)]))
-    out.append(line(["Assay / best peer", "", *(ratio_cell(rows, case) for case in cases)]))
+        out.append(with_size(PEERS[peer], held[peer], (rate(at.get((peer, case))) for case in cases)))
+    out.append(with_size("Assay / best peer", 0, (ratio_cell(rows, case) for case in cases)))
     if any(share_cell(rows, case) for case in cases):
-        out.append(line(["Assay, share of roofline", "", *(share_cell(rows, case) for case in cases)]))
+        out.append(with_size("Assay, share of roofline", 0, (share_cell(rows, case) for case in cases)))
     return out
 
 
@@ -106,11 +109,13 @@ def processor_text(document):
         out += [
             "",
             f"**{SHAPES[model].label} on {machine['cpu']}** ({machine['core']}, {machine['kind']} kernels), {threads} "
-            f"threads, {dates(its)}; {versions(its)}:",
+            f"threads, {dates(its)}",
+            f"({versions(its)}):",
         ]
         for precision, title in PRECISIONS.items():
-            if any(r["precision"] == precision for r in its):
-                out += ["", *precision_table(title, [r for r in its if r["precision"] == precision])]
+            same = [r for r in its if r["precision"] == precision]
+            if any(not r["peer"].startswith("assay") for r in same):
+                out += ["", *precision_table(title, same)]
     return out
 
 

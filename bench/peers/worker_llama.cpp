@@ -23,15 +23,19 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using Ids = std::vector<llama_token>;
+using Model = llama_model;
+using Context = llama_context;
+using Threads = ggml_threadpool;
+using RawBatch = llama_batch;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 struct Free {
-  void operator()(llama_model* p) const { llama_model_free(p); }
-  void operator()(llama_context* p) const { llama_free(p); }
-  void operator()(ggml_threadpool* p) const { ggml_threadpool_free(p); }
+  void operator()(Model* p) const { llama_model_free(p); }
+  void operator()(Context* p) const { llama_free(p); }
+  void operator()(Threads* p) const { ggml_threadpool_free(p); }
 };
 
 struct Options {
@@ -56,10 +60,10 @@ class Batch {
     batch_.seq_id[i][0] = static_cast<llama_seq_id>(sequence);
     batch_.logits[i] = has_logits;
   }
-  const llama_batch& get() const { return batch_; }
+  const RawBatch& get() const { return batch_; }
 
  private:
-  llama_batch batch_;
+  RawBatch batch_;
 };
 
 class Peer {
@@ -154,9 +158,9 @@ class Peer {
   }
 
   Options options_;
-  std::unique_ptr<llama_model, Free> model_;
-  std::unique_ptr<ggml_threadpool, Free> threads_;
-  std::unique_ptr<llama_context, Free> context_;
+  std::unique_ptr<Model, Free> model_;
+  std::unique_ptr<Threads, Free> threads_;
+  std::unique_ptr<Context, Free> context_;
   std::int32_t vocab_ = 0, first_output_ = 0;
   std::size_t sequences_ = 0, capacity_ = 0, batch_size_ = 0;
   std::vector<std::size_t> lengths_;  // tokens of each sequence in the cache

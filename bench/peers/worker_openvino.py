@@ -38,9 +38,9 @@ def convert(model, out):
 
 
 def keep_last_position(folder):
-    """Puts a slice of the last position before the product that gives the logits."""
+    """Puts the choice of the last position before the product that gives the logits."""
     import openvino as ov
-    from openvino import opset13 as ops
+    from openvino import opset8 as ops
 
     # From a file that goes when the new one is there: constants are read from it while that is written.
     old = folder / "all_positions"
@@ -51,8 +51,8 @@ def keep_last_position(folder):
     while node.get_type_name() != "MatMul":  # conversions may follow it
         node = node.input_value(0).get_node()
     hidden = node.input_value(0)
-    axes = [ops.constant([value], dtype=np.int64) for value in (-1, 2**31 - 1, 1, 1)]
-    node.input(0).replace_source_output(ops.slice(hidden, *axes).output(0))
+    last, axis = ops.constant([-1], dtype=np.int64), ops.constant(1, dtype=np.int64)
+    node.input(0).replace_source_output(ops.gather(hidden, last, axis).output(0))
     model.validate_nodes_and_infer_types()
     ov.save_model(model, folder / "openvino_model.xml", compress_to_fp16=False)
     del model
@@ -107,6 +107,7 @@ class OpenVino:
                 "KV_CACHE_PRECISION": hint,
                 "INFERENCE_NUM_THREADS": threads,
                 "NUM_STREAMS": 1,
+                "ENABLE_CPU_PINNING": True,
                 "PERFORMANCE_HINT": "LATENCY",
             },
         )
