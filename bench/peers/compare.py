@@ -2,7 +2,7 @@
 """Assay beside its peers: same ids, same processors, in turns, all processes resident and asleep in between.
 
 Writes compare.json (every sample) and compare.md into --output. bench/peers/setup.sh makes the environments,
-bench/check.py judges the result. For a quiet machine.
+bench/check.py judges the result, table.py keeps it. For a quiet machine. A peer that fails has a row with its reason.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import models
@@ -171,7 +172,7 @@ def compare(options):
     """Runs everything; what is measured is written after each case. Gives the document."""
     options.output.mkdir(parents=True, exist_ok=True)
     document = {"version": 2, "date": datetime.date.today().isoformat(), "machine": machine_facts(options)}
-    document |= {"rounds": options.rounds, "rows": []}
+    document |= {"rounds": options.rounds, "failures": [], "rows": []}
     if os.getloadavg()[0] > 0.3:
         print(
             f"warning: the load average is {os.getloadavg()[0]:.1f}: this machine is not quiet", file=sys.stderr
@@ -188,7 +189,13 @@ def compare(options):
         for threads in options.threads:
             for precision in options.precisions:
                 print(f"{precision}, {threads} thread(s), {isa}", file=sys.stderr)
-                run_setting(Setting(precision, threads, isa, options.model), options, add_rows)
+                setting = Setting(precision, threads, isa, options.model)
+                try:
+                    run_setting(setting, options, add_rows)
+                except Exception as error:  # the settings after it are measured all the same
+                    traceback.print_exc()
+                    document["failures"] += [f"{setting}: {type(error).__name__}: {error}"]
+                    add_rows([])
     return document
 
 
