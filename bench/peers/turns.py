@@ -16,12 +16,11 @@ SETTLE_S = 0.3  # between turns: threads that spin after their work have gone to
 CHECKED_IDS = 128
 
 
-def relative_difference(mine, theirs, is_quantized):
-    """The largest difference of logits in standard deviations. Of quantized rows the root of the mean square, as what
-    rounding adds has no largest value."""
+def relative_difference(mine, theirs, is_rounded):
+    """The largest difference of logits in standard deviations; of rounded arithmetic the root of the mean square."""
     deviation = statistics.pstdev(mine)
     differences = [abs(a - b) for a, b in zip(mine, theirs)]
-    if is_quantized:
+    if is_rounded:
         return math.sqrt(statistics.fmean(d * d for d in differences)) / deviation
     return max(differences) / deviation
 
@@ -33,9 +32,9 @@ def check_logits(participants, is_resident, options):
     assay = next((p for p in participants if p.name == "assay"), None)
     if assay is None:
         return found
-    is_quantized = PRECISIONS[assay.setting.precision].is_quantized
+    precision = PRECISIONS[assay.setting.precision]
     judge = assay
-    if is_quantized:
+    if precision.is_quantized:
         setting = dataclasses.replace(assay.setting, precision="float32")
         judge = Participant("assay", setting, assay.cpus, options)
     ids = some_ids(CHECKED_IDS, 1000, assay.setting.shape.vocab)
@@ -49,7 +48,7 @@ def check_logits(participants, is_resident, options):
         if not is_resident:
             p.stop()
         if theirs:
-            found[p.name] = relative_difference(reference, theirs, is_quantized)
+            found[p.name] = relative_difference(reference, theirs, precision.is_rounded)
     return found
 
 

@@ -92,7 +92,7 @@ class RunCase(unittest.TestCase):
 
 
 class RelativeDifference(unittest.TestCase):
-    def test_is_the_largest_or_of_quantized_rows_the_root_of_the_mean_square(self):
+    def test_is_the_largest_or_of_rounded_arithmetic_the_root_of_the_mean_square(self):
         mine, theirs = [1.0, -1.0, 1.0, -1.0], [1.0, -1.0, 1.0, -0.6]
         self.assertAlmostEqual(turns.relative_difference(mine, theirs, False), 0.4)
         self.assertAlmostEqual(turns.relative_difference(mine, theirs, True), 0.2)
