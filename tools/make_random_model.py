@@ -61,7 +61,7 @@ OF_FAMILY = {
     "gemma3_text": {
         "attn_logit_softcapping": None, "final_logit_softcapping": None, "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0,
-        "rope_theta": 1000000.0, "sliding_window": 512,
+        "rope_theta": 1000000.0,
     },
 }  # fmt: skip
 
@@ -87,9 +87,10 @@ def config_of(shape, dtype):
         } | OF_FAMILY[shape.family]  # fmt: skip
         if shape.own_head_dim:
             config["head_dim"] = shape.own_head_dim
-        if shape.family == "gemma3_text":
+        if shape.window:
+            config["sliding_window"] = shape.window
             config["layer_types"] = [
-                "sliding_attention" if (layer + 1) % 6 else "full_attention" for layer in range(shape.layers)
+                "sliding_attention" if (layer + 1) % shape.full_each else "full_attention" for layer in range(shape.layers)
             ]
     return dict(sorted(config.items()))
 

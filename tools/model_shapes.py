@@ -17,6 +17,8 @@ class Shape:
     is_head_tied: bool
     dtype: str  # that the weights are written in by default
     own_head_dim: int = 0  # 0: the hidden states are divided among the heads
+    window: int = 0  # tokens that a layer sees, but for every full_each-th, which sees all; 0: all of them do
+    full_each: int = 0
 
     @property
     def head_dim(self):
@@ -90,6 +92,15 @@ class Shape:
         """Elements of all biases and norms."""
         return sum(shape[0] for _, shape in self.tensors() if len(shape) == 1)
 
+    def seen(self, positions):
+        """Tokens that one at each of the positions sees, itself among them, summed, as a mean over the layers."""
+        every = sum(positions)
+        if not self.window:
+            return every
+        full = self.layers // self.full_each
+        near = sum(min(position, self.window) for position in positions)
+        return (full * every + (self.layers - full) * near) / self.layers
+
     def kv_elements(self):
         """Keys and values of one token in all layers."""
         return 2 * self.layers * self.kv_heads * self.head_dim
@@ -128,5 +139,6 @@ SHAPES = {
     "gemma3-1b": Shape(
         "gemma3_text", "Gemma3 1B", 1152, 6912, 26, 4, 1,
         vocab=262144, context=32768, is_head_tied=True, dtype="bfloat16", own_head_dim=256,
+        window=512, full_each=6,
     ),
 }  # fmt: skip
