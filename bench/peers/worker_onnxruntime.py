@@ -72,13 +72,39 @@ def quantize(folder, out):
 
     out.mkdir(parents=True, exist_ok=True)
     shutil.copy(folder / "config.json", out)
-    source, target = folder / "model.onnx", out / "model.onnx"
+    source, target = with_head_of_its_own(folder / "model.onnx"), out / "model.onnx"
     if a.form == "int8-dynamic":
         quantize_dynamic(
             source, target, per_channel=True, weight_type=QuantType.QInt8, use_external_data_format=is_large(source)
         )  # fmt: skip
     else:
         quantize_static_products(source, target, json.loads((folder / "config.json").read_text()))
+    for file in folder.glob("head_of_its_own.onnx*"):
+        file.unlink()
+
+
+def with_head_of_its_own(source):
+    """A file beside `source` in which the head multiplies a constant of its own, as the quantizer demands, and not the
+    transposed embedding; `source` where it does already."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(source, load_external_data=False)
+    graph = model.graph
+    makers = {name: node for node in graph.node for name in node.output}
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    head = next(node for node in graph.node if "last_position" in node.input)
+    transpose = makers.get(head.input[1])
+    if transpose is None or transpose.op_type != "Transpose" or transpose.input[0] not in held:
+        return source
+    embedding = numpy_helper.to_array(held[transpose.input[0]], base_dir=str(source.parent))
+    graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(embedding.T), "head_weight"))
+    head.input[1] = "head_weight"
+    target = source.with_name("head_of_its_own.onnx")
+    if is_large(source):
+        target.with_name(target.name + "_data").touch()  # says to is_large() that there are such files
+    onnx.save(model, target)
+    return target
 
 
 def quantize_static_products(source, target, config):
