@@ -28,6 +28,16 @@ def byte_alphabet():
     return [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(others))]
 
 
+def tokenizer_json(words):
+    """The same vocabulary as the one file that newer models have."""
+    whole = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False, "byte_fallback": False}
+    model |= {"vocab": {word: i for i, word in enumerate(words)}, "merges": [["e", "r"]]}
+    nothing = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor"))
+    parts = {"pre_tokenizer": whole, "decoder": whole, "model": model}
+    return {"version": "1.0", "added_tokens": []} | nothing | parts
+
+
 def write_vocabulary(folder, shape):
     """A byte-level vocabulary of the model's size with one merge: converters want both, and nobody reads the text."""
     words = byte_alphabet() + ["er"]
@@ -36,8 +46,7 @@ def write_vocabulary(folder, shape):
     (folder / "vocab.json").write_text(text, encoding="utf-8")
     (folder / "merges.txt").write_text("#version: 0.2\ne r\n", encoding="utf-8")
     if shape.family == "gemma3_text":  # llama.cpp's converter counts its tokens there
-        model = {"type": "BPE", "vocab": {word: i for i, word in enumerate(words)}, "merges": [["e", "r"]]}
-        text = json.dumps({"version": "1.0", "added_tokens": [], "model": model}, ensure_ascii=False)
+        text = json.dumps(tokenizer_json(words), ensure_ascii=False)
         (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     config = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": shape.context}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
