@@ -52,7 +52,8 @@ venv() {
 
 setup_torch() { venv torch "torch, transformers, bitsandbytes" torch transformers accelerate tokenizers safetensors bitsandbytes; }
 setup_onnxruntime() { venv onnxruntime "onnxruntime, optimum.onnxruntime" "optimum[onnxruntime]"; }
-setup_openvino() { venv openvino "openvino, optimum.intel, nncf" openvino nncf "optimum-intel[openvino]"; }
+# Newer transformers than 5.0 are refused when Gemma 3 is exported.
+setup_openvino() { venv openvino "openvino, optimum.intel, nncf" openvino nncf "optimum-intel[openvino]" "transformers<5.1"; }
 setup_ctranslate2() { venv ctranslate2 "ctranslate2, transformers, torch" ctranslate2 transformers torch; }
 
 # clang-19 is what llama.cpp is known to run right with (g++ 12 breaks its AMX path); else the newest clang there is.
