@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes a Hugging Face folder of real shapes (tools/model_shapes.py) with random weights: for speed and memory, not for text.
 
-The weights are normal with deviation 0.02 (the initializer of GPT-2 and of Llama), biases 0, gains 1.
+The weights are normal with deviation 0.02 (the initializer of all of them), biases 0, gains 1 (of Gemma, which adds 1 to
+what the file holds: 0).
 Needs numpy alone: the file is streamed, one tensor in memory at a time. GPT-2's tokenizer is copied when its files are there.
 """
 
@@ -19,8 +20,8 @@ from model_shapes import SHAPES
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def draw(name, shape, rng):
-    if name.endswith("bias"):
+def draw(name, shape, rng, gain=1):
+    if name.endswith("bias") or (len(shape) == 1 and not gain):
         return np.zeros(shape, np.float32)
     if len(shape) == 1:
         return np.ones(shape, np.float32)
@@ -48,6 +49,23 @@ def header(tensors, dtype):
     return len(text).to_bytes(8, "little") + text
 
 
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
+}  # fmt: skip
+OF_FAMILY = {
+    "llama": {"hidden_act": "silu", "rms_norm_eps": 1e-05, "rope_theta": 10000.0},
+    "qwen3": {
+        "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": None,
+        "use_sliding_window": False,
+    },
+    "gemma3_text": {
+        "attn_logit_softcapping": None, "final_logit_softcapping": None, "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0,
+        "rope_theta": 1000000.0,
+    },
+}  # fmt: skip
+
+
 def config_of(shape, dtype):
     config = {
         "bos_token_id": shape.vocab - 1, "dtype": dtype, "eos_token_id": shape.vocab - 1, "initializer_range": 0.02,
@@ -62,12 +80,18 @@ def config_of(shape, dtype):
         }  # fmt: skip
     else:
         config |= {
-            "architectures": ["LlamaForCausalLM"], "attention_bias": False, "hidden_act": "silu",
+            "architectures": [ARCHITECTURES[shape.family]], "attention_bias": False, "attention_dropout": 0.0,
             "hidden_size": shape.hidden, "intermediate_size": shape.mlp_hidden,
             "max_position_embeddings": shape.context, "num_attention_heads": shape.heads,
-            "num_hidden_layers": shape.layers, "num_key_value_heads": shape.kv_heads, "rms_norm_eps": 1e-05,
-            "rope_scaling": None, "rope_theta": 10000.0,
-        }  # fmt: skip
+            "num_hidden_layers": shape.layers, "num_key_value_heads": shape.kv_heads, "rope_scaling": None,
+        } | OF_FAMILY[shape.family]  # fmt: skip
+        if shape.own_head_dim:
+            config["head_dim"] = shape.own_head_dim
+        if shape.window:
+            config["sliding_window"] = shape.window
+            config["layer_types"] = [
+                "sliding_attention" if (layer + 1) % shape.full_each else "full_attention" for layer in range(shape.layers)
+            ]
     return dict(sorted(config.items()))
 
 
@@ -82,7 +106,7 @@ def split(tensors, shards, dtype):
     return [file for file in files if file], total
 
 
-def write_weights(out, tensors, shards, dtype, rng):
+def write_weights(out, tensors, shards, dtype, rng, gain):
     """Returns the bytes of all files."""
     files, total = split(tensors, shards, dtype)
     names = [f"model-{i + 1:05}-of-{len(files):05}.safetensors" for i in range(len(files))]
@@ -96,7 +120,7 @@ def write_weights(out, tensors, shards, dtype, rng):
         with open(out / file_name, "wb") as file:
             file.write(header(held, dtype))
             for name, dims in held:
-                file.write(to_bytes(draw(name, dims, rng), dtype))
+                file.write(to_bytes(draw(name, dims, rng, gain), dtype))
     return sum((out / name).stat().st_size for name in names)
 
 
@@ -104,7 +128,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SHAPES, required=True)
     parser.add_argument("--out", type=Path, metavar="DIR", required=True)
-    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="default: GPT-2 float32, Llama bfloat16")
+    parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="default: GPT-2 float32, others bfloat16")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shards", type=int, default=1, metavar="N", help="files of weights, with an index (default: 1)")
     data = Path(os.environ.get("ASSAY_DEV_DATA", ROOT.parent / "shared" / "data"))
@@ -115,7 +139,8 @@ def main():
     dtype = args.dtype or shape.dtype
     rng = np.random.default_rng(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
-    file_bytes = write_weights(args.out, list(shape.tensors()), max(1, args.shards), dtype, rng)
+    gain = 0 if shape.family == "gemma3_text" else 1
+    file_bytes = write_weights(args.out, list(shape.tensors()), max(1, args.shards), dtype, rng, gain)
     (args.out / "config.json").write_text(json.dumps(config_of(shape, dtype), indent=2) + "\n", encoding="utf-8")
     for name in ("vocab.json", "merges.txt") if shape.family == "gpt2" else ():
         if (args.tokenizer / name).exists():

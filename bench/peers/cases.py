@@ -8,7 +8,7 @@ import random
 class Case:
     name: str
     kind: str  # prefill or decode
-    context: int  # tokens of a prompt; in a batch, their mean
+    context: int  # tokens of each prompt
     new_tokens: int = 0
     batch: int = 1
 
@@ -34,15 +34,9 @@ def some_ids(count, seed, vocab):
     return [rng.randrange(vocab - 1) for _ in range(count)]
 
 
-def prompts(case, is_ragged, vocab):
-    """Equal lengths, or from half to one and a half of it: the same number of tokens either way."""
-    last = max(case.batch - 1, 1)
-    spread = is_ragged and case.batch > 1
-    lengths = [
-        case.context // 2 + round(case.context * i / last) if spread else case.context
-        for i in range(case.batch)
-    ]
-    return [some_ids(length, seed, vocab) for seed, length in enumerate(lengths)]
+def prompts(case, vocab):
+    """The same for everybody, of equal lengths, as static shapes demand."""
+    return [some_ids(case.context, seed, vocab) for seed in range(case.batch)]
 
 
 def shortened(case, new_tokens):

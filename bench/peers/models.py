@@ -28,6 +28,16 @@ def byte_alphabet():
     return [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(others))]
 
 
+def tokenizer_json(words):
+    """The same vocabulary as the one file that newer models have."""
+    whole = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False, "byte_fallback": False}
+    model |= {"vocab": {word: i for i, word in enumerate(words)}, "merges": [["e", "r"]]}
+    nothing = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor"))
+    parts = {"pre_tokenizer": whole, "decoder": whole, "model": model}
+    return {"version": "1.0", "added_tokens": []} | nothing | parts
+
+
 def write_vocabulary(folder, shape):
     """A byte-level vocabulary of the model's size with one merge: converters want both, and nobody reads the text."""
     words = byte_alphabet() + ["er"]
@@ -35,6 +45,9 @@ def write_vocabulary(folder, shape):
     text = json.dumps({word: i for i, word in enumerate(words)}, ensure_ascii=False)
     (folder / "vocab.json").write_text(text, encoding="utf-8")
     (folder / "merges.txt").write_text("#version: 0.2\ne r\n", encoding="utf-8")
+    if shape.family == "gemma3_text":  # llama.cpp's converter counts its tokens there
+        text = json.dumps(tokenizer_json(words), ensure_ascii=False)
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     config = {"tokenizer_class": "GPT2Tokenizer", "model_max_length": shape.context}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
@@ -92,7 +105,9 @@ def converted(peers_dir, size, environment, form="float32"):
         command = [python_of(peers_dir, environment), HERE / f"worker_{environment}.py"]
         run_logged([*command, "--convert", source, out, "--form", form], log_of(peers_dir))
 
-    name = f"{size}-{environment}" + ("" if is_plain else f"-{form}")
+    # "last": with the logits of the last position alone, where the converter sees to that.
+    last = "-last" if environment in ("onnxruntime", "openvino") else ""
+    name = f"{size}-{environment}{last}" + ("" if is_plain else f"-{form}")
     return make_once(peers_dir / "models" / name, make)
 
 

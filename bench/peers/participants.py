@@ -7,13 +7,11 @@ import sys
 import time
 
 import models
-from llama import Llama
 from precisions import PLAIN, PRECISIONS
 from protocol import ISA_VARIABLES
 from rooflines import SHAPES
 from workers import HERE, Worker, WorkerError
 
-TURN_S = 1.0  # a turn repeats a short case until it has taken about this long
 MOST_REPEATS = 50
 ROOFLINE_READINGS, FEWEST_ROOFLINE_READINGS = 40, 8  # the former take about as long as a turn
 MOST_ROOFLINE_S = 2.0  # after it the fewest are enough: weights of gigabytes take long to read
@@ -38,7 +36,6 @@ class Kind:
     forms: dict
     mode: str = ""  # of worker_torch.py
     isa_limit: str = "whole"  # how far it can be held to an instruction set: whole, part or none
-    is_ragged: bool = False
 
 
 def as_they_are(names):
@@ -47,7 +44,7 @@ def as_they_are(names):
 
 # One row of a peer beside one of Assay's; where it has two forms of that kind, the second is a peer of its own.
 KINDS = {
-    "assay": Kind("", as_they_are(PRECISIONS), is_ragged=True),
+    "assay": Kind("", as_they_are(PRECISIONS)),
     # What a row of Assay's is held to, in turns with it.
     "assay-base": Kind(
         "",
@@ -58,7 +55,6 @@ KINDS = {
             "nf4": "bfloat16",
             "fp4": "bfloat16",
         },
-        is_ragged=True,
     ),
     "torch": Kind("torch", as_they_are(PLAIN) | {"int8-dynamic+head:int8": "int8"}, mode="eager"),
     "torch-compile": Kind("torch", as_they_are(PLAIN), mode="compile"),
@@ -114,7 +110,8 @@ class Participant:
     def __init__(self, name, setting, cpus, options):
         self.name, self.setting, self.cpus, self.options = name, setting, cpus, options
         self.kind, self.label, self.failure, self.loaded, self.worker = KINDS[name], name, None, {}, None
-        self.has_started = False
+        self.has_started, self.needs_pin = False, True
+        self.is_pinned = None  # whether its threads had a processor each in the last turn
         self.repeats = {}  # of a case in a turn, by its name
 
     @property
@@ -124,6 +121,11 @@ class Participant:
     @property
     def is_llama(self):
         return self.kind.environment == "llama.cpp"
+
+    @property
+    def pins_itself(self):
+        """Assay and llama.cpp give each thread its processor when they start it, OpenVINO for as long as a run takes."""
+        return self.is_assay or self.is_llama or self.kind.environment == "openvino"
 
     def why_not(self):
         """Why it has no row in this setting; empty where it has one."""
@@ -148,16 +150,16 @@ class Participant:
         """A process with the model loaded. Throws WorkerError, OSError or RuntimeError."""
         setting, peers_dir = self.setting, self.options.dir
         form, model = self.kind.forms[setting.precision], self.model()
-        if self.is_llama:
-            self.worker = Llama(peers_dir / "llama.cpp", model, setting.threads, self.cpus)
-            self.loaded = {"weight_bytes": self.worker.weight_bytes()}
-            self.label, self.has_started = f"{self.worker.label}, {form.replace('+', ' ')}", True
-            return
+        cpus = ",".join(map(str, sorted(self.cpus)))
         if self.is_assay:
             command = [self.options.assay, "worker"]
+        elif self.is_llama:
+            program = peers_dir / "llama.cpp" / "build" / "bin" / "assay-llama-worker"
+            if not program.exists():
+                raise WorkerError(f"{program} is not there: run setup.sh --only llama.cpp")
+            command = [program, "--threads", setting.threads, "--cpus", cpus]
         else:
             environment = self.kind.environment
-            cpus = ",".join(map(str, sorted(self.cpus)))
             command = [models.python_of(peers_dir, environment), HERE / f"worker_{environment}.py"]
             command += ["--threads", setting.threads, "--cpus", cpus]
             command += ["--mode", self.kind.mode] if self.kind.mode else []
@@ -171,12 +173,17 @@ class Participant:
             if self.is_assay:
                 request["isa"] = setting.isa
         log = models.log_of(peers_dir).with_name(f"worker-{self.name}.log")
-        self.worker = Worker(command, self.cpus, log, variables)
+        self.worker = Worker(command, self.cpus, log, variables, self.options.huge_pages == "all")
         self.loaded = self.worker.ask("load", **request)
-        self.has_started = True
+        self.has_started, self.needs_pin = True, True
         self.label = f"Assay ({self.loaded['kernels']} kernels)" if self.is_assay else self.loaded["label"]
         if form != setting.precision or (not self.is_assay and form not in PLAIN):
-            self.label += f", {form}"
+            self.label += f", {form.replace('+', ' ')}"
+        if self.loaded.get("has_all_positions"):
+            self.label += " (all positions)"
+        compiler = peers_dir / "llama.cpp" / "compiler.txt"
+        if self.is_llama and compiler.exists():
+            self.label += f" ({compiler.read_text().strip()})"
 
     def stop(self):
         if self.worker is not None:
@@ -229,28 +236,45 @@ class Participant:
         return case.new_tokens * case.batch, answer["seconds"], answer["ids"]
 
     def warm_up(self, case, prompts):
-        """Once in vain (compilation, first touches), once to see how often it fits a turn. Gives its ids."""
+        """Once in vain (compilation, first touches), once to see how often it fits a turn; then the threads that
+        computed get a processor each. Gives the case's ids."""
 
         def work():
-            if isinstance(self.worker, Llama):
-                return None  # its benches warm up by themselves
+            worker = self.worker
+            if not self.pins_itself:
+                worker.allow_all()
             self.measure(case, prompts)
-            begin = time.monotonic()
+            before, begin = worker.thread_times(), time.monotonic()
             ids = self.measure(case, prompts)[2]
             seconds = time.monotonic() - begin
-            self.repeats[case.name] = min(MOST_REPEATS, max(1, math.ceil(TURN_S / max(seconds, 1e-3))))
+            self.pin(before)
+            turn_s = self.options.turn_seconds
+            self.repeats[case.name] = min(MOST_REPEATS, max(1, math.ceil(turn_s / max(seconds, 1e-3))))
             return ids
 
         return self.guarded(work, case.name)
+
+    def pin(self, before):
+        """Its computing threads, by their time since `before`."""
+        if not self.pins_itself:
+            self.worker.pin(self.worker.busiest(before, self.setting.threads))
+        self.needs_pin = False
 
     def turn(self, case, prompts):
         """Tokens per second, the median of a turn's runs; None where it failed."""
 
         def work():
-            if isinstance(self.worker, Llama):
-                return self.worker.tokens_per_s(case)
-            self.measure(case, prompts)  # processors have slept, as before llama.cpp's own warm-up
+            before = self.worker.thread_times()
+            self.measure(case, prompts)  # processors have slept
+            if self.needs_pin:
+                self.pin(before)
+            before = self.worker.thread_times()
             runs = [self.measure(case, prompts) for _ in range(self.repeats.get(case.name, 1))]
+            if self.kind.environment != "openvino":  # which has undone it by now
+                self.is_pinned = self.worker.are_pinned(self.worker.busiest(before, self.setting.threads))
             return statistics.median(run[0] / run[1] for run in runs)
 
         return self.guarded(work, case.name)
+
+    def memory(self):
+        return self.worker.memory() if self.worker is not None else {}

@@ -14,13 +14,18 @@ class Precision:
     head_bits: float
     product: str  # what prefill multiplies in: float32, bfloat16 or int8
     kv_bytes: int = 2  # of an element of Assay's cache
-    # What the logits may differ by, in standard deviations. The largest difference, from Assay's row of the same
-    # precision; of quantized rows the root of the mean square, from Assay's float32. Unrelated logits: 1.4.
+    # What the logits may differ by, in standard deviations. In float32 arithmetic the largest difference, else the root
+    # of the mean square; from Assay's row of the same precision, of quantized rows from its float32. Unrelated logits: 1.4.
     tolerance: float = 5e-2
 
     @property
     def is_quantized(self):
         return self.body_bits < 16
+
+    @property
+    def is_rounded(self):
+        """What rounding adds has no largest value, and grows with the layers."""
+        return self.is_quantized or self.name == "bfloat16"
 
     def request(self):
         """Of Assay's worker, beside the model."""

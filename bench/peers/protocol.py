@@ -6,6 +6,7 @@ A worker calls serve() with a function that loads a model and gives an object wi
   prefill(ids) -> next ids      fresh cache, all sequences whole; one id per sequence
   step(ids) -> next ids         one more token of each sequence, after prefill
   logits(ids) -> floats         of the last position of one sequence
+  has_all_positions             optional: prefill computes the logits of every position
 and, where it cannot go step by step, decode(ids, new_tokens) -> (seconds of each step, ids per sequence).
 """
 
@@ -79,6 +80,7 @@ def reply(request, state, load):
             "kernels": getattr(peer, "kernels", ""),
             "threads": peer.threads,
             "weight_bytes": getattr(peer, "weight_bytes", 0),
+            "has_all_positions": bool(getattr(peer, "has_all_positions", False)),
             "load_s": seconds,
         }
     if op not in ("prefill", "decode", "logits", "quit"):

@@ -122,9 +122,9 @@ def need(size, case, precision):
     read = weight_bytes(size, PRECISIONS[precision])
     if case.kind == "prefill":
         n = case.context
-        operations = 2 * body * n + 2 * head + attention * n * (n + 1) / 2
+        operations = 2 * body * n + 2 * head + attention * shape.seen(range(1, n + 1))
         return Need(read, operations, n)
-    past = case.context + (case.new_tokens + 1) / 2
+    past = shape.seen([case.context + (case.new_tokens + 1) / 2])
     read += case.batch * PRECISIONS[precision].kv_bytes * shape.kv_elements() * past
     operations = case.batch * (2 * body + 2 * head + attention * past)
     return Need(read, operations, case.batch)

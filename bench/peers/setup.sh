@@ -52,7 +52,8 @@ venv() {
 
 setup_torch() { venv torch "torch, transformers, bitsandbytes" torch transformers accelerate tokenizers safetensors bitsandbytes; }
 setup_onnxruntime() { venv onnxruntime "onnxruntime, optimum.onnxruntime" "optimum[onnxruntime]"; }
-setup_openvino() { venv openvino "openvino, optimum.intel, nncf" openvino nncf "optimum-intel[openvino]"; }
+# Newer transformers than 5.0 are refused when Gemma 3 is exported.
+setup_openvino() { venv openvino "openvino, optimum.intel, nncf" openvino nncf "optimum-intel[openvino]" "transformers<5.1"; }
 setup_ctranslate2() { venv ctranslate2 "ctranslate2, transformers, torch" ctranslate2 transformers torch; }
 
 # clang-19 is what llama.cpp is known to run right with (g++ 12 breaks its AMX path); else the newest clang there is.
@@ -65,12 +66,24 @@ find_clang() {
   return 1
 }
 
-# The converter runs in the torch environment; gguf-py is the checkout's own.
+# The worker, against the library and the JSON header of the same sources; it finds the library beside itself.
+build_llama_worker() {
+  local home=$1 worker=$root/bench/peers/worker_llama.cpp program=$1/build/bin/assay-llama-worker
+  [ -x "$program" ] && [ "$program" -nt "$worker" ] && return
+  "clang++-$(cut -d' ' -f2 "$home/compiler.txt")" -std=c++17 -O2 -Wall -Wextra -I "$home/source/include" \
+    -I "$home/source/ggml/include" -I "$home/source/vendor" "$worker" -o "$program" -L "$home/build/bin" \
+    -lllama -lggml -lggml-cpu -lggml-base -Wl,-rpath,'$ORIGIN' -pthread
+}
+
+# The converter runs in the torch environment; gguf-py is the checkout's own. llama-bench is for checks by hand.
 setup_llama.cpp() {
   local home=$dir/llama.cpp version sources
-  local targets=(llama-bench llama-batched-bench llama-quantize llama-perplexity)
-  if "$home/build/bin/llama-bench" --help && [ -x "$home/build/bin/llama-batched-bench" ] &&
-    [ -x "$home/build/bin/llama-quantize" ]; then return; fi
+  local targets=(llama llama-bench llama-quantize)
+  if [ -e "$home/build/bin/libllama.so" ] && "$home/build/bin/llama-bench" --help &&
+    [ -x "$home/build/bin/llama-quantize" ]; then
+    build_llama_worker "$home"
+    return
+  fi
   mkdir -p "$home" && cd "$home" || return 1
   version=$(find_clang) || { echo "no clang was found, and clang-19 could not be installed"; return 1; }
   echo "clang $version" >compiler.txt
@@ -83,7 +96,8 @@ setup_llama.cpp() {
   rm -f source/.git # it names a repository that is not there, and ninja would configure for ever
   cmake -S source/ -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="clang-$version" \
     -DCMAKE_CXX_COMPILER="clang++-$version" -DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
-    -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_UI=OFF && cmake --build build --target "${targets[@]}"
+    -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_UI=OFF && cmake --build build --target "${targets[@]}" &&
+    build_llama_worker "$home"
 }
 
 failed=0

@@ -1,5 +1,6 @@
 """A compare.py document as Markdown tables."""
 
+from intervals import ratio_text
 from rooflines import SHAPES
 
 
@@ -50,7 +51,9 @@ def table(rows):
     for case in cases:
         mine, best = at.get(("assay", case)), best_peer(rows, case)
         has_both = mine and best and "median" in mine
-        ratios.append(f"{mine['median'] / best['median']:.2f} ({best['peer']})" if has_both else "")
+        ratio = best.get("ratio") if has_both else None
+        text = ratio_text(ratio) if ratio else f"{mine['median'] / best['median']:.2f}" if has_both else ""
+        ratios.append(f"{text} ({best['peer']})" if has_both else "")
         share = mine.get("share_of_roofline") if mine else None
         shares.append(f"{100 * share:.0f} %" if share else "")
     out.append(line(["Assay / best peer", "", *ratios]))
@@ -75,10 +78,11 @@ def markdown(document):
         "# Assay beside its peers",
         "",
         f"{machine['cpu']}, processors {machine['cpus']}, load average {load:.1f} at the start; "
-        f"{machine['assay']}. Tokens/s, medians of {document['rounds']} rounds in turns (interquartile "
-        "range / median); * see below. Weights: all of them with their scales, as each holds them. Quantized rows of "
+        f"{machine['assay']}, {document['date']}. Tokens/s, medians of {document['rounds']} rounds in turns (interquartile "
+        "range / median); the ratio with its 95 % interval over the rounds; * see below. Weights: all of them with their scales, as each holds them. Quantized rows of "
         "Assay: everything else, keys and values in bfloat16.",
     ]
+    out += [f"\n**Failed: {failure}**" for failure in document.get("failures", ())]
     for (isa, threads, precision, model), rows in groups(document["rows"]).items():
         out += ["", f"## {precision}, {threads} thread(s), {isa}, {SHAPES[model].label}"]
         timed = [row for row in rows if row["case"] != "load"]

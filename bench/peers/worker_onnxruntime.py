@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ONNX Runtime as a worker, on the graph that optimum exports (it computes the logits of all positions).
+"""ONNX Runtime as a worker, on the graph that optimum exports, cut so that it computes the logits of the last position.
 
 The session is driven directly, outputs bound to memory: no copy and no framework stands in the measured time.
 """
@@ -23,6 +23,30 @@ def convert(model, out):
     from optimum.onnxruntime import ORTModelForCausalLM
 
     ORTModelForCausalLM.from_pretrained(model, export=True).save_pretrained(out)
+    keep_last_position(Path(out) / "model.onnx")
+
+
+def keep_last_position(file):
+    """Puts a slice of the last position before the product that gives the logits. Weights in files of their own stay
+    there, untouched."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    model = onnx.load(file, load_external_data=False)
+    graph = model.graph
+    makers = {name: node for node in graph.node for name in node.output}
+    node = makers["logits"]
+    while node.op_type not in ("MatMul", "Gemm"):  # casts and the like may follow it
+        node = makers[node.input[0]]
+    for name, value in (("starts", -1), ("ends", 2**63 - 1), ("axes", 1)):
+        graph.initializer.append(helper.make_tensor(f"last_position_{name}", TensorProto.INT64, [1], [value]))
+    inputs = [node.input[0], *(f"last_position_{name}" for name in ("starts", "ends", "axes"))]
+    at = list(graph.node).index(node)
+    graph.node.insert(at, helper.make_node("Slice", inputs, ["last_position"], name="last_position"))
+    node.input[0] = "last_position"
+    logits = next(each for each in graph.output if each.name == "logits")
+    logits.type.tensor_type.shape.dim[1].dim_value = 1
+    onnx.save(model, file)
 
 
 def heads_of(config):
@@ -31,6 +55,8 @@ def heads_of(config):
 
 
 def head_dim_of(config):
+    if config.get("head_dim"):
+        return config["head_dim"]
     if "n_head" in config:
         return config["n_embd"] // config["n_head"]
     return config["hidden_size"] // config["num_attention_heads"]
@@ -46,13 +72,39 @@ def quantize(folder, out):
 
     out.mkdir(parents=True, exist_ok=True)
     shutil.copy(folder / "config.json", out)
-    source, target = folder / "model.onnx", out / "model.onnx"
+    source, target = with_head_of_its_own(folder / "model.onnx"), out / "model.onnx"
     if a.form == "int8-dynamic":
         quantize_dynamic(
             source, target, per_channel=True, weight_type=QuantType.QInt8, use_external_data_format=is_large(source)
         )  # fmt: skip
     else:
         quantize_static_products(source, target, json.loads((folder / "config.json").read_text()))
+    for file in folder.glob("head_of_its_own.onnx*"):
+        file.unlink()
+
+
+def with_head_of_its_own(source):
+    """A file beside `source` in which the head multiplies a constant of its own, as the quantizer demands, and not the
+    transposed embedding; `source` where it does already."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(source, load_external_data=False)
+    graph = model.graph
+    makers = {name: node for node in graph.node for name in node.output}
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    head = next(node for node in graph.node if "last_position" in node.input)
+    transpose = makers.get(head.input[1])
+    if transpose is None or transpose.op_type != "Transpose" or transpose.input[0] not in held:
+        return source
+    embedding = numpy_helper.to_array(held[transpose.input[0]], base_dir=str(source.parent))
+    graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(embedding.T), "head_weight"))
+    head.input[1] = "head_weight"
+    target = source.with_name("head_of_its_own.onnx")
+    if is_large(source):
+        target.with_name(target.name + "_data").touch()  # says to is_large() that there are such files
+    onnx.save(model, target)
+    return target
 
 
 def quantize_static_products(source, target, config):
@@ -116,11 +168,13 @@ class OnnxRuntime:
         self.inputs = {i.name for i in self.session.get_inputs()}
         self.past = sorted(name for name in self.inputs if name.startswith("past_key_values"))
         self.threads = threads
-        self.label = f"ONNX Runtime {ort.__version__} (all logits)"
+        self.label = f"ONNX Runtime {ort.__version__}"
+        logits = next(each for each in self.session.get_outputs() if each.name == "logits")
+        self.has_all_positions = logits.shape[1] != 1
         self.kept = {}  # logits buffers by shape
 
     def run(self, ids, past, length):
-        """One forward pass over new ids [batch, rows] after `length` cached ones: [batch, rows, vocab]."""
+        """One forward pass over new ids [batch, rows] after `length` cached ones: [batch, rows or 1, vocab]."""
         batch, rows = ids.shape
         binding = self.session.io_binding()
         for name, value in feed(ids, length).items():
@@ -128,7 +182,7 @@ class OnnxRuntime:
                 binding.bind_cpu_input(name, np.ascontiguousarray(value))
         for name in self.past:
             binding.bind_ortvalue_input(name, past[name])
-        shape = (batch, rows, self.vocab)
+        shape = (batch, rows if self.has_all_positions else 1, self.vocab)
         logits = self.kept.setdefault(shape, np.empty(shape, np.float32))
         binding.bind_output("logits", "cpu", 0, np.float32, shape, logits.ctypes.data)
         for name in self.past:
@@ -151,7 +205,7 @@ class OnnxRuntime:
 
     def logits(self, ids):
         self.prefill([ids])
-        return self.kept[1, len(ids), self.vocab][0, -1]
+        return self.kept[1, len(ids) if self.has_all_positions else 1, self.vocab][0, -1]
 
 
 if __name__ == "__main__":

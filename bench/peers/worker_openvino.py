@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""OpenVINO as a worker, on the stateful graph that optimum-intel exports.
+"""OpenVINO as a worker, on the stateful graph that optimum-intel exports, cut so that it computes the logits of the last
+position.
 
 INFERENCE_PRECISION_HINT decides the arithmetic, bfloat16 of quantized weights; keys and values are kept in the same one,
 not in 8 bits.
@@ -30,9 +31,33 @@ def convert(model, out):
         return quantize(Path(model) / "openvino_model.xml", Path(out))
     from optimum.intel import OVModelForCausalLM
 
-    OVModelForCausalLM.from_pretrained(model, export=True, load_in_8bit=False, compile=False).save_pretrained(
-        out
-    )
+    exported = OVModelForCausalLM.from_pretrained(model, export=True, load_in_8bit=False, compile=False)
+    exported.save_pretrained(out)
+    del exported
+    keep_last_position(Path(out))
+
+
+def keep_last_position(folder):
+    """Puts the choice of the last position before the product that gives the logits."""
+    import openvino as ov
+    from openvino import opset8 as ops
+
+    # From a file that goes when the new one is there: constants are read from it while that is written.
+    old = folder / "all_positions"
+    for suffix in (".xml", ".bin"):
+        (folder / f"openvino_model{suffix}").rename(old.with_suffix(suffix))
+    model = ov.Core().read_model(old.with_suffix(".xml"))
+    node = model.output("logits").get_node().input_value(0).get_node()
+    while node.get_type_name() != "MatMul":  # conversions may follow it
+        node = node.input_value(0).get_node()
+    hidden = node.input_value(0)
+    last, axis = ops.constant([-1], dtype=np.int64), ops.constant(1, dtype=np.int64)
+    node.input(0).replace_source_output(ops.gather(hidden, last, axis).output(0))
+    model.validate_nodes_and_infer_types()
+    ov.save_model(model, folder / "openvino_model.xml", compress_to_fp16=False)
+    del model
+    for suffix in (".xml", ".bin"):
+        old.with_suffix(suffix).unlink()
 
 
 def quantize(source, out):
@@ -82,6 +107,7 @@ class OpenVino:
                 "KV_CACHE_PRECISION": hint,
                 "INFERENCE_NUM_THREADS": threads,
                 "NUM_STREAMS": 1,
+                "ENABLE_CPU_PINNING": True,
                 "PERFORMANCE_HINT": "LATENCY",
             },
         )
@@ -89,10 +115,12 @@ class OpenVino:
         self.inputs = {name for port in compiled.inputs for name in port.get_names()}
         self.threads = threads
         self.kernels = str(compiled.get_property("INFERENCE_PRECISION_HINT"))
-        self.label = f"OpenVINO {ov.__version__.split('-')[0]} (all logits)"
+        self.label = f"OpenVINO {ov.__version__.split('-')[0]}"
+        logits = compiled.output("logits").get_partial_shape()
+        self.has_all_positions = not (logits[1].is_static and logits[1].get_length() == 1)
 
     def run(self, ids):
-        """One forward pass over new ids [batch, rows]: [batch, rows, vocab], valid until the next."""
+        """One forward pass over new ids [batch, rows]: [batch, 1, vocab], valid until the next."""
         feeds = feed(ids, self.length)
         self.length += ids.shape[1]
         self.request.infer({n: v for n, v in feeds.items() if n in self.inputs}, share_inputs=True)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Transformers on torch as a worker: --mode eager, or --mode compile (static shapes and cache).
+"""Transformers on torch as a worker: --mode eager, or --mode compile (static shapes and cache, frozen weights).
 
 Precisions float32 and bfloat16; int8: torch's dynamic quantization of every product, in float32; llm-int8, nf4, fp4: by
 bitsandbytes, in bfloat16.
 """
 
+import importlib.metadata
 import logging
 
 import protocol
@@ -19,7 +20,7 @@ CACHE_STEP = 64  # static caches are a multiple of it long, so that near lengths
 
 def load(folder, precision):
     if precision in ("float32", "bfloat16"):
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, precision))
+        return in_own_memory(AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, precision)))
     if precision == "int8":
         model = with_linears(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32))
         how = {torch.nn.Linear: torch.ao.quantization.per_channel_dynamic_qconfig}
@@ -38,6 +39,13 @@ def load(folder, precision):
         device_map="cpu",
         quantization_config=transformers.BitsAndBytesConfig(**how),
     )
+
+
+def in_own_memory(model):
+    """Parameters in memory of the allocator's, which asks for huge pages, and not in the pages of a file."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    return model
 
 
 def with_linears(model):
@@ -82,12 +90,18 @@ class Torch:
         self.weight_bytes = weight_bytes(self.model)
         self.kernels = torch.backends.cpu.get_cpu_capability()
         self.label = f"torch {torch.__version__} {a.mode}, Transformers {transformers.__version__}"
+        if precision in ("llm-int8", "nf4", "fp4"):
+            self.label += f", bitsandbytes {importlib.metadata.version('bitsandbytes')}"
         self.forward = self.model
         self.context = self.model.config.max_position_embeddings
         if a.mode == "compile":
             if a.isa == "avx2":
                 torch._inductor.config.cpp.simdlen = 256
             torch._dynamo.config.recompile_limit = 64
+            # Frozen weights are constants, packed once. Tensors of a fixed address would be frozen too, and a cache
+            # declares its own to be of that kind, for the sake of GPUs.
+            torch._inductor.config.freezing = True
+            torch._dynamo.mark_static_address = lambda *arguments, **keywords: None
             self.forward = torch.compile(self.model, dynamic=False)
 
     def prefill(self, ids):
@@ -96,9 +110,7 @@ class Torch:
         return self.start(ids, DynamicCache(config=self.model.config))
 
     def last_logits(self, ids):
-        # Frozen weights are packed once. Not for the steps: they would find the cache frozen too.
-        with torch._inductor.config.patch(freezing=True):
-            return self.forward(torch.tensor(ids), use_cache=False, logits_to_keep=1).logits[:, -1]
+        return self.forward(torch.tensor(ids), use_cache=False, logits_to_keep=1).logits[:, -1]
 
     def start(self, ids, cache):
         """Fills the cache, without compilation."""
