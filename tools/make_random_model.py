@@ -68,6 +68,8 @@ def config_of(shape, dtype):
             "num_hidden_layers": shape.layers, "num_key_value_heads": shape.kv_heads, "rms_norm_eps": 1e-05,
             "rope_scaling": None, "rope_theta": 10000.0,
         }  # fmt: skip
+    if shape.family == "qwen3":
+        config |= {"architectures": ["Qwen3ForCausalLM"], "head_dim": shape.head_dim, "rope_theta": 1000000.0}
     return dict(sorted(config.items()))
 
 

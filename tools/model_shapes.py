@@ -16,24 +16,26 @@ class Shape:
     context: int
     is_head_tied: bool
     dtype: str  # that the weights are written in by default
+    head_size: int = 0  # where heads are not as wide together as the hidden states
+    has_head_norms: bool = False  # of queries and keys
 
     @property
     def head_dim(self):
-        return self.hidden // self.heads
+        return self.head_size or self.hidden // self.heads
 
     def linears(self):
         """(name, inputs, outputs) of the linear layers of each block."""
-        width, keys = self.hidden, self.kv_heads * self.head_dim
+        width, queries, keys = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim
         if self.family == "gpt2":
             yield "attn.c_attn", width, 3 * width
             yield "attn.c_proj", width, width
             yield "mlp.c_fc", width, self.mlp_hidden
             yield "mlp.c_proj", self.mlp_hidden, width
         else:
-            yield "self_attn.q_proj", width, width
+            yield "self_attn.q_proj", width, queries
             yield "self_attn.k_proj", width, keys
             yield "self_attn.v_proj", width, keys
-            yield "self_attn.o_proj", width, width
+            yield "self_attn.o_proj", queries, width
             yield "mlp.gate_proj", width, self.mlp_hidden
             yield "mlp.up_proj", width, self.mlp_hidden
             yield "mlp.down_proj", self.mlp_hidden, width
@@ -62,6 +64,8 @@ class Shape:
                 yield f"model.layers.{layer}.{name}.weight", (outputs, inputs)
             for name in ("input_layernorm", "post_attention_layernorm"):
                 yield f"model.layers.{layer}.{name}.weight", (self.hidden,)
+            for name in ("q_norm", "k_norm") if self.has_head_norms else ():
+                yield f"model.layers.{layer}.self_attn.{name}.weight", (self.head_dim,)
         yield "model.norm.weight", (self.hidden,)
         if not self.is_head_tied:
             yield "lm_head.weight", (self.vocab, self.hidden)
@@ -102,5 +106,14 @@ SHAPES = {
     "llama-3b": Shape(
         "llama", "Llama 3.2B", 3072, 8192, 28, 24, 8,
         vocab=128256, context=32768, is_head_tied=True, dtype="bfloat16",
+    ),
+    # Qwen3 0.6B and 4B (Yang et al. 2025)
+    "qwen3-0.6b": Shape(
+        "qwen3", "Qwen3 0.6B", 1024, 3072, 28, 16, 8,
+        vocab=151936, context=32768, is_head_tied=True, dtype="bfloat16", head_size=128, has_head_norms=True,
+    ),
+    "qwen3-4b": Shape(
+        "qwen3", "Qwen3 4B", 2560, 9728, 36, 32, 8,
+        vocab=151936, context=32768, is_head_tied=True, dtype="bfloat16", head_size=128, has_head_norms=True,
     ),
 }  # fmt: skip
