@@ -135,6 +135,11 @@ HALF_MODELS = {
         "original_max_position_embeddings": 64, "rms_norm_eps": 1e-5, "pad_token_id": 0, "tie_word_embeddings": True,
         "rope_parameters": rope(1500.0, "longrope", partial_rotary_factor=0.75, short_factor=[1.0, 1.3, 2.1],
                                 long_factor=[1.5, 4.0, 9.0])},
+    # Its own tokens and its greedy ones go beyond the original context: the long factors, from the first token on.
+    "phi3_beyond": V4 | SIZES | {
+        "model_type": "phi3", "hidden_size": 32, "max_position_embeddings": 128,
+        "original_max_position_embeddings": 24, "rope_theta": 1500.0, "rms_norm_eps": 1e-5, "pad_token_id": 0,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.2, 1.6, 2.5], "long_factor": [1.3, 2.5, 6.0, 9.0]}},
     "gemma_legacy": V4 | SIZES | {
         "model_type": "gemma", "head_dim": 12, "num_key_value_heads": 1, "hidden_act": "gelu", "rope_theta": 2000.0,
         "rms_norm_eps": 1e-5},

@@ -163,14 +163,18 @@ TEST_F(Families, RotaryScalingsAreChecked) {
   expect_refused(R"({"rope_theta": null, "rope_parameters": {"full_attention": 3}})", {"full_attention"});
 }
 
-// The context of a stretched model ends where its tokens would have to be computed again.
-TEST_F(Families, LongropeEndsAtItsOriginalContext) {
+TEST_F(Families, LongropeHasOtherFrequenciesBeyondItsOriginalContext) {
   const ModelSpec spec = spec_of(R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1, 2],
       "long_factor": [4, 8]}, "original_max_position_embeddings": 6})");
-  EXPECT_EQ(spec.context, 6);
-  ASSERT_EQ(spec.warnings.size(), 1U);
-  EXPECT_NE(spec.warnings[0].find("ends at 6 tokens instead of 16"), std::string::npos) << spec.warnings[0];
+  EXPECT_EQ(spec.context, 16);
+  EXPECT_TRUE(spec.warnings.empty());
+  EXPECT_EQ(spec.rotary.original_context, 6);
+  ASSERT_EQ(spec.rotary.long_frequencies.size(), 1U);
+  EXPECT_EQ(spec.rotary.long_frequencies[0], spec.rotary.frequencies[0] / 4);
   EXPECT_NEAR(spec.rotary.amplitude, std::sqrt(1 + std::log(16.0 / 6) / std::log(6.0)), 1e-6);
+  const ModelSpec whole = spec_of(R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1, 2],
+      "long_factor": [4, 8]}, "original_max_position_embeddings": 16})");
+  EXPECT_TRUE(whole.rotary.long_frequencies.empty());  // nothing lies beyond
 }
 
 TEST_F(Families, TheSameRotaryInBothSpellings) {

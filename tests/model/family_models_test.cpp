@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "assay/base/error.h"
+#include "assay/generate/generator.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
@@ -23,21 +24,6 @@ Model load(const std::string& name, Isa isa, const Precision& precision, int thr
                      test::cpu_backend(isa, threads), precision);
 }
 
-TokenId next_token(Program& program, KvCache& cache, int sequence, const std::vector<TokenId>& ids) {
-  Batch batch;
-  const auto past = static_cast<std::int32_t>(cache.length(sequence));
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    batch.ids.push_back(ids[i]);
-    batch.positions.push_back(past + static_cast<std::int32_t>(i));
-  }
-  batch.sequences = {{.sequence = sequence, .first_row = 0, .rows = static_cast<std::int64_t>(ids.size())}};
-  program.run(batch, cache);
-  const std::int64_t last = static_cast<std::int64_t>(ids.size()) - 1;
-  TokenId id = -1;
-  program.head(std::span(&last, 1), ArgmaxSink{std::span(&id, 1)});
-  return id;
-}
-
 class FamilyModel : public testing::TestWithParam<std::tuple<const char*, Isa>> {
  protected:
   void SetUp() override {
@@ -53,19 +39,13 @@ TEST_P(FamilyModel, WritesTheGreedyTokensOfTransformers) {
   const std::vector<TokenId> prompt = test::read_ids(file, "prompt_ids"),
                              want = test::read_ids(file, "greedy_ids");
   const Model model = load(name(), isa(), precision_from_name("float32"));
-  Program& program = model.program();
-  const auto cache = program.make_cache();
-  const int sequence = cache->add_sequence();
-  std::vector<TokenId> with_cache{next_token(program, *cache, sequence, prompt)}, all = prompt, without_cache;
-  while (with_cache.size() < want.size())
-    with_cache.push_back(next_token(program, *cache, sequence, {with_cache.back()}));
-  while (without_cache.size() < want.size()) {
-    const auto fresh = program.make_cache();
-    without_cache.push_back(next_token(program, *fresh, fresh->add_sequence(), all));
-    all.push_back(without_cache.back());
+  for (const bool uses_cache : {true, false}) {
+    GenerationOptions options;
+    options.max_new_tokens = static_cast<std::int64_t>(want.size());
+    options.uses_cache = uses_cache;
+    const GenerationTrace trace = generate(model.backend(), model.program(), {prompt}, options);
+    EXPECT_EQ(trace.sequences[0].ids, want) << (uses_cache ? "with" : "without") << " a cache";
   }
-  EXPECT_EQ(with_cache, want);
-  EXPECT_EQ(without_cache, want);
 }
 
 // Neighbours in a batch, its cut into steps and the number of threads change no bit, in any precision.

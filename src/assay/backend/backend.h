@@ -45,6 +45,10 @@ struct SequenceRows {
   std::int64_t first_row = 0;  // in the batch
   std::int64_t rows = 0;       // consecutive; the token in row i is the sequence's number length + i
   std::int64_t first_key = 0;  // keys before it are padding and are not seen
+  // Tokens of the sequence as far as they are known, without padding, these rows and later ones included:
+  // what LongRoPE turns them by. Keys that were stored for another extent stay as they are. 0: these are the
+  // last.
+  std::int64_t extent = 0;
 };
 // Ragged: sequences of any number of new tokens, one after another, no padding needed.
 struct Batch {
@@ -55,6 +59,10 @@ struct Batch {
   // would need is left out.
   bool wants_all = true;
   std::vector<std::int64_t> wanted;
+
+  std::int64_t extent_of(const SequenceRows& s) const {
+    return s.extent > 0 ? s.extent : positions[static_cast<std::size_t>(s.first_row + s.rows - 1)] + 1;
+  }
 };
 
 // Keys and values of past tokens, in blocks of kKvBlock positions per sequence that are taken as a sequence

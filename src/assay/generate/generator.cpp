@@ -46,6 +46,7 @@ class Generation {
         options_(options),
         on_token_(on_token),
         cache_(program.make_cache()),
+        switches_(rotary_switches(program.plan())),
         texts_(prompts) {
     std::size_t longest = 0;
     for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
@@ -87,15 +88,19 @@ class Generation {
     const bool pads_right = options_.padding == Padding::right && (is_prefill || !options_.uses_cache);
     std::vector<StepItem> items;
     for (const std::size_t i : active_) {
-      if (!options_.uses_cache) cache_->truncate(numbers_[i], 0);
+      const bool pads_left = options_.padding == Padding::left;
+      const auto padding = static_cast<std::int64_t>(pads_left ? missing_[i] : 0);
+      const std::int64_t extent = static_cast<std::int64_t>(texts_[i].size()) - padding;
+      if (!options_.uses_cache || grows_beyond_a_switch(cache_->length(numbers_[i]) - padding, extent))
+        cache_->truncate(numbers_[i], 0);
       if (pads_right) texts_[i].insert(texts_[i].end(), missing_[i], options_.pad_token);
       const auto known = static_cast<std::size_t>(cache_->length(numbers_[i]));
-      const bool pads_left = options_.padding == Padding::left;
       const std::size_t last = texts_[i].size() - known - 1 - (pads_right ? missing_[i] : 0);
       items.push_back({.sequence = numbers_[i],
                        .ids = std::span<const TokenId>(texts_[i]).subspan(known),
-                       .padding = pads_left ? static_cast<std::int64_t>(missing_[i]) : 0,
-                       .wanted = static_cast<std::int64_t>(last)});
+                       .padding = padding,
+                       .wanted = static_cast<std::int64_t>(last),
+                       .extent = extent});
     }
     next_.assign(active_.size(), -1);
     sampling_ = {};
@@ -110,6 +115,12 @@ class Generation {
     trace_.sampling = trace_.sampling + sampling_;
     trace_.step_end.push_back(end);
     append();
+  }
+
+  // Then the whole sequence is computed again, as Transformers does for Phi 3: once in a generation.
+  bool grows_beyond_a_switch(std::int64_t past, std::int64_t extent) const {
+    return std::ranges::any_of(switches_,
+                               [&](std::int64_t limit) { return past <= limit && extent > limit; });
   }
 
   // Chooses the next token of every sequence whose last row was in this step.
@@ -180,6 +191,7 @@ class Generation {
   const GenerationOptions& options_;
   const OnToken& on_token_;
   std::unique_ptr<KvCache> cache_;
+  std::vector<std::int64_t> switches_;
   std::vector<std::vector<TokenId>> texts_;  // prompt and generated ids of each sequence
   std::vector<int> numbers_;                 // of each sequence in the cache
   std::vector<std::size_t> missing_;         // tokens of padding

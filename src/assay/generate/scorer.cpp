@@ -46,8 +46,10 @@ void score_windows(Program& program, std::span<const TokenId> ids, std::span<con
     for (std::size_t i = 0; i < windows.size(); ++i) {
       const std::int64_t begin = windows[i].begin + first, end = std::min(begin + count, windows[i].end);
       if (begin >= end) continue;
-      items.push_back({sequences[i],
-                       ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))});
+      items.push_back(
+          {.sequence = sequences[i],
+           .ids = ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
+           .extent = windows[i].end - windows[i].begin});  // through decode the same as through prefill
       of_item.push_back(i);
     }
     run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {

@@ -22,6 +22,8 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
   for (std::size_t item = 0; item < items.size(); ++item) {
     const std::span<const TokenId> ids = items[item].ids;
     std::int64_t position = cache.length(items[item].sequence);
+    const std::int64_t known = position + static_cast<std::int64_t>(ids.size()) - items[item].padding,
+                       extent = std::max<std::int64_t>(1, items[item].extent.value_or(known));
     for (std::size_t first = 0; first < ids.size();) {
       const auto held = static_cast<std::int64_t>(batch.ids.size());
       if (held == program.max_rows()) {
@@ -41,12 +43,23 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
       batch.sequences.push_back({.sequence = items[item].sequence,
                                  .first_row = held,
                                  .rows = rows,
-                                 .first_key = items[item].padding});
+                                 .first_key = items[item].padding,
+                                 .extent = extent});
       parts.push_back({item, static_cast<std::int64_t>(first), held, rows});
       first += static_cast<std::size_t>(rows);
     }
   }
   flush();
+}
+
+std::vector<std::int64_t> rotary_switches(const Plan& plan) {
+  std::vector<std::int64_t> switches;
+  for (const Op& op : plan.ops)
+    if (const auto* rotary = std::get_if<RotaryOp>(&op.what);
+        rotary != nullptr && !rotary->long_frequencies.empty() &&
+        std::ranges::find(switches, rotary->original_context) == switches.end())
+      switches.push_back(rotary->original_context);
+  return switches;
 }
 
 void require_finite(TokenId chosen) {

@@ -17,6 +17,9 @@ struct StepItem {
   std::span<const TokenId> ids;
   std::int64_t padding = 0;  // of the sequence's first tokens: they are not seen, and have no position
   std::optional<std::int64_t> wanted = {};  // the only one of `ids` whose hidden state is; absent: all are
+  // Tokens of the sequence that are known, without padding (SequenceRows::extent); absent: `ids` are the
+  // last.
+  std::optional<std::int64_t> extent = {};
 };
 
 // Where tokens [first, first + rows) of an item stand in the hidden states of the step that has just run.
@@ -29,6 +32,10 @@ struct StepPart {
 // how the items are cut into steps.
 void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
                   const std::function<void(std::span<const StepPart>)>& after_step);
+
+// Lengths beyond which a sequence turns its queries and keys by other angles, the first tokens' too
+// (LongRoPE). Where a sequence grows beyond one, what the cache holds of it is of no use any more.
+std::vector<std::int64_t> rotary_switches(const Plan& plan);
 
 // Throws Error for what ArgmaxSink gives where logits are not finite.
 void require_finite(TokenId chosen);

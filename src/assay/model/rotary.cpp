@@ -157,22 +157,19 @@ class RotaryReader {
   void scale_as_longrope() {
     const std::int64_t original = original_context();
     const double factor = stretch(original);
-    const std::vector<float> shorts = factors("short_factor");
-    factors("long_factor");
+    const std::vector<float> shorts = factors("short_factor"), longs = factors("long_factor");
+    const bool has_long = original < spec_.context && shorts != longs;
     for (std::size_t i = 0; i < rotary_.frequencies.size(); ++i) {
-      const float exponent = static_cast<float>(2 * i) / static_cast<float>(turned_);
-      rotary_.frequencies[i] = 1.0F / (shorts[i] * std::pow(static_cast<float>(base_), exponent));
+      const float exponent = static_cast<float>(2 * i) / static_cast<float>(turned_),
+                  wave = std::pow(static_cast<float>(base_), exponent);
+      rotary_.frequencies[i] = 1.0F / (shorts[i] * wave);
+      if (has_long) rotary_.long_frequencies.push_back(1.0F / (longs[i] * wave));
     }
+    if (has_long) rotary_.original_context = original;
     const double amplitude = factor <= 1 || original == 1
                                  ? 1
                                  : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original)));
     rotary_.amplitude = static_cast<float>(positive_or(*scaling_, "attention_factor", amplitude));
-    if (original >= spec_.context) return;
-    spec_.warnings.push_back(
-        fmt::format("{}: the context ends at {} tokens instead of {}: beyond it longrope's long_factor would "
-                    "change the tokens before as well",
-                    scaling_->where(), original, spec_.context));
-    spec_.context = original;
   }
   std::vector<float> factors(const char* key) const {
     const std::size_t pairs = rotary_.frequencies.size();

@@ -26,11 +26,10 @@ struct RotaryKeys {
 //   linear     divided by `factor`;
 //   llama3     by wavelength, divided, kept or between the two ("The Llama 3 Herd of Models", 2024);
 //   yarn       the same with a ramp over the pairs, and a factor for cosine and sine (Peng et al. 2023);
-//   longrope   each divided by its own `short_factor` (Ding et al. 2024), and that factor;
+//   longrope   each divided by its own `short_factor` (Ding et al. 2024), and that factor; in a sequence that
+//              extends beyond the original context by its `long_factor`, for all of its tokens;
 //   dynamic    as they are: they change beyond max_position_embeddings alone.
-// Transformers takes longrope's `long_factor` for sequences beyond the original context, for all of their
-// tokens, whatever was computed before: spec.context ends there, with a warning. Throws Error naming the key
-// for another rope_type and for factors out of range.
+// Throws Error naming the key for another rope_type and for factors out of range.
 void read_rotary(const JsonView& config, const RotaryKeys& keys, ModelSpec& spec);
 
 }  // namespace assay

@@ -53,6 +53,8 @@ struct RotarySpec {
   RotaryPairing pairing = RotaryPairing::halves;
   std::vector<float> frequencies;  // model/rotary.h
   float amplitude = 1;
+  std::vector<float> long_frequencies = {};  // RotaryOp (plan/ops.h)
+  std::int64_t original_context = 0;
 };
 
 struct ModelSpec {

@@ -98,6 +98,18 @@ struct RotaryOp {
   RotaryPairing pairing = RotaryPairing::halves;
   std::vector<float> frequencies;  // radians per position
   float amplitude = 1;             // of cosine and sine (YaRN's attention factor)
+  // Instead of `frequencies`, for all tokens of a sequence that extends beyond `original_context` (LongRoPE,
+  // Ding et al. 2024); empty: the same for sequences of any length.
+  std::vector<float> long_frequencies = {};
+  std::int64_t original_context = 0;
+  // Of a sequence of that many tokens.
+  const std::vector<float>& frequencies_of(std::int64_t extent) const {
+    return long_frequencies.empty() || extent <= original_context ? frequencies : long_frequencies;
+  }
+  bool turns_as(const RotaryOp& other) const {
+    return amplitude == other.amplitude && frequencies == other.frequencies &&
+           long_frequencies == other.long_frequencies && original_context == other.original_context;
+  }
 };
 
 // Causal attention of the rows in `qkv` over their sequences' cached keys and values.

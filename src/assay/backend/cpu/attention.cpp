@@ -25,18 +25,24 @@ std::int64_t padding_of(const SequenceRows& s, std::int64_t past) {
 void Attention::begin(const Batch& batch) {
   cut_ranges_ = nullptr;
   const auto rows = static_cast<std::int64_t>(batch.positions.size());
+  extents_.assign(batch.positions.size(), 0);
+  for (const SequenceRows& s : batch.sequences)
+    std::fill_n(extents_.begin() + s.first_row, s.rows, s.rows > 0 ? batch.extent_of(s) : 0);
   for (const RotaryTable& table : work_.rotary_tables)
     tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
-      for (std::int64_t row = first; row < first + count; ++row)
+      for (std::int64_t row = first; row < first + count; ++row) {
+        const std::vector<float>& frequencies =
+            table.op->frequencies_of(extents_[static_cast<std::size_t>(row)]);
         for (std::int64_t i = 0; i < table.pairs; ++i) {
           // In float32, as Transformers has it; cosine and sine of exactly that.
           const float angle = static_cast<float>(batch.positions[static_cast<std::size_t>(row)]) *
-                              table.op->frequencies[static_cast<std::size_t>(i)];
+                              frequencies[static_cast<std::size_t>(i)];
           table.cosines[row * table.pairs + i] =
               static_cast<float>(std::cos(static_cast<double>(angle))) * table.op->amplitude;
           table.sines[row * table.pairs + i] =
               static_cast<float>(std::sin(static_cast<double>(angle))) * table.op->amplitude;
         }
+      }
     });
 }
 

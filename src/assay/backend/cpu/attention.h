@@ -52,6 +52,7 @@ class Attention {
   Tasks& tasks_;
   Workspace& work_;
   std::vector<Task> cut_;
+  std::vector<std::int64_t> extents_;  // of the sequence of each row
   int heads_together_ = 1;
   bool has_one_task_each_ = false;  // the sequences, for each of their heads
   // What cut_ was made for, within a step.

@@ -272,9 +272,7 @@ void Workspace::make_rotary_tables() {
   for (const Op& op : packed_.plan.ops) {
     const auto* rotary = std::get_if<RotaryOp>(&op.what);
     if (rotary == nullptr) continue;
-    const auto is_alike = [&](const RotaryTable& table) {
-      return table.op->amplitude == rotary->amplitude && table.op->frequencies == rotary->frequencies;
-    };
+    const auto is_alike = [&](const RotaryTable& table) { return table.op->turns_as(*rotary); };
     if (std::any_of(rotary_tables.begin(), rotary_tables.end(), is_alike)) continue;
     const auto pairs = static_cast<std::int64_t>(rotary->frequencies.size());
     rotary_tables.push_back({.op = rotary,
@@ -285,9 +283,8 @@ void Workspace::make_rotary_tables() {
 }
 
 const RotaryTable& Workspace::table_of(const RotaryOp& op) const {
-  return *std::find_if(rotary_tables.begin(), rotary_tables.end(), [&](const RotaryTable& table) {
-    return table.op->amplitude == op.amplitude && table.op->frequencies == op.frequencies;
-  });
+  return *std::find_if(rotary_tables.begin(), rotary_tables.end(),
+                       [&](const RotaryTable& table) { return table.op->turns_as(op); });
 }
 
 }  // namespace assay::cpu

@@ -200,13 +200,15 @@ void CudaProgram::upload_rotary_tables(const Batch& batch) {
   for (const RotaryTable& table : work_.layout().rotary_tables) {
     cosines.clear();
     sines.clear();
-    for (const std::int32_t position : batch.positions)
-      for (const float frequency : table.op->frequencies) {
-        // In float32, as Transformers has it; cosine and sine of exactly that.
-        const auto angle = static_cast<double>(static_cast<float>(position) * frequency);
-        cosines.push_back(static_cast<float>(std::cos(angle)) * table.op->amplitude);
-        sines.push_back(static_cast<float>(std::sin(angle)) * table.op->amplitude);
-      }
+    for (const SequenceRows& s : batch.sequences)
+      for (std::int64_t row = s.first_row; row < s.first_row + s.rows; ++row)
+        for (const float frequency : table.op->frequencies_of(batch.extent_of(s))) {
+          // In float32, as Transformers has it; cosine and sine of exactly that.
+          const auto position = static_cast<float>(batch.positions[static_cast<std::size_t>(row)]);
+          const auto angle = static_cast<double>(position * frequency);
+          cosines.push_back(static_cast<float>(std::cos(angle)) * table.op->amplitude);
+          sines.push_back(static_cast<float>(std::sin(angle)) * table.op->amplitude);
+        }
     upload<float>(work_.at<float>(table.cosines_at), cosines);
     upload<float>(work_.at<float>(table.sines_at), sines);
   }

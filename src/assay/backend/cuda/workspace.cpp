@@ -14,7 +14,7 @@ constexpr std::int64_t kLineFloats = 32;  // of a line of the caches
 constexpr std::int64_t kMostScratchBytes = std::int64_t{32} << 20;
 
 bool is_alike(const RotaryOp& a, const RotaryOp& b) {
-  return a.amplitude == b.amplitude && a.frequencies == b.frequencies;
+  return a.turns_as(b);
 }
 
 template <typename Visit>

@@ -67,7 +67,9 @@ void write_attention(PlanWriter& write, int layer, BufferId in, bool is_shared, 
                        .head_dim = spec.head_dim,
                        .pairing = rotary->pairing,
                        .frequencies = rotary->frequencies,
-                       .amplitude = rotary->amplitude});
+                       .amplitude = rotary->amplitude,
+                       .long_frequencies = rotary->long_frequencies,
+                       .original_context = rotary->original_context});
   write.add(fmt::format("attention.{}", layer), Phase::attention,  // a = softmax(q k' s) v
             AttentionOp{.layer = layer,
                         .heads = spec.heads,

@@ -5,6 +5,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/json.h"
+#include "assay/model/families/absent.h"
 #include "assay/model/families/family.h"
 
 namespace assay {
@@ -24,22 +25,6 @@ constexpr std::pair<const char*, ModelSpec (*)(const JsonView&, const ModelFolde
     {"qwen3", qwen3_spec},       {"smollm3", smollm3_spec},
     {"stablelm", stablelm_spec}, {"starcoder2", starcoder2_spec}};
 
-// Keys that ask for what no family here has, where their value is neither false, 0, 1, null nor an empty
-// list.
-constexpr std::pair<const char*, const char*> kAbsent[] = {{"num_local_experts", "a mixture of experts"},
-                                                           {"num_experts", "a mixture of experts"},
-                                                           {"n_routed_experts", "a mixture of experts"},
-                                                           {"moe_num_experts", "a mixture of experts"},
-                                                           {"add_cross_attention", "cross attention"},
-                                                           {"cross_attention_layers", "cross attention"},
-                                                           {"is_encoder_decoder", "an encoder"},
-                                                           {"mamba_d_state", "a state-space layer"},
-                                                           {"ssm_cfg", "a state-space layer"},
-                                                           {"state_size", "a state-space layer"},
-                                                           {"ssm_state_size", "a state-space layer"},
-                                                           {"linear_num_key_heads", "linear attention"},
-                                                           {"kv_lora_rank", "multi-head latent attention"}};
-
 // Beyond this, heads that a plan holds one by one are taken for an error of the file.
 constexpr std::int64_t kMaxHeadsOfAllLayers = 1 << 17;
 
@@ -50,37 +35,6 @@ void check_heads(const JsonView& config, const ModelSpec& spec) {
   if (are_single && heads > kMaxHeadsOfAllLayers)
     throw Error("{}: {} attention heads in {} layers: expected at most {} heads in all of them",
                 config.where(), spec.heads, spec.layers, kMaxHeadsOfAllLayers);
-}
-
-bool asks_for_something(const Json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return value.get<double>() > 1;
-  return !value.empty();
-}
-
-void refuse_what_is_absent(const JsonView& config) {
-  for (const auto& [key, what] : kAbsent)
-    if (config.has(key) && asks_for_something(config.raw().at(key)))
-      throw Error("{}: {} {} is not supported: expected a dense decoder alone, not {}", config.where(), key,
-                  printable(config.raw().at(key).dump().substr(0, 64)), what);
-  if (config.has("vision_config") || config.has("audio_config"))
-    throw Error("{}: {} is not supported without a text_config beside it: expected a model of text",
-                config.where(), config.has("vision_config") ? "vision_config" : "audio_config");
-}
-
-// Also of families that have no windows and read no list: a layer of another kind is another model.
-void refuse_other_layers(const JsonView& config) {
-  for (const char* key : {"layer_types", "layers_block_type"}) {
-    if (!config.has(key)) continue;
-    const Json& types = config.raw().at(key);
-    if (!types.is_array())
-      throw Error("{}: {}: expected a list of types, one a layer, found {}", config.where(), key,
-                  printable(types.dump().substr(0, 64)));
-    for (const Json& type : types)
-      if (type != "full_attention" && type != "sliding_attention" && type != "attention")
-        throw Error("{}: {}: {} is not supported; expected full_attention or sliding_attention",
-                    config.where(), key, printable(type.dump().substr(0, 64)));
-  }
 }
 
 // The text part of a model that also sees or hears; what its configuration leaves out may stand in the whole.
@@ -120,11 +74,12 @@ ModelSpec spec_from_folder(const ModelFolder& folder) {
   const std::optional<Json> text = text_config_of(whole);
   const JsonView config = text ? JsonView(*text, whole.where() + ": text_config") : whole;
   const std::string type = config.text("model_type").substr(0, 64);
-  refuse_what_is_absent(config);
+  refuse_what_is_absent(config, text.has_value());
   for (const auto& [name, read] : kFamilies) {
     if (type != name) continue;
     ModelSpec spec = read(config, folder);
     refuse_other_layers(config);
+    if (spec.position != Position::rotary) refuse_rope_scaling(config, spec.family);
     check_heads(config, spec);
     spec.has_bfloat16_weights = holds_bfloat16(folder);
     read_end_tokens(config, folder, spec);

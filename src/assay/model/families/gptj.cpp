@@ -1,5 +1,6 @@
 // GPT-J (Wang and Komatsuzaki 2021): attention and MLP side by side, neighbours turned together.
 #include "assay/base/error.h"
+#include "assay/model/families/absent.h"
 #include "assay/model/families/family.h"
 
 namespace assay {
@@ -19,6 +20,7 @@ ModelSpec gptj_spec(const JsonView& config, const ModelFolder& folder) {
   if (turned > spec.head_dim || turned % 2 != 0)
     throw Error("{}: rotary_dim: expected an even number up to the heads' {} elements, found {}",
                 config.where(), spec.head_dim, turned);
+  refuse_rope_scaling(config, "gptj");
   read_rotary(config, {.turned = static_cast<int>(turned)}, spec);
   spec.rotary.pairing = RotaryPairing::neighbours;
   spec.activation = activation_of(config, "activation_function", "gelu_new");
