@@ -11,6 +11,12 @@ namespace cuda {
 class Runtime;
 }
 
+// Neither changes a bit of a result.
+struct CudaOptions {
+  bool uses_graphs = true;     // decode steps are recorded and replayed
+  bool chooses_tokens = true;  // greedy steps are queued, without the host between them
+};
+
 // Throws Error in one sentence for a program built without CUDA, no driver, one that is too old, no GPU, or
 // an index out of range.
 std::shared_ptr<Backend> make_cuda_backend(const Device& device);
@@ -18,6 +24,7 @@ std::shared_ptr<Backend> make_cuda_backend(const Device& device);
 int usable_cuda_devices();
 
 // Over a device that is there already: what the tests' emulation comes through.
-std::shared_ptr<Backend> make_cuda_backend(const Device& device, std::shared_ptr<cuda::Runtime> runtime);
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, std::shared_ptr<cuda::Runtime> runtime,
+                                           const CudaOptions& options = {});
 
 }  // namespace assay
