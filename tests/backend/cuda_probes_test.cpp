@@ -4,12 +4,19 @@
 #include <numeric>
 #include <vector>
 
+#include "assay/backend/cuda/cuda_backend.h"
 #include "assay/backend/cuda/probes.h"
 #include "assay/backend/cuda/step_kernels.h"
 #include "cuda_emulation/device_memory.h"
 
 namespace assay::cuda {
 namespace {
+
+class CudaStepKernels : public testing::Test {
+ protected:
+  std::unique_ptr<Runtime> runtime_ = make_test_runtime();
+  DeviceMemory memory_{*runtime_};
+};
 
 class CudaProbes : public testing::Test {
  protected:
@@ -24,7 +31,7 @@ class CudaProbes : public testing::Test {
 };
 
 // Every word once in each pass, of a size that is no multiple of what the blocks read at once.
-TEST_F(CudaProbes, ReadEveryWordInEveryPass) {
+TEST_F(CudaStepKernels, ReadEveryWordInEveryPass) {
   constexpr std::int64_t kWords = 4 * (3 * 256 * 4 * 2 + 77), kPasses = 3;
   std::vector<std::uint32_t> words(kWords);
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761U);
@@ -39,7 +46,7 @@ TEST_F(CudaProbes, ReadEveryWordInEveryPass) {
   EXPECT_EQ(std::accumulate(sums.begin(), sums.end(), std::uint32_t{0}), want);
 }
 
-TEST_F(CudaProbes, MultiplyAsOftenAsTheySay) {
+TEST_F(CudaStepKernels, MultiplyAsOftenAsTheySay) {
   const StepKernels& kernels = runtime_->step_kernels();
   constexpr std::int64_t kRounds = 3;
   const auto sum = [&](const Kernel<MultiplyProbeArgs>& kernel, std::uint32_t a, std::uint32_t b) {
@@ -71,6 +78,16 @@ TEST_F(CudaProbes, GiveRatesAndTakeNoMemoryForGood) {
   EXPECT_EQ(runtime_->replays(), 2);
 }
 
+TEST_F(CudaProbes, FillTheTableOfAGpu) {
+  const GpuRooflines found = measure_gpu_rooflines(Device{Device::Kind::cuda, 2}, runtime_, {1e-9});
+  EXPECT_EQ(found.device, "cuda:2");
+  EXPECT_EQ(found.kernels, "sm_90");
+  EXPECT_EQ(found.products.size(), std::size(kProducts));
+  for (const double rate : {found.memory_bytes_per_second, found.l2_bytes_per_second, found.launch.value,
+                            found.graph_node.value, found.products[0].operations_per_second})
+    EXPECT_GT(rate, 0);
+}
+
 TEST_F(CudaProbes, AreOfTheProductThatAFormatUses) {
   EXPECT_EQ(product_of(WeightFormat::llm_int8), ProductKind::int8);
   EXPECT_EQ(product_of(WeightFormat::bfloat16), ProductKind::bfloat16);
@@ -78,7 +95,7 @@ TEST_F(CudaProbes, AreOfTheProductThatAFormatUses) {
   EXPECT_EQ(name_of(ProductKind::tf32), "tf32 mma.sync");
 }
 
-TEST_F(CudaProbes, AdvanceAStep) {
+TEST_F(CudaStepKernels, AdvanceAStep) {
   const auto chosen = memory_.put(std::vector<std::int32_t>{7, -1, 9});
   const auto ids = memory_.put(std::vector<std::int32_t>{1, 2, 3}),
              positions = memory_.put(std::vector<std::int32_t>{4, 5, 6}),

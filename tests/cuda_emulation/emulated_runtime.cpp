@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -10,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#if defined(ASSAY_HAS_CUDA)
+#include "assay/backend/cuda/cuda_runtime.h"
+#endif
 #include "assay/base/error.h"
 #include "cuda_emulation/emulated_kernels.h"
 #include "cuda_emulation/emulation.h"
@@ -179,6 +183,13 @@ class Emulated final : public EmulatedRuntime {
 
 std::unique_ptr<EmulatedRuntime> make_emulated_runtime(const EmulatedDevice& device) {
   return std::make_unique<Emulated>(device);
+}
+
+std::unique_ptr<Runtime> make_test_runtime() {
+#if defined(ASSAY_HAS_CUDA)
+  if (std::getenv("ASSAY_TEST_CUDA") != nullptr) return make_cuda_runtime(0);
+#endif
+  return make_emulated_runtime();
 }
 
 }  // namespace assay::cuda

@@ -30,4 +30,8 @@ class EmulatedRuntime : public Runtime {
 };
 std::unique_ptr<EmulatedRuntime> make_emulated_runtime(const EmulatedDevice& device = {});
 
+// What tests of kernels run on: the emulation, or where the variable ASSAY_TEST_CUDA is set, in a build with
+// CUDA, the first GPU.
+std::unique_ptr<Runtime> make_test_runtime();
+
 }  // namespace assay::cuda

@@ -255,6 +255,10 @@ class CudaRuntime final : public Runtime {
 
 }  // namespace
 
+void require_device(int index) {
+  check_driver(ask_driver(), index);
+}
+
 int usable_devices() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "assay/backend/cuda/cuda_backend.h"
 #include "assay/backend/cuda/step_kernels.h"
+#include "assay/base/format.h"
 
 namespace assay::cuda {
 
@@ -126,3 +128,28 @@ Seconds Probes::graph_node_time(int nodes) {
 }
 
 }  // namespace assay::cuda
+
+namespace assay {
+
+GpuRooflines measure_gpu_rooflines(const Device& device, const std::shared_ptr<cuda::Runtime>& runtime,
+                                   Seconds each) {
+  const cuda::DeviceFacts& facts = runtime->facts();
+  cuda::Probes probes(runtime);
+  GpuRooflines found;
+  found.device = device.text();
+  found.name = facts.name;
+  found.kernels = fmt::format("sm_{}{}", facts.major, facts.minor);
+  found.bus_id = facts.bus_id;
+  found.processors = facts.processors;
+  found.memory = {facts.memory_bytes};
+  found.l2 = {facts.l2_bytes};
+  found.memory_bytes_per_second = probes.bytes_per_second({std::int64_t{4} << 30}, each);
+  found.l2_bytes_per_second = probes.bytes_per_second({facts.l2_bytes / 2}, each);
+  for (const cuda::ProductKind kind : cuda::kProducts)
+    found.products.push_back({name_of(kind), probes.operations_per_second(kind, each)});
+  found.launch = probes.launch_time();
+  found.graph_node = probes.graph_node_time();
+  return found;
+}
+
+}  // namespace assay
