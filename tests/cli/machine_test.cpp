@@ -31,9 +31,11 @@ TEST(CliMachine, JsonKeys) {
                           "read_bandwidth",
                           "skipped_working_sets_bytes",
                           "products",
-                          "phase_round_trip_us"})
+                          "phase_round_trip_us",
+                          "gpus"})
     EXPECT_TRUE(json.contains(key)) << key;
   EXPECT_EQ(json["threads"], 2);
+  EXPECT_EQ(json["gpus"].empty(), json.contains("why_no_gpu"));
   EXPECT_FALSE(json["read_bandwidth"].empty());
   for (const auto& row : json["read_bandwidth"]) {
     EXPECT_GT(row["gb_per_s"], 0);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "assay/backend/cuda/kernels.h"
+#include "assay/backend/cuda/step_kernels.h"
 
 namespace assay::cuda {
 const Kernels& emulated_kernels();
-}
+const StepKernels& emulated_step_kernels();
+}  // namespace assay::cuda

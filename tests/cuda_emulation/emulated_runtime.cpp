@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <new>
+#include <string>
+#include <utility>
 #include <vector>
 
+#if defined(ASSAY_HAS_CUDA)
+#include "assay/backend/cuda/cuda_runtime.h"
+#endif
 #include "assay/base/error.h"
 #include "cuda_emulation/emulated_kernels.h"
 #include "cuda_emulation/emulation.h"
@@ -33,10 +39,16 @@ class Emulated final : public EmulatedRuntime {
 
   const DeviceFacts& facts() const override { return facts_; }
   const Kernels& kernels() const override { return emulated_kernels(); }
+  const StepKernels& step_kernels() const override { return emulated_step_kernels(); }
   std::int64_t launches() const override { return launches_; }
   std::int64_t live_bytes() const override { return live_; }
+  std::int64_t allocations() const override { return static_cast<std::int64_t>(allocations_.size()); }
+  std::int64_t replays() const override { return replays_; }
+  void fail_next_launch() override { fails_next_ = true; }
 
   DevicePointer<std::byte> allocate(std::int64_t bytes) override {
+    check_alive();
+    if (is_capturing()) throw Error("memory cannot be allocated while a graph is recorded");
     if (bytes < 0 || bytes > facts_.memory_bytes - live_)
       throw Error("device memory: {} bytes were asked for and {} are free", bytes,
                   facts_.memory_bytes - live_);
@@ -46,6 +58,7 @@ class Emulated final : public EmulatedRuntime {
     emulation::add_allocation(memory, size);
     allocations_[memory] = bytes;
     live_ += bytes;
+    peak_ = std::max(peak_, live_);
     return DevicePointer<std::byte>(memory);
   }
   void free(DevicePointer<std::byte> memory) override {
@@ -57,16 +70,23 @@ class Emulated final : public EmulatedRuntime {
     release(memory.address);
   }
   MemoryInfo memory_info() override {
-    return {.free = {facts_.memory_bytes - live_}, .total = {facts_.memory_bytes}};
+    check_alive();
+    return {.free = {facts_.memory_bytes - live_},
+            .total = {facts_.memory_bytes},
+            .allocated = {live_},
+            .peak = {peak_}};
   }
+  void reset_peak() override { peak_ = live_; }
 
   void upload(DevicePointer<std::byte> to, std::span<const std::byte> from) override {
     if (is_capturing()) throw Error("an upload cannot be part of a graph");
+    check_alive();
     check(to.address, static_cast<std::int64_t>(from.size()), "an upload");
     std::memcpy(to.address, from.data(), from.size());
   }
   void download(std::span<std::byte> to, DevicePointer<const std::byte> from) override {
     if (is_capturing()) throw Error("a download cannot be part of a graph");
+    check_alive();
     check(from.address, static_cast<std::int64_t>(to.size()), "a download");
     std::memcpy(to.data(), from.address, to.size());
   }
@@ -89,12 +109,18 @@ class Emulated final : public EmulatedRuntime {
     const auto* bytes = static_cast<const std::byte*>(args);
     add([=, this, kept = std::vector<std::byte>(bytes, bytes + args_bytes)] {
       ++launches_;
+      if (std::exchange(fails_next_, false)) {
+        fault_ = fmt::format("kernel {}: made to fail", name);
+        check_alive();
+      }
       emulation::run_launch(name, shape, [&] { trampoline(entry, kept.data()); });
     });
   }
-  void synchronize() override {}
+  void synchronize() override { check_alive(); }
 
   std::uint64_t record() override {
+    if (is_capturing()) throw Error("a time cannot be taken while a graph is recorded");
+    check_alive();
     times_[next_time_ % times_.size()] = std::chrono::steady_clock::now();
     return next_time_++;
   }
@@ -113,16 +139,22 @@ class Emulated final : public EmulatedRuntime {
   }
   void replay(Graph& graph) override {
     if (is_capturing()) throw Error("a graph cannot be replayed while one is recorded");
+    check_alive();
+    ++replays_;
     for (const auto& step : static_cast<EmulatedGraph&>(graph).steps) step();
   }
 
  private:
   bool is_capturing() const { return graph_ != nullptr; }
   void add(std::function<void()> step) {
+    check_alive();
     if (is_capturing())
       graph_->steps.push_back(std::move(step));
     else
       step();
+  }
+  void check_alive() const {
+    if (!fault_.empty()) throw DeviceFault("{}", fault_);
   }
   static void release(std::byte* memory) {
     emulation::remove_allocation(memory);
@@ -138,7 +170,9 @@ class Emulated final : public EmulatedRuntime {
 
   DeviceFacts facts_;
   std::map<std::byte*, std::int64_t> allocations_;
-  std::int64_t live_ = 0, launches_ = 0;
+  std::int64_t live_ = 0, peak_ = 0, launches_ = 0, replays_ = 0;
+  std::string fault_;  // of a kernel that was made to fail: nothing works any more
+  bool fails_next_ = false;
   std::vector<std::chrono::steady_clock::time_point> times_ =
       std::vector<std::chrono::steady_clock::time_point>(4096);
   std::uint64_t next_time_ = 0;
@@ -149,6 +183,13 @@ class Emulated final : public EmulatedRuntime {
 
 std::unique_ptr<EmulatedRuntime> make_emulated_runtime(const EmulatedDevice& device) {
   return std::make_unique<Emulated>(device);
+}
+
+std::unique_ptr<Runtime> make_test_runtime() {
+#if defined(ASSAY_HAS_CUDA)
+  if (std::getenv("ASSAY_TEST_CUDA") != nullptr) return make_cuda_runtime(0);
+#endif
+  return make_emulated_runtime();
 }
 
 }  // namespace assay::cuda

@@ -18,12 +18,20 @@ struct EmulatedDevice {
 };
 
 // Launches run when they are made, on the caller's thread; of all emulated devices together one runs at a
-// time. Times are the host's. Counters for tests.
+// time. Times are the host's. What the emulation finds wrong is an Error of the launch. Counters for tests.
 class EmulatedRuntime : public Runtime {
  public:
-  virtual std::int64_t launches() const = 0;    // that ran
-  virtual std::int64_t live_bytes() const = 0;  // allocated now
+  virtual std::int64_t launches() const = 0;     // that ran, in graphs too
+  virtual std::int64_t live_bytes() const = 0;   // allocated now
+  virtual std::int64_t allocations() const = 0;  // that live
+  virtual std::int64_t replays() const = 0;      // of graphs
+  // With a DeviceFault, which then comes from every call, as of a GPU whose kernel has failed.
+  virtual void fail_next_launch() = 0;
 };
 std::unique_ptr<EmulatedRuntime> make_emulated_runtime(const EmulatedDevice& device = {});
+
+// What tests of kernels run on: the emulation, or where the variable ASSAY_TEST_CUDA is set, in a build with
+// CUDA, the first GPU.
+std::unique_ptr<Runtime> make_test_runtime();
 
 }  // namespace assay::cuda

@@ -19,6 +19,8 @@ Sample full_sample() {
   s.tokenize_s = 0.02;
   s.first_tokenize_s = 0.01;
   s.energy_j = 3.5;
+  s.energy_why_not = "no counter";
+  s.gpu = GpuUse{1200, 1980, 61, 300, true, false, 2};
   s.roofline_repeats = 2;
   s.disturbance.seconds = 0.5;
   s.disturbance.watched_s = 4;
@@ -35,6 +37,12 @@ TEST(SampleJson, NothingIsLost) {
   EXPECT_EQ(to_json(sample_from_json(json)).dump(), json.dump());
   const Sample back = sample_from_json(json);
   EXPECT_EQ(back.energy_j, 3.5);
+  EXPECT_EQ(back.energy_why_not, "no counter");
+  ASSERT_TRUE(back.gpu);
+  EXPECT_EQ(back.gpu->lowest_mhz, 1200);
+  EXPECT_TRUE(back.gpu->was_slowed_by_heat);
+  EXPECT_EQ(back.gpu->others, 2);
+  EXPECT_FALSE(sample_from_json(to_json(Sample{})).gpu);
   EXPECT_EQ(back.disturbance.migrations, 3);
   EXPECT_EQ(back.disturbance.watched_stolen_cpu_s, 0.25);
   EXPECT_FALSE(sample_from_json(to_json(Sample{})).energy_j);

@@ -7,6 +7,7 @@
 
 #include "assay/base/error.h"
 #include "assay/machine/disturbance.h"
+#include "assay/machine/gpu_sensors.h"
 #include "assay/results/results_json.h"
 
 namespace assay {
@@ -30,6 +31,24 @@ TEST(Warning, SurvivesJsonAndReadsEarlierFiles) {
   EXPECT_EQ(warnings_from_json(earlier), (std::vector<Warning>{{WarningKind::other, "a sentence"}}));
   for (const nlohmann::ordered_json& wrong : {nlohmann::ordered_json{7}, nlohmann::ordered_json("x")})
     EXPECT_THROW(warnings_from_json(wrong), Error);
+}
+
+TEST(WarningsOfGpus, NameWhatDisturbedThem) {
+  EXPECT_TRUE(warnings_of(GpuUse{}).empty());
+  EXPECT_TRUE(warnings_of(GpuUse{.lowest_mhz = 1900, .highest_mhz = 1980}).empty());
+  const std::vector<Warning> all = warnings_of(GpuUse{.lowest_mhz = 1200,
+                                                      .highest_mhz = 1980,
+                                                      .highest_celsius = 90,
+                                                      .mean_watts = 700,
+                                                      .was_slowed_by_heat = true,
+                                                      .was_slowed_by_power = true,
+                                                      .others = 1});
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[0].kind, WarningKind::gpu_throttling);
+  EXPECT_EQ(all[2].kind, WarningKind::gpu_frequency);
+  EXPECT_EQ(sentence_of(all[3]),
+            "1 other process used the GPU during the runs; end them (see nvidia-smi) or use another GPU, and "
+            "repeat");
 }
 
 TEST(WarningsOfDisturbance, AreAsHighAsTheLastStepThatWasPassed) {

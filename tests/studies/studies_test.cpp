@@ -10,6 +10,7 @@
 #include "assay/model/model.h"
 #include "assay/results/results_json.h"
 #include "assay/session/load_parts.h"
+#include "assay/studies/precisions.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -52,6 +53,14 @@ TEST(ResolveDtype, Float16IsFloat16OnAGpu) {
   EXPECT_EQ(nf4.weights, WeightFormat::nf4);
   EXPECT_EQ(nf4.dtype, WeightFormat::float16);
   EXPECT_EQ(nf4.kv_cache, KvFormat::int8);
+}
+
+TEST(Baseline, IsFloat16OnAGpuAndFloat32OnACpu) {
+  EXPECT_EQ(baseline_preset(Device{}), Preset::float32);
+  EXPECT_EQ(baseline_preset({Device::Kind::cuda, 0}), Preset::float16);
+  EXPECT_EQ(default_precisions(Device{}).front(), "float32");
+  EXPECT_EQ(default_precisions({Device::Kind::cuda, 0}).front(), "float16");
+  EXPECT_EQ(default_precisions({Device::Kind::cuda, 0}).size(), default_precisions(Device{}).size());
 }
 
 TEST(ResolveDtype, AnAutomaticDeviceIsOneThatIsThere) {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -76,6 +78,8 @@ class KvCache {
   virtual void truncate(int sequence, std::int64_t length) = 0;
   virtual std::int64_t length(int sequence) const = 0;
   virtual Bytes bytes() const = 0;  // held now
+  // The sequences will hold this many blocks together: memory for them is taken at once.
+  virtual void reserve(std::int64_t /*blocks*/) {}
 };
 
 // Where the LM head's outputs go. Full logits of many rows are large: only what is asked for is kept.
@@ -110,6 +114,17 @@ struct PredictedMemory {
   Bytes kv_cache;
 };
 
+// Memory of a device that has its own.
+struct DeviceMemory {
+  Bytes free, total;      // as its driver tells
+  Bytes allocated, peak;  // by this program: now, and at most since reset_peak_memory()
+};
+
+// How fast a device reads and multiplies at most, measured.
+struct DeviceRates {
+  double bytes_per_second = 0, operations_per_second = 0;  // 0 = not known
+};
+
 // Where the time of steps went, by what the operations were for.
 struct StepProfile {
   struct Part {
@@ -117,6 +132,9 @@ struct StepProfile {
     Seconds waiting;  // of it: what a thread spent without work, in the mean
   };
   std::array<Part, kPhases> parts{};  // by Phase
+  // By operation of the plan and then the LM head, each over all steps, where the device times them one by
+  // one; else empty.
+  std::vector<Seconds> operations;
 };
 
 // A point on the device's own time line.
@@ -146,9 +164,18 @@ class Program {
   virtual double outlier_share() const = 0;
   // With a candidate search, so far: the share of its outputs that were computed exactly; 0 where none is.
   virtual double exact_head_share() const { return 0; }
+  // Whether the device can choose tokens itself, now: then greedy steps need not wait for the host.
+  virtual bool can_run_greedily() const { return false; }
+  // Where it can, `steps` times what run() and head() with an ArgmaxSink do, of a batch with one token of
+  // each sequence: the tokens that a step chooses are the next one's. `chosen` is [steps][sequences]; where
+  // one is -1, later ones mean nothing. after_each() is called when a step has been handed to the device.
+  virtual void run_greedily(const Batch& batch, KvCache& cache, std::int64_t steps, std::span<TokenId> chosen,
+                            const std::function<void()>& after_each);
   virtual std::int64_t max_rows() const = 0;
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;
+  // Throws Error "not enough memory for PURPOSE" where the device has less left.
+  virtual void require_memory(Bytes needed, std::string_view purpose) const;
   virtual MemoryReport memory() const = 0;
   // Where the matrices lie that a step of one token reads, packed; empty where the host cannot read them.
   virtual std::vector<std::span<const std::byte>> step_weights() const { return {}; }
@@ -181,6 +208,17 @@ class Backend {
   virtual std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) = 0;
   // What prepare() would take for the plan, and a sequence of this many tokens beside it. Takes none itself.
   virtual PredictedMemory predict(const Plan& plan, std::int64_t tokens) = 0;
+  // Of a GPU, its place on the PCI bus, by which other libraries know it: "00000000:65:00.0".
+  virtual std::string bus_id() const { return {}; }
+  // Of a device with memory of its own.
+  virtual std::optional<DeviceMemory> memory() { return std::nullopt; }
+  virtual void reset_peak_memory() {}
+  // Rates of a device that the host has no probes for, at this moment: reading a working set of this size,
+  // and multiplying weights of this format. Takes about twice `each`.
+  virtual std::optional<DeviceRates> measure_rates(Bytes /*working_set*/, WeightFormat /*format*/,
+                                                   Seconds /*each*/) {
+    return std::nullopt;
+  }
   virtual void synchronize() = 0;
   virtual Event record() = 0;
   virtual Seconds between(const Event& begin, const Event& end) = 0;

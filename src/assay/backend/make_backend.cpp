@@ -1,7 +1,10 @@
-// Chooses a backend by its device; what a source without codes answers.
+// Chooses a backend by its device; what a source without codes, and a program of the host, answer.
+#include <stdexcept>
+
 #include "assay/backend/cpu/cpu_backend.h"
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
+#include "assay/base/memory.h"
 
 namespace assay {
 
@@ -12,6 +15,15 @@ void WeightSource::read_codes(const WeightSpec& weight, std::int64_t /*first*/, 
 
 std::vector<float> WeightSource::read_scales(const WeightSpec& weight) const {
   throw Error("tensor '{}': this source holds no scales", weight.name);
+}
+
+void Program::run_greedily(const Batch& /*batch*/, KvCache& /*cache*/, std::int64_t /*steps*/,
+                           std::span<TokenId> /*chosen*/, const std::function<void()>& /*after_each*/) {
+  throw std::logic_error("this device does not choose tokens");
+}
+
+void Program::require_memory(Bytes needed, std::string_view purpose) const {
+  assay::require_memory(needed, purpose);
 }
 
 Device chosen_device(const Device& device) {

@@ -21,6 +21,12 @@ class Error : public std::runtime_error {
   explicit Error(FormatText<std::type_identity_t<Args>...> text, Args&&... args);
 };
 
+// A device failed in a way that leaves this process unable to use it: every later call would fail too.
+class DeviceFault : public Error {
+ public:
+  using Error::Error;
+};
+
 // What the caller asked wrong: a flag, a value out of its range. Exit code 2.
 class UsageError : public Error {
  public:

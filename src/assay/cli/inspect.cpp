@@ -8,6 +8,7 @@
 #include "assay/base/memory.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
+#include "assay/cli/gpu_prediction.h"
 #include "assay/cli/options.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -22,6 +23,8 @@ namespace {
 
 struct InspectFlags {
   std::string model;
+  GpuStep step;
+  std::string precision = "bfloat16";
   OutputFlags output;
 };
 
@@ -203,6 +206,17 @@ std::string tensor_lines(const nlohmann::ordered_json& tensors) {
   return text;
 }
 
+// As a GPU would run it, in the precision that was asked for, or the checkpoint's own.
+nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec& spec,
+                                     const std::optional<Precision>& stored) {
+  const Device gpu{Device::Kind::cuda, 0};
+  const ResolvedDtype resolved =
+      stored ? ResolvedDtype{*stored, stored->name, {}} : resolve_dtype(flags.precision, gpu);
+  nlohmann::ordered_json json = gpu_prediction_json(plan_forward(spec, resolved.precision), flags.step);
+  json["precision"] = resolved.label;
+  return json;
+}
+
 int run_inspect(const InspectFlags& flags) {
   const ModelFolder folder = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return ModelFolder(locate_model(candidate));
@@ -224,15 +238,16 @@ int run_inspect(const InspectFlags& flags) {
   else
     for (const std::string& name : precision_names())
       memory.push_back(memory_json(spec, *backend, name, resolve_dtype(name, Device{})));
-  const nlohmann::ordered_json json{{"path", folder.path().string()},
-                                    {"spec", spec_json(spec)},
-                                    {"stored_as", stored ? stored->name : "plain numbers"},
-                                    {"parameters", plan.parameters()},
-                                    {"weight_file_bytes", folder.weight_file_bytes()},
-                                    {"threads", backend->threads()},
-                                    {"memory", memory},
-                                    {"warnings", warnings},
-                                    {"tensors", tensors}};
+  nlohmann::ordered_json json{{"path", folder.path().string()},
+                              {"spec", spec_json(spec)},
+                              {"stored_as", stored ? stored->name : "plain numbers"},
+                              {"parameters", plan.parameters()},
+                              {"weight_file_bytes", folder.weight_file_bytes()},
+                              {"threads", backend->threads()},
+                              {"memory", memory},
+                              {"warnings", warnings},
+                              {"tensors", tensors}};
+  if (!flags.step.gpu.empty()) json["gpu_step"] = gpu_step_json(flags, spec, stored);
   if (flags.output.is_json) {
     answer_json(json);
     return 0;
@@ -246,6 +261,7 @@ int run_inspect(const InspectFlags& flags) {
       "of a token (KB), weights read to decode one; whether the whole context fits in\n"
       "this machine now (yes), a part of it, or no\n";
   text += memory_lines(memory, available_memory());
+  if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
   text += "\nTensors\n" + tensor_lines(tensors);
   answer(text);
   return 0;
@@ -257,6 +273,11 @@ void add_inspect(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a model folder holds and the memory it would need; loads no weights");
+  command->add_option("--gpu", flags->step.gpu,
+                      fmt::format("GPU to predict each kernel of a step on: {}", gpu_names()));
+  command->add_option("--precision", flags->precision, "Precision of that step [bfloat16]");
+  add_whole(*command, "--rows", flags->step.rows, "New tokens of that step [1]", 1, 4096);
+  add_whole(*command, "--past", flags->step.past, "Tokens before them [512]", 0);
   command->add_option("MODEL", flags->model, "Model: a folder, a Hugging Face cache entry or demo")
       ->required();
   flags->output.add_to(*command);

@@ -1,13 +1,16 @@
 // assay machine: what this machine has, and how fast it reads, multiplies and wakes a thread at most.
 #include <nlohmann/json.hpp>
 
+#include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/machine/gpu_sensors.h"
 #include "assay/machine/machine_json.h"
 #include "assay/machine/machine_rooflines.h"
 #include "assay/report/table.h"
+#include "assay/results/warning.h"
 
 namespace assay::cli {
 
@@ -20,7 +23,80 @@ struct MachineFlags {
   OutputFlags output;
 };
 
-OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks) {
+OrderedJson json_of(const GpuRooflines& gpu) {
+  OrderedJson products = OrderedJson::array();
+  for (const GpuRooflines::Product& product : gpu.products)
+    products.push_back({{"kind", product.kind}, {"gflops", product.operations_per_second / 1e9}});
+  OrderedJson json = {{"device", gpu.device},
+                      {"name", gpu.name},
+                      {"kernels", gpu.kernels},
+                      {"bus_id", gpu.bus_id},
+                      {"processors", gpu.processors},
+                      {"memory_bytes", gpu.memory.value},
+                      {"l2_bytes", gpu.l2.value},
+                      {"memory_read_gb_per_s", gpu.memory_bytes_per_second / 1e9},
+                      {"l2_read_gb_per_s", gpu.l2_bytes_per_second / 1e9},
+                      {"products", products},
+                      {"launch_us", gpu.launch.value * 1e6},
+                      {"graph_node_us", gpu.graph_node.value * 1e6}};
+  std::string why_not;
+  const auto sensors = open_nvml(gpu.bus_id, why_not);
+  if (sensors == nullptr) {
+    json["sensors_why_not"] = why_not;
+    return json;
+  }
+  const GpuIdentity identity = sensors->identity();
+  const GpuReading reading = sensors->read();
+  json["driver"] = identity.driver;
+  json["most_sm_mhz"] = identity.most_sm_mhz;
+  json["power_limit_watts"] = identity.power_limit_watts;
+  json["sm_mhz"] = reading.sm_mhz;
+  json["memory_mhz"] = reading.memory_mhz;
+  json["watts"] = reading.watts;
+  json["celsius"] = reading.celsius;
+  json["is_slowed_by_heat"] = reading.is_slowed_by_heat;
+  json["is_slowed_by_power"] = reading.is_slowed_by_power;
+  json["joules"] = reading.joules ? OrderedJson(*reading.joules) : OrderedJson(nullptr);
+  json["other_processes"] = other_processes(*sensors).size();
+  return json;
+}
+
+// Of each GPU in lines, or why there is none.
+std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
+  std::string text;
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("{:<24}{}\n", name, value);
+  };
+  if (gpus.empty()) line("GPU", "none is usable: " + why_no_gpu());
+  for (const GpuRooflines& gpu : gpus) {
+    line(gpu.device, fmt::format("{}, {}, {} SMs, {:.0f} MB, L2 cache {:.0f} MB", gpu.name, gpu.kernels,
+                                 gpu.processors, gpu.memory.megabytes(), gpu.l2.megabytes()));
+    line("  read memory, L2", fmt::format("{:.0f}, {:.0f} GB/s", gpu.memory_bytes_per_second / 1e9,
+                                          gpu.l2_bytes_per_second / 1e9));
+    for (const GpuRooflines::Product& product : gpu.products)
+      line(fmt::format("  {}", product.kind),
+           fmt::format("{:.0f} GFLOP/s", product.operations_per_second / 1e9));
+    line("  launch, graph node",
+         fmt::format("{:.2f}, {:.2f} us", gpu.launch.value * 1e6, gpu.graph_node.value * 1e6));
+    std::string why_not;
+    const auto sensors = open_nvml(gpu.bus_id, why_not);
+    if (sensors == nullptr) {
+      line("  sensors", "none: " + why_not);
+      continue;
+    }
+    const GpuReading reading = sensors->read();
+    line("  now", fmt::format("{:.0f} MHz, {:.0f} W, {:.0f} C, driver {}", reading.sm_mhz, reading.watts,
+                              reading.celsius, sensors->identity().driver));
+    if (const auto others = other_processes(*sensors); !others.empty())
+      line("  warning",
+           sentence_of({WarningKind::gpu_shared, fmt::format("{} other process{} on this GPU", others.size(),
+                                                             others.size() == 1 ? " is" : "es are")}));
+  }
+  return text;
+}
+
+OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks,
+                    const std::vector<GpuRooflines>& gpus) {
   OrderedJson json = to_json(machine);
   const Build build = build_facts();
   json["build"] = {{"version", build.version}, {"compiler", build.compiler}, {"type", build.type}};
@@ -40,6 +116,9 @@ OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks) {
                                 {"gflops", product.operations_per_second / 1e9},
                                 {"why_not", product.why_not}});
   json["phase_round_trip_us"] = peaks.phase_round_trip.value * 1e6;
+  json["gpus"] = OrderedJson::array();
+  for (const GpuRooflines& gpu : gpus) json["gpus"].push_back(json_of(gpu));
+  if (gpus.empty()) json["why_no_gpu"] = why_no_gpu();
   return json;
 }
 
@@ -122,15 +201,17 @@ int run_machine(const MachineFlags& flags) {
   options.on_progress = [&](const std::string& now) { progress.show(now); };
   options.should_stop = is_interrupted;
   const MachineRooflines peaks = measure_rooflines(options);
+  const std::vector<GpuRooflines> gpus = measure_gpu_rooflines(options.each, options.on_progress);
   progress.clear();
   if (flags.output.is_json) {
-    answer_json(json_of(machine, peaks));
+    answer_json(json_of(machine, peaks, gpus));
     return 0;
   }
   answer(facts_text(machine) + "\n" + report::to_text(read_table(peaks), terminal_width()) + "\n" +
          report::to_text(product_table(peaks), terminal_width()) +
          fmt::format("\n{:<24}{:.2f} us, {} thread{}\n", "thread pool round trip",
-                     peaks.phase_round_trip.value * 1e6, peaks.threads, peaks.threads == 1 ? "" : "s"));
+                     peaks.phase_round_trip.value * 1e6, peaks.threads, peaks.threads == 1 ? "" : "s") +
+         "\n" + gpus_text(gpus));
   if (!flags.output.is_quiet)
     for (const Bytes skipped : peaks.skipped)
       note(fmt::format("reading {} was left out: it is more than a quarter of the memory at hand",
@@ -143,7 +224,8 @@ int run_machine(const MachineFlags& flags) {
 void add_machine(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<MachineFlags>();
   CLI::App* command = app.add_subcommand(
-      "machine", "Show the machine's processor and memory, and measure its rooflines in a few seconds");
+      "machine",
+      "Show the machine's processor, memory and GPUs, and measure their rooflines in a few seconds");
   add_whole(*command, "-t,--threads", flags->threads,
             "Threads to measure with, beside a single one [the processors this process may use]", 1, 1024);
   add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MB [1024]", 1, 1024);

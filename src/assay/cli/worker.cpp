@@ -18,7 +18,9 @@
 #include "assay/generate/steps.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/session_json.h"
+#include "assay/machine/gpu_sensors.h"
 #include "assay/model/model.h"
+#include "assay/plan/operation_groups.h"
 
 namespace assay::cli {
 
@@ -60,6 +62,7 @@ class Worker {
     if (op == "prefill") return prefill(request);
     if (op == "decode") return decode(request);
     if (op == "logits") return logits(request);
+    if (op == "profile") return profile(request);
     if (op == "roofline") return roofline(request);
     if (op == "quit") return quit(request);
     if (op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit") {
@@ -67,7 +70,8 @@ class Worker {
       return answer_request(*session_, op, request);
     }
     throw Error(
-        "{}: unknown op '{}': expected load, prefill, decode, logits, roofline, facts, first_run, run, "
+        "{}: unknown op '{}': expected load, prefill, decode, logits, profile, roofline, facts, first_run, "
+        "run, "
         "score, "
         "audit or quit",
         kRequest, op);
@@ -114,6 +118,9 @@ class Worker {
     flags.config = run_config_from_json(JsonReader(json, kRequest));
     forget();  // never two models in memory; after a failed load there is none
     loaded_ = flags.load(false);
+    std::string why_no_sensors;
+    if (const std::string bus_id = model().backend().bus_id(); !bus_id.empty())
+      sensors_ = open_nvml(bus_id, why_no_sensors);
     session_ = local_session(*loaded_, is_interrupted);
     const Program& program = model().program();
     return {{"ok", true},
@@ -139,17 +146,66 @@ class Worker {
   Answer decode(const JsonReader& request) const {
     check_keys(request, {"ids", "new_tokens"});
     const std::int64_t steps = request.at("new_tokens").integer(1, std::int64_t{1} << 30);
+    const GpuWatch watch(sensors_.get());
     const GenerationTrace trace = run(sequences_of(request), steps + 1);
+    std::string why_no_energy;
+    const std::optional<double> joules = watch.joules(why_no_energy);
     if (is_interrupted()) throw Error("interrupted");
     std::vector<double> step_s;
     for (std::size_t i = 1; i < trace.step_end.size(); ++i)
       step_s.push_back((trace.step_end[i] - trace.step_end[i - 1]).value);
     Answer ids = Answer::array();
     for (const SequenceTrace& sequence : trace.sequences) ids.push_back(sequence.ids);
-    return {{"ok", true},
-            {"seconds", (trace.step_end.back() - trace.step_end.front()).value},
-            {"step_s", step_s},
-            {"ids", ids}};
+    Answer answer = {{"ok", true},
+                     {"seconds", (trace.step_end.back() - trace.step_end.front()).value},
+                     {"step_s", step_s},
+                     {"ids", ids}};
+    if (joules) answer["joules"] = *joules;  // of the GPU, prefill included
+    return answer;
+  }
+
+  // Decode steps of one sequence, each operation timed by itself where the device can: what each kind took of
+  // a step, beside what it must read and compute.
+  Answer profile(const JsonReader& request) const {
+    check_keys(request, {"ids", "new_tokens"});
+    Program& program = model().program();
+    const std::vector<TokenId> ids = ids_from_json(request.at("ids"));
+    const std::int64_t steps = request.at("new_tokens").integer(1, program.plan().context);
+    const auto past = static_cast<std::int64_t>(ids.size());
+    if (ids.empty() || past + steps > program.plan().context)
+      throw Error("{} tokens and {} new ones: expected 1 to {} together", past, steps,
+                  program.plan().context);
+    const auto cache = program.make_cache();
+    const int sequence = cache->add_sequence();
+    TokenId next = 0;
+    const auto step = [&](std::span<const TokenId> tokens) {
+      const auto last = static_cast<std::int64_t>(tokens.size()) - 1;
+      const StepItem item{.sequence = sequence, .ids = tokens, .wanted = last};
+      run_in_steps(program, *cache, std::span(&item, 1), [&](std::span<const StepPart> parts) {
+        const StepPart& part = parts.front();
+        if (part.first + part.rows != last + 1) return;
+        const std::int64_t row = part.first_row + part.rows - 1;
+        program.head(std::span(&row, 1), ArgmaxSink{std::span(&next, 1)});
+        require_finite(next);
+      });
+    };
+    step(ids);
+    program.begin_profile();
+    for (std::int64_t i = 0; i < steps; ++i) step(std::vector<TokenId>{next});
+    const StepProfile profile = program.end_profile();
+    Answer operations = Answer::array();
+    for (const OperationGroup& group : operation_groups(program.plan(), 1, past + steps / 2, 1)) {
+      if (profile.operations.empty()) break;
+      double seconds = 0;
+      for (const std::size_t i : group.operations) seconds += profile.operations[i].value;
+      operations.push_back({{"name", group.name},
+                            {"kind", group.kind},
+                            {"count", group.operations.size()},
+                            {"seconds", seconds / static_cast<double>(steps)},
+                            {"bytes", (group.cost.weight_bytes + group.cost.kv_bytes).value},
+                            {"flops", group.cost.flops.value}});
+    }
+    return {{"ok", true}, {"operations", operations}};
   }
 
   Answer logits(const JsonReader& request) const {
@@ -191,25 +247,34 @@ class Worker {
 
   void forget() {
     roofline_.reset();
+    sensors_.reset();
     session_.reset();
     loaded_.reset();
   }
 
   std::optional<LoadedModel> loaded_;
   std::unique_ptr<Session> session_;
-  std::optional<Roofline> roofline_;  // of the loaded model
+  std::unique_ptr<GpuSensors> sensors_;  // of a GPU whose driver tells
+  std::optional<Roofline> roofline_;     // of the loaded model
   bool is_open_ = true;
 };
 
 int run_worker() {
   let_interrupts_end_reads();
   Worker worker;
-  for (std::string line; worker.is_open() && !is_interrupted() && std::getline(std::cin, line);) {
+  bool has_failed = false;
+  for (std::string line;
+       worker.is_open() && !has_failed && !is_interrupted() && std::getline(std::cin, line);) {
     Answer reply;
     try {
       reply = worker.reply_to(line);
     } catch (const std::bad_alloc&) {
       reply = {{"ok", false}, {"error", "not enough memory"}};
+    } catch (const DeviceFault& error) {
+      // Nothing that this process asks of the device will work again: it ends, and another can take its
+      // place.
+      reply = {{"ok", false}, {"error", error.what()}, {"is_fatal", true}};
+      has_failed = true;
     } catch (const std::exception& error) {
       reply = {{"ok", false}, {"error", error.what()}};
     }
@@ -219,7 +284,7 @@ int run_worker() {
       return is_interrupted() ? kInterrupted : kFailed;  // who asked has gone, and says why itself
     }
   }
-  return is_interrupted() ? kInterrupted : 0;
+  return is_interrupted() ? kInterrupted : has_failed ? kFailed : 0;
 }
 
 }  // namespace
@@ -231,7 +296,8 @@ void add_worker(CLI::App& app, int& exit_code) {
       "Requests: {\"op\":\"load\",\"model\":DIR,\"precision\":P,\"threads\":N,\"isa\":TIER}, "
       "{\"op\":\"prefill\",\"ids\":[[...],...]},\n"
       "{\"op\":\"decode\",\"ids\":[[...],...],\"new_tokens\":N}, {\"op\":\"logits\",\"ids\":[...]},\n"
-      "{\"op\":\"roofline\",\"working_set_bytes\":N}, {\"op\":\"quit\"}; a failure is answered with\n"
+      "{\"op\":\"profile\",\"ids\":[...],\"new_tokens\":N}, {\"op\":\"roofline\",\"working_set_bytes\":N},\n"
+      "{\"op\":\"quit\"}; a failure is answered with\n"
       " {\"ok\":false,\"error\":...}\n"
       "Example: assay worker < requests.jsonl");
   command->callback([&exit_code] { exit_code = run_worker(); });

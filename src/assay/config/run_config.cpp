@@ -72,6 +72,11 @@ std::string RunConfig::key() const {
 
 RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
   RunConfig config = common;
+  // "nf4@cuda:0": on a device of its own.
+  if (const std::size_t at = text.find('@'); at != std::string_view::npos) {
+    field("device").parse(config, text.substr(at + 1));
+    text = text.substr(0, at);
+  }
   const std::size_t plus = text.find('+');
   if (plus == 0)
     throw FieldError("precision", "expected a name before +head, found '{}'", text.substr(0, 64));

@@ -6,7 +6,6 @@
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
-#include "assay/base/memory.h"
 #include "assay/generate/steps.h"
 
 namespace assay {
@@ -32,10 +31,16 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
     cache = cache + program.cache_bytes((is_padded ? static_cast<std::int64_t>(longest) : tokens) +
                                         options.max_new_tokens);
   }
-  require_memory(cache, fmt::format("the keys and values of {} sequences", prompts.size()));
+  program.require_memory(cache, fmt::format("the keys and values of {} sequences", prompts.size()));
 }
 
 namespace {
+
+bool mixes_rows_beside_attention(const Plan& plan) {
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) {
+    return !std::holds_alternative<AttentionOp>(op.what) && mixes_rows(op);
+  });
+}
 
 class Generation {
  public:
@@ -47,7 +52,8 @@ class Generation {
         on_token_(on_token),
         cache_(program.make_cache()),
         switches_(rotary_switches(program.plan())),
-        texts_(prompts) {
+        texts_(prompts),
+        has_mixed_rows_(mixes_rows_beside_attention(program.plan())) {
     std::size_t longest = 0;
     for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
     for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -62,17 +68,24 @@ class Generation {
     trace_.sequences.resize(prompts.size());
     active_.resize(prompts.size());
     std::iota(active_.begin(), active_.end(), std::size_t{0});
+    reserve(longest);
   }
 
   GenerationTrace run(const ShouldStop& should_stop) {
     backend_.synchronize();
-    start_ = backend_.record();
-    for (std::int64_t made = 0; made < options_.max_new_tokens && !active_.empty(); ++made) {
+    last_ = backend_.record();
+    for (std::int64_t made = 0; made < options_.max_new_tokens && !active_.empty();) {
       if (made > 0 && should_stop && should_stop()) {
         for (const std::size_t i : active_) trace_.sequences[i].stop = StopReason::interrupted;
         break;
       }
-      step(made == 0);
+      if (const std::int64_t steps = greedy_steps(made); steps > 0) {
+        run_greedily(steps);
+        made += steps;
+      } else {
+        step(made == 0);
+        ++made;
+      }
     }
     backend_.synchronize();
     trace_.total = since_start();
@@ -80,7 +93,76 @@ class Generation {
   }
 
  private:
-  Seconds since_start() { return backend_.between(start_, backend_.record()); }
+  // In parts: a device keeps few points of its time line, and between two that are far apart it counts
+  // coarsely.
+  Seconds since_start(const Event& now) {
+    elapsed_ = elapsed_ + backend_.between(last_, now);
+    last_ = now;
+    return elapsed_;
+  }
+  Seconds since_start() { return since_start(backend_.record()); }
+
+  // The last token of a sequence is not kept.
+  void reserve(std::size_t longest) {
+    if (!options_.uses_cache) return;
+    std::int64_t blocks = 0;
+    for (const auto& text : texts_) {
+      const auto read = static_cast<std::int64_t>(options_.padding == Padding::right ? longest : text.size());
+      const std::int64_t held =
+          std::max(read, static_cast<std::int64_t>(text.size()) + options_.max_new_tokens - 1);
+      blocks += (held + kKvBlock - 1) / kKvBlock;
+    }
+    cache_->reserve(blocks);
+  }
+
+  // How many steps the device may make by itself now; 0: none.
+  std::int64_t greedy_steps(std::int64_t made) const {
+    constexpr std::int64_t kMost = 16;  // tokens are known when all of them are
+    constexpr std::int64_t kWatched = 4;
+    const bool is_decode =
+        made > 0 && options_.uses_cache && static_cast<std::int64_t>(active_.size()) <= program_.max_rows();
+    if (!is_decode || !program_.can_run_greedily() || !options_.sampling.is_plain_greedy() ||
+        options_.on_logits || !switches_.empty())
+      return 0;
+    // Rows of sequences that have ended must not change those of the others.
+    if (!options_.end_tokens.empty() && active_.size() > 1 && has_mixed_rows_) return 0;
+    const bool is_watched = on_token_ || !options_.end_tokens.empty();
+    return std::min(is_watched ? kWatched : kMost, options_.max_new_tokens - made);
+  }
+
+  void run_greedily(std::int64_t steps) {
+    Seconds before = since_start();
+    Batch batch;
+    for (const std::size_t i : active_) {
+      const std::int64_t padding =
+          options_.padding == Padding::left ? static_cast<std::int64_t>(missing_[i]) : 0;
+      batch.sequences.push_back({.sequence = numbers_[i],
+                                 .first_row = static_cast<std::int64_t>(batch.ids.size()),
+                                 .rows = 1,
+                                 .first_key = padding});
+      batch.positions.push_back(static_cast<std::int32_t>(cache_->length(numbers_[i]) - padding));
+      batch.ids.push_back(texts_[i].back());
+    }
+    const std::vector<std::size_t> order = active_;
+    chosen_.resize(static_cast<std::size_t>(steps) * order.size());
+    std::vector<Event> ends;
+    program_.run_greedily(batch, *cache_, steps, chosen_, [&] { ends.push_back(backend_.record()); });
+    backend_.synchronize();
+    for (std::size_t step = 0; step < ends.size(); ++step) {
+      const Seconds end = since_start(ends[step]);
+      if (active_.empty()) continue;
+      trace_.decode.push_back(end - before);
+      trace_.step_end.push_back(end);
+      before = end;
+      next_.clear();
+      for (std::size_t row = 0; row < order.size(); ++row) {
+        if (std::find(active_.begin(), active_.end(), order[row]) == active_.end()) continue;
+        next_.push_back(chosen_[step * order.size() + row]);
+        require_finite(next_.back());
+      }
+      append();
+    }
+  }
 
   void step(bool is_prefill) {
     const Seconds begin = since_start();
@@ -199,7 +281,9 @@ class Generation {
   std::vector<std::size_t> active_;
   std::vector<TokenId> next_, chosen_;
   std::vector<float> logits_;
-  Event start_;
+  const bool has_mixed_rows_;
+  Event last_;
+  Seconds elapsed_;
   Seconds sampling_;
   GenerationTrace trace_;
 };

@@ -30,9 +30,9 @@ Padding padding_from_name(std::string_view text);
 
 struct GenerationOptions {
   std::int64_t max_new_tokens = 50;
-  std::vector<TokenId> end_tokens;  // a sequence ends at any of them; empty = exactly max_new_tokens
-  bool uses_cache = true;           // false: every step computes the whole sequence again
-  SamplingOptions sampling;
+  std::vector<TokenId> end_tokens = {};  // a sequence ends at any of them; empty = exactly max_new_tokens
+  bool uses_cache = true;                // false: every step computes the whole sequence again
+  SamplingOptions sampling = {};
   Padding padding = Padding::none;
   TokenId pad_token = 0;
   // Sees the logits that each token is chosen from; greedy choice then reads them too, which takes longer.

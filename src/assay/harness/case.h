@@ -10,6 +10,7 @@
 
 #include "assay/config/run_config.h"
 #include "assay/machine/disturbance.h"
+#include "assay/machine/gpu_sensors.h"
 #include "assay/results/scenario.h"
 #include "assay/results/warning.h"
 #include "assay/session/time_generate.h"
@@ -50,8 +51,11 @@ struct Sample {
   double memory_bound_s = 0;    // of roofline_s: steps that reading bounds
   int roofline_repeats = 0;     // measurements that were repeated, because the run was faster than they allow
   double first_tokenize_s = 0;  // of tokenize_s: the first batch
-  std::optional<double> energy_j = {};  // of the processor packages; empty where the system does not tell
+  // Of the processor packages, or of the GPU; empty where the system does not tell, or a run is too short.
+  std::optional<double> energy_j = {};
+  std::string energy_why_not = {};
   Disturbance disturbance;
+  std::optional<GpuUse> gpu = {};  // of a GPU whose driver tells
 
   double decode_s() const;
 };
@@ -73,6 +77,7 @@ struct FirstRun {
   CaseProfile profile;
   double kv_cache_bytes = 0, measured_memory_bytes = 0;
   double peak_rss_bytes = 0, current_rss_bytes = 0;  // of the process, at the end
+  double device_used_bytes = 0;  // of a GPU's memory, as its driver tells, by all programs; 0 of the host
   double seconds = 0;
 };
 

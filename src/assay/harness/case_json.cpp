@@ -50,6 +50,24 @@ Disturbance disturbance_from_json(const JsonReader& json) {
   return d;
 }
 
+OrderedJson gpu_to_json(const std::optional<GpuUse>& use) {
+  if (!use) return nullptr;
+  return {use->lowest_mhz,         use->highest_mhz,         use->highest_celsius, use->mean_watts,
+          use->was_slowed_by_heat, use->was_slowed_by_power, use->others};
+}
+
+std::optional<GpuUse> gpu_from_json(const JsonReader& json) {
+  GpuUse use;
+  use.lowest_mhz = json.at(0).number(0, kMostCount);
+  use.highest_mhz = json.at(1).number(0, kMostCount);
+  use.highest_celsius = json.at(2).number(0, kMostCount);
+  use.mean_watts = json.at(3).number(0, kMostCount);
+  use.was_slowed_by_heat = json.at(4).boolean();
+  use.was_slowed_by_power = json.at(5).boolean();
+  use.others = json.at(6).count<std::int64_t>();
+  return use;
+}
+
 }  // namespace
 
 OrderedJson to_json(const std::vector<Prompt>& prompts) {
@@ -102,6 +120,8 @@ OrderedJson to_json(const Sample& s) {
           {"counts", {s.sequences, s.batches, s.prompt_tokens, s.computed_prompt_tokens, s.new_tokens}},
           {"first_tokenize_s", s.first_tokenize_s},
           {"energy_j", s.energy_j ? OrderedJson(*s.energy_j) : OrderedJson(nullptr)},
+          {"energy_why_not", s.energy_why_not},
+          {"gpu", gpu_to_json(s.gpu)},
           {"roofline_repeats", s.roofline_repeats},
           {"ids_hash", s.ids_hash},
           {"roof",
@@ -122,6 +142,8 @@ Sample sample_from_json(const JsonReader& json) {
   s.step_s = json.at("step_s").numbers(0, kMostSeconds);
   s.first_tokenize_s = json.at("first_tokenize_s").number(0, kMostSeconds);
   if (json.has("energy_j")) s.energy_j = json.at("energy_j").number(0, kMostCount);
+  if (json.has("energy_why_not")) s.energy_why_not = json.at("energy_why_not").text();
+  if (json.has("gpu")) s.gpu = gpu_from_json(json.at("gpu"));
   s.roofline_repeats = json.at("roofline_repeats").count<int>();
   const JsonReader counts = json.at("counts");
   s.sequences = counts.at(0).count<std::int64_t>();
@@ -154,6 +176,7 @@ OrderedJson to_json(const FirstRun& f) {
           {"kv_cache_bytes", f.kv_cache_bytes},
           {"measured_memory_bytes", f.measured_memory_bytes},
           {"rss_bytes", {f.peak_rss_bytes, f.current_rss_bytes}},
+          {"device_used_bytes", f.device_used_bytes},
           {"seconds", f.seconds}};
 }
 
@@ -171,6 +194,7 @@ FirstRun first_run_from_json(const JsonReader& json) {
   f.measured_memory_bytes = json.at("measured_memory_bytes").number(-kMostCount, kMostCount);
   f.peak_rss_bytes = json.at("rss_bytes").at(0).number(0, kMostCount);
   f.current_rss_bytes = json.at("rss_bytes").at(1).number(0, kMostCount);
+  if (json.has("device_used_bytes")) f.device_used_bytes = json.at("device_used_bytes").number(0, kMostCount);
   f.seconds = json.at("seconds").number(0, kMostSeconds);
   return f;
 }

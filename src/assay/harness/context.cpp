@@ -81,19 +81,26 @@ namespace {
 // What a worker takes beside weights, activations and cache: code, tokenizer, stacks.
 constexpr std::int64_t kProcess = std::int64_t{40} << 20;
 
+// What a GPU keeps of each process: its context and the code of the kernels.
+constexpr std::int64_t kGpuProcess = std::int64_t{600} << 20;
+
 // Plans each configuration and asks its backend what the plan takes.
 class MemoryPredictor {
  public:
   MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
       : folder_(std::move(folder)), spec_(std::move(spec)) {}
 
+  // What a GPU's processes may take together; 0 of a device without memory of its own.
+  Bytes device_budget(const RunConfig& configuration) {
+    const auto memory = known(configuration).backend->memory();
+    return {memory ? memory->free.value / 10 * 9 : 0};
+  }
+  bool has_own_memory(const RunConfig& configuration) {
+    return known(configuration).backend->device().kind == Device::Kind::cuda;
+  }
+
   Bytes operator()(const RunConfig& configuration, std::int64_t sequences, std::int64_t tokens) {
-    Known& known = known_[configuration.key()];
-    if (known.backend == nullptr) {
-      known.backend = make_backend(device_of(configuration), backend_options(configuration));
-      known.plan = plan_forward(
-          spec_, precision_of(*folder_, spec_, folder_->path().string(), configuration).precision);
-    }
+    const Known& known = this->known(configuration);
     const PredictedMemory memory = known.backend->predict(known.plan, tokens);
     return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
             sequences * memory.kv_cache.value};
@@ -104,6 +111,16 @@ class MemoryPredictor {
     std::shared_ptr<Backend> backend;
     Plan plan;
   };
+  const Known& known(const RunConfig& configuration) {
+    Known& known = known_[configuration.key()];
+    if (known.backend == nullptr) {
+      known.backend = make_backend(device_of(configuration), backend_options(configuration));
+      known.plan = plan_forward(
+          spec_, precision_of(*folder_, spec_, folder_->path().string(), configuration).precision);
+    }
+    return known;
+  }
+
   std::shared_ptr<const ModelFolder> folder_;
   ModelSpec spec_;
   std::map<std::string, Known> known_;
@@ -130,7 +147,8 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   context_.sweep = options.sweep;
   const auto stored = stored_precision(*folder_, spec);
   context_.is_quantized_already = stored.has_value();
-  if (!options.baseline.precision && !stored) context_.baseline.precision = Preset::float32;
+  if (!options.baseline.precision && !stored)
+    context_.baseline.precision = baseline_preset(device_of(options.baseline));
   context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
   context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
@@ -152,14 +170,22 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   // Eight full sequences, and the roofline's buffer, which may be as large as the weights.
   const auto memory_of = [predictor, length = spec.context](const RunConfig& configuration) {
     try {
+      const std::int64_t own = predictor->has_own_memory(configuration) ? kGpuProcess : kProcess;
       return Bytes{(*predictor)(configuration, 8, length).value + (*predictor)(configuration, 0, 1).value +
-                   kProcess};
+                   own};
     } catch (const Error&) {
       return Bytes{};  // loading will say why
     }
   };
   const Bytes budget = options.memory_budget.value_or(Bytes{available_memory().value / 10 * 9});
-  sessions_ = std::make_unique<Sessions>(make, memory_of, budget, true);
+  const auto device_budget = [predictor](const RunConfig& configuration) {
+    try {
+      return predictor->device_budget(configuration);
+    } catch (const Error&) {
+      return Bytes{};  // loading will say why
+    }
+  };
+  sessions_ = std::make_unique<Sessions>(make, memory_of, budget, true, device_budget);
   context_.sessions = sessions_.get();
 }
 

@@ -79,9 +79,15 @@ class Predictor {
     }
     const auto backend = make_backend(device_of(configuration), backend_options(configuration, true));
     ThreadPool* pool = backend->pool();
-    if (pool == nullptr) return at->second;
     constexpr Seconds kTime{0.02};
     const Cost step = cost_of(at->second.plan, 1, 64, 1);
+    if (pool == nullptr) {
+      const WeightFormat format = is_four_bit(precision.weights) ? precision.dtype : precision.weights;
+      const DeviceRates rates =
+          backend->measure_rates(step.weight_bytes, format, kTime).value_or(DeviceRates{});
+      at->second.reached = {kOfMemory * rates.bytes_per_second, kOfCompute * rates.operations_per_second};
+      return at->second;
+    }
     ReadProbe probe({std::min<std::int64_t>(step.weight_bytes.value, std::int64_t{1} << 28)}, *pool);
     at->second.reached.bytes_per_second = kOfMemory * probe.bytes_per_second(4, kTime);
     if (const auto product = bounding_product(precision, isa_from_name(backend->kernels())))

@@ -71,7 +71,10 @@ bool Roofline::Peaks::is_memory_bound(const Cost& cost) const {
 }
 
 Roofline::Roofline(const Model& model)
-    : pool_(model.backend().pool()), weights_(model.program().step_weights()) {
+    : backend_(model.backend()),
+      format_(is_four_bit(model.precision().weights) ? model.precision().dtype : model.precision().weights),
+      pool_(backend_.pool()),
+      weights_(model.program().step_weights()) {
   if (pool_ != nullptr)
     product_ = bounding_product(model.precision(), isa_from_name(model.backend().kernels()));
 }
@@ -99,7 +102,10 @@ ReadProbe& Roofline::probe_for(Bytes working_set) {
 }
 
 Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
-  if (pool_ == nullptr) return {};
+  if (pool_ == nullptr) {
+    const DeviceRates rates = backend_.measure_rates(working_set, format_, each).value_or(DeviceRates{});
+    return {rates.bytes_per_second, rates.operations_per_second};
+  }
   constexpr int kStreams = 4;  // as the kernels walk the weights
   Peaks peaks;
   peaks.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, each);

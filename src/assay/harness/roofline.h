@@ -33,9 +33,10 @@ using PhaseCosts = std::array<Cost, kPhases>;
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape);
 Cost total_cost(const PhaseCosts& costs);
 
-// Measures the roofline on a model's own thread pool. Reading is measured on the model's own weights and a
-// buffer for everything else that a step reads: how fast a working set near the size of a shared cache is
-// read depends on what the case left in it. The buffers stay for later measurements.
+// Measures the roofline on a model's own thread pool, or on its GPU. On a CPU reading is measured on the
+// model's own weights and a buffer for everything else that a step reads: how fast a working set near the
+// size of a shared cache is read depends on what the case left in it. The buffers stay for later
+// measurements.
 class Roofline {
  public:
   explicit Roofline(const Model& model);  // which must outlive it
@@ -54,6 +55,8 @@ class Roofline {
 
  private:
   ReadProbe& probe_for(Bytes working_set);
+  Backend& backend_;
+  WeightFormat format_;  // that is multiplied
   ThreadPool* pool_;
   MemoryRegions weights_;
   std::optional<BoundingProduct> product_;

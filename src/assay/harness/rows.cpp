@@ -34,13 +34,20 @@ class RowBuilder {
 
   void add_warnings(Row& row) const {
     Disturbance all;
+    GpuUse gpu;
     std::set<std::string> hashes;
     for (const auto& [place, sample] : result_.samples) {
       all += sample.disturbance;
+      if (sample.gpu) gpu += *sample.gpu;
       hashes.insert(sample.ids_hash);
     }
     for (Warning& warning : warnings_of(all, static_cast<int>(allowed_processors().size())))
       row.warnings.push_back(std::move(warning));
+    for (Warning& warning : warnings_of(gpu)) row.warnings.push_back(std::move(warning));
+    if (gpu.highest_mhz > 0)
+      row.parameters.emplace_back(
+          "gpu_state", fmt::format("{:.0f} to {:.0f} MHz, {:.0f} W, up to {:.0f} C", gpu.lowest_mhz,
+                                   gpu.highest_mhz, gpu.mean_watts, gpu.highest_celsius));
     if (all.highest_mhz > 0)
       row.parameters.emplace_back("frequency_mhz",
                                   fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
@@ -132,7 +139,7 @@ class RowBuilder {
     double joules = 0, tokens = 0;
     for (const auto& [place, sample] : result_.samples) {
       if (!sample.energy_j) {
-        const std::string why = EnergyWatch().why_not();
+        const std::string& why = sample.energy_why_not;
         row.absent.emplace_back("energy_per_token_j",
                                 why.empty() ? "a run could not read the energy counters" : why);
         return;
@@ -168,6 +175,7 @@ class RowBuilder {
     // 0: the system does not tell.
     if (result_.first.peak_rss_bytes > 0) row.set("peak_rss_bytes", result_.first.peak_rss_bytes);
     if (result_.first.current_rss_bytes > 0) row.set("current_rss_bytes", result_.first.current_rss_bytes);
+    if (result_.first.device_used_bytes > 0) row.set("device_used_bytes", result_.first.device_used_bytes);
     row.set("load_s", result_.facts.model.load_s);
     if (result_.facts.model.head_computed_share)
       row.set("head_computed_percent", 100 * *result_.facts.model.head_computed_share);

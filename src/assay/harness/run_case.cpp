@@ -203,7 +203,7 @@ CaseProfile profile_of(const StepProfile& profile, const Ran& ran, const Plan& p
 }  // namespace
 
 Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
-                const ShouldStop& should_stop, DisturbanceWatch* watch) {
+                const ShouldStop& should_stop, DisturbanceWatch* watch, GpuSensors* sensors) {
   Roofline::Peaks peaks;
   Bytes working_set;
   if (roofline != nullptr) {
@@ -213,11 +213,19 @@ Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
   }
   std::optional<DisturbanceWatch> own;
   if (watch == nullptr) watch = &own.emplace();
+  const bool is_on_gpu = loaded.model->backend().device().kind == Device::Kind::cuda;
   const EnergyWatch energy;
+  const GpuWatch gpu(sensors);
   watch->begin_run();
   Ran ran = CaseRun(loaded, what, false, should_stop).run();
   ran.sample.disturbance = watch->so_far();
-  ran.sample.energy_j = energy.joules();
+  if (sensors != nullptr) ran.sample.gpu = gpu.use();
+  if (is_on_gpu) {
+    ran.sample.energy_j = gpu.joules(ran.sample.energy_why_not);
+  } else {
+    ran.sample.energy_j = energy.joules();
+    ran.sample.energy_why_not = energy.why_not();
+  }
   if (roofline == nullptr) return std::move(ran.sample);
   // No run is faster than its roofline: what says so was disturbed, and is measured again.
   constexpr double kImpossible = 1.03;
@@ -240,6 +248,8 @@ FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofli
   program.trim();
   const Roofline::Peaks peaks =
       roofline.measure(working_set_of(step_costs(program.plan(), expected_shapes(loaded, what).front())));
+  Backend& backend = loaded.model->backend();
+  backend.reset_peak_memory();
   program.begin_profile();
   Ran ran;
   try {
@@ -252,6 +262,10 @@ FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofli
   first.profile = profile_of(program.end_profile(), ran, program.plan(), peaks);
   first.measured_memory_bytes =
       static_cast<double>(ran.anonymous.value - held_before.value - roofline.held().value);
+  if (const auto device = backend.memory()) {
+    first.measured_memory_bytes = static_cast<double>(device->peak.value);
+    first.device_used_bytes = static_cast<double>(device->total.value - device->free.value);
+  }
   first.kv_cache_bytes = static_cast<double>(ran.kv_cache.value);
   const ProcessMemory memory = read_process_memory();
   rusage own{};

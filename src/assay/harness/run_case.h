@@ -10,7 +10,8 @@ namespace assay {
 // Error for prompts that cannot be run (time_generate.h), and "interrupted" once should_stop says so. `watch`
 // has watched since the run before; null: from the beginning of this one.
 Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline = nullptr,
-                const ShouldStop& should_stop = {}, DisturbanceWatch* watch = nullptr);
+                const ShouldStop& should_stop = {}, DisturbanceWatch* watch = nullptr,
+                GpuSensors* sensors = nullptr);
 
 // A run whose time does not count: its texts, where its time goes, how much memory it takes. `held_before` is
 // the anonymous memory of the process before the model was loaded.

@@ -348,11 +348,22 @@ class SweepRun {
 }  // namespace
 
 Sessions::Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of, Bytes budget,
-                   bool have_processes)
+                   bool have_processes, std::function<Bytes(const RunConfig&)> device_budget)
     : make_(std::move(make)),
       memory_of_(std::move(memory_of)),
       budget_(budget),
-      have_processes_(have_processes) {}
+      have_processes_(have_processes),
+      device_budget_(std::move(device_budget)) {}
+
+Bytes Sessions::budget_for(const RunConfig& configuration) const {
+  const Bytes own = device_budget_ ? device_budget_(configuration) : Bytes{};
+  return own.value > 0 ? own : budget_;
+}
+
+double Sessions::share_of(const RunConfig& configuration) const {
+  return static_cast<double>(memory_of_(configuration).value) /
+         static_cast<double>(budget_for(configuration).value);
+}
 
 Session& Sessions::of(const RunConfig& configuration) {
   const std::string key = configuration.key();
@@ -403,12 +414,12 @@ std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig
   if (budget_.value == 0 || !memory_of_) return {configurations};
   const RunConfig& first = configurations.front();
   std::vector<std::vector<RunConfig>> groups{{first}};
-  std::int64_t held = memory_of_(first).value;
+  double held = share_of(first);
   for (std::size_t i = 1; i < configurations.size(); ++i) {
-    const std::int64_t own = memory_of_(configurations[i]).value;
-    if (held + own > budget_.value && groups.back().size() > 1) {
+    const double own = share_of(configurations[i]);
+    if (held + own > 1 && groups.back().size() > 1) {
       groups.push_back({first});
-      held = memory_of_(first).value;
+      held = share_of(first);
     }
     groups.back().push_back(configurations[i]);
     held += own;
@@ -418,10 +429,10 @@ std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig
 
 std::string Sessions::why_not(const RunConfig& configuration) const {
   if (budget_.value == 0 || !memory_of_) return "";
-  const Bytes needed = memory_of_(configuration);
-  if (needed.value <= budget_.value) return "";
+  const Bytes needed = memory_of_(configuration), allowed = budget_for(configuration);
+  if (needed <= allowed) return "";
   return fmt::format("out of memory predicted: {:.0f} MB needed, {:.0f} MB allowed", needed.megabytes(),
-                     budget_.megabytes());
+                     allowed.megabytes());
 }
 
 std::vector<double> CaseResult::each(double Sample::*member) const {

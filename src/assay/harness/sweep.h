@@ -26,8 +26,10 @@ class Sessions {
   // nothing is predicted. `budget` 0 = no limit.
   // `have_processes`: whether each session is a process of its own, so that making it again gives another
   // sample of what differs from process to process.
+  // `device_budget`: of a configuration whose device has memory of its own; 0 where it has none.
   explicit Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of = {},
-                    Bytes budget = {}, bool have_processes = false);
+                    Bytes budget = {}, bool have_processes = false,
+                    std::function<Bytes(const RunConfig&)> device_budget = {});
   bool have_processes() const { return have_processes_; }
 
   // Makes the session where there is none. Throws Error; a configuration that failed once is not tried again.
@@ -48,10 +50,15 @@ class Sessions {
   std::string why_not(const RunConfig& configuration) const;
 
  private:
+  Bytes budget_for(const RunConfig& configuration) const;
+  // Of the memory that it is allowed.
+  double share_of(const RunConfig& configuration) const;
+
   SessionMaker make_;
   std::function<Bytes(const RunConfig&)> memory_of_;
   Bytes budget_;
   bool have_processes_;
+  std::function<Bytes(const RunConfig&)> device_budget_;
   // By the configuration's key.
   std::map<std::string, std::unique_ptr<Session>> live_;
   std::map<std::string, SessionFacts> facts_;

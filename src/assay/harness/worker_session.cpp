@@ -27,7 +27,11 @@ class LocalSession : public Session {
       : loaded_(std::move(loaded)),
         should_stop_(std::move(should_stop)),
         held_before_(held_before),
-        roofline_(*loaded_.model) {}
+        roofline_(*loaded_.model) {
+    const std::string bus_id = loaded_.model->backend().bus_id();
+    std::string why_not;
+    if (!bus_id.empty()) sensors_ = open_nvml(bus_id, why_not);
+  }
 
   SessionFacts facts() override {
     const Backend& backend = loaded_.model->backend();
@@ -44,7 +48,7 @@ class LocalSession : public Session {
     return first;
   }
   Sample run(const Case& what) override {
-    Sample sample = run_case(loaded_, what, &roofline_, should_stop_, &watch_);
+    Sample sample = run_case(loaded_, what, &roofline_, should_stop_, &watch_, sensors_.get());
     watch_ = DisturbanceWatch();
     return sample;
   }
@@ -63,6 +67,7 @@ class LocalSession : public Session {
 
  private:
   LoadedModel loaded_;
+  std::unique_ptr<GpuSensors> sensors_;  // of a GPU whose driver tells
   ShouldStop should_stop_;
   Bytes held_before_;
   Roofline roofline_;
@@ -129,13 +134,16 @@ class WorkerSession : public Session {
         lose(WorkerLost::Cause::crashed, "");
     }
     std::string failure;
+    bool is_fatal = false;
     try {
       OrderedJson json = parse_ordered_json(answer.line, kAnswer);
       if (reader(json).at("ok").boolean()) return json;
       failure = reader(json).at("error").text();
+      is_fatal = reader(json).has("is_fatal") && reader(json).at("is_fatal").boolean();
     } catch (const Error& error) {
       lose(WorkerLost::Cause::crashed, fmt::format("{}, so it is not understood", error.what()));
     }
+    if (is_fatal) lose(WorkerLost::Cause::crashed, failure);  // it has ended itself
     throw Error("{}", failure);
   }
 

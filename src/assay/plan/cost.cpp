@@ -91,10 +91,9 @@ Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_
   return total;
 }
 
-std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
-                                         std::int64_t head_rows) {
-  std::array<Cost, kPhases> costs{};
-  const auto of = [&](Phase phase) -> Cost& { return costs[static_cast<std::size_t>(phase)]; };
+std::vector<Cost> costs_by_operation(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                     std::int64_t head_rows) {
+  std::vector<Cost> costs;
   const Pruning pruning = pruning_of(plan);
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     CostVisitor visitor{plan, i > pruning.attention ? head_rows : rows, past,
@@ -103,13 +102,24 @@ std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, st
       visitor.queries = head_rows;
       visitor.query_columns = std::get<AttentionOp>(plan.ops[pruning.attention].what).k_column();
     }
-    of(plan.ops[i].phase) += std::visit(visitor, plan.ops[i].what);
+    costs.push_back(std::visit(visitor, plan.ops[i].what));
   }
   const CostVisitor head{plan, head_rows, past, head_rows};
-  if (plan.head.norm) of(Phase::head) += head(*plan.head.norm);
   Cost product = head(plan.head.product);
   if (plan.has_candidate_search && head_rows > 0) product.weight_bytes = candidate_search_bytes(plan);
-  of(Phase::head) += product;
+  if (plan.head.norm) product += head(*plan.head.norm);
+  costs.push_back(product);
+  return costs;
+}
+
+std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                         std::int64_t head_rows) {
+  std::array<Cost, kPhases> costs{};
+  const std::vector<Cost> each = costs_by_operation(plan, rows, past, head_rows);
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    const Phase phase = i < plan.ops.size() ? plan.ops[i].phase : Phase::head;
+    costs[static_cast<std::size_t>(phase)] += each[i];
+  }
   return costs;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "assay/plan/plan.h"
 
@@ -19,6 +20,9 @@ struct Cost {
 // one sequence that holds `past` tokens; with a candidate search, what that reads. A multiplication
 // and an addition are two FLOPs; rows that can be left out (pruning_of) are not counted.
 Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows);
+// The same by operation of the plan; the LM head, with its norm, comes last.
+std::vector<Cost> costs_by_operation(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                     std::int64_t head_rows);
 // The same by Phase.
 std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
                                          std::int64_t head_rows);

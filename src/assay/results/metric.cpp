@@ -327,7 +327,7 @@ constexpr Metric kCatalogue[] = {
      .better = Better::lower,
      .decimals = 3,
      .definition = "Energy of the processor packages during the timed runs (Intel RAPL; everything else that "
-                   "they did included) / new tokens."},
+                   "they did included), or of the GPU (NVML; runs of 2 s or more), / new tokens."},
     {.tag = "peak_rss_bytes",
      .title = "Peak resident set size",
      .head = "Peak RSS",
@@ -473,7 +473,17 @@ constexpr Metric kCatalogue[] = {
      .shown_unit = "MB",
      .decimals = 1,
      .definition = "Largest anonymous memory of the process while the case ran once, without what it "
-                   "held before loading."},
+                   "held before loading; on a GPU the most that the process had allocated there."},
+    {.tag = "device_used_bytes",
+     .title = "GPU memory in use",
+     .head = "GPU memory",
+     .unit = "B",
+     .better = Better::lower,
+     .scale = kMegabytes,
+     .shown_unit = "MB",
+     .decimals = 1,
+     .definition = "Memory of the GPU that is not free after the case ran once, as its driver tells: that of "
+                   "other programs and of the driver included."},
     {.tag = "roof_latency_s",
      .title = "Latency at the roofline",
      .head = "Roofline latency",

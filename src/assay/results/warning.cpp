@@ -6,6 +6,7 @@
 
 #include "assay/base/format.h"
 #include "assay/machine/disturbance.h"
+#include "assay/machine/gpu_sensors.h"
 
 namespace assay {
 
@@ -57,6 +58,13 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::migrations, "migrations", "Moved threads",
       "The scheduler moved threads to other processors, whose caches were cold."},
      "stop other processes or use --cpu-mask, and repeat"},
+    {{Kind::gpu_throttling, "gpu_throttling", "Throttled GPU", "Heat or a power limit slowed the GPU down."},
+     "improve the cooling or raise the power limit, and repeat"},
+    {{Kind::gpu_frequency, "gpu_frequency", "Changing GPU clock",
+      "The GPU's clock was not the same in all runs."},
+     "lock the clock (nvidia-smi -lgc) or measure longer, and repeat"},
+    {{Kind::gpu_shared, "gpu_shared", "GPU used by others", "Other processes used the GPU meanwhile."},
+     "end them (see nvidia-smi) or use another GPU, and repeat"},
     {{Kind::nondeterministic, "nondeterministic", "Different output of equal runs",
       "Greedy generation must give the same token ids each time."},
      "do not trust this row, and report the case"},
@@ -157,6 +165,24 @@ std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
       "the scheduler moved threads to another processor more than {:g} times a second");
   if (d.major_faults > 0)
     warnings.push_back({WarningKind::page_faults, "pages had to be read from a disk during the runs"});
+  return warnings;
+}
+
+std::vector<Warning> warnings_of(const GpuUse& use) {
+  std::vector<Warning> warnings;
+  if (use.was_slowed_by_heat)
+    warnings.push_back({WarningKind::gpu_throttling, "the GPU slowed itself down because of heat"});
+  if (use.was_slowed_by_power)
+    warnings.push_back(
+        {WarningKind::gpu_throttling, "the GPU slowed itself down because of its power limit"});
+  constexpr double kVaries = 1.1;
+  if (use.lowest_mhz > 0 && use.highest_mhz > kVaries * use.lowest_mhz)
+    warnings.push_back(
+        {WarningKind::gpu_frequency, "the GPU's clock varied by more than 10 % from run to run"});
+  if (use.others > 0)
+    warnings.push_back(
+        {WarningKind::gpu_shared, fmt::format("{} other process{} used the GPU during the runs", use.others,
+                                              use.others == 1 ? "" : "es")});
   return warnings;
 }
 

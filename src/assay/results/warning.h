@@ -10,6 +10,7 @@
 namespace assay {
 
 struct Disturbance;  // machine/disturbance.h
+struct GpuUse;       // machine/gpu_sensors.h
 
 enum class WarningKind {
   other,  // of files that earlier versions wrote
@@ -30,6 +31,9 @@ enum class WarningKind {
   context_switches,
   page_faults,
   migrations,
+  gpu_throttling,
+  gpu_frequency,
+  gpu_shared,
   // What the samples show.
   nondeterministic,
   outliers,
@@ -71,6 +75,10 @@ std::vector<std::string> sentences_of(std::span<const Warning> warnings);
 // themselves, waiting for a quota above 1 % of the time, and frequencies that differ by more than 10 % from
 // run to run.
 std::vector<Warning> warnings_of(const Disturbance& disturbance, int processors);
+
+// Of a GPU: heat or power slowed it down, its clock differed by more than 10 % from run to run, other
+// processes held its memory.
+std::vector<Warning> warnings_of(const GpuUse& use);
 
 // A case that needed less time than its roofline allows: `percent` of it at least.
 Warning roofline_warning(double percent);

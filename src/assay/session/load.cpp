@@ -157,6 +157,10 @@ Device device_of(const RunConfig& config) {
   return device.kind == Device::Kind::automatic && wants_cpu ? Device{} : chosen_device(device);
 }
 
+Preset baseline_preset(const Device& device) {
+  return device.kind == Device::Kind::cpu ? Preset::float32 : Preset::float16;
+}
+
 RunConfig resolved_for_device(RunConfig config) {
   if (device_of(config).kind != Device::Kind::cpu) return config;
   if (config.precision == Preset::float16) config.precision = Preset::float32;

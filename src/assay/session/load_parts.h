@@ -24,6 +24,8 @@ BackendOptions backend_options(const RunConfig& config, bool pins_caller = false
 
 // What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
 RunConfig resolved_for_device(RunConfig config);
+// What everything is compared with on a device: float32 on a CPU, float16 on a GPU.
+Preset baseline_preset(const Device& device);
 // What it runs on. An instruction set or a CPU mask asks for the CPU where the device may be any.
 Device device_of(const RunConfig& config);
 

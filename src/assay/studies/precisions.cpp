@@ -8,8 +8,9 @@
 
 namespace assay {
 
-std::vector<std::string> default_precisions() {
+std::vector<std::string> default_precisions(const Device& device) {
   std::vector<std::string> all = {"float32", "float16", "bfloat16"};
+  if (baseline_preset(device) == Preset::float16) std::swap(all[0], all[1]);
   for (const char* scheme :
        {"int8-dynamic", "int8-static", "llm-int8", "nf4", "nf4-dq", "fp4", "fp4-dq", "int4-g128"}) {
     all.emplace_back(scheme);
@@ -22,7 +23,7 @@ std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked) {
   if (!asked.empty()) return asked;
   if (context.is_quantized_already) return {std::string(kAutoPrecision)};
-  return default_precisions();
+  return default_precisions(device_of(context.common));
 }
 
 ChosenConfigurations choose_configurations(const ExperimentContext& context,

@@ -19,7 +19,8 @@ struct PrecisionsOptions {
 
 // float32, float16, bfloat16, and each quantized scheme twice: by Transformers' rule, which leaves the LM
 // head alone, and with a quantized LM head.
-std::vector<std::string> default_precisions();
+// Of a GPU float16 comes first: it is what the others are compared with there.
+std::vector<std::string> default_precisions(const Device& device = {});
 // A row per precision with the label of what really ran, and its comparison with the first.
 ExperimentResult run_varied_precision(const ExperimentContext& context,
                                       const PrecisionsOptions& options = {});

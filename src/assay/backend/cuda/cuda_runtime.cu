@@ -1,51 +1,44 @@
+// A GPU through the CUDA runtime.
 #include "assay/backend/cuda/cuda_runtime.h"
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <map>
 #include <string>
 
+#include "assay/backend/cuda/driver.h"
 #include "assay/backend/cuda/kernels.h"
+#include "assay/backend/cuda/step_kernels.h"
 #include "assay/base/error.h"
 
 namespace assay::cuda {
 
 const Kernels& cuda_kernels();
+const StepKernels& cuda_step_kernels();
 
 namespace {
 
 constexpr std::size_t kTimes = 4096;
+// Pinned memory that transfers go through: the host need not wait for an upload, and weights are packed while
+// those before them are on their way.
+constexpr std::size_t kSlots = 8, kSlotBytes = std::size_t{2} << 20;
 
-[[noreturn]] void fail(cudaError_t error, const std::string& doing) {
-  throw Error("the GPU failed while {}: {} ({})", doing, cudaGetErrorString(error), cudaGetErrorName(error));
-}
-void check(cudaError_t error, const char* doing) {
-  if (error != cudaSuccess) fail(error, doing);
-}
-
-// "13.0" of 13000.
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+std::string text_of(cudaError_t error) {
+  return std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")";
 }
 
-void check_device(int index) {
-  int driver = 0, count = 0;
+DriverAnswers ask_driver() {
+  DriverAnswers answers;
+  answers.runtime_version = CUDART_VERSION;
   // 0 where there is none; asking for devices alone does not tell an old driver from an absent one.
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-    throw Error("device cuda:{}: this machine has no NVIDIA driver; use the device cpu", index);
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorInsufficientDriver)
-    throw Error(
-        "device cuda:{}: the NVIDIA driver supports CUDA {} and this program needs {}; update the driver or use the "
-        "device cpu",
-        index, version_text(driver), version_text(CUDART_VERSION));
-  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
-    throw Error("device cuda:{}: the NVIDIA driver shows no GPU; use the device cpu", index);
-  if (error != cudaSuccess)
-    throw Error("device cuda:{}: {} ({})", index, cudaGetErrorString(error), cudaGetErrorName(error));
-  if (index < 0 || index >= count)
-    throw Error("device cuda:{}: this machine has {} {}, counted from 0", index, count,
-                count == 1 ? "GPU" : "GPUs");
+  if (cudaDriverGetVersion(&answers.driver_version) != cudaSuccess) answers.driver_version = 0;
+  const cudaError_t error = cudaGetDeviceCount(&answers.count);
+  answers.error = error;
+  if (error != cudaSuccess) answers.error_text = text_of(error);
+  return answers;
 }
 
 class CudaGraph final : public Graph {
@@ -58,21 +51,35 @@ class CudaGraph final : public Graph {
 class CudaRuntime final : public Runtime {
  public:
   explicit CudaRuntime(int index) : index_(index) {
-    check_device(index);
-    use();
+    check_driver(ask_driver(), index);
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, index), "its properties were read");
+    char bus_id[32] = {};
+    check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index), "its place was read");
     facts_ = {.name = properties.name,
               .major = properties.major,
               .minor = properties.minor,
               .processors = properties.multiProcessorCount,
               .shared_bytes_per_block = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
               .l2_bytes = properties.l2CacheSize,
-              .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
-    if (facts_.major < 8)
-      throw Error("device cuda:{}: {} has compute capability {}.{}; at least 8.0 is needed", index,
-                  facts_.name, facts_.major, facts_.minor);
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream was made");
+              .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
+              .bus_id = bus_id};
+    DeviceAnswers answers{
+        .name = facts_.name, .major = facts_.major, .minor = facts_.minor, .error = 0, .error_text = {}};
+    check_device(answers, index);
+    cudaError_t error = cudaSetDevice(index);
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+    if (error != cudaSuccess) {
+      answers.error = error;
+      answers.error_text = text_of(error);
+      check_device(answers, index);
+    }
+    for (Slot& slot : slots_) {
+      void* memory = nullptr;
+      check(cudaMallocHost(&memory, kSlotBytes), "pinned memory was allocated");
+      slot.memory = static_cast<std::byte*>(memory);
+      check(cudaEventCreateWithFlags(&slot.is_free, cudaEventDisableTiming), "an event was made");
+    }
   }
   CudaRuntime(const CudaRuntime&) = delete;
   CudaRuntime& operator=(const CudaRuntime&) = delete;
@@ -80,11 +87,16 @@ class CudaRuntime final : public Runtime {
     cudaSetDevice(index_);
     for (const cudaEvent_t event : events_)
       if (event != nullptr) cudaEventDestroy(event);
+    for (const Slot& slot : slots_) {
+      if (slot.is_free != nullptr) cudaEventDestroy(slot.is_free);
+      if (slot.memory != nullptr) cudaFreeHost(slot.memory);
+    }
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
   const DeviceFacts& facts() const override { return facts_; }
   const Kernels& kernels() const override { return cuda_kernels(); }
+  const StepKernels& step_kernels() const override { return cuda_step_kernels(); }
 
   DevicePointer<std::byte> allocate(std::int64_t bytes) override {
     use();
@@ -95,30 +107,51 @@ class CudaRuntime final : public Runtime {
       throw Error("device memory: {} bytes were asked for and {} are free", bytes, memory_info().free.value);
     }
     check(error, "memory was allocated");
+    sizes_[memory] = bytes;
+    allocated_ += bytes;
+    peak_ = std::max(peak_, allocated_);
     return DevicePointer<std::byte>(static_cast<std::byte*>(memory));
   }
   void free(DevicePointer<std::byte> memory) override {
     use();
+    if (const auto found = sizes_.find(memory.address); found != sizes_.end()) {
+      allocated_ -= found->second;
+      sizes_.erase(found);
+    }
     check(cudaFree(memory.address), "memory was freed");
   }
   MemoryInfo memory_info() override {
     use();
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "its free memory was read");
-    return {.free = {static_cast<std::int64_t>(free)}, .total = {static_cast<std::int64_t>(total)}};
+    return {.free = {static_cast<std::int64_t>(free)},
+            .total = {static_cast<std::int64_t>(total)},
+            .allocated = {allocated_},
+            .peak = {peak_}};
   }
+  void reset_peak() override { peak_ = allocated_; }
 
   void upload(DevicePointer<std::byte> to, std::span<const std::byte> from) override {
     use();
-    check(cudaMemcpyAsync(to.address, from.data(), from.size(), cudaMemcpyHostToDevice, stream_),
-          "data was uploaded");
-    check(cudaStreamSynchronize(stream_), "data was uploaded");
+    for (std::size_t done = 0; done < from.size(); done += kSlotBytes) {
+      const std::span<const std::byte> part = from.subspan(done, std::min(kSlotBytes, from.size() - done));
+      Slot& slot = next_slot();
+      std::memcpy(slot.memory, part.data(), part.size());
+      check(cudaMemcpyAsync(to.address + done, slot.memory, part.size(), cudaMemcpyHostToDevice, stream_),
+            "data was uploaded");
+      check(cudaEventRecord(slot.is_free, stream_), "data was uploaded");
+    }
   }
   void download(std::span<std::byte> to, DevicePointer<const std::byte> from) override {
     use();
-    check(cudaMemcpyAsync(to.data(), from.address, to.size(), cudaMemcpyDeviceToHost, stream_),
-          "data was downloaded");
-    check(cudaStreamSynchronize(stream_), "data was downloaded");
+    for (std::size_t done = 0; done < to.size(); done += kSlotBytes) {
+      const std::span<std::byte> part = to.subspan(done, std::min(kSlotBytes, to.size() - done));
+      Slot& slot = next_slot();
+      check(cudaMemcpyAsync(slot.memory, from.address + done, part.size(), cudaMemcpyDeviceToHost, stream_),
+            "data was downloaded");
+      check(cudaStreamSynchronize(stream_), "data was downloaded");
+      std::memcpy(part.data(), slot.memory, part.size());
+    }
   }
   void copy(DevicePointer<std::byte> to, DevicePointer<const std::byte> from, std::int64_t bytes) override {
     use();
@@ -140,9 +173,10 @@ class CudaRuntime final : public Runtime {
       check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shape.shared_bytes)),
             "shared memory was asked for");
+    last_launch_ = name;
     const cudaError_t error = cudaLaunchKernel(entry, dim3(shape.grid_x, shape.grid_y, shape.grid_z),
                                                dim3(shape.block), arguments, shape.shared_bytes, stream_);
-    if (error != cudaSuccess) fail(error, std::string("the kernel ") + name + " was launched");
+    check(error, "a kernel was launched");
   }
   void synchronize() override {
     use();
@@ -181,21 +215,49 @@ class CudaRuntime final : public Runtime {
   }
   void replay(Graph& graph) override {
     use();
+    last_launch_ = "a recorded step";
     check(cudaGraphLaunch(static_cast<CudaGraph&>(graph).exec, stream_), "a graph was launched");
   }
 
  private:
+  struct Slot {
+    std::byte* memory = nullptr;
+    cudaEvent_t is_free = nullptr;
+  };
+
   // The current device belongs to the thread that calls.
   void use() { check(cudaSetDevice(index_), "it was chosen"); }
+  // Faults show late: the kernel that was launched last is at least near.
+  void check(cudaError_t error, const char* doing) const {
+    if (error == cudaSuccess) return;
+    const char* const last = last_launch_;
+    if (is_fault(error))
+      throw DeviceFault("the GPU failed while {}: {}; {} was launched last", doing, text_of(error), last);
+    throw Error("the GPU failed while {}: {}; {} was launched last", doing, text_of(error), last);
+  }
+  Slot& next_slot() {
+    Slot& slot = slots_[next_slot_++ % kSlots];
+    check(cudaEventSynchronize(slot.is_free), "a transfer was waited for");
+    return slot;
+  }
 
   int index_;
   DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
   std::array<cudaEvent_t, kTimes> events_{};
   std::uint64_t next_event_ = 0;
+  std::array<Slot, kSlots> slots_{};
+  std::size_t next_slot_ = 0;
+  std::map<const void*, std::int64_t> sizes_;  // of allocations
+  std::int64_t allocated_ = 0, peak_ = 0;
+  const char* last_launch_ = "nothing";
 };
 
 }  // namespace
+
+void require_device(int index) {
+  check_driver(ask_driver(), index);
+}
 
 int usable_devices() {
   int count = 0;

@@ -1,9 +1,8 @@
 // The GPUs of this machine, where the program was built with CUDA.
 #include "assay/backend/cuda/cuda_backend.h"
+#include "assay/base/error.h"
 #if defined(ASSAY_HAS_CUDA)
 #include "assay/backend/cuda/cuda_runtime.h"
-#else
-#include "assay/base/error.h"
 #endif
 
 namespace assay {
@@ -15,12 +14,45 @@ std::shared_ptr<Backend> make_cuda_backend(const Device& device) {
 int usable_cuda_devices() {
   return cuda::usable_devices();
 }
+std::string why_no_gpu() {
+  try {
+    cuda::require_device(0);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+std::vector<GpuRooflines> measure_gpu_rooflines(Seconds each,
+                                                const std::function<void(const std::string&)>& on_progress) {
+  std::vector<GpuRooflines> all;
+  for (int i = 0; i < usable_cuda_devices(); ++i) {
+    const Device device{Device::Kind::cuda, i};
+    if (on_progress) on_progress(device.text());
+    all.push_back(measure_gpu_rooflines(device, cuda::make_cuda_runtime(i), each));
+  }
+  return all;
+}
 #else
+namespace {
+
+std::string not_built(const Device& device) {
+  return fmt::format("device {}: this program was built without CUDA; use the device cpu", device.text());
+}
+
+}  // namespace
+
 std::shared_ptr<Backend> make_cuda_backend(const Device& device) {
-  throw Error("device {}: this program was built without CUDA; use the device cpu", device.text());
+  throw Error("{}", not_built(device));
 }
 int usable_cuda_devices() {
   return 0;
+}
+std::string why_no_gpu() {
+  return not_built({Device::Kind::cuda, 0});
+}
+std::vector<GpuRooflines> measure_gpu_rooflines(
+    Seconds /*each*/, const std::function<void(const std::string&)>& /*on_progress*/) {
+  return {};
 }
 #endif
 

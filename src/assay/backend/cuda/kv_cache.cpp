@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 
 namespace assay::cuda {
 
@@ -35,9 +36,56 @@ Bytes cache_bytes_of(const CacheLayout& layout, std::int64_t length) {
   return {pages_of(length) * layout.page_bytes()};
 }
 
+void PagePool::add_slab(std::int64_t pages) {
+  slabs_.push_back({OwnedMemory(runtime_, pages * page_bytes()), 0});
+  // The last to be taken is the slab's first.
+  for (std::int64_t i = pages; i > 0; --i)
+    free_.push_back(slabs_.back().memory.get() + (i - 1) * page_bytes());
+  pages_ += pages;
+}
+
+PagePool::Slab& PagePool::slab_of(Page page) {
+  return *std::find_if(slabs_.begin(), slabs_.end(), [&](const Slab& slab) {
+    const std::byte* const begin = slab.memory.get().address;
+    return !std::less<>()(page.address, begin) && std::less<>()(page.address, begin + slab.memory.bytes());
+  });
+}
+
+PagePool::Page PagePool::take() {
+  constexpr std::int64_t kLargestStep = std::int64_t{64} << 20;
+  if (free_.empty())
+    add_slab(std::clamp<std::int64_t>(pages_, 1, std::max<std::int64_t>(kLargestStep / page_bytes(), 1)));
+  const Page page = free_.back();
+  free_.pop_back();
+  ++slab_of(page).used;
+  return page;
+}
+
+// What is kept counts as taken when the next batch is predicted, so a large batch goes back to the device.
+void PagePool::give_back(Page page) {
+  constexpr std::int64_t kKeptBytes = std::int64_t{256} << 20;
+  free_.push_back(page);
+  --slab_of(page).used;
+  if (free_bytes().value > kKeptBytes) trim();
+}
+
+void PagePool::reserve(std::int64_t pages) {
+  const std::int64_t missing = pages - static_cast<std::int64_t>(free_.size());
+  if (missing > 0) add_slab(missing);
+}
+
+void PagePool::trim() {
+  std::erase_if(free_, [&](Page page) { return slab_of(page).used == 0; });
+  std::erase_if(slabs_, [&](const Slab& slab) {
+    if (slab.used > 0) return false;
+    pages_ -= slab.memory.bytes() / page_bytes();
+    return true;
+  });
+}
+
 CudaKvCache::~CudaKvCache() {
-  for (Sequence& s : sequences_)
-    for (OwnedMemory& page : s.pages) give_back(std::move(page));
+  for (const Sequence& s : sequences_)
+    for (const PagePool::Page page : s.pages) pool_->give_back(page);
 }
 
 CudaKvCache::Sequence& CudaKvCache::at(int sequence) {
@@ -47,13 +95,6 @@ CudaKvCache::Sequence& CudaKvCache::at(int sequence) {
 const CudaKvCache::Sequence& CudaKvCache::at(int sequence) const {
   assert(sequence >= 0 && static_cast<std::size_t>(sequence) < sequences_.size());
   return sequences_[static_cast<std::size_t>(sequence)];
-}
-
-// What is kept counts as taken when the next batch is predicted, so a large batch goes back to the device.
-void CudaKvCache::give_back(OwnedMemory page) {
-  constexpr std::int64_t kKeptBytes = std::int64_t{256} << 20;
-  const auto kept = static_cast<std::int64_t>(pool_->free.size());
-  if ((kept + 1) * pool_->layout.page_bytes() <= kKeptBytes) pool_->free.push_back(std::move(page));
 }
 
 int CudaKvCache::add_sequence() {
@@ -75,28 +116,22 @@ void CudaKvCache::truncate(int sequence, std::int64_t length) {
   assert(length >= 0 && length <= s.length);
   s.length = length;
   while (static_cast<std::int64_t>(s.pages.size()) > pages_of(length)) {
-    give_back(std::move(s.pages.back()));
+    pool_->give_back(s.pages.back());
     s.pages.pop_back();
   }
 }
 
 void CudaKvCache::grow(int sequence, std::int64_t rows) {
   Sequence& s = at(sequence);
-  while (static_cast<std::int64_t>(s.pages.size()) < pages_of(s.length + rows)) {
-    if (pool_->free.empty()) {
-      s.pages.emplace_back(pool_->runtime, pool_->layout.page_bytes());
-    } else {
-      s.pages.push_back(std::move(pool_->free.back()));
-      pool_->free.pop_back();
-    }
-  }
+  while (static_cast<std::int64_t>(s.pages.size()) < pages_of(s.length + rows))
+    s.pages.push_back(pool_->take());
   s.length += rows;
 }
 
-Bytes CudaKvCache::bytes() const {
+std::int64_t CudaKvCache::held() const {
   std::int64_t pages = 0;
   for (const Sequence& s : sequences_) pages += static_cast<std::int64_t>(s.pages.size());
-  return {pages * pool_->layout.page_bytes()};
+  return pages;
 }
 
 }  // namespace assay::cuda

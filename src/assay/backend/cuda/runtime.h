@@ -50,6 +50,7 @@ struct DeviceFacts {
   int processors = 0;        // SMs
   std::int64_t shared_bytes_per_block = 0;
   std::int64_t l2_bytes = 0, memory_bytes = 0;
+  std::string bus_id = {};  // "00000000:65:00.0"
 };
 
 // Launches that were recorded, to be made again together: a CUDA graph.
@@ -59,9 +60,10 @@ class Graph {
 };
 
 struct Kernels;
+struct StepKernels;
 
-// One stream: what is asked for happens in order. All functions throw Error; a fault of a kernel may show at
-// any later call.
+// One stream: what is asked for happens in order. All functions throw Error; a fault of a kernel shows at any
+// later call, as a DeviceFault, which then comes from every call.
 class Runtime {
  public:
   // Calls entry(*args): how the emulation runs a kernel whose argument type it does not know.
@@ -70,14 +72,17 @@ class Runtime {
   virtual ~Runtime() = default;
   virtual const DeviceFacts& facts() const = 0;
   virtual const Kernels& kernels() const = 0;
+  virtual const StepKernels& step_kernels() const = 0;
 
   // 256-byte aligned. What a fresh allocation holds is unknown.
   virtual DevicePointer<std::byte> allocate(std::int64_t bytes) = 0;
   virtual void free(DevicePointer<std::byte> memory) = 0;
   struct MemoryInfo {
-    Bytes free, total;
+    Bytes free, total;      // as the driver tells, what other programs hold included
+    Bytes allocated, peak;  // by this runtime: now, and at most since reset_peak()
   };
   virtual MemoryInfo memory_info() = 0;
+  virtual void reset_peak() = 0;
   // In stream order. upload() has read `from` when it returns; download() has written `to`.
   virtual void upload(DevicePointer<std::byte> to, std::span<const std::byte> from) = 0;
   virtual void download(std::span<std::byte> to, DevicePointer<const std::byte> from) = 0;

@@ -39,8 +39,10 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts) {
   pages_at = offsets.take(most_pages * static_cast<std::int64_t>(sizeof(void*)));
   head_rows_at = offsets.take(kHeadRows * 4);
   targets_at = offsets.take(kHeadRows * 4);
-  highest_at = offsets.take(kHeadRows * 4);
   log_probabilities_at = offsets.take(kHeadRows * 8);
+  every_row_at = offsets.take(kMaxRows * 4);
+  highest_at = offsets.take(kMaxRows * 4);
+  history_at = offsets.take(kQueuedSteps * kMaxRows * 4);
   std::int64_t heads = 0, head_dim = 0;
   for (const Op& op : plan.ops)
     if (const auto* attention = std::get_if<AttentionOp>(&op.what)) {
@@ -101,9 +103,19 @@ void WorkspaceLayout::place_rotary_tables(const Plan& plan, Offsets& offsets) {
                     [&](const RotaryTable& table) { return is_alike(*table.op, *rotary); }))
       continue;
     const auto pairs = static_cast<std::int64_t>(rotary->frequencies.size());
-    const std::int64_t cosines = offsets.take(kMaxRows * pairs * 4);
-    rotary_tables.push_back({rotary, pairs, cosines, offsets.take(kMaxRows * pairs * 4)});
+    RotaryTable& table = rotary_tables.emplace_back(RotaryTable{.op = rotary, .pairs = pairs});
+    const std::int64_t rows = plan.context * (table.has_long() ? 2 : 1);
+    table.all_cosines_at = offsets.take(rows * pairs * 4);
+    table.all_sines_at = offsets.take(rows * pairs * 4);
+    table.cosines_at = offsets.take(kMaxRows * pairs * 4);
+    table.sines_at = offsets.take(kMaxRows * pairs * 4);
   }
+}
+
+std::int64_t WorkspaceLayout::rotary_switch() const {
+  for (const RotaryTable& table : rotary_tables)
+    if (table.has_long()) return table.op->original_context;
+  return 0;
 }
 
 void WorkspaceLayout::place_int8_inputs(const Plan& plan, Offsets& offsets) {

@@ -10,7 +10,8 @@
 namespace assay::cuda {
 
 inline constexpr std::int64_t kMaxRows = 512;
-inline constexpr std::int64_t kHeadRows = 32;  // logits held at once
+inline constexpr std::int64_t kHeadRows = 32;     // logits held at once
+inline constexpr std::int64_t kQueuedSteps = 16;  // greedy ones whose tokens are held
 
 // Activations, float32, a row per token of the batch.
 struct Buffer {
@@ -18,14 +19,17 @@ struct Buffer {
   std::int64_t columns = 0, stride = 0;  // in elements
 };
 
-// Cosines and sines of one kind of rotary embedding, of each row of a step: [kMaxRows][pairs] each.
+// Cosines and sines of one kind of rotary embedding: of each position, [context][pairs] each, followed by as many
+// of the long frequencies where there are some; and of each row of a step, [kMaxRows][pairs] each.
 struct RotaryTable {
   const RotaryOp* op = nullptr;
-  std::int64_t pairs = 0, cosines_at = 0, sines_at = 0;
+  std::int64_t pairs = 0, all_cosines_at = 0, all_sines_at = 0, cosines_at = 0, sines_at = 0;
+  bool has_long() const { return !op->long_frequencies.empty(); }
 };
 
-// What a batch tells of its rows, int32, [kMaxRows] each, one behind the other.
-enum RowFact { kIds, kPositions, kKeys, kFirstPages, kKept, kKeptKeys, kKeptFirstPages, kRowFacts };
+// What a batch tells of its rows, int32, [kMaxRows] each, one behind the other; of kStep the first element is
+// how many greedy steps have been made of it.
+enum RowFact { kIds, kPositions, kAngles, kKeys, kFirstPages, kKept, kKeptKeys, kKeptFirstPages, kStep, kRowFacts };
 
 // Where everything lies, from the beginning of the allocation. Takes no memory. The plan outlives it.
 struct WorkspaceLayout {
@@ -41,13 +45,18 @@ struct WorkspaceLayout {
   std::int64_t row_facts_at = 0;                             // RowFact
   std::int64_t pages_at = 0, most_pages = 0;                 // addresses
   std::int64_t head_rows_at = 0, targets_at = 0;             // int32 [kHeadRows]
-  std::int64_t highest_at = 0, log_probabilities_at = 0;     // int32, double [kHeadRows]
+  std::int64_t log_probabilities_at = 0;                     // double [kHeadRows]
+  std::int64_t every_row_at = 0, highest_at = 0;             // int32 [kMaxRows]: 0, 1, ...; of a greedy step
+  std::int64_t history_at = 0;                               // int32 [kQueuedSteps][kMaxRows]
   std::int64_t codes_at = 0, absmax_at = 0, zeros_at = 0;    // of int8 inputs
   std::int64_t ranges_at = 0;                                // float32 [2 * kMaxRows]
   std::int64_t marks_at = 0, outliers_at = 0, count_at = 0;  // of LLM.int8()
   std::int64_t seen_at = 0;                                  // int64 [2]
   std::int64_t scratch_at = 0, scratch_floats = 0;           // of attention
   std::int64_t bytes = 0;
+
+  // The longest sequence that takes the short frequencies; 0: all do.
+  std::int64_t rotary_switch() const;
 
  private:
   void place_buffers(const Plan& plan, Offsets& offsets);

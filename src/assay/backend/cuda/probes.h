@@ -1,0 +1,44 @@
+// What a GPU reaches at most, measured by its own events: reading memory, multiplying, and launching.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "assay/backend/cuda/device_memory.h"
+#include "assay/base/units.h"
+#include "assay/quant/precision.h"
+
+namespace assay::cuda {
+
+// Kinds of product, each by the instruction that the kernels use: mma.sync, and fused multiply-adds.
+enum class ProductKind { float32_fma, tf32, float16, bfloat16, int8 };
+inline constexpr ProductKind kProducts[] = {ProductKind::bfloat16, ProductKind::float16, ProductKind::tf32,
+                                            ProductKind::int8, ProductKind::float32_fma};
+std::string_view name_of(ProductKind kind);  // "bfloat16 mma.sync"
+// What weights of this format are multiplied by. Of 4-bit codes: pass what everything else is in.
+ProductKind product_of(WeightFormat format);
+
+class Probes {
+ public:
+  explicit Probes(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+
+  // Bytes per second of reading a working set again and again for about this long, one pass at least; of more
+  // than an eighth of the free memory or 4 GB that much. The buffer is taken for the call alone.
+  double bytes_per_second(Bytes working_set, Seconds each);
+  // Operations per second of all SMs; a multiplication and an addition are two.
+  double operations_per_second(ProductKind kind, Seconds each);
+  // From one empty kernel to the next: launched one by one, and as nodes of a graph.
+  Seconds launch_time(int launches = 1000);
+  Seconds graph_node_time(int nodes = 1000);
+
+ private:
+  // Of `work` by events, after the stream has become idle.
+  Seconds time_of(const std::function<void()>& work);
+  // Rounds until they take `each`, which are then timed once more: seconds of one.
+  double seconds_each(Seconds each, const std::function<void(std::int64_t rounds)>& work);
+
+  std::shared_ptr<Runtime> runtime_;
+};
+
+}  // namespace assay::cuda

@@ -1,0 +1,239 @@
+// The operations of a plan as launches.
+#include <limits>
+
+#include "assay/backend/cuda/program.h"
+
+namespace assay::cuda {
+
+namespace {
+
+Arithmetic arithmetic_of(const WeightSpec& weight) {
+  if (weight.format == WeightFormat::tf32) return Arithmetic::tf32;
+  if (!is_four_bit(weight.format)) return Arithmetic::float32;  // others have their own
+  return weight.expanded == WeightFormat::bfloat16  ? Arithmetic::bfloat16
+         : weight.expanded == WeightFormat::float16 ? Arithmetic::float16
+                                                    : Arithmetic::float32;
+}
+
+}  // namespace
+
+void CudaProgram::run_op(std::size_t index, Step& step) {
+  const OpConstants& constants = weights_.constants(index);
+  std::visit(Cases{[&](const EmbedOp& op) { embed(op, step); },  //
+                   [&](const NormOp& op) { norm(op, step); },    //
+                   [&](const LinearOp& op) {
+                     if (observer_) show_inputs(op, step);
+                     Buffer out = work_[op.out];
+                     out.data = out.data + op.out_column;
+                     multiply(op, constants, work_[op.in], out, step.rows);
+                   },
+                   [&](const RotaryOp& op) { rotate(op, step); },
+                   [&](const AttentionOp& op) { attend(op, constants, index == pruning_.attention, step); },
+                   [&](const GatedOp& op) {
+                     const Buffer in = work_[op.in], out = work_[op.out];
+                     cuda::run(*runtime_, GatedArgs{.x = in.data,
+                                                    .x_stride = in.stride,
+                                                    .activation = op.activation,
+                                                    .out = out.data,
+                                                    .out_stride = out.stride,
+                                                    .rows = step.rows,
+                                                    .n = out.columns});
+                   },
+                   [&](const AddOp& op) {
+                     const Buffer in = work_[op.in], out = work_[op.out];
+                     cuda::run(*runtime_, AddArgs{.x = in.data,
+                                                  .x_stride = in.stride,
+                                                  .scale = op.scale,
+                                                  .out = out.data,
+                                                  .out_stride = out.stride,
+                                                  .rows = step.rows,
+                                                  .n = out.columns});
+                   }},
+             plan_.ops[index].what);
+}
+
+void CudaProgram::embed(const EmbedOp& op, const Step& step) {
+  const Buffer out = work_[op.out];
+  cuda::run(*runtime_, EmbedArgs{.ids = work_.rows(kIds),
+                                 .positions = work_.rows(kPositions),
+                                 .tokens = weights_.matrix(op.tokens),
+                                 .places = weights_.matrix(op.positions),
+                                 .position_offset = op.position_offset,
+                                 .scale = op.scale,
+                                 .out = out.data,
+                                 .out_stride = out.stride,
+                                 .rows = step.rows,
+                                 .columns = out.columns});
+}
+
+void CudaProgram::norm(const NormOp& op, const Step& step) {
+  const Buffer in = work_[op.in], out = work_[op.out];
+  cuda::run(*runtime_, NormArgs{.x = in.data + op.column,
+                                .x_stride = in.stride,
+                                .row_of = {},
+                                .gain = weights_.vector(op.gain),
+                                .bias = weights_.vector(op.bias),
+                                .epsilon = op.epsilon,
+                                .subtracts_mean = op.kind == Norm::layer,
+                                .out = out.data + op.column,
+                                .out_stride = out.stride,
+                                .rows = step.rows,
+                                .groups = op.groups,
+                                .n = weights_.spec(op.gain).columns});
+}
+
+void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in,
+                           const Buffer& out, std::int64_t rows) {
+  const Epilogue to{.bias = weights_.vector(op.bias),
+                    .activation = op.activation,
+                    .adds = op.adds_to_output,
+                    .out = out.data,
+                    .out_stride = out.stride};
+  if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, in, rows, to);
+  cuda::run(*runtime_, LinearArgs{.x = in.data,
+                                  .x_stride = in.stride,
+                                  .rows = rows,
+                                  .weight = weights_.matrix(op.weight),
+                                  .arithmetic = arithmetic_of(weights_.spec(op.weight)),
+                                  .to = to});
+}
+
+void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
+                                std::int64_t rows, Epilogue to) {
+  const WorkspaceLayout& layout = work_.layout();
+  const WeightSpec& weight = weights_.spec(op.weight);
+  const bool is_llm_int8 = weight.format == WeightFormat::llm_int8,
+             has_outliers = is_llm_int8 && op.outlier_threshold > 0,
+             has_row_zeros = !is_llm_int8 && !op.static_input;
+  QuantizeArgs codes{.kind = is_llm_int8           ? QuantizeArgs::Kind::symmetric
+                             : op.static_input     ? QuantizeArgs::Kind::fixed
+                             : op.has_tensor_scale ? QuantizeArgs::Kind::tensor_range
+                                                   : QuantizeArgs::Kind::row_ranges,
+                     .x = in.data,
+                     .x_stride = in.stride,
+                     .rows = rows,
+                     .inputs = weight.columns,
+                     .factors = weights_.constant(constants.factors_at),
+                     .codes = work_.at<std::int8_t>(layout.codes_at),
+                     .codes_stride = round_up(weight.columns, tile_inputs(MatrixFormat::int8)),
+                     .absmax = work_.at<float>(layout.absmax_at),
+                     .zero_points = work_.at<std::int32_t>(layout.zeros_at),
+                     .ranges = {},
+                     .marks = {},
+                     .outliers = {},
+                     .outlier_count = {},
+                     .seen = {}};
+  if (is_llm_int8)
+    codes.threshold = has_outliers ? op.outlier_threshold : std::numeric_limits<float>::infinity();
+  if (op.static_input) {
+    codes.fixed_scale = op.static_input->scale;
+    codes.fixed_zero_point = op.static_input->zero_point - kCodeOffset;
+    to.bias = weights_.constant(constants.static_bias_at);
+  }
+  if (op.has_tensor_scale) codes.ranges = work_.at<float>(layout.ranges_at);
+  if (has_outliers) {
+    codes.marks = work_.at<std::uint8_t>(layout.marks_at);
+    codes.outliers = work_.at<std::int32_t>(layout.outliers_at);
+    codes.outlier_count = work_.at<std::int32_t>(layout.count_at);
+    codes.seen = work_.at<std::int64_t>(layout.seen_at);
+  }
+  cuda::run(*runtime_, codes);
+  LinearInt8Args product{.codes = codes.codes,
+                         .codes_stride = codes.codes_stride,
+                         .rows = rows,
+                         .absmax = codes.absmax,
+                         .zero_points = {},
+                         .sums = {},
+                         .weight = weights_.matrix(op.weight),
+                         .outliers = codes.outliers,
+                         .outlier_count = codes.outlier_count,
+                         .x = {},
+                         .to = to};
+  if (has_row_zeros) {
+    product.zero_points = codes.zero_points;
+    product.sums = weights_.sums(op.weight);
+  }
+  if (has_outliers) {
+    product.x = in.data;
+    product.x_stride = in.stride;
+  }
+  cuda::run(*runtime_, product);
+}
+
+void CudaProgram::rotate(const RotaryOp& op, const Step& step) {
+  const Buffer buffer = work_[op.buffer];
+  const RotaryTable& table = work_.table_of(op);
+  cuda::run(*runtime_, RotateArgs{.x = buffer.data + op.column,
+                                  .x_stride = buffer.stride,
+                                  .rows = step.rows,
+                                  .heads = op.heads,
+                                  .head_dim = op.head_dim,
+                                  .pairs = table.pairs,
+                                  .pairing = op.pairing,
+                                  .cosines = work_.at<float>(table.cosines_at),
+                                  .sines = work_.at<float>(table.sines_at)});
+}
+
+RowPlaces CudaProgram::places(bool are_kept) const {
+  return {work_.rows(are_kept ? kKeptKeys : kKeys), work_.rows(are_kept ? kKeptFirstPages : kFirstPages),
+          work_.at<DevicePointer<std::byte>>(work_.layout().pages_at)};
+}
+
+// Keys and values of all rows are stored; behind the last attention only the rows that are kept go on.
+void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, bool is_last, Step& step) {
+  const Buffer qkv = work_[op.qkv], out = work_[op.out];
+  cuda::run(*runtime_, StoreArgs{.keys = qkv.data + op.k_column(),
+                                 .values = qkv.data + op.v_column(),
+                                 .x_stride = qkv.stride,
+                                 .rows = step.rows,
+                                 .cache = pages_->layout(),
+                                 .layer = op.layer,
+                                 .places = places(false)});
+  const bool prunes = is_last && step.is_pruned;
+  if (prunes) {
+    step.rows = static_cast<std::int64_t>(kept_.size());
+    if (step.rows == 0) return;
+    keep_rows(op.qkv, step.rows);
+    for (const BufferId id : pruning_.moved)
+      if (id != op.qkv && id != op.out) keep_rows(id, step.rows);
+  }
+  const WorkspaceLayout& layout = work_.layout();
+  cuda::run(*runtime_, AttendArgs{.q = qkv.data,
+                                  .q_stride = qkv.stride,
+                                  .rows = step.rows,
+                                  .heads = op.heads,
+                                  .layer = op.layer,
+                                  .cache = pages_->layout(),
+                                  .scale = op.scale,
+                                  .window = op.window,
+                                  .soft_cap = op.soft_cap,
+                                  .slopes = weights_.constant(constants.slopes_at),
+                                  .places = places(prunes),
+                                  .longest = step.longest,
+                                  .out = out.data,
+                                  .out_stride = out.stride,
+                                  .scratch = work_.at<float>(layout.scratch_at),
+                                  .scratch_floats = layout.scratch_floats});
+}
+
+void CudaProgram::keep_rows(BufferId id, std::int64_t rows) {
+  const Buffer buffer = work_[id];
+  const auto gathered = work_.at<float>(work_.layout().gathered_at);
+  cuda::run(*runtime_, GatherArgs{.x = buffer.data,
+                                  .x_stride = buffer.stride,
+                                  .row_of = work_.rows(kKept),
+                                  .out = gathered,
+                                  .out_stride = buffer.stride,
+                                  .rows = rows,
+                                  .n = buffer.columns});
+  runtime_->copy(buffer.data.as<std::byte>(), gathered.as<const std::byte>(), rows * buffer.stride * 4);
+}
+
+void CudaProgram::show_inputs(const LinearOp& op, const Step& step) const {
+  const Buffer in = work_[op.in];
+  std::vector<float> x(static_cast<std::size_t>(step.rows * in.stride));
+  download<float>(x, in.data);
+  observer_({op.weight, x.data(), step.rows, weights_.spec(op.weight).columns, in.stride});
+}
+
+}  // namespace assay::cuda

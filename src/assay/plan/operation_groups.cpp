@@ -1,0 +1,57 @@
+#include "assay/plan/operation_groups.h"
+
+#include <algorithm>
+
+namespace assay {
+
+namespace {
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// Numbers that are a part of a name by themselves become stars: "h.3.ln_1" and "h.4.ln_1" are one.
+std::string without_layer(const std::string& name) {
+  std::string text;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    const bool is_number = !part.empty() && std::all_of(part.begin(), part.end(), is_digit);
+    text += (begin == 0 ? "" : ".") + (is_number ? "*" : part);
+    begin = end + 1;
+  }
+  return text;
+}
+
+const char* kind_of(const Op& op) {
+  return std::visit(Cases{[](const EmbedOp&) { return "embedding"; }, [](const NormOp&) { return "norm"; },
+                          [](const LinearOp&) { return "matmul"; }, [](const RotaryOp&) { return "rotary"; },
+                          [](const AttentionOp&) { return "attention"; },
+                          [](const GatedOp&) { return "gate"; }, [](const AddOp&) { return "add"; }},
+                    op.what);
+}
+
+}  // namespace
+
+std::vector<OperationGroup> operation_groups(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                             std::int64_t head_rows) {
+  const std::vector<Cost> costs = costs_by_operation(plan, rows, past, head_rows);
+  std::vector<OperationGroup> groups;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const bool is_head = i == plan.ops.size();
+    const std::string name = is_head ? "lm_head" : without_layer(plan.ops[i].name),
+                      kind = is_head ? "matmul" : kind_of(plan.ops[i]);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const OperationGroup& g) { return g.name == name && g.kind == kind; });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {.name = name, .kind = kind, .operations = {}, .cost = {}});
+      const LinearOp* linear = is_head ? &plan.head.product : std::get_if<LinearOp>(&plan.ops[i].what);
+      if (linear != nullptr) group->format = plan.weight(linear->weight).format;
+    }
+    group->operations.push_back(i);
+    group->cost += costs[i];
+  }
+  return groups;
+}
+
+}  // namespace assay

@@ -1,0 +1,65 @@
+// Cases on a GPU, which here is emulated: memory, times and rooflines are the device's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "assay/backend/cuda/cuda_backend.h"
+#include "assay/harness/context.h"
+#include "assay/harness/rows.h"
+#include "assay/harness/sweep.h"
+#include "assay/model/model.h"
+#include "cuda_emulation/emulated_runtime.h"
+#include "support/fixtures.h"
+
+namespace assay {
+namespace {
+
+TEST(GpuSession, MeasuresTheDevicesMemoryAndRoofline) {
+  cuda::EmulatedDevice device;
+  device.facts.processors = 1;
+  const std::shared_ptr<cuda::EmulatedRuntime> runtime = cuda::make_emulated_runtime(device);
+  const auto backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime);
+  RunConfig config;
+  config.precision = Preset::float16;
+  LoadOptions options;
+  options.shared_backend = backend;
+  options.needs_tokenizer = false;
+  const LoadedModel loaded =
+      load_model_and_tokenizer({test::fixture_model("llama_grouped").string()}, config, options);
+  EXPECT_EQ(loaded.dtype_label, "float16");
+  EXPECT_EQ(loaded.model->backend().device().text(), "cuda:0");
+
+  Case what;
+  what.scenario = Scenario::baseline;
+  what.label = "gpu";
+  what.configuration = loaded.config;
+  what.prompts = {std::vector<TokenId>{1, 2, 3, 4}};
+  what.new_tokens = 3;
+  LocalExperiment experiment(loaded);
+  experiment.get().sweep.repeats = 2;
+  const SweepResult result = run_sweep(*experiment.get().sessions, "gpu", {what}, experiment.get().sweep);
+  ASSERT_TRUE(result.cases.front().is_measured()) << result.cases.front().reason;
+
+  const PredictedMemory predicted = backend->predict(loaded.model->program().plan(), 4 + 3 - 1);
+  const MemoryReport& own = predicted.program;
+  const FirstRun& first = result.cases.front().first;
+  EXPECT_EQ(first.measured_memory_bytes,
+            static_cast<double>((own.weights + own.packing + own.workspace + predicted.kv_cache).value));
+  EXPECT_EQ(first.device_used_bytes, first.measured_memory_bytes);
+
+  const Row row = row_of(result.cases.front(), experiment);
+  EXPECT_EQ(row.find("measured_memory_bytes")->value, first.measured_memory_bytes);
+  EXPECT_EQ(row.find("device_used_bytes")->value, first.device_used_bytes);
+  EXPECT_GT(row.find("roof_gb_s")->value, 0);
+  EXPECT_GT(row.find("roof_gflops")->value, 0);
+  EXPECT_GT(row.find("percent_of_roof")->value, 0);
+  EXPECT_GT(row.find("decode_latency_s")->value, 0);
+  EXPECT_EQ(row.find("energy_per_token_j"), nullptr);
+  const auto absent = std::find_if(row.absent.begin(), row.absent.end(),
+                                   [](const auto& each) { return each.first == "energy_per_token_j"; });
+  ASSERT_NE(absent, row.absent.end());
+  EXPECT_EQ(absent->second, "the GPU's driver does not tell its energy");
+}
+
+}  // namespace
+}  // namespace assay
