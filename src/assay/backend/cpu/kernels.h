@@ -173,7 +173,7 @@ struct ExpandArgs {
 // Few rows times 4-bit codes as they are, without a copy in between: the bits of float32 panels from `expand`
 // and `linear`.
 struct FourBitArgs {
-  LinearArgs to;       // rows at most kFourBitRows; x in floats; w is not read
+  LinearArgs to;       // x in floats; w is not read
   ExpandArgs weights;  // of all panels; packing and out are not read
 };
 inline constexpr std::int64_t kFourBitRows = 2;
@@ -356,6 +356,7 @@ struct KernelTable {
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
+  std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;
   void (*linear_coded_inputs)(const CodedInputsArgs&) noexcept;
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).

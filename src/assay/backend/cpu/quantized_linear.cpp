@@ -167,20 +167,21 @@ void Linear::run_coded_inputs(const LinearOp& op, const LinearArgs& whole, const
                                    .unit = w.byte_book().unit,
                                    .out = coded});
   };
-  const bool are_few = whole.rows <= kFourBitRows;
-  are_few ? quantize(0, whole.rows) : tasks_.run_rows(whole.rows, quantize);
+  const bool has_scratch = whole.rows > kFourBitRows;
+  has_scratch ? tasks_.run_rows(whole.rows, quantize) : quantize(0, whole.rows);
   const auto multiply = [&](const LinearArgs& args, const ProductPart& task) {
     CodedRows x = coded;
     x.codes += task.rows.first * kInt8Columns;
     x.scales += task.rows.first;
     x.starts += task.rows.first;
-    packed_.table.linear_coded_inputs({.to = args,
-                                       .weights = weights,
-                                       .book = w.byte_book().values.data(),
-                                       .x = x,
-                                       .scratch = are_few ? nullptr : work_.expanded(ThreadPool::worker())});
+    packed_.table.linear_coded_inputs(
+        {.to = args,
+         .weights = weights,
+         .book = w.byte_book().values.data(),
+         .x = x,
+         .scratch = has_scratch ? work_.expanded(ThreadPool::worker()) : nullptr});
   };
-  if (are_few)
+  if (whole.rows <= kFewRows)
     run_tasks(whole, part, w, target, multiply);
   else
     run_panels(whole, part, kCodedPanels, target, multiply);
@@ -202,7 +203,7 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
                           .out = nullptr};
   if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
-  if (whole.rows <= kFourBitRows && !has_tiles)
+  if (whole.rows <= packed_.table.four_bit_rows && !has_tiles)
     return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
       packed_.table.linear_four_bit({.to = args, .weights = expand});
     });

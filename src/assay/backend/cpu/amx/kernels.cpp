@@ -285,8 +285,8 @@ void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, f
       __builtin_memcpy(&bits, inputs + 2 * pair, sizeof(bits));
       const __m512i two = _mm512_set1_epi32(bits);
       Vec first{low(two)}, second{high(two)};
-      first.keep();
-      second.keep();
+      first = Vec::kept(first);
+      second = Vec::kept(second);
       for (int i = 0; i < Panels; ++i) {
         const std::uint16_t* from = weights + i * w.next + pair * 2 * kPanel;
         if (kStreams) fetch_ahead(from, ahead);

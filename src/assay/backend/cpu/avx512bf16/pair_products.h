@@ -120,13 +120,16 @@ struct PairChunk {
   std::int64_t strips;
   bool is_first;  // else sums are added to
   float* c;       // [rows][16 * panels]
-  // Of what comes next, fetched into the second-level cache meanwhile: `step` bytes per pair of inputs.
+  // Of what comes next, fetched into the second-level cache meanwhile: `step` bytes per pair of inputs, at
+  // most 128.
   const char* ahead;
   std::int64_t step;
 };
 
 // clang-format off
 #define ASSAY_PAIR_FETCH "prefetcht1 (%[ahead])\n\tadd %[step], %[ahead]\n\t"
+// One block of rows alone fetches both panels' lines, which many share.
+#define ASSAY_PAIR_FETCH_TWO "prefetcht1 64(%[ahead])\n\t" ASSAY_PAIR_FETCH
 // X(at, two sums, row, register of the input), at: of the pair in its strip
 #define ASSAY_TWO_ROWS_7(X, at) \
   X(at, "0", "1", "0", "30") X(at, "2", "3", "1", "31") X(at, "4", "5", "2", "30") X(at, "6", "7", "3", "31") \
@@ -149,7 +152,7 @@ struct PairChunk {
   "vdpbf16ps %%zmm28, %%zmm" x ", %%zmm" low "\n\t" \
   "vdpbf16ps %%zmm29, %%zmm" x ", %%zmm" high "\n\t"
 #define ASSAY_TWO_PAIR(n, at) \
-  "vmovups 64*" at "(%[b]), %%zmm28\n\tvmovups 64*" at "(%[b],%[next]), %%zmm29\n\t" ASSAY_PAIR_FETCH \
+  "vmovups 64*" at "(%[b]), %%zmm28\n\tvmovups 64*" at "(%[b],%[next]), %%zmm29\n\t" ASSAY_PAIR_FETCH_TWO \
   ASSAY_TWO_ROWS_##n(ASSAY_TWO_MULTIPLY, at)
 
 // The same where no panels come next, for sums [rows][64].
@@ -287,8 +290,7 @@ void linear_many_pair_rows(const LinearArgs& args, std::int64_t first, std::int6
       const std::int64_t row = args.rows * block / blocks, end = args.rows * (block + 1) / blocks;
       const std::int64_t pairs = strips * kPairs * args.planes * (args.planes + 1) / 2;
       std::int64_t fetched = block * share;
-      // Beside one block alone the processor does better by itself.
-      const std::int64_t step = blocks == 1 ? 0 : (share + pairs - 1) / pairs;
+      const std::int64_t step = (share + pairs - 1) / pairs;
       for_planes(args.planes, [&](int of_x, int of_w, bool is_first) {
         const RowStrips x = row_strips(args, row, of_x);
         const PanelStrips w = panel_strips(args, panel, of_w);

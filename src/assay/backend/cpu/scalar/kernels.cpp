@@ -542,6 +542,7 @@ void fill(KernelTable& table) {
   table.linear_int8 = linear_int8;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.four_bit_rows = kFourBitRows;
   table.quantize_groups = quantize_groups;
   table.linear_coded_inputs = linear_coded_inputs;
   table.bend_logits = bend_logits;

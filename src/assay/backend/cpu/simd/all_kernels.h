@@ -34,6 +34,7 @@ double log_of(double x) {
   table.quantize = quantize;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.four_bit_rows = kFewFourBitRows;
   table.quantize_groups = quantize_groups;
   table.mark_candidates = mark_candidates;
   table.bend_logits = bend_logits;

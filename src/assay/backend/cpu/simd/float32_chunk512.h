@@ -16,7 +16,7 @@ struct Chunk {
   std::int64_t inputs;
   bool is_first;  // else sums are added to
   float* c;       // [rows][32]
-  // Of both panels, fetched into the second-level cache meanwhile: `step` bytes per two inputs.
+  // Of both panels, fetched into the second-level cache meanwhile: `step` bytes per two inputs, at most 128.
   const char *ahead, *ahead_second;
   std::int64_t step;
 };
@@ -63,7 +63,8 @@ struct Chunk {
 #define ASSAY_MULTIPLY_6(low, high, at, from, x) ASSAY_MULTIPLY("24", low, high, from, x)
 #define ASSAY_MULTIPLY_7(low, high, at, from, x) ASSAY_MULTIPLY("28", low, high, from, x)
 #define ASSAY_WEIGHTS(offset) "vmovups " offset "(%[b0]), %%zmm28\n\tvmovups " offset "(%[b1]), %%zmm29\n\t"
-#define ASSAY_FETCH(panel) "prefetcht1 (%[" panel "])\n\tadd %[step], %[" panel "]\n\t"
+#define ASSAY_FETCH(panel) \
+  "prefetcht1 (%[" panel "])\n\tprefetcht1 64(%[" panel "])\n\tadd %[step], %[" panel "]\n\t"
 #define ASSAY_EIGHT(n) \
   ASSAY_WEIGHTS("0") ASSAY_FETCH("ahead") ASSAY_ROWS_##n(ASSAY_MULTIPLY_0) \
   ASSAY_WEIGHTS("64") ASSAY_FETCH("ahead_second") ASSAY_ROWS_##n(ASSAY_MULTIPLY_1) \

@@ -25,7 +25,9 @@ struct PairsOfPanels {
   static constexpr std::int64_t kRows = kChunkRows, kPanels = 2;
   static constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
   static constexpr std::int64_t kMostInputs = 256;
-  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 4 ? 128 : kMostInputs; }
+  static std::int64_t inputs(std::int64_t blocks) { return blocks == 1 || blocks > 4 ? kMostInputs : 128; }
+  // One block alone passes each pair once: it goes through all inputs of a pair before the next.
+  static std::int64_t pass_panels(std::int64_t rows) { return rows <= kRows ? kPanels : kPassPanels; }
   static void add(const BlockOfChunk& x) {
     const std::int64_t share = (x.next_bytes + x.blocks - 1) / x.blocks;
     add_chunk(x.rows, {.a = x.a,
@@ -37,8 +39,7 @@ struct PairsOfPanels {
                        .c = x.c,
                        .ahead = x.next + x.block * share,
                        .ahead_second = x.next + x.block * share + x.next_stride,
-                       // Beside one block alone the processor does better by itself.
-                       .step = x.blocks == 1 ? 0 : (2 * share + x.inputs - 1) / x.inputs});
+                       .step = (2 * share + x.inputs - 1) / x.inputs});
   }
 };
 // Panels by threes, for rows so many that the panels alone stay near: 36 KB.
@@ -47,6 +48,7 @@ struct TriplesOfPanels {
   static constexpr std::int64_t kFewestPassRows = 64;
   static constexpr std::int64_t kMostInputs = 192;
   static std::int64_t inputs(std::int64_t) { return kMostInputs; }
+  static std::int64_t pass_panels(std::int64_t) { return kPassPanels; }
   static void add(const BlockOfChunk& x) {
     const std::int64_t each = (x.blocks + 2) / 3;  // blocks that fetch one of the three panels
     const std::int64_t share = (x.next_bytes + each - 1) / each;
@@ -68,6 +70,7 @@ constexpr std::int64_t kFewestPassRows = kFewestChunkRows, kFewestNearRows = Tri
 struct SinglePanels {
   static constexpr std::int64_t kRows = kChunkRows, kPanels = 1, kPassPanels = 4, kMostInputs = 768;
   static std::int64_t inputs(std::int64_t blocks) { return blocks <= 8 ? 256 : kMostInputs; }
+  static std::int64_t pass_panels(std::int64_t) { return kPassPanels; }
   static void add(const BlockOfChunk& x) {
     const std::int64_t share = (x.next_bytes + x.blocks - 1) / x.blocks;
     add_chunk(x.rows, {.a = x.a,
@@ -178,9 +181,9 @@ void linear_pass(const LinearArgs& args, const Weights& w, std::int64_t first_ro
 template <typename Panels, typename Weights>
 void linear_passes(const LinearArgs& args, const Weights& w, std::int64_t first_row, std::int64_t rows,
                    std::int64_t first, std::int64_t last) {
-  for (std::int64_t panel = first; panel < last; panel += Panels::kPassPanels)
-    linear_pass<Panels>(args, w, first_row, rows, panel,
-                        last - panel < Panels::kPassPanels ? last - panel : Panels::kPassPanels);
+  const std::int64_t step = Panels::pass_panels(rows);
+  for (std::int64_t panel = first; panel < last; panel += step)
+    linear_pass<Panels>(args, w, first_row, rows, panel, last - panel < step ? last - panel : step);
 }
 
 // Of fewer rows making floats of bfloat16 beforehand costs more than it saves.

@@ -41,34 +41,106 @@ class EightWeights {
   Vec scale_;
 };
 
-void expand(const ExpandArgs& args) noexcept {
-  const Vec::Book book = Vec::book(args.book);
+// A part of a panel, of groups of at least eight inputs, which are whole eights: nothing is asked in the
+// loop.
+template <bool kIsFloat32>
+void expand_eights(const ExpandArgs& args, const Vec::Book& book, const CodePanel& from, void* out) {
+  const int bits = group_bits(args);
+  const std::uint8_t* codes = from.codes;
+  auto* floats = static_cast<float*>(out);
+  auto* pairs = static_cast<std::uint16_t*>(out);
+  const std::int64_t count = kIsFloat32 ? args.k : args.k_padded, ahead = distance_of<1>();
+  for (std::int64_t k = 0; k < count; k += kCodeInputs, codes += kPanel * 4) {
+    fetch_ahead(codes, ahead);
+    const Vec scale = load_scales(from.scales, (k >> bits) * kPanel);
+    const Vec::Codes eight = Vec::codes(codes);
+#pragma GCC unroll 4
+    for (int i = 0; i < kCodeInputs; i += 2) {
+      const Vec even = Vec::mul(Vec::look_up(book, eight, i), scale),
+                odd = Vec::mul(Vec::look_up(book, eight, i + 1), scale);
+      if (!kIsFloat32) {
+        Vec::store_pairs(even, odd, pairs);
+        pairs += 2 * kPanel;
+        continue;
+      }
+      even.store(floats);
+      odd.store(floats + kPanel);
+      floats += 2 * kPanel;
+    }
+  }
+}
+
+// The same of any group and number of inputs.
+void expand_any(const ExpandArgs& args, const Vec::Book& book, const CodePanel& from, void* out) {
   const int bits = group_bits(args);
   const bool is_float32 = args.packing == Packing::float32;
+  auto* floats = static_cast<float*>(out);
+  auto* pairs = static_cast<std::uint16_t*>(out);
+  for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); k += kCodeInputs) {
+    EightWeights weights(from, k, bits);
+#pragma GCC unroll 4
+    for (int i = 0; i < kCodeInputs; i += 2) {
+      if (bits < 3) weights.set_scale(from, k + i, bits);
+      const Vec even = weights(book, i);
+      if (bits == 0) weights.set_scale(from, k + i + 1, bits);
+      const Vec odd = weights(book, i + 1);
+      if (!is_float32) {
+        Vec::store_pairs(even, odd, pairs + (k + i) * kPanel);
+        continue;
+      }
+      if (k + i < args.k) even.store(floats + (k + i) * kPanel);
+      if (k + i + 1 < args.k) odd.store(floats + (k + i + 1) * kPanel);
+    }
+  }
+}
+
+void expand(const ExpandArgs& args) noexcept {
+  const Vec::Book book = Vec::book(args.book);
+  const bool is_float32 = args.packing == Packing::float32,
+             are_eights = group_bits(args) >= 3 && (!is_float32 || args.k % kCodeInputs == 0);
   for (std::int64_t panel = 0; panel < args.panels; ++panel)
     for (std::int64_t part = 0; part < kParts; ++part) {
       const CodePanel from = code_panel(args, panel, part);
-      float* floats = static_cast<float*>(args.out) + panel * args.k * kPanel + part * Vec::kWidth;
-      auto* pairs =
-          static_cast<std::uint16_t*>(args.out) + panel * args.k_padded * kPanel + part * Vec::kWidth * 2;
-      for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); k += kCodeInputs) {
-        fetch_ahead(from.codes + code_offset(k, 0), distance_of<1>());
-        EightWeights weights(from, k, bits);
-#pragma GCC unroll 4
-        for (int i = 0; i < kCodeInputs; i += 2) {
-          if (bits < 3) weights.set_scale(from, k + i, bits);
-          const Vec even = weights(book, i);
-          if (bits == 0) weights.set_scale(from, k + i + 1, bits);
-          const Vec odd = weights(book, i + 1);
-          if (!is_float32) {
-            Vec::store_pairs(even, odd, pairs + (k + i) * kPanel);
-            continue;
-          }
-          if (k + i < args.k) even.store(floats + (k + i) * kPanel);
-          if (k + i + 1 < args.k) odd.store(floats + (k + i + 1) * kPanel);
+      const std::int64_t at = is_float32 ? (panel * args.k * kPanel + part * Vec::kWidth) * 4
+                                         : (panel * args.k_padded * kPanel + part * Vec::kWidth * 2) * 2;
+      void* out = static_cast<std::byte*>(args.out) + at;
+      if (!are_eights)
+        expand_any(args, book, from, out);
+      else if (is_float32)
+        expand_eights<true>(args, book, from, out);
+      else
+        expand_eights<false>(args, book, from, out);
+    }
+}
+
+// Adds the products of whole eights of inputs to sums: groups of at least eight.
+template <int Rows, int Columns>
+ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Book& book, const CodePanel& first,
+                             const float* x, std::int64_t x_stride, Vec (&sums)[Rows][Columns]) {
+  const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group,
+                     panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4,
+                     whole = weights.k / kCodeInputs * kCodeInputs;
+  const std::uint8_t* codes = first.codes;
+  for (std::int64_t group = 0; group * weights.group < whole; ++group) {
+    Vec scales[Columns];
+    for (int j = 0; j < Columns; ++j)
+      scales[j] =
+          load_scales(first.scales, (j / kParts * groups + group) * kPanel + j % kParts * Vec::kWidth);
+    const std::int64_t left = whole - group * weights.group,
+                       count = left < weights.group ? left : weights.group;
+    for (std::int64_t k = 0; k < count; k += kCodeInputs, codes += kPanel * 4, x += kCodeInputs)
+      for (int j = 0; j < Columns; ++j) {
+        const std::uint8_t* of_panel = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
+        if (j % kParts == 0) fetch_ahead(of_panel, distance_of<Columns / kParts>());
+        const Vec::Codes eight = Vec::codes(of_panel);
+#pragma GCC unroll 8
+        for (int i = 0; i < kCodeInputs; ++i) {
+          const Vec w = Vec::mul(Vec::look_up(book, eight, i), scales[j]);
+          for (int row = 0; row < Rows; ++row)
+            sums[row][j] = Vec::fma(Vec::set(x[row * x_stride + i]), w, sums[row][j]);
         }
       }
-    }
+  }
 }
 
 // Rows times some panels: one chain of multiply-adds along k for each output, as linear has it.
@@ -78,27 +150,26 @@ void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int6
   constexpr int kColumns = Panels * kParts;
   const ExpandArgs& weights = args.weights;
   const int bits = group_bits(weights);
-  CodePanel from[kColumns];
-  for (int j = 0; j < kColumns; ++j) from[j] = code_panel(weights, panel + j / kParts, j % kParts);
   Vec sums[Rows][kColumns];
   clear(sums);
-  const float* x = args.to.x + first_row * args.to.x_stride;
-  const auto add = [&](std::int64_t k, int count) __attribute__((always_inline)) {
+  const std::int64_t x_stride = args.to.x_stride;
+  const float* x = args.to.x + first_row * x_stride;
+  const std::int64_t whole = bits < 3 ? 0 : weights.k / kCodeInputs * kCodeInputs;
+  if (whole > 0) add_eights(weights, book, code_panel(weights, panel, 0), x, x_stride, sums);
+  // One by one what is left of eight, and all of smaller groups.
+  for (std::int64_t k = whole; k < weights.k; k += kCodeInputs)
     for (int j = 0; j < kColumns; ++j) {
-      EightWeights eight(from[j], k, bits);
+      const CodePanel from = code_panel(weights, panel + j / kParts, j % kParts);
+      EightWeights eight(from, k, bits);
 #pragma GCC unroll 8
       for (int i = 0; i < kCodeInputs; ++i) {
-        if (i >= count) break;
-        if (bits < 3) eight.set_scale(from[j], k + i, bits);
+        if (k + i >= weights.k) break;
+        if (bits < 3) eight.set_scale(from, k + i, bits);
         const Vec w = eight(book, i);
         for (int row = 0; row < Rows; ++row)
-          sums[row][j] = Vec::fma(Vec::set(x[row * args.to.x_stride + k + i]), w, sums[row][j]);
+          sums[row][j] = Vec::fma(Vec::set(x[row * x_stride + k + i]), w, sums[row][j]);
       }
     }
-  };
-  const std::int64_t whole = weights.k / kCodeInputs * kCodeInputs;
-  for (std::int64_t k = 0; k < whole; k += kCodeInputs) add(k, kCodeInputs);
-  if (whole < weights.k) add(whole, static_cast<int>(weights.k - whole));
   const std::int64_t column = panel * kPanel;
   for (int row = 0; row < Rows; ++row)
     for (int j = 0; j < kColumns; ++j) {
@@ -142,7 +213,8 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
         const std::int64_t ahead = bytes_ahead<Panels>(end - codes, panel_bytes);
         for (int j = 0; j < kColumns; ++j) {
           const std::uint8_t* eight = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
-          if (j % kParts == 0) fetch_ahead(eight, ahead);
+          if (j % kParts == 0)
+            Rows > 2 ? fetch_next(eight + Panels * panel_bytes) : fetch_ahead(eight, ahead);
           const Vec::Codes some = Vec::codes(eight);
           const Dot::Bytes low = Dot::look_up_low(book, some), high = Dot::look_up_high(book, some);
           for (int row = 0; row < Rows; ++row) {
@@ -170,49 +242,66 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
     }
 }
 
-constexpr int kCodePanels = Vec::kRegisters == 32 ? kGroup : 2;  // side by side
+constexpr int kCodePanels = Vec::kRegisters == 32 ? kGroup : 2;  // side by side, of one or two rows
 
 template <int Value>
 struct Number {
   static constexpr int value = Value;
 };
-// Calls multiply(rows, panels, first row, first panel), both numbers known when compiled, for at most two
-// rows at a time.
-template <typename Multiply>
+// Calls multiply(rows, panels, first row, first panel), both numbers known when compiled, for Rows rows or
+// fewer, times Panels panels or one.
+template <int Rows, int Panels, typename Multiply>
+void for_rows(std::int64_t rows, bool is_group, const Multiply& multiply, std::int64_t row,
+              std::int64_t panel) {
+  if constexpr (Rows > 1)
+    if (rows < Rows) return for_rows<Rows - 1, Panels>(rows, is_group, multiply, row, panel);
+  is_group ? multiply(Number<Rows>{}, Number<Panels>{}, row, panel)
+           : multiply(Number<Rows>{}, Number<1>{}, row, panel);
+}
+// All rows, Rows at most at a time, about as many each time; Panels panels side by side.
+template <int Rows, int Panels, typename Multiply>
 void for_few_rows(const LinearArgs& to, const Multiply& multiply) {
-  const std::int64_t last = to.first_panel + to.panels;
+  const std::int64_t last = to.first_panel + to.panels, blocks = (to.rows + Rows - 1) / Rows;
   for (std::int64_t panel = to.first_panel; panel < last;) {
-    const bool is_group = last - panel >= kCodePanels;
-    for (std::int64_t row = 0; row < to.rows; row += 2)
-      if (to.rows - row == 1)
-        is_group ? multiply(Number<1>{}, Number<kCodePanels>{}, row, panel)
-                 : multiply(Number<1>{}, Number<1>{}, row, panel);
-      else
-        is_group ? multiply(Number<2>{}, Number<kCodePanels>{}, row, panel)
-                 : multiply(Number<2>{}, Number<1>{}, row, panel);
-    panel += is_group ? kCodePanels : 1;
+    const bool is_group = last - panel >= Panels;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t row = to.rows * block / blocks, end = to.rows * (block + 1) / blocks;
+      for_rows<Rows, Panels>(end - row, is_group, multiply, row, panel);
+    }
+    panel += is_group ? Panels : 1;
   }
 }
 
+// Rows whose sums fit the registers beside those of four panels, and of two where each has two sums.
+constexpr int kFewFourBitRows = Vec::kRegisters == 32 ? 6 : 2, kFewCodedRows = kFewFourBitRows;
+
 void linear_four_bit(const FourBitArgs& args) noexcept {
   const Vec::Book book = Vec::book(args.weights.book);
-  for_few_rows(args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
-    multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
-  });
+  for_few_rows<kFewFourBitRows, kCodePanels>(
+      args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
+        multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
+      });
 }
 
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
+// Of more rows the codes become bytes once for all; of fewer, once for each six.
+constexpr std::int64_t kMostCodedRows = 96;
 #include "assay/backend/cpu/simd/byte_blocks512.h"
 #endif
 
 void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
-  if (args.to.rows > 2 && args.weights.group % kInt8Columns == 0) return linear_coded_blocks(args);
+  if (args.to.rows > kMostCodedRows && args.weights.group % kInt8Columns == 0)
+    return linear_coded_blocks(args);
 #endif
   const Dot::Bytes book = Dot::byte_book(args.book);
-  for_few_rows(args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
+  const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
     multiply_coded_inputs<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
-  });
+  };
+  if (args.to.rows <= 2)
+    for_few_rows<2, kCodePanels>(args.to, multiply);
+  else
+    for_few_rows<kFewCodedRows, 2>(args.to, multiply);
 }
 
 // Some inputs of a row, from floats or from tiles; nothing beyond k.

@@ -147,23 +147,47 @@ void quantize(const QuantizeArgs& args) noexcept {
   return args.threshold > 0 ? quantize_magnitudes<true>(args) : quantize_magnitudes<false>(args);
 }
 
-// Sums of a few rows times some panels: [row][panel * 16], exact.
-template <int Rows, int Panels>
+// Where the instruction wants inputs that are 128 too large, such a copy of the rows, strips of 64 inputs, is
+// made once for all panels of a call: a broadcast from memory then takes no other instruction with it, and
+// weights are multiplied as they lie in memory.
+constexpr bool kStagesInt8Rows = Dot::kHasOffset && Vec::kRegisters == 32;
+constexpr std::int64_t kStagedBytes = kStagesInt8Rows ? 14 * 16384 : 64;
+
+// In a register, where they serve several products: compilers would load them for each.
+template <typename Bytes>
+ASSAY_INLINE Bytes kept(Bytes bytes) {
+  if constexpr (kStagesInt8Rows) __asm__("" : "+v"(bytes));
+  return bytes;
+}
+template <bool kIsStaged, typename AnyDot = Dot>
+ASSAY_INLINE typename AnyDot::Inputs inputs_of_few(const std::int8_t* four) {
+  if constexpr (kIsStaged)
+    return kept(AnyDot::four(four));
+  else
+    return kept(Dot::inputs(four));
+}
+
+// Sums of a few rows times some panels: [row][panel * 16], exact. `x` is as quantized, or staged.
+template <int Rows, int Panels, bool kIsStaged>
 void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
                    std::int32_t* sums) {
+  constexpr bool kFetchesNext = kIsStaged && Panels == 2;
   Dot dots[Rows][Panels * kParts];
   for (auto& row : dots)
     for (Dot& dot : row) dot = Dot::zero();
   for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip) {
     const std::int64_t ahead = bytes_ahead<Panels>(end - w, padded * kPanel);
     for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
-      Dot::Inputs inputs[Rows];
-      for (int row = 0; row < Rows; ++row) inputs[row] = Dot::inputs(x + row * kInt8Columns + k);
+      Dot::Weights weights[Panels * kParts];
       for (int j = 0; j < Panels * kParts; ++j) {
         const std::int8_t* four = w + j / kParts * padded * kPanel + j % kParts * Vec::kWidth * 4;
-        if (j % kParts == 0) fetch_ahead(four, ahead);
-        const Dot::Weights weights = Dot::weights(four);
-        for (int row = 0; row < Rows; ++row) dots[row][j].add(inputs[row], weights);
+        if (j % kParts == 0)
+          kFetchesNext ? fetch_next(four + Panels * padded * kPanel) : fetch_ahead(four, ahead);
+        weights[j] = Rows > 1 ? kept(Dot::weights(four)) : Dot::weights(four);
+      }
+      for (int row = 0; row < Rows; ++row) {
+        const Dot::Inputs inputs = inputs_of_few<kIsStaged>(x + row * kInt8Columns + k);
+        for (int j = 0; j < Panels * kParts; ++j) dots[row][j].add(inputs, weights[j]);
       }
     }
   }
@@ -172,25 +196,21 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
       dots[row][j].store(sums + (row * Panels * kParts + j) * Vec::kWidth);
 }
 
-// Few rows: panels side by side, of which the sums fit the registers.
-constexpr std::int64_t kFewInt8Rows = 4;
+// As many rows as have their sums in registers beside four panels; beside two where rows are staged.
+constexpr int kFourPanelInt8Rows = kStagesInt8Rows ? 6 : 4, kFewInt8Rows = kStagesInt8Rows ? 14 : 4;
 constexpr int int8_panels_at_once(std::int64_t rows) {
-  return Vec::kRegisters == 32 || rows == 1 ? kGroup : rows == 2 ? 2 : 1;
+  if (Vec::kRegisters == 32) return rows <= kFourPanelInt8Rows ? kGroup : 2;
+  return rows == 1 ? kGroup : rows == 2 ? 2 : 1;
 }
 
-template <int Panels>
+// Rows or fewer, of which no fewer than Fewest.
+template <int Rows, int Fewest, int Panels, bool kIsStaged>
 void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t strip, const std::int8_t* w,
                         std::int64_t padded, std::int32_t* sums) {
-  switch (rows) {
-    case 1:
-      return multiply_int8<1, Panels>(x, strip, w, padded, sums);
-    case 2:
-      return multiply_int8<2, Panels>(x, strip, w, padded, sums);
-    case 3:
-      return multiply_int8<3, Panels>(x, strip, w, padded, sums);
-    default:
-      return multiply_int8<4, Panels>(x, strip, w, padded, sums);
-  }
+  if constexpr (Rows > Fewest)
+    if (rows < Rows)
+      return multiply_int8_rows<Rows - 1, Fewest, Panels, kIsStaged>(rows, x, strip, w, padded, sums);
+  multiply_int8<Rows, Panels, kIsStaged>(x, strip, w, padded, sums);
 }
 
 // Many rows go through the inputs in chunks, of which the weights of some panels stay in the nearest cache
@@ -318,27 +338,50 @@ void finish_int8(const Int8Args& args, std::int32_t* sums, std::int64_t first_ro
            left < columns ? left : columns);
 }
 
-// Panels [first, last), at most kFewInt8Rows rows at a time.
-void linear_int8_few_rows(const Int8Args& args, std::int64_t first, std::int64_t last) {
+// Panels [first, last) of few rows.
+template <bool kIsStaged>
+void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64_t rows, const std::int8_t* x,
+                        std::int64_t strip, std::int64_t first, std::int64_t last) {
+  constexpr int kMost = kIsStaged ? kFewInt8Rows : 4, kMostOfFour = kIsStaged ? kFourPanelInt8Rows : 4;
   const LinearArgs& to = args.to;
-  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
-  alignas(64) std::int32_t sums[kFewInt8Rows * kGroup * kPanel];
-  const std::int64_t side_by_side = int8_panels_at_once(to.rows);
+  const std::int64_t padded = round_up(to.k, kInt8Columns);
+  alignas(64) std::int32_t sums[kMost * kGroup * kPanel];
+  const std::int64_t side_by_side = int8_panels_at_once(rows);
   for (std::int64_t panel = first; panel < last;) {
     const std::int64_t panels = last - panel >= side_by_side ? side_by_side : 1;
     const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
-    for (std::int64_t row = 0; row < to.rows; row += kFewInt8Rows) {
-      const std::int64_t rows = to.rows - row < kFewInt8Rows ? to.rows - row : kFewInt8Rows;
-      const std::int8_t* x = reinterpret_cast<const std::int8_t*>(to.x_tiles.data) + row * kInt8Columns;
-      if (panels == kGroup)
-        multiply_int8_rows<kGroup>(rows, x, strip, w, padded, sums);
-      else if (panels == 2)
-        multiply_int8_rows<2>(rows, x, strip, w, padded, sums);
-      else
-        multiply_int8_rows<1>(rows, x, strip, w, padded, sums);
-      finish_int8(args, sums, row, rows, panel * kPanel, panels * kPanel, kInputOffset);
-    }
+    if (panels == kGroup)
+      multiply_int8_rows<kMostOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, sums);
+    else if (panels == 2)
+      multiply_int8_rows<kMost, 1, 2, kIsStaged>(rows, x, strip, w, padded, sums);
+    else
+      multiply_int8_rows<kMost, 1, 1, kIsStaged>(rows, x, strip, w, padded, sums);
+    finish_int8(args, sums, first_row, rows, panel * kPanel, panels * kPanel, kInputOffset);
     panel += panels;
+  }
+}
+
+// All rows, as many at a time as are staged together.
+void linear_int8_few_rows(const Int8Args& args, std::int64_t first, std::int64_t last) {
+  const LinearArgs& to = args.to;
+  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
+  const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
+  const std::int64_t fit = kStagedBytes / padded, most = fit < kFewInt8Rows ? fit : kFewInt8Rows;
+  if (!kStagesInt8Rows || most == 0) {
+    for (std::int64_t row = 0; row < to.rows; row += 4)
+      linear_int8_panels<false>(args, row, to.rows - row < 4 ? to.rows - row : 4, codes + row * kInt8Columns,
+                                strip, first, last);
+    return;
+  }
+  alignas(64) std::int8_t staged[kStagedBytes];
+  // About as many each time.
+  const std::int64_t blocks = (to.rows + most - 1) / most;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t row = to.rows * block / blocks, rows = to.rows * (block + 1) / blocks - row;
+    for (std::int64_t k = 0; k < padded; k += kInt8Columns)
+      Dot::copy_for_block(staged + k * rows, codes + k / kInt8Columns * strip + row * kInt8Columns,
+                          rows * kInt8Columns);
+    linear_int8_panels<kStagesInt8Rows>(args, row, rows, staged, rows * kInt8Columns, first, last);
   }
 }
 
@@ -401,7 +444,8 @@ void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t
 void linear_int8(const Int8Args& args) noexcept {
   const LinearArgs& to = args.to;
   const std::int64_t last = to.first_panel + to.panels;
-  if (to.rows < kFewestInt8BlockRows) return linear_int8_few_rows(args, to.first_panel, last);
+  if (kStagesInt8Rows || to.rows < kFewestInt8BlockRows)
+    return linear_int8_few_rows(args, to.first_panel, last);
   const std::int64_t passes = (to.rows + kInt8PassRows - 1) / kInt8PassRows,
                      whole = to.first_panel + to.panels / Dot::kBlockPanels * Dot::kBlockPanels;
   for (std::int64_t pass = 0; pass < passes; ++pass) {

@@ -9,7 +9,10 @@ struct Vec {
   static Vec set(float x) { return {_mm256_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
   // Keeps a value that serves several products in a register: compilers would load it for each of them.
-  void keep() { __asm__("" : "+x"(v)); }
+  static Vec kept(Vec x) {
+    __asm__("" : "+x"(x.v));
+    return x;
+  }
   // Eight pairs of bfloat16: a bfloat16 is the upper half of a float.
   static void load_pairs(const std::uint16_t* p, Vec& even, Vec& odd) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

@@ -7,7 +7,10 @@ struct Vec {
   static Vec set(float x) { return {_mm512_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
   // Keeps a value that serves several products in a register: compilers would load it for each of them.
-  void keep() { __asm__("" : "+v"(v)); }
+  static Vec kept(Vec x) {
+    __asm__("" : "+v"(x.v));
+    return x;
+  }
   // Sixteen pairs of bfloat16: a bfloat16 is the upper half of a float.
   static void load_pairs(const std::uint16_t* p, Vec& even, Vec& odd) {
     const __m512i bits = _mm512_loadu_si512(p);
