@@ -154,6 +154,18 @@ struct Epilogue {
 //              rounded to it, scales multiply sums in float32 (groups below 16 are computed in float32)
 enum class Arithmetic : std::int32_t { float32, tf32, float16, bfloat16 };
 
+// Memory that a multiplication of many rows works in; without enough of it the way of few rows is taken,
+// which gives the same bits.
+struct Scratch {
+  DevicePointer<std::byte> data = {};  // 256-byte aligned
+  std::int64_t bytes = 0;
+};
+// What the rows take there as the tensor cores take them, and what sums of ranges take at most.
+constexpr std::int64_t rounded_inputs_stride(std::int64_t inputs, Arithmetic arithmetic) {  // bytes
+  return round_up(inputs, 64) * (arithmetic == Arithmetic::tf32 ? 4 : 2);
+}
+std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors);
+
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
 // inputs, added in order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
@@ -162,6 +174,7 @@ struct LinearArgs {
   Matrix weight = {};
   Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
   Epilogue to = {};
+  Scratch scratch = {};
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels.h, QuantizeArgs): codes[row][k],
@@ -211,6 +224,7 @@ struct LinearInt8Args {
   DevicePointer<const float> x = {};  // [rows, inputs], of outliers
   std::int64_t x_stride = 0;
   Epilogue to = {};
+  Scratch scratch = {};
 };
 
 // Rows to int8 with a scale for each group of inputs, for 4-bit weights: codes = rint(x * (127 / largest of
@@ -232,6 +246,32 @@ struct LinearCodedArgs {
   DevicePointer<const float> x_scales = {};
   Matrix weight = {};  // group at least 16
   Epilogue to = {};
+};
+
+// What the kernels of many rows are given, which run() makes of the above. x: rows of codes, or of inputs
+// that round_inputs made, x_stride bytes apart. ranges: of the 8 ranges of the inputs, those that a block
+// takes: all, or one whose sums go to partial [8][rows][outputs].
+struct RoundArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, inputs = 0;
+  Arithmetic arithmetic = Arithmetic::bfloat16;
+  DevicePointer<std::byte> out = {};
+  std::int64_t out_stride = 0;  // bytes
+};
+struct GemmInputs {
+  DevicePointer<const std::byte> x = {};
+  std::int64_t x_stride = 0, rows = 0;
+  Matrix weight = {};
+  std::int32_t ranges = 8;
+  DevicePointer<std::byte> partial = {};
+};
+struct GemmArgs {
+  GemmInputs in = {};
+  Epilogue to = {};
+};
+struct GemmInt8Args {
+  GemmInputs in = {};
+  LinearInt8Args linear = {};
 };
 
 // x = scale * x of n columns, then soft_cap * tanh(x / soft_cap) where there is a cap. In place.
@@ -277,6 +317,8 @@ void run(Runtime& runtime, const LogProbabilityArgs& args);
 // The entries, which the compiler of the kernels fills in (kernels/table.cuh). Of matrix multiplications one
 // for each number of columns of 8 rows that a block takes: 1, 2, 4, 8.
 inline constexpr int kRowBlocks = 4;
+// Of many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
+inline constexpr int kGemmSizes = 2;
 struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
@@ -293,6 +335,10 @@ struct Kernels {
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;
   Kernel<LinearCodedArgs> linear_coded[kRowBlocks];
+  Kernel<RoundArgs> round_inputs;
+  Kernel<GemmArgs> gemm_tf32[kGemmSizes], gemm_float16[kGemmSizes], gemm_bfloat16[kGemmSizes];
+  Kernel<GemmArgs> gemm_four_float16[kGemmSizes], gemm_four_bfloat16[kGemmSizes], add_ranges;
+  Kernel<GemmInt8Args> gemm_int8[kGemmSizes], add_int8_ranges;
   Kernel<BendArgs> bend;
   Kernel<ArgmaxArgs> argmax;
   Kernel<LogProbabilityArgs> log_probability;
