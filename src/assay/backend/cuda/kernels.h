@@ -107,6 +107,9 @@ struct StoreArgs {
   RowPlaces places = {};
 };
 
+// Over a cache in float16 or bfloat16 with heads of 64 to 128 elements, tensor cores take queries and weights
+// rounded to the cache's format; else all is float32. That depends on the cache alone.
+//
 // Causal attention over pages: row i sees keys max(0, key - window + 1) to `key`, its own. A score is
 // cap(scale * q k) + slope * (distance, negative). Keys go in chunks of 256 at absolute indices, whose states
 // (largest score, sum, weighted values) are merged in order: a row depends on its keys alone. A row of
@@ -121,6 +124,7 @@ struct AttendArgs {
   float soft_cap = 0;                      // 0 = none
   DevicePointer<const float> slopes = {};  // [heads], or null
   RowPlaces places = {};
+  std::int64_t sequences = 1;  // that the rows are of: a hint, on which bits do not depend
   // At least the highest key of the rows, plus one: how many launches there are depends on it, bits do not.
   std::int64_t longest = 0;
   DevicePointer<float> out = {};  // [rows][heads * head_dim]
@@ -129,6 +133,12 @@ struct AttendArgs {
   // than there is takes chunks one after another.
   DevicePointer<float> scratch = {};
   std::int64_t scratch_floats = 0;
+};
+// What the kernels of tensor cores are given, which run() makes of it: how many rows of the batch a group of
+// blocks takes, the tiles into which its rows times heads are cut, and pages in shared memory at a time.
+struct AttendTilesArgs {
+  AttendArgs attend = {};
+  std::int32_t rows_of_group = 1, tiles = 1, stages = 2;
 };
 inline constexpr std::int64_t kChunkKeys = 256;
 inline constexpr std::int64_t kLargestHeadDim = 512;
@@ -296,6 +306,25 @@ struct LogProbabilityArgs {
   DevicePointer<double> out = {};
 };
 
+// The highest of n logits of each row by many blocks: keys[row] = the largest of ordered bits << 32 | ~index,
+// and all ones where one is NaN. keys are 0 before it; NextTokenArgs sets them to 0 again.
+struct BestKeyArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, n = 0;
+  DevicePointer<std::uint64_t> keys = {};  // [rows]
+};
+
+// From the highest logit to the next step without the host, a row a sequence: the token is appended to its
+// list, its row's facts go on by one position, and its embedding becomes the input. What argmax has as -1 is
+// listed as -1; the step then goes on with token 0.
+struct NextTokenArgs {
+  DevicePointer<std::uint64_t> keys = {};                          // [rows]
+  DevicePointer<std::int32_t> ids = {}, positions = {}, key = {};  // [rows]: of the step that ran
+  DevicePointer<std::int32_t> tokens = {}, count = {};  // [rows][token_stride] and how many are there, [rows]
+  std::int64_t token_stride = 0;                        // a list that is full stays
+  EmbedArgs embed = {};                                 // of `ids` and `positions`
+};
+
 // Each throws Error for what its kernels cannot do.
 void run(Runtime& runtime, const EmbedArgs& args);
 void run(Runtime& runtime, const NormArgs& args);
@@ -313,6 +342,8 @@ void run(Runtime& runtime, const LinearCodedArgs& args);
 void run(Runtime& runtime, const BendArgs& args);
 void run(Runtime& runtime, const ArgmaxArgs& args);
 void run(Runtime& runtime, const LogProbabilityArgs& args);
+void run(Runtime& runtime, const BestKeyArgs& args);
+void run(Runtime& runtime, const NextTokenArgs& args);
 
 // The entries, which the compiler of the kernels fills in (kernels/table.cuh). Of matrix multiplications one
 // for each number of columns of 8 rows that a block takes: 1, 2, 4, 8.
@@ -328,6 +359,8 @@ struct Kernels {
   Kernel<RotateArgs> rotate;
   Kernel<StoreArgs> store;
   Kernel<AttendArgs> attend, merge_chunks;
+  // Of heads of up to 64 and 128 elements.
+  Kernel<AttendTilesArgs> attend_float16[2], attend_bfloat16[2];
   Kernel<LinearArgs> linear_float32[2];  // of 4 and of 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];
@@ -342,6 +375,8 @@ struct Kernels {
   Kernel<BendArgs> bend;
   Kernel<ArgmaxArgs> argmax;
   Kernel<LogProbabilityArgs> log_probability;
+  Kernel<BestKeyArgs> best_key;
+  Kernel<NextTokenArgs> next_token;
 };
 
 }  // namespace assay::cuda

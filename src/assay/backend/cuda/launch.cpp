@@ -153,6 +153,46 @@ void check_group(std::int64_t group, std::int64_t least) {
                 least);
 }
 
+constexpr std::int64_t kAttendThreads = 128, kTileRows = 16;
+
+// Heads that tensor cores attend.
+bool has_tiles(const CacheLayout& cache) {
+  return (cache.format == CacheFormat::float16 || cache.format == CacheFormat::bfloat16) &&
+         cache.head_dim >= 64 && cache.head_dim <= 128;
+}
+
+void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks, bool is_split) {
+  const CacheLayout& cache = args.cache;
+  const int size = cache.head_dim <= 64 ? 0 : 1;
+  const std::int64_t dim = std::int64_t{64} << size, heads = args.heads / cache.kv_heads;
+  const auto bytes = [&](std::int64_t warps, std::int64_t stages) {
+    const std::int64_t pages = stages * 2 * kPagePositions * dim * 2, queries = warps * kTileRows * dim * 2,
+                       totals = chunks > 1 && !is_split ? warps * kTileRows * dim * 4 : 0;
+    return pages + queries + totals;
+  };
+  // A page ahead where there is room; fewer rows at a time where there is little.
+  std::int64_t warps = kAttendThreads / 32, stages = 2;
+  while (bytes(warps, stages) > runtime.facts().shared_bytes_per_block && (stages > 1 || warps > 1))
+    stages > 1 ? --stages : warps /= 2;
+  const std::int64_t tile = warps * kTileRows;
+  const std::int64_t of_sequence =
+      std::max<std::int64_t>(1, args.rows / std::max<std::int64_t>(1, args.sequences));
+  const std::int64_t rows = std::clamp<std::int64_t>(tile / heads, 1, of_sequence);
+  const AttendTilesArgs tiles{.attend = args,
+                              .rows_of_group = static_cast<std::int32_t>(rows),
+                              .tiles = static_cast<std::int32_t>((rows * heads + tile - 1) / tile),
+                              .stages = static_cast<std::int32_t>(stages)};
+  const Kernels& kernels = runtime.kernels();
+  launch(runtime,
+         cache.format == CacheFormat::float16 ? kernels.attend_float16[size] : kernels.attend_bfloat16[size],
+         {.grid_x = is_split ? count_of(chunks) : 1,
+          .grid_y = count_of((args.rows + rows - 1) / rows * tiles.tiles),
+          .grid_z = count_of(cache.kv_heads),
+          .block = count_of(warps * 32),
+          .shared_bytes = count_of(bytes(warps, stages))},
+         tiles);
+}
+
 }  // namespace
 
 std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors) {
@@ -205,20 +245,25 @@ void run(Runtime& runtime, const AttendArgs& args) {
   if (args.cache.head_dim > kLargestHeadDim)
     throw Error("attention heads have {} elements; at most {} fit the kernels of a GPU", args.cache.head_dim,
                 kLargestHeadDim);
-  constexpr std::uint32_t kAttendThreads = 128, kAttendBytes = (512 + 256 + 128 + 4) * 4;
+  constexpr std::uint32_t kAttendBytes = (512 + 256 + 128 + 4) * 4;
   LaunchShape shape{.grid_y = count_of(args.rows),
                     .grid_z = count_of(args.heads),
-                    .block = kAttendThreads,
+                    .block = count_of(kAttendThreads),
                     .shared_bytes = kAttendBytes};
   const std::int64_t chunks = (args.longest + kChunkKeys - 1) / kChunkKeys;
   // Many rows keep a GPU busy; few take their chunks side by side.
   const bool is_split =
       chunks > 1 && args.rows * args.heads < std::int64_t{4} * runtime.facts().processors &&
       attend_scratch_floats(args.rows, args.heads, args.cache.head_dim, args.longest) <= args.scratch_floats;
-  if (!is_split) return launch(runtime, runtime.kernels().attend, shape, args);
-  shape.grid_x = count_of(chunks);
-  launch(runtime, runtime.kernels().attend, shape, args);
-  shape.grid_x = 1;
+  if (has_tiles(args.cache)) {
+    launch_tiles(runtime, args, chunks, is_split);
+    if (!is_split) return;
+  } else {
+    shape.grid_x = is_split ? count_of(chunks) : 1;
+    launch(runtime, runtime.kernels().attend, shape, args);
+    if (!is_split) return;
+    shape.grid_x = 1;
+  }
   shape.shared_bytes = 0;
   launch(runtime, runtime.kernels().merge_chunks, shape, args);
 }
@@ -314,6 +359,20 @@ void run(Runtime& runtime, const LinearCodedArgs& args) {
 
 void run(Runtime& runtime, const ArgmaxArgs& args) {
   launch_blocks(runtime, runtime.kernels().argmax, args, args.rows);
+}
+void run(Runtime& runtime, const BestKeyArgs& args) {
+  if (args.rows == 0 || args.n == 0) return;
+  constexpr std::int64_t kLogitsOfThread = 8;
+  launch(runtime, runtime.kernels().best_key,
+         {.grid_x = blocks_of(args.n, kThreads * kLogitsOfThread),
+          .grid_y = count_of(args.rows),
+          .block = count_of(kThreads)},
+         args);
+}
+void run(Runtime& runtime, const NextTokenArgs& args) {
+  if (args.embed.rows == 0) return;
+  launch(runtime, runtime.kernels().next_token,
+         {.grid_x = count_of(args.embed.rows), .block = count_of(kThreads)}, args);
 }
 void run(Runtime& runtime, const LogProbabilityArgs& args) {
   launch_blocks(runtime, runtime.kernels().log_probability, args, args.rows);

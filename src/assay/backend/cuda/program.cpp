@@ -153,7 +153,7 @@ void CudaProgram::run(const Batch& batch, KvCache& cache) {
 // What the device must know of the rows.
 CudaProgram::Step CudaProgram::begin(const Batch& batch, const CudaKvCache& cache) {
   const auto rows = static_cast<std::int64_t>(batch.ids.size());
-  Step step{.rows = rows, .all_rows = rows};
+  Step step{.rows = rows, .all_rows = rows, .sequences = static_cast<std::int64_t>(batch.sequences.size())};
   std::vector<std::int32_t> facts(static_cast<std::size_t>(kRowFacts * kMaxRows));
   const auto fact = [&](RowFact which, std::int64_t row) -> std::int32_t& {
     return facts[static_cast<std::size_t>(which * kMaxRows + row)];
@@ -406,6 +406,7 @@ void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, bo
                                   .soft_cap = op.soft_cap,
                                   .slopes = weights_.constant(constants.slopes_at),
                                   .places = places(prunes),
+                                  .sequences = step.sequences,
                                   .longest = step.longest,
                                   .out = out.data,
                                   .out_stride = out.stride,

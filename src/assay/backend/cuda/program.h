@@ -42,7 +42,8 @@ class CudaProgram : public Program {
   struct Step {
     std::int64_t rows = 0, all_rows = 0;
     std::int64_t longest = 0;  // keys of a row
-    bool is_pruned = false;    // rows are those that are kept
+    std::int64_t sequences = 1;
+    bool is_pruned = false;  // rows are those that are kept
   };
 
   void check(const Batch& batch, const CudaKvCache& cache) const;

@@ -85,12 +85,14 @@ constexpr std::uint32_t partial_bytes(int rows) {
 // How 16-bit elements are made and multiplied.
 struct Float16 {
   static ASSAY_DEVICE std::uint32_t bits(float x) { return f16_bits(x); }
+  static ASSAY_DEVICE float value(std::uint32_t bits) { return f16_value(bits); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_f16(c, a, b);
   }
 };
 struct Bfloat16 {
   static ASSAY_DEVICE std::uint32_t bits(float x) { return bf16_bits(x); }
+  static ASSAY_DEVICE float value(std::uint32_t bits) { return bf16_value(bits); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_bf16(c, a, b);
   }

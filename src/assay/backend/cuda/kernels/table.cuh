@@ -3,6 +3,7 @@
 #pragma once
 
 #include "assay/backend/cuda/kernels/attention.cuh"
+#include "assay/backend/cuda/kernels/attention_tiles.cuh"
 #include "assay/backend/cuda/kernels/gemm.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
@@ -22,6 +23,10 @@ inline Kernels kernel_table() {
   k.rotate = {"rotate", rotate_rows};
   k.store = {"store", store_rows};
   k.attend = {"attend", attend_rows};
+  k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64>};
+  k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128>};
+  k.attend_bfloat16[0] = {"attend_bfloat16<64>", attend_tiles<Bfloat16, 64>};
+  k.attend_bfloat16[1] = {"attend_bfloat16<128>", attend_tiles<Bfloat16, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
   k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};
@@ -75,6 +80,8 @@ inline Kernels kernel_table() {
   k.quantize_groups = {"quantize_groups", device::quantize_groups};
   k.bend = {"bend", bend_rows};
   k.argmax = {"argmax", argmax_rows};
+  k.best_key = {"best_key", best_keys};
+  k.next_token = {"next_token", device::next_token};
   k.log_probability = {"log_probability", log_probability_rows};
   return k;
 }
