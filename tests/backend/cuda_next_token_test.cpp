@@ -63,7 +63,9 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int32_t id = wanted[at_of(row)];
     EXPECT_EQ(got[at_of(row)], std::max(id, 0)) << "row " << row;
-    if (row != 2) EXPECT_EQ(list[at_of(row * 2 + (row == 1 ? 1 : 0))], id) << "row " << row;
+    if (row != 2) {
+      EXPECT_EQ(list[at_of(row * 2 + (row == 1 ? 1 : 0))], id) << "row " << row;
+    }
     for (std::int64_t i = 0; i < 40; ++i)
       EXPECT_EQ(embedded[at_of(row * 40 + i)], table.value(std::max(id, 0), i) * 3 + places.value(10, i));
   }
