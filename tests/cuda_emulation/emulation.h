@@ -144,6 +144,11 @@ class Global {
   emulation::Allocation in_{};
 };
 
+// x[i] = the larger of it and value, whoever else does the same.
+inline void atomic_max(const Global<std::uint64_t>& x, std::int64_t i, std::uint64_t value) {
+  if (value > x[i]) x[i] = value;
+}
+
 // An element of shared memory.
 template <typename T>
 class SharedElement {

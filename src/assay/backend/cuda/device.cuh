@@ -81,6 +81,12 @@ class Global {
   T* address_;
 };
 
+// x[i] = the larger of it and value, whoever else does the same.
+ASSAY_DEVICE void atomic_max(const Global<std::uint64_t>& x, std::int64_t i, std::uint64_t value) {
+  static_assert(sizeof(unsigned long long) == sizeof(std::uint64_t));
+  atomicMax(reinterpret_cast<unsigned long long*>(&x[i]), static_cast<unsigned long long>(value));
+}
+
 extern __shared__ __align__(16) unsigned char shared_memory[];
 template <typename T>
 class Shared {

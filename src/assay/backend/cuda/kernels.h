@@ -107,6 +107,9 @@ struct StoreArgs {
   RowPlaces places = {};
 };
 
+// Over a cache in float16 or bfloat16 with heads of 64 to 128 elements, tensor cores take queries and weights
+// rounded to the cache's format; else all is float32. That depends on the cache alone.
+//
 // Causal attention over pages: row i sees keys max(0, key - window + 1) to `key`, its own. A score is
 // cap(scale * q k) + slope * (distance, negative). Keys go in chunks of 256 at absolute indices, whose states
 // (largest score, sum, weighted values) are merged in order: a row depends on its keys alone. A row of
@@ -121,6 +124,7 @@ struct AttendArgs {
   float soft_cap = 0;                      // 0 = none
   DevicePointer<const float> slopes = {};  // [heads], or null
   RowPlaces places = {};
+  std::int64_t sequences = 1;  // that the rows are of: a hint, on which bits do not depend
   // At least the highest key of the rows, plus one: how many launches there are depends on it, bits do not.
   std::int64_t longest = 0;
   DevicePointer<float> out = {};  // [rows][heads * head_dim]
@@ -129,6 +133,12 @@ struct AttendArgs {
   // than there is takes chunks one after another.
   DevicePointer<float> scratch = {};
   std::int64_t scratch_floats = 0;
+};
+// What the kernels of tensor cores are given, which run() makes of it: how many rows of the batch a group of
+// blocks takes, the tiles into which its rows times heads are cut, and pages in shared memory at a time.
+struct AttendTilesArgs {
+  AttendArgs attend = {};
+  std::int32_t rows_of_group = 1, tiles = 1, stages = 2;
 };
 inline constexpr std::int64_t kChunkKeys = 256;
 inline constexpr std::int64_t kLargestHeadDim = 512;
@@ -154,6 +164,18 @@ struct Epilogue {
 //              rounded to it, scales multiply sums in float32 (groups below 16 are computed in float32)
 enum class Arithmetic : std::int32_t { float32, tf32, float16, bfloat16 };
 
+// Memory that a multiplication of many rows works in; without enough of it the way of few rows is taken,
+// which gives the same bits.
+struct Scratch {
+  DevicePointer<std::byte> data = {};  // 256-byte aligned
+  std::int64_t bytes = 0;
+};
+// What the rows take there as the tensor cores take them, and what sums of ranges take at most.
+constexpr std::int64_t rounded_inputs_stride(std::int64_t inputs, Arithmetic arithmetic) {  // bytes
+  return round_up(inputs, 64) * (arithmetic == Arithmetic::tf32 ? 4 : 2);
+}
+std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors);
+
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
 // inputs, added in order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
@@ -162,6 +184,7 @@ struct LinearArgs {
   Matrix weight = {};
   Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
   Epilogue to = {};
+  Scratch scratch = {};
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels.h, QuantizeArgs): codes[row][k],
@@ -211,6 +234,7 @@ struct LinearInt8Args {
   DevicePointer<const float> x = {};  // [rows, inputs], of outliers
   std::int64_t x_stride = 0;
   Epilogue to = {};
+  Scratch scratch = {};
 };
 
 // Rows to int8 with a scale for each group of inputs, for 4-bit weights: codes = rint(x * (127 / largest of
@@ -232,6 +256,32 @@ struct LinearCodedArgs {
   DevicePointer<const float> x_scales = {};
   Matrix weight = {};  // group at least 16
   Epilogue to = {};
+};
+
+// What the kernels of many rows are given, which run() makes of the above. x: rows of codes, or of inputs
+// that round_inputs made, x_stride bytes apart. ranges: of the 8 ranges of the inputs, those that a block
+// takes: all, or one whose sums go to partial [8][rows][outputs].
+struct RoundArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, inputs = 0;
+  Arithmetic arithmetic = Arithmetic::bfloat16;
+  DevicePointer<std::byte> out = {};
+  std::int64_t out_stride = 0;  // bytes
+};
+struct GemmInputs {
+  DevicePointer<const std::byte> x = {};
+  std::int64_t x_stride = 0, rows = 0;
+  Matrix weight = {};
+  std::int32_t ranges = 8;
+  DevicePointer<std::byte> partial = {};
+};
+struct GemmArgs {
+  GemmInputs in = {};
+  Epilogue to = {};
+};
+struct GemmInt8Args {
+  GemmInputs in = {};
+  LinearInt8Args linear = {};
 };
 
 // x = scale * x of n columns, then soft_cap * tanh(x / soft_cap) where there is a cap. In place.
@@ -256,6 +306,25 @@ struct LogProbabilityArgs {
   DevicePointer<double> out = {};
 };
 
+// The highest of n logits of each row by many blocks: keys[row] = the largest of ordered bits << 32 | ~index,
+// and all ones where one is NaN. keys are 0 before it; NextTokenArgs sets them to 0 again.
+struct BestKeyArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, n = 0;
+  DevicePointer<std::uint64_t> keys = {};  // [rows]
+};
+
+// From the highest logit to the next step without the host, a row a sequence: the token is appended to its
+// list, its row's facts go on by one position, and its embedding becomes the input. What argmax has as -1 is
+// listed as -1; the step then goes on with token 0.
+struct NextTokenArgs {
+  DevicePointer<std::uint64_t> keys = {};                          // [rows]
+  DevicePointer<std::int32_t> ids = {}, positions = {}, key = {};  // [rows]: of the step that ran
+  DevicePointer<std::int32_t> tokens = {}, count = {};  // [rows][token_stride] and how many are there, [rows]
+  std::int64_t token_stride = 0;                        // a list that is full stays
+  EmbedArgs embed = {};                                 // of `ids` and `positions`
+};
+
 // Each throws Error for what its kernels cannot do.
 void run(Runtime& runtime, const EmbedArgs& args);
 void run(Runtime& runtime, const NormArgs& args);
@@ -273,10 +342,14 @@ void run(Runtime& runtime, const LinearCodedArgs& args);
 void run(Runtime& runtime, const BendArgs& args);
 void run(Runtime& runtime, const ArgmaxArgs& args);
 void run(Runtime& runtime, const LogProbabilityArgs& args);
+void run(Runtime& runtime, const BestKeyArgs& args);
+void run(Runtime& runtime, const NextTokenArgs& args);
 
 // The entries, which the compiler of the kernels fills in (kernels/table.cuh). Of matrix multiplications one
 // for each number of columns of 8 rows that a block takes: 1, 2, 4, 8.
 inline constexpr int kRowBlocks = 4;
+// Of many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
+inline constexpr int kGemmSizes = 2;
 struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
@@ -286,6 +359,8 @@ struct Kernels {
   Kernel<RotateArgs> rotate;
   Kernel<StoreArgs> store;
   Kernel<AttendArgs> attend, merge_chunks;
+  // Of heads of up to 64 and 128 elements.
+  Kernel<AttendTilesArgs> attend_float16[2], attend_bfloat16[2];
   Kernel<LinearArgs> linear_float32[2];  // of 4 and of 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];
@@ -293,9 +368,15 @@ struct Kernels {
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;
   Kernel<LinearCodedArgs> linear_coded[kRowBlocks];
+  Kernel<RoundArgs> round_inputs;
+  Kernel<GemmArgs> gemm_tf32[kGemmSizes], gemm_float16[kGemmSizes], gemm_bfloat16[kGemmSizes];
+  Kernel<GemmArgs> gemm_four_float16[kGemmSizes], gemm_four_bfloat16[kGemmSizes], add_ranges;
+  Kernel<GemmInt8Args> gemm_int8[kGemmSizes], add_int8_ranges;
   Kernel<BendArgs> bend;
   Kernel<ArgmaxArgs> argmax;
   Kernel<LogProbabilityArgs> log_probability;
+  Kernel<BestKeyArgs> best_key;
+  Kernel<NextTokenArgs> next_token;
 };
 
 }  // namespace assay::cuda

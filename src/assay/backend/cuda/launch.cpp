@@ -59,6 +59,91 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
 
 constexpr std::uint32_t kByteTable = 256 * 4;
 
+// Of more rows than this, rows and weights meet in tiles.
+constexpr std::int64_t kFewRows = 16;
+constexpr std::int64_t kSmallTile = 64, kLargeOutputs = 128;
+constexpr std::int64_t kRangesOfSums = 8;
+
+// Which blocks a multiplication of many rows takes. Bits do not depend on it.
+struct GemmShape {
+  int size = 0;  // of kGemmSizes
+  std::int64_t outputs = kSmallTile, rows = kSmallTile, blocks = 0;
+  bool is_split = false;
+};
+GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors) {
+  const auto blocks = [&](std::int64_t outputs_of_block, std::int64_t rows_of_block) {
+    return ((weight.outputs + outputs_of_block - 1) / outputs_of_block) *
+           ((rows + rows_of_block - 1) / rows_of_block);
+  };
+  const std::int64_t large_rows = weight.format == MatrixFormat::four_bit ? 64 : 128;
+  GemmShape shape;
+  // Large blocks read less; small ones keep all processors busy.
+  if (rows > kSmallTile && blocks(kLargeOutputs, large_rows) >= processors)
+    shape = {.size = 1, .outputs = kLargeOutputs, .rows = large_rows};
+  shape.blocks = blocks(shape.outputs, shape.rows);
+  shape.is_split = 2 * shape.blocks <= processors;
+  return shape;
+}
+
+// Launches what args say but for `ranges`, and adds the ranges where blocks take one each.
+template <typename Args>
+void launch_gemm(Runtime& runtime, const Kernel<Args> (&kernels)[kGemmSizes], const Kernel<Args>& add,
+                 Args args, const Scratch& partial) {
+  const GemmInputs& in = args.in;
+  const GemmShape shape = gemm_shape(in.rows, in.weight, runtime.facts().processors);
+  const bool is_split = shape.is_split && partial.bytes >= kRangesOfSums * in.rows * in.weight.outputs * 4;
+  args.in.ranges = is_split ? 1 : static_cast<std::int32_t>(kRangesOfSums);
+  args.in.partial = partial.data;
+  constexpr std::uint32_t kBankTables = 256 * 32 * 4;
+  // Three stages of 128 bytes of each row; of 4-bit codes their tables.
+  const std::uint32_t shared =
+      count_of(3 * shape.rows * 128) + (in.weight.format == MatrixFormat::four_bit ? kBankTables : 0);
+  launch(runtime, kernels[shape.size],
+         {.grid_x = blocks_of(in.rows, shape.rows),
+          .grid_y = blocks_of(in.weight.outputs, shape.outputs),
+          .grid_z = is_split ? count_of(kRangesOfSums) : 1,
+          .block = count_of(kThreads),
+          .shared_bytes = shared},
+         args);
+  if (is_split)
+    launch(runtime, add,
+           {.grid_x = blocks_of(in.weight.outputs, kThreads),
+            .grid_y = count_of(in.rows),
+            .block = count_of(kThreads)},
+           args);
+}
+
+bool fits_gemm(std::int64_t rows, const Matrix& weight) {
+  constexpr std::int64_t kMostBlocks = 65535;  // of rows and of outputs
+  return rows > kFewRows && rows <= kMostBlocks && weight.outputs <= kMostBlocks * kSmallTile;
+}
+
+// Rounds the rows into scratch memory and multiplies them; false where they do not fit.
+bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
+              const Kernel<GemmArgs> (&kernels)[kGemmSizes]) {
+  const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic),
+                     rounded = round_up(args.rows * stride, 256);
+  if (!fits_gemm(args.rows, args.weight) || args.weight.inputs == 0 || rounded > args.scratch.bytes)
+    return false;
+  const RoundArgs round{.x = args.x,
+                        .x_stride = args.x_stride,
+                        .rows = args.rows,
+                        .inputs = args.weight.inputs,
+                        .arithmetic = arithmetic,
+                        .out = args.scratch.data,
+                        .out_stride = stride};
+  launch_rows(runtime, runtime.kernels().round_inputs, round, stride / 16);
+  const GemmArgs gemm{.in = {.x = args.scratch.data,
+                             .x_stride = stride,
+                             .rows = args.rows,
+                             .weight = args.weight,
+                             .partial = {}},
+                      .to = args.to};
+  launch_gemm(runtime, kernels, runtime.kernels().add_ranges, gemm,
+              {args.scratch.data + rounded, args.scratch.bytes - rounded});
+  return true;
+}
+
 bool is_power_of_two(std::int64_t n) {
   return n > 0 && (n & (n - 1)) == 0;
 }
@@ -68,7 +153,53 @@ void check_group(std::int64_t group, std::int64_t least) {
                 least);
 }
 
+constexpr std::int64_t kAttendThreads = 128, kTileRows = 16;
+
+// Heads that tensor cores attend.
+bool has_tiles(const CacheLayout& cache) {
+  return (cache.format == CacheFormat::float16 || cache.format == CacheFormat::bfloat16) &&
+         cache.head_dim >= 64 && cache.head_dim <= 128;
+}
+
+void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks, bool is_split) {
+  const CacheLayout& cache = args.cache;
+  const int size = cache.head_dim <= 64 ? 0 : 1;
+  const std::int64_t dim = std::int64_t{64} << size, heads = args.heads / cache.kv_heads;
+  const auto bytes = [&](std::int64_t warps, std::int64_t stages) {
+    const std::int64_t pages = stages * 2 * kPagePositions * dim * 2, queries = warps * kTileRows * dim * 2,
+                       totals = chunks > 1 && !is_split ? warps * kTileRows * dim * 4 : 0;
+    return pages + queries + totals;
+  };
+  // A page ahead where there is room; fewer rows at a time where there is little.
+  std::int64_t warps = kAttendThreads / 32, stages = 2;
+  while (bytes(warps, stages) > runtime.facts().shared_bytes_per_block && (stages > 1 || warps > 1))
+    stages > 1 ? --stages : warps /= 2;
+  const std::int64_t tile = warps * kTileRows;
+  const std::int64_t of_sequence =
+      std::max<std::int64_t>(1, args.rows / std::max<std::int64_t>(1, args.sequences));
+  const std::int64_t rows = std::clamp<std::int64_t>(tile / heads, 1, of_sequence);
+  const AttendTilesArgs tiles{.attend = args,
+                              .rows_of_group = static_cast<std::int32_t>(rows),
+                              .tiles = static_cast<std::int32_t>((rows * heads + tile - 1) / tile),
+                              .stages = static_cast<std::int32_t>(stages)};
+  const Kernels& kernels = runtime.kernels();
+  launch(runtime,
+         cache.format == CacheFormat::float16 ? kernels.attend_float16[size] : kernels.attend_bfloat16[size],
+         {.grid_x = is_split ? count_of(chunks) : 1,
+          .grid_y = count_of((args.rows + rows - 1) / rows * tiles.tiles),
+          .grid_z = count_of(cache.kv_heads),
+          .block = count_of(warps * 32),
+          .shared_bytes = count_of(bytes(warps, stages))},
+         tiles);
+}
+
 }  // namespace
+
+std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors) {
+  const std::int64_t all = round_up(rows, kSmallTile) * round_up(outputs, kSmallTile),
+                     most = std::int64_t{processors} / 2 * kSmallTile * kSmallTile;  // see gemm_shape()
+  return kRangesOfSums * 4 * std::min(all, most);
+}
 
 void run(Runtime& runtime, const EmbedArgs& args) {
   if (args.rows == 0) return;
@@ -114,20 +245,25 @@ void run(Runtime& runtime, const AttendArgs& args) {
   if (args.cache.head_dim > kLargestHeadDim)
     throw Error("attention heads have {} elements; at most {} fit the kernels of a GPU", args.cache.head_dim,
                 kLargestHeadDim);
-  constexpr std::uint32_t kAttendThreads = 128, kAttendBytes = (512 + 256 + 128 + 4) * 4;
+  constexpr std::uint32_t kAttendBytes = (512 + 256 + 128 + 4) * 4;
   LaunchShape shape{.grid_y = count_of(args.rows),
                     .grid_z = count_of(args.heads),
-                    .block = kAttendThreads,
+                    .block = count_of(kAttendThreads),
                     .shared_bytes = kAttendBytes};
   const std::int64_t chunks = (args.longest + kChunkKeys - 1) / kChunkKeys;
   // Many rows keep a GPU busy; few take their chunks side by side.
   const bool is_split =
       chunks > 1 && args.rows * args.heads < std::int64_t{4} * runtime.facts().processors &&
       attend_scratch_floats(args.rows, args.heads, args.cache.head_dim, args.longest) <= args.scratch_floats;
-  if (!is_split) return launch(runtime, runtime.kernels().attend, shape, args);
-  shape.grid_x = count_of(chunks);
-  launch(runtime, runtime.kernels().attend, shape, args);
-  shape.grid_x = 1;
+  if (has_tiles(args.cache)) {
+    launch_tiles(runtime, args, chunks, is_split);
+    if (!is_split) return;
+  } else {
+    shape.grid_x = is_split ? count_of(chunks) : 1;
+    launch(runtime, runtime.kernels().attend, shape, args);
+    if (!is_split) return;
+    shape.grid_x = 1;
+  }
   shape.shared_bytes = 0;
   launch(runtime, runtime.kernels().merge_chunks, shape, args);
 }
@@ -136,13 +272,18 @@ void run(Runtime& runtime, const LinearArgs& args) {
   const Kernels& kernels = runtime.kernels();
   switch (args.weight.format) {
     case MatrixFormat::float16:
+      if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
       return launch_linear(runtime, kernels.linear_float16, args, 0);
     case MatrixFormat::bfloat16:
+      if (run_gemm(runtime, args, Arithmetic::bfloat16, kernels.gemm_bfloat16)) return;
       return launch_linear(runtime, kernels.linear_bfloat16, args, 0);
     case MatrixFormat::int8:
       throw Error("an int8 matrix is multiplied by codes of inputs, not by floats");
     case MatrixFormat::float32: {
-      if (args.arithmetic == Arithmetic::tf32) return launch_linear(runtime, kernels.linear_tf32, args, 0);
+      if (args.arithmetic == Arithmetic::tf32) {
+        if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
+        return launch_linear(runtime, kernels.linear_tf32, args, 0);
+      }
       if (args.rows == 0) return;
       const int i = args.rows <= 4 ? 0 : 1;
       const std::int64_t rows = i == 0 ? 4 : 16;
@@ -157,10 +298,14 @@ void run(Runtime& runtime, const LinearArgs& args) {
       break;
   }
   check_group(args.weight.group, 1);
-  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::float16)
+  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::float16) {
+    if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_float16)) return;
     return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable);
-  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::bfloat16)
+  }
+  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::bfloat16) {
+    if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_bfloat16)) return;
     return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable);
+  }
   if (args.rows == 0) return;
   launch(runtime, kernels.four_bit_float32,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
@@ -186,6 +331,16 @@ void run(Runtime& runtime, const QuantizeArgs& args) {
 }
 
 void run(Runtime& runtime, const LinearInt8Args& args) {
+  if (fits_gemm(args.rows, args.weight) && args.weight.inputs > 0) {
+    const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),
+                                   .x_stride = args.codes_stride,
+                                   .rows = args.rows,
+                                   .weight = args.weight,
+                                   .partial = {}},
+                            .linear = args};
+    return launch_gemm(runtime, runtime.kernels().gemm_int8, runtime.kernels().add_int8_ranges, gemm,
+                       args.scratch);
+  }
   launch_linear(runtime, runtime.kernels().linear_int8, args, 0);
 }
 
@@ -204,6 +359,20 @@ void run(Runtime& runtime, const LinearCodedArgs& args) {
 
 void run(Runtime& runtime, const ArgmaxArgs& args) {
   launch_blocks(runtime, runtime.kernels().argmax, args, args.rows);
+}
+void run(Runtime& runtime, const BestKeyArgs& args) {
+  if (args.rows == 0 || args.n == 0) return;
+  constexpr std::int64_t kLogitsOfThread = 8;
+  launch(runtime, runtime.kernels().best_key,
+         {.grid_x = blocks_of(args.n, kThreads * kLogitsOfThread),
+          .grid_y = count_of(args.rows),
+          .block = count_of(kThreads)},
+         args);
+}
+void run(Runtime& runtime, const NextTokenArgs& args) {
+  if (args.embed.rows == 0) return;
+  launch(runtime, runtime.kernels().next_token,
+         {.grid_x = count_of(args.embed.rows), .block = count_of(kThreads)}, args);
 }
 void run(Runtime& runtime, const LogProbabilityArgs& args) {
   launch_blocks(runtime, runtime.kernels().log_probability, args, args.rows);

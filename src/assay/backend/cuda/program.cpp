@@ -136,7 +136,7 @@ void CudaProgram::run_ops(Step& step) {
 // beside those of the batch.
 CudaProgram::Step CudaProgram::begin(const Batch& batch, const CudaKvCache& cache, std::int64_t more_steps) {
   const auto rows = static_cast<std::int64_t>(batch.ids.size());
-  Step step{.rows = rows, .all_rows = rows};
+  Step step{.rows = rows, .all_rows = rows, .sequences = static_cast<std::int64_t>(batch.sequences.size())};
   std::vector<std::int32_t> facts(static_cast<std::size_t>(kRowFacts * kMaxRows));
   const auto fact = [&](RowFact which, std::int64_t row) -> std::int32_t& {
     return facts[static_cast<std::size_t>(which * kMaxRows + row)];

@@ -59,8 +59,9 @@ class CudaProgram : public Program {
   struct Step {
     std::int64_t rows = 0, all_rows = 0;
     std::int64_t longest = 0;  // keys of a row
-    bool is_pruned = false;    // rows are those that are kept
-    bool is_decode = false;    // one row of each sequence, all of them wanted
+    std::int64_t sequences = 1;
+    bool is_pruned = false;  // rows are those that are kept
+    bool is_decode = false;  // one row of each sequence, all of them wanted
   };
   // What the launches of a decode step depend on, beside the plan.
   struct GraphKey {

@@ -95,7 +95,8 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
                                   .rows = rows,
                                   .weight = weights_.matrix(op.weight),
                                   .arithmetic = arithmetic_of(weights_.spec(op.weight)),
-                                  .to = to});
+                                  .to = to,
+                                  .scratch = work_.gemm_scratch()});
 }
 
 void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
@@ -148,7 +149,8 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
                          .outliers = codes.outliers,
                          .outlier_count = codes.outlier_count,
                          .x = {},
-                         .to = to};
+                         .to = to,
+                         .scratch = work_.gemm_scratch()};
   if (has_row_zeros) {
     product.zero_points = codes.zero_points;
     product.sums = weights_.sums(op.weight);
@@ -209,6 +211,7 @@ void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, bo
                                   .soft_cap = op.soft_cap,
                                   .slopes = weights_.constant(constants.slopes_at),
                                   .places = places(prunes),
+                                  .sequences = step.sequences,
                                   .longest = step.longest,
                                   .out = out.data,
                                   .out_stride = out.stride,

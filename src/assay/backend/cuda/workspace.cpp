@@ -31,6 +31,7 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts) {
   place_buffers(plan, offsets);
   place_rotary_tables(plan, offsets);
   place_int8_inputs(plan, offsets);
+  place_gemm_scratch(plan, facts, offsets);
   row_facts_at = offsets.take(kRowFacts * kMaxRows * 4);
   // A page serves one sequence, and no more pages exist than fit the device.
   const std::int64_t page = std::max<std::int64_t>(cache_layout_of(plan).page_bytes(), 1);
@@ -141,6 +142,19 @@ void WorkspaceLayout::place_int8_inputs(const Plan& plan, Offsets& offsets) {
     count_at = offsets.take(4);
     seen_at = offsets.take(16);
   }
+}
+
+void WorkspaceLayout::place_gemm_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets) {
+  for_linears(plan, [&](const LinearOp& op) {
+    const WeightSpec& weight = plan.weight(op.weight);
+    const Arithmetic arithmetic =
+        weight.format == WeightFormat::tf32 ? Arithmetic::tf32 : Arithmetic::bfloat16;
+    const std::int64_t inputs =
+        is_int8(weight.format) ? 0 : kMaxRows * rounded_inputs_stride(weight.columns, arithmetic);
+    gemm_bytes = std::max(gemm_bytes, round_up(inputs, kAlignment) +
+                                          partial_sums_bytes(kMaxRows, weight.rows, facts.processors));
+  });
+  gemm_at = offsets.take(gemm_bytes);
 }
 
 const RotaryTable& Workspace::table_of(const RotaryOp& op) const {

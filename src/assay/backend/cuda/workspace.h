@@ -53,6 +53,7 @@ struct WorkspaceLayout {
   std::int64_t marks_at = 0, outliers_at = 0, count_at = 0;  // of LLM.int8()
   std::int64_t seen_at = 0;                                  // int64 [2]
   std::int64_t scratch_at = 0, scratch_floats = 0;           // of attention
+  std::int64_t gemm_at = 0, gemm_bytes = 0;                  // Scratch of multiplications of many rows
   std::int64_t bytes = 0;
 
   // The longest sequence that takes the short frequencies; 0: all do.
@@ -62,6 +63,7 @@ struct WorkspaceLayout {
   void place_buffers(const Plan& plan, Offsets& offsets);
   void place_rotary_tables(const Plan& plan, Offsets& offsets);
   void place_int8_inputs(const Plan& plan, Offsets& offsets);
+  void place_gemm_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets);
 };
 
 class Workspace {
@@ -79,6 +81,7 @@ class Workspace {
   DevicePointer<std::int32_t> rows(RowFact fact) const {
     return at<std::int32_t>(layout_.row_facts_at) + fact * kMaxRows;
   }
+  Scratch gemm_scratch() const { return {at<std::byte>(layout_.gemm_at), layout_.gemm_bytes}; }
   const RotaryTable& table_of(const RotaryOp& op) const;
 
  private:

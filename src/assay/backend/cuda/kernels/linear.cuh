@@ -85,12 +85,14 @@ constexpr std::uint32_t partial_bytes(int rows) {
 // How 16-bit elements are made and multiplied.
 struct Float16 {
   static ASSAY_DEVICE std::uint32_t bits(float x) { return f16_bits(x); }
+  static ASSAY_DEVICE float value(std::uint32_t bits) { return f16_value(bits); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_f16(c, a, b);
   }
 };
 struct Bfloat16 {
   static ASSAY_DEVICE std::uint32_t bits(float x) { return bf16_bits(x); }
+  static ASSAY_DEVICE float value(std::uint32_t bits) { return bf16_value(bits); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_bf16(c, a, b);
   }
@@ -210,9 +212,10 @@ struct GroupScales {
         shift(shift_of(weight.group)),
         groups((round_up(weight.inputs, 64) + weight.group - 1) >> shift),
         first(strip * groups * kStrip) {}
-  ASSAY_DEVICE float of(std::int64_t row, std::int64_t k) const {
-    return scales[first + (k >> shift) * kStrip + row];
+  ASSAY_DEVICE std::int64_t offset(std::int64_t row, std::int64_t k) const {
+    return (k >> shift) * kStrip + row;
   }
+  ASSAY_DEVICE float of(std::int64_t row, std::int64_t k) const { return scales[first + offset(row, k)]; }
 };
 
 inline constexpr int kFourBitRows = 4;
@@ -368,6 +371,25 @@ linear_coded(LinearCodedArgs a) {
              [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
 }
 
+// What a sum of codes becomes.
+ASSAY_DEVICE void finish_int8(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
+                              std::int32_t sum) {
+  constexpr float kUnit = 1.0F / (127 * 127);
+  const Global<const std::byte> data(a.weight.data);
+  if (a.zero_points)
+    sum -= Global<const std::int32_t>(a.zero_points)[row] * Global<const std::int32_t>(a.sums)[output];
+  const float scale = Global<const float>(a.weight.scales)[output];
+  float value = static_cast<float>(sum) * (Global<const float>(a.absmax)[row] * kUnit * scale);
+  const std::int64_t outliers = a.outliers ? Global<const std::int32_t>(a.outlier_count)[0] : 0;
+  const float unit = scale * (1.0F / 127.0F);
+  for (std::int64_t i = 0; i < outliers; ++i) {
+    const std::int64_t k = Global<const std::int32_t>(a.outliers)[i];
+    const auto code = data.load<std::int8_t>(byte_of(MatrixFormat::int8, a.weight.inputs, output, k));
+    value += Global<const float>(a.x)[row * a.x_stride + k] * (static_cast<float>(code) * unit);
+  }
+  finish(a.to, row, output, value);
+}
+
 // int8 codes: sums are exact.
 template <int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
@@ -395,21 +417,7 @@ linear_int8(LinearInt8Args a) {
   for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
   add_ranges(
       partial, at, 8 * Blocks, a.rows, a.weight.outputs,
-      [&](std::int64_t row, std::int64_t output, std::int32_t sum) {
-        constexpr float kUnit = 1.0F / (127 * 127);
-        if (a.zero_points)
-          sum -= Global<const std::int32_t>(a.zero_points)[row] * Global<const std::int32_t>(a.sums)[output];
-        const float scale = Global<const float>(a.weight.scales)[output];
-        float value = static_cast<float>(sum) * (Global<const float>(a.absmax)[row] * kUnit * scale);
-        const std::int64_t outliers = a.outliers ? Global<const std::int32_t>(a.outlier_count)[0] : 0;
-        const float unit = scale * (1.0F / 127.0F);
-        for (std::int64_t i = 0; i < outliers; ++i) {
-          const std::int64_t k = Global<const std::int32_t>(a.outliers)[i];
-          const auto code = data.load<std::int8_t>(byte_of(MatrixFormat::int8, a.weight.inputs, output, k));
-          value += Global<const float>(a.x)[row * a.x_stride + k] * (static_cast<float>(code) * unit);
-        }
-        finish(a.to, row, output, value);
-      });
+      [&](std::int64_t row, std::int64_t output, std::int32_t sum) { finish_int8(a, row, output, sum); });
 }
 
 }  // namespace assay::cuda::device

@@ -5,19 +5,22 @@
 
 namespace assay::cuda::device {
 
-// A block per row.
-ASSAY_KERNEL embed_rows(EmbedArgs a) {
-  const std::int64_t row = block_x();
+// The threads of a block together.
+ASSAY_DEVICE void embed_row(const EmbedArgs& a, std::int64_t row, std::int64_t id, std::int64_t place) {
   const Global<float> out = Global<float>(a.out) + row * a.out_stride;
-  const std::int64_t id = a.tokens.data ? Global<const std::int32_t>(a.ids)[row] : 0;
-  const std::int64_t place =
-      a.places.data ? Global<const std::int32_t>(a.positions)[row] + a.position_offset : 0;
   for (std::int64_t i = thread_index(); i < a.columns; i += block_threads()) {
     float x = a.tokens.data ? element_of(a.tokens, id, i) : 0.0F;
     x *= a.scale;
     if (a.places.data) x += element_of(a.places, place, i);
     out[i] = x;
   }
+}
+
+// A block per row.
+ASSAY_KERNEL embed_rows(EmbedArgs a) {
+  const std::int64_t row = block_x();
+  embed_row(a, row, a.tokens.data ? Global<const std::int32_t>(a.ids)[row] : 0,
+            a.places.data ? Global<const std::int32_t>(a.positions)[row] + a.position_offset : 0);
 }
 
 // A block per part of a row.

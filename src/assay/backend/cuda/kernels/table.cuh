@@ -3,6 +3,8 @@
 #pragma once
 
 #include "assay/backend/cuda/kernels/attention.cuh"
+#include "assay/backend/cuda/kernels/attention_tiles.cuh"
+#include "assay/backend/cuda/kernels/gemm.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
@@ -21,6 +23,10 @@ inline Kernels kernel_table() {
   k.rotate = {"rotate", rotate_rows};
   k.store = {"store", store_rows};
   k.attend = {"attend", attend_rows};
+  k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64>};
+  k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128>};
+  k.attend_bfloat16[0] = {"attend_bfloat16<64>", attend_tiles<Bfloat16, 64>};
+  k.attend_bfloat16[1] = {"attend_bfloat16<128>", attend_tiles<Bfloat16, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
   k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};
@@ -52,6 +58,21 @@ inline Kernels kernel_table() {
 #undef ASSAY_INT8
 #undef ASSAY_FOR_BLOCKS
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
+  k.round_inputs = {"round_inputs", device::round_inputs};
+  k.gemm_tf32[0] = {"gemm_tf32<64x64>", gemm_tiles<Tf32Tiles, 1, 4>};
+  k.gemm_tf32[1] = {"gemm_tf32<128x128>", gemm_tiles<Tf32Tiles, 2, 8>};
+  k.gemm_float16[0] = {"gemm_float16<64x64>", gemm_tiles<HalfTiles<Float16>, 1, 4>};
+  k.gemm_float16[1] = {"gemm_float16<128x128>", gemm_tiles<HalfTiles<Float16>, 2, 8>};
+  k.gemm_bfloat16[0] = {"gemm_bfloat16<64x64>", gemm_tiles<HalfTiles<Bfloat16>, 1, 4>};
+  k.gemm_bfloat16[1] = {"gemm_bfloat16<128x128>", gemm_tiles<HalfTiles<Bfloat16>, 2, 8>};
+  k.gemm_four_float16[0] = {"gemm_four_float16<64x64>", gemm_codes<Float16, 1, 4>};
+  k.gemm_four_float16[1] = {"gemm_four_float16<128x64>", gemm_codes<Float16, 2, 4>};
+  k.gemm_four_bfloat16[0] = {"gemm_four_bfloat16<64x64>", gemm_codes<Bfloat16, 1, 4>};
+  k.gemm_four_bfloat16[1] = {"gemm_four_bfloat16<128x64>", gemm_codes<Bfloat16, 2, 4>};
+  k.gemm_int8[0] = {"gemm_int8<64x64>", device::gemm_int8<1, 4>};
+  k.gemm_int8[1] = {"gemm_int8<128x128>", device::gemm_int8<2, 8>};
+  k.add_ranges = {"add_ranges", add_ranges_of_gemm};
+  k.add_int8_ranges = {"add_int8_ranges", add_ranges_of_int8};
   k.mark_outliers = {"mark_outliers", device::mark_outliers};
   k.list_outliers = {"list_outliers", device::list_outliers};
   k.ranges = {"ranges", row_ranges};
@@ -59,6 +80,8 @@ inline Kernels kernel_table() {
   k.quantize_groups = {"quantize_groups", device::quantize_groups};
   k.bend = {"bend", bend_rows};
   k.argmax = {"argmax", argmax_rows};
+  k.best_key = {"best_key", best_keys};
+  k.next_token = {"next_token", device::next_token};
   k.log_probability = {"log_probability", log_probability_rows};
   return k;
 }
