@@ -68,7 +68,7 @@ TEST_F(CudaAttentionTiles, FitsSmallSharedMemory) {
   for (const std::int64_t kilobytes : {227, 99}) {
     EmulatedDevice device;
     device.facts.shared_bytes_per_block = kilobytes << 10;
-    auto runtime = make_emulated_runtime(device);
+    std::unique_ptr<Runtime> runtime = make_emulated_runtime(device);
     random_ = Random();
     fill(c, {300});
     store();

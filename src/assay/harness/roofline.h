@@ -43,7 +43,7 @@ class Roofline {
 
   struct Peaks {
     double bytes_per_second = 0, operations_per_second = 0;  // 0 = not known
-    Seconds round_trip;  // of a phase of the thread pool; 0 of one thread
+    Seconds round_trip = {};                                 // of a phase of the thread pool; 0 of one thread
     // The least time for a cost; the longer of reading and computing.
     double seconds(const Cost& cost) const;
     bool is_memory_bound(const Cost& cost) const;
