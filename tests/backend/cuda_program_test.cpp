@@ -66,8 +66,10 @@ TEST_P(CudaModel, HasTheLogitsOfTheCpuAndOfTransformers) {
   const EmulatedGpu gpu;
   const Model model = model_on(gpu.backend, GetParam(), precision),
               cpu = model_on(test::cpu_backend(Isa::scalar), GetParam(), precision);
-  // Few positions: thousands of emulated threads compute each.
-  const std::vector<TokenId> ids = first_of(fixture.ids, 24);
+  // Few positions: thousands of emulated threads compute each. Where angles depend on the length of the text,
+  // all.
+  const bool is_length_known = rotary_switches(model.program().plan()).empty();
+  const std::vector<TokenId> ids = is_length_known ? first_of(fixture.ids, 24) : fixture.ids;
   const std::vector<float> got = test::all_logits(model.program(), ids);
   EXPECT_LE(relative_error(got, test::all_logits(cpu.program(), ids)), 1e-5);
   EXPECT_LE(relative_error(got, {fixture.logits.begin(),

@@ -183,9 +183,9 @@ TEST(RunConfig, IsReadFromText) {
   EXPECT_EQ(run_config_from_text("nf4+head@cuda:1").quantize_head, WeightFormat::nf4);
   EXPECT_EQ(run_config_from_text("float32@cpu").device, Device{});
   EXPECT_THROW(run_config_from_text("float32@tpu"), FieldError);
-  for (const char* text :
-       {"float32+replica:-1", "float32+replica", "nf4+", "nf4+head+", "nf4+activations", "nf4+activations:int4", "int8+activations:int8", "nf4+tail",
-        "nf4+head:int3", "float32+head", "", "nf5", "+head", "auto+head"})
+  for (const char* text : {"float32+replica:-1", "float32+replica", "nf4+", "nf4+head+", "nf4+activations",
+                           "nf4+activations:int4", "int8+activations:int8", "nf4+tail", "nf4+head:int3",
+                           "float32+head", "", "nf5", "+head", "auto+head"})
     EXPECT_THROW(run_config_from_text(text, common), FieldError) << text;
 }
 

@@ -169,8 +169,9 @@ TEST_F(Families, LongropeHasOtherFrequenciesBeyondItsOriginalContext) {
   EXPECT_EQ(spec.context, 16);
   EXPECT_TRUE(spec.warnings.empty());
   EXPECT_EQ(spec.rotary.original_context, 6);
-  ASSERT_EQ(spec.rotary.long_frequencies.size(), 1U);
+  ASSERT_EQ(spec.rotary.long_frequencies.size(), 2U);
   EXPECT_EQ(spec.rotary.long_frequencies[0], spec.rotary.frequencies[0] / 4);
+  EXPECT_EQ(spec.rotary.long_frequencies[1], spec.rotary.frequencies[1] / 4);
   EXPECT_NEAR(spec.rotary.amplitude, std::sqrt(1 + std::log(16.0 / 6) / std::log(6.0)), 1e-6);
   const ModelSpec whole = spec_of(R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1, 2],
       "long_factor": [4, 8]}, "original_max_position_embeddings": 16})");

@@ -68,8 +68,9 @@ std::string why_not_usable(ProductKind kind);
 // of matrices has to: their clock depends on it (probes/amx.cpp). 0 where it is not usable.
 double operations_per_second(ProductKind kind, ThreadPool& pool, Seconds at_least);
 
-// Median time of one phase of the pool that does nothing, one chunk per thread: over 2,000 phases, or as many as
-// there is time for. How far apart the threads' processors are, which a hypervisor may change at any moment.
+// Median time of one phase of the pool that does nothing, one chunk per thread: over 2,000 phases, or as many
+// as there is time for. How far apart the threads' processors are, which a hypervisor may change at any
+// moment.
 Seconds phase_round_trip(ThreadPool& pool, Seconds at_most = {0.2});
 
 }  // namespace assay

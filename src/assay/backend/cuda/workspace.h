@@ -19,8 +19,8 @@ struct Buffer {
   std::int64_t columns = 0, stride = 0;  // in elements
 };
 
-// Cosines and sines of one kind of rotary embedding: of each position, [context][pairs] each, followed by as many
-// of the long frequencies where there are some; and of each row of a step, [kMaxRows][pairs] each.
+// Cosines and sines of one kind of rotary embedding: of each position, [context][pairs] each, followed by as
+// many of the long frequencies where there are some; and of each row of a step, [kMaxRows][pairs] each.
 struct RotaryTable {
   const RotaryOp* op = nullptr;
   std::int64_t pairs = 0, all_cosines_at = 0, all_sines_at = 0, cosines_at = 0, sines_at = 0;
@@ -29,7 +29,18 @@ struct RotaryTable {
 
 // What a batch tells of its rows, int32, [kMaxRows] each, one behind the other; of kStep the first element is
 // how many greedy steps have been made of it.
-enum RowFact { kIds, kPositions, kAngles, kKeys, kFirstPages, kKept, kKeptKeys, kKeptFirstPages, kStep, kRowFacts };
+enum RowFact {
+  kIds,
+  kPositions,
+  kAngles,
+  kKeys,
+  kFirstPages,
+  kKept,
+  kKeptKeys,
+  kKeptFirstPages,
+  kStep,
+  kRowFacts
+};
 
 // Where everything lies, from the beginning of the allocation. Takes no memory. The plan outlives it.
 struct WorkspaceLayout {
