@@ -212,23 +212,21 @@ class Check {
     return found;
   }
 
-  // The error of a comparison, over all runs so far.
-  double pooled_error() const {
-    double squares = 0;
-    for (const double error : errors_) squares += error * error;
-    return std::sqrt(squares / static_cast<double>(errors_.size()));
-  }
-
   int slowed_configuration() {
     for (int i = 0; errors_.size() < 10; ++i) {
       const auto equal = compared(i, 0);
       if (!equal || !equal->effect) return 1;
       errors_.push_back(equal->effect->error);
     }
-    const assay::statistics::Effect like{.error = pooled_error(),
-                                         .degrees = static_cast<double>(options_.processes - 1),
-                                         .replicates = static_cast<std::size_t>(options_.processes)};
-    const double slowdown = std::expm1(assay::statistics::detectable_difference(like, 0.95));
+    // What a comparison of equals says of itself, in the median.
+    std::vector<double> detectable;
+    for (const double error : errors_)
+      detectable.push_back(std::expm1(assay::statistics::detectable_difference(
+          {.error = error,
+           .degrees = static_cast<double>(options_.processes - 1),
+           .replicates = static_cast<std::size_t>(options_.processes)},
+          0.95)));
+    const double slowdown = assay::statistics::median(detectable);
     int found = 0;
     for (int i = 0; i < options_.runs; ++i) {
       const auto slowed = compared(1000 + i, slowdown);
