@@ -367,6 +367,13 @@ class CliCompare : public testing::Test {
                                               "--processes", "4", "-r", "2", "-o", folder_ / "a"});
     expect_success(result);
     sound_ = Json::parse(read_file(folder_ / "a/results.json"));
+    // Real times depend on what else the machine does: these do not.
+    for (Json& row : sound_["rows"])
+      for (auto& [tag, value] : row["values"].items()) {
+        int i = 0;
+        for (Json& sample : value["samples"]) sample = value["value"].get<double>() * (1 + 0.001 * ++i);
+      }
+    write_file(folder_ / "a/results.json", sound_.dump());
   }
   std::string changed(const std::string& name, const Json& json) {
     write_file(folder_ / name, json.dump());
