@@ -55,6 +55,12 @@ TEST(GpuWatch, TellsWhatHappened) {
   EXPECT_NE(why.find("shorter than 2 s"), std::string::npos);
 }
 
+TEST(GpuUse, CountsEveryReadingOfThePowerAlike) {
+  GpuUse all;
+  for (const double watts : {100.0, 100.0, 300.0}) all += GpuUse{.mean_watts = watts};
+  EXPECT_NEAR(all.mean_watts, 500.0 / 3, 1e-9);
+}
+
 TEST(GpuWatch, TellsNothingWithoutSensors) {
   const GpuWatch watch(nullptr);
   EXPECT_EQ(watch.use().highest_mhz, 0);

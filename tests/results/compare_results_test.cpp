@@ -143,6 +143,43 @@ TEST(Gate, AMachineThatReadsSlowerIsNoSlowerProgram) {
   EXPECT_EQ(broken_by(a, b, "latency:3%"), 0u);
 }
 
+// 12 % slower as it was measured, and faster beside a machine that read a fifth slower: nothing is shown. 1 %
+// as it was measured and 10 % in what the machine read: 1 %. Slower by 5 %, but not beside the machine: not
+// equal either.
+TEST(Gate, SaysWhatHoldsInEveryUnit) {
+  const std::vector<double> near{0.1, 0.11, 0.09}, fast{100, 100.1, 99.9};
+  ResultSet a, b;
+  const auto compared_with = [&](double seconds, double gb_s) {
+    a.rows = {timed_beside({1, 1.001, 0.999}, fast, near)};
+    b.rows = {
+        timed_beside({seconds, seconds * 1.001, seconds * 0.999}, {gb_s, gb_s * 1.001, gb_s * 0.999}, near)};
+    return compare_results(a, b, 0.02).rows.front().comparison;
+  };
+  EXPECT_EQ(compared_with(1.12, 80).verdict, Verdict::cannot_tell);
+  EXPECT_EQ(broken_by(a, b, "latency:3%") + broken_by(a, b, "faster:3%"), 0U);
+  const Comparison small = compared_with(1.01, 109);
+  EXPECT_NEAR(small.ratio, 1.01, 1e-3);
+  EXPECT_EQ(broken_by(a, b, "latency:3%"), 0U);
+  EXPECT_EQ(compared_with(1.05, 95.2).verdict, Verdict::cannot_tell);
+  EXPECT_EQ(compared_with(1.05, 100).verdict, Verdict::higher);
+}
+
+// Configurations that did not fit into memory together ran in processes of other numbers.
+TEST(Gate, RowsOfOtherProcessesCountTogether) {
+  const auto results = [](double factor) {
+    ResultSet all;
+    for (int group = 0; group < 2; ++group) {
+      Row row = timed_case(group == 0 ? "float32" : "nf4", {{factor}, {1.01 * factor}, {0.99 * factor}});
+      for (SamplePlace& place : row.places) place.process = 2 * place.process + group;
+      all.rows.push_back(row);
+    }
+    return all;
+  };
+  const ComparedResults compared = compare_results(results(1), results(1.5), 0.02);
+  ASSERT_FALSE(compared.all_cases.empty());
+  EXPECT_EQ(compared.all_cases.front().comparison.verdict, Verdict::higher);
+}
+
 TEST(Gate, RefusesRunsBetweenWhichTheProcessorsMoved) {
   const std::vector<double> near{0.1, 0.11, 0.09}, far{0.34, 0.33, 0.35}, fast{100, 99, 101};
   ResultSet a, b;

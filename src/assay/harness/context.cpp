@@ -167,8 +167,11 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
     own.configuration = configuration;
     return worker_session(own);
   };
-  // Eight full sequences, and the roofline's buffer, which may be as large as the weights.
-  const auto memory_of = [predictor, length = spec.context](const RunConfig& configuration) {
+  // Eight sequences as long as studies usually need, and the roofline's buffer, which may be as large as the
+  // weights. What a case really takes is checked when it runs.
+  constexpr std::int64_t kUsualLength = 4096;
+  const auto memory_of = [predictor, length = std::min<std::int64_t>(spec.context, kUsualLength)](
+                             const RunConfig& configuration) {
     try {
       const std::int64_t own = predictor->has_own_memory(configuration) ? kGpuProcess : kProcess;
       return Bytes{(*predictor)(configuration, 8, length).value + (*predictor)(configuration, 0, 1).value +
@@ -178,9 +181,11 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
     }
   };
   const Bytes budget = options.memory_budget.value_or(Bytes{available_memory().value / 10 * 9});
-  const auto device_budget = [predictor](const RunConfig& configuration) {
+  const auto device_budget = [predictor, budget,
+                              is_given = options.memory_budget.has_value()](const RunConfig& configuration) {
     try {
-      return predictor->device_budget(configuration);
+      const Bytes own = predictor->device_budget(configuration);
+      return is_given && own > budget ? budget : own;
     } catch (const Error&) {
       return Bytes{};  // loading will say why
     }

@@ -176,8 +176,14 @@ GpuUse& GpuUse::operator+=(const GpuUse& other) {
     highest_mhz = std::max(highest_mhz, other.highest_mhz);
   }
   highest_celsius = std::max(highest_celsius, other.highest_celsius);
-  mean_watts = mean_watts > 0 && other.mean_watts > 0 ? (mean_watts + other.mean_watts) / 2
-                                                      : std::max(mean_watts, other.mean_watts);
+  if (mean_watts > 0 && other.mean_watts > 0) {
+    const auto own = static_cast<double>(readings), more = static_cast<double>(other.readings);
+    mean_watts = (own * mean_watts + more * other.mean_watts) / (own + more);
+    readings += other.readings;
+  } else if (other.mean_watts > 0) {
+    mean_watts = other.mean_watts;
+    readings = other.readings;
+  }
   was_slowed_by_heat = was_slowed_by_heat || other.was_slowed_by_heat;
   was_slowed_by_power = was_slowed_by_power || other.was_slowed_by_power;
   others = std::max(others, other.others);

@@ -50,7 +50,8 @@ std::vector<GpuProcess> other_processes(GpuSensors& sensors);
 struct GpuUse {
   double lowest_mhz = 0, highest_mhz = 0, highest_celsius = 0, mean_watts = 0;
   bool was_slowed_by_heat = false, was_slowed_by_power = false;
-  std::int64_t others = 0;  // processes beside this one, at most
+  std::int64_t others = 0;    // processes beside this one, at most
+  std::int64_t readings = 1;  // that mean_watts is of
   GpuUse& operator+=(const GpuUse& other);
 };
 

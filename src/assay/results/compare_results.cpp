@@ -43,7 +43,35 @@ std::string why_unlike(const Row& a, const Row& b) {
 // A comparison whose verdict still depends on how many others are made with it.
 struct Pending {
   ComparedRow* row;
-  statistics::Effect effect;  // of the logarithm of B / A
+  std::vector<statistics::Effect> effects;  // of the logarithm of B / A, in each unit; one at least
+
+  // Effects that contradict each other show nothing.
+  double p_value() const {
+    double p = 0;
+    bool is_higher = false, is_lower = false;
+    for (const statistics::Effect& effect : effects) {
+      p = std::max(p, effect.p_value());
+      (effect.estimate > 0 ? is_higher : is_lower) = true;
+    }
+    return is_higher && is_lower ? 1 : p;
+  }
+  // What all of them leave possible.
+  statistics::Interval interval(double level) const {
+    statistics::Interval all = effects.front().interval(level);
+    for (const statistics::Effect& effect : effects) {
+      const statistics::Interval own = effect.interval(level);
+      all.low = std::min(all.low, own.low);
+      all.high = std::max(all.high, own.high);
+    }
+    return all;
+  }
+  // The one that says least.
+  double estimate() const {
+    const auto is_nearer = [](const statistics::Effect& a, const statistics::Effect& b) {
+      return std::abs(a.estimate) < std::abs(b.estimate);
+    };
+    return std::min_element(effects.begin(), effects.end(), is_nearer)->estimate;
+  }
 };
 
 // Whether small is good, in the catalogue's words.
@@ -60,12 +88,12 @@ std::string sentence_of(const Comparison& c) {
 
 void judge(std::vector<Pending>& family) {
   std::vector<double> p_values;
-  for (const Pending& pending : family) p_values.push_back(pending.effect.p_value());
+  for (const Pending& pending : family) p_values.push_back(pending.p_value());
   const std::vector<int> divisors = statistics::holm_divisors(p_values, kErrorLevel);
   for (std::size_t i = 0; i < family.size(); ++i) {
     Comparison& c = family[i].row->comparison;
-    const statistics::Interval logs = family[i].effect.interval(1 - kErrorLevel / divisors[i]);
-    c.ratio = std::exp(family[i].effect.estimate);
+    const statistics::Interval logs = family[i].interval(1 - kErrorLevel / divisors[i]);
+    c.ratio = std::exp(family[i].estimate());
     c.interval = statistics::Interval{std::exp(logs.low), std::exp(logs.high), logs.level};
     const double margin = std::log1p(c.margin);
     c.verdict = logs.low > -margin && logs.high < margin ? Verdict::no_difference
@@ -157,8 +185,8 @@ class Comparer {
       }
     row.untested = why_machine_differs(a, b);
     if (!row.untested.empty()) return;
-    const auto effect = effect_beside_machine(a, b, tag, tag == kThroughputTag);
-    if (effect) pending_.push_back({std::string(tag), index, *effect});
+    std::vector<statistics::Effect> effects = effects_beside_machine(a, b, tag, tag == kThroughputTag);
+    if (!effects.empty()) pending_.push_back({std::string(tag), index, std::move(effects)});
     tested_[std::string(tag)].push_back({&a, &b});
   }
 
@@ -196,14 +224,14 @@ class Comparer {
     row.comparison.pairs = static_cast<int>(replicates.size());
     statistics::Effect effect = *statistics::effect_of(replicates);
     effect.estimate = sum / static_cast<double>(old.tokens);
-    pending_.push_back({kPerplexityTag, index, effect});
+    pending_.push_back({kPerplexityTag, index, {effect}});
   }
 
   void add_all_cases(const std::string& tag) {
     const std::vector<ComparedPair>& rows = tested_[tag];
     if (rows.size() < 2) return;
-    const auto all = effect_beside_machine(rows, tag, tag == kThroughputTag);
-    if (!all) return;
+    std::vector<statistics::Effect> all = effects_beside_machine(rows, tag, tag == kThroughputTag);
+    if (all.empty()) return;
     ComparedRow& row = compared_.all_cases.emplace_back();
     row.label = fmt::format("all {} cases together", rows.size());
     row.comparison.subject = "B";
@@ -211,14 +239,14 @@ class Comparer {
     row.comparison.metric = tag;
     row.comparison.margin = margin_;
     row.comparison.pairs = static_cast<int>(rows.size());
-    of_all_[tag] = *all;
+    of_all_[tag] = std::move(all);
   }
 
   // All cases together share the error level with the family of single cases.
   void judge_all(const std::string& tag) {
     std::vector<Pending> family;
-    for (const auto& [of, index, effect] : pending_)
-      if (of == tag) family.push_back({&compared_.rows[index], effect});
+    for (const auto& [of, index, effects] : pending_)
+      if (of == tag) family.push_back({&compared_.rows[index], effects});
     for (ComparedRow& row : compared_.all_cases)
       if (row.comparison.metric == tag) family.push_back({&row, of_all_[tag]});
     judge(family);
@@ -227,7 +255,7 @@ class Comparer {
   struct PendingRow {
     std::string tag;
     std::size_t index;
-    statistics::Effect effect;
+    std::vector<statistics::Effect> effects;
   };
 
   const ResultSet &a_, &b_;
@@ -235,7 +263,7 @@ class Comparer {
   ComparedResults compared_;
   std::vector<std::pair<const Row*, const Row*>> pairs_;
   std::map<std::string, std::vector<ComparedPair>> tested_;
-  std::map<std::string, statistics::Effect> of_all_;
+  std::map<std::string, std::vector<statistics::Effect>> of_all_;
   std::vector<PendingRow> pending_;
   std::set<std::string> sized_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 
 #include "assay/base/format.h"
 #include "assay/statistics/replicates.h"
@@ -24,15 +26,24 @@ std::map<int, double> in_unit(const Row& row, std::string_view tag, bool is_rate
   return logs;
 }
 
-// Over rows, by visit: those that every row has.
+// Over rows, by visit. Rows that did not fit into memory together ran in processes of other numbers, and a
+// row may run in each of these groups: what counts is the order.
 std::vector<double> visits_of(std::span<const Row* const> rows, std::string_view tag, bool is_rate,
                               std::string_view unit) {
-  std::map<int, std::vector<double>> by_visit;
-  for (const Row* row : rows)
-    for (const auto& [process, log] : in_unit(*row, tag, is_rate, unit)) by_visit[process].push_back(log);
-  std::vector<double> means;
-  for (const auto& [process, logs] : by_visit)
-    if (logs.size() == rows.size()) means.push_back(statistics::mean(logs));
+  std::vector<std::vector<double>> of_rows;
+  std::size_t visits = std::numeric_limits<std::size_t>::max();
+  for (const Row* row : rows) {
+    std::vector<double>& own = of_rows.emplace_back();
+    for (const auto& [process, log] : in_unit(*row, tag, is_rate, unit)) own.push_back(log);
+    visits = std::min(visits, own.size());
+  }
+  std::vector<double> means(visits);
+  for (const std::vector<double>& own : of_rows)
+    for (std::size_t i = 0; i < visits; ++i) {
+      const std::size_t begin = i * own.size() / visits, end = (i + 1) * own.size() / visits;
+      means[i] +=
+          statistics::mean(std::span(own).subspan(begin, end - begin)) / static_cast<double>(rows.size());
+    }
   return means;
 }
 
@@ -67,26 +78,25 @@ std::string why_machine_differs(const Row& a, const Row& b) {
       of_a, of_b);
 }
 
-std::optional<statistics::Effect> effect_beside_machine(std::span<const ComparedPair> rows,
-                                                        std::string_view tag, bool is_rate) {
+std::vector<statistics::Effect> effects_beside_machine(std::span<const ComparedPair> rows,
+                                                       std::string_view tag, bool is_rate) {
   std::vector<const Row*> old, now;
   for (const ComparedPair& pair : rows) {
     old.push_back(pair.a);
     now.push_back(pair.b);
   }
-  std::optional<statistics::Effect> weakest;
-  for (const std::string_view unit : kUnits) {
-    const auto effect =
-        statistics::difference_of(visits_of(old, tag, is_rate, unit), visits_of(now, tag, is_rate, unit));
-    if (effect && (!weakest || effect->p_value() > weakest->p_value())) weakest = effect;
-  }
-  return weakest;
+  std::vector<statistics::Effect> effects;
+  for (const std::string_view unit : kUnits)
+    if (const auto effect =
+            statistics::difference_of(visits_of(old, tag, is_rate, unit), visits_of(now, tag, is_rate, unit)))
+      effects.push_back(*effect);
+  return effects;
 }
 
-std::optional<statistics::Effect> effect_beside_machine(const Row& a, const Row& b, std::string_view tag,
-                                                        bool is_rate) {
+std::vector<statistics::Effect> effects_beside_machine(const Row& a, const Row& b, std::string_view tag,
+                                                       bool is_rate) {
   const ComparedPair pair{&a, &b};
-  return effect_beside_machine(std::span(&pair, 1), tag, is_rate);
+  return effects_beside_machine(std::span(&pair, 1), tag, is_rate);
 }
 
 }  // namespace assay

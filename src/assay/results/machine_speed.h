@@ -20,19 +20,19 @@ std::map<int, double> log_medians(const Row& row, std::string_view tag);
 inline constexpr double kMoved = 1.5;
 std::string why_machine_differs(const Row& a, const Row& b);
 
-// The effect on the logarithm of a time, B against A, over processes (Welch): as it was measured; in units of
-// what the machine could read in the meantime; and of what it could multiply. Of the three the least certain,
-// so that a machine that was slower is no slower program. `tag` is a time, or with `is_rate` a rate. Empty
-// where there are fewer than two processes of either.
-std::optional<statistics::Effect> effect_beside_machine(const Row& a, const Row& b, std::string_view tag,
-                                                        bool is_rate);
+// The effects on the logarithm of a time (of a rate with `is_rate`), B against A, over processes (Welch): as
+// it was measured, then, where both rows hold them, in units of what the machine could read in the meantime
+// and of what it could multiply. A machine that was slower is no slower program: what is said must hold in
+// each unit. Empty where there are fewer than two processes of either.
+std::vector<statistics::Effect> effects_beside_machine(const Row& a, const Row& b, std::string_view tag,
+                                                       bool is_rate);
 
-// The same of several rows together. Visit i of every row runs at about the same time and shares what the
-// machine is like then: it is one observation, the mean over the rows.
+// The same of several rows together. The processes of a visit run at about the same time and share what the
+// machine is like then: they are one observation, the mean over the rows.
 struct ComparedPair {
   const Row *a, *b;
 };
-std::optional<statistics::Effect> effect_beside_machine(std::span<const ComparedPair> rows,
-                                                        std::string_view tag, bool is_rate);
+std::vector<statistics::Effect> effects_beside_machine(std::span<const ComparedPair> rows,
+                                                       std::string_view tag, bool is_rate);
 
 }  // namespace assay
