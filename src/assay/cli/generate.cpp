@@ -80,7 +80,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
 
 std::string figures_line(const TimedGeneration& timed) {
   std::string line = fmt::format(
-      "{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms/token; first token {:.1f} ms, "
+      "{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms per token; TTFT {:.1f} ms, "
       "prefill {:.0f} tokens/s",
       timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s, timed.tokens_per_sec,
       timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s, timed.prefill_tokens_per_sec);

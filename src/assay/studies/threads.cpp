@@ -45,7 +45,7 @@ void recommend(const ExperimentContext&, const ThreadsOptions&, std::vector<Case
     const Row* chosen = *std::min_element(best.begin(), best.end(),
                                           [&](const Row* a, const Row* b) { return place(a) < place(b); });
     std::string text = fmt::format("Use {}: ", chosen->label);
-    text += best.size() == 1 ? "it is the fastest" : "no larger number is shown to be faster";
+    text += best.size() == 1 ? "this number is the fastest" : "no larger number is shown to be faster";
     const Comparison* c = all.comparison(Scenario::threads, chosen->label, labels.front());
     if (c != nullptr && c->interval && c->verdict == Verdict::lower)
       text += fmt::format(", {:.3g} [{:.3g}, {:.3g}] times as fast as {}", 1 / c->ratio,
