@@ -68,7 +68,8 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
           "nf4+activations:int8 the activations [all where a study compares them, else float32]");
-  app.add_option("-o,--output", folder, "Folder for the report, and for the journal that --resume reads");
+  app.add_option("-o,--output", folder,
+                 "Folder for the report, and for the journal that --resume reads [none: nothing is written]");
   add_whole(
       app, "--processes", processes,
       "Processes per configuration, each started and loaded afresh [5 to 10; fewer where loading is slow]",

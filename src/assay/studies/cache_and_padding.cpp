@@ -281,9 +281,9 @@ Study cache_study() {
 
 Study padding_study() {
   StudyOf<AblationOptions> study = half_study(false);
-  study.options = {
-      option("prompt", &AblationOptions::padded_prompts, "Prompts of different lengths", {.letter = 'p'}),
-      new_tokens_option()};
+  study.options = {option("prompt", &AblationOptions::padded_prompts, "Prompts of different lengths",
+                          {.letter = 'p', .shown_default = "four that ship"}),
+                   new_tokens_option()};
   return to_study(std::move(study));
 }
 
