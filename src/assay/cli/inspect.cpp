@@ -259,7 +259,7 @@ int run_inspect(const InspectFlags& flags) {
   text +=
       "\nPredicted memory in MB: packed weights, workspace, keys and values per token\n"
       "(KB), and the weights read to decode one token. The last column says whether\n"
-      "the whole context fits in free memory: yes, in part, or no.\n";
+      "the whole context fits in available memory: yes, in part, or no.\n";
   text += memory_lines(memory, available_memory());
   if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
   text += "\nTensors\n" + tensor_lines(tensors);

@@ -82,7 +82,7 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   add_real(app, "--max-time", max_time_s, "Seconds after which a study starts no further round [no limit]");
   add_whole(app, "--seed", seed, "Seed for the order of cases within a round [1]");
   add_whole(app, "--max-memory", memory_mb,
-            "Memory limit of all workers together, in MB [90 % of the free memory]", 1);
+            "Memory limit of all workers together, in MB [90 % of the available memory]", 1);
   add_whole(app, "--worker-memory", worker_memory_mb, "Memory limit of one worker, in MB [no limit]", 1);
   add_real(app, "--case-timeout", case_timeout_s, "Seconds after which a case counts as timed out [600]");
   app.add_flag("--dry-run", is_dry_run, "Show the cases with predicted time and memory; run nothing");

@@ -92,6 +92,8 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   flags->measure.add_to(*command, false);
   command->get_option("--output")
       ->description("Folder for the report, and for the journal that --resume reads [assay-results]");
+  command->get_option("--time")->description(
+      "Seconds that a study may spend on processes and runs beyond the minimum [4]");
   command->add_option("-p,--prompt", flags->prompt.prompts, "Prompt; repeat for more [the three that ship]")
       ->allow_extra_args(false);
   command->add_option("--prompts-file", flags->prompt.prompts_file, "File with a prompt on each line");
