@@ -26,13 +26,13 @@ TEST(CliInspect, FitsATerminalForEveryFamily) {
 TEST(CliInspect, SaysWhatSetsAModelApart) {
   for (const auto& [name, line] :
        {std::pair{"gemma3_scaled", "window            13 in 2 of 3 layers\n"},
-        {"gemma3_scaled", "norms             RMSNorm before each block and behind it, of queries and keys\n"},
+        {"gemma3_scaled", "norms             RMSNorm before each block and after it, of queries and keys\n"},
         {"gpt_neox_serial", "positions         rotary, 4 of 10 elements of a head\n"},
         {"smollm3_interval", "positions         rotary in 2 of 3 layers\n"},
         {"gptj_partial", "layers            2, attention and MLP in parallel\n"},
         {"bloom_four", "positions         ALiBi\n"},
         {"bloom_four", "norms             LayerNorm of embeddings, before each block\n"},
-        {"opt_post_norm", "norms             LayerNorm behind each block\n"},
+        {"opt_post_norm", "norms             LayerNorm after each block\n"},
         {"falcon_one_key", "key/value heads   1\n"}}) {
     const ProgramResult result = run_program({"inspect", model_fixture(name)});
     EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out.substr(0, 1500);

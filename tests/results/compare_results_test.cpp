@@ -187,7 +187,7 @@ TEST(Gate, RefusesRunsBetweenWhichTheProcessorsMoved) {
   b.rows = {timed_beside({1.3, 1.31, 1.29}, fast, far)};
   EXPECT_EQ(refusal_of(a, b, "latency:3%"),
             "'latency:3%' cannot be judged: lengths, 0: threads took 0.10 us to synchronize in A and "
-            "0.34 us in B, so the host has moved the processors; repeat either until both are alike");
+            "0.34 us in B, so the host has moved the processors; repeat the runs until both times agree");
   EXPECT_NE(refusal_of(b, a, "faster:3%"), "");
   b.rows = {timed_beside({1.3, 1.31, 1.29}, fast, {0.14, 0.14, 0.14})};  // 1.4 times
   EXPECT_EQ(broken_by(a, b, "latency:3%"), 1u);

@@ -278,11 +278,11 @@ TEST(Takeaways, HoldTheirLimits) {
   // Five are tied: the first four are named.
   results.rows = {sized("base", 100)};
   for (const char* label : {"a", "b", "c", "d"}) results.rows.push_back(sized(label, 10));
-  EXPECT_NE(takeaways_of(results)[0].find("(tied) a; b; c; d take 10.0 MB, 10.0 times less"),
+  EXPECT_NE(takeaways_of(results)[0].find("weights of a; b; c; d take 10.0 MB each, 10.0 times less"),
             std::string::npos)
       << takeaways_of(results)[0];
   results.rows.push_back(sized("e", 10));
-  EXPECT_NE(takeaways_of(results)[0].find("(tied) a; b; c; d; and 1 others take"), std::string::npos)
+  EXPECT_NE(takeaways_of(results)[0].find("weights of a; b; c; d; and 1 other take"), std::string::npos)
       << takeaways_of(results)[0];
   results.rows = {sized("base", 100), sized("nf4, lm_head nf4", 10)};
   results.rows[1].set("bits_per_weight", 4.5);

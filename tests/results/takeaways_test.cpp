@@ -91,7 +91,7 @@ TEST(Takeaways, MemoryOfEqualsIsTied) {
   ResultSet results = planted();
   results.rows[2] = tradeoff_row("int8", 80, 0.3);
   EXPECT_EQ(takeaway(results, "Memory"),
-            "Memory: the weights of (tied) int8; nf4 take 80.0 MB, 5.0 times less than those of float32 "
+            "Memory: the weights of int8; nf4 take 80.0 MB each, 5.0 times less than those of float32 "
             "(400.0 MB).");
   for (Row& row : results.rows) row = tradeoff_row(row.label, 80, 1);
   EXPECT_EQ(takeaway(results, "Memory"), "") << "nobody is smaller than the baseline";
@@ -102,14 +102,14 @@ TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
   results.other_comparisons[0] = latency("nf4", 1.01, 0.05, Verdict::cannot_tell, "int8");
   EXPECT_EQ(
       takeaway(results, "Latency"),
-      "Latency: tied for the fastest: int8; nf4. int8 takes 0.3 [0.29, 0.31] times as long as float32.");
+      "Latency: int8; nf4 are tied for the fastest. int8 takes 0.3 [0.29, 0.31] times as long as float32.");
   // Equality within the margin is a tie too.
   results.other_comparisons[0] = latency("nf4", 1.005, 0.005, Verdict::no_difference, "int8");
-  EXPECT_NE(takeaway(results, "Latency").find("tied for the fastest: int8; nf4."), std::string::npos);
+  EXPECT_NE(takeaway(results, "Latency").find("int8; nf4 are tied for the fastest."), std::string::npos);
   // So is the baseline, of which nothing is then said.
   results.other_comparisons[2] = latency("float32", 1.01, 0.05, Verdict::cannot_tell, "int8");
   EXPECT_EQ(takeaway(results, "Latency"),
-            "Latency: tied for the fastest: int8; nf4; float32. None is shown to be faster than float32.");
+            "Latency: int8; nf4; float32 are tied for the fastest. None is shown to be faster than float32.");
   // Reversed: the baseline wins.
   results = planted();
   results.rows.resize(1);
@@ -130,7 +130,7 @@ TEST(Takeaways, TheLeastLossIsTiedWhereIntervalsMeet) {
   results.comparisons[3] = quality("bfloat16", 1.0, 0.02, Verdict::cannot_tell);
   EXPECT_EQ(
       takeaway(results, "Quality"),
-      "Quality against float32: tied for the smallest loss: bfloat16; int8. The largest loss is that of "
+      "Quality against float32: bfloat16; int8 are tied for the smallest loss. The largest loss is that of "
       "nf4 (perplexity ratio 1.12 [1.1, 1.14]).");
   results.comparisons[4] = quality("int8", 1.11, 0.02, Verdict::higher);
   EXPECT_NE(takeaway(results, "Quality").find("Tied for the largest loss: int8; nf4."), std::string::npos);
@@ -246,7 +246,7 @@ TEST(Takeaways, SayWhatBatchesGain) {
   against_4.verdict = Verdict::cannot_tell;
   EXPECT_EQ(
       takeaway(results, "Batching")
-          .rfind("Batching: tied for the highest throughput: batch 8; batch 4. batch 8 generates 400", 0),
+          .rfind("Batching: batch 8; batch 4 are tied for the highest throughput. batch 8 generates 400", 0),
       0u);
   for (Comparison& c : results.other_comparisons) c.verdict = Verdict::too_few;
   EXPECT_EQ(takeaway(results, "Batching"), "");
@@ -285,20 +285,19 @@ TEST(MoreProcesses, NamesWhatWouldTellTheRest) {
   EXPECT_EQ(more->processes, 18);
   EXPECT_EQ(more->decided, 1);
   EXPECT_EQ(more->seconds, 180);
-  EXPECT_EQ(
-      more->sentence,
-      "Undecided: 3 of 9 comparisons. 18 processes would probably decide 1 of them, in about 3 min. 1 of "
-      "perplexity needs a longer text.");
+  EXPECT_EQ(more->sentence,
+            "Undecided: 3 of 9 comparisons. 18 processes would probably decide 1 of them, in about 3 min. 1 "
+            "comparison of perplexity needs a longer text.");
   results.command = "assay tradeoff demo --processes 5 -o out";
   EXPECT_NE(more_processes_of(results)->sentence.find(
-                "in about 3 min: assay tradeoff demo -o out --processes 18. 1 of"),
+                "in about 3 min: assay tradeoff demo -o out --processes 18. 1 comparison of"),
             std::string::npos)
       << more_processes_of(results)->sentence;
   results.comparisons[0].more_needed = 500;
   EXPECT_EQ(
       more_processes_of(results)->sentence,
-      "Undecided: 3 of 9 comparisons. 10 times as many processes would not decide them. 1 of perplexity "
-      "needs a longer text.");
+      "Undecided: 3 of 9 comparisons. 10 times as many processes would not decide them. 1 comparison of "
+      "perplexity needs a longer text.");
 }
 
 }  // namespace

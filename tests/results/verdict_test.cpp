@@ -155,13 +155,13 @@ TEST(CompareProcesses, SaysNothingOfFewerThanThree) {
   const Comparison one = judged({std::vector<double>(60, 0.3)});
   EXPECT_EQ(one.verdict, Verdict::too_few);
   EXPECT_EQ(one.sentence,
-            "a against b has no verdict: latency ratio 1.35 [1.35, 1.35] within one process; it takes 3 "
-            "processes");
+            "a against b has no verdict: latency ratio 1.35 [1.35, 1.35] within one process; a "
+            "verdict needs 3 processes");
   EXPECT_FALSE(one.p_value);
   const Comparison two = judged(ratios_of({0.3, 0.3001}));
   EXPECT_EQ(two.verdict, Verdict::too_few);
   EXPECT_EQ(two.sentence,
-            "a against b has no verdict: latency ratio 1.35 in 2 processes; it takes 3 processes");
+            "a against b has no verdict: latency ratio 1.35 in 2 processes; a verdict needs 3 processes");
   EXPECT_EQ(judged(ratios_of({0.3, 0.3001, 0.2999})).verdict, Verdict::higher);
 }
 

@@ -57,10 +57,10 @@ TEST(DescribeSteps, OfAParabolaHasItsThreeCoefficients) {
   ASSERT_GE(sentences.size(), 4U);
   EXPECT_EQ(sentences[2],
             "With the KV cache, a decode step takes 9 ms - 20 us per position - 500 ns per position squared "
-            "(R2 1.00) as a parabola.");
+            "(R2 1.00) in a quadratic fit.");
   EXPECT_EQ(sentences[3],
             "Without the KV cache, a decode step takes 2 ms - 30 us per position + 2.5e+03 ns per position "
-            "squared (R2 1.00) as a parabola.");
+            "squared (R2 1.00) in a quadratic fit.");
 }
 
 TEST_F(ScriptedStudies, CacheAblationFitsPositionsAndNamesTheUnexpected) {

@@ -184,7 +184,7 @@ TEST_F(ScriptedTradeoff, ComparisonsAndTextsFollow) {
   EXPECT_EQ(result.other_comparisons[1].subject, "nf4");
   EXPECT_NEAR(result.other_comparisons[1].ratio, 3, 1e-12);
   ASSERT_EQ(result.remarks.size(), 2U);
-  EXPECT_EQ(result.remarks[0], "int8-dynamic diverges from the baseline's text: prompt 1 never.");
+  EXPECT_EQ(result.remarks[0], "int8-dynamic does not diverge from the baseline's text.");
   // 7 four times, of six ids.
   EXPECT_EQ(result.remarks[1],
             "nf4 diverges from the baseline's text: prompt 1 after 2 tokens (a repeated passage makes up 67 "

@@ -95,12 +95,13 @@ TEST_F(ScriptedStudies, ThreadsAreRecommendedByTests) {
     });
     return result.remarks.empty() ? std::string() : result.remarks.front();
   };
-  EXPECT_EQ(remark(0.5, 0.25).rfind("Use 4 threads: it is the fastest, 4 [", 0), 0U) << remark(0.5, 0.25);
+  EXPECT_EQ(remark(0.5, 0.25).rfind("Use 4 threads: this number is the fastest, 4 [", 0), 0U)
+      << remark(0.5, 0.25);
   // Equal: the smaller number.
   EXPECT_EQ(remark(0.5, 0.5).rfind("Use 2 threads: no larger number is shown to be faster, 2 [", 0), 0U)
       << remark(0.5, 0.5);
   EXPECT_NE(remark(0.5, 0.5).find("] times as fast as 1 thread."), std::string::npos);
-  EXPECT_EQ(remark(1.5, 2), "Use 1 thread: it is the fastest.");
+  EXPECT_EQ(remark(1.5, 2), "Use 1 thread: this number is the fastest.");
   EXPECT_EQ(remark(1, 1), "Use 1 thread: no larger number is shown to be faster.");
 }
 
@@ -191,9 +192,9 @@ TEST_F(ScriptedStudies, TheNoiseIsThatOfEqualProcesses) {
                       .detectable_difference = 0.044};
   EXPECT_EQ(
       describe_noise(shown, {}),
-      "A/A run: equal configurations in 10 processes differ by -1.3 %. Processes deviate by 1.1 %, runs "
-      "in a process by 2.2 %. One comparison of as many processes finds a difference of 4.4 % with a "
-      "chance of 90 %.");
+      "A/A run: equal configurations in 10 processes differ by -1.3 %. The standard deviation is "
+      "1.1 % between processes and 2.2 % between runs of a process. With a power of 90 %, one comparison of "
+      "as many processes detects a difference of 4.4 %.");
   std::vector<Comparison> comparisons(4);
   const double detectable[] = {0.01, 0.02, 0.06, 0.5};
   for (std::size_t i = 0; i < 4; ++i) {
@@ -202,7 +203,7 @@ TEST_F(ScriptedStudies, TheNoiseIsThatOfEqualProcesses) {
   }
   comparisons.emplace_back().metric = "total_latency_s";  // not tested
   EXPECT_NE(describe_noise(shown, comparisons)
-                .find("; the comparisons of this run, corrected for their number, find 2.0 % in the median."),
+                .find("; the median comparison of this run, corrected for multiplicity, detects 2.0 %."),
             std::string::npos)
       << describe_noise(shown, comparisons);
   const Study& study = study_named("noise");

@@ -229,11 +229,11 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_whole_list(*command, "-n,--n-gen", options.new_tokens,
                  "Numbers of tokens to decode, joined by commas; 0: none [128]");
   add_whole_list(*command, "-d,--n-depth", options.depths,
-                 "Tokens in the KV cache beforehand, joined by commas [0]");
+                 "Numbers of tokens already in the KV cache, joined by commas [0]");
   add_whole_list(*command, "-b,--batch-size", options.batches, "Batch sizes, joined by commas [1]", 1, 4096);
   add_whole(*command, "-r,--repeats", options.repeats, "Timed repeats of each test [5]", 1);
   add_real(*command, "--max-time", flags->max_time_s,
-           "Seconds after which a test begins no repeat; 0: no limit [0]");
+           "Seconds after which a test starts no further repeat; 0: no limit [0]");
   add_whole_list(*command, "-t,--threads", options.threads,
                  "Numbers of threads, joined by commas [the processors this process may use]", 1, 1024);
   command->add_option("--precision", flags->model.precision,

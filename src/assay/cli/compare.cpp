@@ -154,11 +154,12 @@ void add_compare(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("compare", "Compare two runs case by case, by statistical tests");
   command->add_option("A", flags->a, "results.json of the earlier run")->required();
   command->add_option("B", flags->b, "results.json of the later run")->required();
-  add_real(*command, "--margin", flags->margin_percent, "Differences up to this count as none, in % [2]");
+  add_real(*command, "--margin", flags->margin_percent,
+           "Margin within which a difference counts as none, in % [2]");
   command->add_option(
       "--fail-on", flags->fail_on,
-      "Exit with code 4 if B is worse by more: latency:3%, throughput:3%, memory:0%, size:0%, "
-      "perplexity:1%; several joined by commas (also slower, faster, worse)");
+      "Exit with code 4 if B is worse than A by more than a bound, joined by commas (latency:3%, "
+      "throughput:3%, memory:0%, size:0%, perplexity:1%; also slower, faster, worse) [none]");
   command->add_flag("--json", flags->is_json, "Print one JSON document to standard output");
   command->footer("Example: assay compare old/results.json new/results.json --fail-on latency:3%,size:0%");
   command->callback([flags, &exit_code] { exit_code = compare(*flags); });

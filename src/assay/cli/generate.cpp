@@ -80,7 +80,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
 
 std::string figures_line(const TimedGeneration& timed) {
   std::string line = fmt::format(
-      "{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms/token; first token {:.1f} ms, "
+      "{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms per token; TTFT {:.1f} ms, "
       "prefill {:.0f} tokens/s",
       timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s, timed.tokens_per_sec,
       timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s, timed.prefill_tokens_per_sec);
@@ -158,7 +158,8 @@ void add_generate(CLI::App& app, int& exit_code) {
   add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens, "New tokens at most [50]", 1);
   command->add_flag("--no-cache", flags->has_no_cache,
                     "Compute the whole sequence again for each token, without a KV cache");
-  command->add_flag("--ignore-end", flags->ignores_end, "Do not stop at end-of-text: exactly N new tokens");
+  command->add_flag("--ignore-end", flags->ignores_end,
+                    "Generate exactly as many new tokens as asked for: do not stop at end-of-text");
   command->add_flag("--no-warm-up", flags->has_no_warm_up, "Do not warm up before the timed run");
   flags->sampling.add_to(*command);
   flags->output.add_to(*command);

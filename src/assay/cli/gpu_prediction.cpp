@@ -88,9 +88,10 @@ nlohmann::ordered_json gpu_prediction_json(const Plan& plan, const GpuStep& step
 }
 
 std::string gpu_prediction_text(const nlohmann::ordered_json& p) {
-  std::string text = fmt::format("\nPredicted of a step of {} token{} behind {} on {}, nothing overlapping\n",
-                                 p["rows"].get<std::int64_t>(), p["rows"] == 1 ? "" : "s",
-                                 p["past"].get<std::int64_t>(), p["gpu"].get<std::string>());
+  std::string text =
+      fmt::format("\nPredicted for a step of {} token{} after {} on {}, without overlap of kernels\n",
+                  p["rows"].get<std::int64_t>(), p["rows"] == 1 ? "" : "s", p["past"].get<std::int64_t>(),
+                  p["gpu"].get<std::string>());
   text +=
       fmt::format("  {:<34} {:>5} {:>10} {:>10} {:>9} {:<8}\n", "", "count", "MB", "MFLOP", "us", "bound");
   const auto number = [](const nlohmann::ordered_json& of, const char* key) { return of[key].get<double>(); };

@@ -108,7 +108,7 @@ std::string norm_text(const ModelSpec& spec) {
   if (!names.embedding_norm.empty()) text += " of embeddings,";
   if (!spec.is_post_norm && !names.attention_norm.empty()) text += " before each block";
   if (spec.is_post_norm || !names.attention_out_norm.empty())
-    text += !spec.is_post_norm && !names.attention_norm.empty() ? " and behind it" : " behind each block";
+    text += !spec.is_post_norm && !names.attention_norm.empty() ? " and after it" : " after each block";
   if (spec.qk_norm != QkNorm::none) text += ", of queries and keys";
   return text;
 }
@@ -257,9 +257,9 @@ int run_inspect(const InspectFlags& flags) {
   std::string text = fmt::format("{}\n", printable(folder.path().string()));
   text += spec_lines(spec, plan.parameters(), folder.weight_file_bytes());
   text +=
-      "\nPredicted memory in MB: packed weights, activations of a step, keys and values\n"
-      "of a token (KB), weights read to decode one; whether the whole context fits in\n"
-      "this machine now (yes), a part of it, or no\n";
+      "\nPredicted memory in MB: packed weights, workspace, keys and values per token\n"
+      "(KB), and the weights read to decode one token. The last column says whether\n"
+      "the whole context fits in available memory: yes, in part, or no.\n";
   text += memory_lines(memory, available_memory());
   if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
   text += "\nTensors\n" + tensor_lines(tensors);
@@ -272,12 +272,12 @@ int run_inspect(const InspectFlags& flags) {
 void add_inspect(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand(
-      "inspect", "Show what a model folder holds and the memory it would need; loads no weights");
+      "inspect", "Show what a model folder holds and predict its memory, without loading the weights");
   command->add_option("--gpu", flags->step.gpu,
-                      fmt::format("GPU to predict each kernel of a step on: {}", gpu_names()));
+                      fmt::format("GPU for which to predict each kernel of a step: {} [none]", gpu_names()));
   command->add_option("--precision", flags->precision, "Precision of that step [bfloat16]");
-  add_whole(*command, "--rows", flags->step.rows, "New tokens of that step [1]", 1, 4096);
-  add_whole(*command, "--past", flags->step.past, "Tokens before them [512]", 0);
+  add_whole(*command, "--rows", flags->step.rows, "New tokens in that step [1]", 1, 4096);
+  add_whole(*command, "--past", flags->step.past, "Tokens in the KV cache before that step [512]", 0);
   command->add_option("MODEL", flags->model, "Model: a folder, a Hugging Face cache entry or demo")
       ->required();
   flags->output.add_to(*command);

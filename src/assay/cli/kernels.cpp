@@ -75,7 +75,7 @@ void add_kernels(CLI::App& app, int& exit_code) {
 void add_help(CLI::App& app, int& exit_code) {
   auto topic = std::make_shared<std::string>();
   CLI::App* command =
-      app.add_subcommand("help", "Explain a topic: metrics lists the definition of each metric");
+      app.add_subcommand("help", "Explain a topic; metrics prints the definition of each metric");
   command->add_option("TOPIC", *topic, "Topic: metrics")->required();
   command->callback([topic, &exit_code] { exit_code = run_help(*topic); });
 }

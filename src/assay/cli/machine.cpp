@@ -175,7 +175,7 @@ report::Table read_table(const MachineRooflines& peaks) {
 }
 
 report::Table product_table(const MachineRooflines& peaks) {
-  report::Table table{{"Multiply-add (GFLOP/s, of integers GOP/s)"}, {false}, {}};
+  report::Table table{{"Multiply-add (GFLOP/s; integers: GOP/s)"}, {false}, {}};
   for (const ProductRoofline& product : peaks.products) {
     const std::string head = fmt::format("{} thread{}", product.threads, product.threads == 1 ? "" : "s");
     const std::string kind(name_of(product.kind));
@@ -214,7 +214,7 @@ int run_machine(const MachineFlags& flags) {
          "\n" + gpus_text(gpus));
   if (!flags.output.is_quiet)
     for (const Bytes skipped : peaks.skipped)
-      note(fmt::format("reading {} was left out: it is more than a quarter of the memory at hand",
+      note(fmt::format("reading {} was left out: it is more than a quarter of the available memory",
                        size_text(skipped)));
   return 0;
 }
@@ -227,7 +227,8 @@ void add_machine(CLI::App& app, int& exit_code) {
       "machine",
       "Show the machine's processor, memory and GPUs, and measure their rooflines in a few seconds");
   add_whole(*command, "-t,--threads", flags->threads,
-            "Threads to measure with, beside a single one [the processors this process may use]", 1, 1024);
+            "Number of threads to measure with, besides a single one [the processors this process may use]",
+            1, 1024);
   add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MB [1024]", 1, 1024);
   flags->output.add_to(*command);
   command->footer("Example: assay machine --json");

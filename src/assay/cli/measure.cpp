@@ -67,26 +67,27 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   app.get_option("--precision")
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
-          "nf4+activations:int8 the activations [all in "
-          "studies that compare precisions, else float32]");
-  app.add_option("-o,--output", folder, "Folder for the report, and for the journal that --resume reads");
+          "nf4+activations:int8 the activations [all where a study compares them, else float32]");
+  app.add_option("-o,--output", folder,
+                 "Folder for the report, and for the journal that --resume reads [none: nothing is written]");
   add_whole(
       app, "--processes", processes,
-      "Processes that each configuration is started and loaded in [5 to 10; fewer where loading takes long]",
+      "Processes per configuration, each started and loaded afresh [5 to 10; fewer where loading is slow]",
       1);
   add_whole(app, "-r,--repeats", repeats, "Timed runs of each case in each process [at least 3]", 1);
   add_real(app, "--narrow", narrow_percent,
-           "Half-width of the confidence intervals beyond which no process is added, in % [2]");
-  add_real(app, "--time", time_s, "Seconds within which a study adds processes and runs to the fewest [20]");
-  add_real(app, "--max-time", max_time_s, "Seconds after which a study begins no round at all [no limit]");
+           "Half-width of the confidence intervals at which no more processes are added, in % [2]");
+  add_real(app, "--time", time_s,
+           "Seconds that a study may spend on processes and runs beyond the minimum [20]");
+  add_real(app, "--max-time", max_time_s, "Seconds after which a study starts no further round [no limit]");
   add_whole(app, "--seed", seed, "Seed for the order of cases within a round [1]");
   add_whole(app, "--max-memory", memory_mb,
-            "Memory of all workers together, in MB [90 % of what is available]", 1);
-  add_whole(app, "--worker-memory", worker_memory_mb, "Memory of one worker, in MB [no limit]", 1);
+            "Memory limit of all workers together, in MB [90 % of the available memory]", 1);
+  add_whole(app, "--worker-memory", worker_memory_mb, "Memory limit of one worker, in MB [no limit]", 1);
   add_real(app, "--case-timeout", case_timeout_s, "Seconds after which a case counts as timed out [600]");
   app.add_flag("--dry-run", is_dry_run, "Show the cases with predicted time and memory; run nothing");
   app.add_flag("--resume", resumes, "Continue the run that was interrupted in the same folder");
-  app.add_option("--config", "JSON or TOML file with long flag names as keys; flags override it");
+  app.add_option("--config", "JSON or TOML file whose keys are long flag names; flags override it");
   output.add_to(app);
 }
 

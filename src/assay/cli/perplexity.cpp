@@ -88,13 +88,12 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   add_whole(*command, "--stride", flags->stride,
             "Tokens from one window to the next; 0: half the context [0]");
   command->add_option("--protocol", flags->protocol,
-                      "hf: windows as in the perplexity guide of Transformers");
+                      "Protocol of the windows: hf, as in the perplexity guide of Transformers [hf]");
   command->add_option(
       "--through", flags->through,
-      "How to score: prefill, or decode: through the decode path, whose arithmetic may differ "
-      "from prefill's [prefill]");
+      "Path that scores the text: prefill, or decode, token by token, whose arithmetic may differ [prefill]");
   add_whole(*command, "--batch-size", flags->batch, "Windows computed together [4; through decode 1]", 1);
-  command->add_flag("--ids", flags->is_ids, "FILE holds token ids instead of text");
+  command->add_flag("--ids", flags->is_ids, "Read token ids from FILE, not text");
   flags->output.add_to(*command);
   command->footer("Example: assay perplexity demo book.txt --stride 512");
   command->callback([flags, &exit_code] { exit_code = run_perplexity(*flags); });

@@ -124,14 +124,15 @@ int run_quantize(const QuantizeFlags& flags) {
 void add_quantize(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* command = app.add_subcommand(
-      "quantize", "Write a quantized model folder: for Transformers with bitsandbytes, or int8");
+      "quantize",
+      "Write a quantized model folder, for Transformers with bitsandbytes or (int8) for Assay alone");
   command->add_option("MODEL", flags->model.model, "Model: a folder, a Hugging Face cache entry or demo")
       ->required();
   command->add_option("OUT", flags->out, "Folder to write; it appears complete or not at all")->required();
   command
       ->add_option("--precision", flags->model.precision,
-                   "nf4, fp4, nf4-dq, fp4-dq or llm-int8, which Transformers with bitsandbytes loads; or "
-                   "int8-dynamic or int8-static, which only assay loads")
+                   "Precision: nf4, fp4, nf4-dq, fp4-dq or llm-int8, which Transformers with bitsandbytes "
+                   "loads; or int8-dynamic or int8-static, which only Assay loads")
       ->required();
   flags->model.add_fields_to(
       *command, {"dtype", "llm_int8_threshold", "include", "exclude", "allow_non_finite", "calibrator",

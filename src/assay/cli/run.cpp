@@ -90,6 +90,10 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   flags->measure.time_s = 4;
   CLI::App* command = app.add_subcommand("run", "Run every study on a model and write a report");
   flags->measure.add_to(*command, false);
+  command->get_option("--output")
+      ->description("Folder for the report, and for the journal that --resume reads [assay-results]");
+  command->get_option("--time")->description(
+      "Seconds that a study may spend on processes and runs beyond the minimum [4]");
   command->add_option("-p,--prompt", flags->prompt.prompts, "Prompt; repeat for more [the three that ship]")
       ->allow_extra_args(false);
   command->add_option("--prompts-file", flags->prompt.prompts_file, "File with a prompt on each line");
@@ -100,8 +104,9 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
             "New tokens per prompt; at most 32 in sweeps and ablations [50]", 1);
   flags->studies.add_to_run(*command, parts());
-  command->add_option("--skip", flags->skipped,
-                      fmt::format("Studies to leave out, joined by commas: {}", fmt::join(skippable(), ",")));
+  command->add_option(
+      "--skip", flags->skipped,
+      fmt::format("Studies to leave out, joined by commas: {} [none]", fmt::join(skippable(), ",")));
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
   command->footer("Example: assay run demo -o results");
   command->callback(

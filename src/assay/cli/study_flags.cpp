@@ -46,9 +46,9 @@ struct StudyFlags::Flag {
         given = command.add_option(names, text, option.help);
         return;
       case StudyOption::Kind::prompts:
-        given = command.add_option(names, prompts.prompts, option.help + "; again for more");
+        given = command.add_option(names, prompts.prompts, option.help);
         given->allow_extra_args(false);
-        command.add_option("--prompts-file", prompts.prompts_file, "A file with a prompt on each line");
+        command.add_option("--prompts-file", prompts.prompts_file, "File with a prompt on each line");
         return;
     }
   }

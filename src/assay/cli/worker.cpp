@@ -291,14 +291,15 @@ int run_worker() {
 
 void add_worker(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "worker", "Answer requests, one line of JSON each, with a resident model: for interleaved measuring");
+      "worker",
+      "Keep a model loaded and answer requests, one line of JSON each, for interleaved measurement");
   command->footer(
-      "Requests: {\"op\":\"load\",\"model\":DIR,\"precision\":P,\"threads\":N,\"isa\":TIER}, "
+      "Requests: {\"op\":\"load\",\"model\":DIR,\"precision\":P,\"threads\":N,\"isa\":ISA},\n"
       "{\"op\":\"prefill\",\"ids\":[[...],...]},\n"
       "{\"op\":\"decode\",\"ids\":[[...],...],\"new_tokens\":N}, {\"op\":\"logits\",\"ids\":[...]},\n"
       "{\"op\":\"profile\",\"ids\":[...],\"new_tokens\":N}, {\"op\":\"roofline\",\"working_set_bytes\":N},\n"
-      "{\"op\":\"quit\"}; a failure is answered with\n"
-      " {\"ok\":false,\"error\":...}\n"
+      "{\"op\":\"quit\"}\n"
+      "A request that fails is answered with {\"ok\":false,\"error\":...}.\n"
       "Example: assay worker < requests.jsonl");
   command->callback([&exit_code] { exit_code = run_worker(); });
 }

@@ -197,8 +197,8 @@ void add_numbers(std::vector<Field>& all) {
       choice<DType>({{"float32", DType::f32}, {"bfloat16", DType::bf16}, {"float16", DType::f16}})));
   all.push_back(made<WeightFormat>(
       {.key = "quantize_head",
-       .help = "Format of the LM head beside a quantized precision: int8, nf4 or fp4 [not quantized, as in "
-               "Transformers]",
+       .help =
+           "Format of the LM head in a quantized model: int8, nf4 or fp4 [not quantized, as in Transformers]",
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("lm_head {}", info(*c.quantize_head).name); },
        .applies = [](const Precision& p) { return p.is_quantized(); },
@@ -231,9 +231,8 @@ void add_numbers(std::vector<Field>& all) {
       choice<InputScale>({{"per-token", InputScale::per_token}, {"per-tensor", InputScale::per_tensor}})));
   all.push_back(made<Activations>(
       {.key = "activations",
-       .help =
-           "Activations beside 4-bit weights: dtype (as everything else), or int8 with a scale per token and "
-           "group of 64 [dtype]",
+       .help = "Format of the activations that 4-bit weights multiply: dtype (see --dtype), or int8 with a "
+               "scale per token and group of 64 [dtype]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {
@@ -249,7 +248,8 @@ void add_numbers(std::vector<Field>& all) {
       choice<Activations>({{"dtype", Activations::as_dtype}, {"int8", Activations::int8}})));
   all.push_back(made<Calibrator>(
       {.key = "calibrator",
-       .help = "How int8-static finds the ranges of activations: percentile, minmax or entropy [percentile]",
+       .help = "Method that calibrates the activation ranges of int8-static: percentile, minmax or entropy "
+               "[percentile]",
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("{} calibration", name_of(*c.calibrator)); },
        .applies = takes_calibrator,
@@ -260,8 +260,8 @@ void add_numbers(std::vector<Field>& all) {
                           {"entropy", Calibrator::entropy}})));
   all.push_back(made<double>(
       {.key = "smooth_quant",
-       .help = "SmoothQuant for int8-dynamic or int8-static, with alpha from 0 to 1 [off; alpha 0.5 if no "
-               "number follows]",
+       .help = "SmoothQuant for int8-dynamic or int8-static, with alpha from 0 to 1 [off; 0.5 if alpha is "
+               "not given]",
        .kind = FieldKind::real,
        .implied = "0.5",
        .is_about_numbers = true,
@@ -272,7 +272,7 @@ void add_numbers(std::vector<Field>& all) {
   all.push_back(made<std::string>(
       {.key = "calibration",
        .help =
-           "Text file to calibrate int8-static or SmoothQuant on, other than the scored one [one that ships]",
+           "Text file to calibrate int8-static or SmoothQuant on, not the scored text [the one that ships]",
        .label = [](const RunConfig& c) { return fmt::format("calibrated on {}", *c.calibration); },
        .applies = [](const Precision& p) { return p.needs_calibration(); },
        .apply =
@@ -307,7 +307,7 @@ void add_choices(std::vector<Field>& all) {
       &RunConfig::exclude));
   all.push_back(made<KvFormat>(
       {.key = "kv_cache",
-       .help = "Format of the KV cache: float32, bfloat16 or int8 [as the precision computes]",
+       .help = "Format of the KV cache: float32, bfloat16 or int8 [the type that the precision computes in]",
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("KV cache {}", name_of(*c.kv_cache)); },
        .apply = [](Precision& p, const RunConfig& c) { p.kv_cache = *c.kv_cache; }},
@@ -315,7 +315,7 @@ void add_choices(std::vector<Field>& all) {
       choice<KvFormat>(
           {{"float32", KvFormat::float32}, {"bfloat16", KvFormat::bfloat16}, {"int8", KvFormat::int8}})));
   all.push_back(made<bool>({.key = "allow_non_finite",
-                            .help = "Quantize NaN and infinity as 0 [they are an error]",
+                            .help = "Quantize NaN and infinity in the weights as 0 [report an error]",
                             .kind = FieldKind::on,
                             .label = [](const RunConfig&) { return std::string("NaN as 0"); },
                             .applies = is_quantized,
@@ -324,9 +324,8 @@ void add_choices(std::vector<Field>& all) {
                            choice<bool>({{"true", true}, {"false", false}})));
   all.push_back(made<Float32Matmul>(
       {.key = "float32_matmul",
-       .help =
-           "How float32 weights are multiplied: float32; on AMX and AVX-512 BF16 bf16x3 or bf16x6, as sums "
-           "of 3 or 6 bfloat16 products; on a GPU tf32 [float32]",
+       .help = "Arithmetic of float32 weights: float32; bf16x3 or bf16x6, sums of 3 or 6 bfloat16 products "
+               "(AMX, AVX-512 BF16); tf32 (GPU) [float32]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {
@@ -342,17 +341,16 @@ void add_choices(std::vector<Field>& all) {
                              {"bf16x3", Float32Matmul::bf16x3},
                              {"bf16x6", Float32Matmul::bf16x6},
                              {"tf32", Float32Matmul::tf32}})));
-  all.push_back(made<LmHeadSearch>(
-      {.key = "lm_head_search",
-       .help =
-           "How greedy decoding searches the LM head: full, or int8: an int8 copy finds candidates, which "
-           "are re-scored exactly [full]",
-       .is_about_numbers = true,
-       .label = [](const RunConfig&) { return std::string("lm_head search int8"); },
-       .applies = takes_lm_head_search,
-       .apply = [](Precision& p, const RunConfig&) { set_lm_head_search(p); }},
-      at(&RunConfig::lm_head_search),
-      choice<LmHeadSearch>({{"full", LmHeadSearch::full}, {"int8", LmHeadSearch::int8}})));
+  all.push_back(
+      made<LmHeadSearch>({.key = "lm_head_search",
+                          .help = "Search of the LM head in greedy decoding: full, or int8, where an int8 "
+                                  "copy finds candidates that are re-scored exactly [full]",
+                          .is_about_numbers = true,
+                          .label = [](const RunConfig&) { return std::string("lm_head search int8"); },
+                          .applies = takes_lm_head_search,
+                          .apply = [](Precision& p, const RunConfig&) { set_lm_head_search(p); }},
+                         at(&RunConfig::lm_head_search),
+                         choice<LmHeadSearch>({{"full", LmHeadSearch::full}, {"int8", LmHeadSearch::int8}})));
 }
 
 void add_machine(std::vector<Field>& all) {
@@ -365,7 +363,7 @@ void add_machine(std::vector<Field>& all) {
                           })));
   all.push_back(made<Device>(
       {.key = "device",
-       .help = "Device: cpu, cuda, cuda:N or auto, which is a GPU if one can be used [auto]",
+       .help = "Device: cpu, cuda, cuda:N or auto (a GPU where one can be used, else the CPU) [auto]",
        .unset = "auto",
        .label =
            [](const RunConfig& c) { return c.device->kind == Device::Kind::cuda ? c.device->text() : ""; }},

@@ -16,12 +16,12 @@
 
 namespace assay {
 
-// How greedy decoding finds the highest output of the LM head: among all, or in an int8 copy first, of which
-// the candidates that a bound leaves are scored exactly. Both give the same token.
+// How greedy decoding finds the highest logit: `full` computes all of them; `int8` searches an int8 copy of
+// the LM head and scores exactly only the candidates that a bound cannot exclude. Both give the same token.
 enum class LmHeadSearch { full, int8 };
 
-// What the inputs of 4-bit weights are multiplied as: as everything else, but for one or two tokens beside
-// bfloat16; or always as int8 with a scale per token and group of inputs.
+// The format in which 4-bit weights multiply their activations. `as_dtype`: the dtype, but with bfloat16 one
+// or two tokens are multiplied as int8. `int8`: always, with a scale per token and group of activations.
 enum class Activations { as_dtype, int8 };
 
 struct RunConfig {
@@ -38,7 +38,7 @@ struct RunConfig {
   std::optional<std::string> calibration = {};       // a text file; unset: the one that ships
   std::vector<std::string> include = {};             // modules to quantize (quant/selection.h); empty: all
   std::vector<std::string> exclude = {};             // and to leave as they are
-  std::optional<KvFormat> kv_cache = {};             // unset: as the precision computes
+  std::optional<KvFormat> kv_cache = {};             // unset: the type that the precision computes in
   bool allow_non_finite = false;                     // quantize NaN and infinity as 0; else they are an error
   std::optional<Float32Matmul> float32_matmul = {};  // unset: float32
   LmHeadSearch lm_head_search = LmHeadSearch::full;

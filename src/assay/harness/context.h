@@ -1,4 +1,4 @@
-// What every study stands on: where its configurations run, what they are compared with, how carefully they
+// What every study needs: where its configurations run, what they are compared with, and how carefully they
 // are measured.
 #pragma once
 

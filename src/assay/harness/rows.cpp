@@ -54,9 +54,10 @@ class RowBuilder {
     int repeats = 0;
     for (const auto& [place, sample] : result_.samples) repeats += sample.roofline_repeats > 0 ? 1 : 0;
     if (repeats > 0)
-      row.warnings.push_back({WarningKind::roofline_disturbed,
-                              fmt::format("the roofline was disturbed in {} of {} runs and measured again",
-                                          repeats, result_.samples.size())});
+      row.warnings.push_back(
+          {WarningKind::roofline_disturbed,
+           fmt::format("the roofline was disturbed in {} of {} runs and was measured again", repeats,
+                       result_.samples.size())});
     if (hashes.size() > 1)
       row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
     const std::vector<double> times = result_.each(&Sample::total_latency_s);

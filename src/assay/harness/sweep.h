@@ -92,7 +92,7 @@ struct SweepResult {
 SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::vector<Case>& cases,
                       const SweepOptions& options);
 
-// Fewer rounds in a process would let one outlier move its median far.
+// With fewer rounds in a process, one outlier could move its median far.
 inline constexpr int kFewestRounds = 3;
 
 // What a visit costs, in seconds: starting, loading and warming up all configurations; a round.

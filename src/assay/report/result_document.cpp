@@ -226,9 +226,9 @@ class ResultDocument {
 
   void add_every_metric() {
     Section& section = new_section("Every metric", Shown::on_pages);
-    section.add(Paragraph{
-        "The definition of each metric is in docs/METRICS.md and in `assay help metrics`; samples are in "
-        "results.json and samples.csv."});
+    section.add(
+        Paragraph{"docs/METRICS.md defines each metric, and the command assay help metrics prints the "
+                  "definitions. The raw samples are in results.json and samples.csv."});
     for (const ScenarioInfo& info : scenarios()) {
       if (!has_rows(info.value) || info.value == Scenario::step_times) continue;
       section.add(Paragraph{fmt::format("{}:", info.title)});

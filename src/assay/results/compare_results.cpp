@@ -177,8 +177,8 @@ class Comparer {
     for (const auto& [name, own, results] : {std::tuple("A", &old, &a_), std::tuple("B", &now, &b_)})
       if (own->size() < static_cast<std::size_t>(kFewestProcesses)) {
         row.untested = fmt::format(
-            "{} was measured in {}, and a test needs {} or more: equal processes differ. Repeat it with "
-            "`{} --processes 5`",
+            "{} was measured in {}, and a test needs {} or more, because equal processes differ. Repeat it "
+            "with `{} --processes 5`",
             name, own->size() <= 1 ? "one process" : fmt::format("{} processes", own->size()),
             kFewestProcesses, results->command.empty() ? "assay run" : results->command);
         return;

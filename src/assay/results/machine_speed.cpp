@@ -74,7 +74,7 @@ std::string why_machine_differs(const Row& a, const Row& b) {
   if (std::max(of_a, of_b) <= kMoved * std::min(of_a, of_b)) return "";
   return fmt::format(
       "threads took {:.2f} us to synchronize in A and {:.2f} us in B, so the host has moved the processors; "
-      "repeat either until both are alike",
+      "repeat the runs until both times agree",
       of_a, of_b);
 }
 

@@ -53,8 +53,8 @@ constexpr Metric kCatalogue[] = {
      .decimals = 1,
      .tables = {S::baseline},
      .rank = 4,
-     .definition = "Parameters and buffers in the width of the precision, tied weights once: what "
-                   "Transformers' get_memory_footprint() counts."},
+     .definition = "Bytes of parameters and buffers in the width of the precision, tied weights counted "
+                   "once, as Transformers' get_memory_footprint() counts them."},
     {.tag = "total_latency_s",
      .title = "Latency",
      .head = "Latency",
@@ -67,9 +67,9 @@ constexpr Metric kCatalogue[] = {
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::cache, S::padding, S::batches,
                 S::threads, S::edge_prompts, S::kv_cache},
      .rank = 1,
-     .definition = "From handing the prompt's ids to the model to the last new token, device "
-                   "synchronised before both readings; prefill included, tokenization and loading "
-                   "excluded."},
+     .definition =
+         "Time from handing the prompt's ids to the model to the last new token, with the device "
+         "synchronized before both readings. It includes prefill and excludes tokenization and loading."},
     {.tag = "latency_ratio",
      .title = "Latency ratio",
      .head = "Latency ratio",
@@ -108,7 +108,7 @@ constexpr Metric kCatalogue[] = {
      .decimals = 1,
      .tables = {S::padding},
      .rank = 4,
-     .definition = "Prompt tokens without padding, and new tokens / latency."},
+     .definition = "(Prompt tokens without padding + new tokens) / latency."},
     {.tag = "padding_waste_percent",
      .title = "Padding overhead",
      .head = "Padding overhead",
@@ -135,7 +135,7 @@ constexpr Metric kCatalogue[] = {
      .decimals = 1,
      .tables = {S::baseline, S::lengths, S::edge_prompts},
      .rank = 3,
-     .definition = "From handing the prompt's ids to the model to the choice of the first new token."},
+     .definition = "Time from handing the prompt's ids to the model to the choice of the first new token."},
     {.tag = "time_to_first_token_from_text_s",
      .title = "Time to first token from text",
      .head = "TTFT from text",
@@ -144,7 +144,7 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e3,
      .shown_unit = "ms",
      .decimals = 1,
-     .definition = "time_to_first_token_s and the tokenization of the first batch's prompts."},
+     .definition = "time_to_first_token_s + the tokenization time of the first batch's prompts."},
     {.tag = "prefill_tokens_per_sec",
      .title = "Prefill throughput",
      .head = "Prefill",
@@ -217,8 +217,8 @@ constexpr Metric kCatalogue[] = {
      .better = Better::higher,
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::batches, S::threads},
      .rank = 6,
-     .definition = "100 * the longer of the two times that the roofline allows, for the bytes and for "
-                   "the FLOPs / median time of the test."},
+     .definition = "100 * roofline time / median time of the test. The roofline time is the longer of bytes "
+                   "/ bandwidth and FLOPs / FLOP rate."},
     {.tag = "perplexity",
      .title = "Perplexity",
      .head = "Perplexity",
@@ -282,15 +282,16 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e3,
      .shown_unit = "ms",
      .decimals = 3,
-     .definition = "Turning the prompt's text into ids; part of no other figure."},
+     .definition = "Time to turn the prompt's text into ids; of the other figures, only TTFT from text and "
+                   "end-to-end latency include it."},
     {.tag = "load_s",
      .title = "Load time",
      .head = "Load",
      .unit = "s",
      .better = Better::lower,
      .decimals = 2,
-     .definition = "Reading, converting, quantizing and packing the weights; running the calibration "
-                   "text where one is needed."},
+     .definition = "Time to read, convert, quantize and pack the weights, and to run the calibration text "
+                   "where one is needed."},
     {.tag = "workspace_bytes",
      .title = "Workspace",
      .head = "Workspace",
@@ -326,8 +327,8 @@ constexpr Metric kCatalogue[] = {
      .unit = "J",
      .better = Better::lower,
      .decimals = 3,
-     .definition = "Energy of the processor packages during the timed runs (Intel RAPL; everything else that "
-                   "they did included), or of the GPU (NVML; runs of 2 s or more), / new tokens."},
+     .definition = "Energy of the processor packages during the timed runs (Intel RAPL, which counts all "
+                   "other work too), or of the GPU (NVML; runs of 2 s or more), / new tokens."},
     {.tag = "peak_rss_bytes",
      .title = "Peak resident set size",
      .head = "Peak RSS",
@@ -347,7 +348,7 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e3,
      .shown_unit = "ms",
      .decimals = 1,
-     .definition = "The first step over all prompts, model and LM head, timed on its own."},
+     .definition = "Time of the first step over all prompts, model and LM head, timed on its own."},
     {.tag = "decode_latency_s",
      .title = "Decode latency",
      .head = "Decode time",
@@ -356,7 +357,7 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e3,
      .shown_unit = "ms",
      .decimals = 1,
-     .definition = "The steps after the first, model and LM head, each timed on its own, summed."},
+     .definition = "Summed time of the steps after the first, model and LM head, each timed on its own."},
     {.tag = "sampling_s",
      .title = "Sampling time",
      .head = "Sampling",
@@ -365,8 +366,8 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e3,
      .shown_unit = "ms",
      .decimals = 3,
-     .definition = "Choosing tokens from logits outside the LM head's own arithmetic; 0 for plain greedy "
-                   "choice."},
+     .definition = "Time to choose tokens from the logits, outside the LM head's own arithmetic; 0 for plain "
+                   "greedy decoding."},
     {.tag = "detokenize_s",
      .title = "Detokenization time",
      .head = "Detokenization",
@@ -375,7 +376,8 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e3,
      .shown_unit = "ms",
      .decimals = 3,
-     .definition = "Turning the new ids into text; part of no other latency."},
+     .definition =
+         "Time to turn the new ids into text; of the other figures, only end-to-end latency includes it."},
     {.tag = "end_to_end_s",
      .title = "End-to-end latency",
      .head = "End to end",
@@ -384,8 +386,8 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e3,
      .shown_unit = "ms",
      .decimals = 1,
-     .definition = "From the prompts' text to the new tokens' text, tokenization and detokenization "
-                   "included, loading excluded; timed on its own."},
+     .definition = "Time from the prompts' text to the new tokens' text, timed on its own. It includes "
+                   "tokenization and detokenization and excludes loading."},
     {.tag = "position",
      .title = "Position",
      .head = "Position",
@@ -410,8 +412,8 @@ constexpr Metric kCatalogue[] = {
      .unit = "tokens/s",
      .better = Better::neither,
      .decimals = 1,
-     .definition = "Prompt tokens, padding included, and new tokens / latency: what counting padding as "
-                   "work would claim."},
+     .definition =
+         "(Prompt tokens with padding + new tokens) / latency: the figure that counts padding as work."},
     {.tag = "quantized_weights_percent",
      .title = "Quantized weights",
      .head = "Quantized",
@@ -482,8 +484,8 @@ constexpr Metric kCatalogue[] = {
      .scale = kMegabytes,
      .shown_unit = "MB",
      .decimals = 1,
-     .definition = "Memory of the GPU that is not free after the case ran once, as its driver tells: that of "
-                   "other programs and of the driver included."},
+     .definition = "GPU memory in use after the case ran once, as the driver reports it; it includes the "
+                   "memory of other programs and of the driver."},
     {.tag = "roof_latency_s",
      .title = "Latency at the roofline",
      .head = "Roofline latency",
@@ -511,7 +513,7 @@ constexpr Metric kCatalogue[] = {
      .scale = kMegabytes,
      .shown_unit = "MB",
      .decimals = 2,
-     .definition = "Weights, keys and values that a test must read at least, each once per step, counted "
+     .definition = "Least bytes of weights, keys and values that a test reads, each once per step, counted "
                    "from the plan / tokens of all sequences."},
     {.tag = "flops_per_token",
      .title = "FLOPs per token",
@@ -521,8 +523,8 @@ constexpr Metric kCatalogue[] = {
      .scale = 1e-6,
      .shown_unit = "MFLOP",
      .decimals = 1,
-     .definition = "Multiplications and additions that a test must do at least, counted from the plan / "
-                   "tokens of all sequences."},
+     .definition = "Least number of multiplications and additions in a test, counted from the plan / tokens "
+                   "of all sequences."},
     {.tag = "achieved_gb_s",
      .title = "Achieved bandwidth",
      .head = "Bandwidth",
@@ -580,7 +582,7 @@ double Metric::most() const {
 
 std::string Metric::column_head() const {
   const std::string_view shown = shown_unit.empty() ? unit : shown_unit;
-  // A head that begins with its unit does not say it twice: "Tokens/s per sequence".
+  // A heading that begins with its unit does not repeat it: "Tokens/s per sequence".
   const bool is_unit = shown.size() > 1 && head.size() > 1 && head.substr(1).starts_with(shown.substr(1));
   if (shown.empty() || is_unit) return std::string(head);
   return fmt::format("{} ({})", head, shown);

@@ -1,4 +1,4 @@
-// What a run found out: rows of values with their samples, warnings and status, apart from how they are
+// The results of a run: rows of values with their samples, warnings and status, independent of how they are
 // shown.
 #pragma once
 
@@ -110,7 +110,7 @@ struct ModelFacts {
   CoverageFacts coverage;
 };
 
-// What two settings that must not differ were seen to do: cache on and off, padded and not, alone and
+// The comparison of two settings whose results must be equal: cache on and off, padded and not, alone and
 // batched.
 struct AuditRow {
   std::string configuration, what;  // "float32", "cache off"

@@ -8,7 +8,7 @@ constexpr ScenarioInfo kScenarioTable[] = {
     {{Scenario::baseline, "baseline", "Baseline", "Each prompt generates with the baseline configuration."},
      "Prompt"},
     {{Scenario::noise, "noise", "A/A run",
-      "Two worker sessions of the same configuration take turns; what they differ by is noise."},
+      "Two worker sessions of the same configuration take turns; any difference between them is noise."},
      "Session"},
     {{Scenario::tradeoff, "trade-off", "Precision trade-off",
       "Every precision generates from the first prompt; the first precision is the baseline."},

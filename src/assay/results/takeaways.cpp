@@ -47,8 +47,9 @@ std::string times_as_fast(const Comparison& c) {
 std::string listed(const std::vector<std::string>& labels) {
   constexpr std::size_t kNamed = 4;
   if (labels.size() <= kNamed) return fmt::format("{}", fmt::join(labels, "; "));
-  return fmt::format("{}; and {} others", fmt::join(labels.begin(), labels.begin() + kNamed, "; "),
-                     labels.size() - kNamed);
+  const std::size_t others = labels.size() - kNamed;
+  return fmt::format("{}; and {} other{}", fmt::join(labels.begin(), labels.begin() + kNamed, "; "), others,
+                     others == 1 ? "" : "s");
 }
 
 std::vector<std::string> labels_of(const std::vector<const Row*>& rows) {
@@ -121,8 +122,8 @@ class Takeaways {
                  all = value_of(base, "resident_weights_bytes");
     if (own >= all) return;
     std::string text = fmt::format(
-        "Memory: the weights of {}{} take {:.1f} MB, {:.1f} times less than those of {} ({:.1f} MB).",
-        small.size() == 1 ? "" : "(tied) ", listed(labels_of(small)), own / kMega, all / own, base.label,
+        "Memory: the weights of {} take {:.1f} MB{}, {:.1f} times less than those of {} ({:.1f} MB).",
+        listed(labels_of(small)), own / kMega, small.size() == 1 ? "" : " each", all / own, base.label,
         all / kMega);
     if (const double bits = value_of(*small.front(), "bits_per_weight"); bits > 0)
       text += fmt::format(" They average {:.1f} bits per weight, because {}.", bits,
@@ -147,8 +148,9 @@ class Takeaways {
     if (best.empty()) return;
     const Row &fast = *best.front(), &base = *tradeoff_.front();
     const bool has_base = std::find(best.begin(), best.end(), &base) != best.end();
-    std::string text = best.size() == 1 ? fmt::format("Latency: {} is the fastest", fast.label)
-                                        : "Latency: tied for the fastest: " + listed(labels_of(best));
+    std::string text = best.size() == 1
+                           ? fmt::format("Latency: {} is the fastest", fast.label)
+                           : fmt::format("Latency: {} are tied for the fastest", listed(labels_of(best)));
     if (has_base)
       text += best.size() == 1 ? fmt::format(" ({:.1f} ms)", 1e3 * value_of(base, kLatency))
                                : fmt::format(". None is shown to be faster than {}", base.label);
@@ -172,7 +174,7 @@ class Takeaways {
     const char* verdict = c.verdict == Verdict::higher          ? ""
                           : c.verdict == Verdict::no_difference ? ", no loss beyond the margin"
                           : c.verdict == Verdict::lower         ? ", lower than the baseline"
-                                                                : ", not yet told from no loss";
+                                                                : ", undecided";
     return fmt::format("{} (perplexity ratio {}{})", c.subject, with_interval(c.ratio, c.interval, 4),
                        verdict);
   }
@@ -190,7 +192,7 @@ class Takeaways {
     const std::string which = is_least ? "smallest" : "largest";
     if (tied.size() == 1)
       return fmt::format("{} {} loss is that of {}", is_least ? "the" : "The", which, described(*most));
-    return fmt::format("{} for the {} loss: {}", is_least ? "tied" : "Tied", which, listed(tied));
+    return fmt::format("{} are tied for the {} loss", listed(tied), which);
   }
 
   void add_quality() {
@@ -206,7 +208,7 @@ class Takeaways {
           fmt::format("Quality against {}: {}. {}.", baseline, extreme(all, true), extreme(all, false)));
   }
 
-  // "cache off, 128 tokens": of a prompt.
+  // "cache off, 128 tokens": the prompt's length.
   static constexpr std::string_view kCacheOff = "cache off, ";
 
   void add_cache() {
@@ -236,9 +238,9 @@ class Takeaways {
     const Row* first = first_batch();
     if (best.empty() || first == nullptr) return;
     const Row& fast = *best.front();
-    std::string text = best.size() == 1
-                           ? fmt::format("Batching: {} has the highest throughput", fast.label)
-                           : "Batching: tied for the highest throughput: " + listed(labels_of(best));
+    std::string text = best.size() == 1 ? fmt::format("Batching: {} has the highest throughput", fast.label)
+                                        : fmt::format("Batching: {} are tied for the highest throughput",
+                                                      listed(labels_of(best)));
     const Comparison* c = find(results_.comparisons, Scenario::batches, fast.label, first->label, kLatency);
     if (c != nullptr && c->verdict == Verdict::lower)
       text += fmt::format(". {} generates {} tokens/s, {} times as many as {}", fast.label,
@@ -246,7 +248,7 @@ class Takeaways {
     sentences_.push_back(text + ".");
   }
 
-  // The upper end of what perplexity may have risen by; 1 for the baseline, infinite where nothing is known.
+  // The upper end of the interval of the perplexity ratio; 1 for the baseline, infinite where it is unknown.
   double worst_loss(const Row& row) const {
     if (&row == tradeoff_.front()) return 1;
     const Comparison* c = quality(row);
@@ -392,8 +394,9 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
     text += fmt::format(" {} times as many processes would not decide them.", kMostTimes);
   }
   if (of_text > 0)
-    text += fmt::format("{} {} of perplexity need{} a longer text.", text.back() == '.' ? "" : ".", of_text,
-                        of_text == 1 ? "s" : "");
+    text +=
+        fmt::format("{} {} comparison{} of perplexity need{} a longer text.", text.back() == '.' ? "" : ".",
+                    of_text, of_text == 1 ? "" : "s", of_text == 1 ? "s" : "");
   return more;
 }
 

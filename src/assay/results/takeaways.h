@@ -17,10 +17,10 @@ namespace assay {
 //   latency   the fastest configurations, against the baseline; what slows the smallest one down
 //   quality   which lose least and most, as ratios of perplexity
 //   cache, batching  what they gain
-//   undecided what could not be told, and the command that would probably tell it
+//   undecided how many comparisons are, and the command that would probably decide them
 std::vector<std::string> takeaways_of(const ResultSet& results);
 
-// A token of a sequence in a batch may take so long where a server is recommended: ten tokens a second,
+// The longest time per token and sequence at which a batch is recommended for a server: ten tokens a second,
 // faster than people read.
 inline constexpr double kServerTokenBound_ms = 100;
 
@@ -34,11 +34,11 @@ struct Recommendation {
 // Empty where nothing can be recommended.
 std::optional<Recommendation> recommendation_of(const ResultSet& results);
 
-// What a run could not tell, and how many processes would probably tell it.
+// How many comparisons of a run are undecided, and how many processes would probably decide them.
 struct MoreProcesses {
   int undecided = 0, comparisons = 0;
-  int processes = 0, decided = 0;  // 0: not with ten times as many as now
-  double seconds = 0;              // that a run of as many processes takes; 0: not known
+  int processes = 0, decided = 0;  // 0: ten times as many as now would decide none
+  double seconds = 0;              // that a run with `processes` takes; 0: not known
   std::string sentence;
 };
 // Empty where every comparison has its verdict.

@@ -244,7 +244,7 @@ void set_sentence(Comparison& c) {
       c.sentence = fmt::format(
           "{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio,
           is_of_text(c) ? fmt::format(", from a text of only {} tokens", statistics::kLossBlock * c.processes)
-                        : fmt::format("; it takes {} processes", kFewestProcesses));
+                        : fmt::format("; a verdict needs {} processes", kFewestProcesses));
   }
 }
 

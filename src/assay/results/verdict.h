@@ -15,14 +15,14 @@
 
 namespace assay {
 
-// What equal processes differ by on this machine at this time: an A/A run of one configuration.
+// How much equal processes differ on this machine at this time, from an A/A run of one configuration.
 struct NoiseEstimate {
-  // Relative standard deviations of the latency: between processes, beyond what repeats in a process explain,
-  // and of repeats in a process.
+  // Relative standard deviations of the latency: `within` is that of the repeats in a process, `between` that
+  // of the processes after the part that their repeats explain.
   double between = 0, within = 0;
   double bias = 0;  // relative: the mean difference of the two
   int processes = 0, rounds = 0;
-  // The relative difference that one comparison of as many processes at 95 % finds with a chance of 90 %.
+  // Relative: what one comparison of as many processes detects at a level of 95 % and a power of 90 %.
   double detectable_difference = 0;
 };
 // From the log ratios of paired A/A runs, by process. Empty below three processes or two rounds.
@@ -33,7 +33,7 @@ inline constexpr int kVerdicts = static_cast<int>(Verdict::too_few) + 1;
 std::span<const Named<Verdict>> verdicts();
 std::string_view name_of(Verdict verdict);
 
-// No verdict is given on fewer processes; from as many as are usual, their number is not worth a word.
+// Fewer processes than the first get no verdict; fewer than the second are named in the sentence.
 inline constexpr int kFewestProcesses = 3, kUsualProcesses = 5;
 
 struct Comparison {
@@ -48,10 +48,10 @@ struct Comparison {
   // About how many more replicates a verdict needs, where it cannot tell; kNotInReach: more than 100 times as
   // many.
   int more_needed = 0;
-  double seconds_each = 0;  // that one more process of all cases beside it takes; 0: not known
-  int chosen_among = 2;     // the baseline is the best of so many rows, which the samples themselves showed
-  std::optional<double> p_value;     // of no difference, two-sided, not corrected
-  double detectable_difference = 0;  // relative, found with a chance of 90 % at the interval's level
+  double seconds_each = 0;  // of one more process with all cases of the sweep; 0: not known
+  int chosen_among = 2;     // rows among which the baseline was chosen as the best, from the same samples
+  std::optional<double> p_value;                  // of no difference, two-sided, not corrected
+  double detectable_difference = 0;               // relative; power 90 % at the interval's level
   std::optional<statistics::Effect> effect = {};  // of the log ratio over replicates
   std::string sentence;                           // set_sentence()
 };

@@ -48,7 +48,7 @@ constexpr WarningInfo kWarningTable[] = {
      "repeat on a dedicated host"},
     {{Kind::other_processes, "other_processes", "Busy machine",
       "Other processes used the processors meanwhile."},
-     "stop them and repeat"},
+     "stop other programs and repeat"},
     {{Kind::context_switches, "context_switches", "Interrupted runs",
       "The scheduler interrupted the process often."},
      "stop other processes or use fewer threads, and repeat"},
@@ -65,7 +65,7 @@ constexpr WarningInfo kWarningTable[] = {
      "lock the clock (nvidia-smi -lgc) or measure longer, and repeat"},
     {{Kind::gpu_shared, "gpu_shared", "GPU used by others", "Other processes used the GPU meanwhile."},
      "end them (see nvidia-smi) or use another GPU, and repeat"},
-    {{Kind::nondeterministic, "nondeterministic", "Different output of equal runs",
+    {{Kind::nondeterministic, "nondeterministic", "Equal runs with different output",
       "Greedy generation must give the same token ids each time."},
      "do not trust this row, and report the case"},
     {{Kind::outliers, "outliers", "Outliers", "Many runs lie far from the median; they are kept."},
@@ -158,7 +158,7 @@ std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
     add(100 * d.other_cpu_s / available, {10, 25, 50}, WarningKind::other_processes,
         "other processes used more than {:g} % of the processors' time during the runs");
   add(100 * d.processor_wait_s / available, {5, 20, 50}, WarningKind::other_processes,
-      "threads waited more than {:g} % of the time for a processor that did something else");
+      "threads waited more than {:g} % of the time for a processor that was busy with other work");
   add(at_least(d.involuntary_switches) / d.seconds, {200, 1000}, WarningKind::context_switches,
       "the scheduler interrupted the runs more than {:g} times a second");
   add(at_least(d.migrations) / d.seconds, {100, 1000}, WarningKind::migrations,

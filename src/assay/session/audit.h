@@ -1,4 +1,4 @@
-// Settings that must not change a result, held to it: the cache, the batch, the padding.
+// Checks that settings which must not change a result do not change it: the cache, the batch, the padding.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Loading: a dtype with an honest label, and a model with its tokenizer from the same folder.
+// Loads a model and its tokenizer from the same folder, and labels the dtype that really runs.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,7 @@ struct ResolvedDtype {
 };
 // A preset of quant/precision.h, any case, or its short name; anything else is a FieldError that lists them.
 // float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
-// warning where the products are not). "auto" is float32.
+// warning where its arithmetic is float32). "auto" is float32.
 ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
 
 struct LoadedModel {

@@ -1,5 +1,5 @@
-// Static post-training quantization as Optimum has it on ONNX Runtime: calibrate on a text, then a model
-// whose products take 8-bit inputs in fixed codes.
+// Static post-training quantization as Optimum does it with ONNX Runtime: calibrate on a text, then multiply
+// 8-bit activations whose scales and zero points are fixed.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Generation under the clock, as the exercises define it.
+// Timed generation: latency, time to first token, and rates of one prompt.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Effects from replicates: processes that were started and loaded afresh, or blocks of a text. What repeats
-// within one share is no replicate (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013), so
-// that each gives one number here: the median of its repeats, or the mean of its block.
+// Effects from replicates: processes that were started and loaded afresh, or blocks of a text. Repeats
+// within one of them are not replicates (Kalibera and Jones, "Rigorous benchmarking in reasonable time",
+// 2013), so each gives one number: the median of its repeats, or the mean of its block.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct VariancePrior {
   double variance = 0;  // 0: nothing is known
   double degrees = 0;   // of freedom that it counts as: few where the variances differ by more than chance
 };
-inline constexpr double kMostPriorDegrees = 8;  // no prior outweighs what is measured by far
+inline constexpr double kMostPriorDegrees = 8;  // limits how far a prior outweighs the measurement
 // From estimates, each with its degrees of freedom. No degrees for fewer than six estimates.
 struct EstimatedVariance {
   double variance = 0, degrees = 0;
@@ -68,8 +68,8 @@ struct Spread {
 // Empty below two replicates, or without two repeats in any.
 std::optional<Spread> spread_of(std::span<const std::vector<double>> repeats);
 
-// The difference that a comparison like this one finds at this level with the chance `power`: with as many
-// replicates and the same degrees. The chance is taken over the estimated error too.
+// The difference that a comparison with as many replicates and degrees detects at this level and `power`. The
+// power takes the uncertainty of the estimated error into account.
 double detectable_difference(const Effect& like, double level, double power = 0.9);
 
 // How many replicates a new comparison needs, so that with the chance `power` its interval of this level

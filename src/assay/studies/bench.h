@@ -1,5 +1,5 @@
-// Speed alone, in the tests of llama-bench: prompts read and tokens generated, each beside the roofline that
-// was measured in turns with its repeats.
+// Measures speed alone, with the tests of llama-bench: prefill and decode, each compared with the roofline
+// that was measured between its repeats.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct BenchOptions {
 // `threads` unset: default_thread_count().
 using LoadForBench = std::function<LoadedModel(const std::string& precision, std::optional<int> threads)>;
 
-// The tests of each precision and number of threads, a prompt's before a text's. A length of 0 asks for no
+// The tests of each precision and number of threads, prefill before decode. A length of 0 asks for no
 // test. A test that fails is a failed row, as is each test of a model that cannot be loaded after
 // the first one; where should_stop says so, the finished rows come back. Throws FieldError where nothing is
 // asked for, Error where a test would exceed the model's context and what loading the first model throws:

@@ -37,7 +37,7 @@ void append(Positions& to, const Positions& from) {
   to.milliseconds.insert(to.milliseconds.end(), from.milliseconds.begin(), from.milliseconds.end());
 }
 
-// A fit that explains less of the variance is no finding.
+// A fit that explains less of the variance is not reported.
 constexpr double kFewestR2 = 0.5;
 
 std::string text_of(const statistics::Fit& fit) {
@@ -58,7 +58,7 @@ std::vector<std::string> describe_steps(const StepTimes& on, const StepTimes& of
     if (found && found->r2 < kFewestR2) found.reset();
     if (found)
       sentences.push_back(fmt::format("{} the KV cache, a decode step takes {}{}.", with, text_of(*found),
-                                      degree == 2 ? " as a parabola" : ""));
+                                      degree == 2 ? " in a quadratic fit" : ""));
     return found;
   };
   const auto line_on = fit(on, "With", 1), line_off = fit(off, "Without", 1);
@@ -281,9 +281,9 @@ Study cache_study() {
 
 Study padding_study() {
   StudyOf<AblationOptions> study = half_study(false);
-  study.options = {
-      option("prompt", &AblationOptions::padded_prompts, "Prompts of different lengths", {.letter = 'p'}),
-      new_tokens_option()};
+  study.options = {option("prompt", &AblationOptions::padded_prompts, "Prompts of different lengths",
+                          {.letter = 'p', .shown_default = "four that ship"}),
+                   new_tokens_option()};
   return to_study(std::move(study));
 }
 

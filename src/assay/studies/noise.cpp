@@ -47,9 +47,9 @@ ExperimentResult run_noise(const ExperimentContext& context, const NoiseOptions&
 
 std::string describe_noise(const NoiseEstimate& noise, const std::vector<Comparison>& comparisons) {
   std::string text = fmt::format(
-      "A/A run: equal configurations in {} processes differ by {:+.1f} %. Processes deviate by {:.1f} %, "
-      "runs in a process by {:.1f} %. One comparison of as many processes finds a difference of {:.1f} % "
-      "with a chance of 90 %",
+      "A/A run: equal configurations in {} processes differ by {:+.1f} %. The standard deviation is "
+      "{:.1f} % between processes and {:.1f} % between runs of a process. With a power of 90 %, one "
+      "comparison of as many processes detects a difference of {:.1f} %",
       noise.processes, 100 * noise.bias, 100 * noise.between, 100 * noise.within,
       100 * noise.detectable_difference);
   std::vector<double> detectable;
@@ -57,9 +57,8 @@ std::string describe_noise(const NoiseEstimate& noise, const std::vector<Compari
     if (c.metric == "total_latency_s" && c.detectable_difference > 0)
       detectable.push_back(c.detectable_difference);
   if (!detectable.empty())
-    text +=
-        fmt::format("; the comparisons of this run, corrected for their number, find {:.1f} % in the median",
-                    100 * statistics::median(detectable));
+    text += fmt::format("; the median comparison of this run, corrected for multiplicity, detects {:.1f} %",
+                        100 * statistics::median(detectable));
   return text + ".";
 }
 

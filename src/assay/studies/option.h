@@ -23,12 +23,12 @@ namespace assay {
 using OptionValue = std::variant<bool, std::int64_t, std::vector<std::int64_t>, std::string,
                                  std::vector<std::string>, std::vector<Prompt>>;
 
-// What may be said of an option beside its name, its field and its sentence.
+// The optional properties of an option.
 struct OptionTraits {
   char letter = 0;                                    // of its short flag: 'n'
   std::int64_t min = 0, max = std::int64_t{1} << 40;  // of whole numbers
-  std::string name_in_run = {};    // its name among the flags of `assay run`; empty: it is none of them
-  std::string shown_default = {};  // where the value itself would not tell: "the one that ships"
+  std::string name_in_run = {};                       // its flag of `assay run`; empty: it has none
+  std::string shown_default = {};                     // shown in place of the value: "the one that ships"
   // The field as errors name it (FieldError), where it is not the option's name with underscores.
   std::string field = {};
 };
@@ -87,6 +87,7 @@ inline StudyOption make_option(std::string name, std::string help, StudyOption::
 // field of one prompt takes the first that is given.
 template <typename Options, typename Field>
 StudyOption option(std::string name, Field Options::*field, std::string help, OptionTraits traits = {}) {
+  if constexpr (std::is_same_v<Field, std::vector<Prompt>>) help += "; repeat for more";
   StudyOption made = detail::make_option(std::move(name), std::move(help), detail::kind_of<Field>(),
                                          std::move(traits), detail::text_of_default(Options{}.*field));
   made.set = [field](std::any& options, const OptionValue& value) {

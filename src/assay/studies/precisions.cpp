@@ -76,7 +76,8 @@ Study precisions_study() {
        .command = "sweep precisions",
        .example = "assay sweep precisions demo --precision float32,int8,nf4+head",
        .options = {option("precision", &Options::precisions, "Precisions to compare"),
-                   option("prompt", &Options::prompt, "Prompt", {.letter = 'p'}),
+                   option("prompt", &Options::prompt, "Prompt",
+                          {.letter = 'p', .shown_default = "one that ships"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .cases =
            [](const ExperimentContext& context, const Options& options) {

@@ -36,8 +36,8 @@ RunConfig first_configuration(const ExperimentContext& context, const SuiteOptio
 
 std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
   std::string text = fmt::format(
-      "{} on {}. Each configuration is started and loaded afresh in several processes{}, warmed up, and runs "
-      "its cases in {}random order beside the others. ",
+      "{} on {}. Each configuration is loaded in several fresh processes{} and warmed up; its cases then "
+      "run in {}random order, interleaved with those of the others. ",
       results.model.id, results.machine.cpu, sweep.processes ? fmt::format(" ({})", *sweep.processes) : "",
       sweep.repeats ? fmt::format("{} rounds in ", *sweep.repeats) : "rounds in ");
   text +=

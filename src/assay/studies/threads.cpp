@@ -45,7 +45,7 @@ void recommend(const ExperimentContext&, const ThreadsOptions&, std::vector<Case
     const Row* chosen = *std::min_element(best.begin(), best.end(),
                                           [&](const Row* a, const Row* b) { return place(a) < place(b); });
     std::string text = fmt::format("Use {}: ", chosen->label);
-    text += best.size() == 1 ? "it is the fastest" : "no larger number is shown to be faster";
+    text += best.size() == 1 ? "this number is the fastest" : "no larger number is shown to be faster";
     const Comparison* c = all.comparison(Scenario::threads, chosen->label, labels.front());
     if (c != nullptr && c->interval && c->verdict == Verdict::lower)
       text += fmt::format(", {:.3g} [{:.3g}, {:.3g}] times as fast as {}", 1 / c->ratio,
@@ -66,7 +66,8 @@ Study threads_study() {
        .example = "assay sweep threads demo",
        .options = {option("threads", &Options::threads, "Numbers of threads",
                           {.letter = 't', .min = 1, .max = 1024, .shown_default = "1, 2, 4, ... and all"}),
-                   option("prompt", &Options::prompt, "Prompt", {.letter = 'p'}),
+                   option("prompt", &Options::prompt, "Prompt",
+                          {.letter = 'p', .shown_default = "one that ships"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .cases = threads_cases,
        .compared_with = ComparedWith::first_case,

@@ -88,28 +88,39 @@ class Tradeoff {
   void add_texts(const CaseResult& c, bool is_baseline) {
     const std::string label = c.what.configuration.label();
     std::string divergences;
+    bool has_diverged = false;
     for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
       const std::optional<FirstRun> run = text_of(c, i);
       if (!run) return;
       const std::vector<TokenId>& ids = run->ids.front();
-      if (is_baseline)
+      if (is_baseline) {
         baseline_ids_.push_back(ids);
-      else if (i < baseline_ids_.size())
+      } else if (i < baseline_ids_.size()) {
         divergences += (divergences.empty() ? "" : ", ") + divergence(i, ids);
+        has_diverged = has_diverged || equal_tokens(i, ids) < ids.size();
+      }
       result_.texts.push_back({fmt::format("{}, prompt {}", label, i + 1), shown(options_.prompts[i]),
                                run->texts.front(), run->prompt_ids.front(), ids});
     }
     if (!divergences.empty())
-      result_.remarks.push_back(fmt::format("{} diverges from the baseline's text: {}.", label, divergences));
+      result_.remarks.push_back(
+          has_diverged ? fmt::format("{} diverges from the baseline's text: {}.", label, divergences)
+                       : fmt::format("{} does not diverge from the baseline's text.", label));
+  }
+
+  // How many tokens stand before the first that differs from the baseline's.
+  std::size_t equal_tokens(std::size_t prompt, const std::vector<TokenId>& ids) const {
+    const std::vector<TokenId>& baseline = baseline_ids_[prompt];
+    const auto at = std::mismatch(ids.begin(), ids.end(), baseline.begin(), baseline.end());
+    return static_cast<std::size_t>(at.first - ids.begin());
   }
 
   std::string divergence(std::size_t prompt, const std::vector<TokenId>& ids) const {
     const std::vector<TokenId>& baseline = baseline_ids_[prompt];
-    const auto [own, other] = std::mismatch(ids.begin(), ids.end(), baseline.begin(), baseline.end());
-    const auto equal = own - ids.begin();
-    std::string text = own == ids.end() ? fmt::format("prompt {} never", prompt + 1)
-                                        : fmt::format("prompt {} after {} token{}", prompt + 1, equal,
-                                                      equal == 1 ? "" : "s");
+    const std::size_t equal = equal_tokens(prompt, ids);
+    std::string text = equal == ids.size() ? fmt::format("prompt {} not at all", prompt + 1)
+                                           : fmt::format("prompt {} after {} token{}", prompt + 1, equal,
+                                                         equal == 1 ? "" : "s");
     constexpr double kRepetitive = 0.5;
     const double share = repetition_share(ids);
     if (share >= kRepetitive && share > repetition_share(baseline) + 0.1)
@@ -157,7 +168,8 @@ Study tradeoff_study() {
        .command = "tradeoff",
        .example = "assay tradeoff demo --precision float32,int8,nf4,fp4",
        .options = {option("precision", &Options::precisions, "Precisions to compare"),
-                   option("prompt", &Options::prompts, "Prompts", {.letter = 'p', .field = "prompts"}),
+                   option("prompt", &Options::prompts, "Prompts",
+                          {.letter = 'p', .shown_default = "three that ship", .field = "prompts"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .followers = {"perplexity"},
        .is_in_suite = true,

@@ -1,5 +1,5 @@
-// Kernels that no operation of a plan has: the end of a greedy step, and probes of what a GPU reaches at
-// most.
+// Kernels that belong to no operation of a plan: the end of a greedy step, and the probes that measure a
+// GPU's rooflines.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace assay::cuda {
 
-// Behind a greedy step: the tokens it chose become the next step's, whose positions are one further. chosen
-// [rows]; history [steps][stride], of which row *step % steps is written before *step grows. A token that is
-// none, -1, is embedded as 0: what follows means nothing, and is not read outside of the table.
+// After a greedy step: the tokens that it chose become the ids of the next step, and positions grow by one.
+// chosen [rows]; history [steps][stride], of which row *step % steps is written before *step grows. The id -1
+// (no token) is embedded as 0, which keeps reads inside the table; results after it have no meaning.
 struct AdvanceArgs {
   DevicePointer<const std::int32_t> chosen = {};
   DevicePointer<std::int32_t> ids = {}, positions = {}, keys = {};  // [rows]
