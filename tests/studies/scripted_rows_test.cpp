@@ -94,7 +94,7 @@ TEST_F(ScriptedModel, WarningsSayWhatTheRunsShow) {
             Texts{"the measurement reached at least 104 % of the roofline"});
   EXPECT_EQ(texts([](Sample& s) { s.roofline_s = 1.02; }, WarningKind::roofline_disturbed), Texts{});
   EXPECT_EQ(texts([](Sample& s) { s.roofline_repeats = 2; }, WarningKind::roofline_disturbed),
-            Texts{"the roofline was disturbed in 12 of 12 runs and measured again"});
+            Texts{"the roofline was disturbed in 12 of 12 runs and was measured again"});
   EXPECT_EQ(texts([&](Sample& s) { s.ids_hash = std::to_string(run); }, WarningKind::nondeterministic),
             Texts{"equal runs generated different token ids"});
   Row row = row_with([&](Sample& s) {

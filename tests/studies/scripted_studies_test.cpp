@@ -335,16 +335,16 @@ TEST_F(ScriptedStudies, CaptionsNameHowItWasMeasured) {
   made.sessions->of(made.baseline);
   ResultSet results = results_of(made, {});
   EXPECT_NE(
-      results.caption.find("in several processes (3), warmed up, and runs its cases in 3 rounds in random "
-                           "order"),
+      results.caption.find("in several fresh processes (3) and warmed up; its cases then run in 3 rounds in "
+                           "random order"),
       std::string::npos)
       << results.caption;
   made.sweep.processes.reset();
   made.sweep.repeats.reset();
   results = results_of(made, {});
-  EXPECT_NE(
-      results.caption.find("in several processes, warmed up, and runs its cases in rounds in random order"),
-      std::string::npos)
+  EXPECT_NE(results.caption.find(
+                "in several fresh processes and warmed up; its cases then run in rounds in random order"),
+            std::string::npos)
       << results.caption;
   EXPECT_EQ(results.run_id.size(), 16U);
 }
