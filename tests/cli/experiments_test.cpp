@@ -40,9 +40,7 @@ TEST(CliSweep, GivesRowsAsJson) {
 }
 
 TEST(CliSweep, PredictedMemoryIsNearWhatIsMeasured) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer's own memory counts too";
-#endif
+  if (kIsSanitized) GTEST_SKIP() << "the sanitizer's own memory counts too";
   const ProgramResult result = run_program({"sweep", "precisions", "demo", "--precision",
                                             "float32,bfloat16,nf4+head", "-n", "4", "-r", "1", "--json"});
   expect_success(result);
@@ -173,9 +171,7 @@ TEST(CliSweep, BadFlags) {
 }
 
 TEST(CliSweep, AMemoryLimitOfAWorkerIsARow) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer's own memory counts too";
-#endif
+  if (kIsSanitized) GTEST_SKIP() << "the sanitizer's own memory counts too";
   // The weights of float32 take 18 MB, those of nf4 with its head 3.
   const ProgramResult result =
       run_program({"sweep", "precisions", "demo", "--precision", "nf4+head,float32", "-t", "1", "-n", "4",

@@ -77,9 +77,7 @@ TEST_F(DemoModel, PerplexityEqualsTransformers) {
 
 // In bfloat16 the logits are as near to float32 as those of Transformers in bfloat16, on every tier.
 TEST_F(DemoModel, Bfloat16ErrsNoMoreThanTransformers) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "it takes too long under a sanitizer; the release build measures it";
-#endif
+  if (kIsSanitized) GTEST_SKIP() << "it takes too long under a sanitizer; the release build measures it";
   const SafetensorsFile file(test::fixture("demo_logits.safetensors"));
   const std::vector<TokenId> ids = test::read_ids(file, "input_ids");
   const std::vector<float> want = test::read_floats(file, "logits");
@@ -118,9 +116,7 @@ class SharedDemoModel : public DemoModel {};
 
 // Of a long text. What the stride changes is held to Transformers by the text that ships.
 TEST_F(SharedDemoModel, PerplexityOfTheHeldOutNovelEqualsTransformers) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "it takes too long under a sanitizer; the release build scores it";
-#endif
+  if (kIsSanitized) GTEST_SKIP() << "it takes too long under a sanitizer; the release build scores it";
   const auto path = test::dev_data("heldout/novel.txt");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here";
   const nlohmann::json want = read("demo_perplexity.json")["novel.txt"]["1024"];

@@ -56,9 +56,7 @@ class PeakOfAnonymousMemory {
 
 // The demo model's file has 17 MB, so a copy of the whole that is kept too long would show.
 TEST(Memory, LoadingTakesTheWeightsTheWorkspaceAndLittleMore) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer keeps memory of its own";
-#endif
+  if (kIsSanitized) GTEST_SKIP() << "a sanitizer keeps memory of its own";
   if (anonymous_bytes() < 0) GTEST_SKIP() << "this system does not tell anonymous memory apart";
   constexpr std::int64_t kSlack = std::int64_t{12} << 20;  // slabs of two threads, huge pages in part
   for (const char* precision : {"float32", "bfloat16", "int8-dynamic", "nf4"}) {
@@ -119,9 +117,7 @@ TEST(Memory, CountsScalesAsTheyAreHeld) {
 
 // A context of 32,768 tokens takes its keys and values: nothing else grows with it.
 TEST(Memory, OfALongContextIsItsCache) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer keeps memory of its own";
-#endif
+  if (kIsSanitized) GTEST_SKIP() << "a sanitizer keeps memory of its own";
   if (anonymous_bytes() < 0) GTEST_SKIP() << "this system does not tell anonymous memory apart";
   test::TemporaryFolder folder;
   test::TinyModel model = test::tiny_llama();

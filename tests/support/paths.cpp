@@ -9,3 +9,9 @@ const std::string& program_path() {
   static const std::string path = ASSAY_PROGRAM;
   return path;
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+const bool kIsSanitized = true;
+#else
+const bool kIsSanitized = false;
+#endif

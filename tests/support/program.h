@@ -149,7 +149,7 @@ inline std::int64_t peak_of(pid_t process) {
 }  // namespace detail
 
 // What is to be killed soon is not given more time.
-inline constexpr int kSlowdown = kIsSanitized ? 5 : 1;
+inline const int kSlowdown = kIsSanitized ? 5 : 1;
 
 inline ProgramResult run_program(const std::vector<std::string>& arguments,
                                  const ProgramOptions& options = {}) {
