@@ -71,6 +71,11 @@ class Coverage(unittest.TestCase):
         with self.assertRaises(SystemExit):
             self.coverage({"A.red": (1, 0.1, [1]), "A.green": (0, 0.1, [1])})
 
+    def test_a_crash_without_any_mutant_stops(self):
+        for status in (-11, -6):
+            with self.assertRaises(SystemExit):
+                self.coverage({"A.crash": (status, 0.1, [1]), "A.green": (0, 0.1, [1])})
+
     def test_a_failure_is_left_out_when_asked(self):
         tests, seconds = self.coverage({"A.red": (1, 0.1, [1, 2]), "A.green": (0, 0.1, [1])}, keeps_going=True)
         self.assertEqual((dict(tests), seconds), ({1: ["A.green"]}, {"A.green": 0.1}))

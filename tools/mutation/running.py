@@ -4,11 +4,14 @@ import concurrent.futures
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
 
 from .places import COPY, PROGRAM, ROOT
+
+TOO_LONG = (-signal.SIGKILL, -signal.SIGXCPU)  # of the limits of run_tests; any other signal is a crash
 
 
 def suites_in(folders):
@@ -42,7 +45,7 @@ def run_tests(names, limit, extra=None):
     try:
         status = process.wait(4 * limit)
     except subprocess.TimeoutExpired:
-        status = -9
+        status = -signal.SIGKILL
     finally:
         try:
             os.killpg(process.pid, 9)  # the session of this process alone: workers that a crash has left
@@ -65,7 +68,7 @@ def coverage(names, size, jobs, slowest, keeps_going):
     """For each mutant the tests that reach it, fastest first; and the time of each test. Slow ones are left out."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         all_of = list(pool.map(lambda n: reached_by(n, size, slowest), names))
-    slow = [name for name, status, _, _ in all_of if status < 0]
+    slow = [name for name, status, _, _ in all_of if status in TOO_LONG]
     if slow:
         print(f"left out, since they take more than {slowest} s: {' '.join(slow)}", flush=True)
     all_of = [one for one in all_of if one[0] not in slow]
