@@ -22,6 +22,12 @@ class Render(unittest.TestCase):
         self.assertEqual(mutated, in_function(f"x = (assay_mutant(1) ? ((a) <= (b)) : ({inner}));"))
         self.assertEqual(kept, {1, 2})
 
+    def test_nests_mutants_that_begin_at_one_place(self):
+        text = in_function("x = a && b || c;")
+        mutated, _ = render(text, list(enumerate(found_in(text), 1)))
+        inner = "(assay_mutant(1) ? ((a) || (b)) : (a && b))"
+        self.assertEqual(mutated, in_function(f"x = (assay_mutant(2) ? ((a && b) && (c)) : ({inner} || c));"))
+
     def test_leaves_out_what_overlaps_in_part(self):
         mutants = [(1, a_mutant("abcd", begin=0, end=4)), (2, a_mutant("cdef", begin=2, end=6)), (3, a_mutant("ef", begin=4, end=6))]
         mutated, kept = render("abcdef", mutants)
