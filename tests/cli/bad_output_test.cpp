@@ -13,13 +13,14 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<std::string> run_into(const std::string& folder) {
-  return {"run",      kModel,
-          "-p",       "hi",
-          "-n",       "2",
-          "-r",       "1",
-          "--skip",   "noise,lengths,ablation,batches,edge",
-          "--corpus", kModel + "/prompt.txt",
-          "-o",       folder};
+  return {"run",         kModel,
+          "-p",          "hi",
+          "-n",          "2",
+          "-r",          "1",
+          "--skip",      "noise,lengths,ablation,batches,edge",
+          "--processes", "1",
+          "--corpus",    kModel + "/prompt.txt",
+          "-o",          folder};
 }
 std::vector<std::string> logits_into(const std::string& file, const std::string& ids = "1,2") {
   return {"logits", kModel, "--ids", ids, "-o", file};

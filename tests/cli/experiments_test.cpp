@@ -187,9 +187,10 @@ TEST(CliSweep, AMemoryLimitOfAWorkerIsARow) {
 
 TEST(CliSweep, ACaseThatTakesTooLongIsARow) {
   // Without the cache 900 tokens are computed 100 times.
-  const ProgramResult result = run_program({"ablate", "cache", "demo", "--lengths", "8,900", "-n", "100",
-                                            "-r", "1", "-t", "1", "--case-timeout", "2", "--json"},
-                                           {.timeout = std::chrono::minutes(5)});
+  const ProgramResult result =
+      run_program({"ablate", "cache", "demo", "--lengths", "8,900", "-n", "100", "-r", "1", "-t", "1",
+                   "--processes", "1", "--case-timeout", "2", "--json"},
+                  {.timeout = std::chrono::minutes(5)});
   EXPECT_EQ(result.exit_code, 3) << result.err;
   const Json rows = Json::parse(result.out)["rows"];
   EXPECT_NE(rows[3]["reason"].get<std::string>().find("timed out"), std::string::npos) << rows[3];

@@ -53,7 +53,7 @@ TEST_F(CliQuantize, EveryCommandReadsTheFolder) {
   const ProgramResult bench = run_program({"bench", out_, "-p", "4", "-n", "2", "-r", "1", "--json"});
   expect_success(bench);
   EXPECT_EQ(Json::parse(bench.out)["rows"][0]["precision"], "fp4-dq (as stored)");
-  expect_success(run_program({"run", out_, "-p", "x", "-n", "2", "-r", "1", "--corpus",
+  expect_success(run_program({"run", out_, "-p", "x", "-n", "2", "-r", "1", "--processes", "1", "--corpus",
                               kModel + "/config.json", "-o", folder_ / "results"}));
   const ProgramResult inspected = run_program({"inspect", out_, "--json"});
   expect_success(inspected);
