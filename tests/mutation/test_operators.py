@@ -67,6 +67,15 @@ class Operators(unittest.TestCase):
         self.expect("returned", "return 0;")
         self.expect("returned", "return;")
 
+    def test_a_reference_is_returned_as_it_is(self):
+        def changed(text):
+            return [m.before for m in found_in(text) if m.kind == "returned"]
+
+        self.assertEqual(changed("const T& C::f(int a) const {\n  if (a) { return x; }\n  return y;\n}\n"), [])
+        self.assertEqual(changed("T f(const T& a) {\n  for (auto& b : c) {\n    return b;\n  }\n}\n"), ["b"])
+        self.assertEqual(changed("T& f() {\n  g([&](int a) { return a; });\n}\n"), ["a"])
+        self.assertEqual(changed("T f() {\n  g([&](int a) -> T& { return b[a]; });\n}\n"), [])
+
 
 class LeftAlone(unittest.TestCase):
     def test_comments_texts_directives_and_constants(self):

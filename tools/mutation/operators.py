@@ -170,8 +170,34 @@ class Finder:
         elif re.match(r"\*?\w", flat) and flat.endswith(")") and "(" in flat:
             self.add("removed", i, end - 1, "0", after="nothing", void=True)
 
+    def is_reference(self, i):
+        """Whether the function around gives a reference: a choice between it and a new value would be a copy, which dangles."""
+        tokens, k = self.tokens, self.inside[i]
+        while k >= 0:
+            end = k - 1
+            while end > 0 and tokens[end].text in ("const", "override", "final", "noexcept", "mutable"):
+                end -= 1
+            if tokens[k].text == "{" and tokens[end].text == ")":
+                begin = self.source.match[end]
+                if tokens[begin - 1].text == "]":
+                    return False  # a lambda that says nothing gives a value
+                if tokens[begin - 1].text not in ("if", "for", "while", "switch", "catch", "constexpr"):
+                    first = begin
+                    while first > 0 and tokens[first - 1].text not in (";", "{", "}", ":", "(", ",", "="):
+                        first -= 1
+                    return any(x.text in ("&", "&&") for x in tokens[first:begin])
+            elif tokens[k].text == "{":
+                # What a lambda gives, behind an arrow.
+                arrow = end
+                while arrow > 0 and tokens[arrow].text not in ("->", ";", "{", "}"):
+                    arrow -= 1
+                if tokens[arrow].text == "->":
+                    return any(x.text in ("&", "&&") for x in tokens[arrow : end + 1])
+            k = self.inside[k]
+        return False
+
     def returned(self, i, t):
-        if t.text != "return" or self.tokens[i + 1].text in (";", "{"):
+        if t.text != "return" or self.tokens[i + 1].text in (";", "{") or self.is_reference(i):
             return
         last = i + 1
         while self.tokens[last].text != ";":
