@@ -1,52 +1,12 @@
 #include "assay/backend/cpu/packed_plan.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "assay/base/error.h"
+#include "assay/backend/supported.h"
 
 namespace assay::cpu {
 
 namespace {
-
-constexpr const char* kNotACap = "a soft cap that is negative or not finite";
-bool is_cap(float cap) {
-  return cap >= 0 && std::isfinite(cap);
-}
-
-// What no kernel here computes, as one sentence.
-void check_supported(const Plan& plan) {
-  const auto width = [&](BufferId id) { return plan.buffers[static_cast<std::size_t>(id)].columns; };
-  if (plan.head_dim > kMaxHeadDim)
-    throw Error("attention heads of {} elements: the CPU backend runs at most {}", plan.head_dim,
-                kMaxHeadDim);
-  const auto refuse = [](const std::string& op, const char* what) {
-    throw Error("{}: the CPU backend does not run {}", op, what);
-  };
-  for (const Op& op : plan.ops)
-    std::visit(Cases{[](const EmbedOp&) {},
-                     [&](const NormOp& norm) {
-                       const std::int64_t end = norm.column + norm.groups * plan.weight(norm.gain).columns;
-                       if (end > std::min(width(norm.in), width(norm.out)))
-                         refuse(op.name, "a norm of more columns than there are");
-                     },
-                     [](const LinearOp&) {},
-                     [&](const RotaryOp& rotary) {
-                       if (2 * static_cast<int>(rotary.frequencies.size()) > rotary.head_dim)
-                         refuse(op.name, "rotary pairs beyond the head's elements");
-                     },
-                     [&](const AttentionOp& attention) {
-                       if (!is_cap(attention.soft_cap)) refuse(op.name, kNotACap);
-                       if (!attention.alibi_slopes.empty() &&
-                           attention.alibi_slopes.size() != static_cast<std::size_t>(attention.heads))
-                         refuse(op.name, "ALiBi slopes of some heads alone");
-                     },
-                     [](const GatedOp&) {}, [](const AddOp&) {}},
-               op.what);
-  if (!is_cap(plan.head.soft_cap)) refuse("lm_head", kNotACap);
-  if (!(plan.head.scale > 0) || !std::isfinite(plan.head.scale))
-    refuse("lm_head", "logits whose scale is not a positive number");
-}
 
 // A matrix multiplication, and behind it the gate that halves what it made.
 bool is_gate_pair(const Plan& plan, std::size_t i) {
@@ -99,7 +59,7 @@ std::vector<FusedOp> fuse(const Plan& plan) {
 
 PackedPlan::PackedPlan(const Plan& the_plan, const KernelTable& the_table)
     : plan(the_plan), table(the_table) {
-  check_supported(plan);
+  check_supported(plan, "CPU", kMaxHeadDim);
   ops = fuse(plan);
 }
 

@@ -1,0 +1,52 @@
+#include "assay/backend/supported.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/base/error.h"
+
+namespace assay {
+
+namespace {
+
+constexpr const char* kNotACap = "a soft cap that is negative or not finite";
+bool is_cap(float cap) {
+  return cap >= 0 && std::isfinite(cap);
+}
+
+}  // namespace
+
+void check_supported(const Plan& plan, std::string_view backend, int largest_head_dim) {
+  if (plan.head_dim > largest_head_dim)
+    throw Error("attention heads of {} elements: the {} backend runs at most {}", plan.head_dim, backend,
+                largest_head_dim);
+  const auto width = [&](BufferId id) { return plan.buffers[static_cast<std::size_t>(id)].columns; };
+  const auto refuse = [&](std::string_view op, const char* what) {
+    throw Error("{}: the {} backend does not run {}", op, backend, what);
+  };
+  for (const Op& op : plan.ops)
+    std::visit(Cases{[](const EmbedOp&) {},
+                     [&](const NormOp& norm) {
+                       const std::int64_t end = norm.column + norm.groups * plan.weight(norm.gain).columns;
+                       if (end > std::min(width(norm.in), width(norm.out)))
+                         refuse(op.name, "a norm of more columns than there are");
+                     },
+                     [](const LinearOp&) {},
+                     [&](const RotaryOp& rotary) {
+                       if (2 * static_cast<int>(rotary.frequencies.size()) > rotary.head_dim)
+                         refuse(op.name, "rotary pairs beyond the head's elements");
+                     },
+                     [&](const AttentionOp& attention) {
+                       if (!is_cap(attention.soft_cap)) refuse(op.name, kNotACap);
+                       if (!attention.alibi_slopes.empty() &&
+                           attention.alibi_slopes.size() != static_cast<std::size_t>(attention.heads))
+                         refuse(op.name, "ALiBi slopes of some heads alone");
+                     },
+                     [](const GatedOp&) {}, [](const AddOp&) {}},
+               op.what);
+  if (!is_cap(plan.head.soft_cap)) refuse("lm_head", kNotACap);
+  if (!(plan.head.scale > 0) || !std::isfinite(plan.head.scale))
+    refuse("lm_head", "logits whose scale is not a positive number");
+}
+
+}  // namespace assay
