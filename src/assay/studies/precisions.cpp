@@ -63,8 +63,9 @@ void add_equal_names(const ExperimentContext& context, const std::vector<std::st
       if (runs_as == outcome.result.what.configuration.label())
         outcome.row.warnings.push_back(
             {WarningKind::duplicate_case,
-             asked == runs_as ? asked + " was asked for more than once and is measured once"
-                              : asked + " resolves to the same configuration and is measured once"});
+             asked == runs_as
+                 ? "asked for more than once (" + asked + "), measured once"
+                 : "measured once for " + asked + " too, which resolves to the same configuration"});
 }
 
 Study precisions_study() {
