@@ -22,7 +22,15 @@ using test::KvBlocks;
 using test::random_floats;
 using test::TiledRows;
 
-class AttentionKernelTest : public test::TestOfKernelTiers {};
+class AttentionKernelTest : public test::TestOfKernelTiers {
+ protected:
+  // Products of bfloat16 round queries and weights, those of codes too where vector units have them.
+  bool rounds_queries(KvFormat format) const {
+    return format == KvFormat::bfloat16 ? table_.uses_tiles
+           : format == KvFormat::int8   ? GetParam().isa == Isa::avx512bf16
+                                        : false;
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionKernelTest, test::kKernelTiers,
                          [](const auto& info) { return info.param.name(); });
@@ -189,7 +197,7 @@ TEST_P(AttentionKernelTest, AttentionEqualsReference) {
               const AttendCase c{rows, past, dim, window, first_key, format};
               // On tiles queries and weights are rounded to bfloat16 as well: 2^-9 of values up to 1, scores
               // up to 0.3 * 4 * sqrt(dim).
-              const double tolerance = format == KvFormat::bfloat16 && table_.uses_tiles ? 3e-2 : 5e-6;
+              const double tolerance = rounds_queries(format) ? 3e-2 : 5e-6;
               EXPECT_LE(test::largest_difference(run_attend(table_, c), run_attend(reference_, c)), tolerance)
                   << dim << " " << rows << " " << past << " " << window << " " << first_key << " "
                   << name_of(format);
@@ -206,8 +214,7 @@ TEST_P(AttentionKernelTest, BentScoresEqualReference) {
             for (const std::int64_t window : {0, 70}) {
               const AttendCase c{rows, past, dim, window, past == 130 ? 3 : 0, format, false, cap, slope};
               const auto got = run_attend(table_, c), want = run_attend(reference_, c);
-              EXPECT_LE(test::largest_difference(got, want),
-                        format == KvFormat::bfloat16 && table_.uses_tiles ? 3e-2 : 1e-5)
+              EXPECT_LE(test::largest_difference(got, want), rounds_queries(format) ? 3e-2 : 1e-5)
                   << dim << " " << rows << " " << past << " " << window << " " << name_of(format) << " "
                   << cap;
               if (dim != 64 || rows != 33) continue;

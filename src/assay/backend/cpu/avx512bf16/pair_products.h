@@ -90,16 +90,10 @@ MultiplyFew multiply_few_of(std::int64_t rows) {
   return kOf[rows - 1];
 }
 
-// A matrix of so many bytes belongs to a model that no cache holds.
-constexpr std::int64_t kFromMemoryBytes = std::int64_t{4} << 20;
-std::int64_t few_row_panels(const LinearArgs& args) {
-  const bool is_from_memory = args.n * strips_of(args) * kTileColumns * 2 >= kFromMemoryBytes;
-  return reads_one_stream && args.rows == 1 && is_from_memory ? 1 : kGroup;
-}
-
 void linear_few_pair_rows(const LinearArgs& args, std::int64_t first_panel, std::int64_t last_panel) {
   alignas(64) float block[kFewPairRows * kFewStride];
-  const std::int64_t most = few_row_panels(args);
+  const std::int64_t bytes = args.n * strips_of(args) * kTileColumns * 2;
+  const std::int64_t most = reads_one_panel(args.rows, bytes) ? 1 : kGroup;
   for (std::int64_t panel = first_panel; panel < last_panel;) {
     const std::int64_t panels = last_panel - panel >= most ? most : 1, first_output = panel * kPanel,
                        left = args.n - first_output;
