@@ -170,6 +170,10 @@ TEST_F(CliBadQuantized, ScalesThatAreNotFinite) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   spoil("nf4", {kWeight + ".absmax", "finite", "NaN"},
         [&](TensorList& tensors) { put_floats(tensors[kWeight + ".absmax"], 5, {nan}); });
+  spoil("nf4", {kWeight + ".absmax", "magnitudes", "negative"},
+        [&](TensorList& tensors) { put_floats(tensors[kWeight + ".absmax"], 5, {-1}); });
+  spoil("nf4-dq", {kWeight + ".nested_absmax", "magnitudes"},
+        [&](TensorList& tensors) { put_floats(tensors[kWeight + ".nested_absmax"], 0, {-1}); });
   spoil("nf4-dq", {kWeight + ".nested_absmax", "finite"},
         [&](TensorList& tensors) { put_floats(tensors[kWeight + ".nested_absmax"], 0, {inf}); });
   spoil("nf4-dq", {kWeight + ".nested_quant_map", "finite"},
@@ -206,6 +210,8 @@ TEST_F(CliBadQuantized, ConfigurationsThatPromiseSomethingElse) {
   expect_refused({"config.json", "gptq", "bitsandbytes"});
   write_config(plain, {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}});
   expect_refused({"config.json", "no weight", "stored quantized"});
+  write_config(plain, {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"load_in_8bit", true}});
+  expect_refused({"config.json", "load_in_4bit", "load_in_8bit", "both"});
   write_config(plain, "nf4");
   expect_refused({"config.json", "quantization_config", "an object"});
   write_config(stored("llm-int8"), {{"quant_method", "bitsandbytes"}, {"llm_int8_threshold", -1}});

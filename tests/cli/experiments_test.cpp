@@ -316,6 +316,16 @@ TEST(CliConfig, BadFiles) {
   write_file(folder / "deep.json", R"({"lengths": {"a": 1}})");
   expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "deep.json"}), 1,
                  {"deep.json", "lengths"});
+  for (const auto& [text, word] : {std::pair{"prompt = \"x\n", "closing"},
+                                   {"lengths = 4\nx\n", "line 2"},
+                                   {"[a]\nb = 1\n", "[a]"},
+                                   {"repeats = 3\nrepeats = 4\n", "second time"}}) {
+    write_file(folder / "bad.toml", text);
+    expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "bad.toml"}), 1,
+                   {"bad.toml", word});
+  }
+  write_file(folder / "list.toml", "lengths = [4,\n  8,\n]\nrepeats = 1\n");
+  expect_success(run_program({"sweep", "lengths", kModel, "--config", folder / "list.toml", "--dry-run"}));
   write_file(folder / "unknown.toml", "lenghts = 4\n");
   expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "unknown.toml"}), 1,
                  {"unknown.toml", "lenghts"});

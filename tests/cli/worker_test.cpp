@@ -147,7 +147,7 @@ TEST(CliWorker, RooflinesAreOfTheWorkingSetAskedFor) {
       {{"op", "roofline"}, {"working_set_bytes", std::int64_t{1} << 40}},
   });
   for (const std::size_t i : {1U, 3U}) {
-    EXPECT_GT(answers[i]["read_bytes_per_s"], 1e8);
+    EXPECT_GT(answers[i]["read_bytes_per_s"], 1e7);
     EXPECT_GE(answers[i]["operations_per_s"], 0.0);
   }
   expect_requests_refused({{R"({"op":"roofline","working_set_bytes":1})", {"no model is loaded"}}});

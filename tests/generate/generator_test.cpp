@@ -530,7 +530,7 @@ TEST(Generator, RefusesWhatCannotBe) {
     run(std::vector<TokenId>(60, 1), 10);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "the prompt's 60 tokens and 10 new ones exceed the model's context of 64");
+    EXPECT_STREQ(e.what(), "60 tokens of the prompt and 10 new ones exceed the model's context of 64");
   }
 }
 
@@ -555,6 +555,9 @@ TEST(Sampler, TopKAndTopPKeepWhatTheyShould) {
   EXPECT_NEAR(p[0], 4000 * 2 / 3, 130);
   EXPECT_EQ(p[2] + p[3] + p[4], 0);
   EXPECT_EQ(draw_all({.temperature = 1, .top_k = 1})[0], 4000);
+  // So cold that the quotients overflow, or that float32 has no such number.
+  EXPECT_EQ(draw_all({.temperature = 1e-39})[0], 4000);
+  EXPECT_EQ(draw_all({.temperature = 1e-60})[0], 4000);
   const auto k = draw_all({.temperature = 1, .top_k = 3});
   EXPECT_NEAR(k[2], 4000 / 7, 100);
   EXPECT_EQ(k[3] + k[4], 0);

@@ -206,7 +206,7 @@ TEST_F(Predictions, AddBatchesAndNameWhatCannotRun) {
   EXPECT_EQ(predicted[0].memory.value, 2008);  // two sequences, 5 + 4 - 1 tokens
   EXPECT_EQ(predicted[2].memory.value, 1005);
   EXPECT_EQ(predicted[0].why_not, "");
-  EXPECT_EQ(predicted[3].why_not, "the prompt's 61 tokens and 4 new ones exceed the model's context of 64");
+  EXPECT_EQ(predicted[3].why_not, "61 tokens of the prompt and 4 new ones exceed the model's context of 64");
   EXPECT_EQ(predicted[3].seconds, 0);
   EXPECT_EQ(predicted[4].why_not, "out of memory predicted: 3 MB needed, 2 MB allowed");
   EXPECT_EQ(predicted[5].why_not, "");

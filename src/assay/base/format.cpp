@@ -82,6 +82,10 @@ std::string printable(std::string_view from_file) {
   return begin.substr(0, cut) + "..." + end.substr(rest);
 }
 
+std::string counted(std::int64_t number, std::string_view what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
+
 std::string_view nearest_name(std::string_view text, const std::vector<std::string>& names) {
   std::string_view nearest;
   std::size_t best = ~std::size_t{0};

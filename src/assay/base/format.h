@@ -17,6 +17,8 @@ std::string escape_controls(std::string_view text);
 // A name or text from a file as it may stand in a message or on a screen: escape_controls of it, and of one
 // that would take more than 200 bytes the beginning and the end, with "..." between them.
 std::string printable(std::string_view from_file);
+// "1 token", "2 tokens".
+std::string counted(std::int64_t number, std::string_view what);
 
 // The name with the smallest edit distance (Levenshtein) to `text`; empty for no names.
 std::string_view nearest_name(std::string_view text, const std::vector<std::string>& names);

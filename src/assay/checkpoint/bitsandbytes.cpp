@@ -73,6 +73,8 @@ std::optional<Config> config_from(const JsonView& config) {
   if (method != "bitsandbytes")
     throw Error("{}: quant_method '{}' is not supported; expected bitsandbytes or assay", view.where(),
                 method);
+  if (found.is_four_bit && found.is_eight_bit)
+    throw Error("{}: expected one of load_in_4bit and load_in_8bit, found both", view.where());
   if (!(found.threshold >= 0 && found.threshold <= 1e6))
     throw Error("{}: llm_int8_threshold: expected 0 or more, found {}", view.where(), found.threshold);
   return found;

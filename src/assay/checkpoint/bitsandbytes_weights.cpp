@@ -126,7 +126,7 @@ std::vector<float> nested_scales(const Checkpoint& checkpoint, const StoredCodes
   NestedScales nested;
   nested.codes.resize(static_cast<std::size_t>(at->elements()));
   at.read_bytes(0, std::as_writable_bytes(std::span(nested.codes)));
-  nested.absmax = floats_of(checkpoint.find(beside(weight.name, bnb::kNestedAbsmax)));
+  nested.absmax = magnitudes_of(checkpoint.find(beside(weight.name, bnb::kNestedAbsmax)));
   nested.offset = read_state(checkpoint, weight.name).nested->offset;
   const CheckpointTensor map_at = checkpoint.find(beside(weight.name, bnb::kNestedQuantMap));
   const std::vector<float> values = floats_of(map_at);
@@ -196,7 +196,7 @@ std::vector<float> BitsandbytesWeights::read_scales(const StoredCodes& tensor) c
   if (tensor.format == WeightFormat::llm_int8)
     return floats_of(checkpoint_.find(beside(module_of(tensor.name), bnb::kScb)));
   if (is_nested(checkpoint_, tensor.name)) return nested_scales(checkpoint_, tensor);
-  return floats_of(checkpoint_.find(beside(tensor.name, bnb::kAbsmax)));
+  return magnitudes_of(checkpoint_.find(beside(tensor.name, bnb::kAbsmax)));
 }
 
 }  // namespace assay

@@ -49,6 +49,13 @@ inline std::vector<float> floats_of(const CheckpointTensor& at) {
   return values;
 }
 
+inline std::vector<float> magnitudes_of(const CheckpointTensor& at) {
+  std::vector<float> values = floats_of(at);
+  if (std::any_of(values.begin(), values.end(), [](float x) { return x < 0; }))
+    throw Error("{}: expected magnitudes, 0 or more, found a negative number", at.where());
+  return values;
+}
+
 // Codes [rows, columns] and `absmax_name`, the largest magnitude of each row.
 inline void check_int8_codes(const Checkpoint& checkpoint, const StoredCodes& weight,
                              const std::string& absmax_name) {
@@ -60,9 +67,7 @@ inline void check_int8_codes(const Checkpoint& checkpoint, const StoredCodes& we
                 info(codes->dtype).safetensors, codes->shape_text());
   const CheckpointTensor absmax = need(checkpoint, weight.name, absmax_name);
   expect_floats(absmax, weight.rows);
-  const std::vector<float> largest = floats_of(absmax);
-  if (std::any_of(largest.begin(), largest.end(), [](float x) { return x < 0; }))
-    throw Error("{}: expected magnitudes, 0 or more, found a negative number", absmax.where());
+  magnitudes_of(absmax);
 }
 
 inline void read_int8_codes(const Checkpoint& checkpoint, const StoredCodes& weight, std::int64_t first_row,

@@ -68,7 +68,8 @@ Entry read_entry(const std::string& name, const Json& entry, std::uint64_t data_
   StoredTensor& tensor = read.tensor;
   tensor.name = name;
   const auto dtype = entry.find("dtype");
-  if (dtype == entry.end() || !dtype->is_string()) throw Error("{}: 'dtype' is missing", where);
+  if (dtype == entry.end() || !dtype->is_string())
+    throw Error("{}: expected 'dtype' with the name of a type", where);
   if (!dtype_from_safetensors(dtype->get<std::string>(), tensor.dtype))
     throw Error("{}: unsupported dtype {}; expected F32, F16 or BF16", where,
                 printable(dtype->get<std::string>()));

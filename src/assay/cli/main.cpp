@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <system_error>
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
@@ -106,6 +107,10 @@ int main(int argc, char** argv) try {
 } catch (const std::filesystem::filesystem_error& error) {
   return fail(assay::cli::kFailed,
               "cannot open " + assay::printable(error.path1().string()) + ": " + error.code().message());
+} catch (const std::system_error& error) {
+  return fail(assay::cli::kFailed, std::string("the system refused a thread, a process or memory (") +
+                                       error.what() +
+                                       "): see ulimit, the limits of the container and --worker-memory");
 } catch (const std::exception& error) {
   return fail(assay::cli::kFailed, error.what());
 }

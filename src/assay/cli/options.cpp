@@ -12,6 +12,8 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/format.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay::cli {
 
@@ -158,8 +160,11 @@ std::vector<Prompt> PromptFlags::read() const {
   std::vector<Prompt> all(prompts.begin(), prompts.end());
   if (!prompts_file.empty()) {
     std::stringstream lines(read_text_file(prompts_file));
+    int number = 0;
     for (std::string line; std::getline(lines, line);) {
       if (!line.empty() && line.back() == '\r') line.pop_back();
+      ++number;
+      check_utf8(line, fmt::format("{}: line {}", prompts_file, number));
       if (!line.empty()) all.emplace_back(line);
     }
     if (all.size() == prompts.size()) throw Error("{}: holds no prompt", prompts_file);

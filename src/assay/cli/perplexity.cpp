@@ -15,6 +15,15 @@ namespace assay::cli {
 
 namespace {
 
+// What stands in a file is no wrong usage.
+std::vector<TokenId> ids_of_file(const std::string& file) {
+  try {
+    return ids_from_text(read_input(file), file);
+  } catch (const UsageError& error) {
+    throw Error("{}", error.what());
+  }
+}
+
 struct PerplexityFlags {
   ModelFlags model;
   OutputFlags output;
@@ -43,9 +52,8 @@ int run_perplexity(const PerplexityFlags& flags) {
       .on_progress = [&](std::int64_t done,
                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
       .should_stop = is_interrupted};
-  const CorpusScore scored =
-      flags.is_ids ? score_ids(loaded, ids_from_text(read_input(flags.file), flags.file), options)
-                   : score_file(loaded, flags.file, options);
+  const CorpusScore scored = flags.is_ids ? score_ids(loaded, ids_of_file(flags.file), options)
+                                          : score_file(loaded, flags.file, options);
   progress.clear();
   const Score& s = scored.score;
   std::vector<Warning> warnings = loaded.warnings;

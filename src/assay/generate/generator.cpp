@@ -25,8 +25,8 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
       throw Error("the prompt is empty: a causal model needs at least one token to continue");
     const auto tokens = static_cast<std::int64_t>(prompt.size());
     if (options.max_new_tokens > context || tokens + options.max_new_tokens > context)
-      throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens,
-                  options.max_new_tokens, context);
+      throw Error("{} of the prompt and {} new ones exceed the model's context of {}",
+                  counted(tokens, "token"), options.max_new_tokens, context);
     const bool is_padded = options.padding != Padding::none;
     cache = cache + program.cache_bytes((is_padded ? static_cast<std::int64_t>(longest) : tokens) +
                                         options.max_new_tokens);

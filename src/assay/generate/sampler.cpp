@@ -14,8 +14,9 @@ void check_sampling(const SamplingOptions& options) {
   if (options.top_k < 0) throw FieldError("top_k", "expected a whole number from 0, found {}", options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1))
     throw FieldError("top_p", "expected a number above 0 and at most 1, found {}", options.top_p);
-  if (!(options.repetition_penalty > 0) || std::isinf(options.repetition_penalty))
-    throw FieldError("repetition_penalty", "expected a number above 0, found {}", options.repetition_penalty);
+  if (!(options.repetition_penalty > 0) || !std::isnormal(static_cast<float>(options.repetition_penalty)))
+    throw FieldError("repetition_penalty", "expected a number above 0 that float32 holds, found {}",
+                     options.repetition_penalty);
 }
 
 Sampler::Sampler(const SamplingOptions& options, std::uint64_t sequence)
@@ -42,12 +43,15 @@ TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen) {
       logits[i] = logits[i] < 0 ? logits[i] * penalty : logits[i] / penalty;
     }
   }
-  if (options_.temperature == 0)
+  const auto temperature = static_cast<float>(options_.temperature);
+  if (temperature == 0)
     return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   candidates_.clear();
-  const auto temperature = static_cast<float>(options_.temperature);
+  // A quotient that overflows would tie the likely tokens: then all are taken relative to the highest.
+  highest = *std::max_element(logits.begin(), logits.end());
+  const float shift = std::isinf(highest / temperature) ? highest : 0.0F;
   for (std::size_t i = 0; i < logits.size(); ++i)
-    candidates_.push_back({logits[i] / temperature, static_cast<TokenId>(i)});
+    candidates_.push_back({(logits[i] - shift) / temperature, static_cast<TokenId>(i)});
   keep_top_k();
   keep_top_p();
   return draw();

@@ -5,6 +5,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/generate/steps.h"
 
 namespace assay {
@@ -108,7 +109,8 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   if (options.batch && *options.batch < 1)
     throw FieldError("batch", "expected a whole number from 1, found {}", *options.batch);
   result.tokens = static_cast<std::int64_t>(ids.size());
-  if (result.tokens < 2) throw Error("the text has {} tokens; a perplexity needs at least 2", result.tokens);
+  if (result.tokens < 2)
+    throw Error("the text has {}; a perplexity needs at least 2", counted(result.tokens, "token"));
   for (const TokenId id : ids)
     if (id < 0 || id >= vocab) throw Error("token id {} is outside the model's vocabulary of {}", id, vocab);
 

@@ -6,6 +6,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/harness/make_case.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/sweep.h"
@@ -61,8 +62,8 @@ class Predictor {
       truncate(ids, context_.context_length - what.new_tokens, what.truncation, context_.tokenizer.get());
       tokens.push_back(static_cast<std::int64_t>(ids.size()));
       if (tokens.back() + what.new_tokens > context_.context_length)
-        throw Error("the prompt's {} tokens and {} new ones exceed the model's context of {}", tokens.back(),
-                    what.new_tokens, context_.context_length);
+        throw Error("{} of the prompt and {} new ones exceed the model's context of {}",
+                    counted(tokens.back(), "token"), what.new_tokens, context_.context_length);
     }
     return tokens;
   }

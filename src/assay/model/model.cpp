@@ -128,9 +128,10 @@ std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const Mo
   return uses;
 }
 
-// "3 buffers of the file are", and what names the first.
-std::string counted(std::size_t count, const char* what) {
-  return fmt::format("{} {}{} of the file {}", count, what, count == 1 ? "" : "s", count == 1 ? "is" : "are");
+// "3 buffers of the file are".
+std::string counted_of_file(std::size_t count, const char* what) {
+  return fmt::format("{} of the file {}", counted(static_cast<std::int64_t>(count), what),
+                     count == 1 ? "is" : "are");
 }
 
 }  // namespace
@@ -161,14 +162,14 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
     throw Error(
         "{}: {} not used by the model that config.json describes, the first is '{}': expected a "
         "configuration that uses every weight",
-        folder.path().string(), counted(unknown.size(), "tensor"), printable(unknown.front()));
+        folder.path().string(), counted_of_file(unknown.size(), "tensor"), printable(unknown.front()));
   std::vector<std::string> warnings;
   if (!buffers.empty())
-    warnings.push_back(fmt::format("{} not needed, the first is '{}'", counted(buffers.size(), "buffer"),
-                                   printable(buffers.front())));
+    warnings.push_back(fmt::format("{} not needed, the first is '{}'",
+                                   counted_of_file(buffers.size(), "buffer"), printable(buffers.front())));
   if (!others.empty())
     warnings.push_back(fmt::format("{} for images or sound and not used, the first is '{}'",
-                                   counted(others.size(), "tensor"), printable(others.front())));
+                                   counted_of_file(others.size(), "tensor"), printable(others.front())));
   return warnings;
 }
 

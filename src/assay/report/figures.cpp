@@ -10,7 +10,7 @@ namespace assay::report {
 
 namespace {
 
-std::string counted(const std::string& number, const char* what) {
+std::string named_number(const std::string& number, const char* what) {
   return number + " " + what + (number == "1" ? "" : "s");
 }
 
@@ -22,7 +22,7 @@ class ResultFigures {
       if (row.status == RowStatus::ok && subtitle_.empty() && row.find("total_latency_s") != nullptr)
         subtitle_ = fmt::format("{}, {}, {} kernels, {}; whiskers: 95 % intervals", model_,
                                 row.parameter("precision"), row.parameter("kernels"),
-                                counted(row.parameter("threads"), "thread"));
+                                named_number(row.parameter("threads"), "thread"));
   }
 
   std::vector<std::pair<std::string, Plot>> run() {

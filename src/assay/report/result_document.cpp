@@ -27,10 +27,6 @@ std::string sentence(const std::string& clause) {
   return clause.empty() || clause.back() == '.' ? clause : clause + ".";
 }
 
-std::string counted(std::size_t number, std::string_view what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
-
 std::string capitalised(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;
@@ -167,7 +163,7 @@ class ResultDocument {
       for (std::size_t i = 0; i < labels.size(); ++i)
         table.rows[i][0] = labels[i].size() == 1 ? labels[i][0]
                                                  : fmt::format("{} and {}", labels[i][0],
-                                                               counted(labels[i].size() - 1, "other"));
+                                                               counted(std::ssize(labels[i]) - 1, "other"));
       section.add(Lines{{prompt.empty() ? "Edge-case prompts" : "Prompt: " + prompt}}, shown);
       section.add(std::move(table), shown);
       for (const auto& group : labels)
@@ -293,12 +289,14 @@ std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
   constexpr std::size_t kNamed = 3;
   std::vector<std::string> lines;
   for (const WarningGroup& group : kept) {
-    std::string where =
-        group.labels.size() == rows.size() && rows.size() > 1 ? "all rows"
-        : group.labels.size() <= kNamed
-            ? fmt::format("{}", fmt::join(group.labels, "; "))
-            : fmt::format("{} and {}", group.labels.front(), counted(group.labels.size() - 1, "other row"));
-    if (group.others > 0) where += fmt::format("; much the same in {}", counted(group.others, "other row"));
+    std::string where = group.labels.size() == rows.size() && rows.size() > 1 ? "all rows"
+                        : group.labels.size() <= kNamed
+                            ? fmt::format("{}", fmt::join(group.labels, "; "))
+                            : fmt::format("{} and {}", group.labels.front(),
+                                          counted(std::ssize(group.labels) - 1, "other row"));
+    if (group.others > 0)
+      where +=
+          fmt::format("; much the same in {}", counted(static_cast<std::int64_t>(group.others), "other row"));
     lines.push_back(fmt::format("{} ({}).", capitalised(sentence_of(group.warning)), where));
   }
   return lines;

@@ -297,8 +297,8 @@ FailureRule failure_rule(const std::string& text) {
                                   [&](const RuleName& known) { return known.name == what; });
   if (!is_number || rule == std::end(kRuleNames))
     throw FieldError("fail_on",
-                     "expected latency:3%, slower:3%, faster:3%, throughput:3%, memory:0%, size:0%, "
-                     "perplexity:1% or worse:1%, found '{}'",
+                     "expected latency, slower, faster, throughput, memory, size, perplexity or worse and "
+                     "how many per cent are too many, as in slower:3%, found '{}'",
                      text);
   return {rule->what, percent / 100, text};
 }

@@ -17,7 +17,7 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::other, "other", "Other", "A warning of an earlier version, which knew no kinds."}, ""},
     {{Kind::model_files, "model_files", "Files of the model",
       "The model's files hold something that was not used, or do not fit each other."},
-     "check that the files belong to one model"},
+     "check that the files belong to one model, unless this is usual for its checkpoints"},
     {{Kind::non_finite_weights, "non_finite_weights", "Weights that are not finite",
       "NaN or infinity among the weights was replaced."},
      "check the checkpoint"},
