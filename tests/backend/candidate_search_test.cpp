@@ -155,6 +155,31 @@ TEST_P(CandidateSearch, FindsTheHighestOfBentLogits) {
   EXPECT_EQ(model.highest(isa(), format(), true, 40), plain.highest(isa(), format(), false, 40));
 }
 
+// Equal outputs above all others, in one panel and in two.
+TEST_P(CandidateSearch, FindsTheLowestOfTheHighest) {
+  for (const std::int64_t other : {903, 950}) {
+    HeadOnly model(1000);
+    model.has_bias = true;
+    model.weights.values["bias"] = std::vector<float>(1000, 0.0F);
+    for (const std::int64_t output : {std::int64_t{900}, other}) {
+      std::copy_n(model.head().begin(), kHidden, model.head().begin() + output * kHidden);
+      model.weights.values["bias"][static_cast<std::size_t>(output)] = 100;
+    }
+    expect_the_same(model, 1.0 / 1000, 0.2);
+    EXPECT_EQ(model.highest(isa(), format(), true, 3), std::vector<TokenId>(3, 900));
+  }
+}
+
+// Below zero too, in a last panel that is not whole: what lies behind the vocabulary is no token.
+TEST_P(CandidateSearch, FindsNothingBehindTheVocabulary) {
+  HeadOnly model(997);
+  model.has_bias = true;
+  model.weights.values["bias"] = std::vector<float>(997, -1000.0F);
+  model.weights.values["bias"][996] = -500;
+  expect_the_same(model, 1.0 / 997, 0.2);
+  EXPECT_EQ(model.highest(isa(), format(), true, 3), std::vector<TokenId>(3, 996));
+}
+
 // Biases small and large, beside activations of any size: a bias alone is rounded, too.
 TEST_P(CandidateSearch, AddsBiases) {
   const auto changes = [](const HeadOnly& model) {
