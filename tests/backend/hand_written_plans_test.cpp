@@ -294,6 +294,34 @@ TEST(GroupedHeads, AreAttendedTogether) {
   EXPECT_EQ(attend_calls, kPlanLayers * 2);
 }
 
+// An activation that is as large as the threshold is an outlier: neither quantized nor lost.
+TEST(OutliersOfPlans, BeginAtTheThreshold) {
+  HandWrittenPlan p;
+  p.plan.hidden = p.buffer(64);
+  const WeightId tokens = p.table(3, 64);
+  p.op(Phase::embed, EmbedOp{.tokens = tokens, .out = p.plan.hidden});
+  p.plan.head.product = {.weight = p.matrix(20, 64, WeightFormat::llm_int8), .outlier_threshold = 6};
+  p.plan.vocab = 20;
+  p.plan.context = 8;
+  p.plan.layers = p.plan.kv_heads = 1;
+  p.plan.head_dim = 16;
+  p.values[static_cast<std::size_t>(tokens)][5] = 6;  // of the first token; all others are below 2
+  const std::vector<double> wanted = PlanInterpreter(p).logits({0});
+  for (const Isa isa : test::usable_isas()) {
+    const auto program = test::cpu_backend(isa)->prepare(p.plan, p);
+    const auto cache = program->make_cache();
+    Batch batch;
+    batch.ids = {0};
+    batch.positions = {0};
+    batch.sequences = {{cache->add_sequence(), 0, 1, 0}};
+    program->run(batch, *cache);
+    std::vector<float> logits(20);
+    const std::int64_t row = 0;
+    program->head(std::span(&row, 1), LogitsSink{logits});
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(logits[i], wanted[i], 0.1) << name_of(isa);
+  }
+}
+
 TEST(UnsupportedPlans, AreErrors) {
   const auto refuses = [](const std::function<void(Plan&)>& spoil, const std::string& words) {
     HandWrittenPlan p = written(kPlans[1]);
