@@ -63,5 +63,38 @@ TEST(RowOrder, IsThatOfTheOutputsInEveryFormat) {
   }
 }
 
+// Codes of 1, and scales that tell rows apart.
+class StoredSource : public WeightSource {
+ public:
+  void read_rows(const WeightSpec&, std::int64_t, std::int64_t, float*) const override { FAIL(); }
+  void read_codes(const WeightSpec& weight, std::int64_t, std::int64_t row_count,
+                  std::uint8_t* out) const override {
+    std::fill_n(out, row_count * weight.columns, std::uint8_t{1});
+  }
+  std::vector<float> read_scales(const WeightSpec& weight) const override {
+    std::vector<float> scales(static_cast<std::size_t>(weight.rows));
+    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = 127.0F * static_cast<float>(i + 1);
+    return scales;
+  }
+};
+
+// So many rows that they are read in several parts.
+TEST(StoredRows, HaveTheirOwnScales) {
+  ThreadPool pool(3);
+  const WeightSpec matrix{.name = "w",
+                          .rows = 1500,
+                          .columns = 400,
+                          .kind = WeightSpec::Kind::matrix,
+                          .format = WeightFormat::int8,
+                          .is_stored_quantized = true};
+  const auto packed = pack_weights({matrix}, StoredSource(), pool);
+  std::vector<float> values(400);
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    packed[0].copy_row(row, values.data());
+    const auto wanted = static_cast<float>(row + 1);
+    ASSERT_NEAR(values[399], wanted, 1e-3F * wanted);
+  }
+}
+
 }  // namespace
 }  // namespace assay::cpu
