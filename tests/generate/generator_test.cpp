@@ -346,6 +346,27 @@ TEST_P(GeneratorTest, QueriesThatNobodyReadsChangeNoBit) {
   }
 }
 
+// Of several texts the rows that are read lie apart: all their queries are computed.
+TEST_P(GeneratorTest, QueriesOfSeveralTextsChangeNoBit) {
+  const Model model = load_from(part_of_demo(), GetParam(), 2),
+              single = load_from(part_of_demo(), GetParam(), 1);
+  expect_wanted_rows_keep_their_bits(model.program(), single.program());
+}
+
+// Activations of two or three parts: a row that moves up takes all of them along.
+TEST(Generator, RowsThatNobodyWantsChangeNoBitOfSplitProducts) {
+  for (const Isa isa : {Isa::avx512bf16, Isa::amx})
+    for (const Float32Matmul how : {Float32Matmul::bf16x3, Float32Matmul::bf16x6}) {
+      if (!is_usable(isa)) continue;
+      SCOPED_TRACE(fmt::format("{} {}", name_of(isa), how == Float32Matmul::bf16x3 ? "bf16x3" : "bf16x6"));
+      Precision precision = precision_from_name("float32");
+      set_float32_matmul(precision, how);
+      const Model model = Model::load(std::make_shared<const ModelFolder>(part_of_demo()),
+                                      test::cpu_backend(isa, 2), precision, {});
+      expect_wanted_rows_keep_their_bits(model.program(), model.program());
+    }
+}
+
 // Beside bfloat16 one or two rows of 4-bit weights are multiplied as bytes, which a prompt's never are.
 TEST(Generator, RowsThatNobodyWantsChangeNoBitOfFourBitWeightsBesideBfloat16) {
   for (const Isa isa : kAllIsas) {
@@ -429,6 +450,17 @@ TEST_P(GeneratorTest, PaddingOnTheRightChangesNoId) {
   GenerationOptions options{.max_new_tokens = 8, .end_tokens = {}, .uses_cache = true, .sampling = {}};
   const auto plain = ids_of(generate(model.backend(), model.program(), ragged_prompts(), options));
   options.padding = Padding::right;
+  EXPECT_EQ(ids_of(generate(model.backend(), model.program(), ragged_prompts(), options)), plain);
+}
+
+// Nor does it count as text where tokens that were there are penalized.
+TEST(Generator, PaddingOnTheRightIsNotPenalized) {
+  const Model model = load("odd_heads", {Isa::scalar, "float32"});
+  GenerationOptions options{.max_new_tokens = 4, .end_tokens = {}, .uses_cache = true, .sampling = {}};
+  options.sampling.repetition_penalty = 1.5;
+  const auto plain = ids_of(generate(model.backend(), model.program(), ragged_prompts(), options));
+  options.padding = Padding::right;
+  options.pad_token = plain[0][0];  // which the first prompt would go on with
   EXPECT_EQ(ids_of(generate(model.backend(), model.program(), ragged_prompts(), options)), plain);
 }
 
@@ -563,6 +595,15 @@ TEST(Sampler, TopKAndTopPKeepWhatTheyShould) {
   EXPECT_EQ(k[3] + k[4], 0);
   const auto hot = draw_all({.temperature = 100});
   EXPECT_NEAR(hot[4], 800, 110);
+}
+
+// Tokens that have exactly that probability together are enough.
+TEST(Sampler, TopPKeepsNoMoreThanItNeeds) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    std::vector<float> logits = {1, 3, 3};
+    logits[0] = -std::numeric_limits<float>::infinity();
+    EXPECT_EQ(Sampler({.temperature = 1, .top_p = 0.5, .seed = seed}, 0).next(logits, {}), 1);
+  }
 }
 
 TEST(Sampler, RepetitionPenaltyWorksOnBothSigns) {
