@@ -178,6 +178,39 @@ TEST_F(Families, LongropeHasOtherFrequenciesBeyondItsOriginalContext) {
   EXPECT_TRUE(whole.rotary.long_frequencies.empty());  // nothing lies beyond
 }
 
+// As DeepSeek's configurations have it: the first for both parts of a head, the second for one.
+TEST_F(Families, YarnHasTheRatioOfTwoScales) {
+  const ModelSpec spec = spec_of(R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "mscale": 1.5,
+      "mscale_all_dim": 0.5, "original_max_position_embeddings": 4}})");
+  EXPECT_NEAR(spec.rotary.amplitude, (0.15 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1), 1e-6);
+}
+
+// What no key says is the family's own window; null says that there is none.
+TEST_F(Families, ANullWindowIsNone) {
+  test::TinyModel model = test::tiny_llama();
+  model.config["model_type"] = "mistral";
+  EXPECT_EQ(spec_from_folder(ModelFolder(model.write(folder_.path()))).attention_window, 4096);
+  model.config["sliding_window"] = nullptr;
+  EXPECT_EQ(spec_from_folder(ModelFolder(model.write(folder_.path()))).attention_window, 0);
+}
+
+// As Transformers reads it: n_ctx is of configurations that have nothing else.
+TEST_F(Families, AnOldNameOfTheContextIsSecond) {
+  test::TinyModel model;
+  model.config["n_ctx"] = 3;
+  EXPECT_EQ(spec_from_folder(ModelFolder(model.write(folder_.path()))).context, 16);
+}
+
+// What generation stops at is said by its own configuration before the model's.
+TEST_F(Families, EndTokensAreThoseOfTheGenerationConfiguration) {
+  test::TinyModel model = test::tiny_llama();
+  model.config["eos_token_id"] = 2;
+  const fs::path path = model.write(folder_.path());
+  EXPECT_EQ(spec_from_folder(ModelFolder(path)).end_tokens, (std::vector<TokenId>{2}));
+  test::write_file(path / "generation_config.json", R"({"eos_token_id": [3, 1]})");
+  EXPECT_EQ(spec_from_folder(ModelFolder(path)).end_tokens, (std::vector<TokenId>{3, 1}));
+}
+
 TEST_F(Families, TheSameRotaryInBothSpellings) {
   const ModelSpec old =
                       spec_of(R"({"rope_theta": 700.0, "rope_scaling": {"type": "linear", "factor": 2.0}})"),
