@@ -28,6 +28,27 @@ TEST(CostOf, GrowsWithRowsAndPastAsItShould) {
   EXPECT_EQ(two.weight_bytes.value - one.weight_bytes.value, 2 * 8 * 4);
 }
 
+// Each row sees as many keys as its window holds: of some rows those of the first, and one more for each.
+TEST(CostOf, ReadsTheWindowsOfAllRows) {
+  const ModelFolder folder(test::fixture_model("mistral_window"));
+  const ModelSpec spec = spec_from_folder(folder);
+  const Plan plan = plan_forward(spec, precision_from_name("float32"));
+  const std::int64_t each = std::int64_t{2} * spec.layers * spec.kv_heads * spec.head_dim * 4,
+                     window = spec.attention_window;
+  ASSERT_GT(window, 0);
+  EXPECT_EQ(cost_of(plan, 1, window + 9, 1).kv_bytes.value, window * each);
+  EXPECT_EQ(cost_of(plan, 4, window + 9, 1).kv_bytes.value, (window + 3) * each);
+  EXPECT_EQ(cost_of(plan, 4, 0, 1).kv_bytes.value, std::min<std::int64_t>(4, window + 3) * each);
+}
+
+// Two codes of 4 bits a byte, and one alone where they are odd in number.
+TEST(Footprint, OfAnOddNumberOfCodes) {
+  Plan plan;
+  plan.weights = {
+      {.name = "w", .rows = 3, .columns = 5, .kind = WeightSpec::Kind::matrix, .format = WeightFormat::nf4}};
+  EXPECT_EQ(plan.footprint(4).value, 8);
+}
+
 TEST(CostOf, LeavesOutWhatNobodyWants) {
   const ModelFolder folder(test::fixture_model("minimal"));
   const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name("float32"));
