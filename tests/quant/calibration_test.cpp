@@ -153,6 +153,15 @@ TEST(RangeObserver, NothingSeenIsNoRange) {
   }
 }
 
+// Zero has a code of its own, wherever the range lies.
+TEST(UniformCodes, ARangeOfOneSignReachesToZero) {
+  const UniformCode below = uint8_code({-4, -2}), above = uint8_code({2, 4});
+  EXPECT_EQ(below.scale, static_cast<float>(4.0 / 255));
+  EXPECT_EQ(below.zero_point, 255);
+  EXPECT_EQ(above.scale, below.scale);
+  EXPECT_EQ(above.zero_point, 0);
+}
+
 TEST(SmoothQuant, FactorsAreThoseOfThePaper) {
   const std::vector<float> inputs{16, 4, 0, 1, 1e-8F}, weights{1, 4, 1, 0, 1e8F};
   EXPECT_EQ(smoothing_factors(inputs, weights, 0.5), (std::vector<float>{4, 1, 1, 1, 1e-5F}));

@@ -17,6 +17,7 @@ TEST(Selection, PatternsAreOfTheWholeNameOrAPartOfIt) {
   EXPECT_FALSE(matches_pattern("*.c_f", kModule));
   EXPECT_FALSE(matches_pattern("h.1.*", kModule));
   EXPECT_TRUE(matches_pattern("transformer.h.[01].mlp.c_??", kModule));
+  EXPECT_TRUE(matches_pattern("transformer.h.[01].mlp.c_fc", kModule));
   EXPECT_FALSE(matches_pattern("transformer.h.[!01].mlp.c_fc", kModule));
 }
 
