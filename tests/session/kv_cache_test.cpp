@@ -35,12 +35,31 @@ TEST(KvCache, BytesAreThoseOfTheFormat) {
   }
 }
 
+// A sequence that is cut gives back the blocks that it no longer needs, where it ends with one too.
+TEST(KvCache, IsSmallerWhereASequenceIsCut) {
+  const LoadedModel loaded = load_demo(Preset::float32, KvFormat::float32, best_usable_isa());
+  Program& program = loaded.model->program();
+  const std::vector<TokenId> ids(130, 1);
+  const auto cache = program.make_cache();
+  const StepItem item{cache->add_sequence(), ids};
+  run_in_steps(program, *cache, std::span(&item, 1), [](std::span<const StepPart>) {});
+  for (const std::int64_t length : {129, 128, 64, 1, 0}) {
+    cache->truncate(item.sequence, length);
+    EXPECT_EQ(cache->bytes().value, program.cache_bytes(length).value) << length;
+  }
+}
+
 TEST(KvCache, IsNamedInTheLabelWhereItIsChosen) {
   const auto label = [](Preset precision, KvFormat kv_cache) {
     return load_demo(precision, kv_cache, best_usable_isa()).dtype_label;
   };
   EXPECT_EQ(label(Preset::float32, KvFormat::int8), "float32, KV cache int8");
   EXPECT_EQ(label(Preset::nf4, KvFormat::bfloat16), "nf4, KV cache bfloat16");
+}
+
+// Numbers computed from another cache are others.
+TEST(KvCache, IsNamedAmongWhatChangesNumbers) {
+  EXPECT_EQ((RunConfig{.kv_cache = KvFormat::int8}).label_of_numbers(), ", KV cache int8");
 }
 
 // A byte for each of a key's numbers costs a hundredth of what 4-bit weights do, and it does cost something:
