@@ -153,6 +153,8 @@ TEST_F(CliBadQuantized, SizesThatDoNotFit) {
 TEST_F(CliBadQuantized, CodesBeyondTheTable) {
   spoil("nf4", {kWeight + ".quant_map", "code 3", "not the nf4 table"},
         [](TensorList& tensors) { put_floats(tensors[kWeight + ".quant_map"], 3, {0.5F}); });
+  spoil("nf4", {kWeight + ".quant_map", "code 15", "not the nf4 table"},
+        [](TensorList& tensors) { put_floats(tensors[kWeight + ".quant_map"], 15, {0.5F}); });
   spoil("fp4", {kWeight + ".quant_map", "not the fp4 table"}, [](TensorList& tensors) {
     put_floats(tensors[kWeight + ".quant_map"], 1, {0.0052F});  // a rounded copy of 1 / 192
   });
