@@ -93,9 +93,9 @@ TEST_F(Families, LayerTypesAreChecked) {
   expect_refused(qwen, {"layer_types", "\"linear_attention\" is not supported", "sliding_attention"});
   expect_refused(R"({"model_type": "qwen2", "use_sliding_window": true, "layer_types": ["full_attention",
                      "full_attention"]})",
-                 {"layer_types: expected a list of 1 types", "found 2"});
+                 {"layer_types: expected a list of types, one for each of the layers (1)", "found 2"});
   expect_refused(R"({"model_type": "qwen2", "use_sliding_window": true, "layer_types": "full_attention"})",
-                 {"layer_types: expected a list of 1 types"});
+                 {"layer_types: expected a list of types, one for each of the layers (1)"});
   expect_refused(R"({"model_type": "smollm3", "no_rope_layers": [2]})",
                  {"no_rope_layers: expected 0 or 1", "2"});
   expect_refused(R"({"model_type": "smollm3", "no_rope_layers": []})", {"no_rope_layers", "one a layer"});

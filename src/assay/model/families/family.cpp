@@ -123,7 +123,8 @@ bool read_layer_types(const JsonView& config, ModelSpec& spec) {
   const auto layers = static_cast<std::size_t>(spec.layers);
   if (!types.is_array() || types.size() != layers)
     throw Error(
-        "{}: layer_types: expected a list with the type of each layer, {}, found {}", config.where(), layers,
+        "{}: layer_types: expected a list of types, one for each of the layers ({}), found {}",
+        config.where(), layers,
         types.is_array() ? fmt::format("{} of them", types.size()) : printable(types.dump().substr(0, 64)));
   for (const Json& type : types) {
     const bool is_full = type == "full_attention";
