@@ -16,7 +16,7 @@ namespace assay {
 namespace {
 
 TEST(LargeHead, OneRowHasTheBitsOfSeveral) {
-  constexpr std::int64_t kVocab = 270001;  // x 4 inputs x 4 bytes: more than 4 MB in every format
+  constexpr std::int64_t kVocab = 540001;  // x 4 inputs x 4 bytes: more than 8 MB in every format
   test::TemporaryFolder folder;
   test::TinyModel tiny;
   tiny.config["vocab_size"] = kVocab;

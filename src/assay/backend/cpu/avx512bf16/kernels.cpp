@@ -45,10 +45,11 @@ void fill(KernelTable& table) {
   table.expand = expand;
   table.linear_tiles = linear_pairs;
   table.attend_bfloat16 = attend_bfloat16_tiles;
+  table.attend_int8 = attend_int8;
   table.store_bfloat16 = store_bfloat16_tiles;
   table.quantize = quantize_tiles;
   table.norm_origin = table.gate_origin = table.expand_origin = table.linear_tiles_origin =
-      table.attend_bfloat16_origin = table.store_origin = "avx512bf16";
+      table.attend_bfloat16_origin = table.attend_int8_origin = table.store_origin = "avx512bf16";
   table.uses_tiles = true;
 }
 

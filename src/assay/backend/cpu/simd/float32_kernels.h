@@ -38,7 +38,7 @@ ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t panel_byte
 // Whether one row reads a panel after the other: of a matrix of so many bytes, which belongs to a model that
 // no cache holds, on a processor that reads one stream faster.
 ASSAY_INLINE bool reads_one_panel(std::int64_t rows, std::int64_t matrix_bytes) {
-  constexpr std::int64_t kFromMemoryBytes = std::int64_t{4} << 20;
+  constexpr std::int64_t kFromMemoryBytes = std::int64_t{8} << 20;
   return reads_one_stream && rows == 1 && matrix_bytes >= kFromMemoryBytes;
 }
 
