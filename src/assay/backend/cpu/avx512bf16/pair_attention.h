@@ -103,12 +103,13 @@ struct FewRowProducts<Codes> {
 
 template <>
 struct ManyRowProducts<Codes> {
-  static constexpr std::int64_t kRows = 2 * ManyRowProducts<Pairs>::kRows;
+  static constexpr std::int64_t kRows = kAttendRows;  // so that codes are widened once for a task
   static constexpr bool kReadsBeyond = false;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Codes& b, std::int64_t k, float* c) {
     const WidenedCodes widened(b, panels, k);
-    const std::int64_t at_once = rows <= ManyRowProducts<Pairs>::kRows ? rows : rows - rows / 2;
+    constexpr std::int64_t kMost = ManyRowProducts<Pairs>::kRows;
+    const std::int64_t calls = (rows + kMost - 1) / kMost, at_once = (rows + calls - 1) / calls;
     for (std::int64_t row = 0; row < rows; row += at_once)
       ManyRowProducts<Pairs>::multiply_rows(rows - row < at_once ? rows - row : at_once, panels,
                                             a + row * a_stride, a_stride, widened.pairs(), k,
