@@ -91,7 +91,7 @@ TEST_F(CliBadInput, Corpus) {
   expect_failure(run_program({"perplexity", kModel, folder_ / "absent"}), 1, {"absent", "No such file"});
   expect_failure(run_program({"perplexity", kModel, folder_.path()}), 1, {folder_.path(), "regular file"});
   expect_failure(run_program({"perplexity", kModel, file("")}), 1, {"input.txt", "empty"});
-  expect_failure(run_program({"perplexity", kModel, file("a")}), 1, {"1 tokens", "at least 2"});
+  expect_failure(run_program({"perplexity", kModel, file("a")}), 1, {"1 token;", "at least 2"});
   expect_success(run_program({"perplexity", kModel, file("ab")}));
 }
 
