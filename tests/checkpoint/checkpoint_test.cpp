@@ -11,6 +11,7 @@
 #include "assay/checkpoint/bitsandbytes_weights.h"
 #include "assay/checkpoint/model_folder.h"
 #include "support/fixtures.h"
+#include "support/temporary_folder.h"
 
 namespace assay {
 namespace {
@@ -55,6 +56,20 @@ TEST(Checkpoint, OfShards) {
     EXPECT_EQ(folder.find(at->name).file(), at.file());
   }
   EXPECT_EQ(tensors_of_file.size(), 3u);
+}
+
+// A tensor without elements lies where the next one begins, whichever the header names first.
+TEST(Checkpoint, TensorsWithoutElementsOverlapNothing) {
+  test::TemporaryFolder folder;
+  const std::string empty = R"("none":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]})",
+                    full = R"("some":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  for (const std::string& header : {"{" + empty + "," + full + "}", "{" + full + "," + empty + "}"}) {
+    std::string file(8, '\0');
+    file[0] = static_cast<char>(header.size());
+    file += header + std::string(4, '\0');
+    test::write_file(folder.path() / "x.safetensors", file);
+    EXPECT_EQ(SafetensorsFile(folder.path() / "x.safetensors").tensors().size(), 2U) << header;
+  }
 }
 
 // What a reader of another format has to provide.

@@ -239,6 +239,12 @@ TEST_F(CliBadQuantized, OldAndOtherFormsAreRead) {
   std::erase_if(eight.tensors, [](const WrittenTensor& t) { return t.name.ends_with("weight_format"); });
   write("llm-int8", eight);
   expect_success(run_program(arguments));
+  const std::string logits = read_file(folder_ / "a.npy");
+  auto config = nlohmann::json::parse(read_file(model_ + "/config.json"));
+  config["quantization_config"]["llm_int8_threshold"] = 0.01;  // nearly every input is an outlier then
+  write_file(model_ + "/config.json", config.dump());
+  expect_success(run_program(arguments));
+  EXPECT_FALSE(read_file(folder_ / "a.npy") == logits);
 }
 
 // int8 of our own: what it keeps of its calibration, missing or impossible.
