@@ -164,7 +164,7 @@ TEST_P(GeneratorTest, RowsInSharesKeepTheirBits) {
   expect_rows_in_shares_keep_their_bits(model.program(), single.program());
 }
 
-// Codes, scales and group starts of activations go with their rows.
+// Codes and scales of activations go with their rows.
 TEST(Generator, RowsOfInt8ActivationsInSharesKeepTheirBits) {
   Precision precision = precision_from_name("nf4");
   set_int8_activations(precision);
