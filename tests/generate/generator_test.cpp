@@ -128,9 +128,11 @@ TEST_P(GeneratorTest, LogitsAreEqualBitForBit) {
   }
 }
 
-// So many rows that threads keep to shares of them; `single` has one thread and one sequence.
-void expect_rows_in_shares_keep_their_bits(Program& program, Program& single) {
+// So many rows that threads keep to shares of them.
+TEST_P(GeneratorTest, RowsInSharesKeepTheirBits) {
   constexpr std::int64_t kSequences = 4, kLength = 120;
+  const Model model = load("odd_heads", GetParam(), 2), single = load("odd_heads", GetParam(), 1);
+  Program& program = model.program();
   const auto vocab = static_cast<std::size_t>(program.plan().vocab);
   const auto cache = program.make_cache();
   Batch batch;
@@ -147,7 +149,7 @@ void expect_rows_in_shares_keep_their_bits(Program& program, Program& single) {
   program.run(batch, *cache);
   std::vector<float> logits(vocab);
   for (std::int64_t i = 0; i < kSequences; ++i) {
-    const auto alone = test::all_logits(single, texts[static_cast<std::size_t>(i)]);
+    const auto alone = test::all_logits(single.program(), texts[static_cast<std::size_t>(i)]);
     for (const std::int64_t at : {0, 7, 40, 119}) {
       const std::int64_t row = i * kLength + at;
       program.head(std::span(&row, 1), LogitsSink{logits});
@@ -156,24 +158,6 @@ void expect_rows_in_shares_keep_their_bits(Program& program, Program& single) {
                      alone.begin() + static_cast<std::ptrdiff_t>(at * static_cast<std::int64_t>(vocab))))
           << "sequence " << i << ", token " << at;
     }
-  }
-}
-
-TEST_P(GeneratorTest, RowsInSharesKeepTheirBits) {
-  const Model model = load("odd_heads", GetParam(), 2), single = load("odd_heads", GetParam(), 1);
-  expect_rows_in_shares_keep_their_bits(model.program(), single.program());
-}
-
-// Codes and scales of activations go with their rows.
-TEST(Generator, RowsOfInt8ActivationsInSharesKeepTheirBits) {
-  Precision precision = precision_from_name("nf4");
-  set_int8_activations(precision);
-  const auto folder = std::make_shared<const ModelFolder>(test::fixture_model("odd_heads"));
-  for (const Isa isa : test::usable_isas()) {
-    SCOPED_TRACE(name_of(isa));
-    const Model model = Model::load(folder, test::cpu_backend(isa, 2), precision),
-                single = Model::load(folder, test::cpu_backend(isa, 1), precision);
-    expect_rows_in_shares_keep_their_bits(model.program(), single.program());
   }
 }
 
