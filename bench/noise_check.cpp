@@ -1,6 +1,8 @@
 // Do verdicts hold on this machine? Studies of the trade-off between configurations that are equal in all but
 // name show how often a difference is reported where there is none; then a configuration whose every step is
-// slowed by the minimum detectable difference shows how often it is found. All processes start afresh.
+// slowed by the minimum detectable difference shows how often it is found. Pairs of whole runs, of which the
+// later is the same program or one that is slowed, show what the gate of `assay compare` says (--gate). All
+// processes start afresh.
 #include <chrono>
 #include <cmath>
 #include <iostream>
@@ -15,6 +17,7 @@
 #include "assay/harness/session_json.h"
 #include "assay/harness/sweep.h"
 #include "assay/report/files.h"
+#include "assay/results/compare_results.h"
 #include "assay/session/load_parts.h"
 #include "assay/studies/suite.h"
 
@@ -28,10 +31,11 @@ constexpr int kSlowed = 1000;  // the replica whose steps are slowed
 
 struct Options {
   std::string model = "demo", precision = "float32", output;
-  double slowdown = 0;
+  double slowdown = 0, gate_slowdown = 0.05;
+  std::string gate_rule = "latency:3%";
   int runs = 40, configurations = 4, processes = assay::kUsualProcesses;
   std::int64_t new_tokens = 32;
-  bool has_aa_runs = true, has_slowed_runs = true;
+  bool has_aa_runs = true, has_slowed_runs = true, has_gate_runs = false, slows_all = false;
 };
 
 // Keeps the processor busy for `share` of the time since `begin`.
@@ -99,8 +103,8 @@ class SlowedBackend : public assay::Backend {
   double share_;
 };
 
-// What `assay worker` does for experiments; the replica kSlowed is slowed by `slowdown`.
-int serve(double slowdown) {
+// What `assay worker` does for experiments; the replica kSlowed is slowed by `slowdown`, or all are.
+int serve(double slowdown, bool slows_all) {
   std::unique_ptr<assay::Session> session;
   for (std::string line; std::getline(std::cin, line);) {
     nlohmann::ordered_json reply;
@@ -114,8 +118,9 @@ int serve(double slowdown) {
         assay::LoadOptions load{.needs_tokenizer = request.at("needs_tokenizer").boolean(),
                                 .pins_caller = true};
         auto backend = assay::make_backend(assay::device_of(config), assay::backend_options(config, true));
-        load.shared_backend =
-            config.replica == kSlowed ? std::make_shared<SlowedBackend>(backend, slowdown) : backend;
+        load.shared_backend = slows_all || config.replica == kSlowed
+                                  ? std::make_shared<SlowedBackend>(backend, slowdown)
+                                  : backend;
         session = assay::local_session(
             assay::load_model_and_tokenizer(request.at("candidates").texts(), config, load));
         reply = assay::answer_request(*session, "facts", request);
@@ -138,13 +143,15 @@ class Check {
     int code = 0;
     if (options_.has_aa_runs) code |= equal_configurations();
     if (options_.has_slowed_runs) code |= slowed_configuration();
+    if (options_.has_gate_runs) code |= gate();
     return code;
   }
 
  private:
-  assay::WorkerExperiment experiment(int run, double slowdown) const {
+  assay::WorkerExperiment experiment(int run, double slowdown, bool slows_all = false) const {
     assay::WorkerExperimentOptions options;
     options.program = {self_, "--slowdown", fmt::format("{}", slowdown), "worker"};
+    if (slows_all) options.program.insert(options.program.begin() + 1, "--slow-all");
     options.candidates = {options_.model};
     options.baseline = options.common = assay::run_config_from_text(options_.precision);
     options.common.precision.reset();
@@ -237,6 +244,45 @@ class Check {
     return found >= 0.85 * options_.runs ? 0 : 1;
   }
 
+  // A run as another would be made a day later.
+  assay::ResultSet whole_run(int number, double slowdown) const {
+    assay::TradeoffOptions tradeoff{.precisions = {options_.precision}, .new_tokens = options_.new_tokens};
+    tradeoff.prompts.resize(1);
+    const assay::WorkerExperiment workers = experiment(number, slowdown, true);
+    const assay::ExperimentContext& context = workers;
+    return results_of(context, run_quantization_tradeoff(context, tradeoff));
+  }
+
+  // Equal pairs must pass or be refused, slowed ones be found or refused.
+  int gate() {
+    const assay::FailureRule rule = assay::failure_rules(options_.gate_rule).front();
+    int alarms = 0, found = 0, missed = 0, refused_equal = 0, refused_slowed = 0;
+    for (int i = 0; i < options_.runs; ++i) {
+      const assay::ResultSet before = whole_run(3 * i, 0);
+      for (const double slowdown : {0.0, options_.gate_slowdown}) {
+        const assay::ResultSet after = whole_run(3 * i + (slowdown > 0 ? 2 : 1), slowdown);
+        try {
+          const bool is_broken =
+              !assay::judge_rule(assay::compare_results(before, after, 0.02), rule).broken.empty();
+          if (slowdown == 0)
+            alarms += is_broken ? 1 : 0;
+          else
+            ++(is_broken ? found : missed);
+        } catch (const assay::Error& error) {
+          ++(slowdown == 0 ? refused_equal : refused_slowed);
+          fmt::print("pair {}: {}\n", i + 1, error.what());
+        }
+        std::cout.flush();
+      }
+    }
+    fmt::print(
+        "{}: of {} equal pairs {} raise an alarm and {} are refused; slowed by {:.1f} %: {} found, {} "
+        "missed, {} refused\n",
+        rule.text, options_.runs, alarms, refused_equal, 100 * options_.gate_slowdown, found, missed,
+        refused_slowed);
+    return alarms <= allowed(0.05) && missed <= allowed(0.05) ? 0 : 1;
+  }
+
   std::string self_;
   Options options_;
   std::vector<double> errors_;  // of comparisons of equal configurations
@@ -259,8 +305,13 @@ int main(int argc, char** argv) try {
   app.add_option("--slowdown", options.slowdown, "Of a worker: by which it is slowed");
   app.add_flag("--aa,!--no-aa", options.has_aa_runs, "Compare equal configurations");
   app.add_flag("--slowed,!--no-slowed", options.has_slowed_runs, "Compare with a slowed configuration");
+  app.add_flag("--gate", options.has_gate_runs, "Compare whole runs with equal and with slowed ones");
+  app.add_option("--gate-rule", options.gate_rule, "As of --fail-on")->capture_default_str();
+  app.add_option("--gate-slowdown", options.gate_slowdown, "Share by which they are slowed")
+      ->capture_default_str();
+  app.add_flag("--slow-all", options.slows_all, "Of a worker: whatever it loads is slowed");
   CLI11_PARSE(app, argc, argv);
-  if (options.model == "worker") return serve(options.slowdown);
+  if (options.model == "worker") return serve(options.slowdown, options.slows_all);
   return Check(argv[0], options).run();
 } catch (const std::exception& error) {
   std::cerr << "error: " << error.what() << '\n';

@@ -91,6 +91,21 @@ TEST_F(SweepTest, AdaptiveRunsStopWhenIntervalsAreNarrow) {
   EXPECT_EQ(result.cases[0].samples.size(), 6u);
 }
 
+// An interval is as narrow as its half: runs that deviate by 1.5 % are narrow enough for 2 %.
+TEST_F(SweepTest, HalfTheWidthOfAnIntervalIsWhatIsAsked) {
+  int run = 0;
+  const auto runs_for = [&](double narrow) {
+    Sessions sessions =
+        test::fake_sessions([&](const RunConfig&, const Case&) { return ++run % 2 == 0 ? 0.1015 : 0.0985; });
+    SweepOptions options;
+    options.narrow = narrow;
+    options.time_s = 0.2;
+    return run_sweep(sessions, "s", {case_of("a")}, options).cases[0].samples.size();
+  };
+  EXPECT_EQ(runs_for(0.02), 6U);
+  EXPECT_GT(runs_for(0.001), 6U);
+}
+
 TEST_F(SweepTest, ConfigurationsThatDoNotFitTogetherRunInGroups) {
   Sessions sessions([this](const RunConfig& configuration) { return make(configuration); },
                     [](const RunConfig& c) { return Bytes{c.precision == Preset::bfloat16 ? 1000 : 40}; },
@@ -142,8 +157,17 @@ TEST_F(SweepTest, AJournalIsResumedAndOnlyWhatIsMissingRuns) {
   EXPECT_EQ(again.cases[1].samples.size(), 8u);
   EXPECT_EQ(made_, 0) << "nothing was missing, so nothing is loaded";
   EXPECT_THROW(Journal(file, "another plan", true), Error);
-  std::ofstream(file, std::ios::app) << "garbage\n";
-  EXPECT_THROW(Journal(file, "plan", true), Error);
+  std::string sound;
+  {
+    std::ifstream in(file);
+    std::getline(in, sound);
+  }
+  for (const char* entry : {"garbage", "[1]", R"({"kind": 1, "key": "k", "data": 1})",
+                            R"({"kind": "sample", "key": 1, "data": 1})", R"({"kind": "sample", "key": "k"})",
+                            R"({"key": "k", "data": 1})", R"({"kind": "sample", "data": 1})"}) {
+    test::write_file(file, sound + "\n" + entry + "\n");
+    EXPECT_THROW(Journal(file, "plan", true), JournalError) << entry;
+  }
 }
 
 TEST_F(SweepTest, OptionsOutOfRange) {
@@ -195,6 +219,15 @@ TEST_F(Visits, StartEveryConfigurationAfreshAndRunItsRounds) {
     for (int process = 1; process < 4; ++process)
       EXPECT_GT(c.samples.at({process, 0}).total_latency_s, c.samples.at({process - 1, 2}).total_latency_s);
   }
+}
+
+// Equal processes have narrow intervals from the second on, but nobody looks before the fifth.
+TEST_F(Visits, NobodyLooksBeforeTheUsualNumberOfProcesses) {
+  int made = 0;
+  Sessions sessions = test::fake_processes([](const RunConfig&, const Case&, int) { return 0.1; }, &made);
+  const SweepResult result = run_sweep(sessions, "s", {case_of("a")}, {});
+  EXPECT_EQ(made, kUsualProcesses);
+  EXPECT_EQ(result.cases[0].places().back().process, kUsualProcesses - 1);
 }
 
 TEST_F(Visits, GoOnFromAJournalInsideAVisit) {
@@ -468,6 +501,7 @@ TEST(Case, SurvivesJson) {
   what.padding = Padding::left;
   what.truncation = Truncation::right;
   const nlohmann::ordered_json json = to_json(what);
+  EXPECT_EQ(json["prompts"], nlohmann::ordered_json::parse(R"(["text", [1, 2, 3]])"));
   const Case back = case_from_json(json);
   EXPECT_EQ(to_json(back), to_json(what));
   EXPECT_EQ(back.key(), what.key());

@@ -57,6 +57,7 @@ class Operators(unittest.TestCase):
     def test_removed(self):
         self.expect("removed", "g(a);", ("g(a)", "nothing"))
         self.expect("removed", "x_ = a;", ("x_ = a", "nothing"))
+        self.expect("removed", "s = a ? f(a) : g(a);")
         self.expect("removed", "o.x = a;", ("o.x = a", "nothing"))
         self.expect("removed", "auto x = g(a);")
         self.expect("removed", "Thing x = g(a);")

@@ -54,7 +54,7 @@ ResultSet timed_results(Random& random, double factor, double between, int proce
 }
 
 std::size_t broken_by(const ResultSet& a, const ResultSet& b, const std::string& rule) {
-  return broken_rows(compare_results(a, b, 0.02), failure_rules(rule).front()).size();
+  return judge_rule(compare_results(a, b, 0.02), failure_rules(rule).front()).broken.size();
 }
 
 std::string refusal_of(const ResultSet& a, const ResultSet& b, const std::string& rule) {
@@ -68,16 +68,21 @@ std::string refusal_of(const ResultSet& a, const ResultSet& b, const std::string
 
 TEST(Gate, EqualProgramsRaiseFewAlarmsAndSlowerOnesAlways) {
   Random random(7);
-  int false_alarms = 0, found = 0, throughput = 0, faster = 0;
+  int false_alarms = 0, found = 0, throughput = 0, faster = 0, refused = 0;
   for (int i = 0; i < 40; ++i) {
     const ResultSet a = timed_results(random, 1, 0.01), b = timed_results(random, 1, 0.01),
                     slow = timed_results(random, 1.05, 0.01);
-    false_alarms += broken_by(a, b, "latency:3%") > 0 ? 1 : 0;
+    try {
+      false_alarms += broken_by(a, b, "latency:3%") > 0 ? 1 : 0;
+    } catch (const Error&) {
+      ++refused;
+    }
     found += broken_by(a, slow, "slower:3%") > 0 ? 1 : 0;
     throughput += broken_by(a, slow, "throughput:2%") > 0 ? 1 : 0;
     faster += broken_by(slow, a, "faster:2%") > 0 ? 1 : 0;
   }
   EXPECT_LE(false_alarms, 2);
+  EXPECT_LE(refused, 2);
   EXPECT_GE(found, 39);
   EXPECT_GE(throughput, 39);
   EXPECT_GE(faster, 39);
@@ -133,14 +138,14 @@ TEST(Gate, AMachineThatReadsSlowerIsNoSlowerProgram) {
   ResultSet a, b;
   a.rows = {timed_beside({1, 1.01, 0.99}, fast, near)};
   b.rows = {timed_beside({2, 2.02, 1.98}, slow, near)};
-  EXPECT_EQ(broken_by(a, b, "latency:3%"), 0u);
-  EXPECT_EQ(broken_by(b, a, "faster:3%"), 0u);
-  EXPECT_EQ(broken_by(a, b, "throughput:3%"), 0u);
+  EXPECT_EQ(broken_by(a, b, "latency:5%"), 0u);
+  EXPECT_EQ(broken_by(b, a, "faster:5%"), 0u);
+  EXPECT_EQ(broken_by(a, b, "throughput:5%"), 0u);
   b.rows = {timed_beside({2, 2.02, 1.98}, fast, near)};
   EXPECT_EQ(broken_by(a, b, "latency:3%"), 1u);
   EXPECT_EQ(broken_by(a, b, "throughput:3%"), 1u);
   b.rows = {timed_beside({1, 1.01, 0.99}, {200, 199, 201}, near)};
-  EXPECT_EQ(broken_by(a, b, "latency:3%"), 0u);
+  EXPECT_EQ(broken_by(a, b, "latency:5%"), 0u);
 }
 
 // 12 % slower as it was measured, and faster beside a machine that read a fifth slower: nothing is shown. 1 %
@@ -296,6 +301,60 @@ TEST(Gate, ATensorLessQuantizedIsFoundExactly) {
             "B takes 128 bytes more than A: 700000128 instead of 700000000");
 }
 
+// Processes that differ by 6 % hide what is asked for; five per cent are found where they differ by 1 %.
+TEST(Gate, RefusesToPassRunsThatCouldNotHaveShownTheBound) {
+  Random random(11);
+  int passed = 0, refused = 0, found = 0;
+  for (int i = 0; i < 40; ++i) {
+    const ResultSet a = timed_results(random, 1, 0.06), slow = timed_results(random, 1.05, 0.06);
+    try {
+      ++(broken_by(a, slow, "slower:3%") > 0 ? found : passed);
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_LE(passed, 1);
+  EXPECT_GE(refused, 30);
+}
+
+// Logarithms of A and B deviate alike: an error of that times sqrt(2 / 5), with 8 degrees. Student's t
+// at 97.5 % is 2.306; a power of 90 % takes 1.3 errors more, and that the error is an estimate some more.
+TEST(Gate, TellsWhichDifferenceItWouldHaveFound) {
+  const double s = 0.01, a = s * std::sqrt(0.5), e = s * std::sqrt(2.0) * std::sqrt(0.5);
+  const auto row_of = [&](double scale) {
+    std::vector<std::vector<double>> by_process;
+    for (const double log : {-e, -a, 0.0, a, e}) by_process.push_back({std::exp(scale * log)});
+    return of_rows({timed_case("0", by_process)});
+  };
+  // Deviation of {-e, -a, 0, a, e}: sqrt((2 e^2 + 2 a^2) / 4).
+  const double error = std::sqrt((e * e + a * a) / 2) * std::sqrt(2.0 / 5);
+  const auto outcome =
+      judge_rule(compare_results(row_of(1), row_of(1), 0.02), failure_rules("latency:3%").front());
+  EXPECT_TRUE(outcome.broken.empty());
+  EXPECT_NEAR(outcome.detectable_difference,
+              std::expm1(statistics::detectable_difference({0, error, 8, 5}, 0.95)), 1e-9);
+  EXPECT_GT(outcome.detectable_difference, 3.6 * error);
+  EXPECT_LT(outcome.detectable_difference, 5 * error);
+  // 4 times the spread and a bound of 3 %: (4 * 2.42 % / 6 %)^2 = about 2.8 times the processes.
+  const std::string refusal = refusal_of(row_of(4), row_of(4), "latency:3%");
+  EXPECT_NE(refusal.find("and 6 % should show. Repeat both with about 15 processes"), std::string::npos)
+      << refusal;
+  // What is asked for is as much as can be found.
+  EXPECT_EQ(broken_by(row_of(4), row_of(4), "latency:0%"), 0U);
+}
+
+// Losses of which half say nothing of the other: 1 % would be missed, and a longer text is what helps.
+TEST(Gate, RefusesPerplexityThatTheTextCannotShow) {
+  const ResultSet a = of_rows({scored_row(1, 3001)});
+  const ResultSet b = of_rows({scored_row(1, 3001, 6)});
+  const auto rule = failure_rules("worse:10%").front();
+  const auto outcome = judge_rule(compare_results(a, b, 0.02), rule);
+  EXPECT_GT(outcome.detectable_difference, 0);
+  const std::string tight = fmt::format("worse:{}%", 100 * outcome.detectable_difference / 4);
+  EXPECT_NE(refusal_of(a, b, tight).find("Repeat both with a text of 4 times the length"), std::string::npos)
+      << refusal_of(a, b, tight);
+}
+
 TEST(Gate, JudgesWhatIsThereOrRefuses) {
   Random random(7);
   const ResultSet a = timed_results(random, 1, 0.01);
@@ -308,6 +367,42 @@ TEST(Gate, JudgesWhatIsThereOrRefuses) {
   EXPECT_EQ(compare_results(a, b, 0.02).failed,
             (std::vector<std::string>{"lengths | 2 | float32: not enough memory"}));
   EXPECT_EQ(broken_by(b, a, "latency:3%"), 0U);  // it was mended
+}
+
+TEST(Gate, SentencesSayWhatTheIntervalsHold) {
+  ResultSet a, b;
+  a.rows = {timed_case("0", {{1}, {1.001}, {0.999}})};
+  const auto sentence_against = [&](const std::vector<std::vector<double>>& by_process) {
+    b.rows = {timed_case("0", by_process)};
+    return compare_results(a, b, 0.02).rows.front().comparison.sentence;
+  };
+  EXPECT_EQ(
+      sentence_against({{1}, {1.001}, {0.999}}).rfind("B equals A within 2 %: latency ratio 1 [0.99", 0), 0U);
+  EXPECT_EQ(sentence_against({{0.8}, {1}, {1.25}}).rfind("B against A is undecided: latency ratio 1 [0.5", 0),
+            0U)
+      << sentence_against({{0.8}, {1}, {1.25}});
+  EXPECT_EQ(sentence_against({{0.5}, {0.501}, {0.499}}).rfind("B is faster than A: latency ratio 0.5 [", 0),
+            0U);
+}
+
+TEST(Gate, RunsOfOtherProgramsAndProcessorsAreSaidToBe) {
+  Random random(7);
+  ResultSet a = timed_results(random, 1, 0.01);
+  a.machine.cpu = "a CPU";
+  a.build = {"0.1.0", "g++", "Release"};
+  ResultSet b = a;
+  EXPECT_TRUE(compare_results(a, b, 0.02).unlike.empty());
+  b.build.type = "Debug";
+  EXPECT_EQ(compare_results(a, b, 0.02).unlike,
+            std::vector<std::string>{"A is of assay 0.1.0 (g++, Release) and B of 0.1.0 (g++, Debug)"});
+  b.build = {"0.1.0", "clang", "Release"};
+  b.machine.cpu = "another";
+  EXPECT_EQ(compare_results(a, b, 0.02).unlike,
+            (std::vector<std::string>{"A ran on a CPU and B on another",
+                                      "A is of assay 0.1.0 (g++, Release) and B of 0.1.0 (clang, Release)"}));
+  b = a;
+  b.build.version = "0.2.0";
+  EXPECT_EQ(compare_results(a, b, 0.02).unlike.size(), 1U);
 }
 
 TEST(Gate, RulesAreReadStrictly) {

@@ -34,6 +34,14 @@ TEST(ResultsJson, NothingIsLost) {
   EXPECT_EQ(to_json(back).dump(), json.dump());
 }
 
+TEST(ResultsJson, HoldsMeanAndMedianOfTheSamples) {
+  ResultSet results = test::full_results();
+  results.rows[0].set("total_latency_s", Value{2, std::nullopt, {1, 2, 9}, "median"});
+  const OrderedJson value = to_json(results)["rows"][0]["values"]["total_latency_s"];
+  EXPECT_EQ(value["mean"], 4);
+  EXPECT_EQ(value["median"], 2);
+}
+
 TEST(ResultsJson, FilesOfEarlierVersionsAreRead) {
   OrderedJson json = to_json(test::full_results());
   for (const char* key : {"comparisons", "audit", "noise", "remarks"}) json.erase(key);

@@ -226,6 +226,17 @@ TEST(CompareLosses, TakesBlocksOfATextForReplicates) {
   EXPECT_EQ(compare_losses(std::span(losses).first(5 * 64), 0.005).verdict, Verdict::too_few);
 }
 
+// One token of 64 costs 6.4 more: the ratio is of the mean loss, which that token raises by 0.1.
+TEST(CompareLosses, RatioIsOfTheMeanLoss) {
+  std::vector<double> losses;
+  for (int block = 0; block < 8; ++block)
+    for (int i = 0; i < 64; ++i) losses.push_back(i == 5 ? 6.4 + 0.01 * block : 0);
+  const Comparison c = compare_losses(losses, 0.005);
+  const double mean = 0.1 + 0.01 * 3.5 / 64;
+  EXPECT_NEAR(c.ratio, std::exp(mean), 1e-9);
+  EXPECT_NEAR(c.effect->estimate, mean, 1e-9);
+}
+
 TEST(CompareUnpaired, IsWelchs) {
   const std::vector<double> a = {1.00, 1.02, 0.98, 1.01, 0.99}, b = {1.10, 1.30, 1.20};
   Comparison c = compare_unpaired(b, a, 0.02);

@@ -87,6 +87,7 @@ TEST(MedianInterval, OfManySamplesByHand) {
 
 TEST(PairedShift, HasTheRanksOfWilcoxonsTables) {
   EXPECT_FALSE(paired_shift(rising(5)));
+  EXPECT_TRUE(paired_shift(rising(6), 0.96875)) << "1 / 64 is just half of what may lie outside";
   // One of 64 orders is below 2.5 %, two are not: none of 21 averages is left out.
   const auto six = paired_shift(rising(6));
   EXPECT_DOUBLE_EQ(six->estimate, 3.5);
@@ -131,6 +132,12 @@ TEST(FitPolynomial, ByHand) {
   EXPECT_NEAR(square->coefficients[1], 1, 1e-7);
   EXPECT_NEAR(square->coefficients[2], 2, 1e-7);
   EXPECT_NEAR(square->at(3), 22, 1e-7);
+  // Of points about 0 sums of odd powers vanish: a row that begins with 0 eliminates nothing.
+  const auto centred = fit_polynomial(Samples{-2, -1, 0, 1, 2}, Samples{7, 2, 1, 4, 11}, 2);
+  ASSERT_TRUE(centred);
+  EXPECT_NEAR(centred->coefficients[0], 1, 1e-9);
+  EXPECT_NEAR(centred->coefficients[1], 1, 1e-9);
+  EXPECT_NEAR(centred->coefficients[2], 2, 1e-9);
   EXPECT_EQ(fit_polynomial(Samples{1, 2, 3}, Samples{4, 4, 4}, 1)->r2, 1) << "nothing is left to explain";
   EXPECT_FALSE(fit_polynomial(Samples{1, 2}, Samples{1, 2}, 1));
   EXPECT_FALSE(fit_polynomial(Samples{1, 2, 3}, Samples{1, 2, 4}, 2));
@@ -183,6 +190,13 @@ TEST(SpreadOf, TakesOffWhatTheRepeatsExplain) {
   const auto spread = spread_of(std::vector<Samples>{{1, 2, 3}, {}, {4, 6}});
   EXPECT_NEAR(spread->within, std::sqrt(4.0 / 3), 1e-12);
   EXPECT_NEAR(spread->between, std::sqrt(4.5 - 1.35 * 4 / 3 * (5.0 / 6) / 2), 1e-12);
+  // A process counts with its median, whatever one of its repeats was: medians 2 and 5 again.
+  const auto skewed = spread_of(std::vector<Samples>{{1, 2, 30}, {4, 6}});
+  const double squares = (100.0 + 81 + 361 + 2) / 3;  // of 1, 2, 30 about 11 and of 4, 6 about 5
+  EXPECT_NEAR(skewed->within, std::sqrt(squares), 1e-12);
+  EXPECT_EQ(skewed->between, 0);
+  EXPECT_NEAR(spread_of(std::vector<Samples>{{2, 2, 2.3}, {50}})->between,
+              std::sqrt(48.0 * 48 / 2 - 1.35 * (0.01 + 0.01 + 0.04) / 2 * (4.0 / 3) / 2), 1e-12);
   EXPECT_EQ(spread_of(std::vector<Samples>{{1, 9}, {2, 8}})->between, 0);
   EXPECT_FALSE(spread_of(std::vector<Samples>{{1}, {2}}));
   EXPECT_FALSE(spread_of(std::vector<Samples>{{1, 2}}));
@@ -205,6 +219,18 @@ TEST(VariancePrior, HasItsClosedForms) {
   const VariancePrior prior = variance_prior(unequal);
   EXPECT_NEAR(prior.degrees, 2, 1e-9);
   EXPECT_NEAR(prior.variance, 1, 1e-9);
+  // They centre where their mean is, not where most of them are.
+  Estimates skewed(6, {1, 2});
+  skewed[5].variance = std::exp(6 * 0.5);
+  EXPECT_NEAR(variance_prior(skewed).variance, std::exp(0.5) * variance_prior(Estimates(6, {1, 2})).variance,
+              1e-8);
+  // Of so many degrees nothing is by chance: what is left is that of a prior of 7 degrees, which is below the
+  // most. trigamma(3.5) = pi^2 / 2 - 4 (1 + 1/9 + 1/25).
+  const double of_seven = std::numbers::pi * std::numbers::pi / 2 - 4 * (1 + 1.0 / 9 + 1.0 / 25),
+               b = std::sqrt(of_seven * 5 / 6);
+  Estimates nearly(6, {std::exp(b), 1e9});
+  for (std::size_t i = 0; i < 3; ++i) nearly[i].variance = std::exp(-b);
+  EXPECT_NEAR(variance_prior(nearly).degrees, 7, 1e-6);
   unequal.push_back({0, 2});  // tells nothing
   EXPECT_NEAR(variance_prior(unequal).degrees, 2, 1e-9);
   EXPECT_EQ(variance_prior(Estimates(5, {3, 2})).degrees, 0);
@@ -228,6 +254,8 @@ TEST(ReplicatesNeeded, AtItsEnds) {
   EXPECT_EQ(replicates_needed({1, 1e-6, 4, 5}, 0.02, 0.95, 100), 2) << "a clear difference";
   EXPECT_EQ(replicates_needed({0, 1e-6, 4, 5}, 0.02, 0.95, 100), 2) << "clearly none";
   EXPECT_FALSE(replicates_needed({0.02, 0.5, 4, 5}, 0.02, 0.95, 100));
+  EXPECT_EQ(replicates_needed({1, 1e-12, 1, 2}, 0.02, 0.95, 100), 2)
+      << "of two the deviation is known a little";
   EXPECT_FALSE(replicates_needed({1, 1e-6, 0, 1}, 0.02, 0.95, 100)) << "of one nothing is known";
   // Known deviation 1, effect 0.5: a t interval excludes 0 with the chance 0.85 from about 38 on. That of a
   // first estimate from 400 replicates is itself uncertain by 0.05.

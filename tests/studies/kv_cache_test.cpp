@@ -58,7 +58,12 @@ TEST_F(KvCacheStudy, TakesTheLongestPromptThatFits) {
 
 TEST_F(KvCacheStudy, RefusesWhatCannotBe) {
   set("length", std::int64_t{33});
-  EXPECT_THROW(study_.cases(local_, options_), Error);
+  try {
+    study_.cases(local_, options_);
+    ADD_FAILURE() << "33 and 32 tokens were taken for 64";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "a prompt of 33 tokens and 32 new ones exceed the model's context of 64");
+  }
   set("length", std::int64_t{4});
   set("kv-cache", std::vector<std::string>{"float32", "int3"});
   EXPECT_THROW(study_.cases(local_, options_), UsageError);

@@ -365,7 +365,8 @@ TEST(RunStudies, TheAaRunTellsWhatTheMachineDoes) {
 }
 
 // What a run of prompt lengths remarks when its runs take these times, with jitter from process to process.
-std::vector<std::string> length_remarks(const std::vector<double>& latencies, double jitter = 0) {
+std::vector<std::string> length_remarks(const std::vector<double>& latencies, double jitter = 0,
+                                        double margin = 0.02) {
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < latencies.size(); ++i) lengths.push_back(static_cast<std::int64_t>(i) + 4);
   int made = 0;
@@ -383,6 +384,7 @@ std::vector<std::string> length_remarks(const std::vector<double>& latencies, do
   context.context_length = 64;
   context.sweep.processes = 5;
   context.sweep.repeats = 3;
+  context.margin = margin;
   return run_for_varied_lengths(context, {.lengths = lengths, .base = "abc ", .new_tokens = 4}).remarks;
 }
 
@@ -392,6 +394,8 @@ TEST(PromptLengths, RemarkIsWhatTheComparisonsFound) {
   EXPECT_EQ(length_remarks({0.1, 0.2, 0.3}), std::vector<std::string>{from + "rises in 2 of 2 comparisons."});
   EXPECT_EQ(length_remarks({0.1, 0.1, 0.101, 0.2}),
             std::vector<std::string>{from + "rises in 1, stays within 2 % in 2 of 3 comparisons."});
+  EXPECT_EQ(length_remarks({0.1, 0.1, 0.101}, 0, 0.099),
+            std::vector<std::string>{from + "stays within 9.9 % in 2 of 2 comparisons."});
   EXPECT_EQ(length_remarks({0.1, 0.105}, 0.1),
             std::vector<std::string>{from + "is undecided in 1 of 1 comparisons."});
   const std::vector<std::string> falls = length_remarks({0.1, 0.2, 0.15});

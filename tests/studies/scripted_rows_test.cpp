@@ -25,6 +25,7 @@ TEST_F(ScriptedModel, PercentilesNeedTheirSteps) {
   EXPECT_NEAR(row.find("inter_token_p95_ms")->value, 95.05, 1e-9);
   EXPECT_NEAR(row.find("inter_token_p99_ms")->value, 99.01, 1e-9);
   EXPECT_NEAR(row.find("step_latency_ms")->value, 50.5, 1e-9);
+  EXPECT_NEAR(row.find("avg_latency_per_token_ms")->value, 1e3 * 5.06 / 101, 1e-9);
   EXPECT_EQ(row.step_s.size(), 9U);
   steps.resize(19);
   row = row_of_run();
@@ -103,6 +104,7 @@ TEST_F(ScriptedModel, WarningsSayWhatTheRunsShow) {
     s.disturbance.seconds = 1;
   });
   EXPECT_EQ(warnings_of_kind(row, WarningKind::cpu_frequency).size(), 1U);
+  EXPECT_EQ(row_with([](Sample&) {}).parameter("frequency_mhz"), "") << "where nobody could read it";
   EXPECT_EQ(row.parameter("frequency_mhz").substr(5, 4), "to 3") << row.parameter("frequency_mhz");
   four.sweep.processes = 2;
   EXPECT_EQ(texts([](Sample&) {}, WarningKind::too_few_runs),

@@ -16,6 +16,24 @@ namespace {
 using test::kDeviation;
 using test::ScriptedStudies;
 
+TEST_F(ScriptedStudies, BaselineRunsEachPromptAsItIsAsked) {
+  const Study& study = study_named("baseline");
+  std::any options = study.defaults;
+  SharedOptions shared;
+  shared.prompts = {"one", "two"};
+  shared.new_tokens = 4;
+  shared.uses_cache = false;
+  shared.truncation = Truncation::right;
+  study.share(shared, options);
+  const std::vector<Case> cases = study.cases(context(), options);
+  ASSERT_EQ(cases.size(), 2U);
+  EXPECT_EQ(cases[1].label, "prompt 2");
+  EXPECT_EQ(std::get<std::string>(cases[1].prompts[0]), "two");
+  EXPECT_EQ(cases[1].new_tokens, 4);
+  EXPECT_FALSE(cases[1].uses_cache);
+  EXPECT_EQ(cases[1].truncation, Truncation::right);
+}
+
 TEST_F(ScriptedStudies, BatchesNameOnlyWhatIsAgainstExpectation) {
   const auto remarks = [&](Time four) {
     take({{"batch 1", {1, 0}}, {"batch 4", four}});
@@ -148,12 +166,14 @@ TEST_F(ScriptedStudies, KvCacheFormatsTellMemoryAndSteps) {
 }
 
 TEST_F(ScriptedStudies, EdgePromptsExplainTheirDifference) {
-  script_.run = [](const Case& what, int process) {
+  int of_code = 0;
+  script_.run = [&](const Case& what, int process) {
     Sample s = test::scripted_sample(1, {1, 1}, 20);
     s.sampling_s = 0.5;
     if (what.label == "code") {
       s = test::scripted_sample(1.25, {2, 2}, 40);  // 0.25 more of prefill, 2 of decode, 0.25 of sampling
       s.sampling_s = 0.75;
+      if (++of_code == 5) s.step_s = {2, 90};  // one run in nine, whose total the test leaves alone
       s.total_latency_s *= std::exp(kDeviation[process]);
     }
     if (what.label == "digits") s.total_latency_s *= std::exp(9 * kDeviation[process]);
@@ -232,7 +252,7 @@ TEST_F(ScriptedStudies, PerplexityIsTheExponentOfTheMeanLoss) {
   script_.score = [&](const RunConfig& configuration) {
     CorpusLosses losses;
     losses.corpus_sha256 = "sha";
-    losses.protocol = "protocol";
+    losses.protocol = "guide";
     for (int i = 0; i < 6 * 512; ++i) {
       const double base = i / 512 % 2 == 0 ? 1.8 : 2.2;
       const double own = configuration.label() == "nf4" ? more + (i / 64 % 2 == 0 ? wide : -wide) : 0;
@@ -272,7 +292,7 @@ TEST_F(ScriptedStudies, PerplexityIsTheExponentOfTheMeanLoss) {
             "nf4 is higher than float32: perplexity ratio 1.105 [1.099, 1.112]");
   EXPECT_EQ(nf4.parameter("corpus"), "text.txt");
   EXPECT_EQ(nf4.parameter("corpus_sha256"), "sha");
-  EXPECT_EQ(nf4.parameter("protocol"), "protocol");
+  EXPECT_EQ(nf4.parameter("protocol"), "guide");
   EXPECT_EQ(nf4.losses->tokens, 6 * 512);
   EXPECT_NEAR(nf4.losses->sums[0], 16 * 1.92, 1e-9);
   EXPECT_TRUE(warnings_of_kind(nf4, WarningKind::perplexity_rise).empty());
@@ -286,6 +306,22 @@ TEST_F(ScriptedStudies, PerplexityIsTheExponentOfTheMeanLoss) {
   more = std::log(1.51);
   EXPECT_EQ(warnings_of_kind(scored().rows[1], WarningKind::perplexity_rise),
             std::vector<std::string>{"the perplexity is 1.51 times that of float32"});
+}
+
+// Every eighth token costs 8, the others 1: perplexity is of the mean, 1.875, not of what most tokens cost.
+TEST_F(ScriptedStudies, PerplexityCountsRareTokensByTheirLoss) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder.path() / "text.txt", "a text");
+  script_.score = [&](const RunConfig&) {
+    CorpusLosses losses;
+    for (int i = 0; i < 6 * 512; ++i) losses.log_probabilities.push_back(i % 8 == 0 ? -8 : -1);
+    losses.tokens = 6 * 512 + 1;
+    return losses;
+  };
+  const ExperimentResult result =
+      compare_perplexity(context(), {.precisions = {"float32"}, .corpus = folder.path() / "text.txt"});
+  EXPECT_NEAR(result.rows[0].find("loss")->value, 1.875, 1e-12);
+  EXPECT_NEAR(result.rows[0].find("perplexity")->value, std::exp(1.875), 1e-12);
 }
 
 TEST_F(ScriptedStudies, PredictedTimesCountRunsAndStarts) {

@@ -376,6 +376,13 @@ TEST(ComparePpplx, SumsLossesOverTokens) {
   EXPECT_DOUBLE_EQ(compared[0].second.loss, sum / tokens);
   EXPECT_DOUBLE_EQ(compared[0].second.ppx, std::exp(sum / tokens));
   EXPECT_NE(compared[1].second.loss, compared[0].second.loss);
+  for (const auto& [label, own] : compared) {
+    const bool is_bad = !uniform_warning(own.ppx, a.model->spec().vocab).empty();
+    EXPECT_EQ(std::count_if(own.warnings.begin(), own.warnings.end(),
+                            [](const Warning& w) { return w.kind == WarningKind::worse_than_uniform; }),
+              is_bad ? 1 : 0)
+        << label << " " << own.ppx;
+  }
   EXPECT_THROW(compare_ppplx({{"float32", &a}}, {"b"}), Error);
 }
 

@@ -130,6 +130,16 @@ class Finder:
             if a != b:
                 self.add("swapped", first, last, f"{self.source.flat(first, at)} {b} , {a} )")
 
+    def is_conditional(self, colon):
+        """Whether the colon belongs to a ? before it, not to a label."""
+        for k in range(colon - 1, -1, -1):
+            if self.inside[k] == self.inside[colon]:
+                if self.tokens[k].text in (";", "{", "}"):
+                    return False
+                if self.tokens[k].text == "?":
+                    return True
+        return False
+
     def statement(self, i, t):
         """Statements that begin at i: a call whose result is not used, or an assignment to what stands elsewhere."""
         before = self.tokens[i - 1].text if i else ";"
@@ -138,6 +148,8 @@ class Finder:
         if before == ")" and (i - 1 not in self.source.match or self.tokens[self.source.match[i - 1] - 1].text not in ("if", "for", "while")):
             return
         if self.inside[i] >= 0 and self.tokens[self.inside[i]].text != "{":
+            return
+        if before == ":" and self.is_conditional(i - 1):
             return
         end, k, assignment = None, i, None
         while k < len(self.tokens):

@@ -58,13 +58,23 @@ int compare(const CompareFlags& flags) {
   if (compared.rows.empty() && compared.failed.empty())
     throw Error("{} and {} have no measured case in common", flags.a, flags.b);
   std::vector<std::string> broken, notes;
+  nlohmann::ordered_json judged = nlohmann::ordered_json::array();
   std::exception_ptr refused;  // what was compared is shown all the same
   try {
-    for (const FailureRule& rule : rules)
-      for (std::string& line : broken_rows(compared, rule)) {
+    for (const FailureRule& rule : rules) {
+      const RuleOutcome outcome = judge_rule(compared, rule);
+      for (const std::string& line : outcome.broken) {
         notes.push_back(fmt::format("--fail-on {} is met: {}", rule.text, line));
-        broken.push_back(std::move(line));
+        broken.push_back(line);
       }
+      if (outcome.broken.empty() && outcome.detectable_difference > 0)
+        notes.push_back(fmt::format(
+            "--fail-on {} is not met; a difference of {:.2g} % would have been found nine in ten times",
+            rule.text, 100 * outcome.detectable_difference));
+      judged.push_back({{"rule", rule.text},
+                        {"broken", outcome.broken},
+                        {"detectable_difference", outcome.detectable_difference}});
+    }
   } catch (const Error&) {
     refused = std::current_exception();
   }
@@ -73,6 +83,7 @@ int compare(const CompareFlags& flags) {
   } else if (!refused) {
     nlohmann::ordered_json json = compared_json(compared);
     json["broken"] = broken;
+    json["rules"] = judged;
     answer_json(json);
   }
   for (const std::string& line : notes) note(line);

@@ -65,6 +65,13 @@ struct Pending {
     }
     return all;
   }
+  // Relative; it must show in every unit.
+  double detectable_difference(double level) const {
+    double most = 0;
+    for (const statistics::Effect& effect : effects)
+      most = std::max(most, statistics::detectable_difference(effect, level));
+    return std::expm1(most);
+  }
   // The one that says least.
   double estimate() const {
     const auto is_nearer = [](const statistics::Effect& a, const statistics::Effect& b) {
@@ -95,6 +102,8 @@ void judge(std::vector<Pending>& family) {
     const statistics::Interval logs = family[i].interval(1 - kErrorLevel / divisors[i]);
     c.ratio = std::exp(family[i].estimate());
     c.interval = statistics::Interval{std::exp(logs.low), std::exp(logs.high), logs.level};
+    c.processes = static_cast<int>(family[i].effects.front().replicates);
+    c.detectable_difference = family[i].detectable_difference(logs.level);
     const double margin = std::log1p(c.margin);
     c.verdict = logs.low > -margin && logs.high < margin ? Verdict::no_difference
                 : logs.low > 0                           ? Verdict::higher
@@ -319,6 +328,14 @@ bool is_broken(const Comparison& c, const FailureRule& rule) {
   return c.interval && c.interval->low > 1 && c.ratio > more;
 }
 
+// What makes a difference of `asked` show: an error shrinks with the square root of the replicates.
+std::string what_shows(const Comparison& c, double asked) {
+  const double times = std::pow(c.detectable_difference / asked, 2);
+  if (c.metric == kPerplexityTag) return fmt::format("with a text of {:.2g} times the length", times);
+  return fmt::format("with about {} processes (--processes)",
+                     static_cast<int>(std::ceil(c.processes * times)));
+}
+
 }  // namespace
 
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin) {
@@ -347,27 +364,43 @@ std::vector<FailureRule> failure_rules(const std::string& text) {
   return rules;
 }
 
-std::vector<std::string> broken_rows(const ComparedResults& compared, const FailureRule& rule) {
+RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule) {
   std::string tag;
   for (const RuleName& known : kRuleNames)
     if (known.what == rule.what) tag = known.tag;
-  std::vector<std::string> broken;
-  std::size_t judged = 0;
+  RuleOutcome outcome;
+  std::vector<const Comparison*> judged;
   const auto judge = [&](const ComparedRow& row, const std::string& where) {
     if (row.comparison.metric != tag) return;
     const std::string& why = row.unlike.empty() ? row.untested : row.unlike;
     if (!why.empty()) throw Error("'{}' cannot be judged: {}: {}", rule.text, where, why);
-    ++judged;
-    if (is_broken(row.comparison, rule)) broken.push_back(where + ": " + row.comparison.sentence);
+    judged.push_back(&row.comparison);
+    if (is_broken(row.comparison, rule)) outcome.broken.push_back(where + ": " + row.comparison.sentence);
   };
   for (const ComparedRow& row : compared.all_cases) judge(row, row.label);
   for (const ComparedRow& row : compared.rows)
     judge(row, fmt::format("{}, {}", name_of(row.scenario), row.label));
-  for (const std::string& failed : compared.failed) broken.push_back("failed in B: " + failed);
-  if (judged == 0 && broken.empty())
+  for (const std::string& failed : compared.failed) outcome.broken.push_back("failed in B: " + failed);
+  if (judged.empty()) {
+    if (!outcome.broken.empty()) return outcome;
     throw Error("'{}' cannot be judged: the runs have no case in common that measured {}", rule.text,
                 metric(tag).title);
-  return broken;
+  }
+  const auto shows_more = [](const Comparison* x, const Comparison* y) {
+    return x->detectable_difference < y->detectable_difference;
+  };
+  const bool is_of_processes = tag == kLatencyTag || tag == kThroughputTag;
+  const Comparison& by = is_of_processes ? **std::min_element(judged.begin(), judged.end(), shows_more)
+                                         : **std::max_element(judged.begin(), judged.end(), shows_more);
+  outcome.detectable_difference = by.detectable_difference;
+  const double asked = kShown * rule.margin;
+  if (outcome.broken.empty() && rule.margin > 0 && by.detectable_difference > asked)
+    throw Error(
+        "'{}' cannot be judged: nothing breaks it, but nine in ten times these runs show no difference below "
+        "{:.2g} "
+        "%, and {:.2g} % should show. Repeat both {}",
+        rule.text, 100 * by.detectable_difference, 100 * asked, what_shows(by, asked));
+  return outcome;
 }
 
 }  // namespace assay

@@ -44,9 +44,19 @@ struct FailureRule {
 // "latency:3%" or "slower:3%", "faster:3%", "throughput:3%", "memory:0%", "size:0%", "perplexity:1%" or
 // "worse:1%"; several joined by commas. Throws FieldError.
 std::vector<FailureRule> failure_rules(const std::string& text);
-// Rows that break it: their interval excludes 1 and the ratio lies beyond the margin; of bytes the ratio
-// alone. A case that A measured and B could not breaks every rule. Throws Error where the rule judges
-// nothing, or where a row that it should judge has no test: a gate that looks away is none.
-std::vector<std::string> broken_rows(const ComparedResults& compared, const FailureRule& rule);
+// What a rule says of a comparison.
+struct RuleOutcome {
+  std::vector<std::string> broken;  // the rows that break it
+  // Relative: differences from here on are found with a chance of 90 %; of bytes 0, since any is.
+  double detectable_difference = 0;
+};
+// A row breaks the rule where its interval excludes 1 and the ratio lies beyond the margin; of bytes the
+// ratio alone counts. A case that A measured and B could not breaks every rule. Throws Error where the rule
+// judges nothing, where a row that it should judge has no test, and where nothing is broken but a difference
+// of kShown margins would have been missed too often: a gate that looks away is none. A difference of all
+// cases shows in any of them, or in all together; one of perplexity in its own row alone. A margin of 0 asks
+// for what can be found at all.
+inline constexpr double kShown = 2;
+RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule);
 
 }  // namespace assay
