@@ -31,6 +31,7 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
   const TestMatrix table = make_matrix(MatrixFormat::bfloat16, n, 40, random_),
                    places = make_matrix(MatrixFormat::float32, 12, 40, random_);
   const auto next = room<std::int32_t>(rows), positions = put(std::vector<std::int32_t>(at_of(rows), 7)),
+             angles = put(std::vector<std::int32_t>(at_of(rows), 107)),
              key = put(std::vector<std::int32_t>(at_of(rows), 5)),
              tokens = put(std::vector<std::int32_t>(at_of(rows * 2), -9)),
              count = put(std::vector<std::int32_t>{0, 1, 2, 0, 0, 0, 0, 0, 0});
@@ -38,6 +39,7 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
   const NextTokenArgs args{.keys = keys,
                            .ids = next,
                            .positions = positions,
+                           .angles = angles,
                            .key = key,
                            .tokens = tokens,
                            .count = count,
@@ -57,6 +59,7 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
                                   list = get(tokens, rows * 2);
   EXPECT_EQ(get(keys, rows), std::vector<std::uint64_t>(at_of(rows), 0));
   EXPECT_EQ(get(positions, rows), std::vector<std::int32_t>(at_of(rows), 8));
+  EXPECT_EQ(get(angles, rows), std::vector<std::int32_t>(at_of(rows), 108));
   EXPECT_EQ(get(key, rows), std::vector<std::int32_t>(at_of(rows), 6));
   EXPECT_EQ(get(count, rows), (std::vector<std::int32_t>{1, 2, 2, 1, 1, 1, 1, 1, 1}));
   const Floats embedded = get(out, rows * 40);
@@ -70,6 +73,14 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
       EXPECT_EQ(embedded[at_of(row * 40 + i)], table.value(std::max(id, 0), i) * 3 + places.value(10, i));
   }
   EXPECT_EQ(list[5], -9);  // a full list stays
+  // Nobody takes the step behind the last position, which no table has.
+  NextTokenArgs last = args;
+  last.last_position = 9;
+  for (int step = 0; step < 3; ++step) run(*runtime_, last);
+  EXPECT_EQ(get(positions, rows), std::vector<std::int32_t>(at_of(rows), 11));
+  const Floats behind = get(out, 40);
+  for (std::int64_t i = 0; i < 40; ++i)
+    EXPECT_EQ(behind[at_of(i)], table.value(0, i) * 3 + places.value(11, i));
   EXPECT_EQ(wanted[2], -1);
   EXPECT_EQ(wanted[1], 899);
 }

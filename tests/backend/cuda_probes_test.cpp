@@ -1,4 +1,4 @@
-// Probes of what a GPU reaches at most, and the end of a greedy step, in the emulation: what they compute.
+// Probes of what a GPU reaches at most, in the emulation: what they compute.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -94,22 +94,6 @@ TEST_F(CudaProbes, AreOfTheProductThatAFormatUses) {
   EXPECT_EQ(product_of(WeightFormat::bfloat16), ProductKind::bfloat16);
   EXPECT_EQ(product_of(WeightFormat::float32), ProductKind::float32_fma);
   EXPECT_EQ(name_of(ProductKind::tf32), "tf32 mma.sync");
-}
-
-TEST_F(CudaStepKernels, AdvanceAStep) {
-  const auto chosen = memory_.put(std::vector<std::int32_t>{7, -1, 9});
-  const auto ids = memory_.put(std::vector<std::int32_t>{1, 2, 3}),
-             positions = memory_.put(std::vector<std::int32_t>{4, 5, 6}),
-             keys = memory_.put(std::vector<std::int32_t>{2, 3, 4}),
-             step = memory_.put(std::vector<std::int32_t>{3}),
-             history = memory_.put(std::vector<std::int32_t>(8, 0));
-  launch(*runtime_, runtime_->step_kernels().advance, {.block = 256},
-         AdvanceArgs{chosen, ids, positions, keys, history, step, 3, 4, 2});
-  EXPECT_EQ(memory_.get(ids, 3), (std::vector<std::int32_t>{7, 0, 9}));
-  EXPECT_EQ(memory_.get(positions, 3), (std::vector<std::int32_t>{5, 6, 7}));
-  EXPECT_EQ(memory_.get(keys, 3), (std::vector<std::int32_t>{3, 4, 5}));
-  EXPECT_EQ(memory_.get(history, 8), (std::vector<std::int32_t>{0, 0, 0, 0, 7, -1, 9, 0}));
-  EXPECT_EQ(memory_.get(step, 1)[0], 4);
 }
 
 }  // namespace

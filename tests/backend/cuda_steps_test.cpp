@@ -109,6 +109,16 @@ TEST(CudaSteps, CrossPagesAndChunks) {
             ids_of(generate(*plain.backend, reference.program(), {prompt}, options)));
 }
 
+// The last step embeds what a next one would begin with, behind the last position that has an embedding.
+TEST(CudaSteps, GoToTheEndOfTheContext) {
+  const SteppedGpu plain(kPlain), gpu;
+  const Model reference = plain.model("base"), model = gpu.model("base");
+  const std::vector<TokenId> prompt(static_cast<std::size_t>(model.program().plan().context - 21), 5);
+  const GenerationOptions options{.max_new_tokens = 21};
+  EXPECT_EQ(ids_of(generate(*gpu.backend, model.program(), {prompt}, options)),
+            ids_of(generate(*plain.backend, reference.program(), {prompt}, options)));
+}
+
 TEST(CudaSteps, EndWhereASequenceDoes) {
   const SteppedGpu plain(kPlain), gpu;
   const Model reference = plain.model("base"), model = gpu.model("base");

@@ -113,7 +113,8 @@ class Emulated final : public EmulatedRuntime {
         fault_ = fmt::format("kernel {}: made to fail", name);
         check_alive();
       }
-      emulation::run_launch(name, shape, [&] { trampoline(entry, kept.data()); });
+      emulation::run_launch(
+          name, shape, [&] { trampoline(entry, kept.data()); }, true);
     });
   }
   void synchronize() override { check_alive(); }

@@ -52,6 +52,7 @@ assay_switch_stack:
 namespace assay::cuda::emulation {
 
 Indices here;
+bool has_waited[1024] = {};
 std::byte* shared_memory = nullptr;
 
 namespace {
@@ -217,6 +218,7 @@ struct Block {
   std::uint32_t epoch = 1, at_barrier = 0, ended = 0;
   Context host;
   std::exception_ptr fault;
+  bool has_to_wait = false;
 
   Thread& current() { return threads[here.thread]; }
   void leave(bool ends = false) { current().context.switch_to(host, ends); }
@@ -231,6 +233,8 @@ void fiber_main() {
     (*block.body)();
     if (!block.current().copies.empty() || !block.current().uncommitted.empty())
       fail("it ends before it has waited for what cp.async copies");
+    if (block.has_to_wait && !has_waited[here.thread])
+      fail("it ends before it has waited for the kernel in front, which a later one then cannot rely on");
   } catch (...) {
     if (!block.fault) block.fault = std::current_exception();
   }
@@ -276,8 +280,12 @@ void Block::run() {
   }
 }
 
-std::map<std::uintptr_t, std::uintptr_t>& allocations() {
-  static std::map<std::uintptr_t, std::uintptr_t> all;
+struct Held {
+  std::uintptr_t end;
+  bool is_written;
+};
+std::map<std::uintptr_t, Held>& allocations() {
+  static std::map<std::uintptr_t, Held> all;
   return all;
 }
 Allocation last_found;
@@ -291,12 +299,13 @@ Allocation allocation_of(const void* address) {
   if (next == allocations().begin()) return {};
   --next;
   // A pointer to the end of an allocation, as of an empty part, belongs to it.
-  if (at > next->second) return {};
-  return last_found = {next->first, next->second};
+  if (at > next->second.end) return {};
+  return last_found = {next->first, next->second.end, &next->second.is_written};
 }
 void add_allocation(const void* begin, std::size_t bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(begin);
-  allocations()[at] = at + bytes;
+  allocations()[at] = {at + bytes, false};
+  last_found = {};
 }
 void remove_allocation(const void* begin) {
   allocations().erase(reinterpret_cast<std::uintptr_t>(begin));
@@ -313,6 +322,11 @@ void fail_access(const char* what, const Allocation& in, std::uintptr_t at, std:
   fail("an access of " + std::to_string(bytes) + " bytes, " + what + ", at byte " +
        std::to_string(static_cast<std::int64_t>(at - in.begin)) + " of an allocation of " +
        std::to_string(in.end - in.begin));
+}
+
+void fail_early(const Allocation& in) {
+  fail("an allocation of " + std::to_string(in.end - in.begin) +
+       " bytes that kernels write was touched before the kernel in front was waited for");
 }
 
 void block_barrier() {
@@ -437,8 +451,10 @@ void wait_for_copies(int groups_left) {
   }
 }
 
-void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread) {
+void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread,
+                bool has_to_wait) {
   block.kernel = name;
+  block.has_to_wait = has_to_wait;
   block.shape = shape;
   here = {};
   if (shape.block == 0 || shape.block % kWarp != 0 || shape.block > 1024)
@@ -468,6 +484,7 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
         for (std::uint32_t i = 0; i < shape.block; ++i) {
           Thread& one = block.threads[i];
           one.context.reset();
+          has_waited[i] = false;
           one.state = Thread::State::ready;
           one.uncommitted.clear();
           one.copies.clear();

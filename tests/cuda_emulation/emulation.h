@@ -2,9 +2,10 @@
 // nvcc is here done, and checked.
 //
 // Reported, as an Error that names the kernel, the block and the thread: access outside an allocation or to a
-// wrong alignment; shared memory read before it is written, or written by one thread and used by another
-// without a barrier between them; reading what cp_async_16 still copies; warp operations that not all lanes
-// reach, or that lanes reach with different ones; threads that wait for what never comes.
+// wrong alignment; global memory that a kernel writes touched before the kernel in front was waited for, and
+// threads that end without waiting for it; shared memory read before it is written, or written by one thread
+// and used by another without a barrier between them; reading what cp_async_16 still copies; warp operations
+// that not all lanes reach, or that lanes reach with different ones; threads that wait for what never comes.
 // Not modelled: time, occupancy, the rounding of sums within a tensor core, races in global memory.
 #pragma once
 
@@ -29,6 +30,7 @@ namespace assay::cuda::emulation {
 
 struct Allocation {
   std::uintptr_t begin = 0, end = 0;
+  bool* is_written = nullptr;  // by a kernel, ever
 };
 // The allocation that holds an address, or an empty one.
 Allocation allocation_of(const void* address);
@@ -42,7 +44,14 @@ void remove_allocation(const void* begin);
 struct Indices {
   std::uint32_t thread = 0, threads = 0, block_x = 0, block_y = 0, block_z = 0, grid_x = 0;
 };
-extern Indices here;  // of the thread that runs
+extern Indices here;           // of the thread that runs
+extern bool has_waited[1024];  // of each thread of the block: for the kernel in front
+[[noreturn]] void fail_early(const Allocation& in);
+// What kernels never write, such as weights, may be read at any time.
+inline void touch(const Allocation& in, bool writes) {
+  if (writes) *in.is_written = true;
+  if (!has_waited[here.thread] && *in.is_written) fail_early(in);
+}
 
 void block_barrier();
 
@@ -61,8 +70,10 @@ void copy_async(std::int64_t to_byte, const void* from, const Allocation& in);
 void commit_copies();
 void wait_for_copies(int groups_left);
 
-// Runs a launch; throws Error for the first fault of a thread.
-void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread);
+// Runs a launch; throws Error for the first fault of a thread. has_to_wait: each thread for the kernel in
+// front.
+void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread,
+                bool has_to_wait = false);
 
 }  // namespace assay::cuda::emulation
 
@@ -91,6 +102,11 @@ inline void barrier() {
 }
 inline void warp_barrier() {
   emulation::warp_operation(emulation::WarpOperation::barrier, 0, nullptr, [](void* const*) {});
+}
+
+inline void let_next_start() {}
+inline void wait_for_previous() {
+  emulation::has_waited[emulation::here.thread] = true;
 }
 
 struct alignas(16) Words4 {
@@ -137,6 +153,7 @@ class Global {
     if (at < in_.begin || at + sizeof(U) > in_.end || at + sizeof(U) < at)
       emulation::fail_access("outside", in_, at, sizeof(U));
     if (at % alignof(U) != 0) emulation::fail_access("misaligned", in_, at, sizeof(U));
+    emulation::touch(in_, !std::is_const_v<U>);
     return reinterpret_cast<U*>(at);
   }
 

@@ -55,13 +55,25 @@ void pass_on(Numbers a, bool with_barrier, void (*wait)()) {
 
 TEST_F(CudaEmulation, ReportsAMissingBarrier) {
   const LaunchShape shape{.block = 64, .shared_bytes = 256};
-  run([](Numbers a) { pass_on(a, true, barrier); }, shape);
+  run(
+      [](Numbers a) {
+        wait_for_previous();
+        pass_on(a, true, barrier);
+      },
+      shape);
   EXPECT_EQ(result_[0], 1.0F);
   EXPECT_EQ(result_[63], 0.0F);
-  expect_says(fault([](Numbers a) { pass_on(a, false, barrier); }, shape), "nobody has written");
+  expect_says(fault(
+                  [](Numbers a) {
+                    wait_for_previous();
+                    pass_on(a, false, barrier);
+                  },
+                  shape),
+              "nobody has written");
   // Written before, in this launch: the value is there, and the order is not.
   expect_says(fault(
                   [](Numbers a) {
+                    wait_for_previous();
                     const Shared<float> s = shared<float>(0);
                     const int t = thread_index();
                     s[t] = 1;
@@ -76,6 +88,7 @@ TEST_F(CudaEmulation, ReportsAMissingBarrier) {
 TEST_F(CudaEmulation, ReportsAWriteBesideAReadOfAnotherThread) {
   expect_says(fault(
                   [](Numbers a) {
+                    wait_for_previous();
                     const Shared<float> s = shared<float>(0);
                     const int t = thread_index();
                     s[t] = 1;
@@ -86,12 +99,20 @@ TEST_F(CudaEmulation, ReportsAWriteBesideAReadOfAnotherThread) {
                   },
                   {.block = 64, .shared_bytes = 256}),
               "with no barrier between them");
-  expect_says(fault([](Numbers) { shared<float>(0)[0] = 1; }, {.block = 32, .shared_bytes = 256}),
+  expect_says(fault(
+                  [](Numbers) {
+                    wait_for_previous();
+                    shared<float>(0)[0] = 1;
+                  },
+                  {.block = 32, .shared_bytes = 256}),
               "writes too");
 }
 
 TEST_F(CudaEmulation, AWarpBarrierOrdersItsWarpAlone) {
-  const auto warp_kernel = [](Numbers a) { pass_on(a, true, warp_barrier); };
+  const auto warp_kernel = [](Numbers a) {
+    wait_for_previous();
+    pass_on(a, true, warp_barrier);
+  };
   run(warp_kernel, {.block = 32, .shared_bytes = 256});
   EXPECT_EQ(result_[0], 1.0F);
   EXPECT_EQ(result_[31], 0.0F);
@@ -102,6 +123,7 @@ TEST_F(CudaEmulation, AWarpBarrierOrdersItsWarpAlone) {
 TEST_F(CudaEmulation, ReportsADivergentShuffle) {
   run(
       [](Numbers a) {
+        wait_for_previous();
         Global<float>(a.x)[thread_index()] = shuffle_xor(static_cast<float>(thread_index()), 1);
       },
       {.block = 64});
@@ -109,12 +131,14 @@ TEST_F(CudaEmulation, ReportsADivergentShuffle) {
   EXPECT_EQ(result_[63], 62.0F);
   expect_says(fault(
                   [](Numbers) {
+                    wait_for_previous();
                     if (thread_index() < 16) (void)shuffle_xor(1.0F, 1);
                   },
                   {.block = 32}),
               "stuck");
   expect_says(fault(
                   [](Numbers) {
+                    wait_for_previous();
                     if (thread_index() < 16)
                       (void)shuffle_xor(1.0F, 1);
                     else
@@ -127,6 +151,7 @@ TEST_F(CudaEmulation, ReportsADivergentShuffle) {
 TEST_F(CudaEmulation, ReportsABarrierThatNotAllReach) {
   const std::string said = fault(
       [](Numbers) {
+        wait_for_previous();
         if (thread_index() != 5) barrier();
       },
       {.block = 32});
@@ -136,29 +161,69 @@ TEST_F(CudaEmulation, ReportsABarrierThatNotAllReach) {
 
 TEST_F(CudaEmulation, ReportsAccessOutsideAnAllocation) {
   const auto reads_behind = [](Numbers a) {
+    wait_for_previous();
     if (thread_index() == 3) Global<float>(a.x)[0] = Global<float>(a.x)[a.n];
   };
   const std::string said = fault(reads_behind, {.grid_x = 2, .block = 32});
   expect_says(said, "kernel tried, block (0, 0, 0), thread 3");
   expect_says(said, "at byte 256 of an allocation of 256");
-  expect_says(fault([](Numbers a) { Global<float>(a.x)[-1] = 0; }, {.block = 32}), "at byte -4 of");
-  expect_says(fault([](Numbers a) { (void)Global<float>(a.x).load<Words4>(16); }, {.block = 32}), "outside");
-  expect_says(fault([](Numbers a) { (void)(Global<float>(a.x) + 1).load<Words4>(0); }, {.block = 32}),
+  expect_says(fault(
+                  [](Numbers a) {
+                    wait_for_previous();
+                    Global<float>(a.x)[-1] = 0;
+                  },
+                  {.block = 32}),
+              "at byte -4 of");
+  expect_says(fault(
+                  [](Numbers a) {
+                    wait_for_previous();
+                    (void)Global<float>(a.x).load<Words4>(16);
+                  },
+                  {.block = 32}),
+              "outside");
+  expect_says(fault(
+                  [](Numbers a) {
+                    wait_for_previous();
+                    (void)(Global<float>(a.x) + 1).load<Words4>(0);
+                  },
+                  {.block = 32}),
               "misaligned");
-  expect_says(fault([](Numbers) { (void)Global<float>(DevicePointer<float>())[0]; }, {.block = 32}),
+  expect_says(fault(
+                  [](Numbers) {
+                    wait_for_previous();
+                    (void)Global<float>(DevicePointer<float>())[0];
+                  },
+                  {.block = 32}),
               "no allocation");
 }
 
 TEST_F(CudaEmulation, ReportsAccessOutsideSharedMemory) {
   const LaunchShape shape{.block = 32, .shared_bytes = 128};
-  expect_says(fault([](Numbers) { shared<float>(0)[thread_index() + 1] = 0; }, shape),
+  expect_says(fault(
+                  [](Numbers) {
+                    wait_for_previous();
+                    shared<float>(0)[thread_index() + 1] = 0;
+                  },
+                  shape),
               "at byte 128 of shared memory");
-  expect_says(fault([](Numbers) { shared<double>(4)[0] = 0; }, shape), "misaligned");
-  expect_says(fault([](Numbers a) { Global<float>(a.x)[0] = shared<float>(0)[0]; }, shape),
+  expect_says(fault(
+                  [](Numbers) {
+                    wait_for_previous();
+                    shared<double>(4)[0] = 0;
+                  },
+                  shape),
+              "misaligned");
+  expect_says(fault(
+                  [](Numbers a) {
+                    wait_for_previous();
+                    Global<float>(a.x)[0] = shared<float>(0)[0];
+                  },
+                  shape),
               "nobody has written");
   // A block does not see what the one before it wrote.
   expect_says(fault(
                   [](Numbers a) {
+                    wait_for_previous();
                     const Shared<float> s = shared<float>(0);
                     if (block_x() == 0) s[thread_index()] = 1;
                     Global<float>(a.x)[thread_index()] = s[thread_index()];
@@ -182,13 +247,30 @@ void copy_and_read(Numbers a, bool waits, bool has_barrier) {
 
 TEST_F(CudaEmulation, ReportsAnEarlyReadOfWhatIsCopied) {
   const LaunchShape shape{.block = 32, .shared_bytes = 128};
-  run([](Numbers a) { copy_and_read(a, true, true); }, shape);
+  run(
+      [](Numbers a) {
+        wait_for_previous();
+        copy_and_read(a, true, true);
+      },
+      shape);
   EXPECT_EQ(result_[40], 1.0F);
-  expect_says(fault([](Numbers a) { copy_and_read(a, false, true); }, shape),
-              "before cp.async is waited for");
-  EXPECT_NE(fault([](Numbers a) { copy_and_read(a, true, false); }, shape), "");
   expect_says(fault(
                   [](Numbers a) {
+                    wait_for_previous();
+                    copy_and_read(a, false, true);
+                  },
+                  shape),
+              "before cp.async is waited for");
+  EXPECT_NE(fault(
+                [](Numbers a) {
+                  wait_for_previous();
+                  copy_and_read(a, true, false);
+                },
+                shape),
+            "");
+  expect_says(fault(
+                  [](Numbers a) {
+                    wait_for_previous();
                     cp_async_16(shared<float>(0), 4 * thread_index(),
                                 Global<float>(a.x).as<const std::byte>(), 0);
                   },
@@ -238,12 +320,23 @@ void halves(Numbers numbers, Bits bits, Mma<float> mma) {
 }
 
 TEST_F(CudaEmulation, MultipliesFragments) {
-  run([](Numbers n) { halves(n, f16_bits, mma_f16); }, {.block = 32}, 128);
-  expect_product(result_, 16);
-  run([](Numbers n) { halves(n, bf16_bits, mma_bf16); }, {.block = 32}, 128);
+  run(
+      [](Numbers n) {
+        wait_for_previous();
+        halves(n, f16_bits, mma_f16);
+      },
+      {.block = 32}, 128);
   expect_product(result_, 16);
   run(
       [](Numbers n) {
+        wait_for_previous();
+        halves(n, bf16_bits, mma_bf16);
+      },
+      {.block = 32}, 128);
+  expect_product(result_, 16);
+  run(
+      [](Numbers n) {
+        wait_for_previous();
         const int g = thread_index() / 4, t = thread_index() % 4;
         std::uint32_t a[4], b[2];
         for (int i = 0; i < 4; ++i)
@@ -257,6 +350,7 @@ TEST_F(CudaEmulation, MultipliesFragments) {
   expect_product(result_, 8);
   run(
       [](Numbers n) {
+        wait_for_previous();
         const int g = thread_index() / 4, t = thread_index() % 4;
         std::uint32_t a[4] = {}, b[2] = {};
         const auto byte = [](int x) { return static_cast<std::uint32_t>(static_cast<std::uint8_t>(x)); };
@@ -297,15 +391,68 @@ TEST_F(CudaEmulation, LoadsMatrices) {
     Global<float>(n.x)[lane] = is_right ? 7.0F : 0.0F;
   };
   static const auto held = kernel;
-  run([](Numbers n) { held(n, false); }, {.block = 32, .shared_bytes = 512});
+  run(
+      [](Numbers n) {
+        wait_for_previous();
+        held(n, false);
+      },
+      {.block = 32, .shared_bytes = 512});
   for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(result_[static_cast<std::size_t>(lane)], 7.0F) << lane;
-  run([](Numbers n) { held(n, true); }, {.block = 32, .shared_bytes = 512});
+  run(
+      [](Numbers n) {
+        wait_for_previous();
+        held(n, true);
+      },
+      {.block = 32, .shared_bytes = 512});
   for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(result_[static_cast<std::size_t>(lane)], 7.0F) << lane;
+}
+
+// What kernels write may be touched behind the wait alone, what none writes at any time; and every thread
+// waits.
+TEST_F(CudaEmulation, ReportsWhatDoesNotWaitForTheKernelInFront) {
+  struct Two {
+    DevicePointer<const float> weights;
+    DevicePointer<float> x;
+  };
+  const DevicePointer<float> weights = memory_.put(std::vector<float>(32, 3.0F)),
+                             x = memory_.put(std::vector<float>(32, 1.0F));
+  const auto fault_of = [&](void (*entry)(Two)) -> std::string {
+    try {
+      launch(*runtime_, Kernel<Two>{"waits", entry}, {.block = 32}, Two{weights, x});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault_of([](Two a) {
+              const float weight = Global<const float>(a.weights)[thread_index()];
+              wait_for_previous();
+              const Global<float> x(a.x);
+              x[thread_index()] = x[thread_index()] + weight;
+            }),
+            "");
+  EXPECT_EQ(memory_.get(x, 32)[7], 4.0F);
+  expect_says(fault_of([](Two a) {
+                const float early = Global<const float>(a.x)[thread_index()];
+                wait_for_previous();
+                Global<float>(a.x)[thread_index()] = early;
+              }),
+              "that kernels write was touched before the kernel in front was waited for");
+  expect_says(fault_of([](Two a) {
+                Global<float>(a.x)[thread_index()] = 1;
+                wait_for_previous();
+              }),
+              "was touched before the kernel in front was waited for");
+  expect_says(fault_of([](Two) {
+                if (thread_index() < 31) wait_for_previous();
+              }),
+              "thread 31: it ends before it has waited for the kernel in front");
 }
 
 TEST_F(CudaEmulation, ReplaysWhatItRecorded) {
   const DevicePointer<float> x = memory_.put(std::vector<float>(32, 1.0F));
   const Kernel<Numbers> doubles{"doubles", [](Numbers a) {
+                                  wait_for_previous();
                                   const Global<float> x(a.x);
                                   x[thread_index()] = x[thread_index()] * 2;
                                 }};
@@ -322,9 +469,10 @@ TEST_F(CudaEmulation, ReplaysWhatItRecorded) {
 }
 
 TEST_F(CudaEmulation, RefusesWhatNoGpuDoes) {
-  expect_says(fault([](Numbers) {}, {.block = 48}), "blocks of 48 threads");
-  expect_says(fault([](Numbers) {}, {.grid_y = 70000, .block = 32}), "which no GPU launches");
-  expect_says(fault([](Numbers) {}, {.block = 32, .shared_bytes = 300 << 10}),
+  expect_says(fault([](Numbers) { wait_for_previous(); }, {.block = 48}), "blocks of 48 threads");
+  expect_says(fault([](Numbers) { wait_for_previous(); }, {.grid_y = 70000, .block = 32}),
+              "which no GPU launches");
+  expect_says(fault([](Numbers) { wait_for_previous(); }, {.block = 32, .shared_bytes = 300 << 10}),
               "of shared memory were asked for");
   EmulatedDevice small;
   small.facts.memory_bytes = 1000;

@@ -174,9 +174,18 @@ class CudaRuntime final : public Runtime {
                                  static_cast<int>(shape.shared_bytes)),
             "shared memory was asked for");
     last_launch_ = name;
-    const cudaError_t error = cudaLaunchKernel(entry, dim3(shape.grid_x, shape.grid_y, shape.grid_z),
-                                               dim3(shape.block), arguments, shape.shared_bytes, stream_);
-    check(error, "a kernel was launched");
+    // Every kernel waits for the one in front of it (device.cuh), where the GPU knows how to.
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(shape.grid_x, shape.grid_y, shape.grid_z);
+    config.blockDim = dim3(shape.block);
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.stream = stream_;
+    config.attrs = &overlap;
+    config.numAttrs = facts_.major >= 9 ? 1 : 0;
+    check(cudaLaunchKernelExC(&config, entry, arguments), "a kernel was launched");
   }
   void synchronize() override {
     use();

@@ -48,6 +48,21 @@ ASSAY_DEVICE void warp_barrier() {
   __syncwarp();
 }
 
+// Programmatic dependent launch (CUDA C++ Programming Guide, "Programmatic Dependent Launch and
+// Synchronization"): a kernel may start before the one in front of it has ended, to load what no kernel
+// writes. Every thread waits before it touches anything else, and before it ends: a later kernel waits for
+// this one alone.
+ASSAY_DEVICE void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+ASSAY_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 struct alignas(16) Words4 {
   std::uint32_t word[4];
 };

@@ -316,10 +316,13 @@ struct BestKeyArgs {
 
 // From the highest logit to the next step without the host, a row a sequence: the token is appended to its
 // list, its row's facts go on by one position, and its embedding becomes the input. What argmax has as -1 is
-// listed as -1; the step then goes on with token 0.
+// listed as -1; the step then goes on with token 0. Beyond `last_position` the embedding is that of the last
+// one: nobody takes that step.
 struct NextTokenArgs {
-  DevicePointer<std::uint64_t> keys = {};                          // [rows]
-  DevicePointer<std::int32_t> ids = {}, positions = {}, key = {};  // [rows]: of the step that ran
+  DevicePointer<std::uint64_t> keys = {};  // [rows]
+  DevicePointer<std::int32_t> ids = {}, positions = {}, angles = {},
+                              key = {};  // [rows]: of the step that ran
+  std::int32_t last_position = 0x7fffffff;
   DevicePointer<std::int32_t> tokens = {}, count = {};  // [rows][token_stride] and how many are there, [rows]
   std::int64_t token_stride = 0;                        // a list that is full stays
   EmbedArgs embed = {};                                 // of `ids` and `positions`

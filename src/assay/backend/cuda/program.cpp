@@ -39,6 +39,7 @@ CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shar
 // What of the workspace no step writes, or a step adds to.
 void CudaProgram::put_constants() {
   const WorkspaceLayout& layout = work_.layout();
+  runtime_->fill(work_.at<std::byte>(layout.best_keys_at), 0, kMaxRows * 8);
   if (layout.seen_at > 0) runtime_->fill(work_.at<std::byte>(layout.seen_at), 0, 16);
   std::vector<std::int32_t> every_row(kMaxRows);
   std::iota(every_row.begin(), every_row.end(), 0);
@@ -122,10 +123,10 @@ void CudaProgram::run(const Batch& batch, KvCache& cache) {
   hidden_rows_ = step.all_rows;
 }
 
-void CudaProgram::run_ops(Step& step) {
+void CudaProgram::run_ops(Step& step, std::size_t first) {
   begin_marks();
   gather_rotary_tables(step.rows);
-  for (std::size_t i = 0; i < plan_.ops.size() && step.rows > 0; ++i) {
+  for (std::size_t i = first; i < plan_.ops.size() && step.rows > 0; ++i) {
     run_op(i, step);
     mark(plan_.ops[i].phase, i);
   }

@@ -43,7 +43,9 @@ class CudaProgram : public Program {
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
   void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
   double outlier_share() const override;
-  bool can_run_greedily() const override { return options_.chooses_tokens && !observer_ && !profile_; }
+  bool can_run_greedily() const override {
+    return options_.chooses_tokens && !observer_ && !profile_ && first_embedding() != nullptr;
+  }
   void run_greedily(const Batch& batch, KvCache& cache, std::int64_t steps, std::span<TokenId> chosen,
                     const std::function<void()>& after_each) override;
   std::int64_t max_rows() const override { return kMaxRows; }
@@ -75,12 +77,13 @@ class CudaProgram : public Program {
   void put_pages(const std::vector<PagePool::Page>& pages);
   void put_constants();
   void put_angles(const RotaryTable& table, const std::vector<float>& frequencies, std::int64_t first_row);
-  void run_ops(Step& step);
+  void run_ops(Step& step, std::size_t first = 0);
   void gather_rotary_tables(std::int64_t rows);
   void run_or_replay(const GraphKey& key, const std::function<void()>& work);
-  void choose_and_advance(std::int64_t rows);
+  const EmbedOp* first_embedding() const;
+  void choose_next(std::int64_t rows);
   void run_op(std::size_t index, Step& step);
-  void embed(const EmbedOp& op, const Step& step);
+  EmbedArgs embedding(const EmbedOp& op, std::int64_t rows) const;
   void norm(const NormOp& op, const Step& step);
   void multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in, const Buffer& out,
                 std::int64_t rows);

@@ -19,8 +19,8 @@ Arithmetic arithmetic_of(const WeightSpec& weight) {
 
 void CudaProgram::run_op(std::size_t index, Step& step) {
   const OpConstants& constants = weights_.constants(index);
-  std::visit(Cases{[&](const EmbedOp& op) { embed(op, step); },  //
-                   [&](const NormOp& op) { norm(op, step); },    //
+  std::visit(Cases{[&](const EmbedOp& op) { cuda::run(*runtime_, embedding(op, step.rows)); },
+                   [&](const NormOp& op) { norm(op, step); },
                    [&](const LinearOp& op) {
                      if (observer_) show_inputs(op, step);
                      Buffer out = work_[op.out];
@@ -52,18 +52,18 @@ void CudaProgram::run_op(std::size_t index, Step& step) {
              plan_.ops[index].what);
 }
 
-void CudaProgram::embed(const EmbedOp& op, const Step& step) {
+EmbedArgs CudaProgram::embedding(const EmbedOp& op, std::int64_t rows) const {
   const Buffer out = work_[op.out];
-  cuda::run(*runtime_, EmbedArgs{.ids = work_.rows(kIds),
-                                 .positions = work_.rows(kPositions),
-                                 .tokens = weights_.matrix(op.tokens),
-                                 .places = weights_.matrix(op.positions),
-                                 .position_offset = op.position_offset,
-                                 .scale = op.scale,
-                                 .out = out.data,
-                                 .out_stride = out.stride,
-                                 .rows = step.rows,
-                                 .columns = out.columns});
+  return {.ids = work_.rows(kIds),
+          .positions = work_.rows(kPositions),
+          .tokens = weights_.matrix(op.tokens),
+          .places = weights_.matrix(op.positions),
+          .position_offset = op.position_offset,
+          .scale = op.scale,
+          .out = out.data,
+          .out_stride = out.stride,
+          .rows = rows,
+          .columns = out.columns};
 }
 
 void CudaProgram::norm(const NormOp& op, const Step& step) {

@@ -74,50 +74,60 @@ void CudaProgram::run_greedily(const Batch& batch, KvCache& cache, std::int64_t 
   std::int64_t longest = 0;
   for (const SequenceRows& s : batch.sequences)
     longest = std::max(longest, kv.length(s.sequence) - steps - s.first_key + 1);
-  std::vector<std::int32_t> history(static_cast<std::size_t>(kQueuedSteps * kMaxRows));
+  // Each step embeds what the next one begins with; the first is embedded here.
+  cuda::run(*runtime_, embedding(*first_embedding(), first.rows));
+  const auto made_at = work_.at<std::byte>(work_.layout().made_at);
+  runtime_->fill(made_at, 0, kMaxRows * 4);
+  std::vector<std::int32_t> tokens(rows * kQueuedSteps);
   for (std::int64_t made = 0; made < steps; ++made) {
     Step step = first;
     step.longest = recorded_length(longest + made, plan_.context);
     run_or_replay({.is_greedy = true, .rows = step.rows, .longest = step.longest}, [&] {
       Step own = step;
-      run_ops(own);
-      choose_and_advance(own.rows);
+      run_ops(own, 1);
+      choose_next(own.rows);
     });
     after_each();
     const std::int64_t held = made % kQueuedSteps + 1;
     if (held < kQueuedSteps && made + 1 < steps) continue;
-    download(std::span(history).first(static_cast<std::size_t>(held * kMaxRows)),
-             work_.at<std::int32_t>(work_.layout().history_at));
+    download<std::int32_t>(tokens, work_.at<std::int32_t>(work_.layout().tokens_at));
     for (std::int64_t i = 0; i < held; ++i)
-      std::copy_n(history.begin() + i * kMaxRows, rows,
-                  chosen.begin() + (made + 1 - held + i) * static_cast<std::int64_t>(rows));
+      for (std::size_t row = 0; row < rows; ++row)
+        chosen[static_cast<std::size_t>(made + 1 - held + i) * rows + row] =
+            tokens[row * kQueuedSteps + static_cast<std::size_t>(i)];
+    runtime_->fill(made_at, 0, kMaxRows * 4);
   }
 }
 
-// The LM head of all rows of a decode step, and what the next step needs of it.
-void CudaProgram::choose_and_advance(std::int64_t rows) {
+// That a step can begin with what the step before it has embedded.
+const EmbedOp* CudaProgram::first_embedding() const {
+  return plan_.ops.empty() ? nullptr : std::get_if<EmbedOp>(&plan_.ops.front().what);
+}
+
+// The LM head of all rows of a decode step, and what the next step begins with.
+void CudaProgram::choose_next(std::int64_t rows) {
   const WorkspaceLayout& layout = work_.layout();
   const Buffer logits = work_.logits();
-  const auto highest = work_.at<std::int32_t>(layout.highest_at);
+  const auto keys = work_.at<std::uint64_t>(layout.best_keys_at);
   for (std::int64_t first = 0; first < rows; first += kHeadRows) {
     const std::int64_t count = std::min(kHeadRows, rows - first);
     run_head(work_.at<std::int32_t>(layout.every_row_at) + first, count);
-    cuda::run(*runtime_, ArgmaxArgs{.x = logits.data,
-                                    .x_stride = logits.stride,
-                                    .rows = count,
-                                    .n = plan_.vocab,
-                                    .out = highest + first});
+    cuda::run(*runtime_, BestKeyArgs{.x = logits.data,
+                                     .x_stride = logits.stride,
+                                     .rows = count,
+                                     .n = plan_.vocab,
+                                     .keys = keys + first});
   }
-  launch(*runtime_, runtime_->step_kernels().advance, {.block = 256},
-         AdvanceArgs{.chosen = highest,
-                     .ids = work_.rows(kIds),
-                     .positions = work_.rows(kPositions),
-                     .keys = work_.rows(kKeys),
-                     .history = work_.at<std::int32_t>(layout.history_at),
-                     .step = work_.rows(kStep),
-                     .rows = rows,
-                     .stride = kMaxRows,
-                     .steps = kQueuedSteps});
+  cuda::run(*runtime_, NextTokenArgs{.keys = keys,
+                                     .ids = work_.rows(kIds),
+                                     .positions = work_.rows(kPositions),
+                                     .angles = work_.rows(kAngles),
+                                     .key = work_.rows(kKeys),
+                                     .last_position = static_cast<std::int32_t>(plan_.context - 1),
+                                     .tokens = work_.at<std::int32_t>(layout.tokens_at),
+                                     .count = work_.at<std::int32_t>(layout.made_at),
+                                     .token_stride = kQueuedSteps,
+                                     .embed = embedding(*first_embedding(), rows)});
 }
 
 // Angles of the positions of this step's rows, whatever they are when it runs.

@@ -42,8 +42,10 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts) {
   targets_at = offsets.take(kHeadRows * 4);
   log_probabilities_at = offsets.take(kHeadRows * 8);
   every_row_at = offsets.take(kMaxRows * 4);
-  highest_at = offsets.take(kMaxRows * 4);
-  history_at = offsets.take(kQueuedSteps * kMaxRows * 4);
+  highest_at = offsets.take(kHeadRows * 4);
+  best_keys_at = offsets.take(kMaxRows * 8);
+  tokens_at = offsets.take(kQueuedSteps * kMaxRows * 4);
+  made_at = offsets.take(kMaxRows * 4);
   std::int64_t heads = 0, head_dim = 0;
   for (const Op& op : plan.ops)
     if (const auto* attention = std::get_if<AttentionOp>(&op.what)) {

@@ -27,20 +27,8 @@ struct RotaryTable {
   bool has_long() const { return !op->long_frequencies.empty(); }
 };
 
-// What a batch tells of its rows, int32, [kMaxRows] each, one behind the other; of kStep the first element is
-// how many greedy steps have been made of it.
-enum RowFact {
-  kIds,
-  kPositions,
-  kAngles,
-  kKeys,
-  kFirstPages,
-  kKept,
-  kKeptKeys,
-  kKeptFirstPages,
-  kStep,
-  kRowFacts
-};
+// What a batch tells of its rows, int32, [kMaxRows] each, one behind the other.
+enum RowFact { kIds, kPositions, kAngles, kKeys, kFirstPages, kKept, kKeptKeys, kKeptFirstPages, kRowFacts };
 
 // Where everything lies, from the beginning of the allocation. Takes no memory. The plan outlives it.
 struct WorkspaceLayout {
@@ -57,8 +45,10 @@ struct WorkspaceLayout {
   std::int64_t pages_at = 0, most_pages = 0;                 // addresses
   std::int64_t head_rows_at = 0, targets_at = 0;             // int32 [kHeadRows]
   std::int64_t log_probabilities_at = 0;                     // double [kHeadRows]
-  std::int64_t every_row_at = 0, highest_at = 0;             // int32 [kMaxRows]: 0, 1, ...; of a greedy step
-  std::int64_t history_at = 0;                               // int32 [kQueuedSteps][kMaxRows]
+  std::int64_t every_row_at = 0;                             // int32 [kMaxRows]: 0, 1, ...
+  std::int64_t highest_at = 0;                               // int32 [kHeadRows]
+  std::int64_t best_keys_at = 0;                             // uint64 [kMaxRows], 0 between steps
+  std::int64_t tokens_at = 0, made_at = 0;                   // int32 [kMaxRows][kQueuedSteps] and [kMaxRows]
   std::int64_t codes_at = 0, absmax_at = 0, zeros_at = 0;    // of int8 inputs
   std::int64_t ranges_at = 0;                                // float32 [2 * kMaxRows]
   std::int64_t marks_at = 0, outliers_at = 0, count_at = 0;  // of LLM.int8()

@@ -25,6 +25,8 @@ ASSAY_DEVICE CacheRow cache_row(const RowPlaces& places, const CacheLayout& cach
 
 // A warp per row (block_x), head (block_y), and keys or values (block_z).
 ASSAY_KERNEL_OF(32) store_rows(StoreArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_x(), head = block_y();
   const std::int64_t key = Global<const std::int32_t>(a.places.key)[row];
   if (key < 0) return;
@@ -233,6 +235,8 @@ ASSAY_DEVICE Global<float> chunk_scratch(const AttendArgs& a, std::int64_t row, 
 // A block per row (block_y) and head (block_z); block_x: one, which takes all chunks, or one for each chunk,
 // which leaves its state in scratch memory for merge_chunks.
 ASSAY_KERNEL_OF(kAttendThreads) attend_rows(AttendArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), head = block_z();
   const bool takes_all = grid_x() == 1;
   const std::int64_t last = Global<const std::int32_t>(a.places.key)[row];
@@ -279,6 +283,8 @@ ASSAY_KERNEL_OF(kAttendThreads) attend_rows(AttendArgs a) {
 
 // A block per row (block_y) and head (block_z); a.longest tells how many chunks scratch memory has room for.
 ASSAY_KERNEL_OF(kAttendThreads) merge_chunks(AttendArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), head = block_z();
   const std::int64_t chunks = (a.longest + kChunkKeys - 1) / kChunkKeys;
   const std::int64_t last = Global<const std::int32_t>(a.places.key)[row], first = first_key_of(a, last);

@@ -394,6 +394,8 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
 template <typename Type, int Dim>
 ASSAY_KERNEL_OF(kAttendThreads)
 attend_tiles(AttendTilesArgs a) {
+  let_next_start();
+  wait_for_previous();
   const AttendPlace at(a);
   load_queries<Type, Dim>(a, at, AttendMemory<Dim>(a.stages).queries);
   const Global<const std::int32_t> keys(a.attend.places.key);

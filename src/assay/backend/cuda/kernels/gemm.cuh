@@ -16,6 +16,8 @@ inline constexpr int kStages = 3, kStageSteps = 4, kStepBytes = 32, kStageBytes 
 
 // A thread per 16 bytes of a row: inputs as the tensor cores take them, zero from the last on.
 ASSAY_KERNEL_OF(kLinearThreads) round_inputs(RoundArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), chunk = std::int64_t{block_x()} * kLinearThreads + thread_index();
   if (chunk >= a.out_stride / 16) return;
   const InputRows in(a.x, a.x_stride, a.rows, a.inputs);
@@ -327,6 +329,8 @@ ASSAY_DEVICE void add_partial(const GemmInputs& in, const Take& take) {
 template <typename Tiles, int Strips, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 gemm_tiles(GemmArgs a) {
+  let_next_start();
+  wait_for_previous();
   const GemmPlace<Strips, Blocks, 1> at(a.in);
   GemmSums<float, Strips, Blocks> sums;
   sum_tiles<Tiles, Strips, Blocks>(at, a.in, sums);
@@ -337,6 +341,8 @@ gemm_tiles(GemmArgs a) {
 template <int Strips, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 gemm_int8(GemmInt8Args a) {
+  let_next_start();
+  wait_for_previous();
   const GemmPlace<Strips, Blocks, 1> at(a.in);
   GemmSums<std::int32_t, Strips, Blocks> sums;
   sum_tiles<Int8Tiles, Strips, Blocks>(at, a.in, sums);
@@ -348,6 +354,8 @@ gemm_int8(GemmInt8Args a) {
 template <typename Type, int Strips, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 gemm_codes(GemmArgs a) {
+  let_next_start();
+  wait_for_previous();
   const GemmPlace<Strips, Blocks, kStageSteps> at(a.in);
   GemmSums<float, Strips, Blocks> sums;
   sum_codes<Type, Strips, Blocks>(at, a.in, sums);
@@ -356,10 +364,14 @@ gemm_codes(GemmArgs a) {
 }
 
 ASSAY_KERNEL_OF(kLinearThreads) add_ranges_of_gemm(GemmArgs a) {
+  let_next_start();
+  wait_for_previous();
   add_partial<float>(
       a.in, [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
 }
 ASSAY_KERNEL_OF(kLinearThreads) add_ranges_of_int8(GemmInt8Args a) {
+  let_next_start();
+  wait_for_previous();
   add_partial<std::int32_t>(a.in, [&](std::int64_t row, std::int64_t output, std::int32_t sum) {
     finish_int8(a.linear, row, output, sum);
   });

@@ -17,6 +17,8 @@ ASSAY_DEVICE Best better(Best a, Best b) {
 }
 
 ASSAY_KERNEL_OF(kHeadThreads) argmax_rows(ArgmaxArgs a) {
+  let_next_start();
+  wait_for_previous();
   constexpr int kWarps = kHeadThreads / kWarp;
   const Global<const float> x = Global<const float>(a.x) + block_x() * a.x_stride;
   const Shared<float> values = shared<float>(0);
@@ -59,6 +61,8 @@ ASSAY_DEVICE std::int32_t index_of(std::uint64_t key) {
 
 // Blocks along the logits (block_x) of a row (block_y).
 ASSAY_KERNEL_OF(kHeadThreads) best_keys(BestKeyArgs a) {
+  let_next_start();
+  wait_for_previous();
   const Global<const float> x = Global<const float>(a.x) + block_y() * a.x_stride;
   std::uint64_t best = 0;
   for (std::int64_t i = std::int64_t{block_x()} * kHeadThreads + thread_index(); i < a.n;
@@ -70,16 +74,19 @@ ASSAY_KERNEL_OF(kHeadThreads) best_keys(BestKeyArgs a) {
 
 // A block per row.
 ASSAY_KERNEL_OF(kHeadThreads) next_token(NextTokenArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_x();
   const Global<std::uint64_t> keys(a.keys);
-  const Global<std::int32_t> ids(a.ids), positions(a.positions), cache_keys(a.key), tokens(a.tokens),
-      count(a.count);
+  const Global<std::int32_t> ids(a.ids), positions(a.positions), angles(a.angles), cache_keys(a.key),
+      tokens(a.tokens), count(a.count);
   const std::int32_t best = index_of(keys[row]), id = best < 0 ? 0 : best, position = positions[row] + 1;
   barrier();  // all have read what thread 0 writes
   if (thread_index() == 0) {
     keys[row] = 0;
     ids[row] = id;
     positions[row] = position;
+    angles[row] = angles[row] + 1;
     cache_keys[row] = cache_keys[row] + 1;
     const std::int32_t at = count[row];
     if (at < a.token_stride) {
@@ -87,10 +94,12 @@ ASSAY_KERNEL_OF(kHeadThreads) next_token(NextTokenArgs a) {
       count[row] = at + 1;
     }
   }
-  embed_row(a.embed, row, id, position + a.embed.position_offset);
+  embed_row(a.embed, row, id, smaller(position, a.last_position) + a.embed.position_offset);
 }
 
 ASSAY_KERNEL_OF(kHeadThreads) log_probability_rows(LogProbabilityArgs a) {
+  let_next_start();
+  wait_for_previous();
   const Global<const float> x = Global<const float>(a.x) + block_x() * a.x_stride;
   float most = -infinity();
   for (std::int64_t i = thread_index(); i < a.n; i += kHeadThreads)

@@ -33,6 +33,43 @@ struct LinearPlace {
   }
 };
 
+// The tiles of a warp in their order. Some are on their way before they are needed, the first of them before
+// the kernel in front is waited for: nothing writes weights.
+// Many rows need the registers.
+template <int Blocks, int OfFewRows = 6>
+inline constexpr int kTilesAhead = Blocks <= 2 ? OfFewRows : 2;
+template <int Ahead>
+class TileStream {
+ public:
+  ASSAY_DEVICE TileStream(const LinearPlace& at, const Global<const std::byte>& data) : at_(at), data_(data) {
+    let_next_start();
+    ASSAY_UNROLL
+    for (int j = 0; j < Ahead; ++j)
+      if (at.begin + j < at.end) ahead_[j] = at.tile(data, at.begin + j);
+  }
+  // multiply(tile, i).
+  template <typename Multiply>
+  ASSAY_DEVICE void for_each(const Multiply& multiply) {
+    ASSAY_NO_UNROLL
+    for (std::int64_t first = at_.begin; first < at_.end; first += Ahead) {
+      ASSAY_UNROLL
+      for (int j = 0; j < Ahead; ++j) {
+        const std::int64_t i = first + j;
+        if (i < at_.end) {
+          const Words4 now = ahead_[j];
+          if (i + Ahead < at_.end) ahead_[j] = at_.tile(data_, i + Ahead);
+          multiply(now, i);
+        }
+      }
+    }
+  }
+
+ private:
+  const LinearPlace& at_;
+  const Global<const std::byte>& data_;
+  Words4 ahead_[Ahead];
+};
+
 // Two neighbouring inputs of a row, zero where there is none.
 struct InputRows {
   Global<const float> x;
@@ -114,17 +151,18 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_halves(LinearArgs a) {
   const LinearPlace at(a.weight, 8 * Blocks);
   const Global<const std::byte> data(a.weight.data);
+  TileStream<kTilesAhead<Blocks>> tiles(at, data);
+  wait_for_previous();
   const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   float c[Blocks][4] = {};
-  for (std::int64_t i = at.begin; i < at.end; ++i) {
-    const Words4 w = at.tile(data, i);
+  tiles.for_each([&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL
     for (int block = 0; block < Blocks; ++block) {
       std::uint32_t b[2];
       load_inputs<Type>(b, in, at.first_row + 8 * block + at.g, i * 16 + 2 * at.t);
       Type::multiply(c[block], w.word, b);
     }
-  }
+  });
   const Shared<float> partial = shared<float>(0);
   ASSAY_UNROLL
   for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
@@ -138,10 +176,11 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_tf32(LinearArgs a) {
   const LinearPlace at(a.weight, 8 * Blocks);
   const Global<const std::byte> data(a.weight.data);
+  TileStream<kTilesAhead<Blocks>> tiles(at, data);
+  wait_for_previous();
   const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   float c[Blocks][4] = {};
-  for (std::int64_t i = at.begin; i < at.end; ++i) {
-    Words4 w = at.tile(data, i);
+  tiles.for_each([&](Words4 w, std::int64_t i) {
     for (int j = 0; j < 4; ++j) w.word[j] = tf32_bits(float_of(w.word[j]));
     ASSAY_UNROLL
     for (int block = 0; block < Blocks; ++block) {
@@ -149,7 +188,7 @@ linear_tf32(LinearArgs a) {
       const std::uint32_t b[2] = {tf32_bits(x.x), tf32_bits(x.y)};
       mma_tf32(c[block], w.word, b);
     }
-  }
+  });
   const Shared<float> partial = shared<float>(0);
   ASSAY_UNROLL
   for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
@@ -179,10 +218,11 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_float32(LinearArgs a) {
   const LinearPlace at(a.weight, Rows);
   const Global<const std::byte> data(a.weight.data);
+  TileStream<kTilesAhead<1>> tiles(at, data);
+  wait_for_previous();
   const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   float sums[2][Rows] = {};
-  for (std::int64_t i = at.begin; i < at.end; ++i) {
-    const Words4 w = at.tile(data, i);
+  tiles.for_each([&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL
     for (int row = 0; row < Rows; ++row) {
       const Floats2 x = in.pair(at.first_row + row, i * 8 + 2 * at.t);
@@ -190,7 +230,7 @@ linear_float32(LinearArgs a) {
         sums[half][row] =
             fmaf(float_of(w.word[half + 2]), x.y, fmaf(float_of(w.word[half]), x.x, sums[half][row]));
     }
-  }
+  });
   finish_rows<Rows>(a, at, shared<float>(0), sums);
 }
 
@@ -223,14 +263,15 @@ inline constexpr int kFourBitRows = 4;
 ASSAY_KERNEL_OF(kLinearThreads) four_bit_float32(LinearArgs a) {
   const LinearPlace at(a.weight, kFourBitRows);
   const Global<const std::byte> data(a.weight.data);
+  TileStream<kTilesAhead<1, 3>> tiles(at, data);
   const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   const GroupScales scales(a.weight, at.strip);
   const Shared<float> book = shared<float>(0), partial = shared<float>(64);
   if (thread_index() < 16) book[thread_index()] = a.weight.book[thread_index()];
   barrier();
+  wait_for_previous();
   float sums[2][kFourBitRows] = {};
-  for (std::int64_t i = at.begin; i < at.end; ++i) {
-    const Words4 w = at.tile(data, i);
+  tiles.for_each([&](const Words4& w, std::int64_t i) {
     for (int step = 0; step < 4; ++step)
       for (int upper = 0; upper < 2; ++upper) {
         const std::int64_t k = i * 64 + step * 16 + upper * 8 + 2 * at.t;
@@ -249,7 +290,7 @@ ASSAY_KERNEL_OF(kLinearThreads) four_bit_float32(LinearArgs a) {
             sums[half][row] = fmaf(weights[half][1], x.y, fmaf(weights[half][0], x.x, sums[half][row]));
         }
       }
-  }
+  });
   finish_rows<kFourBitRows>(a, at, partial, sums);
 }
 
@@ -281,14 +322,15 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_four_bit(LinearArgs a) {
   const LinearPlace at(a.weight, 8 * Blocks);
   const Global<const std::byte> data(a.weight.data);
+  TileStream<kTilesAhead<Blocks, 3>> tiles(at, data);
   const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   const GroupScales scales(a.weight, at.strip);
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
   make_byte_table<Type>(table, a.weight);
+  wait_for_previous();
   const int steps = steps_of_group(a.weight.group);
   float c[Blocks][4] = {};
-  for (std::int64_t i = at.begin; i < at.end; ++i) {
-    const Words4 w = at.tile(data, i);
+  tiles.for_each([&](const Words4& w, std::int64_t i) {
     float unscaled[Blocks][4] = {};
     ASSAY_NO_UNROLL
     for (int step = 0; step < 4; ++step) {
@@ -310,7 +352,7 @@ linear_four_bit(LinearArgs a) {
           unscaled[block][j] = 0;
         }
     }
-  }
+  });
   const Shared<float> partial = shared<float>(kTableBytes);
   ASSAY_UNROLL
   for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
@@ -325,11 +367,13 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_coded(LinearCodedArgs a) {
   const LinearPlace at(a.weight, 8 * Blocks);
   const Global<const std::byte> data(a.weight.data);
+  TileStream<kTilesAhead<Blocks, 3>> tiles(at, data);
   const Global<const std::byte> x = Global<const std::int8_t>(a.codes).as<const std::byte>();
   const Global<const float> x_scales(a.x_scales);
   const GroupScales scales(a.weight, at.strip);
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
   make_byte_table<Bfloat16>(table, a.weight);
+  wait_for_previous();
   const int steps = steps_of_group(a.weight.group);
   float c[Blocks][4] = {};
   const auto pair = [&](std::int64_t row, std::int64_t k) -> std::uint32_t {
@@ -338,8 +382,7 @@ linear_coded(LinearCodedArgs a) {
     return packed<Bfloat16>({static_cast<float>(static_cast<std::int8_t>(both & 0xffU)),
                              static_cast<float>(static_cast<std::int8_t>(both >> 8))});
   };
-  for (std::int64_t i = at.begin; i < at.end; ++i) {
-    const Words4 w = at.tile(data, i);
+  tiles.for_each([&](const Words4& w, std::int64_t i) {
     float unscaled[Blocks][4] = {};
     ASSAY_NO_UNROLL
     for (int step = 0; step < 4; ++step) {
@@ -363,7 +406,7 @@ linear_coded(LinearCodedArgs a) {
           unscaled[block][j] = 0;
         }
     }
-  }
+  });
   const Shared<float> partial = shared<float>(kTableBytes);
   ASSAY_UNROLL
   for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
@@ -396,10 +439,11 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_int8(LinearInt8Args a) {
   const LinearPlace at(a.weight, 8 * Blocks);
   const Global<const std::byte> data(a.weight.data);
+  TileStream<kTilesAhead<Blocks>> tiles(at, data);
+  wait_for_previous();
   const Global<const std::byte> x = Global<const std::int8_t>(a.codes).as<const std::byte>();
   std::int32_t c[Blocks][4] = {};
-  for (std::int64_t i = at.begin; i < at.end; ++i) {
-    const Words4 w = at.tile(data, i);
+  tiles.for_each([&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL
     for (int block = 0; block < Blocks; ++block) {
       const std::int64_t row = at.first_row + 8 * block + at.g;
@@ -411,7 +455,7 @@ linear_int8(LinearInt8Args a) {
       }
       mma_s8(c[block], w.word, b);
     }
-  }
+  });
   const Shared<std::int32_t> partial = shared<std::int32_t>(0);
   ASSAY_UNROLL
   for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);

@@ -22,6 +22,8 @@ ASSAY_DEVICE float rounded_to_f16(float x) {
 
 // A thread per feature, which looks at all rows.
 ASSAY_KERNEL_OF(kQuantizeThreads) mark_outliers(QuantizeArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t k = std::int64_t{block_x()} * kQuantizeThreads + thread_index();
   if (k >= a.inputs) return;
   bool is_outlier = false;
@@ -33,6 +35,8 @@ ASSAY_KERNEL_OF(kQuantizeThreads) mark_outliers(QuantizeArgs a) {
 
 // One block: features that are marked, in order.
 ASSAY_KERNEL_OF(kQuantizeThreads) list_outliers(QuantizeArgs a) {
+  let_next_start();
+  wait_for_previous();
   constexpr int kWarps = kQuantizeThreads / kWarp;
   const Shared<std::int32_t> counts = shared<std::int32_t>(0);
   const int warp = thread_index() / kWarp, lane = thread_index() % kWarp;
@@ -69,6 +73,8 @@ ASSAY_KERNEL_OF(kQuantizeThreads) list_outliers(QuantizeArgs a) {
 
 // A block per row: its lowest and highest number, zero included.
 ASSAY_KERNEL_OF(kQuantizeThreads) row_ranges(QuantizeArgs a) {
+  let_next_start();
+  wait_for_previous();
   const Shared<float> partial = shared<float>(0);
   const FactoredRow x(a, block_x());
   float low = 0, high = 0;
@@ -178,6 +184,8 @@ ASSAY_DEVICE void quantize_symmetric(const QuantizeArgs& a, std::int64_t row, co
 
 // A block per row.
 ASSAY_KERNEL_OF(kQuantizeThreads) quantize_rows(QuantizeArgs a) {
+  let_next_start();
+  wait_for_previous();
   if (a.kind == QuantizeArgs::Kind::symmetric)
     quantize_symmetric(a, block_x(), shared<float>(0));
   else
@@ -186,6 +194,8 @@ ASSAY_KERNEL_OF(kQuantizeThreads) quantize_rows(QuantizeArgs a) {
 
 // A block per row, a warp per group.
 ASSAY_KERNEL_OF(kQuantizeThreads) quantize_groups(QuantizeGroupsArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_x(), groups = groups_of_strip(a.inputs, a.group);
   const Shared<float> partial = shared<float>(0);
   const Global<const float> x = Global<const float>(a.x) + row * a.x_stride;

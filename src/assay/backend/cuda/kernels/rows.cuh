@@ -18,6 +18,8 @@ ASSAY_DEVICE void embed_row(const EmbedArgs& a, std::int64_t row, std::int64_t i
 
 // A block per row.
 ASSAY_KERNEL embed_rows(EmbedArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_x();
   embed_row(a, row, a.tokens.data ? Global<const std::int32_t>(a.ids)[row] : 0,
             a.places.data ? Global<const std::int32_t>(a.positions)[row] + a.position_offset : 0);
@@ -25,6 +27,8 @@ ASSAY_KERNEL embed_rows(EmbedArgs a) {
 
 // A block per part of a row.
 ASSAY_KERNEL norm_rows(NormArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_x() / a.groups, group = block_x() % a.groups;
   const std::int64_t from = a.row_of ? Global<const std::int32_t>(a.row_of)[row] : row;
   const Global<const float> x = Global<const float>(a.x) + (from * a.x_stride + group * a.n);
@@ -58,6 +62,8 @@ ASSAY_DEVICE std::int64_t element_index() {
 }
 
 ASSAY_KERNEL gather_rows(GatherArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
   const std::int64_t from = Global<const std::int32_t>(a.row_of)[row];
@@ -65,6 +71,8 @@ ASSAY_KERNEL gather_rows(GatherArgs a) {
 }
 
 ASSAY_KERNEL gate_rows(GatedArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
   const Global<const float> x = Global<const float>(a.x) + row * a.x_stride;
@@ -72,6 +80,8 @@ ASSAY_KERNEL gate_rows(GatedArgs a) {
 }
 
 ASSAY_KERNEL add_rows(AddArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
   const Global<float> out = Global<float>(a.out) + row * a.out_stride;
@@ -79,6 +89,8 @@ ASSAY_KERNEL add_rows(AddArgs a) {
 }
 
 ASSAY_KERNEL bend_rows(BendArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
   const Global<float> x = Global<float>(a.x) + row * a.x_stride;
@@ -90,6 +102,8 @@ ASSAY_KERNEL bend_rows(BendArgs a) {
 
 // A thread per pair.
 ASSAY_KERNEL rotate_rows(RotateArgs a) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = block_y(), at = element_index();
   if (at >= a.heads * a.pairs) return;
   const std::int64_t head = at / a.pairs, i = at % a.pairs;

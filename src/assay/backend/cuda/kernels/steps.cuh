@@ -1,4 +1,4 @@
-// The end of a greedy step, and probes (step_kernels.h). Included once by nvcc (step_kernels.cu), and once by
+// Probes (step_kernels.h). Included once by nvcc (step_kernels.cu), and once by
 // the host's compiler for the emulation.
 #pragma once
 
@@ -9,25 +9,11 @@ namespace assay::cuda {
 
 namespace device {
 
-inline constexpr int kAdvanceThreads = 256, kProbeThreads = 256;
-
-// One block.
-ASSAY_KERNEL_OF(kAdvanceThreads) advance_step(AdvanceArgs a) {
-  const Global<std::int32_t> step(a.step);
-  const std::int64_t now = step[0];
-  barrier();  // all have read it before it grows
-  for (std::int64_t row = thread_index(); row < a.rows; row += kAdvanceThreads) {
-    const std::int32_t id = Global<const std::int32_t>(a.chosen)[row];
-    Global<std::int32_t>(a.history)[now % a.steps * a.stride + row] = id;
-    Global<std::int32_t>(a.ids)[row] = id < 0 ? 0 : id;
-    const Global<std::int32_t> positions(a.positions), keys(a.keys);
-    positions[row] = positions[row] + 1;
-    keys[row] = keys[row] + 1;
-  }
-  if (thread_index() == 0) step[0] = static_cast<std::int32_t>(now + 1);
-}
+inline constexpr int kProbeThreads = 256;
 
 ASSAY_KERNEL_OF(kProbeThreads) read_probe(ReadProbeArgs a) {
+  let_next_start();
+  wait_for_previous();
   constexpr int kLoads = 4;
   constexpr std::int64_t kShift = 61;  // blocks
   const Global<const std::byte> data(a.data);
@@ -68,6 +54,8 @@ ASSAY_DEVICE void multiply_rounds(const MultiplyProbeArgs& args, const Multiply&
 
 #define ASSAY_MULTIPLY_PROBE(name, C, mma)                                                             \
   ASSAY_KERNEL_OF(kProbeThreads) name(MultiplyProbeArgs args) {                                        \
+    let_next_start();                                                                                  \
+    wait_for_previous();                                                                               \
     multiply_rounds<C>(                                                                                \
         args, [](C(&c)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2]) { mma(c, a, b); }); \
   }
@@ -78,6 +66,8 @@ ASSAY_MULTIPLY_PROBE(multiply_s8, std::int32_t, mma_s8)
 #undef ASSAY_MULTIPLY_PROBE
 
 ASSAY_KERNEL_OF(kProbeThreads) multiply_float32(MultiplyProbeArgs args) {
+  let_next_start();
+  wait_for_previous();
   const float a = float_of(args.a), b = float_of(args.b);
   float x[kProbeFmas] = {};
   ASSAY_NO_UNROLL
@@ -90,13 +80,15 @@ ASSAY_KERNEL_OF(kProbeThreads) multiply_float32(MultiplyProbeArgs args) {
   Global<float>(args.out)[std::int64_t{block_x()} * kProbeThreads + thread_index()] = sum;
 }
 
-ASSAY_KERNEL_OF(32) do_nothing(NothingArgs) {}
+ASSAY_KERNEL_OF(32) do_nothing(NothingArgs) {
+  let_next_start();
+  wait_for_previous();
+}
 
 }  // namespace device
 
 inline StepKernels step_kernel_table() {
-  return {.advance = {"advance", device::advance_step},
-          .read_probe = {"read_probe", device::read_probe},
+  return {.read_probe = {"read_probe", device::read_probe},
           .multiply_bf16 = {"multiply_bf16", device::multiply_bf16},
           .multiply_f16 = {"multiply_f16", device::multiply_f16},
           .multiply_tf32 = {"multiply_tf32", device::multiply_tf32},
