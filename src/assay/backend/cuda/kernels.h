@@ -107,6 +107,12 @@ struct StoreArgs {
   RowPlaces places = {};
 };
 
+// Both at once: `rotate` of the queries and behind them the keys that `store` stores.
+struct RotateStoreArgs {
+  RotateArgs rotate = {};
+  StoreArgs store = {};
+};
+
 // Over a cache in float16 or bfloat16 with heads of 64 to 128 elements, tensor cores take queries and weights
 // rounded to the cache's format; else all is float32. That depends on the cache alone.
 //
@@ -176,6 +182,16 @@ constexpr std::int64_t rounded_inputs_stride(std::int64_t inputs, Arithmetic ari
 }
 std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors);
 
+// A norm of whole rows that a multiplication makes of its inputs, with the bits of NormArgs; of few rows
+// alone, since every block makes it for itself.
+struct InputNorm {
+  DevicePointer<const float> gain = {}, bias = {};  // no gain: no norm
+  float epsilon = 0;
+  bool subtracts_mean = false;
+};
+inline constexpr std::int64_t kMostNormedRows = 4;
+inline constexpr std::uint32_t kNormBytes = (8 + 2 * kMostNormedRows) * 4;  // of shared memory
+
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
 // inputs, added in order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
@@ -185,6 +201,7 @@ struct LinearArgs {
   Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
   Epilogue to = {};
   Scratch scratch = {};
+  InputNorm norm = {};
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels.h, QuantizeArgs): codes[row][k],
@@ -336,6 +353,7 @@ void run(Runtime& runtime, const GatedArgs& args);
 void run(Runtime& runtime, const AddArgs& args);
 void run(Runtime& runtime, const RotateArgs& args);
 void run(Runtime& runtime, const StoreArgs& args);
+void run(Runtime& runtime, const RotateStoreArgs& args);
 void run(Runtime& runtime, const AttendArgs& args);
 void run(Runtime& runtime, const LinearArgs& args);
 void run(Runtime& runtime, const QuantizeArgs& args);
@@ -361,6 +379,7 @@ struct Kernels {
   Kernel<AddArgs> add;
   Kernel<RotateArgs> rotate;
   Kernel<StoreArgs> store;
+  Kernel<RotateStoreArgs> rotate_and_store;
   Kernel<AttendArgs> attend, merge_chunks;
   // Of heads of up to 64 and 128 elements.
   Kernel<AttendTilesArgs> attend_float16[2], attend_bfloat16[2];

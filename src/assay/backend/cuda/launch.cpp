@@ -53,7 +53,7 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, rows),
           .block = count_of(kThreads),
-          .shared_bytes = more_bytes + partial_bytes(rows)},
+          .shared_bytes = more_bytes + partial_bytes(rows) + kNormBytes},
          args);
 }
 
@@ -240,6 +240,15 @@ void run(Runtime& runtime, const StoreArgs& args) {
          args);
 }
 
+void run(Runtime& runtime, const RotateStoreArgs& args) {
+  if (args.store.rows == 0) return;
+  launch(runtime, runtime.kernels().rotate_and_store,
+         {.grid_x = count_of(args.store.rows),
+          .grid_y = count_of(args.rotate.heads + args.store.cache.kv_heads),
+          .block = 32},
+         args);
+}
+
 void run(Runtime& runtime, const AttendArgs& args) {
   if (args.rows == 0) return;
   if (args.cache.head_dim > kLargestHeadDim)
@@ -270,6 +279,9 @@ void run(Runtime& runtime, const AttendArgs& args) {
 
 void run(Runtime& runtime, const LinearArgs& args) {
   const Kernels& kernels = runtime.kernels();
+  if (args.norm.gain && args.rows > kMostNormedRows)
+    throw Error("a multiplication norms {} rows of its inputs; at most {} were expected", args.rows,
+                kMostNormedRows);
   switch (args.weight.format) {
     case MatrixFormat::float16:
       if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
@@ -291,7 +303,7 @@ void run(Runtime& runtime, const LinearArgs& args) {
                     {.grid_x = count_of(strips_of(args.weight.outputs)),
                      .grid_y = blocks_of(args.rows, rows),
                      .block = count_of(kThreads),
-                     .shared_bytes = partial_bytes(rows)},
+                     .shared_bytes = partial_bytes(rows) + kNormBytes},
                     args);
     }
     case MatrixFormat::four_bit:
@@ -311,7 +323,7 @@ void run(Runtime& runtime, const LinearArgs& args) {
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, 4),
           .block = count_of(kThreads),
-          .shared_bytes = 64 + partial_bytes(4)},
+          .shared_bytes = 64 + partial_bytes(4) + kNormBytes},
          args);
 }
 

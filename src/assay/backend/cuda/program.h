@@ -32,6 +32,11 @@ PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std
 // depends on how many there are.
 std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 
+// Of each operation whether it is a norm that the multiplication behind it can make of its inputs: nobody
+// else reads what it would write, and the product does not write where the norm reads. Not of int8 products,
+// whose inputs are quantized first.
+std::vector<bool> norms_of_inputs(const Plan& plan, const WorkspaceLayout& layout);
+
 class CudaProgram : public Program {
  public:
   CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
@@ -84,13 +89,16 @@ class CudaProgram : public Program {
   void choose_next(std::int64_t rows);
   void run_op(std::size_t index, Step& step);
   EmbedArgs embedding(const EmbedOp& op, std::int64_t rows) const;
+  bool is_made_of_inputs(std::size_t index, const Step& step) const;
+  InputNorm input_norm(const NormOp* op) const;
   void norm(const NormOp& op, const Step& step);
   void multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in, const Buffer& out,
-                std::int64_t rows);
+                std::int64_t rows, const NormOp* norm = nullptr);
   void multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in, std::int64_t rows,
                      Epilogue to);
-  void rotate(const RotaryOp& op, const Step& step);
-  void attend(const AttentionOp& op, const OpConstants& constants, bool is_last, Step& step);
+  const RotaryOp* rotation_before(std::size_t index) const;
+  RotateArgs rotation(const RotaryOp& op, std::int64_t rows) const;
+  void attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step);
   void keep_rows(BufferId id, std::int64_t rows);
   void show_inputs(const LinearOp& op, const Step& step) const;
   RowPlaces places(bool are_kept) const;
@@ -116,6 +124,7 @@ class CudaProgram : public Program {
   CudaOptions options_;
   Weights weights_;
   Workspace work_;
+  std::vector<bool> norms_of_inputs_;
   std::shared_ptr<PagePool> pages_;
   InputObserver observer_;
 

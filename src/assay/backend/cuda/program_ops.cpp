@@ -1,4 +1,5 @@
 // The operations of a plan as launches.
+#include <algorithm>
 #include <limits>
 
 #include "assay/backend/cuda/program.h"
@@ -20,15 +21,23 @@ Arithmetic arithmetic_of(const WeightSpec& weight) {
 void CudaProgram::run_op(std::size_t index, Step& step) {
   const OpConstants& constants = weights_.constants(index);
   std::visit(Cases{[&](const EmbedOp& op) { cuda::run(*runtime_, embedding(op, step.rows)); },
-                   [&](const NormOp& op) { norm(op, step); },
+                   [&](const NormOp& op) {
+                     if (!is_made_of_inputs(index, step)) norm(op, step);
+                   },
                    [&](const LinearOp& op) {
                      if (observer_) show_inputs(op, step);
                      Buffer out = work_[op.out];
                      out.data = out.data + op.out_column;
-                     multiply(op, constants, work_[op.in], out, step.rows);
+                     const NormOp* of_inputs = index > 0 && is_made_of_inputs(index - 1, step)
+                                                   ? &std::get<NormOp>(plan_.ops[index - 1].what)
+                                                   : nullptr;
+                     multiply(op, constants, work_[of_inputs != nullptr ? of_inputs->in : op.in], out,
+                              step.rows, of_inputs);
                    },
-                   [&](const RotaryOp& op) { rotate(op, step); },
-                   [&](const AttentionOp& op) { attend(op, constants, index == pruning_.attention, step); },
+                   [&](const RotaryOp& op) {
+                     if (rotation_before(index + 1) == nullptr) cuda::run(*runtime_, rotation(op, step.rows));
+                   },
+                   [&](const AttentionOp& op) { attend(op, constants, index, step); },
                    [&](const GatedOp& op) {
                      const Buffer in = work_[op.in], out = work_[op.out];
                      cuda::run(*runtime_, GatedArgs{.x = in.data,
@@ -83,7 +92,7 @@ void CudaProgram::norm(const NormOp& op, const Step& step) {
 }
 
 void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in,
-                           const Buffer& out, std::int64_t rows) {
+                           const Buffer& out, std::int64_t rows, const NormOp* norm) {
   const Epilogue to{.bias = weights_.vector(op.bias),
                     .activation = op.activation,
                     .adds = op.adds_to_output,
@@ -96,7 +105,46 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
                                   .weight = weights_.matrix(op.weight),
                                   .arithmetic = arithmetic_of(weights_.spec(op.weight)),
                                   .to = to,
-                                  .scratch = work_.gemm_scratch()});
+                                  .scratch = work_.gemm_scratch(),
+                                  .norm = input_norm(norm)});
+}
+
+InputNorm CudaProgram::input_norm(const NormOp* op) const {
+  if (op == nullptr) return {};
+  return {.gain = weights_.vector(op->gain),
+          .bias = weights_.vector(op->bias),
+          .epsilon = op->epsilon,
+          .subtracts_mean = op->kind == Norm::layer};
+}
+
+// A norm that the multiplication behind it makes of its inputs.
+bool CudaProgram::is_made_of_inputs(std::size_t index, const Step& step) const {
+  return norms_of_inputs_[index] && step.rows <= kMostNormedRows && !observer_ && !profile_;
+}
+
+std::vector<bool> norms_of_inputs(const Plan& plan, const WorkspaceLayout& layout) {
+  const auto share_memory = [&](BufferId a, BufferId b) {
+    const auto& x = layout.buffers[static_cast<std::size_t>(a)];
+    const auto& y = layout.buffers[static_cast<std::size_t>(b)];
+    return x.at < y.at + kMaxRows * y.stride * 4 && y.at < x.at + kMaxRows * x.stride * 4;
+  };
+  std::vector<bool> are(plan.ops.size());
+  for (std::size_t i = 0; i + 1 < plan.ops.size(); ++i) {
+    const auto* norm = std::get_if<NormOp>(&plan.ops[i].what);
+    const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
+    if (norm == nullptr || product == nullptr || product->in != norm->out || norm->groups != 1 ||
+        norm->column != 0 || norm->out == plan.hidden || is_int8(plan.weight(product->weight).format) ||
+        share_memory(norm->in, product->out))
+      continue;
+    bool is_read = false;
+    for (std::size_t later = i + 2; later < plan.ops.size() && !is_read; ++later) {
+      const BufferUse use = buffers_of(plan.ops[later]);
+      is_read = std::ranges::find(use.reads, norm->out) != use.reads.end();
+      if (std::ranges::find(use.writes, norm->out) != use.writes.end()) break;
+    }
+    are[i] = !is_read;
+  }
+  return are;
 }
 
 void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
@@ -162,18 +210,29 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
   cuda::run(*runtime_, product);
 }
 
-void CudaProgram::rotate(const RotaryOp& op, const Step& step) {
+// The rotation that the attention at `index` makes when it stores its keys; null: none.
+const RotaryOp* CudaProgram::rotation_before(std::size_t index) const {
+  if (index == 0 || index >= plan_.ops.size() || profile_) return nullptr;
+  const auto* rotary = std::get_if<RotaryOp>(&plan_.ops[index - 1].what);
+  const auto* attention = std::get_if<AttentionOp>(&plan_.ops[index].what);
+  const bool are_both = rotary != nullptr && attention != nullptr && rotary->buffer == attention->qkv &&
+                        rotary->column == 0 && rotary->head_dim == attention->head_dim &&
+                        rotary->heads == attention->heads + attention->kv_heads;
+  return are_both ? rotary : nullptr;
+}
+
+RotateArgs CudaProgram::rotation(const RotaryOp& op, std::int64_t rows) const {
   const Buffer buffer = work_[op.buffer];
   const RotaryTable& table = work_.table_of(op);
-  cuda::run(*runtime_, RotateArgs{.x = buffer.data + op.column,
-                                  .x_stride = buffer.stride,
-                                  .rows = step.rows,
-                                  .heads = op.heads,
-                                  .head_dim = op.head_dim,
-                                  .pairs = table.pairs,
-                                  .pairing = op.pairing,
-                                  .cosines = work_.at<float>(table.cosines_at),
-                                  .sines = work_.at<float>(table.sines_at)});
+  return {.x = buffer.data + op.column,
+          .x_stride = buffer.stride,
+          .rows = rows,
+          .heads = op.heads,
+          .head_dim = op.head_dim,
+          .pairs = table.pairs,
+          .pairing = op.pairing,
+          .cosines = work_.at<float>(table.cosines_at),
+          .sines = work_.at<float>(table.sines_at)};
 }
 
 RowPlaces CudaProgram::places(bool are_kept) const {
@@ -182,16 +241,20 @@ RowPlaces CudaProgram::places(bool are_kept) const {
 }
 
 // Keys and values of all rows are stored; behind the last attention only the rows that are kept go on.
-void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, bool is_last, Step& step) {
+void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step) {
   const Buffer qkv = work_[op.qkv], out = work_[op.out];
-  cuda::run(*runtime_, StoreArgs{.keys = qkv.data + op.k_column(),
-                                 .values = qkv.data + op.v_column(),
-                                 .x_stride = qkv.stride,
-                                 .rows = step.rows,
-                                 .cache = pages_->layout(),
-                                 .layer = op.layer,
-                                 .places = places(false)});
-  const bool prunes = is_last && step.is_pruned;
+  const StoreArgs store{.keys = qkv.data + op.k_column(),
+                        .values = qkv.data + op.v_column(),
+                        .x_stride = qkv.stride,
+                        .rows = step.rows,
+                        .cache = pages_->layout(),
+                        .layer = op.layer,
+                        .places = places(false)};
+  if (const RotaryOp* rotary = rotation_before(index))
+    cuda::run(*runtime_, RotateStoreArgs{rotation(*rotary, step.rows), store});
+  else
+    cuda::run(*runtime_, store);
+  const bool prunes = index == pruning_.attention && step.is_pruned;
   if (prunes) {
     step.rows = static_cast<std::int64_t>(kept_.size());
     if (step.rows == 0) return;

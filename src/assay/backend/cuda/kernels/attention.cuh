@@ -2,6 +2,7 @@
 #pragma once
 
 #include "assay/backend/cuda/kernels/common.cuh"
+#include "assay/backend/cuda/kernels/rows.cuh"
 
 namespace assay::cuda::device {
 
@@ -24,14 +25,10 @@ ASSAY_DEVICE CacheRow cache_row(const RowPlaces& places, const CacheLayout& cach
 }
 
 // A warp per row (block_x), head (block_y), and keys or values (block_z).
-ASSAY_KERNEL_OF(32) store_rows(StoreArgs a) {
-  let_next_start();
-  wait_for_previous();
-  const std::int64_t row = block_x(), head = block_y();
+ASSAY_DEVICE void store_head(const StoreArgs& a, std::int64_t row, std::int64_t head, bool are_keys) {
   const std::int64_t key = Global<const std::int32_t>(a.places.key)[row];
   if (key < 0) return;
   const CacheLayout& cache = a.cache;
-  const bool are_keys = block_z() == 0;
   const Global<const float> x =
       Global<const float>(are_keys ? a.keys : a.values) + (row * a.x_stride + head * cache.head_dim);
   const CacheRow to = cache_row(a.places, cache, Global<const std::int32_t>(a.places.first_page)[row], key,
@@ -71,6 +68,25 @@ ASSAY_KERNEL_OF(32) store_rows(StoreArgs a) {
         break;
     }
   }
+}
+
+ASSAY_KERNEL_OF(32) store_rows(StoreArgs a) {
+  let_next_start();
+  wait_for_previous();
+  store_head(a, block_x(), block_y(), block_z() == 0);
+}
+
+// A warp per row and head: of queries, of keys, of values.
+ASSAY_KERNEL_OF(32) rotate_and_store(RotateStoreArgs a) {
+  let_next_start();
+  wait_for_previous();
+  const std::int64_t row = block_x(), head = block_y(), queries = a.rotate.heads - a.store.cache.kv_heads;
+  const bool is_turned = head < a.rotate.heads;
+  if (is_turned)
+    for (std::int64_t i = thread_index(); i < a.rotate.pairs; i += kWarp) rotate_pair(a.rotate, row, head, i);
+  if (head < queries) return;
+  warp_barrier();
+  store_head(a.store, row, is_turned ? head - queries : head - a.rotate.heads, is_turned);
 }
 
 inline constexpr int kAttendThreads = 128;

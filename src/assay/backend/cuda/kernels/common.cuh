@@ -65,6 +65,40 @@ ASSAY_DEVICE float block_largest(float x, const Shared<float>& partial) {
   barrier();
   return most;
 }
+// What a norm takes off a row and multiplies it by.
+struct Moments {
+  float mean, scale;
+};
+// In all threads. Sums have one order whatever the block: rows of up to 256 are a warp's, each warp makes
+// them.
+ASSAY_DEVICE Moments moments_of(const Global<const float>& x, std::int64_t n, bool subtracts_mean,
+                                float epsilon, const Shared<float>& partial) {
+  const bool is_of_warp = n <= 256;
+  const std::int64_t first = is_of_warp ? thread_index() % kWarp : thread_index(),
+                     step = is_of_warp ? kWarp : block_threads();
+  const auto sum_of = [&](float sum) { return is_of_warp ? warp_sum(sum) : block_sum(sum, partial); };
+  const auto count = static_cast<float>(n);
+  float mean = 0;
+  if (subtracts_mean) {
+    float sum = 0;
+    for (std::int64_t i = first; i < n; i += step) sum += x[i];
+    mean = sum_of(sum) / count;
+  }
+  float squares = 0;
+  for (std::int64_t i = first; i < n; i += step) {
+    const float d = x[i] - mean;
+    squares = fmaf(d, d, squares);
+  }
+  squares = sum_of(squares);
+  squares += squares - squares;  // of a row with infinity NaN, which would leave zeros beside it
+  return {mean, 1.0F / sqrtf(squares / count + epsilon)};
+}
+ASSAY_DEVICE float normed(float x, const Moments& of_row, const Global<const float>& gain,
+                          const Global<const float>& bias, std::int64_t i) {
+  const float value = (x - of_row.mean) * of_row.scale * gain[i];
+  return bias ? value + bias[i] : value;
+}
+
 ASSAY_DEVICE bool block_any(bool x, const Shared<float>& partial) {
   return block_largest(x ? 1.0F : 0.0F, partial) != 0;
 }

@@ -6,6 +6,8 @@
 // the rows' inputs are operand B, 8 rows at a time, zeros beyond the last.
 #pragma once
 
+#include <type_traits>
+
 #include "assay/backend/cuda/kernels/common.cuh"
 
 namespace assay::cuda::device {
@@ -83,6 +85,8 @@ struct InputRows {
         rows(row_count),
         inputs(input_count),
         has_pairs(x.is_aligned(8) && x_stride % 2 == 0) {}
+  ASSAY_DEVICE InputRows(const LinearArgs& a, std::int64_t /*byte*/)
+      : InputRows(a.x, a.x_stride, a.rows, a.weight.inputs) {}
 
   ASSAY_DEVICE Floats2 pair(std::int64_t row, std::int64_t k) const {
     if (row >= rows || k >= inputs) return {0, 0};
@@ -91,6 +95,44 @@ struct InputRows {
     return has_pairs ? x.load<Floats2>(at / 2) : Floats2{x[at], x[at + 1]};
   }
 };
+
+// The same as a norm in front makes them, where there is one. In all threads, behind the wait.
+struct NormedRows {
+  InputRows in;
+  Global<const float> gain, bias;
+  Shared<float> moments;  // [rows][2]: mean and scale
+
+  // `byte`: of kNormBytes of shared memory.
+  ASSAY_DEVICE NormedRows(const LinearArgs& a, std::int64_t byte)
+      : in(a.x, a.x_stride, a.rows, a.weight.inputs),
+        gain(a.norm.gain),
+        bias(a.norm.bias),
+        moments(byte + 4 * kRanges) {
+    if (!gain) return;
+    for (std::int64_t row = 0; row < in.rows; ++row) {
+      const Moments of_row = moments_of(in.x + row * in.stride, in.inputs, a.norm.subtracts_mean,
+                                        a.norm.epsilon, shared<float>(byte));
+      if (thread_index() == 0) {
+        moments[2 * row] = of_row.mean;
+        moments[2 * row + 1] = of_row.scale;
+      }
+    }
+    barrier();
+  }
+
+  ASSAY_DEVICE Floats2 pair(std::int64_t row, std::int64_t k) const {
+    Floats2 pair = in.pair(row, k);
+    if (!gain || row >= in.rows || k >= in.inputs) return pair;
+    const Moments of_row{moments[2 * row], moments[2 * row + 1]};
+    pair.x = normed(pair.x, of_row, gain, bias, k);
+    if (k + 1 < in.inputs) pair.y = normed(pair.y, of_row, gain, bias, k + 1);
+    return pair;
+  }
+};
+
+// Norms are of few rows: a block of more than 8 has none.
+template <int Blocks>
+using RowsOf = std::conditional_t<Blocks == 1, NormedRows, InputRows>;
 
 // Partial sums of the ranges: [range][row of the block][16 outputs, padded].
 inline constexpr int kPaddedStrip = static_cast<int>(kStrip) + 1;
@@ -115,9 +157,8 @@ ASSAY_DEVICE void add_ranges(const Shared<T>& partial, const LinearPlace& at, in
     take(at.first_row + row, output, sum);
   }
 }
-constexpr std::uint32_t partial_bytes(int rows) {
-  return static_cast<std::uint32_t>(kRanges * rows * kPaddedStrip * 4);
-}
+template <int Rows>
+inline constexpr std::int64_t kPartialBytes = std::int64_t{kRanges} * Rows* kPaddedStrip * 4;
 
 // How 16-bit elements are made and multiplied.
 struct Float16 {
@@ -139,8 +180,8 @@ ASSAY_DEVICE std::uint32_t packed(const Floats2& pair) {
   return Type::bits(pair.x) | Type::bits(pair.y) << 16;
 }
 // Operand B of 16 inputs from k on: lane 4 g + t holds row g, inputs 2 t, + 1, + 8, + 9.
-template <typename Type>
-ASSAY_DEVICE void load_inputs(std::uint32_t (&b)[2], const InputRows& in, std::int64_t row, std::int64_t k) {
+template <typename Type, typename Rows>
+ASSAY_DEVICE void load_inputs(std::uint32_t (&b)[2], const Rows& in, std::int64_t row, std::int64_t k) {
   b[0] = packed<Type>(in.pair(row, k));
   b[1] = packed<Type>(in.pair(row, k + 8));
 }
@@ -153,7 +194,7 @@ linear_halves(LinearArgs a) {
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<Blocks>> tiles(at, data);
   wait_for_previous();
-  const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
+  const RowsOf<Blocks> in(a, kPartialBytes<8 * Blocks>);
   float c[Blocks][4] = {};
   tiles.for_each([&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL
@@ -178,7 +219,7 @@ linear_tf32(LinearArgs a) {
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<Blocks>> tiles(at, data);
   wait_for_previous();
-  const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
+  const RowsOf<Blocks> in(a, kPartialBytes<8 * Blocks>);
   float c[Blocks][4] = {};
   tiles.for_each([&](Words4 w, std::int64_t i) {
     for (int j = 0; j < 4; ++j) w.word[j] = tf32_bits(float_of(w.word[j]));
@@ -218,9 +259,9 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_float32(LinearArgs a) {
   const LinearPlace at(a.weight, Rows);
   const Global<const std::byte> data(a.weight.data);
-  TileStream<kTilesAhead<1>> tiles(at, data);
+  TileStream<kTilesAhead<1, 3>> tiles(at, data);
   wait_for_previous();
-  const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
+  const RowsOf<Rows / 4> in(a, kPartialBytes<Rows>);
   float sums[2][Rows] = {};
   tiles.for_each([&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL
@@ -264,12 +305,12 @@ ASSAY_KERNEL_OF(kLinearThreads) four_bit_float32(LinearArgs a) {
   const LinearPlace at(a.weight, kFourBitRows);
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<1, 3>> tiles(at, data);
-  const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   const GroupScales scales(a.weight, at.strip);
   const Shared<float> book = shared<float>(0), partial = shared<float>(64);
   if (thread_index() < 16) book[thread_index()] = a.weight.book[thread_index()];
   barrier();
   wait_for_previous();
+  const NormedRows in(a, 64 + kPartialBytes<kFourBitRows>);
   float sums[2][kFourBitRows] = {};
   tiles.for_each([&](const Words4& w, std::int64_t i) {
     for (int step = 0; step < 4; ++step)
@@ -323,11 +364,11 @@ linear_four_bit(LinearArgs a) {
   const LinearPlace at(a.weight, 8 * Blocks);
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<Blocks, 3>> tiles(at, data);
-  const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   const GroupScales scales(a.weight, at.strip);
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
   make_byte_table<Type>(table, a.weight);
   wait_for_previous();
+  const RowsOf<Blocks> in(a, kTableBytes + kPartialBytes<8 * Blocks>);
   const int steps = steps_of_group(a.weight.group);
   float c[Blocks][4] = {};
   tiles.for_each([&](const Words4& w, std::int64_t i) {

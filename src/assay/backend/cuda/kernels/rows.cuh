@@ -34,26 +34,9 @@ ASSAY_KERNEL norm_rows(NormArgs a) {
   const Global<const float> x = Global<const float>(a.x) + (from * a.x_stride + group * a.n);
   const Global<float> out = Global<float>(a.out) + (row * a.out_stride + group * a.n);
   const Global<const float> gain(a.gain), bias(a.bias);
-  const Shared<float> partial = shared<float>(0);
-  const auto count = static_cast<float>(a.n);
-  float mean = 0;
-  if (a.subtracts_mean) {
-    float sum = 0;
-    for (std::int64_t i = thread_index(); i < a.n; i += block_threads()) sum += x[i];
-    mean = block_sum(sum, partial) / count;
-  }
-  float squares = 0;
-  for (std::int64_t i = thread_index(); i < a.n; i += block_threads()) {
-    const float d = x[i] - mean;
-    squares = fmaf(d, d, squares);
-  }
-  squares = block_sum(squares, partial);
-  squares += squares - squares;  // of a row with infinity NaN, which would leave zeros beside it
-  const float scale = 1.0F / sqrtf(squares / count + a.epsilon);
-  for (std::int64_t i = thread_index(); i < a.n; i += block_threads()) {
-    const float value = (x[i] - mean) * scale * gain[i];
-    out[i] = bias ? value + bias[i] : value;
-  }
+  const Moments of_row = moments_of(x, a.n, a.subtracts_mean, a.epsilon, shared<float>(0));
+  for (std::int64_t i = thread_index(); i < a.n; i += block_threads())
+    out[i] = normed(x[i], of_row, gain, bias, i);
 }
 
 // The rest: a block per row (block_y) and block_threads() of its elements.
@@ -100,13 +83,7 @@ ASSAY_KERNEL bend_rows(BendArgs a) {
   x[i] = static_cast<float>(value);
 }
 
-// A thread per pair.
-ASSAY_KERNEL rotate_rows(RotateArgs a) {
-  let_next_start();
-  wait_for_previous();
-  const std::int64_t row = block_y(), at = element_index();
-  if (at >= a.heads * a.pairs) return;
-  const std::int64_t head = at / a.pairs, i = at % a.pairs;
+ASSAY_DEVICE void rotate_pair(const RotateArgs& a, std::int64_t row, std::int64_t head, std::int64_t i) {
   const bool are_halves = a.pairing == RotaryPairing::halves;
   const Global<float> x = Global<float>(a.x) + (row * a.x_stride + head * a.head_dim);
   const std::int64_t first = are_halves ? i : 2 * i, second = are_halves ? i + a.pairs : 2 * i + 1;
@@ -115,6 +92,14 @@ ASSAY_KERNEL rotate_rows(RotateArgs a) {
   const float p = x[first], q = x[second];
   x[first] = p * cosine - q * sine;
   x[second] = q * cosine + p * sine;
+}
+
+// A thread per pair.
+ASSAY_KERNEL rotate_rows(RotateArgs a) {
+  let_next_start();
+  wait_for_previous();
+  const std::int64_t at = element_index();
+  if (at < a.heads * a.pairs) rotate_pair(a, block_y(), at / a.pairs, at % a.pairs);
 }
 
 }  // namespace assay::cuda::device

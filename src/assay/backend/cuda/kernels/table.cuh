@@ -22,6 +22,7 @@ inline Kernels kernel_table() {
   k.add = {"add", add_rows};
   k.rotate = {"rotate", rotate_rows};
   k.store = {"store", store_rows};
+  k.rotate_and_store = {"rotate_and_store", rotate_and_store};
   k.attend = {"attend", attend_rows};
   k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64>};
   k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128>};
