@@ -32,7 +32,8 @@ const std::vector<AttendCase>& tile_cases() {
        .window = 260,
        .soft_cap = 3},
       {.format = CacheFormat::float16, .head_dim = 100, .heads = 2, .kv_heads = 1, .has_slopes = true},
-      {.format = CacheFormat::bfloat16, .head_dim = 256, .heads = 1, .kv_heads = 1}};
+      {.format = CacheFormat::bfloat16, .head_dim = 256, .heads = 1, .kv_heads = 1},
+      {.format = CacheFormat::float16, .head_dim = 168, .heads = 4, .kv_heads = 2, .window = 100}};
   return cases;
 }
 

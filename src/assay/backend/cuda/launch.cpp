@@ -158,16 +158,18 @@ constexpr std::int64_t kAttendThreads = 128, kTileRows = 16;
 // Heads that tensor cores attend.
 bool has_tiles(const CacheLayout& cache) {
   return (cache.format == CacheFormat::float16 || cache.format == CacheFormat::bfloat16) &&
-         cache.head_dim >= 64 && cache.head_dim <= 128;
+         cache.head_dim >= 64 && cache.head_dim <= 256;
 }
 
 void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks, bool is_split) {
   const CacheLayout& cache = args.cache;
-  const int size = cache.head_dim <= 64 ? 0 : 1;
-  const std::int64_t dim = std::int64_t{64} << size, heads = args.heads / cache.kv_heads;
+  const int size = cache.head_dim <= 64 ? 0 : cache.head_dim <= 128 ? 1 : 2;
+  const std::int64_t dim = std::int64_t{64} << size, values = std::min<std::int64_t>(dim, 128),
+                     heads = args.heads / cache.kv_heads;
   const auto bytes = [&](std::int64_t warps, std::int64_t stages) {
-    const std::int64_t pages = stages * 2 * kPagePositions * dim * 2, queries = warps * kTileRows * dim * 2,
-                       totals = chunks > 1 && !is_split ? warps * kTileRows * dim * 4 : 0;
+    const std::int64_t pages = stages * kPagePositions * (dim + values) * 2,
+                       queries = warps * kTileRows * dim * 2,
+                       totals = chunks > 1 && !is_split ? warps * kTileRows * values * 4 : 0;
     return pages + queries + totals;
   };
   // A page ahead where there is room; fewer rows at a time where there is little.
@@ -187,7 +189,7 @@ void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks,
          cache.format == CacheFormat::float16 ? kernels.attend_float16[size] : kernels.attend_bfloat16[size],
          {.grid_x = is_split ? count_of(chunks) : 1,
           .grid_y = count_of((args.rows + rows - 1) / rows * tiles.tiles),
-          .grid_z = count_of(cache.kv_heads),
+          .grid_z = count_of(cache.kv_heads * (dim / values)),
           .block = count_of(warps * 32),
           .shared_bytes = count_of(bytes(warps, stages))},
          tiles);
@@ -282,6 +284,8 @@ void run(Runtime& runtime, const LinearArgs& args) {
   if (args.norm.gain && args.rows > kMostNormedRows)
     throw Error("a multiplication norms {} rows of its inputs; at most {} were expected", args.rows,
                 kMostNormedRows);
+  if (args.norm.gain && args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
+    throw Error("a multiplication in float32 does not norm its inputs");
   switch (args.weight.format) {
     case MatrixFormat::float16:
       if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
@@ -303,7 +307,7 @@ void run(Runtime& runtime, const LinearArgs& args) {
                     {.grid_x = count_of(strips_of(args.weight.outputs)),
                      .grid_y = blocks_of(args.rows, rows),
                      .block = count_of(kThreads),
-                     .shared_bytes = partial_bytes(rows) + kNormBytes},
+                     .shared_bytes = partial_bytes(rows)},
                     args);
     }
     case MatrixFormat::four_bit:

@@ -133,8 +133,9 @@ std::vector<bool> norms_of_inputs(const Plan& plan, const WorkspaceLayout& layou
     const auto* norm = std::get_if<NormOp>(&plan.ops[i].what);
     const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
     if (norm == nullptr || product == nullptr || product->in != norm->out || norm->groups != 1 ||
-        norm->column != 0 || norm->out == plan.hidden || is_int8(plan.weight(product->weight).format) ||
-        share_memory(norm->in, product->out))
+        norm->column != 0 || norm->out == plan.hidden ||
+        plan.weight(product->weight).format == WeightFormat::float32 ||
+        is_int8(plan.weight(product->weight).format) || share_memory(norm->in, product->out))
       continue;
     bool is_read = false;
     for (std::size_t later = i + 2; later < plan.ops.size() && !is_read; ++later) {

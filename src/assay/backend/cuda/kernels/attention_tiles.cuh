@@ -1,10 +1,11 @@
-// Attention by tensor cores, over keys and values in float16 or bfloat16, heads of 64 to 128 elements.
+// Attention by tensor cores, over keys and values in float16 or bfloat16, heads of 64 to 256 elements.
 //
 // Rows of an mma are pairs of a row of the batch and a head of those that share keys: 16 a warp. A page of 64
 // keys is a step, which cp.async fetches a step ahead. Scores become weights where they are (the accumulators
 // of S are operand A of P V), rounded to the cache's format. The arithmetic is one for any number of rows:
 // pages of a chunk of 256 keys one after the other, rescaled where the largest score grows; chunks as in
-// attention.cuh.
+// attention.cuh. Of keys of up to 256 elements (KeyDim) a block takes half of the values (Dim), which fit its
+// registers: two blocks make the same scores.
 #pragma once
 
 #include "assay/backend/cuda/kernels/attention.cuh"
@@ -22,15 +23,15 @@ ASSAY_DEVICE std::int32_t tile_word(std::int32_t row, std::int32_t chunk) {
 
 // Where a block's parts of shared memory begin, in words: keys and values of each stage, queries, and values
 // of the chunks before, of which each thread has its own.
-template <int Dim>
+template <int KeyDim, int Dim>
 struct AttendMemory {
-  static constexpr std::int32_t kPart = kPageKeys * Dim / 2;
+  static constexpr std::int32_t kKeys = kPageKeys * KeyDim / 2, kStage = kKeys + kPageKeys * Dim / 2;
   std::int32_t queries, totals;
 
   ASSAY_DEVICE explicit AttendMemory(std::int32_t stages)
-      : queries(2 * stages * kPart), totals(queries + block_threads() / kWarp * kTileRows * Dim / 2) {}
-  ASSAY_DEVICE static std::int32_t keys(std::int32_t stage) { return 2 * stage * kPart; }
-  ASSAY_DEVICE static std::int32_t values(std::int32_t stage) { return (2 * stage + 1) * kPart; }
+      : queries(stages * kStage), totals(queries + block_threads() / kWarp * kTileRows * KeyDim / 2) {}
+  ASSAY_DEVICE static std::int32_t keys(std::int32_t stage) { return stage * kStage; }
+  ASSAY_DEVICE static std::int32_t values(std::int32_t stage) { return stage * kStage + kKeys; }
 };
 
 // The pairs of a block: rows [first_row, end_row) of the batch times the heads of a kv head, of which this
@@ -39,7 +40,8 @@ struct AttendPlace {
   std::int32_t warp, lane, g, t, heads, first_pair, pairs;
   std::int64_t first_row, end_row, kv_head;
 
-  ASSAY_DEVICE explicit AttendPlace(const AttendTilesArgs& a)
+  // `parts` blocks take the values of a kv head.
+  ASSAY_DEVICE AttendPlace(const AttendTilesArgs& a, std::int32_t parts)
       : warp(thread_index() / kWarp),
         lane(thread_index() % kWarp),
         g(lane / 4),
@@ -49,7 +51,7 @@ struct AttendPlace {
         pairs(0),
         first_row(std::int64_t{block_y()} / a.tiles * a.rows_of_group),
         end_row(least(first_row + a.rows_of_group, a.attend.rows)),
-        kv_head(block_z()) {
+        kv_head(block_z() / parts) {
     pairs = static_cast<std::int32_t>(end_row - first_row) * heads;
   }
   ASSAY_DEVICE bool has(std::int32_t tile_row) const { return first_pair + tile_row < pairs; }
@@ -60,6 +62,12 @@ struct AttendPlace {
     return kv_head * heads + (first_pair + tile_row) % heads;
   }
 };
+
+// The first of the block's values of a key. Known to the compiler where there is one part.
+template <int KeyDim, int Dim>
+ASSAY_DEVICE std::int32_t first_value() {
+  return KeyDim == Dim ? 0 : block_z() % (KeyDim / Dim) * Dim;
+}
 
 // What a lane knows of its two rows of the tile, g and g + 8: the keys they see, none of a row that is not
 // there; their largest score and the lane's part of the sum of weights in this chunk, and in those before.
@@ -88,24 +96,31 @@ ASSAY_DEVICE void load_queries(const AttendTilesArgs& a, const AttendPlace& at, 
 }
 
 // Keys [first, last] of a page and their values, the others zero; commits.
-template <int Dim>
+template <int KeyDim, int Dim>
 ASSAY_DEVICE void load_page(const AttendTilesArgs& a, const AttendPlace& at, std::int64_t first_page,
                             std::int64_t page, std::int64_t first, std::int64_t last, std::int32_t stage) {
+  using Memory = AttendMemory<KeyDim, Dim>;
+  constexpr std::int32_t kOfKeys = kPageKeys * KeyDim / 8, kOfValues = kPageKeys * Dim / 8;
   const CacheLayout& cache = a.attend.cache;
   const Global<const std::byte> from =
       Global<std::byte>(Global<const DevicePointer<std::byte>>(a.attend.places.pages)[first_page + page])
           .template as<const std::byte>();
   const std::int64_t keys_at = cache.keys_at(a.attend.layer, at.kv_head),
-                     values_at = cache.values_at(a.attend.layer, at.kv_head), row_bytes = cache.row_bytes();
-  constexpr int kChunks = Dim / 8;
+                     values_at = cache.values_at(a.attend.layer, at.kv_head);
+  const auto row_bytes = static_cast<std::int32_t>(cache.row_bytes()),
+             first_row = static_cast<std::int32_t>(first - page * kPageKeys),
+             last_row = static_cast<std::int32_t>(least(last - page * kPageKeys, kPageKeys));
   const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
-  for (std::int32_t i = thread_index(); i < 2 * kPageKeys * kChunks; i += block_threads()) {
-    const std::int32_t part = i / (kPageKeys * kChunks), row = i / kChunks % kPageKeys, chunk = i % kChunks;
-    const std::int64_t key = page * kPageKeys + row;
-    const std::int32_t to = (part == 0 ? AttendMemory<Dim>::keys(stage) : AttendMemory<Dim>::values(stage)) +
-                            tile_word<Dim>(row, chunk);
-    if (key >= first && key <= last && chunk * 16 < row_bytes)
-      cp_async_16(words, to, from, (part == 0 ? keys_at : values_at) + row * row_bytes + chunk * 16);
+  ASSAY_NO_UNROLL
+  for (std::int32_t i = thread_index(); i < kOfKeys + kOfValues; i += block_threads()) {
+    const bool is_key = i < kOfKeys;
+    const std::int32_t of_part = is_key ? i : i - kOfKeys, chunks = is_key ? KeyDim / 8 : Dim / 8,
+                       row = of_part / chunks, chunk = of_part % chunks,
+                       byte = chunk * 16 + (is_key ? 0 : 2 * first_value<KeyDim, Dim>());
+    const std::int32_t to = is_key ? Memory::keys(stage) + tile_word<KeyDim>(row, chunk)
+                                   : Memory::values(stage) + tile_word<Dim>(row, chunk);
+    if (row >= first_row && row <= last_row && byte < row_bytes)
+      cp_async_16(words, to, from, (is_key ? keys_at : values_at) + row * row_bytes + byte);
     else
       for (int j = 0; j < 4; ++j) words[to + j] = 0;
   }
@@ -261,11 +276,11 @@ ASSAY_DEVICE bool has_others(const AttendPlace& at, std::int32_t from) {
 
 // A chunk's end: its states are merged with those of the chunks before, as merge() does, or left for
 // merge_chunks. Of rows that see none of its keys nothing happens.
-template <int Dim>
+template <int KeyDim, int Dim>
 ASSAY_DEVICE void end_chunk(const AttendTilesArgs& a, const AttendPlace& at, TileRows& rows,
                             float (&values)[Dim / 8][4], std::int64_t chunk, std::int32_t totals) {
   const Shared<float> held = shared<float>(0);
-  const std::int64_t dim = a.attend.cache.head_dim;
+  const auto dim = static_cast<std::int32_t>(a.attend.cache.head_dim);
   ASSAY_UNROLL
   for (int half = 0; half < 2; ++half) {
     float sum = rows.sum[half];
@@ -280,14 +295,15 @@ ASSAY_DEVICE void end_chunk(const AttendTilesArgs& a, const AttendPlace& at, Til
     const std::int32_t tile_row = at.warp * kTileRows + at.g + 8 * half;
     if (grid_x() > 1) {
       const Global<float> to = chunk_scratch(a.attend, at.row(tile_row), at.head(tile_row), chunk, grid_x());
-      if (at.t == 0) {
+      if (at.t == 0 && first_value<KeyDim, Dim>() == 0) {
         to[0] = chunk_largest;
         to[1] = sum;
       }
       ASSAY_UNROLL
       for (int j = 0; j < Dim / 8; ++j) ASSAY_UNROLL
       for (int i = 0; i < 2; ++i)
-        if (8 * j + 2 * at.t + i < dim) to[2 + 8 * j + 2 * at.t + i] = values[j][2 * half + i];
+        if (const std::int32_t column = first_value<KeyDim, Dim>() + 8 * j + 2 * at.t + i; column < dim)
+          to[2 + column] = values[j][2 * half + i];
       continue;
     }
     const bool is_first = chunk == first_chunk;
@@ -307,8 +323,8 @@ ASSAY_DEVICE void end_chunk(const AttendTilesArgs& a, const AttendPlace& at, Til
       if (!is_first) value = static_cast<float>(held[slot]) * mine + value * theirs;
       if (!is_last)
         held[slot] = value;
-      else if (8 * j + 2 * at.t + i < dim)
-        out[8 * j + 2 * at.t + i] = value / rows.total_sum[half];
+      else if (const std::int32_t column = first_value<KeyDim, Dim>() + 8 * j + 2 * at.t + i; column < dim)
+        out[column] = value / rows.total_sum[half];
     }
   }
   ASSAY_UNROLL
@@ -335,29 +351,29 @@ struct SequenceRun {
   }
 };
 
-template <typename Type, int Dim>
+template <typename Type, int KeyDim, int Dim>
 ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, const SequenceRun& run,
                              TileRows& rows) {
-  const AttendMemory<Dim> memory(a.stages);
-  std::int64_t page = run.first_key / kPageKeys, end = run.last_key / kPageKeys + 1;
-  constexpr std::int64_t kChunkPages = kChunkKeys / kPagePositions;
+  const AttendMemory<KeyDim, Dim> memory(a.stages);
+  auto page = static_cast<std::int32_t>(run.first_key / kPageKeys),
+       end = static_cast<std::int32_t>(run.last_key / kPageKeys) + 1;
+  constexpr auto kChunkPages = static_cast<std::int32_t>(kChunkKeys / kPagePositions);
   if (grid_x() > 1) {
     page = larger(page, block_x() * kChunkPages);
-    end = least(end, (block_x() + 1) * kChunkPages);
+    end = smaller(end, (block_x() + 1) * kChunkPages);
   }
   if (page >= end) return;
   float values[Dim / 8][4] = {};
   const bool has_rows = at.has(at.warp * kTileRows);  // a warp without rows helps to load
-  const auto load = [&](std::int64_t which) {
+  const auto load = [&](std::int32_t which) {
     if (which < end)
-      load_page<Dim>(a, at, run.first_page, which, run.first_key, run.last_key,
-                     static_cast<std::int32_t>(which % a.stages));
+      load_page<KeyDim, Dim>(a, at, run.first_page, which, run.first_key, run.last_key, which % a.stages);
     else
       cp_async_commit();
   };
   load(page);
   for (; page < end; ++page) {
-    const auto stage = static_cast<std::int32_t>(page % a.stages);
+    const std::int32_t stage = page % a.stages;
     if (a.stages > 1) {
       load(page + 1);
       cp_async_wait<1>();
@@ -366,22 +382,21 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
     }
     barrier();
     if (has_rows) {
-      const std::int64_t first = page * kPageKeys, last = first + kPageKeys - 1;
+      const std::int32_t first = page * kPageKeys, last = first + kPageKeys - 1;
       bool is_cut = false;
       for (int half = 0; half < 2; ++half)
         is_cut = is_cut || (rows.first[half] <= rows.last[half] &&
                             (rows.first[half] > first || rows.last[half] < last));
       float s[8][4] = {};
-      score_page<Type, Dim>(s, at, memory.queries, memory.keys(stage));
+      score_page<Type, KeyDim>(s, at, memory.queries, memory.keys(stage));
       PageWeights weights;
-      const auto its_page = static_cast<std::int32_t>(page);
-      weigh_page<Type, Dim>(weights, s, values, rows, a.attend, at, its_page);
+      weigh_page<Type, Dim>(weights, s, values, rows, a.attend, at, page);
       if (ballot(is_cut) != 0 && has_others<Type, Dim>(at, memory.values(stage)))
-        add_values_by_row<Type, Dim>(values, weights, rows, at, memory.values(stage), its_page);
+        add_values_by_row<Type, Dim>(values, weights, rows, at, memory.values(stage), page);
       else
         add_values<Type, Dim>(values, weights, at, memory.values(stage));
       if (page + 1 == end || (page + 1) % kChunkPages == 0)
-        end_chunk<Dim>(a, at, rows, values, page / kChunkPages, memory.totals);
+        end_chunk<KeyDim, Dim>(a, at, rows, values, page / kChunkPages, memory.totals);
     }
     barrier();  // the page has been used
     if (a.stages == 1) load(page + 1);
@@ -390,14 +405,14 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
 }
 
 // block_x: one, which takes all chunks, or one for each; block_y: groups of rows, and the tiles of their
-// pairs; block_z: kv heads.
-template <typename Type, int Dim>
+// pairs; block_z: kv heads, and the parts of their values.
+template <typename Type, int KeyDim, int Dim>
 ASSAY_KERNEL_OF(kAttendThreads)
 attend_tiles(AttendTilesArgs a) {
   let_next_start();
   wait_for_previous();
-  const AttendPlace at(a);
-  load_queries<Type, Dim>(a, at, AttendMemory<Dim>(a.stages).queries);
+  const AttendPlace at(a, KeyDim / Dim);
+  load_queries<Type, KeyDim>(a, at, AttendMemory<KeyDim, Dim>(a.stages).queries);
   const Global<const std::int32_t> keys(a.attend.places.key);
   for (std::int64_t row = at.first_row; row < at.end_row;) {
     const SequenceRun run(a.attend, row, at.end_row);
@@ -413,13 +428,13 @@ attend_tiles(AttendTilesArgs a) {
           is_here && a.attend.slopes ? Global<const float>(a.attend.slopes)[at.head(tile_row)] : 0;
       rows.largest[half] = rows.total_largest[half] = -infinity();
       rows.sum[half] = rows.total_sum[half] = 0;
-      if (is_here && rows.last[half] < 0 && grid_x() == 1) {  // padding
+      if (is_here && rows.last[half] < 0 && grid_x() == 1 && first_value<KeyDim, Dim>() == 0) {  // padding
         const std::int64_t dim = a.attend.cache.head_dim;
         for (std::int64_t i = at.t; i < dim; i += 4)
           Global<float>(a.attend.out)[its_row * a.attend.out_stride + at.head(tile_row) * dim + i] = 0;
       }
     }
-    if (run.last_key >= 0) attend_run<Type, Dim>(a, at, run, rows);
+    if (run.last_key >= 0) attend_run<Type, KeyDim, Dim>(a, at, run, rows);
     row = run.end;
   }
 }

@@ -259,9 +259,9 @@ ASSAY_KERNEL_OF(kLinearThreads)
 linear_float32(LinearArgs a) {
   const LinearPlace at(a.weight, Rows);
   const Global<const std::byte> data(a.weight.data);
-  TileStream<kTilesAhead<1, 3>> tiles(at, data);
+  TileStream<kTilesAhead<1>> tiles(at, data);
   wait_for_previous();
-  const RowsOf<Rows / 4> in(a, kPartialBytes<Rows>);
+  const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
   float sums[2][Rows] = {};
   tiles.for_each([&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL

@@ -24,10 +24,12 @@ inline Kernels kernel_table() {
   k.store = {"store", store_rows};
   k.rotate_and_store = {"rotate_and_store", rotate_and_store};
   k.attend = {"attend", attend_rows};
-  k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64>};
-  k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128>};
-  k.attend_bfloat16[0] = {"attend_bfloat16<64>", attend_tiles<Bfloat16, 64>};
-  k.attend_bfloat16[1] = {"attend_bfloat16<128>", attend_tiles<Bfloat16, 128>};
+  k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64, 64>};
+  k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128, 128>};
+  k.attend_float16[2] = {"attend_float16<256>", attend_tiles<Float16, 256, 128>};
+  k.attend_bfloat16[0] = {"attend_bfloat16<64>", attend_tiles<Bfloat16, 64, 64>};
+  k.attend_bfloat16[1] = {"attend_bfloat16<128>", attend_tiles<Bfloat16, 128, 128>};
+  k.attend_bfloat16[2] = {"attend_bfloat16<256>", attend_tiles<Bfloat16, 256, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
   k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};
