@@ -203,6 +203,23 @@ TEST_P(CandidateSearch, AddsBiases) {
   expect_the_same(model, 1, 1);
 }
 
+// Beside a bias of 1000, whose neighbour is 2^-14 higher. Output 100 is 0.501 of that higher, by its codes
+// 0.497; output 900 is 0.98 higher by both: rounded, the two are equal, but their codes are not.
+TEST_P(CandidateSearch, FindsTheLowestWhereTheBiasRoundsSmallDifferencesUp) {
+  HeadOnly model(1000);
+  std::fill(model.weights.values["tokens"].begin(), model.weights.values["tokens"].end(), 8.0F);
+  std::fill(model.weights.values["gain"].begin(), model.weights.values["gain"].end(), 1.25F * 0x1p-21F);
+  model.has_bias = true;
+  model.weights.values["bias"] = std::vector<float>(1000, 1e3F);
+  std::fill(model.head().begin(), model.head().end(), 0.0F);
+  const auto first = model.head().begin() + 100 * kHidden, second = model.head().begin() + 900 * kHidden;
+  std::fill(first, first + kHidden, 130.0F / 256);  // code 64.49
+  *first = 1;
+  std::fill(second, second + kHidden, 1.0F);
+  expect_the_same(model, 1.0 / 1000, 1);
+  EXPECT_EQ(model.highest(isa(), format(), true, 3), std::vector<TokenId>(3, 100));
+}
+
 // Rows whose largest weight hides all others: codes say next to nothing of them.
 TEST_P(CandidateSearch, ComputesTheWholeHeadWhereBoundsAreLoose) {
   HeadOnly model(500);

@@ -322,6 +322,44 @@ TEST(OutliersOfPlans, BeginAtTheThreshold) {
   }
 }
 
+// One scale for all tokens is that of the activations as their factors leave them. Factors that are powers of
+// two round nothing: the same activations multiplied beforehand give the same bits.
+TEST(TensorScales, AreThoseOfActivationsTimesTheirFactors) {
+  constexpr std::int64_t kInputs = 64, kTokens = 11;
+  const auto plan_with = [&](std::vector<float> factors) {
+    HandWrittenPlan p;
+    const BufferId in = p.buffer(kInputs);
+    p.plan.hidden = p.buffer(kInputs);
+    p.op(Phase::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
+    p.op(Phase::linear, LinearOp{.weight = p.matrix(kInputs, kInputs, WeightFormat::int8),
+                                 .has_tensor_scale = true,
+                                 .input_factors = std::move(factors),
+                                 .in = in,
+                                 .out = p.plan.hidden});
+    p.plan.head.product.weight = p.matrix(kPlanVocab, kInputs);
+    p.plan.vocab = kPlanVocab;
+    p.plan.context = kTokens;
+    p.plan.layers = p.plan.kv_heads = 1;
+    p.plan.head_dim = 16;
+    return p;
+  };
+  std::vector<float> factors(kInputs);
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = std::exp2(static_cast<float>(i % 5) - 3);
+  const HandWrittenPlan factored = plan_with(factors), plain = plan_with({});
+  HandWrittenPlan multiplied = plain;
+  std::vector<float>& activations = multiplied.values.front();
+  for (std::size_t i = 0; i < activations.size(); ++i) activations[i] *= factors[i % kInputs];
+  std::vector<TokenId> ids(kTokens);
+  std::iota(ids.begin(), ids.end(), TokenId{0});
+  for (const Isa isa : test::usable_isas()) {
+    const auto logits = [&](const HandWrittenPlan& p) {
+      return logits_at_once(*test::cpu_backend(isa)->prepare(p.plan, p), ids);
+    };
+    EXPECT_EQ(logits(factored), logits(multiplied)) << name_of(isa);
+    EXPECT_NE(logits(factored), logits(plain)) << name_of(isa);
+  }
+}
+
 TEST(UnsupportedPlans, AreErrors) {
   const auto refuses = [](const std::function<void(Plan&)>& spoil, const std::string& words) {
     HandWrittenPlan p = written(kPlans[1]);

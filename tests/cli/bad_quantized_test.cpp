@@ -11,6 +11,7 @@
 #include "support/program.h"
 #include "support/safetensors_copy.h"
 #include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 namespace assay::test {
 namespace {
@@ -253,9 +254,11 @@ class CliBadInt8 : public CliBadQuantized {
   const std::string sound_ = folder_ / "sound";
   const std::string module_ = "transformer.h.0.attn.c_proj";
 
-  void SetUp() override {
-    expect_success(run_program({"quantize", model_fixture("with_tokenizer"), sound_, "--precision",
-                                "int8-static", "--smooth-quant=0.5"}));
+  void SetUp() override { make_sound(model_fixture("with_tokenizer")); }
+  void make_sound(const std::string& source) const {
+    std::filesystem::remove_all(sound_);
+    expect_success(
+        run_program({"quantize", source, sound_, "--precision", "int8-static", "--smooth-quant=0.5"}));
     std::filesystem::create_directories(model_);
     write_file(model_ + "/config.json", read_file(sound_ + "/config.json"));
   }
@@ -310,6 +313,24 @@ TEST_F(CliBadInt8, NumbersThatCannotBe) {
     spoil({module_ + ".input_smoothing", "above 0"}, put(".input_smoothing", value));
   spoil({module_ + ".weight_absmax", "magnitudes"}, put(".weight_absmax", -1.0F));
   spoil({module_ + ".input_clipped_share", "0 to 1", "1.5"}, put(".input_clipped_share", 1.5F));
+}
+
+// Queries, keys and values are products of the same activations: these have one code and one set of factors.
+TEST_F(CliBadInt8, SharedActivationsThatDiffer) {
+  const std::string source = folder_ / "llama", attention = "model.layers.0.self_attn.";
+  tiny_llama(300).write(source);
+  for (const char* name : {"/tokenizer.json", "/tokenizer_config.json"})
+    write_file(source + name, read_file(model_fixture("with_tokenizer") + name));
+  make_sound(source);
+  const auto refuse = [&](const char* part, const auto& change) {
+    SCOPED_TRACE(part);
+    spoil({"model.safetensors", attention + "k_proj.weight", "input scale and factors",
+           attention + "q_proj.weight", "shares"},
+          [&](TensorList& tensors) { change(tensors[attention + "k_proj" + part]); });
+  };
+  refuse(".input_scale", [](WrittenTensor& tensor) { put_floats(tensor, 0, {3}); });
+  refuse(".input_zero_point", [](WrittenTensor& tensor) { ++tensor.bytes[0]; });
+  refuse(".input_smoothing", [](WrittenTensor& tensor) { put_floats(tensor, 7, {3}); });
 }
 
 TEST_F(CliBadInt8, ConfigurationsThatPromiseSomethingElse) {

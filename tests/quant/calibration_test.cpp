@@ -123,6 +123,24 @@ TEST(RangeObserver, JoinedBinsKeepTheDistribution) {
   }
 }
 
+// Where the bins do not come in pairs, empty ones join them: 6 of [-3, 3] become 8 of [-4, 4], of which 100
+// is 24 bins of width 4 away; 5 of [0, 5] become 6 of [0, 6], joined to 3 of width 2.
+TEST(RangeObserver, BinsThatAreNoPairsAreJoinedWithEmptyOnes) {
+  const std::vector<float> far{-100, 100};
+  RangeObserver two_sided({.bins = 6, .percentile = 20});
+  two_sided.observe(std::vector<float>{-3, -1, -1, -1, 0.5F, 0.5F, 0.5F, 0.5F, 0.5F, 3});
+  two_sided.observe(far);
+  EXPECT_EQ(two_sided.bins(), 52);
+  EXPECT_EQ(two_sided.range().low, -4);
+  EXPECT_EQ(two_sided.range().high, 0);
+  RangeObserver magnitudes({.is_symmetric = true, .bins = 5, .percentile = 50});
+  magnitudes.observe(std::vector<float>{0, -1, 3, -4.5F, 5, 5, 5, -5});
+  magnitudes.observe(far);
+  EXPECT_EQ(magnitudes.bins(), 50);
+  EXPECT_EQ(magnitudes.range().low, -4);
+  EXPECT_EQ(magnitudes.range().high, 4);
+}
+
 TEST(RangeObserver, ClippedShareIsWhatLiesOutside) {
   const auto values = normal_values(50000, 1, 5);
   for (const bool is_symmetric : {false, true})

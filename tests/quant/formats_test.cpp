@@ -48,6 +48,27 @@ TEST_P(FourBitTest, CodesScalesAndValuesAreThoseOfBitsandbytes) {
   }
 }
 
+// A whole block is multiplied by 1 / absmax, the shorter one at the end divided by it (found by asking
+// bitsandbytes): the last bit may decide between two codes.
+TEST_P(FourBitTest, TiesFallAsInBitsandbytesInTheLastBlockToo) {
+  struct Tie {
+    float largest, x;
+    int whole, last;
+  };
+  const Tie of_nf4[] = {{0x1.a3p-1F, 0x1.0ac0dp-5F, 8, 7}, {0x1.924p-1F, 0x1.0016e4p-5F, 7, 8}},
+            of_fp4[] = {{0x1.dcp-1F, 0x1.474p-4F, 6, 1}, {0x1.69p-1F, 0x1.f06002p-5F, 1, 6}};
+  for (const auto& [largest, x, whole, last] : type == FourBit::nf4 ? of_nf4 : of_fp4) {
+    std::vector<float> values(64 + 2);
+    values[0] = values[64] = largest;
+    values[1] = values[65] = x;
+    std::vector<std::uint8_t> codes(values.size());
+    float absmax[2];
+    quantize_four_bit(type, values, kFourBitBlock, codes.data(), absmax);
+    EXPECT_EQ(codes[1], whole) << x;
+    EXPECT_EQ(codes[65], last) << x;
+  }
+}
+
 TEST_P(FourBitTest, ScalesOfScalesAreThoseOfBitsandbytes) {
   const auto absmax = floats(name + ".absmax");
   const NestedScales nested = nest_scales(absmax);

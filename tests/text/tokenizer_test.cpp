@@ -75,6 +75,26 @@ TEST(Tokenizer, IgnoreMergesTakesWholeWords) {
   EXPECT_EQ(load_json(file).encode(" abc abcd"), (Ids{262, ' ', 'a', 'b', 'c', 'd'}));
 }
 
+// A text without a pre-tokenizer is one word, blanks included: that of a token with a blank inside is whole,
+// though no merge leads to it. The ids are those of the `tokenizers` library.
+TEST(Tokenizer, IgnoreMergesTakesWholeWordsWithBlanksInside) {
+  const std::string mark = "\xE2\x96\x81";
+  const Json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", mark}},
+             back = {{"type", "Replace"}, {"pattern", {{"String", mark}}}, {"content", " "}},
+             vocab = {{mark, 0}, {"a", 1}, {"b", 2}, {mark + "b", 3}, {"a" + mark + "b", 4}};
+  Json file = {{"version", "1.0"},
+               {"added_tokens", Json::array()},
+               {"normalizer", replace},
+               {"pre_tokenizer", nullptr},
+               {"post_processor", nullptr},
+               {"decoder", {{"type", "Sequence"}, {"decoders", {back, {{"type", "Fuse"}}}}}},
+               {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {mark + " b"}}}}};
+  EXPECT_EQ(load_json(file).encode("a b"), (Ids{1, 3}));
+  file["model"]["ignore_merges"] = true;
+  EXPECT_EQ(load_json(file).encode("a b"), (Ids{4}));
+  EXPECT_EQ(load_json(file).encode("a b a"), (Ids{1, 3, 0, 1}));
+}
+
 TEST(Tokenizer, UnknownBytes) {
   Json file = small_tokenizer();
   file["model"]["vocab"].erase("#");

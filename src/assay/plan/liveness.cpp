@@ -54,14 +54,6 @@ StepUse use_of(const Plan& plan, const Op& op) {
                        [&](const GatedOp& gated) { return whole(gated.out); },
                        [&](const AddOp& add) { return whole(add.out); }},
                  op.what));
-  // The columns beside those that it writes stay: that is no reading.
-  const StepUse::Columns& written = use.writes.front();
-  const auto* linear = std::get_if<LinearOp>(&op.what);
-  const bool only_continues = (linear != nullptr && !linear->adds_to_output && linear->in != linear->out) ||
-                              (std::holds_alternative<NormOp>(op.what) &&
-                               std::get<NormOp>(op.what).in != std::get<NormOp>(op.what).out);
-  if (only_continues)
-    use.reads.erase(std::remove(use.reads.begin(), use.reads.end(), written.buffer), use.reads.end());
   return use;
 }
 

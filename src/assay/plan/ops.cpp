@@ -45,15 +45,11 @@ BufferUse buffers_of(const Op& op) {
                             return BufferUse{{}, {embed.out}};
                           },
                           [](const NormOp& norm) {
-                            BufferUse use{{norm.in}, {norm.out}};
-                            if (norm.in != norm.out && (norm.column > 0 || norm.groups > 1))
-                              use.reads.push_back(norm.out);
-                            return use;
+                            return BufferUse{{norm.in}, {norm.out}};
                           },
                           [](const LinearOp& linear) {
                             BufferUse use{{linear.in}, {linear.out}};
-                            if (linear.adds_to_output || linear.out_column > 0)
-                              use.reads.push_back(linear.out);
+                            if (linear.adds_to_output) use.reads.push_back(linear.out);
                             return use;
                           },
                           [](const RotaryOp& rotary) {

@@ -154,8 +154,8 @@ struct Cases : Functions... {
 template <typename... Functions>
 Cases(Functions...) -> Cases<Functions...>;
 
-// Buffers that an operation reads, and those that it writes; one that it changes in place, or writes a part
-// of, is in both.
+// Buffers that an operation reads, and those that it writes; one that it changes in place or adds to is in
+// both. Columns beside those that it writes stay: that is no reading.
 struct BufferUse {
   std::vector<BufferId> reads, writes;
 };

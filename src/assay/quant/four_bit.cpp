@@ -125,7 +125,7 @@ constexpr float kSmallest = 1e-38F;
       float scaled[kAtOnce] = {};
       std::int32_t rank[kAtOnce] = {};
       for (std::size_t i = 0; i < count; ++i)
-        scaled[i] = std::clamp(is_whole ? part[begin + i] * inverse : part[begin + i] / largest, -1.0F, 1.0F);
+        scaled[i] = is_whole ? part[begin + i] * inverse : part[begin + i] / largest;
       for (const float bound : order.bounds)
         for (std::size_t i = 0; i < kAtOnce; ++i) rank[i] += scaled[i] > bound ? 1 : 0;
       std::uint8_t* out = codes + first + begin;
