@@ -17,10 +17,11 @@
 
 namespace assay {
 
-class ModelFolder;   // checkpoint/model_folder.h
-class Sessions;      // harness/sweep.h
-class Tokenizer;     // text/tokenizer.h
-struct LoadedModel;  // session/load.h
+class ModelFolder;    // checkpoint/model_folder.h
+class Sessions;       // harness/sweep.h
+class Tokenizer;      // text/tokenizer.h
+struct DeviceMemory;  // backend/backend.h
+struct LoadedModel;   // session/load.h
 
 struct ExperimentContext {
   Sessions* sessions = nullptr;
@@ -37,6 +38,10 @@ struct ExperimentContext {
 
 // Every setting of the context, defaults included, as text: ("seed", "1"), ("baseline.threads", "2").
 std::vector<std::pair<std::string, std::string>> configuration_of(const ExperimentContext& context);
+
+// What the processes on a device may take of its own memory: 90 % of what is free, or what was given where
+// that is less. 0 of a device without any.
+Bytes allowed_on_device(const std::optional<DeviceMemory>& memory, const std::optional<Bytes>& given);
 
 // For programs that have loaded a model themselves: everything runs on it, in this process.
 class LocalExperiment {
