@@ -159,9 +159,26 @@ TEST_F(WorkerExperiments, AreOfTheFirstCandidateThatIsOne) {
   const SessionFacts facts = context.sessions->of(context.baseline).facts();
   EXPECT_EQ(facts.threads, 1);
   EXPECT_EQ(facts.model.dtype, "float32");
+  options_.baseline.precision = Preset::nf4;
+  const WorkerExperiment given(options_);
+  EXPECT_EQ(static_cast<const ExperimentContext&>(given).baseline.precision, Preset::nf4);
   options_.baseline.precision.reset();
   const WorkerExperiment unset(options_);
   EXPECT_EQ(static_cast<const ExperimentContext&>(unset).baseline.precision, Preset::float32);
+}
+
+TEST_F(WorkerExperiments, OfAQuantizedCheckpointKeepItsPrecision) {
+  options_.baseline.precision.reset();
+  const std::filesystem::path folder = test::fixture("quantized") / "fp4";
+  const test::TemporaryFolder copy;
+  std::filesystem::copy(folder, copy.path() / "m", std::filesystem::copy_options::recursive);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::copy(test::fixture_model("with_tokenizer") / name, copy.path() / "m" / name);
+  options_.candidates = {(copy.path() / "m").string()};
+  const WorkerExperiment made(options_);
+  const ExperimentContext& context = made;
+  EXPECT_TRUE(context.is_quantized_already);
+  EXPECT_FALSE(context.baseline.precision);
 }
 
 TEST_F(WorkerExperiments, PredictTheProgramAndItsSequences) {

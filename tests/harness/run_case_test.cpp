@@ -5,6 +5,7 @@
 
 #include "assay/assay.h"
 #include "assay/base/error.h"
+#include "assay/harness/run_costs.h"
 #include "assay/machine/energy.h"
 #include "assay/model/model.h"
 #include "assay/text/tokenizer.h"
@@ -101,6 +102,7 @@ TEST_F(CaseRuns, ComputeWhatIsAsked) {
   EXPECT_EQ(s.step_s.size(), 3U);
   EXPECT_EQ(s.tokenize_s, s.first_tokenize_s);
   const std::string hash = s.ids_hash;
+  EXPECT_EQ(hash, hash_of(first_run(loaded_, what_, roofline_, {}).ids));
   what_.padding = Padding::left;
   s = run_case(loaded_, what_);
   EXPECT_EQ(s.computed_prompt_tokens, 30) << "as long as the longest";
@@ -184,6 +186,10 @@ TEST_F(CaseRuns, MeasureTheMemoryOfTheProcess) {
               static_cast<double>(loaded_.model->program().cache_bytes(3 + new_tokens - 1).value));
     EXPECT_GT(first.seconds, 0);
   }
+  // The last token is never fed: 63 tokens fill one block of the cache.
+  what_.prompts = {Ids(60, 1)};
+  EXPECT_EQ(first_run(loaded_, what_, roofline_, {}).kv_cache_bytes,
+            static_cast<double>(loaded_.model->program().cache_bytes(63).value));
 }
 
 }  // namespace

@@ -140,8 +140,13 @@ TEST_F(JournaledSweep, OfOneProcessGoesOnWithItsRounds) {
 
 TEST_F(JournaledSweep, ThatIsStoppedIsNotDone) {
   options_.should_stop = [this] { return script_.log.size() >= 3; };
-  EXPECT_TRUE(run(false).is_interrupted);
+  const SweepResult result = run(false);
+  EXPECT_TRUE(result.is_interrupted);
+  ASSERT_EQ(result.cases.size(), 1U);
+  EXPECT_EQ(result.cases[0].samples.size(), 1U) << "what ran is kept";
   EXPECT_EQ(entries(), (Lines{"first 2.0 \"timed\"", "sample 0.0 1.0"}));
+  options_.should_stop = [this] { return script_.log.size() >= 2; };
+  EXPECT_TRUE(run(false).cases.empty()) << "a case without a run has not begun";
 }
 
 }  // namespace

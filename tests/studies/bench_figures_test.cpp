@@ -1,12 +1,17 @@
 // The figures of a bench's row, exact for samples, costs and readings that the test makes up.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
+
 #include "assay/assay.h"
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/plan/cost.h"
 #include "assay/studies/bench.h"
 #include "support/fixtures.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 namespace assay {
 namespace {
@@ -219,6 +224,29 @@ TEST(BenchRows, HaveTheirLimits) {
   EXPECT_EQ(exceeded(0, 4, 60), "");
   EXPECT_EQ(exceeded(0, 5, 60), "tg5 @ d60: 65 tokens exceed the model's context of 64");
   EXPECT_EQ(exceeded(61, 0, 4), "pp61 @ d4: 65 tokens exceed the model's context of 64");
+}
+
+// Tokens are chosen and looked at: of a model that computes NaN there is no speed.
+TEST(BenchRows, OfAModelThatComputesNaNAreErrors) {
+  const test::TemporaryFolder folder;
+  test::TinyModel tiny;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(tiny.tensor("transformer.ln_f.bias").bytes.data(), &nan, sizeof(nan));
+  const std::string model = tiny.write(folder.path() / "m");
+  const auto load = [&](const std::string&, std::optional<int>) {
+    LoadOptions options;
+    options.needs_tokenizer = false;
+    RunConfig config;
+    config.threads = 1;
+    return load_model_and_tokenizer({model}, config, options);
+  };
+  BenchOptions options = short_bench();
+  options.new_tokens = {2};
+  for (const BenchRow& row : run_bench(load, options)) {
+    EXPECT_EQ(row.status, RowStatus::error) << row.test;
+    EXPECT_FALSE(row.reason.empty());
+    EXPECT_TRUE(row.samples_s.empty());
+  }
 }
 
 TEST(BenchRows, OfDeepSequencesReadTheirKeysAndValues) {

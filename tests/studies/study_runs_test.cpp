@@ -8,7 +8,6 @@
 #include "assay/studies/registry.h"
 #include "assay/studies/suite_plan.h"
 #include "support/scripted_model.h"
-#include "support/temporary_folder.h"
 #include "support/timed_session.h"
 
 namespace assay {
@@ -124,8 +123,19 @@ TEST_F(ScriptedStudies, NoiseTakesPairsOverTenProcesses) {
     ++runs;
     return test::scripted_sample(1, {});
   };
+  int started = 0;
+  script_.facts = [&](const RunConfig& configuration) {
+    started += configuration.replica;  // asked once for each session that starts
+    SessionFacts facts;
+    facts.kernels = "scripted";
+    return facts;
+  };
   for (const int pairs : {1, 30, 31, 40, 41}) rounds.push_back(measure_noise(context(), pairs)->rounds);
   EXPECT_EQ(rounds, (std::vector<int>{3, 3, 4, 4, 5}));
+  // The second session has ended: the next use starts it again.
+  const int before = started;
+  sessions_.of(study_named("noise").cases(context(), NoiseOptions{})[1].configuration);
+  EXPECT_EQ(started, before + 1);
   const std::vector<Case> cases = study_named("noise").cases(context(), NoiseOptions{});
   ASSERT_EQ(cases.size(), 2U);
   EXPECT_EQ(cases[0].label, "baseline");
@@ -249,6 +259,65 @@ TEST_F(ScriptedStudies, EdgePromptsKeepTheirTextsAndNameThePhase) {
   EXPECT_EQ(remarks(1, 1, -2), "sampling explains 0 % of the difference (prompts of 7 and 20 tokens).");
 }
 
+TEST(DescribeNoise, ShowsPercents) {
+  NoiseEstimate noise{.between = 0.61, .within = 0.72, .bias = 0.83, .processes = 4, .rounds = 3};
+  noise.detectable_difference = 0.94;
+  std::vector<Comparison> comparisons(2);
+  for (Comparison& c : comparisons) {
+    c.metric = "total_latency_s";
+    c.detectable_difference = 0.55;
+  }
+  EXPECT_EQ(
+      describe_noise(noise, comparisons),
+      "A/A run: equal configurations in 4 processes differ by +83.0 %. The standard deviation is 61.0 % "
+      "between processes and 72.0 % between runs of a process. With a power of 90 %, one comparison of as "
+      "many processes detects a difference of 94.0 %; the median comparison of this run, corrected for "
+      "multiplicity, detects 55.0 %.");
+}
+
+TEST_F(ScriptedStudies, AblationAuditsItsPaddedPrompts) {
+  std::vector<std::string> asked;
+  script_.audit = [&](const std::vector<Prompt>& prompts, std::int64_t new_tokens) {
+    asked.push_back(fmt::format("{} prompts, {} tokens", prompts.size(), new_tokens));
+    AuditRow row;
+    row.what = "cache off";
+    return std::vector<AuditRow>{row};
+  };
+  take({});
+  const auto audited = [&](const char* study, std::int64_t new_tokens) {
+    asked.clear();
+    const ExperimentResult result = run(study, [&](std::any& o) {
+      auto& options = std::any_cast<AblationOptions&>(o);
+      options.new_tokens = new_tokens;
+      options.lengths = {4};
+      options.padded_prompts = {Tokens{1}, Tokens{1, 2}};
+    });
+    EXPECT_EQ(result.audit.size(), 1U);
+    return asked;
+  };
+  EXPECT_EQ(audited("ablation", 3), std::vector<std::string>{"2 prompts, 3 tokens"});
+  EXPECT_EQ(audited("cache", 16), std::vector<std::string>{"2 prompts, 16 tokens"});
+  EXPECT_EQ(audited("padding", 20), std::vector<std::string>{"2 prompts, 16 tokens"});
+  ExperimentContext stopped = context();
+  stopped.sweep.should_stop = [] { return true; };
+  asked.clear();
+  EXPECT_TRUE(
+      study_named("cache").run(stopped, AblationOptions{.lengths = {4}, .new_tokens = 3}).audit.empty());
+  EXPECT_TRUE(asked.empty());
+  // With room for them, the prompts that ship have their whole lengths.
+  ExperimentContext wide = context();
+  wide.context_length = 200;
+  std::vector<std::size_t> lengths;
+  const std::vector<Case> padded = study_named("padding").cases(wide, AblationOptions{});
+  for (const Prompt& prompt : padded[0].prompts) lengths.push_back(std::get<Tokens>(prompt).size());
+  EXPECT_EQ(lengths, (std::vector<std::size_t>{8, 24, 48, 96}));
+  wide.context_length = 8;
+  EXPECT_EQ(
+      std::get<Tokens>(study_named("padding").cases(wide, AblationOptions{.new_tokens = 7})[0].prompts[0])
+          .size(),
+      1U);
+}
+
 TEST_F(ScriptedStudies, LengthsCountWhatIsTooFew) {
   take({{"2 tokens", {1, 0}}, {"4 tokens", {1.5, 0.3}}, {"8 tokens", {1.5 * 1.02, 0.3}}});
   ExperimentContext made = context();
@@ -259,6 +328,9 @@ TEST_F(ScriptedStudies, LengthsCountWhatIsTooFew) {
   EXPECT_EQ(
       remark(made),
       "From one prompt length to the next, latency rises in 1, stays within 5 % in 1 of 2 comparisons.");
+  made.margin = 0.6;
+  EXPECT_EQ(remark(made),
+            "From one prompt length to the next, latency stays within 60 % in 2 of 2 comparisons.");
   made.sweep.processes = 2;
   EXPECT_EQ(remark(made),
             "From one prompt length to the next, latency has too few processes for a verdict in 2 of 2 "

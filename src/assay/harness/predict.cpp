@@ -110,8 +110,9 @@ Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const 
   const auto backend = make_backend(device_of(configuration), backend_options(configuration, true));
   const Bytes read = cost_of(plan, 1, 0, 1).weight_bytes;
   constexpr Seconds kTime{0.02};
+  constexpr std::int64_t kLargest = std::int64_t{1} << 28;
   if (backend->pool() == nullptr) return usual_share(device_peaks(*backend, read, precision, kTime));
-  ReadProbe probe({std::min(read.value, std::int64_t{1} << 28)}, *backend->pool());
+  ReadProbe probe({std::min(read.value, kLargest)}, *backend->pool());
   return usual_share(host_peaks(probe, *backend->pool(),
                                 bounding_product(precision, isa_from_name(backend->kernels())), kTime));
 }
