@@ -59,6 +59,7 @@ TEST(AllowedOnDevice, IsNineTenthsOrWhatWasGiven) {
   EXPECT_EQ(allowed_on_device(memory, Bytes{800}).value, 800);
   EXPECT_EQ(allowed_on_device(memory, Bytes{2000}).value, 900);
   EXPECT_EQ(allowed_on_device({}, {}).value, 0);
+  EXPECT_EQ(usable_share({100}).value, 90);
   EXPECT_EQ(allowed_on_device({}, Bytes{800}).value, 0);
 }
 

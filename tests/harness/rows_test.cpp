@@ -162,6 +162,9 @@ TEST(RowWarnings, OfDriftIsFromATenthOn) {
   for (int i = 0; i < 12; ++i)
     c.samples[{i / 3, i % 3}] = test::scripted_sample(i == 1 || i == 2 ? 90 : 1, {});
   EXPECT_EQ(warning_in(row_of(c, {}), WarningKind::drift), "");
+  for (int i = 0; i < 12; ++i)
+    c.samples[{i / 3, i % 3}] = test::scripted_sample(i == 8 || i == 9 ? 90 : 1, {});
+  EXPECT_EQ(warning_in(row_of(c, {}), WarningKind::drift), "");
 }
 
 TEST(RowParameters, SayWhatRan) {

@@ -1,6 +1,10 @@
 // How long a sweep warms up, and when it ends: by a clock that only its runs move.
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "assay/base/error.h"
+#include "assay/base/random.h"
 #include "support/timed_session.h"
 
 namespace assay {
@@ -67,12 +71,15 @@ TEST_F(TimedSweep, OfALaterVisitRepeatsWhatIsNotSteadyOncePerSession) {
   options_.processes = 2;
   options_.repeats = 1;
   script_.first_s = 0.125;
-  int runs = 0;
-  script_.run_s = [&](const Case&, int) { return ++runs % 2 == 0 ? 0.0625 : 0.125; };
-  const SweepResult result = run(true, {timed("a"), timed("b")});
-  // First visit: the first run took as long as run 1; so on. Later: up to three, and one.
-  EXPECT_EQ(script_.log.size(), static_cast<std::size_t>(2 + 2 + runs));
-  EXPECT_EQ(result.cases[0].warm_ups + result.cases[1].warm_ups, runs - 4);
+  std::map<std::string, int> runs;
+  script_.run_s = [&](const Case& what, int) { return ++runs[what.label] % 2 == 0 ? 0.125 : 0.0625; };
+  run(true, {timed("a"), timed("b")});
+  const auto second = std::find(script_.log.rbegin(), script_.log.rend(), "start");
+  // Each run takes twice or half as long as the one before: three of the first case, one of the other, and
+  // the round.
+  EXPECT_EQ(second - script_.log.rbegin(), 3 + 1 + 2);
+  // In the first visit three of each, beside the first runs.
+  EXPECT_EQ(script_.log.size(), 2U + 2 + 6 + 2 + 6);
 }
 
 TEST_F(TimedSweep, ProcessesAndRoundsFollowFromTheirCost) {
@@ -167,6 +174,72 @@ TEST_F(TimedSweep, InOneProcessLooksEverMoreRarely) {
   EXPECT_EQ(samples_with({2}), 11U);
   EXPECT_EQ(samples_with({2, 5}), 15U);
   EXPECT_EQ(samples_with({2, 5, 9, 12}), 21U);
+}
+
+// A case that fails after rounds whose times differ widely keeps nobody waiting.
+TEST_F(TimedSweep, LooksAtTheCasesThatStillRun) {
+  script_.first_s = 2;
+  int bad = 0;
+  script_.run_s = [&](const Case& what, int) -> double {
+    if (what.label != "bad") return 1;
+    if (++bad == 4) throw Error("it broke");
+    return bad % 2 == 0 ? 1 : 3;
+  };
+  options_.time_s = 1e6;
+  const SweepResult result = run(false, {timed("a"), timed("bad")});
+  EXPECT_EQ(result.cases[0].samples.size(), 6U);
+  EXPECT_EQ(result.cases[1].samples.size(), 3U);
+  EXPECT_EQ(result.cases[1].reason, "it broke");
+}
+
+// Fisher and Yates' shuffle of each round, and of the warm-ups from the second visit on.
+TEST_F(TimedSweep, OrdersItsCasesBySeed) {
+  for (const std::uint64_t seed : {1U, 2U}) {
+    script_ = {.now = {}, .first_s = 2, .log = {}};
+    options_.seed = seed;
+    options_.processes = 2;
+    options_.repeats = 2;
+    const std::vector<std::string> labels = {"a", "b", "c", "d"};
+    std::vector<Case> cases;
+    for (const std::string& label : labels) cases.push_back(timed(label));
+    run(true, cases);
+    Random random(seed);
+    const auto shuffled = [&] {
+      std::vector<std::string> order = labels;
+      for (std::size_t i = 4; i > 1; --i) std::swap(order[i - 1], order[random.next() % i]);
+      return order;
+    };
+    std::vector<std::string> expected = {"start", "first a", "first b", "first c", "first d"};
+    const auto add = [&](const std::vector<std::string>& more) {
+      expected.insert(expected.end(), more.begin(), more.end());
+    };
+    add(shuffled());
+    add(shuffled());
+    expected.emplace_back("start");
+    add({shuffled().front()});  // warms up for all: runs of a second cost too much
+    add(shuffled());
+    add(shuffled());
+    EXPECT_EQ(script_.log, expected) << seed;
+  }
+}
+
+// Processes are numbered over all groups of all visits, so that only what ran side by side is paired.
+TEST_F(TimedSweep, NumbersTheProcessesOfItsGroups) {
+  options_.processes = 2;
+  options_.repeats = 1;
+  Sessions sessions = test::timed_sessions(
+      script_, true, [](const RunConfig&) { return Bytes{50}; }, Bytes{100});
+  const SweepResult result =
+      run_sweep(sessions, "s", {timed("a"), timed("b", 2), timed("c", 3), timed("d", 4)}, options_);
+  const auto processes = [&](std::size_t i) {
+    std::vector<int> all;
+    for (const SamplePlace& place : result.cases[i].places()) all.push_back(place.process);
+    return all;
+  };
+  EXPECT_EQ(processes(0), (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(processes(1), (std::vector<int>{0, 3}));
+  EXPECT_EQ(processes(2), (std::vector<int>{1, 4}));
+  EXPECT_EQ(processes(3), (std::vector<int>{2, 5}));
 }
 
 TEST_F(TimedSweep, TellsHowLongAVisitTook) {

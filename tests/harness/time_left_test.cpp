@@ -93,6 +93,10 @@ TEST(TimeLeft, WherePartsBeforeHadNoTimeItIsThePrediction) {
   left.begin("two");
   EXPECT_DOUBLE_EQ(*left.seconds_left({}), 10);
   EXPECT_FALSE(TimeLeft({}, true, {}).seconds_left(1)) << "of no part";
+  TimeLeft short_part({{"one", 0.5}, {"two", 10}}, true, {}, [&] { return now; });
+  now += std::chrono::seconds(6);
+  short_part.begin("two");
+  EXPECT_DOUBLE_EQ(*short_part.seconds_left({}), 20) << "11 / 5.5 times as long";
 }
 
 TEST(TimeLeft, TellsThePartAndNoTimeThatNobodyPredicted) {

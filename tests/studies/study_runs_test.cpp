@@ -113,52 +113,6 @@ TEST_F(ScriptedStudies, SuiteCasesAreOfTheFirstPrecision) {
   EXPECT_FALSE(results.build.version.empty());
 }
 
-TEST_F(ScriptedStudies, NoiseTakesPairsOverTenProcesses) {
-  std::vector<int> rounds;
-  int runs = 0;
-  script_.run = [&](const Case& what, int) {
-    EXPECT_EQ(what.new_tokens, 32);
-    EXPECT_EQ(what.prompts, std::vector<Prompt>{"Once upon a time, in a land far, far away,"});
-    EXPECT_EQ(what.scenario, Scenario::noise);
-    ++runs;
-    return test::scripted_sample(1, {});
-  };
-  int started = 0;
-  script_.facts = [&](const RunConfig& configuration) {
-    started += configuration.replica;  // asked once for each session that starts
-    SessionFacts facts;
-    facts.kernels = "scripted";
-    return facts;
-  };
-  for (const int pairs : {1, 30, 31, 40, 41}) rounds.push_back(measure_noise(context(), pairs)->rounds);
-  EXPECT_EQ(rounds, (std::vector<int>{3, 3, 4, 4, 5}));
-  // The second session has ended: the next use starts it again.
-  const int before = started;
-  sessions_.of(study_named("noise").cases(context(), NoiseOptions{})[1].configuration);
-  EXPECT_EQ(started, before + 1);
-  const std::vector<Case> cases = study_named("noise").cases(context(), NoiseOptions{});
-  ASSERT_EQ(cases.size(), 2U);
-  EXPECT_EQ(cases[0].label, "baseline");
-  EXPECT_EQ(cases[0].configuration.replica, 0);
-  EXPECT_EQ(cases[1].label, "baseline again");
-  EXPECT_EQ(cases[1].configuration.replica, 1);
-  ExperimentContext made = context();
-  bool is_stopped = true;
-  made.sweep.should_stop = [&] { return is_stopped; };
-  EXPECT_FALSE(measure_noise(made, 20)) << "nothing ran";
-  const Study& study = study_named("noise");
-  made.sweep.processes.reset();
-  EXPECT_TRUE(study.applies(made, NoiseOptions{.pairs = 1}));
-  made.sweep.processes = 3;
-  EXPECT_TRUE(study.applies(made, NoiseOptions{.pairs = 1}));
-  made.sweep.processes = 2;
-  EXPECT_FALSE(study.applies(made, NoiseOptions{.pairs = 1}));
-  const ExperimentResult result = study.run(context(), NoiseOptions{});
-  ASSERT_TRUE(result.noise);
-  ASSERT_EQ(result.remarks.size(), 1U);
-  EXPECT_EQ(result.remarks[0], describe_noise(*result.noise, {}));
-}
-
 TEST(DescribeSteps, KeepsFitsThatExplainHalfOfTheVariance) {
   const auto sentences = [](double noise) {
     StepTimes on, off;
@@ -259,20 +213,40 @@ TEST_F(ScriptedStudies, EdgePromptsKeepTheirTextsAndNameThePhase) {
   EXPECT_EQ(remarks(1, 1, -2), "sampling explains 0 % of the difference (prompts of 7 and 20 tokens).");
 }
 
-TEST(DescribeNoise, ShowsPercents) {
-  NoiseEstimate noise{.between = 0.61, .within = 0.72, .bias = 0.83, .processes = 4, .rounds = 3};
-  noise.detectable_difference = 0.94;
-  std::vector<Comparison> comparisons(2);
-  for (Comparison& c : comparisons) {
-    c.metric = "total_latency_s";
-    c.detectable_difference = 0.55;
-  }
+TEST_F(ScriptedStudies, ThreadsAreTheFewestOfThoseThatTie) {
+  take({{"1 thread", {1, 0}}, {"2 threads", {0.5, 1}}, {"4 threads", {0.499, 1.1}}});
+  const ExperimentResult result = run("threads", [](std::any& o) {
+    auto& options = std::any_cast<ThreadsOptions&>(o);
+    options.threads = {1, 2, 4};
+    options.prompt = Tokens{1};
+  });
+  const Comparison* c = result.comparison(Scenario::threads, "2 threads", "1 thread");
+  ASSERT_NE(c, nullptr);
+  ASSERT_EQ(result.remarks.size(), 1U);
   EXPECT_EQ(
-      describe_noise(noise, comparisons),
-      "A/A run: equal configurations in 4 processes differ by +83.0 %. The standard deviation is 61.0 % "
-      "between processes and 72.0 % between runs of a process. With a power of 90 %, one comparison of as "
-      "many processes detects a difference of 94.0 %; the median comparison of this run, corrected for "
-      "multiplicity, detects 55.0 %.");
+      result.remarks[0],
+      fmt::format("Use 2 threads: no larger number is shown to be faster, 2 [{:.3g}, {:.3g}] times as fast "
+                  "as 1 thread.",
+                  1 / c->interval->high, 1 / c->interval->low));
+}
+
+TEST_F(ScriptedStudies, SeriesOfStepsHaveTheirMedians) {
+  script_.run = [](const Case& what, int) {
+    const auto tokens = static_cast<std::int64_t>(std::get<Tokens>(what.prompts[0]).size());
+    return test::scripted_sample(1, {0.001, 0.002, 0.009}, tokens);
+  };
+  const ExperimentResult result = run("cache", [](std::any& o) {
+    auto& options = std::any_cast<AblationOptions&>(o);
+    options.lengths = {4, 5, 30};
+    options.new_tokens = 4;
+  });
+  for (const char* label : {"cache on", "cache off"}) {
+    const Row* row = result.find(label);
+    ASSERT_NE(row, nullptr) << label;
+    EXPECT_EQ(row->find("position")->value, 7) << "of 5 to 8 and 31 to 33";
+    EXPECT_DOUBLE_EQ(row->find("step_latency_ms")->value, 2);
+    EXPECT_EQ(row->find("step_latency_ms")->statistic, "median");
+  }
 }
 
 TEST_F(ScriptedStudies, AblationAuditsItsPaddedPrompts) {

@@ -144,7 +144,17 @@ TEST_F(ScriptedTexts, ThatCannotBeGeneratedAreLeftOut) {
   EXPECT_EQ(result.texts.size(), 3U);
   EXPECT_FALSE(result.is_interrupted);
   fail = [] { throw WorkerLost(WorkerLost::Cause::crashed, "it died"); };
+  int started = 0;  // facts are asked for whenever a session starts, and after a first run
+  script_.facts = [&](const RunConfig& configuration) {
+    started += configuration.label() == "nf4" ? 1 : 0;
+    SessionFacts facts;
+    facts.kernels = "scripted";
+    return facts;
+  };
   result = texts(context());
+  const int before = started;
+  sessions_.of(run_config_from_text("nf4"));
+  EXPECT_EQ(started, before + 1) << "the session that died starts again";
   EXPECT_EQ(result.texts.size(), 3U);
   EXPECT_FALSE(result.is_interrupted);
   fail = [] { throw WorkerLost(WorkerLost::Cause::stopped, "interrupted"); };

@@ -40,8 +40,12 @@ std::vector<std::pair<std::string, std::string>> configuration_of(const Experime
   return all;
 }
 
+Bytes usable_share(Bytes free) {
+  return {free.value / 10 * 9};
+}
+
 Bytes allowed_on_device(const std::optional<DeviceMemory>& memory, const std::optional<Bytes>& given) {
-  const Bytes own{memory ? memory->free.value / 10 * 9 : 0};
+  const Bytes own = memory ? usable_share(memory->free) : Bytes{};
   return given ? std::min(own, *given) : own;
 }
 
@@ -183,7 +187,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
       return Bytes{};  // loading will say why
     }
   };
-  const Bytes budget = options.memory_budget.value_or(Bytes{available_memory().value / 10 * 9});
+  const Bytes budget = options.memory_budget.value_or(usable_share(available_memory()));
   const auto device_budget = [predictor, given = options.memory_budget](const RunConfig& configuration) {
     try {
       return allowed_on_device(predictor->device_memory(configuration), given);

@@ -39,8 +39,9 @@ struct ExperimentContext {
 // Every setting of the context, defaults included, as text: ("seed", "1"), ("baseline.threads", "2").
 std::vector<std::pair<std::string, std::string>> configuration_of(const ExperimentContext& context);
 
-// What the processes on a device may take of its own memory: 90 % of what is free, or what was given where
-// that is less. 0 of a device without any.
+// What workers may take of the memory that is free: 90 %.
+Bytes usable_share(Bytes free);
+// And of a device's own memory, or what was given where that is less; 0 of a device without any.
 Bytes allowed_on_device(const std::optional<DeviceMemory>& memory, const std::optional<Bytes>& given);
 
 // For programs that have loaded a model themselves: everything runs on it, in this process.
