@@ -45,6 +45,12 @@ TEST(RooflinePeaks, TheLongerOfReadingAndComputingBounds) {
   EXPECT_DOUBLE_EQ(computing.seconds(cost_with(60, 40, 25)), 0.5);
   EXPECT_FALSE(computing.is_memory_bound(cost_with(60, 40, 25)));
   EXPECT_EQ(Roofline::Peaks{}.seconds(cost_with(60, 40, 25)), 0);
+  // Half a byte and half an operation a second are rates.
+  const Roofline::Peaks slow{.bytes_per_second = 0.5, .operations_per_second = 0.5};
+  EXPECT_DOUBLE_EQ(slow.seconds(cost_with(2, 1, 10)), 20);
+  EXPECT_DOUBLE_EQ(slow.seconds(cost_with(20, 10, 10)), 60);
+  EXPECT_FALSE(slow.is_memory_bound(cost_with(2, 1, 10)));
+  EXPECT_TRUE(slow.is_memory_bound(cost_with(20, 10, 10)));
 }
 
 // By phase: keys, values and operations of each sequence, weights once for all.

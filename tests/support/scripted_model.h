@@ -24,6 +24,12 @@ inline constexpr double kDeviation[] = {-0.01, 0, 0.01};
 inline constexpr double kError = 0.01 / 1.7320508075688772;
 inline constexpr double kT2 = 4.302652729911275;  // Student's t of 2 degrees at 95 %
 
+inline std::shared_ptr<const Tokenizer> fixture_tokenizer() {
+  static const auto loaded =
+      std::make_shared<const Tokenizer>(Tokenizer::load(test::fixture_model("with_tokenizer")));
+  return loaded;
+}
+
 class ScriptedModel : public ::testing::Test {
  protected:
   ExperimentContext context() {
@@ -32,13 +38,8 @@ class ScriptedModel : public ::testing::Test {
     made.context_length = 64;
     made.sweep.processes = 3;
     made.sweep.repeats = 3;
-    made.tokenizer = tokenizer();
+    made.tokenizer = fixture_tokenizer();
     return made;
-  }
-  static std::shared_ptr<const Tokenizer> tokenizer() {
-    static const LoadedModel loaded =
-        load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{});
-    return loaded.tokenizer;
   }
   static std::vector<std::string> warnings_of_kind(const Row& row, WarningKind kind) {
     std::vector<std::string> texts;

@@ -29,6 +29,8 @@ struct Script {
     facts.threads = 2;
     return facts;
   };
+  std::function<std::vector<AuditRow>(const std::vector<Prompt>&, std::int64_t new_tokens)> audit =
+      [](const std::vector<Prompt>&, std::int64_t) { return std::vector<AuditRow>(); };
   std::function<CorpusLosses(const RunConfig&)> score = [](const RunConfig&) { return CorpusLosses{}; };
 };
 
@@ -40,7 +42,9 @@ class ScriptedSession : public Session {
   FirstRun first_run(const Case& what) override { return script_.first_run(what); }
   Sample run(const Case& what) override { return script_.run(what, process_); }
   CorpusLosses score(const CorpusRequest&) override { return script_.score(configuration_); }
-  std::vector<AuditRow> audit(const std::vector<Prompt>&, std::int64_t) override { return {}; }
+  std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
+    return script_.audit(prompts, new_tokens);
+  }
 
  private:
   RunConfig configuration_;

@@ -2,22 +2,12 @@
 
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
 #include "assay/base/format.h"
-#include "assay/harness/case_json.h"
 
 namespace assay {
 
-using OrderedJson = nlohmann::ordered_json;
-
 std::string Case::key() const {
   return fmt::format("{} | {} | {}", name_of(scenario), label, configuration.key());
-}
-
-std::string Case::work() const {
-  return fmt::format("{} {} {}", new_tokens, batch_size,
-                     to_json(prompts).dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
 double Sample::decode_s() const {

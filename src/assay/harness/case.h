@@ -33,8 +33,6 @@ struct Case {
 
   // What tells it from every other case.
   std::string key() const;
-  // The same work whatever runs it: equal where a comparison is fair.
-  std::string work() const;
 };
 
 // One run.

@@ -40,6 +40,15 @@ std::vector<std::pair<std::string, std::string>> configuration_of(const Experime
   return all;
 }
 
+Bytes usable_share(Bytes free) {
+  return {free.value / 10 * 9};
+}
+
+Bytes allowed_on_device(const std::optional<DeviceMemory>& memory, const std::optional<Bytes>& given) {
+  const Bytes own = memory ? usable_share(memory->free) : Bytes{};
+  return given ? std::min(own, *given) : own;
+}
+
 LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
   context_.baseline = loaded.config;
@@ -90,10 +99,8 @@ class MemoryPredictor {
   MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
       : folder_(std::move(folder)), spec_(std::move(spec)) {}
 
-  // What a GPU's processes may take together; 0 of a device without memory of its own.
-  Bytes device_budget(const RunConfig& configuration) {
-    const auto memory = known(configuration).backend->memory();
-    return {memory ? memory->free.value / 10 * 9 : 0};
+  std::optional<DeviceMemory> device_memory(const RunConfig& configuration) {
+    return known(configuration).backend->memory();
   }
   bool has_own_memory(const RunConfig& configuration) {
     return known(configuration).backend->device().kind == Device::Kind::cuda;
@@ -180,12 +187,10 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
       return Bytes{};  // loading will say why
     }
   };
-  const Bytes budget = options.memory_budget.value_or(Bytes{available_memory().value / 10 * 9});
-  const auto device_budget = [predictor, budget,
-                              is_given = options.memory_budget.has_value()](const RunConfig& configuration) {
+  const Bytes budget = options.memory_budget.value_or(usable_share(available_memory()));
+  const auto device_budget = [predictor, given = options.memory_budget](const RunConfig& configuration) {
     try {
-      const Bytes own = predictor->device_budget(configuration);
-      return is_given && own > budget ? budget : own;
+      return allowed_on_device(predictor->device_memory(configuration), given);
     } catch (const Error&) {
       return Bytes{};  // loading will say why
     }

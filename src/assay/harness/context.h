@@ -17,10 +17,11 @@
 
 namespace assay {
 
-class ModelFolder;   // checkpoint/model_folder.h
-class Sessions;      // harness/sweep.h
-class Tokenizer;     // text/tokenizer.h
-struct LoadedModel;  // session/load.h
+class ModelFolder;    // checkpoint/model_folder.h
+class Sessions;       // harness/sweep.h
+class Tokenizer;      // text/tokenizer.h
+struct DeviceMemory;  // backend/backend.h
+struct LoadedModel;   // session/load.h
 
 struct ExperimentContext {
   Sessions* sessions = nullptr;
@@ -37,6 +38,11 @@ struct ExperimentContext {
 
 // Every setting of the context, defaults included, as text: ("seed", "1"), ("baseline.threads", "2").
 std::vector<std::pair<std::string, std::string>> configuration_of(const ExperimentContext& context);
+
+// What workers may take of the memory that is free: 90 %.
+Bytes usable_share(Bytes free);
+// And of a device's own memory, or what was given where that is less; 0 of a device without any.
+Bytes allowed_on_device(const std::optional<DeviceMemory>& memory, const std::optional<Bytes>& given);
 
 // For programs that have loaded a model themselves: everything runs on it, in this process.
 class LocalExperiment {

@@ -19,14 +19,16 @@ namespace assay {
 
 namespace {
 
-// The share of the roofline that steps usually reach.
-constexpr double kOfMemory = 0.7, kOfCompute = 0.3;
-
 class Predictor {
  public:
   // `measures_once`: the first configuration's roofline stands for all.
-  Predictor(const ExperimentContext& context, const ModelFolder& folder, bool measures_once = false)
-      : context_(context), folder_(folder), spec_(spec_from_folder(folder)), measures_once_(measures_once) {}
+  Predictor(const ExperimentContext& context, const ModelFolder& folder, const ReachedPeaks& peaks_of,
+            bool measures_once)
+      : context_(context),
+        folder_(folder),
+        spec_(spec_from_folder(folder)),
+        peaks_of_(peaks_of),
+        measures_once_(measures_once) {}
 
   PredictedCase operator()(const Case& what) {
     PredictedCase predicted{what, 0, {}, ""};
@@ -68,38 +70,19 @@ class Predictor {
     return tokens;
   }
 
-  const Peaks& peaks_of(const RunConfig& configuration) {
+  const Peaks& peaks_for(const RunConfig& configuration) {
     const auto [at, is_new] = peaks_.try_emplace(configuration.key());
     if (!is_new) return at->second;
     const Precision precision =
         precision_of(folder_, spec_, folder_.path().string(), configuration).precision;
     at->second.plan = plan_forward(spec_, precision);
-    if (measures_once_ && peaks_.size() > 1) {
-      at->second.reached = first_;
-      return at->second;
-    }
-    const auto backend = make_backend(device_of(configuration), backend_options(configuration, true));
-    ThreadPool* pool = backend->pool();
-    constexpr Seconds kTime{0.02};
-    const Cost step = cost_of(at->second.plan, 1, 64, 1);
-    if (pool == nullptr) {
-      const WeightFormat format = is_four_bit(precision.weights) ? precision.dtype : precision.weights;
-      const DeviceRates rates =
-          backend->measure_rates(step.weight_bytes, format, kTime).value_or(DeviceRates{});
-      at->second.reached = {kOfMemory * rates.bytes_per_second, kOfCompute * rates.operations_per_second};
-      return at->second;
-    }
-    ReadProbe probe({std::min<std::int64_t>(step.weight_bytes.value, std::int64_t{1} << 28)}, *pool);
-    at->second.reached.bytes_per_second = kOfMemory * probe.bytes_per_second(4, kTime);
-    if (const auto product = bounding_product(precision, isa_from_name(backend->kernels())))
-      at->second.reached.operations_per_second =
-          kOfCompute * operations_per_second(product->kind, *pool, kTime) / product->each;
-    if (peaks_.size() == 1) first_ = at->second.reached;
+    if (!first_ || !measures_once_) first_ = peaks_of_(at->second.plan, precision, configuration);
+    at->second.reached = *first_;
     return at->second;
   }
 
   double seconds_of(const Case& what, std::vector<std::int64_t> tokens) {
-    const Peaks& peaks = peaks_of(what.configuration);
+    const Peaks& peaks = peaks_for(what.configuration);
     double seconds = 0;
     for (const PhaseCosts& costs :
          step_costs(peaks.plan, {std::move(tokens), what.new_tokens, what.uses_cache}))
@@ -110,24 +93,42 @@ class Predictor {
   const ExperimentContext& context_;
   const ModelFolder& folder_;
   const ModelSpec spec_;
+  const ReachedPeaks peaks_of_;
   const bool measures_once_;
   std::map<std::string, Peaks> peaks_;
-  Roofline::Peaks first_;
+  std::optional<Roofline::Peaks> first_;  // where it stands for all
 };
 
 }  // namespace
 
+Roofline::Peaks usual_share(const Roofline::Peaks& measured) {
+  constexpr double kOfMemory = 0.7, kOfCompute = 0.3;
+  return {kOfMemory * measured.bytes_per_second, kOfCompute * measured.operations_per_second};
+}
+
+Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const RunConfig& configuration) {
+  const auto backend = make_backend(device_of(configuration), backend_options(configuration, true));
+  const Bytes read = cost_of(plan, 1, 0, 1).weight_bytes;
+  constexpr Seconds kTime{0.02};
+  constexpr std::int64_t kLargest = std::int64_t{1} << 28;
+  if (backend->pool() == nullptr) return usual_share(device_peaks(*backend, read, precision, kTime));
+  ReadProbe probe({std::min(read.value, kLargest)}, *backend->pool());
+  return usual_share(host_peaks(probe, *backend->pool(),
+                                bounding_product(precision, isa_from_name(backend->kernels())), kTime));
+}
+
 std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
-                                         const std::vector<Case>& cases) {
-  Predictor predictor(context, folder);
+                                         const std::vector<Case>& cases, const ReachedPeaks& peaks_of) {
+  Predictor predictor(context, folder, peaks_of, false);
   std::vector<PredictedCase> all;
   for (const Case& what : cases) all.push_back(predictor(what));
   return all;
 }
 
 std::function<double(const Case&)> seconds_predictor(const ExperimentContext& context,
-                                                     const ModelFolder& folder) {
-  auto predictor = std::make_shared<Predictor>(context, folder, true);
+                                                     const ModelFolder& folder,
+                                                     const ReachedPeaks& peaks_of) {
+  auto predictor = std::make_shared<Predictor>(context, folder, peaks_of, true);
   return [predictor](const Case& what) { return (*predictor)(what).seconds; };
 }
 

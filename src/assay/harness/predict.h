@@ -1,11 +1,13 @@
 // Predicts time and memory of cases before anything is loaded, from the plan and the machine's roofline.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "assay/harness/case.h"
 #include "assay/harness/context.h"
+#include "assay/harness/roofline.h"
 
 namespace assay {
 
@@ -15,13 +17,22 @@ struct PredictedCase {
   Bytes memory;         // weights, activations, keys and values
   std::string why_not;  // it cannot run: "the prompt's 2000 tokens ..."; empty where it can
 };
-// Measures the roofline for each configuration, which takes about a tenth of a second each.
-std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
-                                         const std::vector<Case>& cases);
+// What steps of a plan will reach on the device of a configuration.
+using ReachedPeaks =
+    std::function<Roofline::Peaks(const Plan&, const Precision&, const RunConfig& configuration)>;
+// The share of the measured roofline that steps usually reach: measuring takes about a tenth of a second.
+Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const RunConfig& configuration);
+Roofline::Peaks usual_share(const Roofline::Peaks& measured);
 
-// Predicts the seconds of one run of a case; 0 where it cannot run. Only the first configuration's roofline
-// is measured, when it is first asked for. Valid as long as `context` and `folder` live.
+// Asks for the peaks of each configuration once.
+std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
+                                         const std::vector<Case>& cases,
+                                         const ReachedPeaks& peaks_of = usual_peaks);
+
+// Predicts the seconds of one run of a case; 0 where it cannot run. Only the first configuration's peaks are
+// asked for, when it is first predicted. Valid as long as `context` and `folder` live.
 std::function<double(const Case&)> seconds_predictor(const ExperimentContext& context,
-                                                     const ModelFolder& folder);
+                                                     const ModelFolder& folder,
+                                                     const ReachedPeaks& peaks_of = usual_peaks);
 
 }  // namespace assay

@@ -12,8 +12,7 @@ namespace assay {
 std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa) {
   // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
   const int parts = planes_of(precision.weights);
-  // 4-bit codes are multiplied as what everything else is kept in.
-  const WeightFormat format = is_four_bit(precision.weights) ? precision.dtype : precision.weights;
+  const WeightFormat format = multiplied_format(precision);
   ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
   if (is_int8(format) || precision.has_int8_activations)
     kind = isa == Isa::amx      ? ProductKind::amx_int8
@@ -24,6 +23,10 @@ std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa 
     return BoundingProduct{isa == Isa::amx ? ProductKind::amx_bfloat16 : ProductKind::avx512_bfloat16,
                            parts * (parts + 1) / 2};
   return why_not_usable(kind).empty() ? std::optional(BoundingProduct{kind, 1}) : std::nullopt;
+}
+
+WeightFormat multiplied_format(const Precision& precision) {
+  return is_four_bit(precision.weights) ? precision.dtype : precision.weights;
 }
 
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape) {
@@ -70,9 +73,27 @@ bool Roofline::Peaks::is_memory_bound(const Cost& cost) const {
               cost.flops.value / operations_per_second);
 }
 
+ProbePlan plan_probe(Bytes working_set, Bytes weights, Bytes available) {
+  // A working set far beyond every cache reads as fast as a larger one.
+  constexpr std::int64_t kLargest = std::int64_t{1} << 30, kSmallest = std::int64_t{1} << 16;
+  const std::int64_t room = available.value > 0 ? std::min(kLargest, available.value / 4) : kLargest;
+  const auto size = static_cast<double>(std::clamp(working_set.value, kSmallest, std::max(kSmallest, room)));
+  ProbePlan plan;
+  plan.eighths = std::lround(8 * std::log2(size));
+  const double rounded = std::exp2(static_cast<double>(plan.eighths) / 8);
+  constexpr double kNear = 1.09;
+  const auto own = static_cast<double>(weights.value);
+  plan.reads_weights = own <= rounded * kNear;  // else the step reads less of them, or they are too large
+  if (!plan.reads_weights)
+    plan.buffer = {static_cast<std::int64_t>(rounded)};
+  else if (own * kNear < rounded)
+    plan.buffer = {static_cast<std::int64_t>(rounded - own)};
+  return plan;
+}
+
 Roofline::Roofline(const Model& model)
     : backend_(model.backend()),
-      format_(is_four_bit(model.precision().weights) ? model.precision().dtype : model.precision().weights),
+      precision_(model.precision()),
       pool_(backend_.pool()),
       weights_(model.program().step_weights()) {
   if (pool_ != nullptr)
@@ -80,38 +101,33 @@ Roofline::Roofline(const Model& model)
 }
 
 ReadProbe& Roofline::probe_for(Bytes working_set) {
-  // A working set far beyond every cache reads as fast as a larger one; sizes within an eighth share a
-  // buffer.
-  constexpr std::int64_t kLargest = std::int64_t{1} << 30;
-  const std::int64_t available = available_memory().value;
-  const std::int64_t room = available > 0 ? std::min(kLargest, available / 4) : kLargest;
-  const double size = static_cast<double>(std::clamp<std::int64_t>(working_set.value, 1 << 16, room));
-  const auto eighth = static_cast<std::int64_t>(std::lround(8 * std::log2(size)));
-  auto& probe = probes_[eighth];
-  if (probe != nullptr) return *probe;
-  const double rounded = std::exp2(static_cast<double>(eighth) / 8);
-  constexpr double kNear = 1.09;
-  const auto weights = static_cast<double>(ReadProbe::read_of(weights_, pool_->size()).value);
-  if (weights > rounded * kNear)  // the step reads less of them, or they are beyond the largest
-    probe = std::make_unique<ReadProbe>(Bytes{static_cast<std::int64_t>(rounded)}, *pool_);
-  else
-    probe = std::make_unique<ReadProbe>(
-        Bytes{weights * kNear < rounded ? static_cast<std::int64_t>(rounded - weights) : 0}, *pool_,
-        weights_);
+  const ProbePlan plan =
+      plan_probe(working_set, ReadProbe::read_of(weights_, pool_->size()), available_memory());
+  auto& probe = probes_[plan.eighths];
+  if (probe == nullptr)
+    probe = std::make_unique<ReadProbe>(plan.buffer, *pool_, plan.reads_weights ? weights_ : MemoryRegions{});
   return *probe;
 }
 
-Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
-  if (pool_ == nullptr) {
-    const DeviceRates rates = backend_.measure_rates(working_set, format_, each).value_or(DeviceRates{});
-    return {rates.bytes_per_second, rates.operations_per_second};
-  }
+Roofline::Peaks device_peaks(Backend& backend, Bytes working_set, const Precision& precision, Seconds each) {
+  const DeviceRates rates =
+      backend.measure_rates(working_set, multiplied_format(precision), each).value_or(DeviceRates{});
+  return {rates.bytes_per_second, rates.operations_per_second};
+}
+
+Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<BoundingProduct>& product,
+                           Seconds each) {
   constexpr int kStreams = 4;  // as the kernels walk the weights
-  Peaks peaks;
-  peaks.bytes_per_second = probe_for(working_set).bytes_per_second(kStreams, each);
+  Roofline::Peaks peaks;
+  peaks.bytes_per_second = probe.bytes_per_second(kStreams, each);
+  if (product) peaks.operations_per_second = operations_per_second(product->kind, pool, each) / product->each;
+  return peaks;
+}
+
+Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
+  if (pool_ == nullptr) return device_peaks(backend_, working_set, precision_, each);
+  Peaks peaks = host_peaks(probe_for(working_set), *pool_, product_, each);
   if (pool_->size() > 1) peaks.round_trip = phase_round_trip(*pool_, {0.001});
-  if (product_)
-    peaks.operations_per_second = operations_per_second(product_->kind, *pool_, each) / product_->each;
   return peaks;
 }
 

@@ -21,6 +21,9 @@ struct BoundingProduct {
 // without a probe of its own takes that of the next tier.
 std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa);
 
+// What products of these weights are computed in: 4-bit codes as what everything else is kept in.
+WeightFormat multiplied_format(const Precision& precision);
+
 // A batch of a case after tokenization: its tokens by sequence.
 struct BatchShape {
   std::vector<std::int64_t> prompt_tokens;
@@ -32,6 +35,16 @@ using PhaseCosts = std::array<Cost, kPhases>;
 // sequence; padding does not count, since it need not be computed.
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape);
 Cost total_cost(const PhaseCosts& costs);
+
+// How a probe reads about as many bytes as a step: a buffer, and the model's weights where they are read
+// too. Working sets within an eighth of an octave share a probe.
+struct ProbePlan {
+  std::int64_t eighths = 0;  // of octaves: the logarithm of the bytes
+  Bytes buffer;
+  bool reads_weights = false;
+};
+// `weights`: what a probe reads of them. `available`: memory of the machine; 0 where it does not tell.
+ProbePlan plan_probe(Bytes working_set, Bytes weights, Bytes available);
 
 // Measures the roofline on a model's own thread pool, or on its GPU. On a CPU reading is measured on the
 // model's own weights and a buffer for everything else that a step reads: how fast a working set near the
@@ -56,11 +69,16 @@ class Roofline {
  private:
   ReadProbe& probe_for(Bytes working_set);
   Backend& backend_;
-  WeightFormat format_;  // that is multiplied
+  Precision precision_;
   ThreadPool* pool_;
   MemoryRegions weights_;
   std::optional<BoundingProduct> product_;
   std::map<std::int64_t, std::unique_ptr<ReadProbe>> probes_;
 };
+
+// What a device, or a probe and the products of a pool's threads, reach. Takes about twice `each`.
+Roofline::Peaks device_peaks(Backend& backend, Bytes working_set, const Precision& precision, Seconds each);
+Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<BoundingProduct>& product,
+                           Seconds each);
 
 }  // namespace assay

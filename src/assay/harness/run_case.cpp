@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "assay/base/error.h"
+#include "assay/harness/run_costs.h"
 #include "assay/machine/energy.h"
 #include "assay/machine/machine.h"
 #include "assay/model/model.h"
@@ -22,17 +23,6 @@ struct Ran {
   std::vector<std::string> texts;
   Bytes anonymous, kv_cache;  // at the last token
 };
-
-// FNV-1a: tells equal ids from others, nothing more.
-std::string hash_of(const std::vector<std::vector<TokenId>>& all) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  const auto add = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3U; };
-  for (const auto& ids : all) {
-    add(0xffffffffU);
-    for (const TokenId id : ids) add(static_cast<std::uint64_t>(id));
-  }
-  return fmt::format("{:016x}", hash);
-}
 
 class CaseRun {
  public:
@@ -130,35 +120,6 @@ class CaseRun {
   Ran ran_;
 };
 
-// The bytes of a decode step in the middle; of a prefill where there is no other step.
-Bytes working_set_of(const std::vector<PhaseCosts>& steps) {
-  const Cost cost = total_cost(steps[steps.size() / 2]);
-  return cost.weight_bytes + cost.kv_bytes;
-}
-
-double roofline_s_of(const Plan& plan, const std::vector<BatchShape>& shapes, const Roofline::Peaks& peaks) {
-  double all = 0;
-  for (const BatchShape& shape : shapes)
-    for (const PhaseCosts& costs : step_costs(plan, shape)) all += peaks.seconds(total_cost(costs));
-  return all;
-}
-
-void set_roofline(const Plan& plan, const std::vector<BatchShape>& shapes, const Roofline::Peaks& peaks,
-                  Sample& sample) {
-  for (const BatchShape& shape : shapes)
-    for (const PhaseCosts& costs : step_costs(plan, shape)) {
-      const Cost cost = total_cost(costs);
-      sample.bytes += static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
-      sample.flops += cost.flops.value;
-      const double seconds = peaks.seconds(cost);
-      sample.roofline_s += seconds;
-      if (peaks.is_memory_bound(cost)) sample.memory_bound_s += seconds;
-    }
-  sample.roofline_gb_s = peaks.bytes_per_second / 1e9;
-  sample.roofline_gflops = peaks.operations_per_second / 1e9;
-  sample.round_trip_us = peaks.round_trip.value * 1e6;
-}
-
 std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& what) {
   std::vector<BatchShape> shapes;
   const auto all = static_cast<std::int64_t>(what.prompts.size());
@@ -170,34 +131,6 @@ std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& w
     shapes.back().prompt_tokens.push_back(static_cast<std::int64_t>(ids.size()));
   }
   return shapes;
-}
-
-CaseProfile profile_of(const StepProfile& profile, const Ran& ran, const Plan& plan,
-                       const Roofline::Peaks& peaks) {
-  std::array<double, kPhases> allowed{};
-  for (const BatchShape& shape : ran.shapes)
-    for (const PhaseCosts& costs : step_costs(plan, shape))
-      for (std::size_t i = 0; i < kPhases; ++i) allowed[i] += peaks.seconds(costs[i]);
-  const auto own = [&](Phase phase) {
-    const StepProfile::Part& part = profile.parts[static_cast<std::size_t>(phase)];
-    return (part.time - part.waiting).value;
-  };
-  const auto roofline = [&](Phase phase) { return allowed[static_cast<std::size_t>(phase)]; };
-  double waiting = 0, known = 0;
-  for (const StepProfile::Part& part : profile.parts) {
-    waiting += part.waiting.value;
-    known += part.time.value;
-  }
-  CaseProfile result;
-  result.parts.push_back({"matrix multiplication", own(Phase::linear), roofline(Phase::linear)});
-  result.parts.push_back({"attention", own(Phase::attention), roofline(Phase::attention)});
-  result.parts.push_back({"the LM head", own(Phase::head), roofline(Phase::head)});
-  result.parts.push_back(
-      {"other operations",
-       own(Phase::embed) + own(Phase::norm) + std::max(0.0, ran.sample.total_latency_s - known),
-       roofline(Phase::embed) + roofline(Phase::norm)});
-  result.parts.push_back({"synchronization", waiting, 0});
-  return result;
 }
 
 }  // namespace
@@ -227,17 +160,8 @@ Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
     ran.sample.energy_why_not = energy.why_not();
   }
   if (roofline == nullptr) return std::move(ran.sample);
-  // No run is faster than its roofline: what says so was disturbed, and is measured again.
-  constexpr double kImpossible = 1.03;
-  constexpr int kMostRepeats = 3;
   const Plan& plan = loaded.model->program().plan();
-  while (ran.sample.roofline_repeats < kMostRepeats &&
-         roofline_s_of(plan, ran.shapes, peaks) > kImpossible * ran.sample.total_latency_s) {
-    const Roofline::Peaks again = roofline->measure(working_set);
-    peaks.bytes_per_second = std::max(peaks.bytes_per_second, again.bytes_per_second);
-    peaks.operations_per_second = std::max(peaks.operations_per_second, again.operations_per_second);
-    ++ran.sample.roofline_repeats;
-  }
+  repeat_impossible(plan, ran.shapes, ran.sample, peaks, [&] { return roofline->measure(working_set); });
   set_roofline(plan, ran.shapes, peaks, ran.sample);
   return std::move(ran.sample);
 }
@@ -259,19 +183,17 @@ FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofli
     throw;
   }
   FirstRun first;
-  first.profile = profile_of(program.end_profile(), ran, program.plan(), peaks);
-  first.measured_memory_bytes =
-      static_cast<double>(ran.anonymous.value - held_before.value - roofline.held().value);
-  if (const auto device = backend.memory()) {
-    first.measured_memory_bytes = static_cast<double>(device->peak.value);
-    first.device_used_bytes = static_cast<double>(device->total.value - device->free.value);
-  }
-  first.kv_cache_bytes = static_cast<double>(ran.kv_cache.value);
-  const ProcessMemory memory = read_process_memory();
+  first.profile =
+      profile_of(program.end_profile(), ran.sample.total_latency_s, program.plan(), ran.shapes, peaks);
   rusage own{};
-  const std::int64_t peak = getrusage(RUSAGE_SELF, &own) == 0 ? std::int64_t{own.ru_maxrss} * 1024 : 0;
-  first.peak_rss_bytes = static_cast<double>(std::max(memory.peak.value, peak));
-  first.current_rss_bytes = static_cast<double>(memory.resident.value);
+  const std::int64_t highest = getrusage(RUSAGE_SELF, &own) == 0 ? std::int64_t{own.ru_maxrss} * 1024 : 0;
+  set_memory(first, {.anonymous = ran.anonymous,
+                     .held_before = held_before,
+                     .held_by_probes = roofline.held(),
+                     .kv_cache = ran.kv_cache,
+                     .process = read_process_memory(),
+                     .highest = {highest},
+                     .device = backend.memory()});
   first.seconds = ran.sample.total_latency_s;
   first.prompt_ids = std::move(ran.prompt_ids);
   first.ids = std::move(ran.ids);

@@ -39,16 +39,16 @@ class SweepRun {
     try {
       replay();
       const auto groups = sessions_.groups(configurations());
-      begin_ = Clock::now();
+      begin_ = options_.clock();
       for (int visit = 0; wants_visit(visit); ++visit) {
-        visit_begin_ = Clock::now();
+        visit_begin_ = options_.clock();
         has_run_ = false;
         for (std::size_t i = 0; i < groups.size(); ++i) {
           groups_left_ = groups.size() - 1 - i;
           // The baseline is in each group, in a process of its own each time.
           run_group(groups[i], visit, visit * static_cast<int>(groups.size()) + static_cast<int>(i));
         }
-        if (has_run_) visits_.push_back(elapsed(visit_begin_, Clock::now()).value);
+        if (has_run_) visits_.push_back(elapsed(visit_begin_, options_.clock()).value);
       }
       if (options_.journal != nullptr && !stopped()) options_.journal->append("done", name_, true);
     } catch (const WorkerLost&) {
@@ -116,7 +116,7 @@ class SweepRun {
     else
       sessions_.keep_only(group);
     warmed_up_.clear();
-    const TimePoint begin = Clock::now();
+    const TimePoint begin = options_.clock();
     // What is loaded first may get better pages.
     std::vector<CaseResult*> order = members;
     if (visit > 0) shuffle(order);
@@ -125,7 +125,7 @@ class SweepRun {
       show(fmt::format("{}: warming up {}", name_, c->what.label), visit, 0);
       attempt(*c, [&] { warm_up(*c); });
     }
-    measure_begin_ = Clock::now();
+    measure_begin_ = options_.clock();
     start_s_ = elapsed(begin, measure_begin_).value;
     for (int round = 0; !stopped() && wants_round(members, visit, round); ++round)
       run_round(members, visit, {process, round});
@@ -149,7 +149,7 @@ class SweepRun {
   }
 
   bool is_over() const {
-    return options_.max_time_s && elapsed(begin_, Clock::now()).value >= *options_.max_time_s;
+    return options_.max_time_s && elapsed(begin_, options_.clock()).value >= *options_.max_time_s;
   }
 
   bool wants_visit(int visit) const {
@@ -236,7 +236,7 @@ class SweepRun {
               {{"process", place.process}, {"round", place.round}, {"sample", to_json(sample)}});
       });
     }
-    round_s_ = elapsed(measure_begin_, Clock::now()).value / (place.round + 1);
+    round_s_ = elapsed(measure_begin_, options_.clock()).value / (place.round + 1);
   }
 
   bool wants_round(const std::vector<CaseResult*>& members, int visit, int round) {
@@ -250,7 +250,7 @@ class SweepRun {
     }
     if (options_.repeats) return round < *options_.repeats;
     if (round < kFewestInOneProcess) return true;
-    if (round >= kMostInOneProcess || elapsed(measure_begin_, Clock::now()).value >= options_.time_s)
+    if (round >= kMostInOneProcess || elapsed(measure_begin_, options_.clock()).value >= options_.time_s)
       return false;
     return !is_look(round) || !all_narrow();
   }
@@ -289,7 +289,7 @@ class SweepRun {
   // Not known before the first round is over.
   std::optional<double> seconds_left(int visit, std::int64_t round) const {
     if (round_s_ <= 0) return std::nullopt;
-    const double spent = elapsed(begin_, Clock::now()).value;
+    const double spent = elapsed(begin_, options_.clock()).value;
     double left = 0;
     if (plan_) {
       const double rest = round_s_ * static_cast<double>(std::max<std::int64_t>(0, plan_->rounds - round)),

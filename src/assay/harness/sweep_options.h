@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "assay/base/units.h"
 #include "assay/generate/generator.h"
 
 namespace assay {
@@ -15,6 +16,8 @@ class Journal;  // harness/journal.h
 // What is being done, how many of how many steps are, and the seconds that are left; unset: not known yet.
 using OnProgress = std::function<void(const std::string& now, std::int64_t done, std::int64_t all,
                                       std::optional<double> seconds_left)>;
+
+using TimeSource = std::function<TimePoint()>;
 
 struct SweepOptions {
   // Processes that each configuration is started and loaded in, one after the other; unset: chosen from what
@@ -31,6 +34,7 @@ struct SweepOptions {
   Journal* journal = nullptr;             // where samples are kept, so that a run can be resumed
   OnProgress on_progress = {};
   ShouldStop should_stop = {};
+  TimeSource clock = Clock::now;  // for the limits above and the time left; tests have their own
 };
 
 }  // namespace assay

@@ -28,18 +28,19 @@ double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& opt
   return all;
 }
 
-TimeLeft::TimeLeft(std::vector<Part> parts, bool knows_time, OnProgress show)
+TimeLeft::TimeLeft(std::vector<Part> parts, bool knows_time, OnProgress show, TimeSource clock)
     : parts_(std::move(parts)),
       knows_time_(knows_time),
       show_(std::move(show)),
-      begin_(Clock::now()),
+      clock_(std::move(clock)),
+      begin_(clock_()),
       begin_of_part_(begin_) {}
 
-void TimeLeft::begin(std::string_view name, TimePoint now) {
+void TimeLeft::begin(std::string_view name) {
   for (std::size_t i = 0; i < parts_.size(); ++i)
     if (parts_[i].name == name) {
       current_ = i;
-      begin_of_part_ = now;
+      begin_of_part_ = clock_();
     }
 }
 
@@ -52,11 +53,11 @@ double TimeLeft::slowness() const {
   return (elapsed(begin_, begin_of_part_).value + kTrust) / (predicted + kTrust);
 }
 
-std::optional<double> TimeLeft::seconds_left(std::optional<double> left_of_part, TimePoint now) const {
+std::optional<double> TimeLeft::seconds_left(std::optional<double> left_of_part) const {
   if (!knows_time_ || current_ >= parts_.size()) return std::nullopt;
   const double slow = slowness();
   double left = left_of_part.value_or(
-      std::max(0.0, slow * parts_[current_].predicted_s - elapsed(begin_of_part_, now).value));
+      std::max(0.0, slow * parts_[current_].predicted_s - elapsed(begin_of_part_, clock_()).value));
   for (std::size_t i = current_ + 1; i < parts_.size(); ++i) left += slow * parts_[i].predicted_s;
   return left;
 }

@@ -24,12 +24,12 @@ class TimeLeft {
   };
   // Parts in the order in which they run. `show` gets the progress of each with "part 2 of 7, " before it and
   // the seconds that are left of all parts, none where `knows_time` is false: nothing was predicted.
-  TimeLeft(std::vector<Part> parts, bool knows_time, OnProgress show);
+  TimeLeft(std::vector<Part> parts, bool knows_time, OnProgress show, TimeSource clock = Clock::now);
 
   // This part begins, and those before it are over. A name that is not listed changes nothing.
-  void begin(std::string_view name, TimePoint now = Clock::now());
+  void begin(std::string_view name);
   // Of all parts. `left_of_part`: the current part's own estimate, where it has one.
-  std::optional<double> seconds_left(std::optional<double> left_of_part, TimePoint now = Clock::now()) const;
+  std::optional<double> seconds_left(std::optional<double> left_of_part) const;
   // For SweepOptions; valid as long as this lives.
   OnProgress teller();
 
@@ -40,6 +40,7 @@ class TimeLeft {
   std::vector<Part> parts_;
   bool knows_time_;
   OnProgress show_;
+  TimeSource clock_;
   std::size_t current_ = 0;
   TimePoint begin_, begin_of_part_;
 };

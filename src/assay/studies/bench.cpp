@@ -53,9 +53,7 @@ class TestRun {
     return backend_.between(begin, backend_.record());
   }
 
-  Cost counted_repeat() {
-    cost_ = {};
-    steps_ = 0;
+  Cost counted_repeat() {  // once
     is_counting_ = true;
     repeat();
     is_counting_ = false;
@@ -146,45 +144,14 @@ class Peaks {
     operations_.push_back(now.operations_per_second);
   }
 
-  double bytes_per_second() const { return statistics::median(bytes_); }
-  double operations_per_second_reached() const { return statistics::median(operations_); }
+  const std::vector<double>& bytes() const { return bytes_; }
+  const std::vector<double>& operations() const { return operations_; }
 
  private:
   Roofline roofline_;
   Bytes read_per_step_;
   std::vector<double> bytes_, operations_;
 };
-
-void set_speed(BenchRow& row, const Cost& cost) {
-  const double bytes = static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
-  const auto tokens = static_cast<double>(row.what.tokens());
-  row.median_s = statistics::median(row.samples_s);
-  if (row.samples_s.size() > 1)
-    row.spread = (statistics::quantile(row.samples_s, 0.75) - statistics::quantile(row.samples_s, 0.25)) /
-                 row.median_s;
-  row.tokens_per_sec = tokens / row.median_s;
-  row.bytes_per_token = bytes / tokens;
-  row.flops_per_token = cost.flops.value / tokens;
-  row.achieved_gb_s = bytes / row.median_s / 1e9;
-  row.achieved_gflops = cost.flops.value / row.median_s / 1e9;
-}
-
-void set_roofline(BenchRow& row, const Cost& cost, const Peaks& peaks) {
-  if (peaks.bytes_per_second() <= 0) return;
-  row.roofline_gb_s = peaks.bytes_per_second() / 1e9;
-  row.roofline_gflops = peaks.operations_per_second_reached() / 1e9;
-  const double reading =
-      static_cast<double>((cost.weight_bytes + cost.kv_bytes).value) / peaks.bytes_per_second();
-  const double computing = row.roofline_gflops > 0 ? cost.flops.value / 1e9 / row.roofline_gflops : 0;
-  const double allowed = std::max(reading, computing);
-  row.bound = reading >= computing ? "memory" : "compute";
-  row.percent_of_roofline = 100 * allowed / row.median_s;
-  // Beyond what the probes' own noise explains: such a roofline is none.
-  constexpr double kSurelyAbove = 103;
-  if (const double lowest = 100 * allowed / statistics::median_interval(row.samples_s).second;
-      lowest > kSurelyAbove)
-    row.warnings.push_back(roofline_warning(lowest));
-}
 
 class BenchRun {
  public:
@@ -278,9 +245,9 @@ class BenchRun {
     TestRun test(model, row.what, options_.should_stop);
     const Cost cost = test.counted_repeat();
     Peaks peaks(model, {(cost.weight_bytes + cost.kv_bytes).value / test.steps()});
-    const TimePoint begin = Clock::now();
+    const TimePoint begin = options_.clock();
     const auto is_over = [&] {
-      return options_.max_time_s && elapsed(begin, Clock::now()).value >= *options_.max_time_s;
+      return options_.max_time_s && elapsed(begin, options_.clock()).value >= *options_.max_time_s;
     };
     for (std::int64_t r = 0; r < options_.repeats && (r == 0 || !is_over()); ++r) {
       show(row, r);
@@ -289,7 +256,7 @@ class BenchRun {
     }
     peaks.measure();
     set_speed(row, cost);
-    set_roofline(row, cost, peaks);
+    set_roofline(row, cost, peaks.bytes(), peaks.operations());
   }
 
   void show(const BenchRow& row, std::int64_t repeat) const {
@@ -312,6 +279,36 @@ class BenchRun {
 std::string BenchCase::name() const {
   return (prompt_tokens > 0 ? fmt::format("pp{}", prompt_tokens) : fmt::format("tg{}", new_tokens)) +
          (depth > 0 ? fmt::format(" @ d{}", depth) : "") + (batch > 1 ? fmt::format(" b{}", batch) : "");
+}
+
+void set_speed(BenchRow& row, const Cost& cost) {
+  const double bytes = static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
+  const auto tokens = static_cast<double>(row.what.tokens());
+  row.median_s = statistics::median(row.samples_s);
+  if (row.samples_s.size() > 1)
+    row.spread = (statistics::quantile(row.samples_s, 0.75) - statistics::quantile(row.samples_s, 0.25)) /
+                 row.median_s;
+  row.tokens_per_sec = tokens / row.median_s;
+  row.bytes_per_token = bytes / tokens;
+  row.flops_per_token = cost.flops.value / tokens;
+  row.achieved_gb_s = bytes / row.median_s / 1e9;
+  row.achieved_gflops = cost.flops.value / row.median_s / 1e9;
+}
+
+void set_roofline(BenchRow& row, const Cost& cost, std::span<const double> reading,
+                  std::span<const double> computing) {
+  const Roofline::Peaks peaks{statistics::median(reading), statistics::median(computing)};
+  if (peaks.bytes_per_second <= 0) return;
+  row.roofline_gb_s = peaks.bytes_per_second / 1e9;
+  row.roofline_gflops = peaks.operations_per_second / 1e9;
+  const double allowed = peaks.seconds(cost);
+  row.bound = peaks.is_memory_bound(cost) ? "memory" : "compute";
+  row.percent_of_roofline = 100 * allowed / row.median_s;
+  // Beyond what the probes' own noise explains: such a roofline is none.
+  constexpr double kSurelyAbove = 103;
+  if (const double lowest = 100 * allowed / statistics::median_interval(row.samples_s).second;
+      lowest > kSurelyAbove)
+    row.warnings.push_back(roofline_warning(lowest));
 }
 
 std::vector<BenchRow> run_bench(const LoadForBench& load, const BenchOptions& options) {

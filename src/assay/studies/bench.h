@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "assay/plan/cost.h"
 #include "assay/results/results.h"
 #include "assay/session/load.h"
 
@@ -48,6 +50,7 @@ struct BenchOptions {
   std::optional<double> max_time_s = {};   // of a test: no repeat begins after it; unset: no limit
   std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress;
   std::function<bool()> should_stop;
+  std::function<TimePoint()> clock = Clock::now;  // for max_time_s; tests have their own
 };
 // `threads` unset: default_thread_count().
 using LoadForBench = std::function<LoadedModel(const std::string& precision, std::optional<int> threads)>;
@@ -58,5 +61,12 @@ using LoadForBench = std::function<LoadedModel(const std::string& precision, std
 // asked for, Error where a test would exceed the model's context and what loading the first model throws:
 // before any test has run.
 std::vector<BenchRow> run_bench(const LoadForBench& load, const BenchOptions& options);
+
+// The figures of a row that follow from its samples and from what a repeat must read and compute.
+void set_speed(BenchRow& row, const Cost& cost);
+// And those that follow from what probes reached, in bytes and operations per second, between the repeats; a
+// median of 0 is not known.
+void set_roofline(BenchRow& row, const Cost& cost, std::span<const double> reading,
+                  std::span<const double> computing);
 
 }  // namespace assay

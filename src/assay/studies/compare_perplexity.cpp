@@ -50,7 +50,7 @@ class PerplexityRun {
   ExperimentResult run() {
     read_corpus(corpus_);
     std::vector<Scored> all;
-    const TimePoint begin = Clock::now();
+    const TimePoint begin = context_.sweep.clock();
     for (std::size_t i = 0; i < configurations_.size(); ++i) {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
@@ -58,9 +58,10 @@ class PerplexityRun {
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
                           static_cast<std::int64_t>(configurations_.size()),
-                          i == 0 ? std::nullopt
-                                 : std::optional(elapsed(begin, Clock::now()).value / static_cast<double>(i) *
-                                                 static_cast<double>(configurations_.size() - i)));
+                          i == 0
+                              ? std::nullopt
+                              : std::optional(elapsed(begin, sweep.clock()).value / static_cast<double>(i) *
+                                              static_cast<double>(configurations_.size() - i)));
       Scored scored{configuration, {}, {}, ""};
       if (!score(scored)) break;
       all.push_back(std::move(scored));

@@ -61,7 +61,7 @@ ExperimentResult run_studies(ExperimentContext context, const std::vector<Planne
     applying.push_back(&planned);
     parts.push_back({study->name, seconds_of ? study->predict_s(context, options, seconds_of) : 0});
   }
-  TimeLeft time_left(std::move(parts), seconds_of != nullptr, context.sweep.on_progress);
+  TimeLeft time_left(std::move(parts), seconds_of != nullptr, context.sweep.on_progress, context.sweep.clock);
   if (applying.size() > 1) context.sweep.on_progress = time_left.teller();
   ExperimentResult result;
   for (const PlannedStudy* planned : applying) {

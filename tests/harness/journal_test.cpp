@@ -1,0 +1,130 @@
+// A journal to the byte: what it writes, what it reads again, and what it refuses.
+#include "assay/harness/journal.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/temporary_folder.h"
+
+namespace assay {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* kHead = "{\"journal\":3,\"plan\":\"p\"}\n";
+
+class JournalFile : public testing::Test {
+ protected:
+  // What reading it again says, or "" where it is read.
+  std::string refusal(const std::string& bytes) const {
+    test::write_file(file_, bytes);
+    try {
+      Journal(file_, "p", true);
+    } catch (const JournalError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  static std::vector<std::string> entries(const Journal& journal, const char* kind, const char* key) {
+    std::vector<std::string> all;
+    journal.read_each(kind, key, [&](const JsonReader& data) { all.push_back(data.text()); });
+    return all;
+  }
+  const test::TemporaryFolder folder_;
+  const std::filesystem::path file_ = folder_ / "journal.jsonl";
+};
+
+TEST_F(JournalFile, HoldsALineForEachEntry) {
+  Journal journal(file_, "p", false);
+  EXPECT_EQ(test::read_file(file_), kHead);
+  EXPECT_FALSE(journal.has_resumed());
+  journal.append("sample", "a", {{"n", 1}});
+  journal.append("done", "b\xff", true);
+  EXPECT_EQ(test::read_file(file_), std::string(kHead) +
+                                        "{\"kind\":\"sample\",\"key\":\"a\",\"data\":{\"n\":1}}\n"
+                                        "{\"kind\":\"done\",\"key\":\"b\xef\xbf\xbd\",\"data\":true}\n");
+  EXPECT_FALSE(journal.has("sample", "a")) << "of this run, not of an earlier one";
+  // Begun again, it is empty.
+  EXPECT_FALSE(Journal(file_, "q", false).has_resumed());
+  EXPECT_EQ(test::read_file(file_), "{\"journal\":3,\"plan\":\"q\"}\n");
+}
+
+TEST_F(JournalFile, GivesItsEntriesInOrderAndGoesOn) {
+  const std::string lines = std::string(kHead) +
+                            "{\"kind\":\"k\",\"key\":\"a\",\"data\":\"1\"}\n"
+                            "{\"kind\":\"k\",\"key\":\"b\",\"data\":\"2\"}\n"
+                            "{\"kind\":\"k\",\"key\":\"a\",\"data\":\"3\"}\n";
+  test::write_file(file_, lines + "{\"kind\":\"k\",\"key\":\"a\",");  // cut off
+  {
+    Journal journal(file_, "p", true);
+    EXPECT_TRUE(journal.has_resumed());
+    EXPECT_EQ(test::read_file(file_), lines) << "what was cut off is gone";
+    EXPECT_EQ(entries(journal, "k", "a"), (std::vector<std::string>{"1", "3"}));
+    EXPECT_EQ(entries(journal, "k", "b"), std::vector<std::string>{"2"});
+    EXPECT_TRUE(entries(journal, "k", "c").empty());
+    EXPECT_TRUE(entries(journal, "a", "k").empty());
+    EXPECT_TRUE(journal.has("k", "a"));
+    EXPECT_FALSE(journal.has("a", "k"));
+    EXPECT_FALSE(journal.has("k", "c"));
+    journal.append("k", "c", "4");
+  }
+  EXPECT_EQ(test::read_file(file_), lines + "{\"kind\":\"k\",\"key\":\"c\",\"data\":\"4\"}\n");
+  EXPECT_EQ(refusal(lines), "");
+  EXPECT_EQ(refusal(kHead), "");
+}
+
+TEST_F(JournalFile, OneThatIsNotThereIsBegun) {
+  const Journal journal(file_, "p", true);
+  EXPECT_FALSE(journal.has_resumed());
+  EXPECT_EQ(test::read_file(file_), kHead);
+}
+
+TEST_F(JournalFile, IsRefusedWhereItIsNone) {
+  const std::string none =
+      file_.string() + ": expected a journal that this program can resume, found something else";
+  EXPECT_EQ(refusal(""), none);
+  EXPECT_EQ(refusal("{\"journal\":3,\"plan\":\"p\"}"), none) << "the line is not whole";
+  EXPECT_EQ(refusal("garbage\n"), none);
+  EXPECT_EQ(refusal("[3]\n"), none);
+  EXPECT_EQ(refusal("{\"plan\":\"p\"}\n"), none);
+  EXPECT_EQ(refusal("{\"journal\":2,\"plan\":\"p\"}\n"), none);
+  EXPECT_EQ(refusal("{\"journal\":4,\"plan\":\"p\"}\n"), none);
+  const std::string other = file_.string() +
+                            ": another plan was begun here: expected the same model and options; start the "
+                            "run again from the beginning, or repeat it with those";
+  EXPECT_EQ(refusal("{\"journal\":3,\"plan\":\"q\"}\n"), other);
+  EXPECT_EQ(refusal("{\"journal\":3}\n"), other);
+}
+
+TEST_F(JournalFile, NamesTheLineOfABadEntry) {
+  const std::string good = "{\"kind\":\"k\",\"key\":\"a\",\"data\":1}\n";
+  for (const char* entry : {"garbage", "[1]", "", R"({"kind": 1, "key": "k", "data": 1})",
+                            R"({"kind": "k", "key": 1, "data": 1})", R"({"kind": "k", "key": "k"})",
+                            R"({"key": "k", "data": 1})", R"({"kind": "k", "data": 1})"})
+    EXPECT_EQ(refusal(kHead + good + entry + "\n"),
+              file_.string() + ": line 3: expected an entry of a journal with kind, key and data")
+        << entry;
+}
+
+TEST_F(JournalFile, NamesTheEntryThatIsNotUnderstood) {
+  test::write_file(file_, std::string(kHead) + "{\"kind\":\"k\",\"key\":\"a\",\"data\":1}\n");
+  const Journal journal(file_, "p", true);
+  try {
+    entries(journal, "k", "a");
+    FAIL();
+  } catch (const JournalError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.rfind(file_.string() + ": the entry 'k' of 'a' cannot be read: ", 0), 0U) << text;
+    EXPECT_NE(text.find("expected a string, found 1; start the run again from the beginning"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST_F(JournalFile, ThatCannotBeWrittenIsAnError) {
+  EXPECT_THROW(Journal(folder_ / "no/such/folder/journal.jsonl", "p", false), Error);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,242 @@
+// A worker as its session sees it: the lines it is asked, the answers it gives, and every way to lose it.
+#include "assay/harness/worker_session.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/assay.h"
+#include "assay/config/fields_json.h"
+#include "assay/harness/case_json.h"
+#include "assay/harness/session_json.h"
+#include "assay/model/model.h"
+#include "assay/results/results_json.h"
+#include "support/fixtures.h"
+#include "support/temporary_folder.h"
+
+namespace assay {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// A worker that writes down what it is asked, answers with the given lines, and then ends with status 7.
+class SpokenWorker : public testing::Test {
+ protected:
+  std::unique_ptr<Session> worker(const std::vector<OrderedJson>& answers) {
+    std::string lines;
+    for (const OrderedJson& answer : answers) lines += answer.dump() + "\n";
+    return worker_of_lines(lines);
+  }
+  std::unique_ptr<Session> worker_of_lines(const std::string& lines) {
+    std::filesystem::remove(folder_ / "asked");
+    test::write_file(folder_ / "answers", lines);
+    options_.program = {"/bin/sh", "-c",
+                        "exec 3<" + (folder_ / "answers") +
+                            "; while read -r line; do printf '%s\\n' \"$line\" >>" + (folder_ / "asked") +
+                            "; read -r answer <&3 || exit 7; [ \"$answer\" = sleep ] && exec sleep 100; "
+                            "printf '%s\\n' \"$answer\"; done"};
+    options_.candidates = {"m", "n"};
+    return worker_session(options_);
+  }
+  std::vector<OrderedJson> asked() const {
+    std::vector<OrderedJson> all;
+    std::istringstream lines(test::read_file(folder_ / "asked"));
+    for (std::string line; std::getline(lines, line);) all.push_back(OrderedJson::parse(line));
+    return all;
+  }
+  static OrderedJson facts(const std::string& kernels) {
+    SessionFacts known;
+    known.kernels = kernels;
+    return {{"ok", true}, {"facts", to_json(known)}};
+  }
+  // Cause and text of the loss that an action ends in.
+  static std::pair<int, std::string> loss(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const WorkerLost& lost) {
+      return {static_cast<int>(lost.cause()), lost.what()};
+    } catch (const Error& error) {
+      return {-1, error.what()};
+    }
+    return {-2, ""};
+  }
+  using Loss = std::pair<int, std::string>;
+  static constexpr int kCrashed = static_cast<int>(WorkerLost::Cause::crashed),
+                       kTimedOut = static_cast<int>(WorkerLost::Cause::timed_out),
+                       kStopped = static_cast<int>(WorkerLost::Cause::stopped);
+  const test::TemporaryFolder folder_;
+  WorkerOptions options_;
+};
+
+TEST_F(SpokenWorker, IsAskedToLoadAndForItsFacts) {
+  options_.configuration.threads = 3;
+  options_.memory_limit = Bytes{12345};
+  options_.needs_tokenizer = false;
+  const auto session = worker({facts("first"), facts("second")});
+  const SessionFacts now = session->facts();
+  EXPECT_EQ(now.kernels, "second");
+  const auto all = asked();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0], (OrderedJson{{"op", "load"},
+                                 {"candidates", {"m", "n"}},
+                                 {"configuration", to_json(options_.configuration)},
+                                 {"needs_tokenizer", false},
+                                 {"memory_limit", 12345}}));
+  EXPECT_EQ(all[1].dump(), R"({"op":"facts"})");
+  options_.memory_limit.reset();
+  options_.needs_tokenizer = true;
+  worker({facts("first")});
+  EXPECT_TRUE(asked()[0]["memory_limit"].is_null());
+  EXPECT_EQ(asked()[0]["needs_tokenizer"], true);
+}
+
+TEST_F(SpokenWorker, RunsWhatItIsGiven) {
+  Case what;
+  what.label = "a case \xff";  // no worker is asked in broken UTF-8
+  what.prompts = {std::vector<TokenId>{1, 2}};
+  FirstRun first;
+  first.seconds = 0.5;
+  Sample sample;
+  sample.total_latency_s = 0.25;
+  CorpusLosses losses;
+  losses.corpus_sha256 = "sha";
+  losses.tokens = 9;
+  AuditRow row;
+  row.what = "cache off";
+  const auto session = worker({facts("k"),
+                               {{"ok", true}, {"first_run", to_json(first)}},
+                               {{"ok", true}, {"sample", to_json(sample)}},
+                               {{"ok", true}, {"losses", to_json(losses)}},
+                               {{"ok", true}, {"losses", to_json(losses)}},
+                               {{"ok", true}, {"audit", {to_json(row), to_json(row)}}}});
+  EXPECT_EQ(session->first_run(what).seconds, 0.5);
+  EXPECT_EQ(session->run(what).total_latency_s, 0.25);
+  EXPECT_EQ(session->score({"a.txt", 64, 32, ScoreThrough::decode}).corpus_sha256, "sha");
+  EXPECT_EQ(session->score({.file = "b.txt"}).tokens, 9);
+  const auto rows = session->audit({"a", std::vector<TokenId>{3}}, 5);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1].what, "cache off");
+  const auto all = asked();
+  ASSERT_EQ(all.size(), 6U);
+  what.label = "a case \xef\xbf\xbd";
+  EXPECT_EQ(all[1], (OrderedJson{{"op", "first_run"}, {"case", to_json(what)}}));
+  EXPECT_EQ(all[2], (OrderedJson{{"op", "run"}, {"case", to_json(what)}}));
+  EXPECT_EQ(all[3].dump(), R"({"op":"score","file":"a.txt","context":64,"stride":32,"through":"decode"})");
+  EXPECT_EQ(all[4].dump(),
+            R"({"op":"score","file":"b.txt","context":null,"stride":null,"through":"prefill"})");
+  EXPECT_EQ(all[5].dump(), R"({"op":"audit","prompts":["a",[3]],"new_tokens":5})");
+}
+
+TEST_F(SpokenWorker, WhatItCannotDoIsAnErrorAndItLivesOn) {
+  const auto session = worker({facts("k"), {{"ok", false}, {"error", "no such file"}}, facts("later")});
+  EXPECT_EQ(loss([&] { session->facts(); }), Loss(-1, "no such file"));
+  EXPECT_EQ(session->facts().kernels, "later");
+}
+
+TEST_F(SpokenWorker, ThatEndsIsLostForGood) {
+  const auto session = worker({facts("k")});
+  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker exited with 7"));
+  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker is gone"));
+  EXPECT_EQ(loss([&] { worker({}); }), Loss(kCrashed, "the worker exited with 7"));
+}
+
+TEST_F(SpokenWorker, ThatSaysNothingUnderstandableIsLost) {
+  const auto session = worker_of_lines(facts("k").dump() + "\n{\"no\":1}\n");
+  const Loss missing = loss([&] { session->facts(); });
+  EXPECT_EQ(missing.first, kCrashed);
+  EXPECT_EQ(missing.second.rfind("the worker's answer: ", 0), 0U) << missing.second;
+  EXPECT_TRUE(missing.second.ends_with(", so it is not understood")) << missing.second;
+  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker is gone"));
+  EXPECT_EQ(loss([&] { worker_of_lines("what?\n"); }).first, kCrashed);
+}
+
+TEST_F(SpokenWorker, ThatFailsForGoodSaysWhy) {
+  const auto fails = [&](const OrderedJson& is_fatal) {
+    const auto session =
+        worker({facts("k"), {{"ok", false}, {"error", "it broke"}, {"is_fatal", is_fatal}}, facts("later")});
+    return loss([&] { session->facts(); });
+  };
+  EXPECT_EQ(fails(true), Loss(kCrashed, "it broke"));
+  EXPECT_EQ(fails(false), Loss(-1, "it broke"));
+  EXPECT_EQ(fails(nullptr), Loss(-1, "it broke"));
+}
+
+TEST_F(SpokenWorker, ThatDoesNotAnswerIsLost) {
+  bool is_stopped = false;
+  options_.time_limit = {0.5};
+  options_.should_stop = [&] { return is_stopped; };
+  const auto slow = worker_of_lines(facts("k").dump() + "\nsleep\n");
+  EXPECT_EQ(loss([&] { slow->facts(); }), Loss(kTimedOut, "timed out: no answer within 0.5 s"));
+  options_.time_limit = {60};
+  const auto stopped = worker_of_lines(facts("k").dump() + "\nsleep\n");
+  is_stopped = true;
+  EXPECT_EQ(loss([&] { stopped->facts(); }), Loss(kStopped, "interrupted"));
+}
+
+class LocalSessions : public testing::Test {
+ protected:
+  LocalSessions()
+      : loaded_(
+            load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{})) {
+    what_.prompts = {std::vector<TokenId>{1, 2, 3}};
+    what_.new_tokens = 4;
+  }
+  LoadedModel loaded_;
+  Case what_;
+};
+
+TEST_F(LocalSessions, TellTheFactsOfTheirModel) {
+  loaded_.warnings = {{WarningKind::other, "a warning"}};
+  const SessionFacts facts = local_session(loaded_)->facts();
+  EXPECT_EQ(facts.model.id, loaded_.id);
+  EXPECT_EQ(facts.model.dtype, "float32");
+  EXPECT_EQ(facts.device, "cpu");
+  EXPECT_EQ(facts.kernels, loaded_.model->backend().kernels());
+  EXPECT_EQ(facts.threads, loaded_.model->backend().threads());
+  EXPECT_EQ(facts.context, 64);
+  EXPECT_EQ(facts.warnings, loaded_.warnings);
+}
+
+TEST_F(LocalSessions, ScoreAndAuditWithWhatTheyAreAsked) {
+  const auto session = local_session(loaded_);
+  const std::string file = (test::fixture_model("with_tokenizer") / "prompt.txt").string();
+  const CorpusLosses losses =
+      session->score({.file = file, .context = 16, .stride = 8, .through = ScoreThrough::decode});
+  const CorpusScore scored =
+      score_file(loaded_, file, {.context = 16, .stride = 8, .through = ScoreThrough::decode});
+  EXPECT_EQ(losses.corpus_sha256, scored.corpus_sha256);
+  EXPECT_EQ(losses.protocol, scored.score.protocol);
+  EXPECT_EQ(losses.log_probabilities, scored.score.log_probabilities);
+  EXPECT_EQ(losses.tokens, scored.score.tokens);
+  EXPECT_GT(losses.seconds, 0);
+  EXPECT_EQ(losses.warnings, scored.warnings);
+  EXPECT_FALSE(session->audit({std::vector<TokenId>{1, 2}}, 3).empty());
+}
+
+// The pause before a run belongs to what was watched, the run before it does not.
+TEST_F(LocalSessions, WatchFromTheEndOfTheRunBefore) {
+  const auto session = local_session(loaded_);
+  const auto watched_after = [&](const std::function<void()>& before) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    before();
+    const TimePoint begin = Clock::now();
+    const double watched = session->run(what_).disturbance.watched_s;
+    EXPECT_LT(watched, elapsed(begin, Clock::now()).value + 0.03);
+    EXPECT_GT(watched, 0);
+  };
+  watched_after([&] { session->first_run(what_); });
+  watched_after([&] { session->run(what_); });
+}
+
+TEST_F(LocalSessions, CountTheMemoryThatTheModelTook) {
+  const auto measured = [&](std::int64_t held_before) {
+    return local_session(loaded_, {}, Bytes{held_before})->first_run(what_).measured_memory_bytes;
+  };
+  const double mega = 1 << 20;
+  EXPECT_NEAR(measured(0) - measured(std::int64_t{1000} << 20), 1000 * mega, 200 * mega);
+}
+
+}  // namespace
+}  // namespace assay

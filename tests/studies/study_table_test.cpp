@@ -1,0 +1,89 @@
+// The table of studies as front ends see it: each flag, each option with its letter and range.
+#include <gtest/gtest.h>
+
+#include "assay/studies/registry.h"
+
+namespace assay {
+namespace {
+
+std::string shown_option(const StudyOption& option) {
+  std::string text = "--" + option.name;
+  if (option.traits.letter != 0) text += std::string(" -") + option.traits.letter;
+  const bool is_whole = option.kind == StudyOption::Kind::whole || option.kind == StudyOption::Kind::wholes;
+  if (is_whole) text += fmt::format(" from {}", option.traits.min);
+  if (option.traits.max != std::int64_t{1} << 40) text += fmt::format(" to {}", option.traits.max);
+  if (!option.traits.name_in_run.empty()) text += ", run: " + option.traits.name_in_run;
+  return text + ", " + option.field();
+}
+
+TEST(StudyTable, HasTheseStudiesAndOptions) {
+  std::vector<std::string> lines;
+  for (const Study& study : studies()) {
+    lines.push_back(
+        fmt::format("{} | {} | {}{}{}", study.name, study.command, study.is_in_suite ? "in a run" : "alone",
+                    study.can_be_skipped ? "" : ", always", study.followers.empty() ? "" : ", followed"));
+    for (const StudyOption& option : study.options) lines.push_back("  " + shown_option(option));
+  }
+  const std::vector<std::string> expected = {"baseline |  | in a run, always",
+                                             "noise |  | in a run",
+                                             "  --pairs from 0, run: noise-pairs, pairs",
+                                             "trade-off | tradeoff | in a run, followed",
+                                             "  --precision, precision",
+                                             "  --prompt -p, prompts",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "lengths | sweep lengths | in a run",
+                                             "  --lengths from 0, run: lengths, lengths",
+                                             "  --base, base",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "  --no-cache, no_cache",
+                                             "ablation |  | in a run",
+                                             "  --lengths from 1, run: ablation-lengths, lengths",
+                                             "cache | ablate cache | alone",
+                                             "  --lengths from 1, lengths",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "padding | ablate padding | alone",
+                                             "  --prompt -p, prompt",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "precisions | sweep precisions | alone",
+                                             "  --precision, precision",
+                                             "  --prompt -p, prompt",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "batches | sweep batches | in a run",
+                                             "  --prompt -p, prompt",
+                                             "  --batch-size from 0, run: batch-size, batch_sizes",
+                                             "  --padding, padding",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "threads | sweep threads | alone",
+                                             "  --threads -t from 1 to 1024, threads",
+                                             "  --prompt -p, prompt",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "kv-cache | sweep kv-cache | alone",
+                                             "  --kv-cache, kv_cache",
+                                             "  --length from 0, length",
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "perplexity |  | in a run",
+                                             "  --precision, precision",
+                                             "  --corpus, run: corpus, corpus",
+                                             "  --context from 2, run: context, context",
+                                             "  --stride from 1, run: stride, stride",
+                                             "  --through, run: through, through",
+                                             "edge | probe | in a run",
+                                             "  --prompt -p, prompt",
+                                             "  --max-new-tokens -n from 1, max_new_tokens"};
+  for (std::size_t i = 0; i < std::max(lines.size(), expected.size()); ++i)
+    EXPECT_EQ(i < lines.size() ? lines[i] : "", i < expected.size() ? expected[i] : "") << i;
+}
+
+TEST(StudyTable, RefusesANameThatIsNone) {
+  try {
+    study_named("none");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "study: expected one of baseline, noise, trade-off, lengths, ablation, cache, padding, "
+                 "precisions, batches, threads, kv-cache, perplexity, edge, found 'none'");
+  }
+}
+
+}  // namespace
+}  // namespace assay
