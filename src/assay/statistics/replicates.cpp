@@ -220,13 +220,13 @@ std::vector<int> holm_divisors(std::span<const double> p_values, double error_le
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return p_values[a] < p_values[b]; });
-  std::vector<int> divisors(p_values.size(), 1);
+  std::vector<int> divisors(p_values.size());
   int divisor = static_cast<int>(p_values.size());
   bool is_rejecting = true;
   for (const std::size_t i : order) {
     divisors[i] = divisor;
     is_rejecting = is_rejecting && p_values[i] <= error_level / divisor;
-    if (is_rejecting && divisor > 1) --divisor;
+    if (is_rejecting) --divisor;
   }
   return divisors;
 }
