@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "assay/base/error.h"
 #include "assay/report/files.h"
@@ -107,6 +110,31 @@ TEST(DrawApart, KeepsToItsLimits) {
   EXPECT_EQ(poor.pngs[1], "");
   EXPECT_NE(poor.why_not, "");
   EXPECT_NE(draw_apart({large}, {.time = {30}, .memory = {std::int64_t{1} << 30}}).pngs[0], "");
+}
+
+// The process whose parent this one is; 0: there is none. "7 (name) S 6 ...": 6 is the parent.
+pid_t own_child() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "stat");
+    std::string id, name, state;
+    pid_t parent = 0;
+    if (file >> id >> name >> state >> parent && parent == getpid()) return std::atoi(id.c_str());
+  }
+  return 0;
+}
+
+TEST(DrawApart, SaysWhichSignalEndedIt) {
+  if (!why_no_png().empty()) GTEST_SKIP() << why_no_png();
+  if (own_child() != 0) GTEST_SKIP() << "another test has left a process";
+  std::thread killer([] {
+    pid_t child = 0;
+    while (child == 0) child = own_child();
+    kill(child, SIGKILL);
+  });
+  const DrawnPictures drawn = draw_apart(std::vector<std::string>(200, blank_svg(2000, 2000)));
+  killer.join();
+  EXPECT_EQ(drawn.why_not, "the process that draws them was killed by signal 9");
+  EXPECT_EQ(drawn.pngs.back(), "");
 }
 
 TEST(DrawApart, SaysWhereNoProcessCanBeStarted) {

@@ -96,14 +96,15 @@ TEST(ComparedUnits, LogMediansAreByProcess) {
   EXPECT_TRUE(log_medians(row, "total_latency_s").empty()) << "whose the samples are is not known";
 }
 
-// Three visits of one row and six of another, which are three pairs: (1 + 5) / 2 and so on over two rows.
+// Three visits of one row and nine of another, three of which fall into each visit: their mean, over two
+// rows.
 TEST(ComparedUnits, RowsOfMoreProcessesCountByVisit) {
   const auto logs = [](const Numbers& values) {
     Numbers seconds;
     for (const double x : values) seconds.push_back(std::exp(x));
     return seconds;
   };
-  const Row few = beside("a", logs({0, 0, 3})), many = beside("b", logs({0, 2, 0, 4, 3, 3})),
+  const Row few = beside("a", logs({0, 0, 3})), many = beside("b", logs({0, 0, 3, 0, 2, 4, 3, 3, 3})),
             flat = beside("a", logs({0, 0, 0})), also_flat = beside("b", logs({0, 0, 0}));
   const ComparedPair pairs[] = {{&flat, &few}, {&also_flat, &many}};
   const auto effects = effects_beside_machine(pairs, "total_latency_s", false);

@@ -93,6 +93,16 @@ TEST(SampleLimits, BlocksHaveTheirMeans) {
   EXPECT_TRUE(block_means(Numbers{1, 2, 3}, -1).empty());
 }
 
+// Of positions of any size.
+TEST(SampleLimits, LinesThroughTinyAndHugePositions) {
+  for (const double scale : {1e-9, 1e9}) {
+    const auto line = fit_polynomial(Numbers{scale, 2 * scale, 3 * scale, 4 * scale}, Numbers{3, 5, 7, 9}, 1);
+    ASSERT_TRUE(line) << scale;
+    EXPECT_NEAR(line->coefficients[0], 1, 1e-9);
+    EXPECT_NEAR(line->coefficients[1] * scale, 2, 1e-9);
+  }
+}
+
 TEST(ReplicateLimits, EqualPValuesKeepTheirOrder) {
   EXPECT_EQ(holm_divisors(Numbers{0.01, 0.01}, 0.05), (std::vector<int>{2, 1}));
   EXPECT_EQ(holm_divisors(Numbers{0.05}, 0.05), (std::vector<int>{1}));
@@ -143,6 +153,29 @@ TEST(ReplicateLimits, DetectableDifferencesOfFewDegrees) {
   EXPECT_NEAR(detectable_difference({0, 1, 4, 5}, 0.95), 6.12156, 5e-5);
   EXPECT_NEAR(detectable_difference({0, 1, 9, 10}, 0.95), 4.22313, 2e-5);
   EXPECT_NEAR(detectable_difference({0, 2, 9, 10}, 0.95), 2 * 4.22313, 4e-5);
+}
+
+// A simulation of 20000 new comparisons, with true chi-squared errors, needs as many as stand behind each;
+// the 400 fixed draws are as near as their own error of 0.02 in the power lets them be, and always give the
+// same.
+TEST(ReplicateLimits, NeededReplicatesAreThoseOfASimulation) {
+  const auto needed = [](const Effect& first, double margin, double level = 0.95, double power = 0.85) {
+    return replicates_needed(first, margin, level, 1000, power).value_or(0);
+  };
+  EXPECT_EQ(needed({0.5, 0.05, 399, 400}, 0.01), 43);              // 40
+  EXPECT_EQ(needed({0, 0.05, 399, 400}, 0.5), 45);                 // 46
+  EXPECT_EQ(needed({0.5, 0.05, 399, 400}, 0.01, 0.95, 0.95), 58);  // 58
+  EXPECT_EQ(needed({0.5, 0.05, 399, 400}, 0.01, 0.99), 62);        // 58
+  EXPECT_EQ(needed({1, 0.5, 4, 5}, 0.01), 43);                     // 46
+  EXPECT_EQ(needed({1, 0.4, 4, 5}, 0.01, 0.95, 0.7), 11);          // 11
+  EXPECT_EQ(needed({2, 0.5, 4, 5}, 0.01), 10);                     // 9
+  EXPECT_EQ(needed({0, 0.1, 4, 5}, 0.5), 8);                       // 7
+  EXPECT_EQ(needed({0, 0.2, 9, 10}, 0.5), 28);                     // 27
+  EXPECT_EQ(needed({1, 0.5, 12, 5}, 0.01), 35);                    // 31, with a prior of eight degrees
+  EXPECT_EQ(needed({-2, 0.5, 4, 5}, 0.01), 9);                     // 9: other draws of the same
+  // The number itself is enough.
+  EXPECT_EQ(replicates_needed({2, 0.5, 4, 5}, 0.01, 0.95, 10), 10);
+  EXPECT_FALSE(replicates_needed({2, 0.5, 4, 5}, 0.01, 0.95, 9));
 }
 
 }  // namespace
