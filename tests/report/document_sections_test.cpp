@@ -26,7 +26,7 @@ TEST(DocumentSections, OfAScenario) {
   results.model.parameters = 1234;
   results.model.dtype = "bfloat16";
   Row row = test::measured_row(Scenario::baseline, "prompt 1", 0.25);
-  row.set("memory_bytes", 1.5 * 1024 * 1024);
+  row.set("memory_bytes", 1024.5 * 1024 * 1024);
   Row earlier = test::failed_row(Scenario::baseline, "prompt 0", "why");
   earlier.set("memory_bytes", 7);
   results.rows = {earlier, row, test::measured_row(Scenario::lengths, "32 tokens", 0.5),
@@ -48,8 +48,8 @@ TEST(DocumentSections, OfAScenario) {
             "| Prompt | Memory (MB) | Latency (ms) | 95 % CI | vs. 16 tokens | Tokens/s |\n"
             "|---|---:|---:|---:|---|---:|\n"
             "| prompt 0 (failed) | 0.0 | - | - | - | - |\n"
-            "| prompt 1 | 1.5 | 250 | \u00b11.0% | 1x too few processes | 200.0 |\n\n"
-            "demo has 1234 parameters; in bfloat16 they take 1.50 MB (1572864 bytes).\n\n"
+            "| prompt 1 | 1024.5 | 250 | \u00b11.0% | 1x too few processes | 200.0 |\n\n"
+            "demo has 1234 parameters; in bfloat16 they take 1024.50 MB (1074266112 bytes).\n\n"
             "- it ends with a full stop.\n");
   EXPECT_EQ(section_of(results, "Prompt length"),
             "## Prompt length\n\n"

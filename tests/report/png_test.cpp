@@ -105,7 +105,7 @@ TEST(DrawApart, KeepsToItsLimits) {
   if (kIsSanitized) return;  // whose shadow counts as memory, so that there is no limit
   const std::string large = blank_svg(4000, 4000);  // 8000 x 8000 pixels of 4 bytes
   const DrawnPictures poor =
-      draw_apart({blank_svg(8, 8), large}, {.time = {30}, .memory = {std::int64_t{128} << 20}});
+      draw_apart({blank_svg(8, 8), large}, {.time = {30}, .memory = {std::int64_t{64} << 20}});
   EXPECT_EQ(poor.pngs[0], png_of_svg(blank_svg(8, 8)));
   EXPECT_EQ(poor.pngs[1], "");
   EXPECT_NE(poor.why_not, "");

@@ -191,14 +191,14 @@ TEST(ResultTables, OfTheTradeOff) {
   ResultSet results;
   Row base = measured(Scenario::tradeoff, "float32"), nf4 = measured(Scenario::tradeoff, "nf4"),
       failed = measured(Scenario::tradeoff, "fp4");
-  base.set("memory_bytes", 3 * 1024 * 1024 + 104858);  // 3.1 MB
+  base.set("memory_bytes", 1024.5 * 1024 * 1024);
   base.set("total_latency_s", Value{1, {}, {1, 2, 6}});
   nf4.set("memory_bytes", 1024 * 1024 / 2);
   failed.status = RowStatus::error;
   failed.reason = "no memory";
   results.rows = {measured(Scenario::lengths, "32"), base, nf4, failed};
   EXPECT_EQ(tradeoff_table(results).head, (Line{"Float Precision", "Memory (MB)", "Avg Latency (s)"}));
-  EXPECT_EQ(tradeoff_table(results).rows[0], (Line{"float32 (baseline)", "3.10", "3.0000"})) << "the mean";
+  EXPECT_EQ(tradeoff_table(results).rows[0], (Line{"float32 (baseline)", "1024.50", "3.0000"})) << "the mean";
   results.texts = {{"edge", "", "no prompt", {}, {}},
                    {"float32, prompt 1", "one", "a text", {}, {}},
                    {"nf4, prompt 1", "one", "b text", {}, {}},
@@ -208,7 +208,7 @@ TEST(ResultTables, OfTheTradeOff) {
   EXPECT_EQ(table.head, (Line{"Float Precision", "Memory (MB)", "Avg Latency (s)", "Prompt 1 Output",
                               "Prompt 2 Output"}));
   EXPECT_EQ(table.is_number, (std::vector<bool>{false, true, true, false, false}));
-  EXPECT_EQ(table.rows, (std::vector<Line>{{"float32 (baseline)", "3.10", "3.0000", "a text", "c\ntext"},
+  EXPECT_EQ(table.rows, (std::vector<Line>{{"float32 (baseline)", "1024.50", "3.0000", "a text", "c\ntext"},
                                            {"nf4", "0.50", "Error", "b text", "d text"},
                                            {"fp4", "Error", "Error", "Error: no memory", "Error"}}));
 }

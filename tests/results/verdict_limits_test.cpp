@@ -126,6 +126,11 @@ TEST(VerdictLimits, OfWhatIsNeeded) {
       const auto needed = statistics::replicates_needed(*c.effect, std::log1p(0.02), 0.95, 500);
       EXPECT_EQ(c.more_needed, needed ? std::max(1, *needed - 5) : kNotInReach) << estimate << " " << error;
     }
+  // Undecided by little, with a prior of eight degrees behind it.
+  c.effect = statistics::Effect{0.01, 0.005, 12, 5};
+  judge(c);
+  EXPECT_EQ(c.verdict, Verdict::cannot_tell);
+  EXPECT_EQ(c.more_needed, 1);
 }
 
 TEST(VerdictLimits, OfANoiseEstimate) {

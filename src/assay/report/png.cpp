@@ -42,22 +42,17 @@ using WriteFunction = int (*)(void* closure, const unsigned char* data, unsigned
 class Libraries {
  public:
   Libraries() {
-    rsvg_ = dlopen("librsvg-2.so.2", RTLD_NOW | RTLD_LOCAL);
-    cairo_ = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
-    glib_ = dlopen("libgobject-2.0.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (rsvg_ == nullptr || cairo_ == nullptr || glib_ == nullptr) {
-      why_not_ = "PNG needs librsvg (librsvg2-2 in Debian), which is not installed";
-      return;
-    }
-    find(rsvg_, "rsvg_handle_new_from_data", new_from_data);
-    find(rsvg_, "rsvg_handle_get_intrinsic_size_in_pixels", intrinsic_size);
-    find(rsvg_, "rsvg_handle_render_document", render_document);
-    find(cairo_, "cairo_image_surface_create", surface_create);
-    find(cairo_, "cairo_create", create);
-    find(cairo_, "cairo_surface_write_to_png_stream", write_png);
-    find(cairo_, "cairo_surface_destroy", surface_destroy);
-    find(cairo_, "cairo_destroy", destroy);
-    find(glib_, "g_object_unref", unref);
+    void *rsvg = open("librsvg-2.so.2"), *cairo = open("libcairo.so.2"), *glib = open("libgobject-2.0.so.0");
+    if (!why_not_.empty()) return;
+    find(rsvg, "rsvg_handle_new_from_data", new_from_data);
+    find(rsvg, "rsvg_handle_get_intrinsic_size_in_pixels", intrinsic_size);
+    find(rsvg, "rsvg_handle_render_document", render_document);
+    find(cairo, "cairo_image_surface_create", surface_create);
+    find(cairo, "cairo_create", create);
+    find(cairo, "cairo_surface_write_to_png_stream", write_png);
+    find(cairo, "cairo_surface_destroy", surface_destroy);
+    find(cairo, "cairo_destroy", destroy);
+    find(glib, "g_object_unref", unref);
   }
   const std::string& why_not() const { return why_not_; }
 
@@ -72,13 +67,17 @@ class Libraries {
   void (*unref)(void* object) = nullptr;
 
  private:
+  void* open(const char* name) {
+    void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) why_not_ = "PNG needs librsvg (librsvg2-2 in Debian), which is not installed";
+    return library;
+  }
   template <typename Function>
   void find(void* library, const char* name, Function& function) {
     void* symbol = dlsym(library, name);
     if (symbol == nullptr) why_not_ = std::string("the installed librsvg or cairo lacks ") + name;
     std::memcpy(&function, &symbol, sizeof(symbol));
   }
-  void *rsvg_ = nullptr, *cairo_ = nullptr, *glib_ = nullptr;
   std::string why_not_;
 };
 

@@ -57,9 +57,11 @@ double trigamma(double x) {
 // The end of where `is_below` holds, between `low`, where it does, and `high`, to the last digit.
 template <typename Condition>
 double end_of(const Condition& is_below, double low, double high) {
-  for (double middle = (low + high) / 2; low < middle && middle < high; middle = (low + high) / 2)
+  for (;;) {
+    const double middle = (low + high) / 2;
+    if (middle <= low || middle >= high) return high;
     (is_below(middle) ? low : high) = middle;
-  return high;
+  }
 }
 
 double normal_below(double x) {
@@ -117,10 +119,8 @@ double student_t_tail(double t, double degrees) {
 }
 
 double student_t_quantile(double level, double degrees) {
-  const auto is_below = [&](double t) { return student_t_tail(t, degrees) > 1 - level; };
-  double high = 1;
-  while (is_below(high) && high < 1e12) high *= 2;
-  return end_of(is_below, 0, high);
+  constexpr double kFarthest = 1e12;
+  return end_of([&](double t) { return student_t_tail(t, degrees) > 1 - level; }, 0, kFarthest);
 }
 
 Interval Effect::interval(double level) const {
@@ -153,8 +153,8 @@ std::optional<Effect> difference_of(std::span<const double> a, std::span<const d
 std::vector<double> block_means(std::span<const double> in_order, std::int64_t block) {
   const auto n = static_cast<std::int64_t>(in_order.size());
   const std::int64_t blocks = block < 1 ? 0 : n / block;
+  if (blocks < 2) return {};
   std::vector<double> means;
-  if (blocks < 2) return means;
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::int64_t begin = i * n / blocks, end = (i + 1) * n / blocks;
     means.push_back(
@@ -266,9 +266,8 @@ double detectable_errors(double degrees, double level, double power) {
     }
     return sum < power;
   };
-  double high = 1;
-  while (is_below(high) && high < 1e6) high *= 2;
-  return end_of(is_below, 0, high);
+  constexpr double kFarthest = 1e6;
+  return end_of(is_below, 0, kFarthest);
 }
 
 }  // namespace
