@@ -345,6 +345,8 @@ TEST(MoreProcessesLimits, OfTime) {
   EXPECT_EQ(more->seconds, 55) << "of each sweep the longest: 3, 0.5 and 2";
   EXPECT_EQ(more->sentence,
             "Undecided: 3 of 4 comparisons. 10 processes would probably decide 3 of them, in about 55 s.");
+  for (Comparison& c : results.comparisons) c.seconds_each = 0.02;
+  EXPECT_TRUE(more_processes_of(results)->sentence.ends_with("decide 3 of them, in about 1 s."));
   results.comparisons = {decided};
   EXPECT_FALSE(more_processes_of(results));
   EXPECT_EQ(takeaways_of(results), Sentences{});

@@ -126,6 +126,12 @@ TEST(ReplicateLimits, ChanceIsTheMeanOverEstimates) {
   EXPECT_NEAR(prior.variance, std::exp(shift), 1e-6);  // digamma(1) - log(1)
 }
 
+TEST(ReplicateLimits, NothingLiesBeyondInfinity) {
+  EXPECT_EQ(student_t_tail(INFINITY, 3), 0);
+  EXPECT_EQ(student_t_tail(0, 3), 1);
+  EXPECT_EQ((Effect{1e300, 1e-300, 3, 4}).p_value(), 0);
+}
+
 TEST(ReplicateLimits, APriorCountsAsItsDegrees) {
   // (1 * 4 + 4 * 1) / 5 over five replicates.
   const Effect one = with_prior({0.5, std::sqrt(1.0 / 5), 4, 5}, {4, 1});

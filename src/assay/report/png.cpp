@@ -219,9 +219,9 @@ std::string why_it_ended(pid_t child, const DrawingLimits& limits) {
 }  // namespace
 
 DrawnPictures draw_apart(const std::vector<std::string>& svgs, const DrawingLimits& limits) {
+  if (svgs.empty()) return {};
   DrawnPictures drawn;
   drawn.pngs.resize(svgs.size());
-  if (svgs.empty()) return drawn;
   Pipe answers;
   pid_t child = -1;
   if (pipe2(answers.ends, O_CLOEXEC) != 0 || (child = fork()) < 0) {
