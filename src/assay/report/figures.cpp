@@ -88,12 +88,11 @@ class ResultFigures {
 
   void add_positions() {
     Plot plot{.title = "Decode step time against position, KV cache on and off",
-              .subtitle = subtitle_,
+              .subtitle = model_ + "; each point is the median over the runs of one step",
               .x_label = "Position (tokens in the sequence)",
               .y_label = "Decode step (ms)",
               .series = {},
               .categories = {}};
-    plot.subtitle = model_ + "; each point is the median over the runs of one step";
     for (const Row* row : rows_of(Scenario::step_times, "step_latency_ms")) {
       PlotSeries series{row->label, {}};
       series.has_line = false;
@@ -117,9 +116,7 @@ class ResultFigures {
                       : "; whiskers: 95 % intervals";
     Plot plot{.title = title,
               .subtitle = subtitle,
-              .x_label = what.column_head() + (what.better == Better::lower    ? ", lower is better"
-                                               : what.better == Better::higher ? ", higher is better"
-                                                                               : ""),
+              .x_label = what.column_head() + ", lower is better",
               .y_label = "",
               .series = {{}},
               .categories = {}};

@@ -20,56 +20,31 @@ constexpr const char* kFont = "DejaVu Sans, Helvetica, Arial, sans-serif";
 // A numeric axis on the page.
 class Axis {
  public:
-  Axis(double low, double high, bool is_logarithmic, double from, double to)
-      : is_logarithmic_(is_logarithmic && low > 0), from_(from), to_(to) {
-    if (is_logarithmic_) {
-      low_ = std::log10(low) - 0.04;
-      high_ = std::log10(high) + 0.04;
-      if (high_ - low_ < 0.3) {
-        low_ -= 0.15;
-        high_ += 0.15;
-      }
-    } else {
-      const std::vector<double> ticks = axis_ticks(low, high, 6);
-      low_ = std::min(low, ticks.front());
-      high_ = std::max(high, ticks.back());
-    }
-  }
+  Axis(double low, double high, double from, double to)
+      : from_(from), to_(to), ticks_(axis_ticks(low, high, 6)) {}
   double at(double value) const {
-    const double v = is_logarithmic_ ? std::log10(std::max(value, 1e-300)) : value;
-    return from_ + (v - low_) / (high_ - low_) * (to_ - from_);
+    return from_ + (value - ticks_.front()) / (ticks_.back() - ticks_.front()) * (to_ - from_);
   }
-  std::vector<double> ticks() const {
-    if (!is_logarithmic_) return axis_ticks(low_, high_, 6);
-    std::vector<double> all;
-    for (int power = static_cast<int>(std::floor(low_)); power <= static_cast<int>(std::ceil(high_)); ++power)
-      for (const double digit : {1.0, 2.0, 5.0}) {
-        const double value = digit * std::pow(10, power), place = std::log10(value);
-        if (place >= low_ - 1e-9 && place <= high_ + 1e-9) all.push_back(value);
-      }
-    return all;
-  }
+  const std::vector<double>& ticks() const { return ticks_; }
 
  private:
-  bool is_logarithmic_;
-  double from_, to_, low_ = 0, high_ = 1;
+  double from_, to_;
+  std::vector<double> ticks_;  // from one end to the other
 };
 
 struct Range {
-  double low = 0, high = 1;
+  double low, high;
 };
 Range range_of(const Plot& plot, double PlotPoint::*low, double PlotPoint::*high, double PlotPoint::*middle,
                bool from_zero) {
-  bool is_first = true;
-  Range range;
+  Range range{INFINITY, -INFINITY};
   for (const PlotSeries& series : plot.series)
     for (const PlotPoint& point : series.points) {
-      const bool has_bar = point.low != point.high && low != middle;
+      const bool has_bar = point.low != point.high;
       const double least = has_bar ? std::min(point.*low, point.*middle) : point.*middle;
       const double most = has_bar ? std::max(point.*high, point.*middle) : point.*middle;
-      range.low = is_first ? least : std::min(range.low, least);
-      range.high = is_first ? most : std::max(range.high, most);
-      is_first = false;
+      range.low = std::min(range.low, least);
+      range.high = std::max(range.high, most);
     }
   if (from_zero) range.low = std::min(0.0, range.low);
   if (range.high <= range.low) range.high = range.low + (range.low == 0 ? 1 : std::abs(range.low) * 0.1);
@@ -150,9 +125,8 @@ std::string lines_plot(const Plot& plot) {
   Svg svg(kWidth, height);
   add_titles(svg, plot);
   const Range x = range_of(plot, &PlotPoint::x, &PlotPoint::x, &PlotPoint::x, false);
-  const Range y = range_of(plot, &PlotPoint::low, &PlotPoint::high, &PlotPoint::y, !plot.is_y_logarithmic);
-  const Axis across(x.low, x.high, plot.is_x_logarithmic, left, right),
-      up(y.low, y.high, plot.is_y_logarithmic, height - kBottom, kTop);
+  const Range y = range_of(plot, &PlotPoint::low, &PlotPoint::high, &PlotPoint::y, true);
+  const Axis across(x.low, x.high, left, right), up(y.low, y.high, height - kBottom, kTop);
   for (const double tick : up.ticks()) {
     svg.line(left, up.at(tick), right, up.at(tick), "#dddddd", 1);
     svg.words(left - 8, up.at(tick) + 4, tick_text(tick), "end", 12);
@@ -179,7 +153,7 @@ std::string lines_plot(const Plot& plot) {
         svg.line(px - 5, up.at(point.low), px + 5, up.at(point.low), colour, 1.5);
         svg.line(px - 5, up.at(point.high), px + 5, up.at(point.high), colour, 1.5);
       }
-      if (series.has_markers) svg.marker(i, px, up.at(point.y), colour);
+      svg.marker(i, px, up.at(point.y), colour);
     }
     if (has_legend) {
       const double ly = kTop + 14 + 22 * static_cast<double>(i);
@@ -198,9 +172,8 @@ std::string bars_plot(const Plot& plot) {
   const double bottom = kTop + kBarHeight * static_cast<double>(plot.categories.size());
   Svg svg(kWidth, bottom + kBottom);
   add_titles(svg, plot);
-  const Range range =
-      range_of(plot, &PlotPoint::low, &PlotPoint::high, &PlotPoint::y, !plot.is_x_logarithmic);
-  const Axis across(range.low, range.high, plot.is_x_logarithmic, left, right);
+  const Range range = range_of(plot, &PlotPoint::low, &PlotPoint::high, &PlotPoint::y, true);
+  const Axis across(range.low, range.high, left, right);
   for (const double tick : across.ticks()) {
     svg.line(across.at(tick), kTop - 4, across.at(tick), bottom, "#dddddd", 1);
     svg.words(across.at(tick), bottom + 18, tick_text(tick), "middle", 12);

@@ -16,14 +16,13 @@ struct PlotPoint {
 struct PlotSeries {
   std::string name;
   std::vector<PlotPoint> points;
-  bool has_line = true, has_markers = true;
+  bool has_line = true;
 };
 
 // Lines over numbers, or where `categories` are given one bar each, drawn sideways with its name.
 struct Plot {
   std::string title, subtitle;
   std::string x_label, y_label;  // with units: "Latency (s)"
-  bool is_x_logarithmic = false, is_y_logarithmic = false;
   std::vector<PlotSeries> series;
   std::vector<std::string> categories;  // point i of the first series belongs to category i
 };

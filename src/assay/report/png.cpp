@@ -2,12 +2,13 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -41,22 +42,17 @@ using WriteFunction = int (*)(void* closure, const unsigned char* data, unsigned
 class Libraries {
  public:
   Libraries() {
-    rsvg_ = dlopen("librsvg-2.so.2", RTLD_NOW | RTLD_LOCAL);
-    cairo_ = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
-    glib_ = dlopen("libgobject-2.0.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (rsvg_ == nullptr || cairo_ == nullptr || glib_ == nullptr) {
-      why_not_ = "PNG needs librsvg (librsvg2-2 in Debian), which is not installed";
-      return;
-    }
-    find(rsvg_, "rsvg_handle_new_from_data", new_from_data);
-    find(rsvg_, "rsvg_handle_get_intrinsic_size_in_pixels", intrinsic_size);
-    find(rsvg_, "rsvg_handle_render_document", render_document);
-    find(cairo_, "cairo_image_surface_create", surface_create);
-    find(cairo_, "cairo_create", create);
-    find(cairo_, "cairo_surface_write_to_png_stream", write_png);
-    find(cairo_, "cairo_surface_destroy", surface_destroy);
-    find(cairo_, "cairo_destroy", destroy);
-    find(glib_, "g_object_unref", unref);
+    void *rsvg = open("librsvg-2.so.2"), *cairo = open("libcairo.so.2"), *glib = open("libgobject-2.0.so.0");
+    if (!why_not_.empty()) return;
+    find(rsvg, "rsvg_handle_new_from_data", new_from_data);
+    find(rsvg, "rsvg_handle_get_intrinsic_size_in_pixels", intrinsic_size);
+    find(rsvg, "rsvg_handle_render_document", render_document);
+    find(cairo, "cairo_image_surface_create", surface_create);
+    find(cairo, "cairo_create", create);
+    find(cairo, "cairo_surface_write_to_png_stream", write_png);
+    find(cairo, "cairo_surface_destroy", surface_destroy);
+    find(cairo, "cairo_destroy", destroy);
+    find(glib, "g_object_unref", unref);
   }
   const std::string& why_not() const { return why_not_; }
 
@@ -71,13 +67,17 @@ class Libraries {
   void (*unref)(void* object) = nullptr;
 
  private:
+  void* open(const char* name) {
+    void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) why_not_ = "PNG needs librsvg (librsvg2-2 in Debian), which is not installed";
+    return library;
+  }
   template <typename Function>
   void find(void* library, const char* name, Function& function) {
     void* symbol = dlsym(library, name);
     if (symbol == nullptr) why_not_ = std::string("the installed librsvg or cairo lacks ") + name;
     std::memcpy(&function, &symbol, sizeof(symbol));
   }
-  void *rsvg_ = nullptr, *cairo_ = nullptr, *glib_ = nullptr;
   std::string why_not_;
 };
 
@@ -133,22 +133,12 @@ struct Pipe {
   }
 };
 
-bool write_all(int fd, const char* data, std::size_t size) {
-  while (size > 0) {
-    const ssize_t n = write(fd, data, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    data += n;
-    size -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
-// A text with its length before it.
-bool send(int fd, const std::string& text) {
+// A text with its length before it, at once: those after it may never come.
+void send(std::FILE* to, const std::string& text) {
   const std::uint64_t size = text.size();
-  return write_all(fd, reinterpret_cast<const char*>(&size), sizeof(size)) &&
-         write_all(fd, text.data(), text.size());
+  std::fwrite(&size, sizeof(size), 1, to);
+  std::fwrite(text.data(), 1, text.size(), to);
+  std::fflush(to);
 }
 
 // The text at the head of what has been received, if it is all there.
@@ -164,29 +154,30 @@ std::optional<std::string> take(std::string& received) {
 
 void limit(const DrawingLimits& limits) {
 #if !defined(__SANITIZE_ADDRESS__)  // whose shadow counts as memory
-  std::int64_t pages = 0;
+  long long pages = 0;
   if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
-    long long all = 0;
-    if (std::fscanf(file, "%lld", &all) == 1) pages = all;
+    if (std::fscanf(file, "%lld", &pages) != 1) pages = 0;
     std::fclose(file);
   }
   const auto memory = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + limits.memory.value);
   const rlimit space{memory, memory};
   setrlimit(RLIMIT_AS, &space);
 #endif
-  const auto seconds = static_cast<rlim_t>(limits.time.value) + 1;
-  const rlimit processor{seconds, seconds};
-  setrlimit(RLIMIT_CPU, &processor);
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
+  // SIGALRM ends the process.
+  const auto microseconds = std::max<std::int64_t>(1, static_cast<std::int64_t>(1e6 * limits.time.value));
+  constexpr std::int64_t kMillion = 1'000'000;
+  const itimerval timer{{0, 0}, {microseconds / kMillion, microseconds % kMillion}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
 // Each answer is a picture; "!" and a sentence where there is none.
 [[noreturn]] void draw_and_exit(int fd, const std::vector<std::string>& svgs, const DrawingLimits& limits) {
-  std::signal(SIGPIPE, SIG_DFL);     // nobody waits for more
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // it holds what its parent had open, the lock of the folder too
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGALRM}) std::signal(signal, SIG_DFL);
   try {
+    std::FILE* answers = fdopen(fd, "w");
     limit(limits);
     for (const std::string& svg : svgs) {
       std::string answer;
@@ -195,7 +186,7 @@ void limit(const DrawingLimits& limits) {
       } catch (const Error& error) {
         answer = std::string("!") + error.what();
       }
-      if (!send(fd, answer)) _exit(1);
+      send(answers, answer);
     }
   } catch (...) {
     _exit(1);  // no memory
@@ -203,54 +194,44 @@ void limit(const DrawingLimits& limits) {
   _exit(0);
 }
 
-// What the process wrote until it ended or its time was over, and how it ended.
-std::string receive(int fd, pid_t child, const DrawingLimits& limits, std::string& received) {
-  const TimePoint begin = Clock::now();
-  std::string why;
+// What the process wrote until it ended.
+std::string received_from(int fd) {
+  std::string received;
+  char buffer[65536];
   for (;;) {
-    const double left = limits.time.value - elapsed(begin, Clock::now()).value;
-    if (left <= 0) {
-      kill(child, SIGKILL);
-      why = fmt::format("the process that draws them took longer than {:g} s", limits.time.value);
-      break;
-    }
-    pollfd waiting{fd, POLLIN, 0};
-    if (poll(&waiting, 1, 1 + static_cast<int>(1e3 * left)) <= 0) continue;
-    char buffer[65536];
-    const ssize_t n = read(fd, buffer, sizeof(buffer));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
+    const ssize_t n = TEMP_FAILURE_RETRY(read(fd, buffer, sizeof(buffer)));
+    if (n <= 0) return received;
     received.append(buffer, static_cast<std::size_t>(n));
   }
+}
+
+// Empty where it drew to the end.
+std::string why_it_ended(pid_t child, const DrawingLimits& limits) {
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (why.empty() && WIFSIGNALED(status))
-    why = fmt::format("the process that draws them was killed by signal {}", WTERMSIG(status));
-  if (why.empty() && WEXITSTATUS(status) != 0) why = "the process that draws them had not enough memory";
-  return why;
+  TEMP_FAILURE_RETRY(waitpid(child, &status, 0));
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+    return fmt::format("the process that draws them took longer than {:g} s", limits.time.value);
+  if (WIFSIGNALED(status))
+    return fmt::format("the process that draws them was killed by signal {}", WTERMSIG(status));
+  return WEXITSTATUS(status) == 0 ? "" : "the process that draws them had not enough memory";
 }
 
 }  // namespace
 
 DrawnPictures draw_apart(const std::vector<std::string>& svgs, const DrawingLimits& limits) {
+  if (svgs.empty()) return {};
   DrawnPictures drawn;
   drawn.pngs.resize(svgs.size());
-  if (svgs.empty()) return drawn;
   Pipe answers;
-  if (pipe2(answers.ends, O_CLOEXEC) != 0) {
-    drawn.why_not = fmt::format("no process can be started to draw them: {}", std::strerror(errno));
-    return drawn;
-  }
-  const pid_t child = fork();
-  if (child < 0) {
+  pid_t child = -1;
+  if (pipe2(answers.ends, O_CLOEXEC) != 0 || (child = fork()) < 0) {
     drawn.why_not = fmt::format("no process can be started to draw them: {}", std::strerror(errno));
     return drawn;
   }
   if (child == 0) draw_and_exit(answers.ends[1], svgs, limits);
   answers.close_end(1);
-  std::string received;
-  drawn.why_not = receive(answers.ends[0], child, limits, received);
+  std::string received = received_from(answers.ends[0]);
+  drawn.why_not = why_it_ended(child, limits);
   for (std::string& png : drawn.pngs) {
     std::optional<std::string> answer = take(received);
     if (!answer) break;

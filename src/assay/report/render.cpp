@@ -21,7 +21,7 @@ std::vector<const Section*> ordered(const Document& document, bool has_conclusio
 
 std::string joined_lines(const std::vector<std::string>& lines) {
   std::string text;
-  for (const std::string& line : lines) text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  for (const std::string& line : lines) text += line + "\n";
   return text;
 }
 

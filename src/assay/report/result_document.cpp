@@ -127,7 +127,7 @@ class ResultDocument {
 
   // The baseline's text stands among those of the precisions too.
   bool is_repeated(const GeneratedText& text) const {
-    return text.label.rfind("prompt ", 0) == 0 &&
+    return text.label.starts_with("prompt ") &&
            std::any_of(results_.texts.begin(), results_.texts.end(), [&](const GeneratedText& other) {
              return other.prompt == text.prompt && other.label != text.label &&
                     other.label.ends_with(text.label);
@@ -255,7 +255,7 @@ class ResultDocument {
 struct WarningGroup {
   Warning warning;
   std::vector<std::string> labels;
-  std::size_t others = 0;  // rows with another text of this kind
+  std::size_t others;  // rows with another text of this kind
 };
 
 }  // namespace

@@ -251,9 +251,8 @@ const Comparison* ExperimentResult::comparison(Scenario scenario, std::string_vi
 std::vector<const Row*> best_rows(const std::vector<Row>& rows, const std::vector<Comparison>& comparisons,
                                   Scenario scenario) {
   const std::vector<const Row*> timed = timed_rows(rows, scenario);
-  std::vector<const Row*> best;
-  if (timed.size() < 2) return best;
-  best.push_back(timed.front());
+  if (timed.size() < 2) return {};
+  std::vector<const Row*> best = {timed.front()};
   bool is_tested = false;
   for (std::size_t i = 1; i < timed.size(); ++i) {
     const Comparison* c =

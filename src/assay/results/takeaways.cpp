@@ -214,7 +214,7 @@ class Takeaways {
   void add_cache() {
     const Comparison* longest = nullptr;
     for (const Comparison& c : results_.comparisons)
-      if (c.subject.rfind(kCacheOff, 0) == 0) longest = &c;
+      if (c.subject.starts_with(kCacheOff)) longest = &c;
     if (longest == nullptr) return;
     if (longest->verdict == Verdict::higher && longest->interval)
       sentences_.push_back(fmt::format(

@@ -121,9 +121,9 @@ std::vector<std::string> sentences_of(std::span<const Warning> warnings) {
 }
 
 std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
-  std::vector<Warning> warnings;
   const double available = d.seconds * std::max(1, processors);
-  if (available <= 0) return warnings;
+  if (available <= 0) return {};
+  std::vector<Warning> warnings;
   constexpr double kShortest = 0.2;
   // What is counted exactly needs no length, but enough counts to be a rate: three deviations below.
   const auto at_least = [](std::int64_t count) {

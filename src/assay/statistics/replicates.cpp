@@ -54,6 +54,16 @@ double trigamma(double x) {
   return sum + 1 / x + y / 2 + y / x * (1.0 / 6 - y * (1.0 / 30 - y / 42));
 }
 
+// The end of where `is_below` holds, between `low`, where it does, and `high`, to the last digit.
+template <typename Condition>
+double end_of(const Condition& is_below, double low, double high) {
+  for (;;) {
+    const double middle = (low + high) / 2;
+    if (middle <= low || middle >= high) return high;
+    (is_below(middle) ? low : high) = middle;
+  }
+}
+
 double normal_below(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
@@ -109,13 +119,8 @@ double student_t_tail(double t, double degrees) {
 }
 
 double student_t_quantile(double level, double degrees) {
-  double low = 0, high = 1;
-  while (student_t_tail(high, degrees) > 1 - level && high < 1e12) high *= 2;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (student_t_tail(middle, degrees) > 1 - level ? low : high) = middle;
-  }
-  return high;
+  constexpr double kFarthest = 1e12;
+  return end_of([&](double t) { return student_t_tail(t, degrees) > 1 - level; }, 0, kFarthest);
 }
 
 Interval Effect::interval(double level) const {
@@ -148,8 +153,8 @@ std::optional<Effect> difference_of(std::span<const double> a, std::span<const d
 std::vector<double> block_means(std::span<const double> in_order, std::int64_t block) {
   const auto n = static_cast<std::int64_t>(in_order.size());
   const std::int64_t blocks = block < 1 ? 0 : n / block;
+  if (blocks < 2) return {};
   std::vector<double> means;
-  if (blocks < 2) return means;
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::int64_t begin = i * n / blocks, end = (i + 1) * n / blocks;
     means.push_back(
@@ -171,14 +176,9 @@ VariancePrior variance_prior(std::span<const EstimatedVariance> estimates) {
   const double beyond = deviation * deviation - mean(by_chance);
   VariancePrior prior;
   prior.degrees = kMostPriorDegrees;
-  if (beyond > trigamma(kMostPriorDegrees / 2)) {
-    double low = 1e-3, high = kMostPriorDegrees;
-    for (int i = 0; i < 60; ++i) {
-      const double middle = (low + high) / 2;
-      (trigamma(middle / 2) > beyond ? low : high) = middle;
-    }
-    prior.degrees = high;
-  }
+  if (beyond > trigamma(kMostPriorDegrees / 2))
+    prior.degrees =
+        end_of([&](double degrees) { return trigamma(degrees / 2) > beyond; }, 1e-3, kMostPriorDegrees);
   // At the limit the variances are taken for equal, however many degrees that would be worth.
   const double of_prior =
       prior.degrees == kMostPriorDegrees ? 0 : digamma(prior.degrees / 2) - std::log(prior.degrees / 2);
@@ -220,13 +220,13 @@ std::vector<int> holm_divisors(std::span<const double> p_values, double error_le
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return p_values[a] < p_values[b]; });
-  std::vector<int> divisors(p_values.size(), 1);
+  std::vector<int> divisors(p_values.size());
   int divisor = static_cast<int>(p_values.size());
   bool is_rejecting = true;
   for (const std::size_t i : order) {
     divisors[i] = divisor;
     is_rejecting = is_rejecting && p_values[i] <= error_level / divisor;
-    if (is_rejecting && divisor > 1) --divisor;
+    if (is_rejecting) --divisor;
   }
   return divisors;
 }
@@ -256,7 +256,7 @@ namespace {
 double detectable_errors(double degrees, double level, double power) {
   const double critical = student_t_quantile(level, degrees);
   const auto estimates = estimates_of_one(degrees);
-  const auto chance = [&](double distance) {
+  const auto is_below = [&](double distance) {
     double sum = 0;
     for (const Weighted& u : estimates) {
       if (u.weight < 1e-7) continue;
@@ -264,15 +264,10 @@ double detectable_errors(double degrees, double level, double power) {
         if (v.weight >= 1e-7)
           sum += u.weight * v.weight * normal_below(distance * u.factor - critical * v.factor);
     }
-    return sum;
+    return sum < power;
   };
-  double low = 0, high = 1;
-  while (chance(high) < power && high < 1e6) high *= 2;
-  for (int i = 0; i < 24; ++i) {
-    const double middle = (low + high) / 2;
-    (chance(middle) < power ? low : high) = middle;
-  }
-  return high;
+  constexpr double kFarthest = 1e6;
+  return end_of(is_below, 0, kFarthest);
 }
 
 }  // namespace

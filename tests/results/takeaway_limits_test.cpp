@@ -1,0 +1,376 @@
+// Takeaways and recommendations word by word, where each of their conditions just holds and just does not.
+#include <gtest/gtest.h>
+
+#include "assay/results/takeaways.h"
+
+namespace assay {
+namespace {
+
+using Sentences = std::vector<std::string>;
+
+Row weighing(const std::string& label, double megabytes, double seconds) {
+  Row row;
+  row.scenario = Scenario::tradeoff;
+  row.label = label;
+  if (megabytes > 0) row.set("resident_weights_bytes", megabytes * 1024 * 1024);
+  row.set("total_latency_s", seconds);
+  return row;
+}
+Comparison judged_as(Scenario scenario, const std::string& subject, const std::string& baseline, double ratio,
+                     double low, double high, Verdict verdict, const char* metric = "total_latency_s") {
+  Comparison c;
+  c.scenario = scenario;
+  c.subject = subject;
+  c.baseline = baseline;
+  c.metric = metric;
+  c.ratio = ratio;
+  c.interval = statistics::Interval{low, high, 0.95};
+  c.verdict = verdict;
+  c.processes = 5;
+  c.sentence = "sentence of " + subject;
+  return c;
+}
+Comparison speed_of(const std::string& subject, const std::string& baseline, double ratio, Verdict verdict) {
+  return judged_as(Scenario::tradeoff, subject, baseline, ratio, ratio / 2, ratio * 2, verdict);
+}
+Comparison loss_against(const std::string& subject, double ratio, double low, double high, Verdict verdict) {
+  return judged_as(Scenario::perplexity, subject, "base", ratio, low, high, verdict, "perplexity");
+}
+std::string said(const ResultSet& results, const std::string& topic) {
+  for (const std::string& sentence : takeaways_of(results))
+    if (sentence.starts_with(topic)) return sentence;
+  return "";
+}
+
+TEST(TakeawayLimits, OfMemory) {
+  ResultSet results;
+  results.rows = {weighing("base", 4, 1), weighing("unknown", 0, 1), weighing("a", 2, 1), weighing("b", 1, 1),
+                  weighing("c", 1.25, 1)};
+  EXPECT_EQ(said(results, "Memory"),
+            "Memory: the weights of b take 1.0 MB, 4.0 times less than those of base (4.0 MB).");
+  results.rows[3].set("bits_per_weight", 5);
+  const std::string begin =
+      "Memory: the weights of b take 1.0 MB, 4.0 times less than those of base (4.0 MB). They average "
+      "5.0 bits per weight, because ";
+  EXPECT_EQ(said(results, "Memory"),
+            begin +
+                "the embedding, which is also the LM head, is not quantized and every group of "
+                "codes has a scale.");
+  for (const char* head : {"lm_head int8", "lm_head nf4", "lm_head fp4"}) {
+    results.rows[3].label = head;
+    EXPECT_NE(said(results, "Memory")
+                  .find("because positions, norms and biases are not quantized and every group of codes "
+                        "has a scale."),
+              std::string::npos)
+        << head;
+  }
+  results.rows[0] = weighing("base", 1, 1);
+  EXPECT_EQ(said(results, "Memory"), "") << "none is smaller than the baseline";
+  results.rows = {weighing("base", 4, 1)};
+  EXPECT_EQ(said(results, "Memory"), "");
+  results.rows = {weighing("base", 0, 1), weighing("a", 0, 1)};
+  EXPECT_EQ(said(results, "Memory"), "") << "sizes are not known";
+}
+
+TEST(TakeawayLimits, CountFinishedRowsOfTheTradeOff) {
+  ResultSet results;
+  results.rows = {weighing("failed", 9, 1), weighing("elsewhere", 8, 1), weighing("base", 4, 1),
+                  weighing("a", 2, 1), weighing("untimed", 1, 1)};
+  results.rows[0].status = RowStatus::error;
+  results.rows[1].scenario = Scenario::precisions;
+  results.rows[4].values.pop_back();
+  EXPECT_EQ(said(results, "Memory"),
+            "Memory: the weights of a take 2.0 MB, 2.0 times less than those of base (4.0 MB).");
+}
+
+TEST(TakeawayLimits, OfLatency) {
+  ResultSet results;
+  results.rows = {weighing("base", 4, 0.25), weighing("a", 2, 0.5), weighing("b", 3, 0.125)};
+  results.rows[1].set("percent_of_roof", 40);
+  results.other_comparisons = {speed_of("base", "b", 2, Verdict::higher),
+                               speed_of("a", "b", 4, Verdict::higher)};
+  results.comparisons = {speed_of("b", "base", 0.5, Verdict::lower)};
+  EXPECT_EQ(said(results, "Latency"),
+            "Latency: b is the fastest; it takes 0.5 [0.25, 1] times as long as base. a, the smallest, takes "
+            "4 [2, 8] times "
+            "as long as b and reaches 40 % of the roofline.");
+  results.rows[1].parameters = {{"largest_gap", "waiting"}};
+  EXPECT_TRUE(
+      said(results, "Latency").ends_with("of the roofline; in its profiled run most was lost to waiting."));
+  // Two that are smallest are none that could be named.
+  results.rows[1].set("resident_weights_bytes", 3 * 1024.0 * 1024);
+  EXPECT_EQ(said(results, "Latency"),
+            "Latency: b is the fastest; it takes 0.5 [0.25, 1] times as long as base.");
+  results.rows[1].set("resident_weights_bytes", 2 * 1024.0 * 1024);
+  // Where it is not shown to be slower, or to be faster than the baseline, nothing is said of that.
+  results.other_comparisons[1].verdict = Verdict::cannot_tell;
+  EXPECT_EQ(said(results, "Latency"),
+            "Latency: b; a are tied for the fastest. b takes 0.5 [0.25, 1] times as long as base.");
+  results.comparisons[0].verdict = Verdict::cannot_tell;
+  EXPECT_EQ(said(results, "Latency"), "Latency: b; a are tied for the fastest.");
+  results.comparisons.clear();
+  results.other_comparisons[1].verdict = Verdict::higher;
+  results.other_comparisons[1].interval.reset();
+  EXPECT_EQ(said(results, "Latency").substr(0, 65),
+            "Latency: b is the fastest. a, the smallest, takes 4 times as long");
+  // The baseline itself.
+  results.rows = {weighing("base", 4, 0.25), weighing("a", 2, 0.5)};
+  results.other_comparisons = {speed_of("a", "base", 2, Verdict::no_difference)};
+  EXPECT_EQ(said(results, "Latency"),
+            "Latency: base; a are tied for the fastest. None is shown to be faster than base.");
+  results.other_comparisons[0].verdict = Verdict::higher;
+  EXPECT_TRUE(said(results, "Latency")
+                  .starts_with("Latency: base is the fastest (250.0 ms). a, the smallest, takes 2 "));
+}
+
+TEST(TakeawayLimits, OfQuality) {
+  ResultSet results;
+  const auto with = [&](Verdict verdict) {
+    results.comparisons = {loss_against("a", 1.23456, 1.2, 1.3, verdict)};
+    return said(results, "Quality");
+  };
+  const std::string one = "Quality against base: a (perplexity ratio 1.235 [1.2, 1.3]";
+  EXPECT_EQ(with(Verdict::higher), one + ").");
+  EXPECT_EQ(with(Verdict::no_difference), one + ", no loss beyond the margin).");
+  EXPECT_EQ(with(Verdict::lower), one + ", lower than the baseline).");
+  EXPECT_EQ(with(Verdict::cannot_tell), one + ", undecided).");
+  // The least and the largest loss, or those whose intervals touch theirs.
+  results.comparisons = {loss_against("b", 1.2, 1.15, 1.25, Verdict::higher),
+                         loss_against("a", 1.1, 1.05, 1.125, Verdict::higher),
+                         loss_against("c", 1.5, 1.375, 1.75, Verdict::higher),
+                         speed_of("d", "base", 9, Verdict::higher)};
+  EXPECT_EQ(said(results, "Quality"),
+            "Quality against base: the smallest loss is that of a (perplexity ratio 1.1 [1.05, 1.125]). The "
+            "largest loss is "
+            "that of c (perplexity ratio 1.5 [1.375, 1.75]).");
+  results.comparisons[0].interval = statistics::Interval{1.125, 1.375, 0.95};
+  EXPECT_EQ(said(results, "Quality"),
+            "Quality against base: b; a are tied for the smallest loss. b; c are tied for the largest loss.");
+  results.comparisons[0].interval = statistics::Interval{1.126, 1.374, 0.95};
+  EXPECT_EQ(said(results, "Quality").find("tied"), std::string::npos);
+  results.comparisons[2].interval.reset();
+  EXPECT_EQ(said(results, "Quality"),
+            "Quality against base: the smallest loss is that of a (perplexity ratio 1.1 [1.05, 1.125]). The "
+            "largest loss is "
+            "that of b (perplexity ratio 1.2 [1.126, 1.374]).");
+}
+
+TEST(TakeawayLimits, OfTheCache) {
+  ResultSet results;
+  results.comparisons = {
+      judged_as(Scenario::cache, "cache off, 16 tokens", "on", 2, 1.5, 2.5, Verdict::higher),
+      judged_as(Scenario::cache, "cache off, 64 tokens", "on", 4, 3, 5, Verdict::higher),
+      judged_as(Scenario::cache, "not cache off, 128 tokens", "on", 8, 7, 9, Verdict::higher)};
+  EXPECT_EQ(said(results, "KV cache"),
+            "KV cache: without it, a prompt of 64 tokens and its new tokens take 4 [3, 5] times as long.");
+  results.comparisons[1].interval.reset();
+  EXPECT_EQ(said(results, "KV cache"), "KV cache: sentence of cache off, 64 tokens.");
+  results.comparisons.erase(results.comparisons.begin(), results.comparisons.begin() + 2);
+  EXPECT_EQ(said(results, "KV cache"), "");
+}
+
+Row batch_of(const std::string& label, double seconds, double token_ms,
+             const std::string& configuration = "nf4") {
+  Row row;
+  row.scenario = Scenario::batches;
+  row.label = label;
+  row.parameters = {{"configuration", configuration}};
+  row.set("total_latency_s", seconds);
+  row.set("tokens_per_sec",
+          Value{100 / seconds, statistics::Interval{90 / seconds, 110 / seconds, 0.95}, {}});
+  row.set("time_per_output_token_ms",
+          Value{token_ms, statistics::Interval{token_ms - 1, token_ms + 1, 0.95}, {}});
+  return row;
+}
+ResultSet two_batches() {
+  ResultSet results;
+  results.rows = {weighing("base", 4, 1), weighing("a", 2, 1), batch_of("one", 1, 10),
+                  batch_of("four", 0.5, 20)};
+  results.comparisons = {judged_as(Scenario::batches, "four", "one", 0.5, 0.4, 0.625, Verdict::lower)};
+  results.other_comparisons = {judged_as(Scenario::batches, "one", "four", 2, 1.6, 2.5, Verdict::higher)};
+  return results;
+}
+
+TEST(TakeawayLimits, OfBatches) {
+  ResultSet results = two_batches();
+  EXPECT_EQ(said(results, "Batching"),
+            "Batching: four has the highest throughput. four generates 200 [180, 220] tokens/s, 2 [1.6, 2.5] "
+            "times as many as "
+            "one.");
+  results.rows[3].set("tokens_per_sec", 200);
+  results.comparisons[0].interval.reset();
+  EXPECT_EQ(
+      said(results, "Batching"),
+      "Batching: four has the highest throughput. four generates 200 tokens/s, 2 times as many as one.");
+  results.comparisons[0].verdict = Verdict::cannot_tell;
+  EXPECT_EQ(said(results, "Batching"), "Batching: four has the highest throughput.");
+  results.other_comparisons[0].verdict = Verdict::no_difference;
+  results.comparisons.clear();
+  EXPECT_EQ(said(results, "Batching"), "Batching: four; one are tied for the highest throughput.");
+}
+
+// 100 ms are fast enough, a hundredth more is not.
+TEST(TakeawayLimits, AServerNeedsItsTokensInTime) {
+  ResultSet results = two_batches();
+  results.comparisons.clear();
+  const auto chosen = [&] {
+    const auto recommended = recommendation_of(results);
+    return recommended ? recommended->server + ": " + recommended->sentences[0] : std::string();
+  };
+  const std::string words =
+      "nf4: For a server, choose four of nf4: it generates 200 [180, 220] tokens/s, and a token takes at "
+      "most ";
+  EXPECT_EQ(chosen(), words + "21 ms (bound: 100 ms). Other precisions were not measured in batches.");
+  results.rows[3] = batch_of("four", 0.5, 99);
+  EXPECT_EQ(chosen(), words + "100 ms (bound: 100 ms). Other precisions were not measured in batches.");
+  results.rows[3] = batch_of("four", 0.5, 99.01);
+  EXPECT_EQ(chosen(), "") << "one batch is left, which was compared with none";
+  results.rows[3] = batch_of("four", 0.5, 20);
+  // Other rows of batches without a time per token say nothing of configurations.
+  Row other = batch_of("untold", 0.75, 20, "fp4");
+  other.values.pop_back();
+  Row failed = batch_of("failed", 0.75, 20, "fp4");
+  failed.status = RowStatus::error;
+  Row elsewhere = batch_of("elsewhere", 0.1, 20, "fp4");
+  elsewhere.scenario = Scenario::threads;
+  results.rows.insert(results.rows.end(), {other, failed, elsewhere});
+  EXPECT_EQ(chosen(), words + "21 ms (bound: 100 ms). Other precisions were not measured in batches.");
+  results.rows.push_back(batch_of("slow", 2, 200, "fp4"));
+  EXPECT_EQ(chosen(), words + "21 ms (bound: 100 ms).");
+  results.rows.pop_back();
+  results.other_comparisons[0].verdict = Verdict::cannot_tell;
+  EXPECT_NE(chosen().find("choose four of nf4 (tied with one): it"), std::string::npos) << chosen();
+  results.rows[3].set("time_per_output_token_ms", 20);
+  EXPECT_EQ(chosen(), "") << "without an interval nobody knows";
+}
+
+TEST(TakeawayLimits, OfASmallDevice) {
+  ResultSet results;
+  results.rows = {weighing("base", 4, 1), weighing("a", 2, 1), weighing("b", 2, 1), weighing("c", 1, 1)};
+  results.comparisons = {loss_against("a", 1.01, 1, 1.02345, Verdict::cannot_tell),
+                         loss_against("b", 1.01, 1, 1.02, Verdict::cannot_tell)};
+  const auto recommended = recommendation_of(results);
+  ASSERT_TRUE(recommended);
+  EXPECT_EQ(recommended->small_device, "a") << "the first of equals; nothing is known of c";
+  EXPECT_EQ(recommended->sentences, (Sentences{"For a small device, choose a: its weights take 2.0 MB, and "
+                                               "its perplexity is at most 1.023 times the "
+                                               "baseline's."}));
+  EXPECT_EQ(recommended->best_quality, "") << "no speed was compared";
+  results.comparisons[0].scenario = Scenario::tradeoff;
+  EXPECT_EQ(recommendation_of(results)->small_device, "b") << "another scenario's figure";
+  results.rows.resize(1);
+  EXPECT_FALSE(recommendation_of(results));
+}
+
+TEST(TakeawayLimits, OfBestQuality) {
+  ResultSet results;
+  results.rows = {weighing("base", 4, 1), weighing("a", 2, 0.5), weighing("b", 2, 0.25),
+                  weighing("c", 2, 0.125)};
+  const auto with = [&](Verdict speed_b, Verdict loss_b, Verdict speed_c, Verdict loss_c) {
+    results.comparisons = {
+        speed_of("a", "base", 0.5, Verdict::lower), loss_against("a", 1, 0.99, 1.2, Verdict::no_difference),
+        speed_of("b", "base", 0.25, speed_b),       loss_against("b", 1, 0.99, 1.2, loss_b),
+        speed_of("c", "base", 0.125, speed_c),      loss_against("c", 1, 0.99, 1.2, loss_c)};
+    return recommendation_of(results)->best_quality;
+  };
+  EXPECT_EQ(with(Verdict::lower, Verdict::no_difference, Verdict::lower, Verdict::lower), "c")
+      << "the fastest";
+  EXPECT_EQ(recommendation_of(results)->sentences.back(),
+            "For best quality, choose c: its perplexity shows no loss, and it takes 0.125 [0.0625, 0.25] "
+            "times as long as "
+            "base.");
+  EXPECT_EQ(with(Verdict::lower, Verdict::lower, Verdict::lower, Verdict::higher), "b");
+  EXPECT_EQ(with(Verdict::cannot_tell, Verdict::lower, Verdict::lower, Verdict::cannot_tell), "a");
+  EXPECT_EQ(with(Verdict::lower, Verdict::no_difference, Verdict::no_difference, Verdict::lower), "b");
+  results.comparisons.erase(results.comparisons.begin(), results.comparisons.begin() + 2);
+  results.comparisons[0].verdict = Verdict::higher;
+  EXPECT_EQ(recommendation_of(results)->best_quality, "base");
+  results.comparisons.erase(results.comparisons.begin() + 1);  // the loss of b
+  results.comparisons[0].verdict = Verdict::lower;
+  EXPECT_EQ(recommendation_of(results)->best_quality, "base")
+      << "faster, but nothing is known of its quality";
+}
+
+Comparison undecided_by(int processes, int more, Scenario scenario = Scenario::tradeoff) {
+  Comparison c = judged_as(scenario, "a", "b", 1, 0.5, 2, Verdict::cannot_tell);
+  c.processes = processes;
+  c.more_needed = more;
+  return c;
+}
+
+TEST(MoreProcessesLimits, OfTexts) {
+  ResultSet results;
+  Comparison text = undecided_by(50, 7);
+  text.metric = "perplexity";
+  text.seconds_each = 9;
+  results.comparisons = {text};
+  const auto more = more_processes_of(results);
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->sentence, "Undecided: 1 of 1 comparisons. 1 comparison of perplexity needs a longer text.");
+  EXPECT_EQ(more->processes, 0);
+  EXPECT_EQ(more->decided, 0);
+  EXPECT_EQ(more->seconds, 0);
+  results.other_comparisons = {text};
+  EXPECT_EQ(more_processes_of(results)->sentence,
+            "Undecided: 2 of 2 comparisons. 2 comparisons of perplexity need a longer text.");
+  // A text's blocks are no processes: ten times 5 are 50, not 500.
+  results.comparisons.push_back(undecided_by(5, 46));
+  EXPECT_EQ(more_processes_of(results)->sentence,
+            "Undecided: 3 of 3 comparisons. 10 times as many processes would not decide them. 2 comparisons "
+            "of perplexity "
+            "need a longer text.");
+  results.comparisons.back().more_needed = 45;
+  results.command = "assay run";
+  EXPECT_EQ(more_processes_of(results)->sentence,
+            "Undecided: 3 of 3 comparisons. 50 processes would probably decide 1 of them: assay run "
+            "--processes 50. 2 "
+            "comparisons of perplexity need a longer text.");
+}
+
+TEST(MoreProcessesLimits, OfTime) {
+  ResultSet results;
+  results.comparisons = {undecided_by(5, 5), undecided_by(5, 2), undecided_by(5, 1, Scenario::cache)};
+  results.comparisons[0].seconds_each = 1;
+  results.comparisons[1].seconds_each = 3;
+  results.comparisons[2].seconds_each = 0.5;
+  Comparison decided = undecided_by(3, 0, Scenario::threads);
+  decided.verdict = Verdict::lower;
+  decided.seconds_each = 2;
+  results.comparisons.push_back(decided);
+  const auto more = more_processes_of(results);
+  EXPECT_EQ(more->undecided, 3);
+  EXPECT_EQ(more->comparisons, 4);
+  EXPECT_EQ(more->processes, 10);
+  EXPECT_EQ(more->decided, 3);
+  EXPECT_EQ(more->seconds, 55) << "of each sweep the longest: 3, 0.5 and 2";
+  EXPECT_EQ(more->sentence,
+            "Undecided: 3 of 4 comparisons. 10 processes would probably decide 3 of them, in about 55 s.");
+  for (Comparison& c : results.comparisons) c.seconds_each = 0.02;
+  EXPECT_TRUE(more_processes_of(results)->sentence.ends_with("decide 3 of them, in about 1 s."));
+  results.comparisons = {decided};
+  EXPECT_FALSE(more_processes_of(results));
+  EXPECT_EQ(takeaways_of(results), Sentences{});
+  results.comparisons = {undecided_by(5, kNotInReach)};
+  EXPECT_EQ(takeaways_of(results),
+            (Sentences{"Undecided: 1 of 1 comparisons. 10 times as many processes would not decide them."}));
+}
+
+TEST(MoreProcessesLimits, OfTheCommand) {
+  ResultSet results;
+  results.comparisons = {undecided_by(5, 1)};
+  const std::pair<const char*, const char*> commands[] = {
+      {"assay run", "assay run --processes 6"},
+      {"assay run --processes 5", "assay run --processes 6"},
+      {"assay run --processes=5 -o x", "assay run -o x --processes 6"},
+      {"assay run --processes  5 -o x", "assay run -o x --processes 6"},
+      {"assay run --processes", "assay run --processes 6"}};
+  for (const auto& [command, expected] : commands) {
+    results.command = command;
+    EXPECT_EQ(more_processes_of(results)->sentence,
+              std::string("Undecided: 1 of 1 comparisons. 6 processes would probably decide 1 of them: ") +
+                  expected);
+  }
+}
+
+}  // namespace
+}  // namespace assay
