@@ -8,7 +8,7 @@
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/plan/cost.h"
-#include "assay/studies/bench.h"
+#include "assay/studies/bench_figures.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"

@@ -1,4 +1,4 @@
-#include "assay/studies/bench.h"
+#include "assay/studies/bench_figures.h"
 
 #include <algorithm>
 #include <optional>

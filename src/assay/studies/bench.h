@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "assay/plan/cost.h"
 #include "assay/results/results.h"
 #include "assay/session/load.h"
 
@@ -61,12 +59,5 @@ using LoadForBench = std::function<LoadedModel(const std::string& precision, std
 // asked for, Error where a test would exceed the model's context and what loading the first model throws:
 // before any test has run.
 std::vector<BenchRow> run_bench(const LoadForBench& load, const BenchOptions& options);
-
-// The figures of a row that follow from its samples and from what a repeat must read and compute.
-void set_speed(BenchRow& row, const Cost& cost);
-// And those that follow from what probes reached, in bytes and operations per second, between the repeats; a
-// median of 0 is not known.
-void set_roofline(BenchRow& row, const Cost& cost, std::span<const double> reading,
-                  std::span<const double> computing);
 
 }  // namespace assay
