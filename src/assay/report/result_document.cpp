@@ -255,7 +255,7 @@ class ResultDocument {
 struct WarningGroup {
   Warning warning;
   std::vector<std::string> labels;
-  std::size_t others;  // rows with another text of this kind
+  std::size_t others = 0;  // rows with another text of this kind
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ class TextTable {
       if (!table_.is_number[j] && j != widest && widths_[j] < widths_[widest])
         next = std::max(next, widths_[j]);
     const std::size_t missing = total() - width_;
-    widths_[widest] = std::max(next, widths_[widest] - std::min(missing, widths_[widest]));
+    widths_[widest] = std::max({widths_[widest] > missing ? widths_[widest] - missing : 0, next, kNarrowest});
     if (widths_[widest] == next && next > kNarrowest) --widths_[widest];
     return true;
   }
@@ -112,7 +112,7 @@ std::string one_line(const std::string& text, std::size_t limit) {
   std::string line = escape_controls(text);
   if (line.size() <= limit) return line;
   std::size_t cut = limit;
-  while ((static_cast<unsigned char>(line[cut]) & 0xc0U) == 0x80U) --cut;
+  while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xc0U) == 0x80U) --cut;
   return line.substr(0, cut) + "...";
 }
 

@@ -15,27 +15,29 @@ constexpr utf8proc_int32_t kReplacement = 0xfffd, kEmojiPresentation = 0xfe0f;
 constexpr std::string_view kReplacementBytes = "\xef\xbf\xbd";
 
 struct CodePoint {
-  utf8proc_int32_t value;
-  std::size_t bytes;
+  utf8proc_int32_t value = 0;
+  std::size_t bytes = 0;
 };
 CodePoint code_point_at(std::string_view text) {
-  utf8proc_int32_t value = kReplacement;
+  CodePoint point;
   const auto n = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                  static_cast<utf8proc_ssize_t>(text.size()), &value);
-  return n < 0 ? CodePoint{kReplacement, 1} : CodePoint{value, static_cast<std::size_t>(n)};
+                                  static_cast<utf8proc_ssize_t>(text.size()), &point.value);
+  if (n <= 0) return {kReplacement, 1};
+  point.bytes = static_cast<std::size_t>(n);
+  return point;
 }
 
 // What a reader sees as one character, with the columns it takes.
 struct Cluster {
   std::string_view bytes;
-  std::size_t width;
+  std::size_t width = 0;
 };
 std::vector<Cluster> clusters_of(std::string_view text) {
   std::vector<Cluster> clusters;
   utf8proc_int32_t state = 0, last = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint point = code_point_at(text.substr(at));
-    const auto width = static_cast<std::size_t>(utf8proc_charwidth(point.value));
+    const auto width = static_cast<std::size_t>(std::max(0, utf8proc_charwidth(point.value)));
     if (clusters.empty() || utf8proc_grapheme_break_stateful(last, point.value, &state)) {
       clusters.push_back({text.substr(at, point.bytes), width});
     } else {
@@ -51,9 +53,9 @@ std::vector<Cluster> clusters_of(std::string_view text) {
   return clusters;
 }
 
-// Line and paragraph separators, embeddings and overrides; isolates.
-bool changes_lines_or_direction(utf8proc_int32_t point) {
-  return (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+bool changes_direction_or_controls(utf8proc_int32_t point) {
+  return (point >= 0x80 && point <= 0x9f) || (point >= 0x202a && point <= 0x202e) ||
+         (point >= 0x2066 && point <= 0x2069) || point == 0x2028 || point == 0x2029;
 }
 
 // The longest part from the beginning that fits.
@@ -80,7 +82,7 @@ std::string terminal_text(std::string_view text) {
   std::string shown;
   for (std::size_t at = 0; at < escaped.size();) {
     const CodePoint point = code_point_at(std::string_view(escaped).substr(at));
-    if (changes_lines_or_direction(point.value))
+    if (point.value == kReplacement || changes_direction_or_controls(point.value))
       shown += kReplacementBytes;
     else
       shown.append(escaped, at, point.bytes);
@@ -92,13 +94,13 @@ std::string terminal_text(std::string_view text) {
 std::string markdown_words(std::string_view words) {
   const std::string text = terminal_text(words);
   const auto is_word = [&](std::size_t i) {
-    return std::isalnum(static_cast<unsigned char>(text[i])) != 0 ||
-           (static_cast<unsigned char>(text[i]) & 0x80U) != 0;
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 ||
+                               (static_cast<unsigned char>(text[i]) & 0x80U) != 0);
   };
   std::string escaped;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    const char next = text[i + 1];  // behind the last, a zero
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
     const bool is_markup = std::string_view("\\`*<>|~").find(c) != std::string_view::npos ||
                            (c == '_' && !(i > 0 && is_word(i - 1) && is_word(i + 1))) ||
                            (c == ']' && (next == '(' || next == '[' || next == ':'));
@@ -116,7 +118,7 @@ std::string cut_to_width(std::string_view text, std::size_t width) {
 }
 
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::size_t indent) {
-  const std::size_t margin = std::min(indent, width - 1);
+  const std::size_t margin = std::min(indent, width > 0 ? width - 1 : 0);
   std::vector<std::string> lines{""};
   std::size_t used = 0, begin = 0;  // columns of the last line, and those of its indent
   const auto next_line = [&] {

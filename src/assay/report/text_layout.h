@@ -22,8 +22,8 @@ std::string markdown_words(std::string_view text);
 // At most `width` columns: what is cut off becomes "...". Characters are never split.
 std::string cut_to_width(std::string_view text, std::size_t width);
 
-// Lines of at most `width` columns (1 at least), broken at blanks; a word that is longer is broken where it
-// has to be. Every line but the first begins with `indent` blanks.
+// Lines of at most `width` columns, broken at blanks; a word that is longer is broken where it has to be.
+// Every line but the first begins with `indent` blanks.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::size_t indent = 0);
 
 }  // namespace assay::report

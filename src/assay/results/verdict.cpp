@@ -203,7 +203,7 @@ std::string from_processes(const Comparison& c) {
 // "latency ratio", "perplexity ratio".
 std::string ratio_name(const Metric& what) {
   std::string name(what.title);
-  if (std::isupper(static_cast<unsigned char>(name[1])) == 0)
+  if (!name.empty() && !(name.size() > 1 && std::isupper(static_cast<unsigned char>(name[1])) != 0))
     name[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(name[0])));
   return name + " ratio";
 }

@@ -152,6 +152,7 @@ std::optional<Shift> paired_shift(std::span<const double> differences, double le
   const std::size_t n = differences.size();
   if (n < kFewestForInterval) return std::nullopt;
   std::vector<double> averages;
+  averages.reserve(n * (n + 1) / 2);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = i; j < n; ++j) averages.push_back((differences[i] + differences[j]) / 2);
   return shift_of(std::move(averages), left_out_of_signed_ranks(n, level), level);
