@@ -1,10 +1,13 @@
 // Do verdicts hold on this machine? Studies of the trade-off between configurations that are equal in all but
 // name show how often a difference is reported where there is none; then a configuration whose every step is
 // slowed by the minimum detectable difference shows how often it is found. Pairs of whole runs, of which the
-// later is the same program or one that is slowed, show what the gate of `assay compare` says (--gate). All
-// processes start afresh.
+// later is the same program or one that is slowed, show what the gate of `assay compare` says (--gate), and
+// pairs whose processes take turns what that of `assay interleave` says (--interleave). All processes start
+// afresh.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <vector>
 
@@ -19,6 +22,7 @@
 #include "assay/report/files.h"
 #include "assay/results/compare_results.h"
 #include "assay/session/load_parts.h"
+#include "assay/studies/interleave.h"
 #include "assay/studies/suite.h"
 
 namespace {
@@ -35,7 +39,8 @@ struct Options {
   std::string gate_rule = "latency:3%";
   int runs = 40, configurations = 4, processes = assay::kUsualProcesses;
   std::int64_t new_tokens = 32;
-  bool has_aa_runs = true, has_slowed_runs = true, has_gate_runs = false, slows_all = false;
+  bool has_aa_runs = true, has_slowed_runs = true, has_gate_runs = false, takes_turns = false,
+       slows_all = false;
 };
 
 // Keeps the processor busy for `share` of the time since `begin`.
@@ -143,21 +148,35 @@ class Check {
     int code = 0;
     if (options_.has_aa_runs) code |= equal_configurations();
     if (options_.has_slowed_runs) code |= slowed_configuration();
-    if (options_.has_gate_runs) code |= gate();
+    if (options_.has_gate_runs)
+      code |= gate([this](int i, double slowdown) {
+        return std::pair(whole_run(2 * i, 0), whole_run(2 * i + 1, slowdown));
+      });
+    if (options_.takes_turns) code |= gate([this](int i, double slowdown) { return in_turns(i, slowdown); });
     return code;
   }
 
  private:
-  assay::WorkerExperiment experiment(int run, double slowdown, bool slows_all = false) const {
+  std::vector<std::string> worker(double slowdown, bool slows_all) const {
+    std::vector<std::string> program = {self_, "--slowdown", fmt::format("{}", slowdown), "worker"};
+    if (slows_all) program.insert(program.begin() + 1, "--slow-all");
+    return program;
+  }
+
+  assay::WorkerExperimentOptions experiment_options(int run) const {
     assay::WorkerExperimentOptions options;
-    options.program = {self_, "--slowdown", fmt::format("{}", slowdown), "worker"};
-    if (slows_all) options.program.insert(options.program.begin() + 1, "--slow-all");
     options.candidates = {options_.model};
     options.baseline = options.common = assay::run_config_from_text(options_.precision);
     options.common.precision.reset();
+    options.sweep.seed = static_cast<std::uint64_t>(run) + 1;
+    return options;
+  }
+
+  assay::WorkerExperiment experiment(int run, double slowdown, bool slows_all = false) const {
+    assay::WorkerExperimentOptions options = experiment_options(run);
+    options.program = worker(slowdown, slows_all);
     options.sweep.processes = options_.processes;
     options.sweep.repeats = assay::kFewestRounds;
-    options.sweep.seed = static_cast<std::uint64_t>(run) + 1;
     return assay::WorkerExperiment(options);
   }
 
@@ -253,39 +272,61 @@ class Check {
     return results_of(context, run_quantization_tradeoff(context, tradeoff));
   }
 
-  // Equal pairs must pass or be refused, slowed ones be found or refused.
-  int gate() {
+  // As many processes as the rule needs.
+  std::pair<assay::ResultSet, assay::ResultSet> in_turns(int number, double slowdown) {
+    assay::WorkerExperimentOptions options = experiment_options(number);
+    options.program = worker(0, true);
+    options.other_program = worker(slowdown, true);
+    const assay::WorkerExperiment workers(options);
+    assay::Interleaved both =
+        run_interleaved(workers, {.new_tokens = options_.new_tokens,
+                                  .scores_text = false,
+                                  .detectable = assay::failure_rules(options_.gate_rule).front().margin});
+    for (const assay::Row& row : both.a.rows) pairs_.push_back(row.processes());
+    return {std::move(both.a), std::move(both.b)};
+  }
+
+  // Equal pairs must pass or be refused, slowed ones be found or refused; of processes in turns none is
+  // refused.
+  int gate(const std::function<std::pair<assay::ResultSet, assay::ResultSet>(int, double)>& make) {
     const assay::FailureRule rule = assay::failure_rules(options_.gate_rule).front();
-    int alarms = 0, found = 0, missed = 0, refused_equal = 0, refused_slowed = 0;
-    for (int i = 0; i < options_.runs; ++i) {
-      const assay::ResultSet before = whole_run(3 * i, 0);
+    struct Count {
+      int broken = 0, passed = 0, refused = 0;
+    } equal, slowed;
+    for (int i = 0; i < options_.runs; ++i)
       for (const double slowdown : {0.0, options_.gate_slowdown}) {
-        const assay::ResultSet after = whole_run(3 * i + (slowdown > 0 ? 2 : 1), slowdown);
+        Count& count = slowdown > 0 ? slowed : equal;
+        const auto [before, after] = make(2 * i + (slowdown > 0 ? 1 : 0), slowdown);
         try {
-          const bool is_broken =
-              !assay::judge_rule(assay::compare_results(before, after, 0.02), rule).broken.empty();
-          if (slowdown == 0)
-            alarms += is_broken ? 1 : 0;
-          else
-            ++(is_broken ? found : missed);
+          const assay::ComparedResults compared = assay::compare_results(before, after, 0.02);
+          const assay::RuleOutcome outcome = assay::judge_rule(compared, rule);
+          ++(outcome.broken.empty() ? count.passed : count.broken);
+          if (outcome.broken.empty() == (slowdown > 0))
+            fmt::print("pair {}, slowed by {:.1f} %: {}\n", i + 1, 100 * slowdown,
+                       compared.rows.front().comparison.sentence);
         } catch (const assay::Error& error) {
-          ++(slowdown == 0 ? refused_equal : refused_slowed);
+          ++count.refused;
           fmt::print("pair {}: {}\n", i + 1, error.what());
         }
         std::cout.flush();
       }
-    }
+    std::string pairs;
+    if (!pairs_.empty())
+      pairs = fmt::format("; {} pairs of processes in the median, {} at most",
+                          assay::statistics::median(pairs_), *std::max_element(pairs_.begin(), pairs_.end()));
     fmt::print(
         "{}: of {} equal pairs {} raise an alarm and {} are refused; slowed by {:.1f} %: {} found, {} "
-        "missed, {} refused\n",
-        rule.text, options_.runs, alarms, refused_equal, 100 * options_.gate_slowdown, found, missed,
-        refused_slowed);
-    return alarms <= allowed(0.05) && missed <= allowed(0.05) ? 0 : 1;
+        "missed, {} refused{}\n",
+        rule.text, options_.runs, equal.broken, equal.refused, 100 * options_.gate_slowdown, slowed.broken,
+        slowed.passed, slowed.refused, pairs);
+    pairs_.clear();
+    return equal.broken <= allowed(0.05) && slowed.passed <= allowed(0.05) ? 0 : 1;
   }
 
   std::string self_;
   Options options_;
   std::vector<double> errors_;  // of comparisons of equal configurations
+  std::vector<double> pairs_;   // of processes, of each pair of runs that took turns
 };
 
 }  // namespace
@@ -306,6 +347,8 @@ int main(int argc, char** argv) try {
   app.add_flag("--aa,!--no-aa", options.has_aa_runs, "Compare equal configurations");
   app.add_flag("--slowed,!--no-slowed", options.has_slowed_runs, "Compare with a slowed configuration");
   app.add_flag("--gate", options.has_gate_runs, "Compare whole runs with equal and with slowed ones");
+  app.add_flag("--interleave", options.takes_turns,
+               "Compare runs that take turns with equal and slowed ones");
   app.add_option("--gate-rule", options.gate_rule, "As of --fail-on")->capture_default_str();
   app.add_option("--gate-slowdown", options.gate_slowdown, "Share by which they are slowed")
       ->capture_default_str();

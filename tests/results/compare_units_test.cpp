@@ -30,6 +30,11 @@ ResultSet results_with(std::vector<Row> rows) {
 }
 
 // 1.2 times as long; the machine read at 0.9 and multiplied at 0.95 times its speed: 1.08 and 1.14.
+std::vector<statistics::Effect> effects_of(const Row& a, const Row& b, bool is_rate) {
+  const ComparedPair pair{&a, &b};
+  return effects_beside_machine(std::span(&pair, 1), "total_latency_s", is_rate);
+}
+
 TEST(ComparedUnits, WhatIsSaidHoldsInEach) {
   const Row a = beside("a", {1, 1, 1}, {10, 10, 10}, {20, 20, 20}),
             b = beside("a", {1.2, 1.2, 1.2}, {9, 9, 9}, {19, 19, 19});
@@ -39,16 +44,16 @@ TEST(ComparedUnits, WhatIsSaidHoldsInEach) {
   EXPECT_NEAR(c.interval->high, 1.2, 1e-9);
   EXPECT_EQ(c.verdict, Verdict::higher);
   EXPECT_EQ(c.sentence, "B is slower than A: latency ratio 1.08 [1.08, 1.2]");
-  const auto effects = effects_beside_machine(a, b, "total_latency_s", false);
+  const auto effects = effects_of(a, b, false);
   ASSERT_EQ(effects.size(), 3U);
   EXPECT_NEAR(effects[0].estimate, std::log(1.2), 1e-12);
   EXPECT_NEAR(effects[1].estimate, std::log(1.08), 1e-12);
   EXPECT_NEAR(effects[2].estimate, std::log(1.14), 1e-12);
   // Of a rate the machine's is subtracted.
-  const auto rates = effects_beside_machine(a, b, "total_latency_s", true);
+  const auto rates = effects_of(a, b, true);
   EXPECT_NEAR(rates[1].estimate, std::log(1.2 / 0.9), 1e-12);
-  EXPECT_EQ(effects_beside_machine(a, beside("a", {1, 1, 1}), "total_latency_s", false).size(), 1U);
-  EXPECT_TRUE(effects_beside_machine(a, beside("a", {1}), "total_latency_s", false).empty());
+  EXPECT_EQ(effects_of(a, beside("a", {1, 1, 1}), false).size(), 1U);
+  EXPECT_TRUE(effects_of(a, beside("a", {1}), false).empty());
 }
 
 // The unit in which least can be told counts.

@@ -22,6 +22,7 @@ void add_worker(CLI::App& app, int& exit_code);
 // One for each study that has a command: sweep lengths, ablate cache, ...
 void add_studies(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_compare(CLI::App& app, int& exit_code);
+void add_interleave(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_history(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_help(CLI::App& app, int& exit_code);

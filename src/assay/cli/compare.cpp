@@ -1,94 +1,35 @@
 // assay compare: two runs, tested. assay history: earlier runs in a folder.
 #include <algorithm>
-#include <exception>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
+#include "assay/cli/gate.h"
 #include "assay/cli/options.h"
 #include "assay/report/files.h"
 #include "assay/report/render.h"
-#include "assay/report/result_document.h"
 #include "assay/report/table.h"
 #include "assay/results/compare_results.h"
-#include "assay/results/results_json.h"
 
 namespace assay::cli {
 
 namespace {
 
-constexpr int kRuleBroken = 4;
-
 struct CompareFlags {
-  std::string a, b, fail_on;
-  double margin_percent = 2;
+  std::string a, b;
+  GateFlags gate;
   bool is_json = false;
 };
 
-nlohmann::ordered_json compared_json(const ComparedResults& compared) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const ComparedRow& row : compared.rows) {
-    nlohmann::ordered_json json = to_json(row.comparison);
-    json["scenario"] = name_of(row.scenario);
-    json["label"] = row.label;
-    json["configuration"] = row.configuration;
-    json["unlike"] = row.unlike;
-    json["untested"] = row.untested;
-    rows.push_back(std::move(json));
-  }
-  nlohmann::ordered_json all_cases = nlohmann::ordered_json::array();
-  for (const ComparedRow& row : compared.all_cases) all_cases.push_back(to_json(row.comparison));
-  return {{"rows", rows},
-          {"all_cases", all_cases},
-          {"unlike", compared.unlike},
-          {"only_a", compared.only_a},
-          {"only_b", compared.only_b},
-          {"failed", compared.failed}};
-}
-
 int compare(const CompareFlags& flags) {
-  std::vector<FailureRule> rules;
-  if (!flags.fail_on.empty()) rules = failure_rules(flags.fail_on);
-  if (flags.margin_percent < 0)
-    throw UsageError("--margin: expected 0 or more, found {}", flags.margin_percent);
-  const ComparedResults compared = compare_results(report::read_results(flags.a),
-                                                   report::read_results(flags.b), flags.margin_percent / 100);
+  const std::vector<FailureRule> rules = flags.gate.rules();
+  const ComparedResults compared =
+      compare_results(report::read_results(flags.a), report::read_results(flags.b), flags.gate.margin());
   if (compared.rows.empty() && compared.failed.empty())
     throw Error("{} and {} have no measured case in common", flags.a, flags.b);
-  std::vector<std::string> broken, notes;
-  nlohmann::ordered_json judged = nlohmann::ordered_json::array();
-  std::exception_ptr refused;  // what was compared is shown all the same
-  try {
-    for (const FailureRule& rule : rules) {
-      const RuleOutcome outcome = judge_rule(compared, rule);
-      for (const std::string& line : outcome.broken) {
-        notes.push_back(fmt::format("--fail-on {} is met: {}", rule.text, line));
-        broken.push_back(line);
-      }
-      if (outcome.broken.empty() && outcome.detectable_difference > 0)
-        notes.push_back(fmt::format(
-            "--fail-on {} is not met; a difference of {:.2g} % would have been found nine in ten times",
-            rule.text, 100 * outcome.detectable_difference));
-      judged.push_back({{"rule", rule.text},
-                        {"broken", outcome.broken},
-                        {"detectable_difference", outcome.detectable_difference}});
-    }
-  } catch (const Error&) {
-    refused = std::current_exception();
-  }
-  if (!flags.is_json) {
-    answer_text(report::to_terminal(report::document_of(compared), terminal_width()));
-  } else if (!refused) {
-    nlohmann::ordered_json json = compared_json(compared);
-    json["broken"] = broken;
-    json["rules"] = judged;
-    answer_json(json);
-  }
-  for (const std::string& line : notes) note(line);
-  if (refused) std::rethrow_exception(refused);
-  return broken.empty() ? 0 : kRuleBroken;
+  return answer_comparison(compared, rules, flags.is_json, {});
 }
 
 struct HistoryFlags {
@@ -165,12 +106,7 @@ void add_compare(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("compare", "Compare two runs case by case, by statistical tests");
   command->add_option("A", flags->a, "results.json of the earlier run")->required();
   command->add_option("B", flags->b, "results.json of the later run")->required();
-  add_real(*command, "--margin", flags->margin_percent,
-           "Margin within which a difference counts as none, in % [2]");
-  command->add_option(
-      "--fail-on", flags->fail_on,
-      "Exit with code 4 if B is worse than A by more than a bound, joined by commas (latency:3%, "
-      "throughput:3%, memory:0%, size:0%, perplexity:1%; also slower, faster, worse) [none]");
+  flags->gate.add_to(*command);
   command->add_flag("--json", flags->is_json, "Print one JSON document to standard output");
   command->footer("Example: assay compare old/results.json new/results.json --fail-on latency:3%,size:0%");
   command->callback([flags, &exit_code] { exit_code = compare(*flags); });

@@ -63,6 +63,7 @@ int run_program(int argc, char** argv) {
   assay::cli::add_run(app, exit_code, command_line);
   assay::cli::add_studies(app, exit_code, command_line);
   assay::cli::add_compare(app, exit_code);
+  assay::cli::add_interleave(app, exit_code, command_line);
   assay::cli::add_history(app, exit_code);
   assay::cli::add_generate(app, exit_code);
   assay::cli::add_perplexity(app, exit_code);

@@ -169,9 +169,13 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
                        .memory_limit = options.worker_memory_limit,
                        .time_limit = options.case_time_limit,
                        .should_stop = options.sweep.should_stop};
-  const auto make = [worker](const RunConfig& configuration) {
+  const auto make = [worker, other = options.other_program](const RunConfig& configuration) {
     WorkerOptions own = worker;
     own.configuration = configuration;
+    if (!other.empty() && configuration.replica == kOtherProgram) {
+      own.program = other;
+      own.configuration.replica = 0;
+    }
     return worker_session(own);
   };
   // Eight sequences as long as studies usually need, and the roofline's buffer, which may be as large as the

@@ -61,8 +61,12 @@ class LocalExperiment {
   ExperimentContext context_;
 };
 
+// Configurations that are this replica run in the other program, as the replica 0.
+inline constexpr int kOtherProgram = 1 << 20;
+
 struct WorkerExperimentOptions {
   std::vector<std::string> program;               // of a worker: {"/usr/bin/assay", "worker"}
+  std::vector<std::string> other_program = {};    // of a worker too: an earlier build; empty: there is none
   std::vector<std::string> candidates;            // of the model
   RunConfig common, baseline;                     // as in ExperimentContext
   std::optional<Bytes> memory_budget = {};        // of all workers; unset: 90 % of the memory available

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
 
 #include "assay/base/error.h"
 #include "assay/results/machine_speed.h"
 #include "assay/results/metric.h"
+#include "assay/results/takeaways.h"
 #include "assay/statistics/replicates.h"
 
 namespace assay {
@@ -38,6 +40,19 @@ std::string why_unlike(const Row& a, const Row& b) {
     if (a.parameter(key) != b.parameter(key))
       return fmt::format("{} is '{}' in A and '{}' in B", key, a.parameter(key), b.parameter(key));
   return "";
+}
+
+// By pair of processes, over rows: the first of each row is the first of all, whatever its number.
+std::vector<double> mean_log_ratios(std::span<const ComparedPair> rows, std::string_view tag) {
+  std::vector<double> means;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<std::vector<double>> own = paired_log_ratios(*rows[r].b, *rows[r].a, tag);
+    if (r == 0) means.resize(own.size());
+    means.resize(std::min(means.size(), own.size()));
+    for (std::size_t i = 0; i < means.size(); ++i)
+      means[i] += statistics::median(own[i]) / static_cast<double>(rows.size());
+  }
+  return means;
 }
 
 // A comparison whose verdict still depends on how many others are made with it.
@@ -115,7 +130,9 @@ void judge(std::vector<Pending>& family) {
 
 class Comparer {
  public:
-  Comparer(const ResultSet& a, const ResultSet& b, double margin) : a_(a), b_(b), margin_(margin) {}
+  Comparer(const ResultSet& a, const ResultSet& b, double margin) : a_(a), b_(b), margin_(margin) {
+    compared_.are_interleaved = !a.interleave_id.empty() && a.interleave_id == b.interleave_id;
+  }
 
   ComparedResults run() {
     match();
@@ -187,16 +204,30 @@ class Comparer {
       if (own->size() < static_cast<std::size_t>(kFewestProcesses)) {
         row.untested = fmt::format(
             "{} was measured in {}, and a test needs {} or more, because equal processes differ. Repeat it "
-            "with `{} --processes 5`",
+            "with `{}`",
             name, own->size() <= 1 ? "one process" : fmt::format("{} processes", own->size()),
-            kFewestProcesses, results->command.empty() ? "assay run" : results->command);
+            kFewestProcesses,
+            with_processes(results->command.empty() ? "assay run" : results->command, kUsualProcesses));
         return;
       }
-    row.untested = why_machine_differs(a, b);
+    if (!compared_.are_interleaved) row.untested = why_machine_differs(a, b);
     if (!row.untested.empty()) return;
-    std::vector<statistics::Effect> effects = effects_beside_machine(a, b, tag, tag == kThroughputTag);
+    const ComparedPair pair{&a, &b};
+    if (const std::size_t common = mean_log_ratios(std::span(&pair, 1), tag).size();
+        compared_.are_interleaved && common < static_cast<std::size_t>(kFewestProcesses)) {
+      row.untested = fmt::format("A and B took turns in {} processes, and a test needs {} or more", common,
+                                 kFewestProcesses);
+      return;
+    }
+    std::vector<statistics::Effect> effects = effects_of(std::span(&pair, 1), tag);
     if (!effects.empty()) pending_.push_back({std::string(tag), index, std::move(effects)});
-    tested_[std::string(tag)].push_back({&a, &b});
+    tested_[std::string(tag)].push_back(pair);
+  }
+
+  std::vector<statistics::Effect> effects_of(std::span<const ComparedPair> rows, std::string_view tag) const {
+    if (!compared_.are_interleaved) return effects_beside_machine(rows, tag, tag == kThroughputTag);
+    const auto effect = statistics::effect_of(mean_log_ratios(rows, tag));
+    return effect ? std::vector{*effect} : std::vector<statistics::Effect>();
   }
 
   void add_losses(const Row& a, const Row& b, std::size_t index) {
@@ -239,7 +270,7 @@ class Comparer {
   void add_all_cases(const std::string& tag) {
     const std::vector<ComparedPair>& rows = tested_[tag];
     if (rows.size() < 2) return;
-    std::vector<statistics::Effect> all = effects_beside_machine(rows, tag, tag == kThroughputTag);
+    std::vector<statistics::Effect> all = effects_of(rows, tag);
     if (all.empty()) return;
     ComparedRow& row = compared_.all_cases.emplace_back();
     row.label = fmt::format("all {} cases together", rows.size());
@@ -398,8 +429,9 @@ RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule)
     throw Error(
         "'{}' cannot be judged: nothing breaks it, but nine in ten times these runs show no difference below "
         "{:.2g} "
-        "%, and {:.2g} % should show. Repeat both {}",
-        rule.text, 100 * by.detectable_difference, 100 * asked, what_shows(by, asked));
+        "%, and {:.2g} % should show. Repeat {} {}",
+        rule.text, 100 * by.detectable_difference, 100 * asked, compared.are_interleaved ? "it" : "both",
+        what_shows(by, asked));
   return outcome;
 }
 

@@ -1,4 +1,4 @@
-// The results of two runs that were not paired, row by row.
+// The results of two runs, row by row.
 #pragma once
 
 #include <string>
@@ -23,12 +23,15 @@ struct ComparedResults {
   std::vector<ComparedRow> all_cases;
   std::vector<std::string> only_a, only_b;
   std::vector<std::string> failed;  // measured in A, failed in B: "trade-off | nf4 | nf4: not enough memory"
+  bool are_interleaved = false;     // the processes of the two runs took turns
 };
 
 // Rows are matched by scenario, label and configuration. Runs of different models are refused: Error.
 //   Latency and throughput: a process is one observation, the logarithm of the median of its runs (Kalibera
 // and Jones, "Rigorous benchmarking in reasonable time", 2013), and those of two runs are compared by Welch's
-// t test, beside the speed of the machine itself (machine_speed.h). Both need kFewestProcesses.
+// t test, beside the speed of the machine itself (machine_speed.h). Both need kFewestProcesses. Of runs whose
+// processes took turns, the ratios of the pairs are tested instead, by Student's t: what the host is like at
+// a time is in both.
 //   Perplexity: block by block over the same tokens, by Student's t test of the differences. Both need the
 // losses of the same text under the same protocol.
 //   Memory (weights, KV cache and workspace) and size (memory_bytes): exactly, since bytes do not vary.

@@ -93,10 +93,4 @@ std::vector<statistics::Effect> effects_beside_machine(std::span<const ComparedP
   return effects;
 }
 
-std::vector<statistics::Effect> effects_beside_machine(const Row& a, const Row& b, std::string_view tag,
-                                                       bool is_rate) {
-  const ComparedPair pair{&a, &b};
-  return effects_beside_machine(std::span(&pair, 1), tag, is_rate);
-}
-
 }  // namespace assay

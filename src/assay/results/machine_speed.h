@@ -21,14 +21,11 @@ inline constexpr double kMoved = 1.5;
 std::string why_machine_differs(const Row& a, const Row& b);
 
 // The effects on the logarithm of a time (of a rate with `is_rate`), B against A, over processes (Welch): as
-// it was measured, then, where both rows hold them, in units of what the machine could read in the meantime
+// it was measured, then, where all rows hold them, in units of what the machine could read in the meantime
 // and of what it could multiply. A machine that was slower is no slower program: what is said must hold in
-// each unit. Empty where there are fewer than two processes of either.
-std::vector<statistics::Effect> effects_beside_machine(const Row& a, const Row& b, std::string_view tag,
-                                                       bool is_rate);
-
-// The same of several rows together. The processes of a visit run at about the same time and share what the
-// machine is like then: they are one observation, the mean over the rows.
+// each unit. Of several rows the processes of a visit, which run at about the same time and share what the
+// machine is like then, are one observation, the mean over the rows. Empty where there are fewer than two
+// processes of either.
 struct ComparedPair {
   const Row *a, *b;
 };

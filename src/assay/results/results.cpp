@@ -87,12 +87,12 @@ Value value_of_processes(std::vector<double> samples, std::span<const SamplePlac
   return value;
 }
 
-std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, std::string_view metric,
-                                       double margin) {
+std::vector<std::vector<double>> paired_log_ratios(const Row& subject, const Row& baseline,
+                                                   std::string_view metric) {
   const Value *own = subject.find(metric), *other = baseline.find(metric);
   if (own == nullptr || other == nullptr || own->samples.size() != subject.places.size() ||
       other->samples.size() != baseline.places.size())
-    return std::nullopt;
+    return {};
   std::map<SamplePlace, double> of_baseline;
   for (std::size_t i = 0; i < other->samples.size(); ++i) of_baseline[baseline.places[i]] = other->samples[i];
   std::map<int, std::vector<double>> by_process;
@@ -100,9 +100,15 @@ std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, 
     if (const auto at = of_baseline.find(subject.places[i]); at != of_baseline.end())
       by_process[subject.places[i].process].push_back(
           std::log(std::max(1e-300, own->samples[i]) / std::max(1e-300, at->second)));
-  if (by_process.empty()) return std::nullopt;
   std::vector<std::vector<double>> ratios;
   for (auto& [process, all] : by_process) ratios.push_back(std::move(all));
+  return ratios;
+}
+
+std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, std::string_view metric,
+                                       double margin) {
+  const std::vector<std::vector<double>> ratios = paired_log_ratios(subject, baseline, metric);
+  if (ratios.empty()) return std::nullopt;
   Comparison comparison = compare_processes(ratios, margin);
   comparison.scenario = subject.scenario;
   comparison.subject = subject.label;

@@ -151,6 +151,9 @@ struct ResultSet {
   static constexpr int kSchemaVersion = 1;
   std::string created, command;
   std::string run_id;  // tells a run from every other: 16 hexadecimal digits; empty in earlier files
+  // Of two runs whose processes took turns (studies/interleave.h): the same in both and in no other. A
+  // process of the one is paired with that of the same number of the other.
+  std::string interleave_id = {};
   // Every setting in force, defaults included: ("seed", "1"), ("threads", "2").
   std::vector<std::pair<std::string, std::string>> configuration;
   RunStatus status = RunStatus::complete;
@@ -169,6 +172,11 @@ struct ResultSet {
   // Appends what a study found out.
   void add(ExperimentResult found);
 };
+
+// By process: the logarithms of subject / baseline, of samples that were taken in the same rounds. Empty
+// where a row has no samples of the metric, or does not say where they come from.
+std::vector<std::vector<double>> paired_log_ratios(const Row& subject, const Row& baseline,
+                                                   std::string_view metric);
 
 // Of two rows whose samples were taken in the same rounds; not judged yet. Empty where a row has no samples
 // of the metric, or does not say where they come from.

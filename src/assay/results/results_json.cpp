@@ -197,6 +197,7 @@ GeneratedText generated_text_from_json(const JsonReader& json) {
 // What files of earlier versions of the program do not have.
 void read_later_keys(const JsonReader& json, ResultSet& results) {
   if (json.has("run_id")) results.run_id = json.at("run_id").text();
+  if (json.has("interleave_id")) results.interleave_id = json.at("interleave_id").text();
   if (json.has("configuration")) results.configuration = pairs_from_json(json.at("configuration"));
   if (json.has("comparisons"))
     for (const JsonReader& c : json.at("comparisons").items())
@@ -416,6 +417,7 @@ OrderedJson to_json(const ResultSet& results) {
   return {{"schema", "assay.results"},
           {"schema_version", ResultSet::kSchemaVersion},
           {"run_id", results.run_id},
+          {"interleave_id", results.interleave_id},
           {"created", results.created},
           {"command", results.command},
           {"status", name_of(results.status)},

@@ -340,7 +340,8 @@ class Takeaways {
   std::vector<std::string> sentences_;
 };
 
-// The command with this number of processes in place of its own.
+}  // namespace
+
 std::string with_processes(std::string command, int processes) {
   constexpr std::string_view kFlag = " --processes";
   if (const std::size_t at = command.find(kFlag); at != std::string::npos) {
@@ -350,8 +351,6 @@ std::string with_processes(std::string command, int processes) {
   }
   return fmt::format("{}{} {}", command, kFlag, processes);
 }
-
-}  // namespace
 
 std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
   MoreProcesses more;

@@ -41,6 +41,9 @@ struct MoreProcesses {
   double seconds = 0;              // that a run with `processes` takes; 0: not known
   std::string sentence;
 };
+// The command line of a run with this number of processes in place of its own.
+std::string with_processes(std::string command, int processes);
+
 // Empty where every comparison has its verdict.
 std::optional<MoreProcesses> more_processes_of(const ResultSet& results);
 

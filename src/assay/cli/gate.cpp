@@ -1,0 +1,96 @@
+#include "assay/cli/gate.h"
+
+#include <exception>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/cli/commands.h"
+#include "assay/cli/console.h"
+#include "assay/cli/options.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
+#include "assay/results/results_json.h"
+
+namespace assay::cli {
+
+namespace {
+
+constexpr int kRuleBroken = 4;
+
+void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const ComparedRow& row : compared.rows) {
+    nlohmann::ordered_json own = to_json(row.comparison);
+    own["scenario"] = name_of(row.scenario);
+    own["label"] = row.label;
+    own["configuration"] = row.configuration;
+    own["unlike"] = row.unlike;
+    own["untested"] = row.untested;
+    rows.push_back(std::move(own));
+  }
+  nlohmann::ordered_json all_cases = nlohmann::ordered_json::array();
+  for (const ComparedRow& row : compared.all_cases) all_cases.push_back(to_json(row.comparison));
+  json["rows"] = rows;
+  json["all_cases"] = all_cases;
+  json["unlike"] = compared.unlike;
+  json["only_a"] = compared.only_a;
+  json["only_b"] = compared.only_b;
+  json["failed"] = compared.failed;
+}
+
+}  // namespace
+
+void GateFlags::add_to(CLI::App& app) {
+  add_real(app, "--margin", margin_percent, "Margin within which a difference counts as none, in % [2]");
+  app.add_option("--fail-on", fail_on,
+                 "Exit with code 4 if B is worse than A by more than a bound, joined by commas (latency:3%, "
+                 "throughput:3%, memory:0%, size:0%, perplexity:1%; also slower, faster, worse) [none]");
+}
+
+std::vector<FailureRule> GateFlags::rules() const {
+  return fail_on.empty() ? std::vector<FailureRule>() : failure_rules(fail_on);
+}
+
+double GateFlags::margin() const {
+  if (margin_percent < 0) throw UsageError("--margin: expected 0 or more, found {}", margin_percent);
+  return margin_percent / 100;
+}
+
+int answer_comparison(const ComparedResults& compared, const std::vector<FailureRule>& rules, bool is_json,
+                      nlohmann::ordered_json json) {
+  std::vector<std::string> broken, notes;
+  nlohmann::ordered_json judged = nlohmann::ordered_json::array();
+  std::exception_ptr refused;  // what was compared is shown all the same
+  try {
+    for (const FailureRule& rule : rules) {
+      const RuleOutcome outcome = judge_rule(compared, rule);
+      for (const std::string& line : outcome.broken) {
+        notes.push_back(fmt::format("--fail-on {} is met: {}", rule.text, line));
+        broken.push_back(line);
+      }
+      if (outcome.broken.empty() && outcome.detectable_difference > 0)
+        notes.push_back(fmt::format(
+            "--fail-on {} is not met; a difference of {:.2g} % would have been found nine in ten times",
+            rule.text, 100 * outcome.detectable_difference));
+      judged.push_back({{"rule", rule.text},
+                        {"broken", outcome.broken},
+                        {"detectable_difference", outcome.detectable_difference}});
+    }
+  } catch (const Error&) {
+    refused = std::current_exception();
+  }
+  if (!is_json) {
+    answer_text(report::to_terminal(report::document_of(compared), terminal_width()));
+  } else if (!refused) {
+    add_rows(compared, json);
+    json["broken"] = broken;
+    json["rules"] = judged;
+    answer_json(json);
+  }
+  for (const std::string& line : notes) note(line);
+  if (refused) std::rethrow_exception(refused);
+  return broken.empty() ? 0 : kRuleBroken;
+}
+
+}  // namespace assay::cli
