@@ -180,7 +180,7 @@ TEST(SuitePlan, WritesWhatTheRunSharesIntoEveryStudy) {
     } else if (study->name == "lengths") {
       const auto& lengths = std::any_cast<const LengthsOptions&>(own);
       EXPECT_EQ(lengths.lengths, std::vector<std::int64_t>{7});
-      EXPECT_EQ(lengths.new_tokens, 32) << "along an axis";
+      EXPECT_EQ(lengths.new_tokens, 16) << "along an axis";
     } else if (study->name == "batches") {
       EXPECT_TRUE(std::any_cast<const BatchedOptions&>(own).prompts.empty());
     } else if (study->name == "perplexity") {

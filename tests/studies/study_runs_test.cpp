@@ -89,7 +89,7 @@ TEST(SharedOptionsOfARun, ReachEachStudy) {
   EXPECT_EQ(std::any_cast<PerplexityOptions>(shared_with("perplexity")).precisions,
             std::vector<std::string>{"nf4"});
   shared.new_tokens = 33;
-  EXPECT_EQ(std::any_cast<EdgeOptions>(shared_with("edge")).new_tokens, 32) << "along an axis";
+  EXPECT_EQ(std::any_cast<EdgeOptions>(shared_with("edge")).new_tokens, 16) << "along an axis";
 }
 
 TEST_F(ScriptedStudies, SuiteCasesAreOfTheFirstPrecision) {

@@ -102,7 +102,7 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
       "--truncate", flags->prompt.truncate,
       "Side to cut a prompt on that exceeds the context: left, right or none [none: an error]");
   add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
-            "New tokens per prompt; at most 32 in sweeps and ablations [50]", 1);
+            "New tokens per prompt; at most 16 in sweeps and ablations [50]", 1);
   flags->studies.add_to_run(*command, parts());
   command->add_option(
       "--skip", flags->skipped,

@@ -187,7 +187,7 @@ class SweepRun {
   }
 
   // The first run gives texts, profile and memory. A session is warmed up by the first of its cases until two
-  // runs take about the same time; each further case runs once, unless that takes long.
+  // runs take about the same time; each further case runs once, where that is short.
   void warm_up(CaseResult& c) {
     if (const std::string why = sessions_.why_not(c.what.configuration); !why.empty()) throw Error("{}", why);
     Session& session = sessions_.of(c.what.configuration);
@@ -203,7 +203,7 @@ class SweepRun {
     }
     constexpr double kLong_s = 1.5, kShort_s = 0.25, kSteady = 0.1;
     double last = c.samples.empty() ? c.first.seconds : c.samples.rbegin()->second.total_latency_s;
-    if (!is_first && is_session_warm && last >= kShort_s) return;
+    if (is_session_warm && last >= kShort_s) return;
     const int most = is_first || !is_session_warm ? 3 : 1;
     for (int run = 0; run < most && (last < kLong_s || (run == 0 && !is_first)) && !stopped(); ++run) {
       const double now = session.run(c.what).total_latency_s;

@@ -23,7 +23,7 @@ struct SharedOptions {
   Truncation truncation = Truncation::none;
 
   // Along an axis, fewer new tokens show as much in less time.
-  std::int64_t axis_new_tokens() const { return std::min<std::int64_t>(32, new_tokens); }
+  std::int64_t axis_new_tokens() const { return std::min<std::int64_t>(16, new_tokens); }
 };
 
 using PredictedSeconds = std::function<double(const Case&)>;  // of one run
