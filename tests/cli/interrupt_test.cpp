@@ -54,6 +54,16 @@ TEST(CliInterrupt, RunKeepsItsResults) {
   expect_success(run_program({"report", out + "/results.json"}));
 }
 
+TEST(CliInterrupt, InterleaveKeepsItsResults) {
+  TemporaryFolder folder;
+  const std::string out = folder / "out";
+  expect_interrupted(run_program({"interleave", program_path(), program_path(), kModel, "-n", "50", "-r",
+                                  "10000000", "--no-perplexity", "-o", out},
+                                 kInterrupted));
+  for (const char* name : {"/a", "/b"})
+    EXPECT_EQ(nlohmann::json::parse(read_file(out + name + "/results.json"))["status"], "interrupted");
+}
+
 // A closed terminal.
 TEST(CliInterrupt, AHangUpKeepsItsResultsToo) {
   TemporaryFolder folder;

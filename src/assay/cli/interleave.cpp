@@ -56,11 +56,11 @@ double detectable_of(const std::vector<FailureRule>& rules, double margin) {
   return smallest > 0 ? smallest : margin;
 }
 
-void add_facts(ResultSet& results, const std::string& program, const std::string& sha256,
-               const std::string& command_line) {
+void add_facts(ResultSet& results, const std::string& program, const std::string& version,
+               const std::string& sha256, const std::string& command_line) {
   results.command = command_line;
   results.model.sha256 = sha256;
-  results.build = {version_of(program), "", ""};
+  results.build = {version, "", ""};
   results.configuration.emplace_back("program", program);
   if (is_interrupted()) results.status = RunStatus::interrupted;
 }
@@ -70,7 +70,7 @@ int interleave(const InterleaveFlags& flags, const std::string& command_line) {
   const double margin = flags.gate.margin();
   if (flags.max_time_s <= 0)
     throw UsageError("--max-time: expected a number above 0, found {}", flags.max_time_s);
-  for (const std::string& program : {flags.a, flags.b}) version_of(program);
+  const std::string version_a = version_of(flags.a), version_b = version_of(flags.b);
   if (!flags.folder.empty()) ensure_writable_folder(flags.folder);
   Progress progress(flags.output.shows_progress());
   WorkerExperimentOptions workers;
@@ -97,10 +97,13 @@ int interleave(const InterleaveFlags& flags, const std::string& command_line) {
   if (!flags.corpus.empty()) options.corpus = flags.corpus;
   options.detectable = detectable_of(rules, margin);
   const std::string sha256 = experiment.folder().content_hash();
+  if (!flags.output.is_json && !flags.output.is_quiet)
+    answer(fmt::format("A: {} (assay {})\nB: {} (assay {})\nModel: {}\n\n", flags.a, version_a, flags.b,
+                       version_b, experiment.id()));
   Interleaved both = run_interleaved(experiment, options);
   progress.clear();
-  add_facts(both.a, flags.a, sha256, command_line);
-  add_facts(both.b, flags.b, sha256, command_line);
+  add_facts(both.a, flags.a, version_a, sha256, command_line);
+  add_facts(both.b, flags.b, version_b, sha256, command_line);
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   json["a"] = json["b"] = nullptr;
   if (!flags.folder.empty())
