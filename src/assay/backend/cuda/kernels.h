@@ -182,15 +182,24 @@ constexpr std::int64_t rounded_inputs_stride(std::int64_t inputs, Arithmetic ari
 }
 std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors);
 
-// A norm of whole rows that a multiplication makes of its inputs, with the bits of NormArgs; of few rows
-// alone, since every block makes it for itself.
-struct InputNorm {
-  DevicePointer<const float> gain = {}, bias = {};  // no gain: no norm
+// What a multiplication makes of its inputs before it multiplies them, with the bits of NormArgs or
+// GatedArgs; of few rows alone, since every block makes it for itself.
+struct MadeInputs {
+  enum class Kind : std::int32_t { none, norm, gated };
+  Kind kind = Kind::none;
+  DevicePointer<const float> gain = {}, bias = {};  // of a norm of whole rows
   float epsilon = 0;
   bool subtracts_mean = false;
+  Activation activation = Activation::silu;  // of a gate: x has 2 * inputs columns
 };
-inline constexpr std::int64_t kMostNormedRows = 4;
-inline constexpr std::uint32_t kNormBytes = (8 + 2 * kMostNormedRows) * 4;  // of shared memory
+inline constexpr std::int64_t kMostMadeRows = 4;
+// Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
+// takes 8 floats more, so that lanes of four rows meet no bank twice.
+inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
+// Of shared memory: sums of warps, moments of rows, and what each of 8 warps has made.
+inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMostMadeRows) * 4,
+                              kMadeBytesOfWarp = kMostMadeRows * (kMadeAtOnce + kMadePadding) * 4;
+inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
 
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
 // inputs, added in order: bits depend on the matrix's shape, never on `rows`.
@@ -201,7 +210,7 @@ struct LinearArgs {
   Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
   Epilogue to = {};
   Scratch scratch = {};
-  InputNorm norm = {};
+  MadeInputs made = {};
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels.h, QuantizeArgs): codes[row][k],

@@ -53,7 +53,7 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, rows),
           .block = count_of(kThreads),
-          .shared_bytes = more_bytes + partial_bytes(rows) + kNormBytes},
+          .shared_bytes = more_bytes + partial_bytes(rows)},
          args);
 }
 
@@ -281,24 +281,26 @@ void run(Runtime& runtime, const AttendArgs& args) {
 
 void run(Runtime& runtime, const LinearArgs& args) {
   const Kernels& kernels = runtime.kernels();
-  if (args.norm.gain && args.rows > kMostNormedRows)
-    throw Error("a multiplication norms {} rows of its inputs; at most {} were expected", args.rows,
-                kMostNormedRows);
-  if (args.norm.gain && args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
-    throw Error("a multiplication in float32 does not norm its inputs");
+  const bool makes_inputs = args.made.kind != MadeInputs::Kind::none;
+  if (makes_inputs && args.rows > kMostMadeRows)
+    throw Error("a multiplication makes {} rows of its inputs; at most {} were expected", args.rows,
+                kMostMadeRows);
+  if (makes_inputs && args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
+    throw Error("a multiplication in float32 takes its inputs as they are");
+  const std::uint32_t made_bytes = makes_inputs ? kMadeBytes : 0;
   switch (args.weight.format) {
     case MatrixFormat::float16:
       if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
-      return launch_linear(runtime, kernels.linear_float16, args, 0);
+      return launch_linear(runtime, kernels.linear_float16, args, made_bytes);
     case MatrixFormat::bfloat16:
       if (run_gemm(runtime, args, Arithmetic::bfloat16, kernels.gemm_bfloat16)) return;
-      return launch_linear(runtime, kernels.linear_bfloat16, args, 0);
+      return launch_linear(runtime, kernels.linear_bfloat16, args, made_bytes);
     case MatrixFormat::int8:
       throw Error("an int8 matrix is multiplied by codes of inputs, not by floats");
     case MatrixFormat::float32: {
       if (args.arithmetic == Arithmetic::tf32) {
         if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
-        return launch_linear(runtime, kernels.linear_tf32, args, 0);
+        return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
       }
       if (args.rows == 0) return;
       const int i = args.rows <= 4 ? 0 : 1;
@@ -316,18 +318,18 @@ void run(Runtime& runtime, const LinearArgs& args) {
   check_group(args.weight.group, 1);
   if (args.weight.group >= 16 && args.arithmetic == Arithmetic::float16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_float16)) return;
-    return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable);
+    return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable + made_bytes);
   }
   if (args.weight.group >= 16 && args.arithmetic == Arithmetic::bfloat16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_bfloat16)) return;
-    return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable);
+    return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable + made_bytes);
   }
   if (args.rows == 0) return;
   launch(runtime, kernels.four_bit_float32,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, 4),
           .block = count_of(kThreads),
-          .shared_bytes = 64 + partial_bytes(4) + kNormBytes},
+          .shared_bytes = 64 + partial_bytes(4) + made_bytes},
          args);
 }
 
