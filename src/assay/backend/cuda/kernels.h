@@ -113,8 +113,9 @@ struct RotateStoreArgs {
   StoreArgs store = {};
 };
 
-// Over a cache in float16 or bfloat16 with heads of 64 to 256 elements, tensor cores take queries and weights
-// rounded to the cache's format; else all is float32. That depends on the cache alone.
+// Over a cache in float16, bfloat16 or int8 with heads of 64 to 256 elements, tensor cores take queries and
+// weights rounded to the cache's format, of int8 to bfloat16; else all is float32. That depends on the cache
+// alone.
 //
 // Causal attention over pages: row i sees keys max(0, key - window + 1) to `key`, its own. A score is
 // cap(scale * q k) + slope * (distance, negative). Keys go in chunks of 256 at absolute indices, whose states
@@ -391,7 +392,7 @@ struct Kernels {
   Kernel<RotateStoreArgs> rotate_and_store;
   Kernel<AttendArgs> attend, merge_chunks;
   // Of heads of up to 64, 128 and 256 elements.
-  Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3];
+  Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
   Kernel<LinearArgs> linear_float32[2];  // of 4 and of 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];

@@ -157,17 +157,18 @@ constexpr std::int64_t kAttendThreads = 128, kTileRows = 16;
 
 // Heads that tensor cores attend.
 bool has_tiles(const CacheLayout& cache) {
-  return (cache.format == CacheFormat::float16 || cache.format == CacheFormat::bfloat16) &&
-         cache.head_dim >= 64 && cache.head_dim <= 256;
+  return cache.format != CacheFormat::float32 && cache.head_dim >= 64 && cache.head_dim <= 256;
 }
 
 void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks, bool is_split) {
   const CacheLayout& cache = args.cache;
+  const bool are_codes = cache.format == CacheFormat::int8;
   const int size = cache.head_dim <= 64 ? 0 : cache.head_dim <= 128 ? 1 : 2;
   const std::int64_t dim = std::int64_t{64} << size, values = std::min<std::int64_t>(dim, 128),
                      heads = args.heads / cache.kv_heads;
   const auto bytes = [&](std::int64_t warps, std::int64_t stages) {
-    const std::int64_t pages = stages * kPagePositions * (dim + values) * 2,
+    const std::int64_t page = kPagePositions * (dim + values),  // elements
+        pages = are_codes ? 2 * page + stages * (page + 2 * kPagePositions * 4) : stages * 2 * page,
                        queries = warps * kTileRows * dim * 2,
                        totals = chunks > 1 && !is_split ? warps * kTileRows * values * 4 : 0;
     return pages + queries + totals;
@@ -186,7 +187,9 @@ void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks,
                               .stages = static_cast<std::int32_t>(stages)};
   const Kernels& kernels = runtime.kernels();
   launch(runtime,
-         cache.format == CacheFormat::float16 ? kernels.attend_float16[size] : kernels.attend_bfloat16[size],
+         are_codes                              ? kernels.attend_int8[size]
+         : cache.format == CacheFormat::float16 ? kernels.attend_float16[size]
+                                                : kernels.attend_bfloat16[size],
          {.grid_x = is_split ? count_of(chunks) : 1,
           .grid_y = count_of((args.rows + rows - 1) / rows * tiles.tiles),
           .grid_z = count_of(cache.kv_heads * (dim / values)),
