@@ -33,7 +33,12 @@ const std::vector<AttendCase>& tile_cases() {
        .soft_cap = 3},
       {.format = CacheFormat::float16, .head_dim = 100, .heads = 2, .kv_heads = 1, .has_slopes = true},
       {.format = CacheFormat::bfloat16, .head_dim = 256, .heads = 1, .kv_heads = 1},
-      {.format = CacheFormat::float16, .head_dim = 168, .heads = 4, .kv_heads = 2, .window = 100}};
+      {.format = CacheFormat::float16, .head_dim = 168, .heads = 4, .kv_heads = 2, .window = 100},
+      {.format = CacheFormat::int8, .head_dim = 64, .heads = 4, .kv_heads = 2},
+      {.format = CacheFormat::int8, .head_dim = 72, .heads = 3, .kv_heads = 3, .window = 70, .soft_cap = 4},
+      {.format = CacheFormat::int8, .head_dim = 100, .heads = 6, .kv_heads = 1, .has_slopes = true},
+      {.format = CacheFormat::int8, .head_dim = 128, .heads = 2, .kv_heads = 1, .window = 260},
+      {.format = CacheFormat::int8, .head_dim = 250, .heads = 2, .kv_heads = 2}};
   return cases;
 }
 
@@ -64,29 +69,57 @@ TEST_F(CudaAttentionTiles, PrefillAndDecodeGiveTheSameBits) {
 
 // Less shared memory: fewer rows at a time, a page at a time, the same bits.
 TEST_F(CudaAttentionTiles, FitsSmallSharedMemory) {
-  const AttendCase c{.format = CacheFormat::bfloat16, .head_dim = 256, .heads = 1, .kv_heads = 1};
-  Floats wanted;
-  for (const std::int64_t kilobytes : {227, 99}) {
-    EmulatedDevice device;
-    device.facts.shared_bytes_per_block = kilobytes << 10;
-    std::unique_ptr<Runtime> runtime = make_emulated_runtime(device);
-    random_ = Random();
-    fill(c, {300});
+  for (const CacheFormat format : {CacheFormat::bfloat16, CacheFormat::int8}) {
+    const AttendCase c{.format = format, .head_dim = 256, .heads = 1, .kv_heads = 1};
+    Floats wanted;
+    for (const std::int64_t kilobytes : {227, 99}) {
+      EmulatedDevice device;
+      device.facts.shared_bytes_per_block = kilobytes << 10;
+      std::unique_ptr<Runtime> runtime = make_emulated_runtime(device);
+      random_ = Random();
+      fill(c, {300});
+      store();
+      std::vector<Row> rows;
+      for (std::int32_t key = 255; key < 300; key += 4) rows.push_back({0, key});
+      const Floats q = queries_of(rows.size());
+      runtime_.swap(runtime);
+      const Floats got = attend(rows, q, false);
+      runtime_.swap(runtime);
+      if (wanted.empty()) wanted = got;
+      EXPECT_EQ(got, wanted) << kilobytes;
+    }
+  }
+}
+
+// Keys and values of very different sizes: each has its own scale. Of values that are 2^40 times smaller come
+// results that are, to the bit.
+TEST_F(CudaAttentionTiles, ScalesOfCodesBelongToTheirKeys) {
+  for (const int dim : {64, 100, 128, 200}) {
+    SCOPED_TRACE("dim " + std::to_string(dim));
+    fill({.format = CacheFormat::int8, .head_dim = dim, .heads = 4, .kv_heads = 2, .window = 150}, {300});
+    Sequence& s = sequences_[0];
+    const std::size_t width = at_of(2 * dim);
+    for (std::size_t i = 0; i < s.keys.size(); ++i) {
+      const std::size_t part = 2 * (i / width) + i % width / at_of(dim);  // of a key and kv head
+      s.keys[i] *= 0.02F * static_cast<float>(1 + part * 7 % 53);
+      s.values[i] *= 0.03F * static_cast<float>(1 + part * 5 % 41);
+    }
     store();
     std::vector<Row> rows;
-    for (std::int32_t key = 255; key < 300; key += 4) rows.push_back({0, key});
+    for (std::int32_t key = 50; key < 300; key += 11) rows.push_back({0, key});
     const Floats q = queries_of(rows.size());
-    runtime_.swap(runtime);
     const Floats got = attend(rows, q, false);
-    runtime_.swap(runtime);
-    if (wanted.empty()) wanted = got;
-    EXPECT_EQ(got, wanted) << kilobytes;
+    expect_attended(rows, q, got);
+    for (float& value : s.values) value = std::ldexp(value, -40);
+    store();
+    const Floats small = attend(rows, q, false);
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::ldexp(small[i], 40), got[i]) << i;
   }
 }
 
 // Values that are not finite reach the rows that see them and no others, in a tile as alone.
 TEST_F(CudaAttentionTiles, WhatIsNotFiniteStaysWithTheRowsThatSeeIt) {
-  for (const CacheFormat format : {CacheFormat::float16, CacheFormat::bfloat16}) {
+  for (const CacheFormat format : {CacheFormat::float16, CacheFormat::bfloat16, CacheFormat::int8}) {
     const AttendCase c{.format = format, .head_dim = 64, .heads = 1, .kv_heads = 1, .window = 20};
     fill(c, {80});
     sequences_[0].values[at_of(30 * 64 + 3)] = kInfinity;
@@ -98,7 +131,8 @@ TEST_F(CudaAttentionTiles, WhatIsNotFiniteStaysWithTheRowsThatSeeIt) {
     for (std::size_t row = 0; row < rows.size(); ++row)
       for (std::size_t i = 0; i < 64; ++i) {
         const int key = rows[row].key;
-        const bool is_bad = (key >= 70) || (i == 3 && key >= 30 && key < 50);
+        const bool is_of_value = i == 3 || format == CacheFormat::int8;  // one scale for all of it
+        const bool is_bad = key >= 70 || (is_of_value && key >= 30 && key < 50);
         ASSERT_EQ(std::isfinite(got[row * 64 + i]), !is_bad) << "key " << key << ", element " << i;
       }
     sequences_hint_ = 1;

@@ -64,5 +64,25 @@ TEST(CliInspect, PredictsTheBytesThatLoadingTakes) {
   }
 }
 
+// Gates and norms of few tokens belong to the matrix multiplications behind them.
+TEST(CliInspect, PredictsNoKernelForWhatAMultiplicationMakesItself) {
+  const auto launches = [](const char* precision, const char* rows, const std::string& kind) {
+    const ProgramResult result = run_program({"inspect", model_fixture("llama_grouped"), "--gpu", "h100",
+                                              "--precision", precision, "--rows", rows, "--json"});
+    expect_success(result);
+    std::int64_t most = 0;
+    for (const auto& kernel : nlohmann::json::parse(result.out)["gpu_step"]["kernels"])
+      if (kernel["kind"] == kind) most = std::max(most, kernel["launches_each"].get<std::int64_t>());
+    return most;
+  };
+  for (const char* kind : {"gate", "norm"}) {
+    SCOPED_TRACE(kind);
+    EXPECT_EQ(launches("bfloat16", "4", kind), 0);
+    EXPECT_EQ(launches("bfloat16", "5", kind), 1);
+    EXPECT_EQ(launches("int8-dynamic", "1", kind), 1);
+  }
+  EXPECT_EQ(launches("bfloat16", "4", "matmul"), 2);  // the LM head with its norm
+}
+
 }  // namespace
 }  // namespace assay::test

@@ -21,7 +21,7 @@
 #include "assay/tensor/half.h"
 
 #define ASSAY_KERNEL inline void
-#define ASSAY_KERNEL_OF(threads) inline void
+#define ASSAY_KERNEL_OF(...) inline void
 #define ASSAY_DEVICE inline
 #define ASSAY_UNROLL
 #define ASSAY_NO_UNROLL

@@ -256,10 +256,10 @@ class CudaAttention : public CudaKernels {
     }
     return y;
   }
-  // Tensor cores take queries and weights in the cache's format: a weight is off by half a unit of it.
+  // Tensor cores take queries and weights in the cache's format, of int8 in bfloat16: a weight is off by half
+  // a unit of it.
   bool is_tiled() const {
-    return (layout_.format == CacheFormat::float16 || layout_.format == CacheFormat::bfloat16) &&
-           layout_.head_dim >= 64 && layout_.head_dim <= 256;
+    return layout_.format != CacheFormat::float32 && layout_.head_dim >= 64 && layout_.head_dim <= 256;
   }
   float held_query(float x) const {
     if (!is_tiled()) return x;

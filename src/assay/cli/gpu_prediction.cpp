@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/backend/cuda/program.h"
 #include "assay/base/error.h"
 #include "assay/plan/operation_groups.h"
 
@@ -62,12 +63,18 @@ nlohmann::ordered_json gpu_prediction_json(const Plan& plan, const GpuStep& step
   const KnownGpu& gpu = known_gpu(step.gpu);
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
   double all = 0, all_bytes = 0;
+  // What the matrix multiplication behind it makes of its inputs is no kernel.
+  const std::vector<bool> made = cuda::made_of_inputs(plan, cuda::WorkspaceLayout(plan, {}));
+  const auto is_kernel = [&](std::size_t op) {
+    return step.rows > cuda::kMostMadeRows || op >= made.size() || !made[op];
+  };
   for (const OperationGroup& group : operation_groups(plan, step.rows, step.past, 1)) {
-    const auto count = static_cast<double>(group.operations.size()),
-               bytes = static_cast<double>((group.cost.weight_bytes + group.cost.kv_bytes).value);
-    const int launches = launches_of(group, step);
+    const auto kernels_of_group = std::ranges::count_if(group.operations, is_kernel);
+    const auto bytes = static_cast<double>((group.cost.weight_bytes + group.cost.kv_bytes).value);
+    const int launches = kernels_of_group > 0 ? launches_of(group, step) : 0;
     const double reading = bytes / gpu.read, computing = group.cost.flops.value / rate_of(gpu, group),
-                 waiting = count * launches * kNodeSeconds, seconds = waiting + std::max(reading, computing);
+                 waiting = static_cast<double>(kernels_of_group * launches) * kNodeSeconds,
+                 seconds = waiting + std::max(reading, computing);
     kernels.push_back({{"name", group.name},
                        {"kind", group.kind},
                        {"count", group.operations.size()},

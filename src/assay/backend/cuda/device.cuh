@@ -16,7 +16,7 @@
 #include "assay/backend/cuda/runtime.h"
 
 #define ASSAY_KERNEL __global__ void
-#define ASSAY_KERNEL_OF(threads) __global__ void __launch_bounds__(threads)
+#define ASSAY_KERNEL_OF(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define ASSAY_DEVICE __device__ __forceinline__
 #define ASSAY_UNROLL _Pragma("unroll")
 #define ASSAY_NO_UNROLL _Pragma("unroll 1")

@@ -113,8 +113,9 @@ struct RotateStoreArgs {
   StoreArgs store = {};
 };
 
-// Over a cache in float16 or bfloat16 with heads of 64 to 256 elements, tensor cores take queries and weights
-// rounded to the cache's format; else all is float32. That depends on the cache alone.
+// Over a cache in float16, bfloat16 or int8 with heads of 64 to 256 elements, tensor cores take queries and
+// weights rounded to the cache's format, of int8 to bfloat16; else all is float32. That depends on the cache
+// alone.
 //
 // Causal attention over pages: row i sees keys max(0, key - window + 1) to `key`, its own. A score is
 // cap(scale * q k) + slope * (distance, negative). Keys go in chunks of 256 at absolute indices, whose states
@@ -182,15 +183,24 @@ constexpr std::int64_t rounded_inputs_stride(std::int64_t inputs, Arithmetic ari
 }
 std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors);
 
-// A norm of whole rows that a multiplication makes of its inputs, with the bits of NormArgs; of few rows
-// alone, since every block makes it for itself.
-struct InputNorm {
-  DevicePointer<const float> gain = {}, bias = {};  // no gain: no norm
+// What a multiplication makes of its inputs before it multiplies them, with the bits of NormArgs or
+// GatedArgs; of few rows alone, since every block makes it for itself.
+struct MadeInputs {
+  enum class Kind : std::int32_t { none, norm, gated };
+  Kind kind = Kind::none;
+  DevicePointer<const float> gain = {}, bias = {};  // of a norm of whole rows
   float epsilon = 0;
   bool subtracts_mean = false;
+  Activation activation = Activation::silu;  // of a gate: x has 2 * inputs columns
 };
-inline constexpr std::int64_t kMostNormedRows = 4;
-inline constexpr std::uint32_t kNormBytes = (8 + 2 * kMostNormedRows) * 4;  // of shared memory
+inline constexpr std::int64_t kMostMadeRows = 4;
+// Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
+// takes 8 floats more, so that lanes of four rows meet no bank twice.
+inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
+// Of shared memory: sums of warps, moments of rows, and what each of 8 warps has made.
+inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMostMadeRows) * 4,
+                              kMadeBytesOfWarp = kMostMadeRows * (kMadeAtOnce + kMadePadding) * 4;
+inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
 
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
 // inputs, added in order: bits depend on the matrix's shape, never on `rows`.
@@ -201,7 +211,7 @@ struct LinearArgs {
   Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
   Epilogue to = {};
   Scratch scratch = {};
-  InputNorm norm = {};
+  MadeInputs made = {};
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels.h, QuantizeArgs): codes[row][k],
@@ -382,7 +392,7 @@ struct Kernels {
   Kernel<RotateStoreArgs> rotate_and_store;
   Kernel<AttendArgs> attend, merge_chunks;
   // Of heads of up to 64, 128 and 256 elements.
-  Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3];
+  Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
   Kernel<LinearArgs> linear_float32[2];  // of 4 and of 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];

@@ -53,7 +53,7 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, rows),
           .block = count_of(kThreads),
-          .shared_bytes = more_bytes + partial_bytes(rows) + kNormBytes},
+          .shared_bytes = more_bytes + partial_bytes(rows)},
          args);
 }
 
@@ -157,17 +157,18 @@ constexpr std::int64_t kAttendThreads = 128, kTileRows = 16;
 
 // Heads that tensor cores attend.
 bool has_tiles(const CacheLayout& cache) {
-  return (cache.format == CacheFormat::float16 || cache.format == CacheFormat::bfloat16) &&
-         cache.head_dim >= 64 && cache.head_dim <= 256;
+  return cache.format != CacheFormat::float32 && cache.head_dim >= 64 && cache.head_dim <= 256;
 }
 
 void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks, bool is_split) {
   const CacheLayout& cache = args.cache;
+  const bool are_codes = cache.format == CacheFormat::int8;
   const int size = cache.head_dim <= 64 ? 0 : cache.head_dim <= 128 ? 1 : 2;
   const std::int64_t dim = std::int64_t{64} << size, values = std::min<std::int64_t>(dim, 128),
                      heads = args.heads / cache.kv_heads;
   const auto bytes = [&](std::int64_t warps, std::int64_t stages) {
-    const std::int64_t pages = stages * kPagePositions * (dim + values) * 2,
+    const std::int64_t page = kPagePositions * (dim + values),  // elements
+        pages = are_codes ? 2 * page + stages * (page + 2 * kPagePositions * 4) : stages * 2 * page,
                        queries = warps * kTileRows * dim * 2,
                        totals = chunks > 1 && !is_split ? warps * kTileRows * values * 4 : 0;
     return pages + queries + totals;
@@ -186,7 +187,9 @@ void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks,
                               .stages = static_cast<std::int32_t>(stages)};
   const Kernels& kernels = runtime.kernels();
   launch(runtime,
-         cache.format == CacheFormat::float16 ? kernels.attend_float16[size] : kernels.attend_bfloat16[size],
+         are_codes                              ? kernels.attend_int8[size]
+         : cache.format == CacheFormat::float16 ? kernels.attend_float16[size]
+                                                : kernels.attend_bfloat16[size],
          {.grid_x = is_split ? count_of(chunks) : 1,
           .grid_y = count_of((args.rows + rows - 1) / rows * tiles.tiles),
           .grid_z = count_of(cache.kv_heads * (dim / values)),
@@ -281,24 +284,26 @@ void run(Runtime& runtime, const AttendArgs& args) {
 
 void run(Runtime& runtime, const LinearArgs& args) {
   const Kernels& kernels = runtime.kernels();
-  if (args.norm.gain && args.rows > kMostNormedRows)
-    throw Error("a multiplication norms {} rows of its inputs; at most {} were expected", args.rows,
-                kMostNormedRows);
-  if (args.norm.gain && args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
-    throw Error("a multiplication in float32 does not norm its inputs");
+  const bool makes_inputs = args.made.kind != MadeInputs::Kind::none;
+  if (makes_inputs && args.rows > kMostMadeRows)
+    throw Error("a multiplication makes {} rows of its inputs; at most {} were expected", args.rows,
+                kMostMadeRows);
+  if (makes_inputs && args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
+    throw Error("a multiplication in float32 takes its inputs as they are");
+  const std::uint32_t made_bytes = makes_inputs ? kMadeBytes : 0;
   switch (args.weight.format) {
     case MatrixFormat::float16:
       if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
-      return launch_linear(runtime, kernels.linear_float16, args, 0);
+      return launch_linear(runtime, kernels.linear_float16, args, made_bytes);
     case MatrixFormat::bfloat16:
       if (run_gemm(runtime, args, Arithmetic::bfloat16, kernels.gemm_bfloat16)) return;
-      return launch_linear(runtime, kernels.linear_bfloat16, args, 0);
+      return launch_linear(runtime, kernels.linear_bfloat16, args, made_bytes);
     case MatrixFormat::int8:
       throw Error("an int8 matrix is multiplied by codes of inputs, not by floats");
     case MatrixFormat::float32: {
       if (args.arithmetic == Arithmetic::tf32) {
         if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
-        return launch_linear(runtime, kernels.linear_tf32, args, 0);
+        return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
       }
       if (args.rows == 0) return;
       const int i = args.rows <= 4 ? 0 : 1;
@@ -316,18 +321,18 @@ void run(Runtime& runtime, const LinearArgs& args) {
   check_group(args.weight.group, 1);
   if (args.weight.group >= 16 && args.arithmetic == Arithmetic::float16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_float16)) return;
-    return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable);
+    return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable + made_bytes);
   }
   if (args.weight.group >= 16 && args.arithmetic == Arithmetic::bfloat16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_bfloat16)) return;
-    return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable);
+    return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable + made_bytes);
   }
   if (args.rows == 0) return;
   launch(runtime, kernels.four_bit_float32,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, 4),
           .block = count_of(kThreads),
-          .shared_bytes = 64 + partial_bytes(4) + kNormBytes},
+          .shared_bytes = 64 + partial_bytes(4) + made_bytes},
          args);
 }
 

@@ -32,7 +32,7 @@ CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shar
       options_(options),
       weights_(plan_, source, runtime_),
       work_(plan_, runtime_),
-      norms_of_inputs_(norms_of_inputs(plan_, work_.layout())),
+      made_of_inputs_(made_of_inputs(plan_, work_.layout())),
       pages_(std::make_shared<PagePool>(runtime_, cache_layout_of(plan_))) {
   put_constants();
 }

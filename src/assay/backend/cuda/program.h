@@ -32,10 +32,10 @@ PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std
 // depends on how many there are.
 std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 
-// Of each operation whether it is a norm that the multiplication behind it can make of its inputs: nobody
-// else reads what it would write, and the product does not write where the norm reads. Not of int8 products,
-// whose inputs are quantized first.
-std::vector<bool> norms_of_inputs(const Plan& plan, const WorkspaceLayout& layout);
+// Of each operation whether it is a norm, or the gate of an MLP, that the multiplication behind it can make
+// of its inputs: nobody else reads what it would write, and the product does not write where it reads. Not of
+// float32 products, nor of int8 ones, whose inputs are quantized first.
+std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout);
 
 class CudaProgram : public Program {
  public:
@@ -90,10 +90,11 @@ class CudaProgram : public Program {
   void run_op(std::size_t index, Step& step);
   EmbedArgs embedding(const EmbedOp& op, std::int64_t rows) const;
   bool is_made_of_inputs(std::size_t index, const Step& step) const;
-  InputNorm input_norm(const NormOp* op) const;
+  MadeInputs made_inputs(const Op* op) const;
   void norm(const NormOp& op, const Step& step);
+  void gate(const GatedOp& op, const Step& step);
   void multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in, const Buffer& out,
-                std::int64_t rows, const NormOp* norm = nullptr);
+                std::int64_t rows, const Op* made = nullptr);
   void multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in, std::int64_t rows,
                      Epilogue to);
   const RotaryOp* rotation_before(std::size_t index) const;
@@ -124,7 +125,7 @@ class CudaProgram : public Program {
   CudaOptions options_;
   Weights weights_;
   Workspace work_;
-  std::vector<bool> norms_of_inputs_;
+  std::vector<bool> made_of_inputs_;
   std::shared_ptr<PagePool> pages_;
   InputObserver observer_;
 

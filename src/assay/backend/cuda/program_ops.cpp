@@ -16,6 +16,22 @@ Arithmetic arithmetic_of(const WeightSpec& weight) {
                                                     : Arithmetic::float32;
 }
 
+// Whether a product of so many inputs can make of them what the operation does.
+bool can_be_made(const Plan& plan, const Op& op, std::int64_t inputs) {
+  if (const auto* norm = std::get_if<NormOp>(&op.what)) return norm->groups == 1 && norm->column == 0;
+  const auto* gate = std::get_if<GatedOp>(&op.what);
+  return gate != nullptr && plan.buffers[static_cast<std::size_t>(gate->out)].columns == inputs;
+}
+
+bool is_read_from(const Plan& plan, std::size_t first, BufferId id) {
+  for (std::size_t i = first; i < plan.ops.size(); ++i) {
+    const BufferUse use = buffers_of(plan.ops[i]);
+    if (std::ranges::find(use.reads, id) != use.reads.end()) return true;
+    if (std::ranges::find(use.writes, id) != use.writes.end()) return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 void CudaProgram::run_op(std::size_t index, Step& step) {
@@ -28,25 +44,17 @@ void CudaProgram::run_op(std::size_t index, Step& step) {
                      if (observer_) show_inputs(op, step);
                      Buffer out = work_[op.out];
                      out.data = out.data + op.out_column;
-                     const NormOp* of_inputs = index > 0 && is_made_of_inputs(index - 1, step)
-                                                   ? &std::get<NormOp>(plan_.ops[index - 1].what)
-                                                   : nullptr;
-                     multiply(op, constants, work_[of_inputs != nullptr ? of_inputs->in : op.in], out,
-                              step.rows, of_inputs);
+                     const Op* made =
+                         index > 0 && is_made_of_inputs(index - 1, step) ? &plan_.ops[index - 1] : nullptr;
+                     const BufferId in = made != nullptr ? buffers_of(*made).reads.front() : op.in;
+                     multiply(op, constants, work_[in], out, step.rows, made);
                    },
                    [&](const RotaryOp& op) {
                      if (rotation_before(index + 1) == nullptr) cuda::run(*runtime_, rotation(op, step.rows));
                    },
                    [&](const AttentionOp& op) { attend(op, constants, index, step); },
                    [&](const GatedOp& op) {
-                     const Buffer in = work_[op.in], out = work_[op.out];
-                     cuda::run(*runtime_, GatedArgs{.x = in.data,
-                                                    .x_stride = in.stride,
-                                                    .activation = op.activation,
-                                                    .out = out.data,
-                                                    .out_stride = out.stride,
-                                                    .rows = step.rows,
-                                                    .n = out.columns});
+                     if (!is_made_of_inputs(index, step)) gate(op, step);
                    },
                    [&](const AddOp& op) {
                      const Buffer in = work_[op.in], out = work_[op.out];
@@ -91,8 +99,19 @@ void CudaProgram::norm(const NormOp& op, const Step& step) {
                                 .n = weights_.spec(op.gain).columns});
 }
 
+void CudaProgram::gate(const GatedOp& op, const Step& step) {
+  const Buffer in = work_[op.in], out = work_[op.out];
+  cuda::run(*runtime_, GatedArgs{.x = in.data,
+                                 .x_stride = in.stride,
+                                 .activation = op.activation,
+                                 .out = out.data,
+                                 .out_stride = out.stride,
+                                 .rows = step.rows,
+                                 .n = out.columns});
+}
+
 void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in,
-                           const Buffer& out, std::int64_t rows, const NormOp* norm) {
+                           const Buffer& out, std::int64_t rows, const Op* made) {
   const Epilogue to{.bias = weights_.vector(op.bias),
                     .activation = op.activation,
                     .adds = op.adds_to_output,
@@ -106,23 +125,27 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
                                   .arithmetic = arithmetic_of(weights_.spec(op.weight)),
                                   .to = to,
                                   .scratch = work_.gemm_scratch(),
-                                  .norm = input_norm(norm)});
+                                  .made = made_inputs(made)});
 }
 
-InputNorm CudaProgram::input_norm(const NormOp* op) const {
+MadeInputs CudaProgram::made_inputs(const Op* op) const {
   if (op == nullptr) return {};
-  return {.gain = weights_.vector(op->gain),
-          .bias = weights_.vector(op->bias),
-          .epsilon = op->epsilon,
-          .subtracts_mean = op->kind == Norm::layer};
+  if (const auto* gate = std::get_if<GatedOp>(&op->what))
+    return {.kind = MadeInputs::Kind::gated, .activation = gate->activation};
+  const auto& norm = std::get<NormOp>(op->what);
+  return {.kind = MadeInputs::Kind::norm,
+          .gain = weights_.vector(norm.gain),
+          .bias = weights_.vector(norm.bias),
+          .epsilon = norm.epsilon,
+          .subtracts_mean = norm.kind == Norm::layer};
 }
 
-// A norm that the multiplication behind it makes of its inputs.
+// What the multiplication behind it makes of its inputs.
 bool CudaProgram::is_made_of_inputs(std::size_t index, const Step& step) const {
-  return norms_of_inputs_[index] && step.rows <= kMostNormedRows && !observer_ && !profile_;
+  return made_of_inputs_[index] && step.rows <= kMostMadeRows && !observer_ && !profile_;
 }
 
-std::vector<bool> norms_of_inputs(const Plan& plan, const WorkspaceLayout& layout) {
+std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout) {
   const auto share_memory = [&](BufferId a, BufferId b) {
     const auto& x = layout.buffers[static_cast<std::size_t>(a)];
     const auto& y = layout.buffers[static_cast<std::size_t>(b)];
@@ -130,20 +153,15 @@ std::vector<bool> norms_of_inputs(const Plan& plan, const WorkspaceLayout& layou
   };
   std::vector<bool> are(plan.ops.size());
   for (std::size_t i = 0; i + 1 < plan.ops.size(); ++i) {
-    const auto* norm = std::get_if<NormOp>(&plan.ops[i].what);
     const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
-    if (norm == nullptr || product == nullptr || product->in != norm->out || norm->groups != 1 ||
-        norm->column != 0 || norm->out == plan.hidden ||
-        plan.weight(product->weight).format == WeightFormat::float32 ||
-        is_int8(plan.weight(product->weight).format) || share_memory(norm->in, product->out))
-      continue;
-    bool is_read = false;
-    for (std::size_t later = i + 2; later < plan.ops.size() && !is_read; ++later) {
-      const BufferUse use = buffers_of(plan.ops[later]);
-      is_read = std::ranges::find(use.reads, norm->out) != use.reads.end();
-      if (std::ranges::find(use.writes, norm->out) != use.writes.end()) break;
-    }
-    are[i] = !is_read;
+    if (product == nullptr) continue;
+    const WeightSpec& weight = plan.weight(product->weight);
+    if (weight.format == WeightFormat::float32 || is_int8(weight.format)) continue;
+    if (!can_be_made(plan, plan.ops[i], weight.columns)) continue;
+    const BufferUse made = buffers_of(plan.ops[i]);
+    const BufferId in = made.reads.front(), out = made.writes.front();
+    are[i] = product->in == out && out != plan.hidden && !share_memory(in, product->out) &&
+             !is_read_from(plan, i + 2, out);
   }
   return are;
 }

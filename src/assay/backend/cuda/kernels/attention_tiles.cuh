@@ -1,4 +1,4 @@
-// Attention by tensor cores, over keys and values in float16 or bfloat16, heads of 64 to 256 elements.
+// Attention by tensor cores, over keys and values in float16, bfloat16 or int8, heads of 64 to 256 elements.
 //
 // Rows of an mma are pairs of a row of the batch and a head of those that share keys: 16 a warp. A page of 64
 // keys is a step, which cp.async fetches a step ahead. Scores become weights where they are (the accumulators
@@ -6,6 +6,10 @@
 // pages of a chunk of 256 keys one after the other, rescaled where the largest score grows; chunks as in
 // attention.cuh. Of keys of up to 256 elements (KeyDim) a block takes half of the values (Dim), which fit its
 // registers: two blocks make the same scores.
+//
+// int8 codes become bfloat16, exactly, in shared memory: cp.async fetches the codes of a page, and all
+// threads expand them into the tiles that the products read. A key's scale multiplies its scores, a value's
+// its weights, which are rounded behind it.
 #pragma once
 
 #include "assay/backend/cuda/kernels/attention.cuh"
@@ -15,6 +19,11 @@ namespace assay::cuda::device {
 
 inline constexpr int kPageKeys = static_cast<int>(kPagePositions), kTileRows = 16;
 
+// Elements of an int8 cache.
+struct Codes : Bfloat16 {};
+template <typename Type>
+inline constexpr bool kAreCodes = std::is_same_v<Type, Codes>;
+
 // 16 bytes of a row of `Dim` elements: 8 rows, read together, meet no bank twice.
 template <int Dim>
 ASSAY_DEVICE std::int32_t tile_word(std::int32_t row, std::int32_t chunk) {
@@ -22,16 +31,23 @@ ASSAY_DEVICE std::int32_t tile_word(std::int32_t row, std::int32_t chunk) {
 }
 
 // Where a block's parts of shared memory begin, in words: keys and values of each stage, queries, and values
-// of the chunks before, of which each thread has its own.
-template <int KeyDim, int Dim>
+// of the chunks before, of which each thread has its own. Of codes one place for keys and values that all
+// stages share, and in each stage codes and scales of keys, then of values.
+template <typename Type, int KeyDim, int Dim>
 struct AttendMemory {
-  static constexpr std::int32_t kKeys = kPageKeys * KeyDim / 2, kStage = kKeys + kPageKeys * Dim / 2;
+  static constexpr bool kExpands = kAreCodes<Type>;
+  static constexpr std::int32_t kKeys = kPageKeys * KeyDim / 2, kPage = kKeys + kPageKeys * Dim / 2;
+  static constexpr std::int32_t kCodes = kPage / 2, kStages = kExpands ? kPage : 0,
+                                kStage = kExpands ? kCodes + 2 * kPageKeys : kPage;
   std::int32_t queries, totals;
 
   ASSAY_DEVICE explicit AttendMemory(std::int32_t stages)
-      : queries(stages * kStage), totals(queries + block_threads() / kWarp * kTileRows * KeyDim / 2) {}
-  ASSAY_DEVICE static std::int32_t keys(std::int32_t stage) { return stage * kStage; }
-  ASSAY_DEVICE static std::int32_t values(std::int32_t stage) { return stage * kStage + kKeys; }
+      : queries(kStages + stages * kStage),
+        totals(queries + block_threads() / kWarp * kTileRows * KeyDim / 2) {}
+  ASSAY_DEVICE static std::int32_t stage_at(std::int32_t stage) { return kStages + stage * kStage; }
+  ASSAY_DEVICE static std::int32_t keys(std::int32_t stage) { return kExpands ? 0 : stage_at(stage); }
+  ASSAY_DEVICE static std::int32_t values(std::int32_t stage) { return keys(stage) + kKeys; }
+  ASSAY_DEVICE static std::int32_t key_scales(std::int32_t stage) { return stage_at(stage) + kCodes; }
 };
 
 // The pairs of a block: rows [first_row, end_row) of the batch times the heads of a kv head, of which this
@@ -96,11 +112,12 @@ ASSAY_DEVICE void load_queries(const AttendTilesArgs& a, const AttendPlace& at, 
 }
 
 // Keys [first, last] of a page and their values, the others zero; commits.
-template <int KeyDim, int Dim>
+template <typename Type, int KeyDim, int Dim>
 ASSAY_DEVICE void load_page(const AttendTilesArgs& a, const AttendPlace& at, std::int64_t first_page,
                             std::int64_t page, std::int64_t first, std::int64_t last, std::int32_t stage) {
-  using Memory = AttendMemory<KeyDim, Dim>;
-  constexpr std::int32_t kOfKeys = kPageKeys * KeyDim / 8, kOfValues = kPageKeys * Dim / 8;
+  using Memory = AttendMemory<Type, KeyDim, Dim>;
+  constexpr std::int32_t kOfChunk = kAreCodes<Type> ? 16 : 8;  // elements
+  constexpr std::int32_t kOfKeys = kPageKeys * KeyDim / kOfChunk, kOfValues = kPageKeys * Dim / kOfChunk;
   const CacheLayout& cache = a.attend.cache;
   const Global<const std::byte> from =
       Global<std::byte>(Global<const DevicePointer<std::byte>>(a.attend.places.pages)[first_page + page])
@@ -114,17 +131,54 @@ ASSAY_DEVICE void load_page(const AttendTilesArgs& a, const AttendPlace& at, std
   ASSAY_NO_UNROLL
   for (std::int32_t i = thread_index(); i < kOfKeys + kOfValues; i += block_threads()) {
     const bool is_key = i < kOfKeys;
-    const std::int32_t of_part = is_key ? i : i - kOfKeys, chunks = is_key ? KeyDim / 8 : Dim / 8,
-                       row = of_part / chunks, chunk = of_part % chunks,
-                       byte = chunk * 16 + (is_key ? 0 : 2 * first_value<KeyDim, Dim>());
-    const std::int32_t to = is_key ? Memory::keys(stage) + tile_word<KeyDim>(row, chunk)
-                                   : Memory::values(stage) + tile_word<Dim>(row, chunk);
+    const std::int32_t of_part = is_key ? i : i - kOfKeys,
+                       chunks = is_key ? KeyDim / kOfChunk : Dim / kOfChunk, row = of_part / chunks,
+                       chunk = of_part % chunks,
+                       byte = chunk * 16 + (is_key ? 0 : 16 / kOfChunk * first_value<KeyDim, Dim>());
+    const std::int32_t to = kAreCodes<Type> ? Memory::stage_at(stage) + 4 * i
+                            : is_key        ? Memory::keys(stage) + tile_word<KeyDim>(row, chunk)
+                                            : Memory::values(stage) + tile_word<Dim>(row, chunk);
     if (row >= first_row && row <= last_row && byte < row_bytes)
       cp_async_16(words, to, from, (is_key ? keys_at : values_at) + row * row_bytes + byte);
     else
       for (int j = 0; j < 4; ++j) words[to + j] = 0;
   }
+  if constexpr (kAreCodes<Type>) {
+    // All of them: nobody takes those of other keys.
+    constexpr std::int32_t kOfScales = kPageKeys / 4;
+    if (const std::int32_t i = thread_index(); i < 2 * kOfScales)
+      cp_async_16(words, Memory::key_scales(stage) + 4 * i, from,
+                  (i < kOfScales ? keys_at : values_at) + cache.scales_at() + i % kOfScales * 16);
+  }
   cp_async_commit();
+}
+
+// Two codes, the low bytes of `codes` with their sign bits flipped, as bfloat16: 2^23 + 128 + code is exact
+// in float32, and so is what is left of it.
+ASSAY_DEVICE std::uint32_t expanded_pair(std::uint32_t codes) {
+  constexpr std::uint32_t kShift = 0x4b000000U;  // 2^23
+  const float low = float_of(kShift | (codes & 0xffU)) - 8388736.0F,
+              high = float_of(kShift | (codes >> 8 & 0xffU)) - 8388736.0F;
+  return bits_of(low) >> 16 | (bits_of(high) & 0xffff0000U);
+}
+// Codes of a stage into the place of keys and values, 8 at a time.
+template <int KeyDim, int Dim>
+ASSAY_DEVICE void expand_page(std::int32_t stage) {
+  using Memory = AttendMemory<Codes, KeyDim, Dim>;
+  constexpr std::int32_t kOfKeys = kPageKeys * KeyDim / 8, kOfValues = kPageKeys * Dim / 8;
+  const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
+  const Shared<Words4> expanded = shared<Words4>(0);
+  for (std::int32_t i = thread_index(); i < kOfKeys + kOfValues; i += block_threads()) {
+    const bool is_key = i < kOfKeys;
+    const std::int32_t of_part = is_key ? i : i - kOfKeys, chunks = is_key ? KeyDim / 8 : Dim / 8,
+                       row = of_part / chunks, chunk = of_part % chunks;
+    const std::int32_t to = is_key ? Memory::keys(stage) + tile_word<KeyDim>(row, chunk)
+                                   : Memory::values(stage) + tile_word<Dim>(row, chunk);
+    const std::uint32_t low = words[Memory::stage_at(stage) + 2 * i] ^ 0x80808080U,
+                        high = words[Memory::stage_at(stage) + 2 * i + 1] ^ 0x80808080U;
+    expanded[to / 4] = Words4{
+        {expanded_pair(low), expanded_pair(low >> 16), expanded_pair(high), expanded_pair(high >> 16)}};
+  }
 }
 
 // Scores of the 64 keys of a page: of n-tile j keys 8 j + 2 t and the next, rows g and g + 8.
@@ -150,11 +204,25 @@ ASSAY_DEVICE void score_page(float (&s)[8][4], const AttendPlace& at, std::int32
 // Operand A of the weights of a page: four steps of 16 keys.
 using PageWeights = std::uint32_t[4][4];
 
-// Scores to weights; values so far are rescaled.
+// Scores to weights; values so far are rescaled. scales: of codes, the word of shared memory where those of
+// the page's keys begin, and behind them those of its values.
 template <typename Type, int Dim>
 ASSAY_DEVICE void weigh_page(PageWeights& weights, float (&s)[8][4], float (&values)[Dim / 8][4],
-                             TileRows& rows, const AttendArgs& a, const AttendPlace& at, std::int32_t page) {
+                             TileRows& rows, const AttendArgs& a, const AttendPlace& at, std::int32_t page,
+                             std::int32_t scales) {
   float largest[2] = {rows.largest[0], rows.largest[1]};
+  // Of keys, or values, 8 j + 2 t and the next.
+  const auto scale_pair = [&](std::int32_t first, int j) -> Floats2 {
+    return shared<Floats2>(0)[(first + 8 * j) / 2 + at.t];
+  };
+  if constexpr (kAreCodes<Type>) {
+    ASSAY_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      const Floats2 of_keys = scale_pair(scales, j);
+      ASSAY_UNROLL
+      for (int i = 0; i < 4; ++i) s[j][i] *= i % 2 == 0 ? of_keys.x : of_keys.y;
+    }
+  }
   if (a.soft_cap != 0) {
     ASSAY_UNROLL
     for (int j = 0; j < 8; ++j) ASSAY_UNROLL
@@ -181,17 +249,28 @@ ASSAY_DEVICE void weigh_page(PageWeights& weights, float (&s)[8][4], float (&val
     rows.sum[half] *= mine[half];
   }
   ASSAY_UNROLL
-  for (int j = 0; j < 8; ++j) ASSAY_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    std::uint32_t pair = 0;
+  for (int j = 0; j < 8; ++j) {
+    Floats2 of_values{1, 1};
+    if constexpr (kAreCodes<Type>) of_values = scale_pair(scales + kPageKeys, j);
     ASSAY_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const float score = s[j][2 * half + i];
-      const std::uint32_t bits = Type::bits(score == -infinity() ? 0.0F : expf(score - largest[half]));
-      rows.sum[half] += Type::value(bits);  // what is multiplied is what is added up
-      pair |= bits << (16 * i);
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t pair = 0;
+      ASSAY_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const float score = s[j][2 * half + i];
+        float weight = score == -infinity() ? 0.0F : expf(score - largest[half]);
+        if constexpr (kAreCodes<Type>) {
+          rows.sum[half] += weight;
+          // Behind a key that is not seen is whatever was there.
+          if (score != -infinity()) weight *= i == 0 ? of_values.x : of_values.y;
+        }
+        const std::uint32_t bits = Type::bits(weight);
+        if constexpr (!kAreCodes<Type>)
+          rows.sum[half] += Type::value(bits);  // what is multiplied is what is added up
+        pair |= bits << (16 * i);
+      }
+      weights[j / 2][j % 2 * 2 + half] = pair;
     }
-    weights[j / 2][j % 2 * 2 + half] = pair;
   }
   ASSAY_UNROLL
   for (int j = 0; j < Dim / 8; ++j) ASSAY_UNROLL
@@ -354,7 +433,7 @@ struct SequenceRun {
 template <typename Type, int KeyDim, int Dim>
 ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, const SequenceRun& run,
                              TileRows& rows) {
-  const AttendMemory<KeyDim, Dim> memory(a.stages);
+  const AttendMemory<Type, KeyDim, Dim> memory(a.stages);
   auto page = static_cast<std::int32_t>(run.first_key / kPageKeys),
        end = static_cast<std::int32_t>(run.last_key / kPageKeys) + 1;
   constexpr auto kChunkPages = static_cast<std::int32_t>(kChunkKeys / kPagePositions);
@@ -367,7 +446,8 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
   const bool has_rows = at.has(at.warp * kTileRows);  // a warp without rows helps to load
   const auto load = [&](std::int32_t which) {
     if (which < end)
-      load_page<KeyDim, Dim>(a, at, run.first_page, which, run.first_key, run.last_key, which % a.stages);
+      load_page<Type, KeyDim, Dim>(a, at, run.first_page, which, run.first_key, run.last_key,
+                                   which % a.stages);
     else
       cp_async_commit();
   };
@@ -381,6 +461,10 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
       cp_async_wait<0>();
     }
     barrier();
+    if constexpr (kAreCodes<Type>) {
+      expand_page<KeyDim, Dim>(stage);
+      barrier();
+    }
     if (has_rows) {
       const std::int32_t first = page * kPageKeys, last = first + kPageKeys - 1;
       bool is_cut = false;
@@ -390,8 +474,9 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
       float s[8][4] = {};
       score_page<Type, KeyDim>(s, at, memory.queries, memory.keys(stage));
       PageWeights weights;
-      weigh_page<Type, Dim>(weights, s, values, rows, a.attend, at, page);
-      if (ballot(is_cut) != 0 && has_others<Type, Dim>(at, memory.values(stage)))
+      weigh_page<Type, Dim>(weights, s, values, rows, a.attend, at, page, memory.key_scales(stage));
+      // Codes are always finite: what is not is a scale, and belongs to the weights.
+      if (!kAreCodes<Type> && ballot(is_cut) != 0 && has_others<Type, Dim>(at, memory.values(stage)))
         add_values_by_row<Type, Dim>(values, weights, rows, at, memory.values(stage), page);
       else
         add_values<Type, Dim>(values, weights, at, memory.values(stage));
@@ -412,7 +497,7 @@ attend_tiles(AttendTilesArgs a) {
   let_next_start();
   wait_for_previous();
   const AttendPlace at(a, KeyDim / Dim);
-  load_queries<Type, KeyDim>(a, at, AttendMemory<KeyDim, Dim>(a.stages).queries);
+  load_queries<Type, KeyDim>(a, at, AttendMemory<Type, KeyDim, Dim>(a.stages).queries);
   const Global<const std::int32_t> keys(a.attend.places.key);
   for (std::int64_t row = at.first_row; row < at.end_row;) {
     const SequenceRun run(a.attend, row, at.end_row);

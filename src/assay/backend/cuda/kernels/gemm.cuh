@@ -20,7 +20,7 @@ ASSAY_KERNEL_OF(kLinearThreads) round_inputs(RoundArgs a) {
   wait_for_previous();
   const std::int64_t row = block_y(), chunk = std::int64_t{block_x()} * kLinearThreads + thread_index();
   if (chunk >= a.out_stride / 16) return;
-  const InputRows in(a.x, a.x_stride, a.rows, a.inputs);
+  const InputRows in(Global<const float>(a.x), a.x_stride, a.rows, a.inputs);
   Words4 words;
   if (a.arithmetic == Arithmetic::tf32) {
     // Slots t of an mma stand for even inputs, slots t + 4 for odd ones (layout.h).

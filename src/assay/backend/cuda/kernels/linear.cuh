@@ -8,11 +8,9 @@
 
 #include <type_traits>
 
-#include "assay/backend/cuda/kernels/common.cuh"
+#include "assay/backend/cuda/kernels/inputs.cuh"
 
 namespace assay::cuda::device {
-
-inline constexpr int kLinearThreads = 256, kRanges = kLinearThreads / kWarp;
 
 // Where a warp's lane stands in a product: PTX ISA, "Matrix Fragments", g = lane / 4 and t = lane % 4.
 struct LinearPlace {
@@ -49,11 +47,12 @@ class TileStream {
     for (int j = 0; j < Ahead; ++j)
       if (at.begin + j < at.end) ahead_[j] = at.tile(data, at.begin + j);
   }
-  // multiply(tile, i).
-  template <typename Multiply>
-  ASSAY_DEVICE void for_each(const Multiply& multiply) {
+  // multiply(tile, i); `in` prepares the inputs of the tiles that are held, Inputs of each.
+  template <int Inputs, typename Rows, typename Multiply>
+  ASSAY_DEVICE void for_each(Rows& in, const Multiply& multiply) {
     ASSAY_NO_UNROLL
     for (std::int64_t first = at_.begin; first < at_.end; first += Ahead) {
+      in.template prepare<Ahead * Inputs>(first * Inputs);
       ASSAY_UNROLL
       for (int j = 0; j < Ahead; ++j) {
         const std::int64_t i = first + j;
@@ -65,6 +64,11 @@ class TileStream {
       }
     }
   }
+  template <typename Multiply>
+  ASSAY_DEVICE void for_each(const Multiply& multiply) {
+    NothingToPrepare nothing;
+    for_each<1>(nothing, multiply);
+  }
 
  private:
   const LinearPlace& at_;
@@ -72,67 +76,9 @@ class TileStream {
   Words4 ahead_[Ahead];
 };
 
-// Two neighbouring inputs of a row, zero where there is none.
-struct InputRows {
-  Global<const float> x;
-  std::int64_t stride, rows, inputs;
-  bool has_pairs;
-
-  ASSAY_DEVICE InputRows(const DevicePointer<const float>& from, std::int64_t x_stride,
-                         std::int64_t row_count, std::int64_t input_count)
-      : x(from),
-        stride(x_stride),
-        rows(row_count),
-        inputs(input_count),
-        has_pairs(x.is_aligned(8) && x_stride % 2 == 0) {}
-  ASSAY_DEVICE InputRows(const LinearArgs& a, std::int64_t /*byte*/)
-      : InputRows(a.x, a.x_stride, a.rows, a.weight.inputs) {}
-
-  ASSAY_DEVICE Floats2 pair(std::int64_t row, std::int64_t k) const {
-    if (row >= rows || k >= inputs) return {0, 0};
-    const std::int64_t at = row * stride + k;
-    if (k + 1 >= inputs) return {x[at], 0};
-    return has_pairs ? x.load<Floats2>(at / 2) : Floats2{x[at], x[at + 1]};
-  }
-};
-
-// The same as a norm in front makes them, where there is one. In all threads, behind the wait.
-struct NormedRows {
-  InputRows in;
-  Global<const float> gain, bias;
-  Shared<float> moments;  // [rows][2]: mean and scale
-
-  // `byte`: of kNormBytes of shared memory.
-  ASSAY_DEVICE NormedRows(const LinearArgs& a, std::int64_t byte)
-      : in(a.x, a.x_stride, a.rows, a.weight.inputs),
-        gain(a.norm.gain),
-        bias(a.norm.bias),
-        moments(byte + 4 * kRanges) {
-    if (!gain) return;
-    for (std::int64_t row = 0; row < in.rows; ++row) {
-      const Moments of_row = moments_of(in.x + row * in.stride, in.inputs, a.norm.subtracts_mean,
-                                        a.norm.epsilon, shared<float>(byte));
-      if (thread_index() == 0) {
-        moments[2 * row] = of_row.mean;
-        moments[2 * row + 1] = of_row.scale;
-      }
-    }
-    barrier();
-  }
-
-  ASSAY_DEVICE Floats2 pair(std::int64_t row, std::int64_t k) const {
-    Floats2 pair = in.pair(row, k);
-    if (!gain || row >= in.rows || k >= in.inputs) return pair;
-    const Moments of_row{moments[2 * row], moments[2 * row + 1]};
-    pair.x = normed(pair.x, of_row, gain, bias, k);
-    if (k + 1 < in.inputs) pair.y = normed(pair.y, of_row, gain, bias, k + 1);
-    return pair;
-  }
-};
-
-// Norms are of few rows: a block of more than 8 has none.
+// Inputs are made of few rows: a block of more than 8 makes none.
 template <int Blocks>
-using RowsOf = std::conditional_t<Blocks == 1, NormedRows, InputRows>;
+using RowsOf = std::conditional_t<Blocks == 1, MadeRows, InputRows>;
 
 // Partial sums of the ranges: [range][row of the block][16 outputs, padded].
 inline constexpr int kPaddedStrip = static_cast<int>(kStrip) + 1;
@@ -194,9 +140,9 @@ linear_halves(LinearArgs a) {
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<Blocks>> tiles(at, data);
   wait_for_previous();
-  const RowsOf<Blocks> in(a, kPartialBytes<8 * Blocks>);
+  RowsOf<Blocks> in(a, at.end * 16, kPartialBytes<8 * Blocks>);
   float c[Blocks][4] = {};
-  tiles.for_each([&](const Words4& w, std::int64_t i) {
+  tiles.template for_each<16>(in, [&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL
     for (int block = 0; block < Blocks; ++block) {
       std::uint32_t b[2];
@@ -219,9 +165,9 @@ linear_tf32(LinearArgs a) {
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<Blocks>> tiles(at, data);
   wait_for_previous();
-  const RowsOf<Blocks> in(a, kPartialBytes<8 * Blocks>);
+  RowsOf<Blocks> in(a, at.end * 8, kPartialBytes<8 * Blocks>);
   float c[Blocks][4] = {};
-  tiles.for_each([&](Words4 w, std::int64_t i) {
+  tiles.template for_each<8>(in, [&](Words4 w, std::int64_t i) {
     for (int j = 0; j < 4; ++j) w.word[j] = tf32_bits(float_of(w.word[j]));
     ASSAY_UNROLL
     for (int block = 0; block < Blocks; ++block) {
@@ -261,7 +207,7 @@ linear_float32(LinearArgs a) {
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<1>> tiles(at, data);
   wait_for_previous();
-  const InputRows in(a.x, a.x_stride, a.rows, a.weight.inputs);
+  const InputRows in(Global<const float>(a.x), a.x_stride, a.rows, a.weight.inputs);
   float sums[2][Rows] = {};
   tiles.for_each([&](const Words4& w, std::int64_t i) {
     ASSAY_UNROLL
@@ -300,8 +246,8 @@ struct GroupScales {
 };
 
 inline constexpr int kFourBitRows = 4;
-// 4-bit codes in float32: any group.
-ASSAY_KERNEL_OF(kLinearThreads) four_bit_float32(LinearArgs a) {
+// 4-bit codes in float32: any group. With room for two blocks on a processor it spills nothing.
+ASSAY_KERNEL_OF(kLinearThreads, 2) four_bit_float32(LinearArgs a) {
   const LinearPlace at(a.weight, kFourBitRows);
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<1, 3>> tiles(at, data);
@@ -310,9 +256,9 @@ ASSAY_KERNEL_OF(kLinearThreads) four_bit_float32(LinearArgs a) {
   if (thread_index() < 16) book[thread_index()] = a.weight.book[thread_index()];
   barrier();
   wait_for_previous();
-  const NormedRows in(a, 64 + kPartialBytes<kFourBitRows>);
+  MadeRows in(a, at.end * 64, 64 + kPartialBytes<kFourBitRows>);
   float sums[2][kFourBitRows] = {};
-  tiles.for_each([&](const Words4& w, std::int64_t i) {
+  tiles.for_each<64>(in, [&](const Words4& w, std::int64_t i) {
     for (int step = 0; step < 4; ++step)
       for (int upper = 0; upper < 2; ++upper) {
         const std::int64_t k = i * 64 + step * 16 + upper * 8 + 2 * at.t;
@@ -368,10 +314,10 @@ linear_four_bit(LinearArgs a) {
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
   make_byte_table<Type>(table, a.weight);
   wait_for_previous();
-  const RowsOf<Blocks> in(a, kTableBytes + kPartialBytes<8 * Blocks>);
+  RowsOf<Blocks> in(a, at.end * 64, kTableBytes + kPartialBytes<8 * Blocks>);
   const int steps = steps_of_group(a.weight.group);
   float c[Blocks][4] = {};
-  tiles.for_each([&](const Words4& w, std::int64_t i) {
+  tiles.template for_each<64>(in, [&](const Words4& w, std::int64_t i) {
     float unscaled[Blocks][4] = {};
     ASSAY_NO_UNROLL
     for (int step = 0; step < 4; ++step) {

@@ -30,6 +30,9 @@ inline Kernels kernel_table() {
   k.attend_bfloat16[0] = {"attend_bfloat16<64>", attend_tiles<Bfloat16, 64, 64>};
   k.attend_bfloat16[1] = {"attend_bfloat16<128>", attend_tiles<Bfloat16, 128, 128>};
   k.attend_bfloat16[2] = {"attend_bfloat16<256>", attend_tiles<Bfloat16, 256, 128>};
+  k.attend_int8[0] = {"attend_int8<64>", attend_tiles<Codes, 64, 64>};
+  k.attend_int8[1] = {"attend_int8<128>", attend_tiles<Codes, 128, 128>};
+  k.attend_int8[2] = {"attend_int8<256>", attend_tiles<Codes, 256, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
   k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};

@@ -1,0 +1,290 @@
+// Norms and gates that a multiplication makes of its inputs: the bits of the operation by itself; and where a
+// plan has them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "assay/backend/backend.h"
+#include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/cuda/program.h"
+#include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "cuda_emulation/emulated_runtime.h"
+#include "support/cuda_kernels.h"
+#include "support/fixtures.h"
+
+namespace assay::cuda {
+namespace {
+
+using namespace testing_support;
+
+class CudaMadeInputs : public CudaKernels {
+ protected:
+  static constexpr std::int64_t kOutputs = 21;
+
+  static bool can_make(const Way& way) {
+    return way.format != MatrixFormat::float32 || way.arithmetic != Arithmetic::float32;
+  }
+  // The product of what lies in `apart` is that of what it makes of `x` itself.
+  void expect_same(const LinearArgs& of_apart, DevicePointer<const float> x, std::int64_t x_stride,
+                   const MadeInputs& made) {
+    LinearArgs args = of_apart;
+    const std::int64_t count = args.rows * kOutputs;
+    const auto apart = room<float>(count), together = room<float>(count);
+    args.to = {.out = apart, .out_stride = kOutputs};
+    run(*runtime_, args);
+    args.x = x;
+    args.x_stride = x_stride;
+    args.made = made;
+    args.to.out = together;
+    run(*runtime_, args);
+    const Floats wanted = get(apart, count), got = get(together, count);
+    for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_TRUE(is_same(got[i], wanted[i])) << i;
+  }
+};
+
+// Of rows of a warp (up to 256 inputs) and of a block; with and without a mean and a bias; odd strides; more
+// inputs than a warp makes at a time.
+TEST_F(CudaMadeInputs, HaveTheBitsOfANormByItself) {
+  for (const Way& way : ways())
+    for (const std::int64_t inputs : {7, 203, 256, 300, 1700})
+      for (const bool subtracts_mean : {false, true}) {
+        if (!can_make(way)) continue;
+        SCOPED_TRACE(text_of(way) + ", " + std::to_string(inputs) + " inputs, " +
+                     std::to_string(subtracts_mean));
+        const std::int64_t rows = subtracts_mean ? 4 : 1, stride = inputs + 3;
+        Floats x = random_.floats(rows * stride, -3, 5);
+        if (rows > 2) x[at_of(2 * stride + inputs - 1)] = kInfinity;
+        const auto held = put(x), gain = put(random_.floats(inputs)), bias = put(random_.floats(inputs)),
+                   normed = room<float>(rows * stride);
+        const DevicePointer<float> own_bias = subtracts_mean ? bias : DevicePointer<float>();
+        run(*runtime_, NormArgs{.x = held,
+                                .x_stride = stride,
+                                .gain = gain,
+                                .bias = own_bias,
+                                .epsilon = 1e-5F,
+                                .subtracts_mean = subtracts_mean,
+                                .out = normed,
+                                .out_stride = stride,
+                                .rows = rows,
+                                .n = inputs});
+        expect_same({.x = normed,
+                     .x_stride = stride,
+                     .rows = rows,
+                     .weight = put(make_matrix(way.format, kOutputs, inputs, random_, way.group)),
+                     .arithmetic = way.arithmetic},
+                    held, stride,
+                    {.kind = MadeInputs::Kind::norm,
+                     .gain = gain,
+                     .bias = own_bias,
+                     .epsilon = 1e-5F,
+                     .subtracts_mean = subtracts_mean});
+      }
+}
+
+struct GateShape {
+  std::int64_t inputs, rows, padding;  // of rows in memory
+};
+
+// Rows whose pairs are aligned and not; as many inputs as a warp makes at a time, more, and a range of a warp
+// that has none.
+TEST_F(CudaMadeInputs, HaveTheBitsOfAGateByItself) {
+  constexpr Activation kGates[] = {Activation::silu,       Activation::gelu_tanh, Activation::gelu_erf,
+                                   Activation::relu,       Activation::relu2,     Activation::tanh,
+                                   Activation::gelu_quick, Activation::none};
+  std::size_t next = 0;
+  for (const Way& way : ways())
+    for (const GateShape& shape : {GateShape{1, 1, 0},
+                                   {7, 3, 0},
+                                   {64, 2, 5},
+                                   {203, 4, 1},
+                                   {300, 1, 4},
+                                   {1536, 4, 0},
+                                   {1702, 3, 2},
+                                   {6300, 1, 0}}) {
+      if (!can_make(way)) continue;
+      const Activation activation = kGates[next++ % std::size(kGates)];
+      SCOPED_TRACE(text_of(way) + ", " + std::to_string(shape.inputs) + " inputs, " +
+                   std::to_string(shape.rows) + " rows, activation " +
+                   std::to_string(static_cast<int>(activation)));
+      const std::int64_t inputs = shape.inputs, rows = shape.rows, stride = 2 * inputs + shape.padding;
+      Floats x = random_.floats(rows * stride, -4, 4);
+      if (rows == 3) {
+        x[at_of(stride + inputs - 1)] = kNaN;       // a gate
+        x[at_of(2 * stride + inputs)] = kInfinity;  // what another is multiplied by
+      }
+      const auto held = put(x), gated = room<float>(rows * inputs);
+      run(*runtime_, GatedArgs{.x = held,
+                               .x_stride = stride,
+                               .activation = activation,
+                               .out = gated,
+                               .out_stride = inputs,
+                               .rows = rows,
+                               .n = inputs});
+      expect_same({.x = gated,
+                   .x_stride = inputs,
+                   .rows = rows,
+                   .weight = put(make_matrix(way.format, kOutputs, inputs, random_, way.group)),
+                   .arithmetic = way.arithmetic},
+                  held, stride, {.kind = MadeInputs::Kind::gated, .activation = activation});
+    }
+}
+
+TEST_F(CudaMadeInputs, AreOfFewRowsAndNotOfFloat32) {
+  const auto x = put(random_.floats(5 * 64)), out = room<float>(5 * 16);
+  LinearArgs args{.x = x,
+                  .x_stride = 64,
+                  .rows = 5,
+                  .weight = put(make_matrix(MatrixFormat::bfloat16, 16, 32, random_)),
+                  .to = {.out = out, .out_stride = 16}};
+  args.made.kind = MadeInputs::Kind::gated;
+  EXPECT_THROW(run(*runtime_, args), Error);
+  args.rows = 4;
+  run(*runtime_, args);
+  args.weight = put(make_matrix(MatrixFormat::float32, 16, 32, random_));
+  EXPECT_THROW(run(*runtime_, args), Error);
+}
+
+class PlanOfModel {
+ public:
+  PlanOfModel(const char* fixture, const char* precision)
+      : model_(Model::load(std::make_shared<const ModelFolder>(test::fixture_model(fixture)),
+                           make_backend(Device{}, {}), precision_from_name(precision))),
+        plan_(model_.program().plan()),
+        layout_(plan_, facts()) {}
+
+  // Of each norm, or gate, whether the product behind it makes it.
+  template <typename Kind>
+  std::vector<bool> made() const {
+    const std::vector<bool> all = made_of_inputs(plan_, layout_);
+    std::vector<bool> of_kind;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (std::holds_alternative<Kind>(plan_.ops[i].what)) of_kind.push_back(all[i]);
+    return of_kind;
+  }
+  std::size_t first_gate() const {
+    std::size_t i = 0;
+    while (!std::holds_alternative<GatedOp>(plan_.ops[i].what)) ++i;
+    return i;
+  }
+  WorkspaceLayout::Place& place_of(BufferId id) { return layout_.buffers[static_cast<std::size_t>(id)]; }
+  Plan& plan() { return plan_; }
+
+ private:
+  static DeviceFacts facts() {
+    DeviceFacts facts;
+    facts.processors = 4;
+    facts.memory_bytes = std::int64_t{1} << 30;
+    return facts;
+  }
+
+  Model model_;
+  Plan plan_;
+  WorkspaceLayout layout_;
+};
+std::int64_t count_of(const std::vector<bool>& made) {
+  EXPECT_FALSE(made.empty());
+  return std::count(made.begin(), made.end(), true);
+}
+
+// Both of a layer of GPT-2; of a parallel residual none, since two products read one norm; of int8 and
+// float32 none.
+TEST(CudaMadeInPlans, AreNormsThatOneProductReads) {
+  const std::vector<bool> base = PlanOfModel("base", "bfloat16").made<NormOp>();
+  EXPECT_EQ(count_of(base), std::ssize(base));
+  EXPECT_EQ(count_of(PlanOfModel("gptj_whole", "bfloat16").made<NormOp>()), 0);
+  EXPECT_EQ(count_of(PlanOfModel("base", "float32").made<NormOp>()), 0);
+  EXPECT_EQ(count_of(PlanOfModel("base", "int8-dynamic").made<NormOp>()), 0);
+}
+
+TEST(CudaMadeInPlans, AreGatesThatOneProductReads) {
+  for (const char* precision : {"bfloat16", "nf4", "int4-g128"}) {
+    const std::vector<bool> gates = PlanOfModel("llama_grouped", precision).made<GatedOp>();
+    EXPECT_EQ(count_of(gates), std::ssize(gates)) << precision;
+  }
+  EXPECT_EQ(count_of(PlanOfModel("llama_grouped", "float32").made<GatedOp>()), 0);
+  EXPECT_EQ(count_of(PlanOfModel("llama_grouped", "int8-dynamic").made<GatedOp>()), 0);
+}
+
+// A product that writes where its gate reads, a gate that is read once more, and one of another width.
+TEST(CudaMadeInPlans, AreNotGatesThatAreNeededElsewhere) {
+  PlanOfModel model("llama_grouped", "bfloat16");
+  const std::size_t at = model.first_gate();
+  const auto gates = count_of(model.made<GatedOp>());
+  const GatedOp gate = std::get<GatedOp>(model.plan().ops[at].what);
+  const BufferId out = std::get<LinearOp>(model.plan().ops[at + 1].what).out;
+  const WorkspaceLayout::Place place = model.place_of(gate.in);
+  model.place_of(gate.in).at = model.place_of(out).at + (kMaxRows * model.place_of(out).stride - 1) * 4;
+  EXPECT_LT(count_of(model.made<GatedOp>()), gates);
+  model.place_of(gate.in) = place;
+  EXPECT_EQ(count_of(model.made<GatedOp>()), gates);
+
+  const auto width = [&](BufferId id) -> std::int64_t& {
+    return model.plan().buffers[static_cast<std::size_t>(id)].columns;
+  };
+  ++width(gate.out);
+  EXPECT_EQ(count_of(model.made<GatedOp>()), 0);
+  --width(gate.out);
+
+  const Op reader{.name = "reader", .what = AddOp{.in = gate.out, .out = out}};
+  model.plan().ops.insert(model.plan().ops.begin() + static_cast<std::ptrdiff_t>(at) + 2, reader);
+  EXPECT_EQ(count_of(model.made<GatedOp>()), gates - 1);
+}
+
+// A token of each of so many sequences, and the launches of that step.
+struct SteppedTokens {
+  std::vector<float> logits;  // of the first
+  std::int64_t launches = 0;
+};
+SteppedTokens step_of(const std::shared_ptr<EmulatedRuntime>& runtime, Program& program, std::int64_t rows) {
+  const auto cache = program.make_cache();
+  Batch batch;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    batch.ids.push_back(static_cast<TokenId>(3 + row));
+    batch.positions.push_back(0);
+    batch.sequences.push_back({.sequence = cache->add_sequence(), .first_row = row, .rows = 1});
+  }
+  const std::int64_t before = runtime->launches();
+  program.run(batch, *cache);
+  SteppedTokens step{.logits = std::vector<float>(static_cast<std::size_t>(program.plan().vocab)),
+                     .launches = runtime->launches() - before};
+  const std::int64_t first = 0;
+  program.head(std::span(&first, 1), LogitsSink{step.logits});
+  return step;
+}
+
+// The bits are those of a step of more rows, and of one that is observed or profiled, which make nothing.
+TEST(CudaMadeInSteps, SaveALaunchEachAndChangeNoBit) {
+  for (const char* precision : {"bfloat16", "nf4"}) {
+    SCOPED_TRACE(precision);
+    const std::shared_ptr<EmulatedRuntime> runtime = make_emulated_runtime();
+    const auto backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime,
+                                           {.uses_graphs = false, .chooses_tokens = false});
+    const Model model = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("llama_grouped")),
+                                    backend, precision_from_name(precision));
+    Program& program = model.program();
+    const PlanOfModel plan("llama_grouped", precision);
+    const std::int64_t made = count_of(plan.made<NormOp>()) + count_of(plan.made<GatedOp>());
+    const SteppedTokens apart = step_of(runtime, program, 5);
+    for (const std::int64_t rows : {1, 2, 4}) {
+      const SteppedTokens together = step_of(runtime, program, rows);
+      EXPECT_EQ(apart.launches - together.launches, made) << rows;
+      EXPECT_EQ(together.logits, apart.logits) << rows;
+    }
+    program.begin_profile();
+    const SteppedTokens profiled = step_of(runtime, program, 1);
+    program.end_profile();
+    EXPECT_GE(profiled.launches, apart.launches);
+    EXPECT_EQ(profiled.logits, apart.logits);
+    std::size_t seen = 0;
+    program.observe_inputs([&](const ObservedInput&) { ++seen; });
+    const SteppedTokens observed = step_of(runtime, program, 1);
+    EXPECT_EQ(observed.launches, apart.launches);
+    EXPECT_EQ(observed.logits, apart.logits);
+    EXPECT_GT(seen, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace assay::cuda
