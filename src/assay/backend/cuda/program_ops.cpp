@@ -2,21 +2,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "assay/backend/cuda/gemm_library.h"
 #include "assay/backend/cuda/program.h"
 
 namespace assay::cuda {
-
-namespace {
-
-Arithmetic arithmetic_of(const WeightSpec& weight) {
-  if (weight.format == WeightFormat::tf32) return Arithmetic::tf32;
-  if (!is_four_bit(weight.format)) return Arithmetic::float32;  // others have their own
-  return weight.expanded == WeightFormat::bfloat16  ? Arithmetic::bfloat16
-         : weight.expanded == WeightFormat::float16 ? Arithmetic::float16
-                                                    : Arithmetic::float32;
-}
-
-}  // namespace
 
 void CudaProgram::run_op(std::size_t index, Step& step) {
   const OpConstants& constants = weights_.constants(index);
@@ -99,14 +88,18 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
                     .out = out.data,
                     .out_stride = out.stride};
   if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, in, rows, to);
-  cuda::run(*runtime_, LinearArgs{.x = in.data,
-                                  .x_stride = in.stride,
-                                  .rows = rows,
-                                  .weight = weights_.matrix(op.weight),
-                                  .arithmetic = arithmetic_of(weights_.spec(op.weight)),
-                                  .to = to,
-                                  .scratch = work_.gemm_scratch(),
-                                  .norm = input_norm(norm)});
+  const LinearArgs product{.x = in.data,
+                           .x_stride = in.stride,
+                           .rows = rows,
+                           .weight = weights_.matrix(op.weight),
+                           .arithmetic = arithmetic_of(weights_.spec(op.weight)),
+                           .to = to,
+                           .scratch = work_.gemm_scratch(),
+                           .norm = input_norm(norm)};
+  // The LM head takes fewer rows at a time than the library does.
+  if (options_.gemm == CudaGemm::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
+    return;
+  cuda::run(*runtime_, product);
 }
 
 InputNorm CudaProgram::input_norm(const NormOp* op) const {
