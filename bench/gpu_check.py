@@ -11,7 +11,7 @@ Builds the preset `cuda` where no program is given. Each stage is a process with
               and three families in every precision against the CPU's
   audits      the cache and the batch change no token of a text of the demo model
   models      random models of the shapes (tools/make_random_model.py, which needs NumPy); a folder is taken as it is
-  times       prefill and decode, batches of 1, 8 and 64, every precision; energy per token over 2 s of decoding
+  times       prefill (by cuBLASLt too) and decode, batches of 1, 8 and 64, every precision; energy per token over 2 s of decoding
   profile     each kind of operation: time by events, bytes and FLOPs from the plan, GB/s, FLOP/s, share of roofline
   peers       PyTorch on the same shapes: eager; torch.compile with a static cache; bitsandbytes, torchao if installed
   llama.cpp   llama-bench of --llama-cpp FOLDER (built there with CUDA where it is not), on --gguf FILE
@@ -176,10 +176,10 @@ def make_models(options, report, limit):
 
 
 class Worker:
-    def __init__(self, options, model, precision):
+    def __init__(self, options, model, precision, **config):
         self.process = subprocess.Popen([options.program, "worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         device = {} if options.device == "cpu" else {"device": options.device}
-        self.facts = self.ask(op="load", model=str(model), precision=precision, **device)
+        self.facts = self.ask(op="load", model=str(model), precision=precision, **device, **config)
 
     def __enter__(self):
         return self
@@ -230,6 +230,15 @@ def time_one(options, report, shape, model, precision):
         if joules:
             facts["J/token"] = joules / (tokens + 1)
         report.add(f"{shape} {precision}", None, **facts)
+    if options.device == "cpu" or precision.startswith("int8"):
+        return
+    try:
+        with Worker(options, model, precision, cuda_gemm="cublaslt") as worker:
+            worker.ask(op="prefill", ids=[ids])
+            seconds = sorted(worker.ask(op="prefill", ids=[ids])["seconds"] for _ in range(3))[1]
+        report.add(f"{shape} {precision}, cuBLASLt", None, **{f"prefill {length}, tokens/s": length / seconds})
+    except RuntimeError as error:  # the library may be absent
+        report.add(f"{shape} {precision}, cuBLASLt", None, error=str(error))
 
 
 def check_profile(options, report, limit):

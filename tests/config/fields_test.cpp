@@ -76,6 +76,7 @@ TEST(Fields, WhatTheyDoNotAllowNamesThem) {
            {"lm_head_search", {"true", "nf4"}},
            {"isa", {"avx3"}},
            {"device", {"tpu", "cpu:0"}},
+           {"cuda_gemm", {"", "cublas", "true"}},
            {"threads", {"0", "1025", "1.5", "-1"}},
            {"cpu_mask", {"0", "g"}},
            {"replica", {"-1"}}})
@@ -155,6 +156,7 @@ TEST(RunConfig, LabelsAreWords) {
   EXPECT_EQ(config.label(),
             "int8-static, dtype bfloat16, lm_head int8, minmax calibration, calibrated on text.txt, avx2, "
             "1 thread");
+  EXPECT_EQ((RunConfig{.precision = Preset::nf4, .cuda_gemm = CudaGemm::cublaslt}).label(), "nf4, cuBLASLt");
   EXPECT_EQ(config.label_of_numbers(), ", dtype bfloat16, lm_head int8, minmax calibration");
 }
 
@@ -246,6 +248,7 @@ TEST(RunConfig, AppliesToAPrecisionOrSaysWhyNot) {
            {"include", {.precision = Preset::float32, .include = {"a"}}},
            {"exclude", {.precision = Preset::float32, .exclude = {"a"}}},
            {"allow_non_finite", {.precision = Preset::float32, .allow_non_finite = true}},
+           {"cuda_gemm", {.precision = Preset::int8_dynamic, .cuda_gemm = CudaGemm::cublaslt}},
            {"float32_matmul", {.precision = Preset::nf4, .float32_matmul = Float32Matmul::bf16x3}},
            {"lm_head_search",
             {.precision = Preset::nf4,

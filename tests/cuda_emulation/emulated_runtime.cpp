@@ -14,7 +14,9 @@
 #if defined(ASSAY_HAS_CUDA)
 #include "assay/backend/cuda/cuda_runtime.h"
 #endif
+#include "assay/backend/cuda/gemm_library.h"
 #include "assay/base/error.h"
+#include "assay/tensor/half.h"
 #include "cuda_emulation/emulated_kernels.h"
 #include "cuda_emulation/emulation.h"
 
@@ -30,9 +32,33 @@ class EmulatedGraph : public Graph {
   std::vector<std::function<void()>> steps;
 };
 
-class Emulated final : public EmulatedRuntime {
+float element_at(const std::byte* data, std::int64_t i, Arithmetic arithmetic) {
+  const auto read = [&]<typename T>(T x) {
+    std::memcpy(&x, data + i * static_cast<std::int64_t>(sizeof x), sizeof x);
+    return x;
+  };
+  return arithmetic == Arithmetic::float16    ? f16_to_float(read(std::uint16_t{}))
+         : arithmetic == Arithmetic::bfloat16 ? bf16_to_float(read(std::uint16_t{}))
+                                              : read(0.0F);
+}
+
+// A product as the library of a GPU is asked for it; sums in float32, in the order of the inputs.
+void multiply_on_host(const GemmProblem& p) {
+  for (std::int64_t row = 0; row < p.rows; ++row)
+    for (std::int64_t output = 0; output < p.outputs; ++output) {
+      float& out = p.out.address[row * p.out_stride + output];
+      float sum = p.adds ? out : 0.0F;
+      for (std::int64_t k = 0; k < p.inputs; ++k)
+        sum += element_at(p.x.address, row * p.x_stride + k, p.arithmetic) *
+               element_at(p.w.address, output * p.w_stride + k, p.arithmetic);
+      out = sum;
+    }
+}
+
+class Emulated final : public EmulatedRuntime, private GemmLibrary {
  public:
-  explicit Emulated(const EmulatedDevice& device) : facts_(device.facts) {}
+  explicit Emulated(const EmulatedDevice& device)
+      : facts_(device.facts), has_gemm_library_(device.has_gemm_library) {}
   ~Emulated() override {
     for (const auto& [address, bytes] : allocations_) release(address);
   }
@@ -44,6 +70,7 @@ class Emulated final : public EmulatedRuntime {
   std::int64_t live_bytes() const override { return live_; }
   std::int64_t allocations() const override { return static_cast<std::int64_t>(allocations_.size()); }
   std::int64_t replays() const override { return replays_; }
+  std::int64_t products() const override { return products_; }
   void fail_next_launch() override { fails_next_ = true; }
 
   DevicePointer<std::byte> allocate(std::int64_t bytes) override {
@@ -130,6 +157,11 @@ class Emulated final : public EmulatedRuntime {
         std::chrono::duration<double>(times_[end % times_.size()] - times_[begin % times_.size()]).count()};
   }
 
+  GemmLibrary& gemm_library() override {
+    if (!has_gemm_library_) throw Error("cuda_gemm: the emulated device has no library; leave cublaslt out");
+    return *this;
+  }
+
   void begin_capture() override {
     if (is_capturing()) throw Error("a graph is recorded already");
     graph_ = std::make_unique<EmulatedGraph>();
@@ -146,6 +178,24 @@ class Emulated final : public EmulatedRuntime {
   }
 
  private:
+  void multiply(const GemmProblem& p) override {
+    const auto reaches = [](std::int64_t rows, std::int64_t stride, std::int64_t columns,
+                            std::int64_t bytes) {
+      return rows == 0 ? 0 : ((rows - 1) * stride + columns) * bytes;
+    };
+    const std::int64_t bytes = element_bytes(p.arithmetic);
+    if (p.x_stride < p.inputs || p.w_stride < p.inputs || p.out_stride < p.outputs)
+      throw Error("a product of the library has rows that overlap");
+    check(p.x.address, reaches(p.rows, p.x_stride, p.inputs, bytes), "the inputs of a product");
+    check(p.w.address, reaches(p.outputs, p.w_stride, p.inputs, bytes), "the matrix of a product");
+    check(p.out.as<std::byte>().address, reaches(p.rows, p.out_stride, p.outputs, 4), "a product");
+    check(p.workspace.data.address, library_workspace_bytes(facts_), "the workspace of a product");
+    add([=, this] {
+      ++products_;
+      std::memset(p.workspace.data.address, kFresh, static_cast<std::size_t>(p.workspace.bytes));
+      multiply_on_host(p);
+    });
+  }
   bool is_capturing() const { return graph_ != nullptr; }
   void add(std::function<void()> step) {
     check_alive();
@@ -170,8 +220,9 @@ class Emulated final : public EmulatedRuntime {
   }
 
   DeviceFacts facts_;
+  bool has_gemm_library_;
   std::map<std::byte*, std::int64_t> allocations_;
-  std::int64_t live_ = 0, peak_ = 0, launches_ = 0, replays_ = 0;
+  std::int64_t live_ = 0, peak_ = 0, launches_ = 0, replays_ = 0, products_ = 0;
   std::string fault_;  // of a kernel that was made to fail: nothing works any more
   bool fails_next_ = false;
   std::vector<std::chrono::steady_clock::time_point> times_ =

@@ -15,6 +15,7 @@ struct EmulatedDevice {
                     .shared_bytes_per_block = 227 << 10,
                     .l2_bytes = 50 << 20,
                     .memory_bytes = std::int64_t{1} << 30};
+  bool has_gemm_library = true;
 };
 
 // Launches run when they are made, on the caller's thread; of all emulated devices together one runs at a
@@ -25,6 +26,7 @@ class EmulatedRuntime : public Runtime {
   virtual std::int64_t live_bytes() const = 0;   // allocated now
   virtual std::int64_t allocations() const = 0;  // that live
   virtual std::int64_t replays() const = 0;      // of graphs
+  virtual std::int64_t products() const = 0;     // of the library that multiplies matrices
   // With a DeviceFault, which then comes from every call, as of a GPU whose kernel has failed.
   virtual void fail_next_launch() = 0;
 };

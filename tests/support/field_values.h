@@ -28,6 +28,7 @@ inline std::string value_of(const Field& field) {
                                                               {"lm_head_search", "int8"},
                                                               {"isa", "scalar"},
                                                               {"device", "cuda:1"},
+                                                              {"cuda_gemm", "cublaslt"},
                                                               {"threads", "3"},
                                                               {"cpu_mask", ""},
                                                               {"replica", "2"}};

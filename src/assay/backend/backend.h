@@ -190,8 +190,9 @@ struct BackendOptions {
   int threads = 0;        // 0 = default_thread_count()
   Isa isa = Isa::scalar;  // ignored unless is_isa_forced
   bool is_isa_forced = false;
-  std::vector<int> processors;  // to run on; empty: all this process may use
-  bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
+  std::vector<int> processors;         // to run on; empty: all this process may use
+  CudaGemm cuda_gemm = CudaGemm::own;  // cublaslt: of GPUs alone
+  bool pins_caller = false;  // a program that measures pins its main thread; a library leaves it alone
 };
 
 class Backend {

@@ -37,8 +37,10 @@ std::shared_ptr<Backend> make_backend(const Device& asked, const BackendOptions&
       throw FieldError("isa",
                        "instruction sets are those of CPUs: expected none with the device {}, found {}",
                        device.text(), name_of(options.isa));
-    return make_cuda_backend(device);
+    return make_cuda_backend(device, options.cuda_gemm);
   }
+  if (options.cuda_gemm != CudaGemm::own)
+    throw FieldError("cuda_gemm", "expected own on a CPU, found cublaslt, which is a library of GPUs");
   return std::make_shared<cpu::CpuBackend>(options);
 }
 

@@ -368,6 +368,16 @@ void add_machine(std::vector<Field>& all) {
        .label =
            [](const RunConfig& c) { return c.device->kind == Device::Kind::cuda ? c.device->text() : ""; }},
       at(&RunConfig::device), delegated<Device>(device_from_name, [](const Device& d) { return d.text(); })));
+  all.push_back(made<CudaGemm>(
+      {.key = "cuda_gemm",
+       .help = "Matrix multiplications of 128 tokens and more on a GPU: own kernels, or cublaslt, where a "
+               "token's bits depend on its batch [own]",
+       .is_about_numbers = true,
+       .label = [](const RunConfig&) { return std::string("cuBLASLt"); },
+       .applies = takes_cuda_gemm,
+       .apply = [](Precision& p, const RunConfig&) { require_cuda_gemm(p); }},
+      at(&RunConfig::cuda_gemm),
+      choice<CudaGemm>({{"own", CudaGemm::own}, {"cublaslt", CudaGemm::cublaslt}})));
   all.push_back(made<int>({.key = "threads",
                            .short_flag = "-t",
                            .help = "Number of threads [the processors this process may use]",
@@ -399,10 +409,10 @@ std::vector<Field> made_table() {
   const RunConfig config;
   const auto& [precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
                smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-               lm_head_search, isa, device, threads, cpu_mask, replica] = config;
+               lm_head_search, isa, device, cuda_gemm, threads, cpu_mask, replica] = config;
   (void)std::tie(precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
                  smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-                 lm_head_search, isa, device, threads, cpu_mask, replica);
+                 lm_head_search, isa, device, cuda_gemm, threads, cpu_mask, replica);
   return all;
 }
 

@@ -44,11 +44,12 @@ struct RunConfig {
   LmHeadSearch lm_head_search = LmHeadSearch::full;
 
   // The machine.
-  std::optional<Isa> isa = {};        // kernels of this tier; unset: the best that runs here
-  std::optional<Device> device = {};  // unset: the processor
-  std::optional<int> threads = {};    // 1 to 1024; unset: default_thread_count()
-  std::vector<int> cpu_mask = {};     // processors to run on, ascending; empty: all this process may use
-  int replica = 0;                    // tells sessions of an A/A run apart, which are equal in all else
+  std::optional<Isa> isa = {};         // kernels of this tier; unset: the best that runs here
+  std::optional<Device> device = {};   // unset: the processor
+  CudaGemm cuda_gemm = CudaGemm::own;  // of products of many rows on a GPU
+  std::optional<int> threads = {};     // 1 to 1024; unset: default_thread_count()
+  std::vector<int> cpu_mask = {};      // processors to run on, ascending; empty: all this process may use
+  int replica = 0;                     // tells sessions of an A/A run apart, which are equal in all else
 
   bool operator==(const RunConfig&) const = default;
   // "nf4, dtype bfloat16, lm_head int8, 1 thread": what rows call it. What is not set is not named.

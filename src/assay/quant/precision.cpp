@@ -154,6 +154,10 @@ bool takes_float32_matmul(const Precision& precision) {
   return precision.weights == WeightFormat::float32;
 }
 
+bool takes_cuda_gemm(const Precision& precision) {
+  return !is_int8(precision.weights);
+}
+
 bool takes_lm_head_search(const Precision& precision) {
   return precision.lm_head == WeightFormat::float32 || precision.lm_head == WeightFormat::bfloat16;
 }
@@ -231,6 +235,12 @@ void set_lm_head_search(Precision& precision) {
                      "it applies to an LM head in float32 or bfloat16, and that of {} is {}", precision.name,
                      info(precision.lm_head).name);
   precision.has_candidate_search = true;
+}
+
+void require_cuda_gemm(const Precision& precision) {
+  if (!takes_cuda_gemm(precision))
+    throw FieldError("cuda_gemm", "it applies to weights that are not int8, and those of {} are",
+                     precision.name);
 }
 
 void use_float16(Precision& precision) {

@@ -155,6 +155,7 @@ bool takes_calibrator(const Precision& precision);         // int8-static
 bool takes_smoothing(const Precision& precision);          // int8-dynamic, int8-static
 bool takes_float32_matmul(const Precision& precision);     // float32 weights
 bool takes_lm_head_search(const Precision& precision);     // an LM head in float32 or bfloat16
+bool takes_cuda_gemm(const Precision& precision);          // weights that are not int8
 // What everything that is not quantized is kept in, and computed with: float32, bfloat16, or float16, which
 // is computed as float32.
 void set_dtype(Precision& precision, DType dtype);
@@ -168,6 +169,8 @@ void set_calibrator(Precision& precision, Calibrator calibrator);
 void set_smoothing(Precision& precision, double alpha);  // from 0 to 1
 void set_float32_matmul(Precision& precision, Float32Matmul how);
 void set_lm_head_search(Precision& precision);  // after what else changes the LM head
+// Throws FieldError where no product of the blocks could be the library's.
+void require_cuda_gemm(const Precision& precision);
 // For devices that multiply float16, which others compute as float32: everything that is not quantized
 // becomes float16, and so do keys and values in float32. After what else changes the precision.
 void use_float16(Precision& precision);

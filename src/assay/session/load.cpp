@@ -147,6 +147,7 @@ BackendOptions backend_options(const RunConfig& config, bool pins_caller) {
   options.is_isa_forced = config.isa.has_value();
   options.isa = config.isa.value_or(Isa::scalar);
   options.processors = config.cpu_mask;
+  options.cuda_gemm = config.cuda_gemm;
   options.pins_caller = pins_caller;
   return options;
 }

@@ -1,5 +1,6 @@
 // The CUDA backend over any runtime.
 #include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/cuda/gemm_library.h"
 #include "assay/backend/cuda/probes.h"
 #include "assay/backend/cuda/program.h"
 #include "assay/base/format.h"
@@ -24,7 +25,7 @@ class CudaBackend : public Backend {
     return std::make_unique<CudaProgram>(plan, source, runtime_, options_);
   }
   PredictedMemory predict(const Plan& plan, std::int64_t tokens) override {
-    return predicted_memory(plan, runtime_->facts(), tokens);
+    return predicted_memory(plan, runtime_->facts(), tokens, options_.gemm);
   }
   std::string bus_id() const override { return runtime_->facts().bus_id; }
   std::optional<DeviceMemory> memory() override {
@@ -55,6 +56,7 @@ class CudaBackend : public Backend {
 
 std::shared_ptr<Backend> make_cuda_backend(const Device& device, std::shared_ptr<cuda::Runtime> runtime,
                                            const CudaOptions& options) {
+  if (options.gemm == CudaGemm::cublaslt) (void)runtime->gemm_library();  // or one sentence that it is absent
   return std::make_shared<cuda::CudaBackend>(device, std::move(runtime), options);
 }
 

@@ -15,15 +15,16 @@ namespace cuda {
 class Runtime;
 }
 
-// Neither changes a bit of a result.
+// The first two do not change a bit of a result.
 struct CudaOptions {
   bool uses_graphs = true;     // decode steps are recorded and replayed
   bool chooses_tokens = true;  // greedy steps are queued, without the host between them
+  CudaGemm gemm = CudaGemm::own;
 };
 
 // Throws Error in one sentence for a program built without CUDA, no driver, one that is too old, no GPU, or
-// an index out of range.
-std::shared_ptr<Backend> make_cuda_backend(const Device& device);
+// an index out of range, or a library that is asked for and absent.
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm gemm = CudaGemm::own);
 // Why device cuda:0 cannot be used, as make_cuda_backend() says it; empty where it can.
 std::string why_no_gpu();
 // How many GPUs this program can use; 0 where it can use none, whatever the reason.

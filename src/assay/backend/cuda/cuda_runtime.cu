@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "assay/backend/cuda/cublaslt.h"
 #include "assay/backend/cuda/driver.h"
 #include "assay/backend/cuda/kernels.h"
 #include "assay/backend/cuda/step_kernels.h"
@@ -85,6 +86,7 @@ class CudaRuntime final : public Runtime {
   CudaRuntime& operator=(const CudaRuntime&) = delete;
   ~CudaRuntime() override {
     cudaSetDevice(index_);
+    gemm_library_.reset();
     for (const cudaEvent_t event : events_)
       if (event != nullptr) cudaEventDestroy(event);
     for (const Slot& slot : slots_) {
@@ -208,6 +210,13 @@ class CudaRuntime final : public Runtime {
     return {static_cast<double>(milliseconds) / 1000};
   }
 
+  GemmLibrary& gemm_library() override {
+    use();  // for what is multiplied next, too
+    last_launch_ = "a matrix multiplication of cuBLASLt";
+    if (gemm_library_ == nullptr) gemm_library_ = open_cublaslt(stream_);
+    return *gemm_library_;
+  }
+
   void begin_capture() override {
     use();
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "a graph was begun");
@@ -259,6 +268,7 @@ class CudaRuntime final : public Runtime {
   std::size_t next_slot_ = 0;
   std::map<const void*, std::int64_t> sizes_;  // of allocations
   std::int64_t allocated_ = 0, peak_ = 0;
+  std::unique_ptr<GemmLibrary> gemm_library_;  // null until it is asked for
   const char* last_launch_ = "nothing";
 };
 

@@ -8,8 +8,8 @@
 namespace assay {
 
 #if defined(ASSAY_HAS_CUDA)
-std::shared_ptr<Backend> make_cuda_backend(const Device& device) {
-  return make_cuda_backend(device, cuda::make_cuda_runtime(device.index));
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm gemm) {
+  return make_cuda_backend(device, cuda::make_cuda_runtime(device.index), {.gemm = gemm});
 }
 int usable_cuda_devices() {
   return cuda::usable_devices();
@@ -41,7 +41,7 @@ std::string not_built(const Device& device) {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_cuda_backend(const Device& device) {
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm /*gemm*/) {
   throw Error("{}", not_built(device));
 }
 int usable_cuda_devices() {

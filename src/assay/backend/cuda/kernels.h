@@ -311,6 +311,24 @@ struct GemmInt8Args {
   LinearInt8Args linear = {};
 };
 
+// A matrix out of fragment order: out [outputs][out_stride], elements of 4 bytes (arithmetic float32 and
+// tf32) or 2; what lies behind the inputs of a row is undefined. float32 matrices become float32, halves stay
+// what they are, 4-bit codes become book[code] * scale, rounded to the type of the arithmetic.
+struct ExpandArgs {
+  Matrix matrix = {};
+  Arithmetic arithmetic = Arithmetic::bfloat16;
+  DevicePointer<std::byte> out = {};  // 8-byte aligned
+  std::int64_t out_stride = 0;        // elements: inputs rounded up to 64 at least
+};
+
+// What is left of an Epilogue behind sums in memory: out = activation(out + bias).
+struct FinishArgs {
+  DevicePointer<const float> bias = {};  // [n], or null
+  Activation activation = Activation::none;
+  DevicePointer<float> out = {};
+  std::int64_t out_stride = 0, rows = 0, n = 0;
+};
+
 // x = scale * x of n columns, then soft_cap * tanh(x / soft_cap) where there is a cap. In place.
 struct BendArgs {
   DevicePointer<float> x = {};
@@ -404,6 +422,8 @@ struct Kernels {
   Kernel<GemmArgs> gemm_tf32[kGemmSizes], gemm_float16[kGemmSizes], gemm_bfloat16[kGemmSizes];
   Kernel<GemmArgs> gemm_four_float16[kGemmSizes], gemm_four_bfloat16[kGemmSizes], add_ranges;
   Kernel<GemmInt8Args> gemm_int8[kGemmSizes], add_int8_ranges;
+  Kernel<ExpandArgs> expand;
+  Kernel<FinishArgs> finish;
   Kernel<BendArgs> bend;
   Kernel<ArgmaxArgs> argmax;
   Kernel<LogProbabilityArgs> log_probability;

@@ -12,9 +12,9 @@ namespace assay::cuda {
 namespace {
 
 // Before any of it is taken.
-const Plan& checked(const Plan& plan, Runtime& runtime) {
+const Plan& checked(const Plan& plan, Runtime& runtime, CudaGemm gemm) {
   check_supported(plan);
-  const std::int64_t needed = WeightLayout(plan).bytes + WorkspaceLayout(plan, runtime.facts()).bytes,
+  const std::int64_t needed = WeightLayout(plan).bytes + WorkspaceLayout(plan, runtime.facts(), gemm).bytes,
                      free = runtime.memory_info().free.value;
   if (needed > free)
     throw Error("not enough GPU memory for the weights and the activations: {:.0f} MB needed, {:.0f} MB free",
@@ -26,12 +26,12 @@ const Plan& checked(const Plan& plan, Runtime& runtime) {
 
 CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
                          const CudaOptions& options)
-    : plan_(checked(plan, *runtime)),
+    : plan_(checked(plan, *runtime, options.gemm)),
       pruning_(pruning_of(plan_)),
       runtime_(std::move(runtime)),
       options_(options),
       weights_(plan_, source, runtime_),
-      work_(plan_, runtime_),
+      work_(plan_, runtime_, options.gemm),
       made_of_inputs_(made_of_inputs(plan_, work_.layout())),
       pages_(std::make_shared<PagePool>(runtime_, cache_layout_of(plan_))) {
   put_constants();

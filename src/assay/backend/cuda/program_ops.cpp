@@ -2,19 +2,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "assay/backend/cuda/gemm_library.h"
 #include "assay/backend/cuda/program.h"
 
 namespace assay::cuda {
 
 namespace {
-
-Arithmetic arithmetic_of(const WeightSpec& weight) {
-  if (weight.format == WeightFormat::tf32) return Arithmetic::tf32;
-  if (!is_four_bit(weight.format)) return Arithmetic::float32;  // others have their own
-  return weight.expanded == WeightFormat::bfloat16  ? Arithmetic::bfloat16
-         : weight.expanded == WeightFormat::float16 ? Arithmetic::float16
-                                                    : Arithmetic::float32;
-}
 
 // Whether a product of so many inputs can make of them what the operation does.
 bool can_be_made(const Plan& plan, const Op& op, std::int64_t inputs) {
@@ -118,14 +111,18 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
                     .out = out.data,
                     .out_stride = out.stride};
   if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, in, rows, to);
-  cuda::run(*runtime_, LinearArgs{.x = in.data,
-                                  .x_stride = in.stride,
-                                  .rows = rows,
-                                  .weight = weights_.matrix(op.weight),
-                                  .arithmetic = arithmetic_of(weights_.spec(op.weight)),
-                                  .to = to,
-                                  .scratch = work_.gemm_scratch(),
-                                  .made = made_inputs(made)});
+  const LinearArgs product{.x = in.data,
+                           .x_stride = in.stride,
+                           .rows = rows,
+                           .weight = weights_.matrix(op.weight),
+                           .arithmetic = arithmetic_of(weights_.spec(op.weight)),
+                           .to = to,
+                           .scratch = work_.gemm_scratch(),
+                           .made = made_inputs(made)};
+  // The LM head takes fewer rows at a time than the library does.
+  if (options_.gemm == CudaGemm::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
+    return;
+  cuda::run(*runtime_, product);
 }
 
 MadeInputs CudaProgram::made_inputs(const Op* op) const {

@@ -61,6 +61,7 @@ class Graph {
 
 struct Kernels;
 struct StepKernels;
+class GemmLibrary;
 
 // One stream: what is asked for happens in order. All functions throw Error; a fault of a kernel shows at any
 // later call, as a DeviceFault, which then comes from every call.
@@ -96,6 +97,9 @@ class Runtime {
   // A point in the stream, and the time between two that have passed. Numbers of points are reused.
   virtual std::uint64_t record() = 0;
   virtual Seconds between(std::uint64_t begin, std::uint64_t end) = 0;
+
+  // Loaded when it is first asked for. Throws Error, one sentence, where it is absent (gemm_library.h).
+  virtual GemmLibrary& gemm_library() = 0;
 
   // Between the two, launches, copies and fills within the device are recorded and not made.
   virtual void begin_capture() = 0;

@@ -29,9 +29,10 @@ void check_supported(const Plan& plan) {
   check_linear(plan.head.product);
 }
 
-PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std::int64_t tokens) {
+PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std::int64_t tokens,
+                                 CudaGemm gemm) {
   check_supported(plan);
-  return {memory_of(WeightLayout(plan), WorkspaceLayout(plan, facts)),
+  return {memory_of(WeightLayout(plan), WorkspaceLayout(plan, facts, gemm)),
           cache_bytes_of(cache_layout_of(plan), tokens)};
 }
 

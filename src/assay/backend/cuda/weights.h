@@ -14,6 +14,10 @@ namespace assay::cuda {
 // Static codes go from 0 to 255, those of the kernels from -128 on.
 inline constexpr int kCodeOffset = 128;
 
+// How a weight is packed, and what its products are computed in where it leaves a choice.
+MatrixFormat format_of(const WeightSpec& spec);
+Arithmetic arithmetic_of(const WeightSpec& spec);
+
 struct PackedWeight {
   WeightSpec spec;
   MatrixFormat format = MatrixFormat::float32;

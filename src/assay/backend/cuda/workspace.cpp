@@ -26,12 +26,13 @@ void for_linears(const Plan& plan, const Visit& visit) {
 
 }  // namespace
 
-WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts) {
+WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, CudaGemm gemm) {
   Offsets offsets;
   place_buffers(plan, offsets);
   place_rotary_tables(plan, offsets);
   place_int8_inputs(plan, offsets);
   place_gemm_scratch(plan, facts, offsets);
+  if (gemm == CudaGemm::cublaslt) place_library_scratch(plan, facts, offsets);
   row_facts_at = offsets.take(kRowFacts * kMaxRows * 4);
   // A page serves one sequence, and no more pages exist than fit the device.
   const std::int64_t page = std::max<std::int64_t>(cache_layout_of(plan).page_bytes(), 1);
@@ -157,6 +158,23 @@ void WorkspaceLayout::place_gemm_scratch(const Plan& plan, const DeviceFacts& fa
                                           partial_sums_bytes(kMaxRows, weight.rows, facts.processors));
   });
   gemm_at = offsets.take(gemm_bytes);
+}
+
+void WorkspaceLayout::place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets) {
+  for (const Op& op : plan.ops) {
+    const auto* linear = std::get_if<LinearOp>(&op.what);
+    if (linear == nullptr) continue;
+    const WeightSpec& weight = plan.weight(linear->weight);
+    const auto arithmetic = library_arithmetic(format_of(weight), arithmetic_of(weight), linear->activation,
+                                               linear->adds_to_output);
+    if (arithmetic)
+      expanded_bytes =
+          std::max(expanded_bytes, expanded_matrix_bytes(weight.rows, weight.columns, *arithmetic));
+  }
+  if (expanded_bytes == 0) return;
+  library_bytes = library_workspace_bytes(facts);
+  expanded_at = offsets.take(expanded_bytes);
+  library_at = offsets.take(library_bytes);
 }
 
 const RotaryTable& Workspace::table_of(const RotaryOp& op) const {

@@ -5,7 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "assay/backend/cuda/gemm_library.h"
 #include "assay/backend/cuda/weights.h"
+#include "assay/base/device.h"
 
 namespace assay::cuda {
 
@@ -32,7 +34,7 @@ enum RowFact { kIds, kPositions, kAngles, kKeys, kFirstPages, kKept, kKeptKeys, 
 
 // Where everything lies, from the beginning of the allocation. Takes no memory. The plan outlives it.
 struct WorkspaceLayout {
-  WorkspaceLayout(const Plan& plan, const DeviceFacts& facts);
+  WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, CudaGemm gemm = CudaGemm::own);
 
   struct Place {
     std::int64_t at = 0, columns = 0, stride = 0;
@@ -55,6 +57,8 @@ struct WorkspaceLayout {
   std::int64_t seen_at = 0;                                  // int64 [2]
   std::int64_t scratch_at = 0, scratch_floats = 0;           // of attention
   std::int64_t gemm_at = 0, gemm_bytes = 0;                  // Scratch of multiplications of many rows
+  std::int64_t expanded_at = 0, expanded_bytes = 0;          // of a library: one matrix row by row,
+  std::int64_t library_at = 0, library_bytes = 0;            // and what it works in
   std::int64_t bytes = 0;
 
   // The longest sequence that takes the short frequencies; 0: all do.
@@ -65,12 +69,13 @@ struct WorkspaceLayout {
   void place_rotary_tables(const Plan& plan, Offsets& offsets);
   void place_int8_inputs(const Plan& plan, Offsets& offsets);
   void place_gemm_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets);
+  void place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets);
 };
 
 class Workspace {
  public:
-  Workspace(const Plan& plan, const std::shared_ptr<Runtime>& runtime)
-      : layout_(plan, runtime->facts()), memory_(runtime, layout_.bytes) {}
+  Workspace(const Plan& plan, const std::shared_ptr<Runtime>& runtime, CudaGemm gemm)
+      : layout_(plan, runtime->facts(), gemm), memory_(runtime, layout_.bytes) {}
   const WorkspaceLayout& layout() const { return layout_; }
   template <typename T>
   DevicePointer<T> at(std::int64_t offset) const {
@@ -83,6 +88,10 @@ class Workspace {
     return at<std::int32_t>(layout_.row_facts_at) + fact * kMaxRows;
   }
   Scratch gemm_scratch() const { return {at<std::byte>(layout_.gemm_at), layout_.gemm_bytes}; }
+  LibraryScratch library_scratch() const {
+    return {{at<std::byte>(layout_.expanded_at), layout_.expanded_bytes},
+            {at<std::byte>(layout_.library_at), layout_.library_bytes}};
+  }
   const RotaryTable& table_of(const RotaryOp& op) const;
 
  private:

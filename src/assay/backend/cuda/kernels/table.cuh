@@ -4,6 +4,7 @@
 
 #include "assay/backend/cuda/kernels/attention.cuh"
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
+#include "assay/backend/cuda/kernels/expand.cuh"
 #include "assay/backend/cuda/kernels/gemm.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
@@ -84,6 +85,8 @@ inline Kernels kernel_table() {
   k.ranges = {"ranges", row_ranges};
   k.quantize = {"quantize", quantize_rows};
   k.quantize_groups = {"quantize_groups", device::quantize_groups};
+  k.expand = {"expand", expand_matrix};
+  k.finish = {"finish", finish_sums};
   k.bend = {"bend", bend_rows};
   k.argmax = {"argmax", argmax_rows};
   k.best_key = {"best_key", best_keys};
