@@ -71,7 +71,8 @@ TEST(CliInspect, PredictsNoKernelForWhatAMultiplicationMakesItself) {
                                               "--precision", precision, "--rows", rows, "--json"});
     expect_success(result);
     std::int64_t most = 0;
-    for (const auto& kernel : nlohmann::json::parse(result.out)["gpu_step"]["kernels"])
+    const auto json = nlohmann::json::parse(result.out);
+    for (const auto& kernel : json["gpu_step"]["kernels"])
       if (kernel["kind"] == kind) most = std::max(most, kernel["launches_each"].get<std::int64_t>());
     return most;
   };

@@ -70,25 +70,25 @@ TEST(SharedOptionsOfARun, ReachEachStudy) {
   shared.precisions = {"nf4"};
   shared.prompts = {"one", "two"};
   shared.batch_prompts = {"three"};
-  shared.new_tokens = 31;
+  shared.new_tokens = 15;
   const auto shared_with = [&](const char* name) {
     std::any options = study_named(name).defaults;
     study_named(name).share(shared, options);
     return options;
   };
-  EXPECT_EQ(std::any_cast<LengthsOptions>(shared_with("lengths")).new_tokens, 31);
-  EXPECT_EQ(std::any_cast<AblationOptions>(shared_with("ablation")).new_tokens, 31);
-  EXPECT_EQ(std::any_cast<EdgeOptions>(shared_with("edge")).new_tokens, 31);
-  EXPECT_EQ(std::any_cast<BatchedOptions>(shared_with("batches")).new_tokens, 31);
+  EXPECT_EQ(std::any_cast<LengthsOptions>(shared_with("lengths")).new_tokens, 15);
+  EXPECT_EQ(std::any_cast<AblationOptions>(shared_with("ablation")).new_tokens, 15);
+  EXPECT_EQ(std::any_cast<EdgeOptions>(shared_with("edge")).new_tokens, 15);
+  EXPECT_EQ(std::any_cast<BatchedOptions>(shared_with("batches")).new_tokens, 15);
   EXPECT_EQ(std::any_cast<BatchedOptions>(shared_with("batches")).prompts, std::vector<Prompt>{"three"});
   EXPECT_EQ(std::any_cast<TradeoffOptions>(shared_with("trade-off")).prompts,
             (std::vector<Prompt>{"one", "two"}));
-  EXPECT_EQ(std::any_cast<TradeoffOptions>(shared_with("trade-off")).new_tokens, 31);
+  EXPECT_EQ(std::any_cast<TradeoffOptions>(shared_with("trade-off")).new_tokens, 15);
   EXPECT_EQ(std::any_cast<TradeoffOptions>(shared_with("trade-off")).precisions,
             std::vector<std::string>{"nf4"});
   EXPECT_EQ(std::any_cast<PerplexityOptions>(shared_with("perplexity")).precisions,
             std::vector<std::string>{"nf4"});
-  shared.new_tokens = 33;
+  shared.new_tokens = 17;
   EXPECT_EQ(std::any_cast<EdgeOptions>(shared_with("edge")).new_tokens, 16) << "along an axis";
 }
 

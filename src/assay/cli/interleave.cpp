@@ -14,6 +14,7 @@
 #include "assay/cli/gate.h"
 #include "assay/cli/options.h"
 #include "assay/report/files.h"
+#include "assay/session/perplexity.h"
 #include "assay/studies/interleave.h"
 
 namespace assay::cli {
@@ -94,7 +95,10 @@ int interleave(const InterleaveFlags& flags, const std::string& command_line) {
   if (!flags.prompt.is_empty()) options.prompts = flags.prompt.read();
   options.new_tokens = flags.new_tokens;
   options.scores_text = !flags.skips_text;
-  if (!flags.corpus.empty()) options.corpus = flags.corpus;
+  if (!flags.corpus.empty()) {
+    read_corpus(flags.corpus);  // what is wrong with it is known before anything is said
+    options.corpus = flags.corpus;
+  }
   options.detectable = detectable_of(rules, margin);
   const std::string sha256 = experiment.folder().content_hash();
   if (!flags.output.is_json && !flags.output.is_quiet)

@@ -8,6 +8,7 @@
 #include "assay/harness/rows.h"
 #include "assay/harness/sweep.h"
 #include "assay/machine/machine.h"
+#include "assay/session/perplexity.h"
 #include "assay/studies/compare_perplexity.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/suite.h"
@@ -30,6 +31,7 @@ class Interleaving {
   Interleaving(const ExperimentContext& context, const InterleaveOptions& options)
       : context_(context), options_(options), configurations_(configurations()) {
     if (options.prompts.empty()) throw FieldError("prompts", "expected one prompt at least, found none");
+    if (options.scores_text && options.corpus) read_corpus(*options.corpus);
   }
 
   Interleaved run() {
