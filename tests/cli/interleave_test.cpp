@@ -38,7 +38,8 @@ TEST_F(CliInterleave, TwoRunsThatCompareFindsPaired) {
     if (row["metric"] == "total_latency_s") {
       ++timed;
       EXPECT_EQ(row["processes"], 3);
-      EXPECT_EQ(row["verdict"], "no difference") << row;
+      EXPECT_FALSE(row["interval"].is_null())
+          << row;  // three pairs of runs of a millisecond: how wide is chance
     }
     if (row["metric"] == "memory_bytes") {
       ++sized;
@@ -65,7 +66,9 @@ TEST_F(CliInterleave, TwoRunsThatCompareFindsPaired) {
 }
 
 TEST_F(CliInterleave, ShowsTheComparisonAndJudgesIt) {
-  const ProgramResult shown = run_program(words({"--no-perplexity", "--fail-on", "latency:900%,memory:0%"}));
+  const ProgramResult shown =
+      run_program({"interleave", program_path(), program_path(), kModel, "-n", "16", "-r", "3", "--processes",
+                   "10", "--no-perplexity", "--fail-on", "latency:900%,memory:0%"});
   expect_success(shown);
   EXPECT_NE(shown.out.find("float32, prompt 1"), std::string::npos) << shown.out;
   EXPECT_NE(shown.err.find("--fail-on latency:900% is not met"), std::string::npos) << shown.err;
