@@ -61,11 +61,12 @@ TEST(CliInterrupt, RunKeepsItsResults) {
 TEST(CliInterrupt, InterleaveKeepsItsResults) {
   TemporaryFolder folder;
   const std::string out = folder / "out";
-  const int code = std::system(
-      fmt::format("timeout --preserve-status -s INT {} '{}' interleave '{}' '{}' '{}' -n 4 "
-                  "-r 1 --processes 100000 --no-perplexity -o '{}' > '{}' 2>&1",
-                  4 * kSlowdown, program_path(), program_path(), program_path(), kModel, out, folder / "said")
-          .c_str());
+  const int code =
+      std::system(fmt::format("timeout --preserve-status -s INT {} '{}' interleave '{}' '{}' '{}' -n 4 "
+                              "-r 1 --processes 100000 --no-perplexity -o '{}' > '{}' 2>&1",
+                              10 * kSlowdown, program_path(), program_path(), program_path(), kModel, out,
+                              folder / "said")
+                      .c_str());
   EXPECT_EQ(WEXITSTATUS(code), 130) << read_file(folder / "said");
   for (const char* name : {"/a", "/b"}) {
     const auto json = nlohmann::json::parse(read_file(out + name + "/results.json"));
