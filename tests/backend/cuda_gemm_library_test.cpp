@@ -74,13 +74,7 @@ TEST_F(CudaGemmLibrary, AddsBiasAndActivationBehindTheProduct) {
       const auto runtime = make_emulated_runtime();
       DeviceMemory memory(*runtime);
       const TestMatrix m = make_matrix(way.format, 21, 75, random_, way.group);
-      Matrix weight{.data = memory.put(m.data),
-                    .outputs = m.outputs,
-                    .inputs = m.inputs,
-                    .group = m.group,
-                    .format = m.format};
-      if (!m.scales.empty()) weight.scales = memory.put(m.scales);
-      std::copy(m.book.begin(), m.book.end(), weight.book);
+      const Matrix weight = put_matrix(memory, m);
       const std::int64_t stride = m.inputs + 2, out_stride = m.outputs + 1;
       const Floats x = random_.floats(kRows * stride), before = random_.floats(kRows * out_stride),
                    bias = random_.floats(m.outputs);

@@ -43,13 +43,7 @@ TEST_F(CudaGemm, GivesTheBitsOfFewRows) {
         device.facts.processors = c.processors;
         const auto runtime = make_emulated_runtime(device);
         DeviceMemory memory(*runtime);
-        Matrix weight{.data = memory.put(m.data),
-                      .outputs = m.outputs,
-                      .inputs = m.inputs,
-                      .group = m.group,
-                      .format = m.format};
-        if (!m.scales.empty()) weight.scales = memory.put(m.scales);
-        std::copy(m.book.begin(), m.book.end(), weight.book);
+        const Matrix weight = put_matrix(memory, m);
         const auto out = memory.put(before);
         LinearArgs args{.x = memory.put(x),
                         .x_stride = stride,

@@ -121,18 +121,20 @@ inline TestMatrix make_matrix(MatrixFormat format, std::int64_t outputs, std::in
   return m;
 }
 
+inline Matrix put_matrix(DeviceMemory& memory, const TestMatrix& m) {
+  Matrix matrix{.data = memory.put(m.data),
+                .outputs = m.outputs,
+                .inputs = m.inputs,
+                .group = m.group,
+                .format = m.format};
+  if (!m.scales.empty()) matrix.scales = memory.put(m.scales);
+  std::copy(m.book.begin(), m.book.end(), matrix.book);
+  return matrix;
+}
+
 class CudaKernels : public testing::Test {
  protected:
-  Matrix put(const TestMatrix& m) {
-    Matrix matrix{.data = memory_.put(m.data),
-                  .outputs = m.outputs,
-                  .inputs = m.inputs,
-                  .group = m.group,
-                  .format = m.format};
-    if (!m.scales.empty()) matrix.scales = memory_.put(m.scales);
-    std::copy(m.book.begin(), m.book.end(), matrix.book);
-    return matrix;
-  }
+  Matrix put(const TestMatrix& m) { return put_matrix(memory_, m); }
   template <typename T>
   DevicePointer<T> put(const std::vector<T>& values) {
     return memory_.put(values);
