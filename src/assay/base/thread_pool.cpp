@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr int kSpins = 2000;  // about 40 us of pauses: longer than a phase, shorter than a time slice
+constexpr std::size_t kLine = 64, kLinesAtOnce = 4;  // fetched between two looks at what is waited for
 constexpr std::uint64_t kFieldMask = (1u << 20) - 1;
 
 std::uint64_t pack(std::uint32_t epoch, std::int64_t chunks) {
@@ -35,6 +36,7 @@ ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_calle
   if (threads < 1 || threads > kMaxThreads)
     throw FieldError("threads", "expected 1 to {}, found {}", kMaxThreads, threads);
   if (processors.empty()) processors = allowed_processors();
+  ahead_ = std::make_unique<Ahead[]>(static_cast<std::size_t>(threads));
   const bool is_pinned = static_cast<std::size_t>(threads) <= processors.size();
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { worker_loop(i); });
@@ -81,11 +83,28 @@ void ThreadPool::run_erased(std::int64_t chunks, Call call, const void* task) {
       const int done = done_.load(std::memory_order_acquire);
       if (done == part) break;
       if (spin < kSpins)
-        _mm_pause();
+        ahead_[0].wait_a_little();
       else
         done_.wait(done, std::memory_order_acquire);
     }
   }
+}
+
+void ThreadPool::fetch_while_waiting(int worker, std::span<const std::byte> data) {
+  Ahead& ahead = ahead_[static_cast<std::size_t>(worker)];
+  ahead.bytes.store(data.size(), std::memory_order_relaxed);
+  ahead.data.store(data.data(), std::memory_order_relaxed);
+}
+
+void ThreadPool::Ahead::wait_a_little() {
+  const std::byte* now = data.load(std::memory_order_relaxed);
+  if (now != begun) {
+    begun = now;
+    fetched = 0;
+  }
+  if (fetched >= bytes.load(std::memory_order_relaxed)) return _mm_pause();
+  for (std::size_t line = 0; line < kLinesAtOnce; ++line, fetched += kLine)
+    _mm_prefetch(reinterpret_cast<const char*>(begun + fetched), _MM_HINT_T1);
 }
 
 void ThreadPool::add_busy_time(TimePoint begin) {
@@ -118,7 +137,8 @@ void ThreadPool::worker_loop(int worker) {
   worker_ = worker;
   std::uint32_t seen = 0;
   for (;;) {
-    for (int spin = 0; spin < kSpins && epoch_.load(std::memory_order_acquire) == seen; ++spin) _mm_pause();
+    for (int spin = 0; spin < kSpins && epoch_.load(std::memory_order_acquire) == seen; ++spin)
+      ahead_[static_cast<std::size_t>(worker)].wait_a_little();
     epoch_.wait(seen, std::memory_order_acquire);
     seen = epoch_.load(std::memory_order_acquire);
     if (stop_) return;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -32,6 +35,11 @@ class ThreadPool {
         chunks, [](const void* t, std::int64_t chunk) { (*static_cast<const Task*>(t))(chunk); }, &task);
   }
 
+  // What a worker reads in a phase to come: while it has nothing to do, it fetches this into its second-level
+  // cache, from the beginning on. Changes no result; memory that is gone by then does no harm. For the thread
+  // that calls run().
+  void fetch_while_waiting(int worker, std::span<const std::byte> data);
+
   // Which worker of its pool runs the calling thread is: 0 for one that is of none.
   static int worker() { return worker_; }
 
@@ -47,6 +55,14 @@ class ThreadPool {
 
  private:
   using Call = void (*)(const void* task, std::int64_t chunk);
+  // What one worker fetches while it waits.
+  struct alignas(64) Ahead {
+    std::atomic<const std::byte*> data{nullptr};
+    std::atomic<std::size_t> bytes{0};
+    const std::byte* begun = nullptr;  // the worker's own: which data it fetches, and how much it has
+    std::size_t fetched = 0;
+    void wait_a_little();
+  };
   void run_erased(std::int64_t chunks, Call call, const void* task);
   void worker_loop(int worker);
   void work();
@@ -63,6 +79,7 @@ class ThreadPool {
   Call call_ = nullptr;
   const void* task_ = nullptr;
   std::vector<std::thread> workers_;
+  std::unique_ptr<Ahead[]> ahead_;  // by worker
   static thread_local int worker_;
 };
 

@@ -164,8 +164,9 @@ class Worker {
     return answer;
   }
 
-  // Decode steps of one sequence, each operation timed by itself where the device can: what each kind took of
-  // a step, beside what it must read and compute.
+  // Decode steps of one sequence: what each phase took of a step and, of it, what a thread waited in the
+  // mean; where the device times each operation by itself, what each kind took, beside what it must read and
+  // compute.
   Answer profile(const JsonReader& request) const {
     check_keys(request, {"ids", "new_tokens"});
     Program& program = model().program();
@@ -205,7 +206,12 @@ class Worker {
                             {"bytes", (group.cost.weight_bytes + group.cost.kv_bytes).value},
                             {"flops", group.cost.flops.value}});
     }
-    return {{"ok", true}, {"operations", operations}};
+    Answer phases = Answer::array();
+    for (std::size_t i = 0; i < profile.parts.size(); ++i)
+      phases.push_back({{"name", name_of(static_cast<Phase>(i))},
+                        {"seconds", profile.parts[i].time.value / static_cast<double>(steps)},
+                        {"waiting_s", profile.parts[i].waiting.value / static_cast<double>(steps)}});
+    return {{"ok", true}, {"operations", operations}, {"phases", phases}};
   }
 
   Answer logits(const JsonReader& request) const {

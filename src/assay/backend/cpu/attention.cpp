@@ -160,7 +160,7 @@ void Attention::store(const Call& call, const SequenceRows& s, int kv_head) {
   }
 }
 
-void Attention::attend(const Call& call, const Task& task, int head, int heads) {
+void Attention::attend(const Call& call, const Task& task, int head, int heads, int next) {
   const AttentionOp& op = call.op;
   const CpuKvCache& cache = call.cache;
   const Buffer &qkv = work_[op.qkv], &out = work_[op.out];
@@ -169,8 +169,7 @@ void Attention::attend(const Call& call, const Task& task, int head, int heads) 
   if (call.stores_its_own && head % group == 0) store(call, *task.rows, kv_head);
   for (int i = 0; call.rotary != nullptr && i < heads; ++i)
     rotate_head(*call.rotary, row, task.count, column + std::int64_t{i} * op.head_dim);
-  const int next = head + heads;
-  const bool is_next_read = call.stores_its_own && next < task.head + task.heads && next % group == 0;
+  const bool is_next_read = call.stores_its_own && next != kNone && next % group == 0;
   const auto kernel = cache.format() == KvFormat::int8       ? packed_.table.attend_int8
                       : cache.format() == KvFormat::bfloat16 ? packed_.table.attend_bfloat16
                                                              : packed_.table.attend;
@@ -190,7 +189,7 @@ void Attention::attend(const Call& call, const Task& task, int head, int heads) 
           .blocks = cache.blocks(task.rows->sequence),
           .k_offset = cache.k_offset(op.layer, kv_head),
           .v_offset = cache.v_offset(op.layer, kv_head),
-          .next_k_offset = is_next_read ? cache.k_offset(op.layer, kv_head + 1) : 0,
+          .next_k_offset = is_next_read ? cache.k_offset(op.layer, next / group) : 0,
           .out = out.floats == nullptr ? nullptr : out.floats + row * out.stride + column,
           .out_stride = heads > 1 ? op.head_dim : out.stride,
           .out_tiles = out.tiles,
@@ -211,11 +210,15 @@ void Attention::run(const AttentionOp& op, const RotaryOp* rotary, const Batch& 
   tasks_.run(static_cast<std::int64_t>(cut_.size()), [&](std::int64_t index) {
     const Task& task = cut_[static_cast<std::size_t>(index)];
     const int group = op.heads / op.kv_heads, end = task.head + task.heads;
+    // The task that this thread will probably take next, if of the same sequence.
+    const auto next_index = static_cast<std::size_t>(index + tasks_.threads());
+    const int next_head =
+        next_index < cut_.size() && cut_[next_index].rows == task.rows ? cut_[next_index].head : kNone;
     // Of one row the heads of a group go together: its keys and values are read once.
     const bool are_together = task.count == 1 && work_[op.qkv].floats != nullptr;
     for (int head = task.head, heads = 1; head < end; head += heads) {
       heads = are_together ? std::min(end, (head / group + 1) * group) - head : 1;
-      attend(call, task, head, heads);
+      attend(call, task, head, heads, head + heads < end ? head + heads : next_head);
     }
     packed_.table.end_attending();
   });

@@ -45,7 +45,7 @@ class Attention {
            std::span<const RowRange> ranges);
   void store(const Call& call, const SequenceRows& s, int kv_head);
   // Of some heads that share keys and values, from `head` on.
-  void attend(const Call& call, const Task& task, int head, int heads);
+  void attend(const Call& call, const Task& task, int head, int heads, int next);
   void rotate_head(const RotaryOp& op, std::int64_t first_row, std::int64_t rows, std::int64_t column);
 
   const PackedPlan& packed_;

@@ -42,7 +42,11 @@ std::int64_t panels_of_task(std::int64_t panels, int threads, std::int64_t most)
 }
 
 Linear::Linear(const PackedPlan& packed, Tasks& tasks, Workspace& work)
-    : packed_(packed), tasks_(tasks), work_(work), ranges_(kMaxRows / kNormRows) {
+    : packed_(packed),
+      tasks_(tasks),
+      work_(work),
+      ranges_(kMaxRows / kNormRows),
+      ahead_(packed, tasks.pool()) {
   std::int64_t widest = 0;
   for (const PackedWeight& w : packed.weights) widest = std::max(widest, w.k_padded());
   is_outlier_.resize(static_cast<std::size_t>(widest));
@@ -79,6 +83,7 @@ LinearArgs Linear::arguments(const LinearOp& op, const Buffer& in, std::int64_t 
 void Linear::run(const LinearOp& op, const Buffer& in, std::int64_t rows, const LinearTarget& target,
                  const NarrowPanels* queries) {
   const PackedWeight& w = packed_.weight(op.weight);
+  ahead_.begin(op.weight, rows);
   LinearArgs whole = arguments(op, in, rows, target);
   if (w.packing() == Packing::int8) whole = quantize_inputs(op, whole, in);
   const std::int64_t narrow = queries == nullptr ? 0 : queries->panels,

@@ -8,6 +8,7 @@
 
 #include "assay/backend/cpu/packed_plan.h"
 #include "assay/backend/cpu/tasks.h"
+#include "assay/backend/cpu/weights_ahead.h"
 #include "assay/backend/cpu/workspace.h"
 #include "assay/quant/calibration.h"
 
@@ -124,6 +125,7 @@ class Linear {
   std::vector<Range> ranges_;  // of some rows each, where one code serves all
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
+  WeightsAhead ahead_;
   std::int64_t outliers_seen_ = 0, features_seen_ = 0;  // of all products that look for outliers
 };
 

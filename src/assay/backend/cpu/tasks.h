@@ -39,6 +39,7 @@ class Tasks {
  public:
   explicit Tasks(ThreadPool& pool) : pool_(pool) {}
   int threads() const { return pool_.size(); }
+  ThreadPool& pool() { return pool_; }
 
   // Calls task(i) for i in [0, count).
   template <typename Task>

@@ -12,7 +12,7 @@ std::int64_t pages_of(std::int64_t length) {
   return (length + kPagePositions - 1) / kPagePositions;
 }
 
-CacheFormat format_of(KvFormat format) {
+CacheFormat cache_format_of(KvFormat format) {
   switch (format) {
     case KvFormat::float32:
       return CacheFormat::float32;
@@ -29,7 +29,7 @@ CacheFormat format_of(KvFormat format) {
 }  // namespace
 
 CacheLayout cache_layout_of(const Plan& plan) {
-  return {format_of(plan.kv_format), plan.layers, plan.kv_heads, plan.head_dim};
+  return {cache_format_of(plan.kv_format), plan.layers, plan.kv_heads, plan.head_dim};
 }
 
 Bytes cache_bytes_of(const CacheLayout& layout, std::int64_t length) {

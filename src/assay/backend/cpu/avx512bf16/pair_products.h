@@ -92,10 +92,8 @@ MultiplyFew multiply_few_of(std::int64_t rows) {
 
 void linear_few_pair_rows(const LinearArgs& args, std::int64_t first_panel, std::int64_t last_panel) {
   alignas(64) float block[kFewPairRows * kFewStride];
-  const std::int64_t bytes = args.n * strips_of(args) * kTileColumns * 2;
-  const std::int64_t most = reads_one_panel(args.rows, bytes) ? 1 : kGroup;
   for (std::int64_t panel = first_panel; panel < last_panel;) {
-    const std::int64_t panels = last_panel - panel >= most ? most : 1, first_output = panel * kPanel,
+    const std::int64_t panels = last_panel - panel >= kGroup ? kGroup : 1, first_output = panel * kPanel,
                        left = args.n - first_output;
     for (std::int64_t row = 0; row < args.rows; row += kFewPairRows) {
       const std::int64_t rows = args.rows - row < kFewPairRows ? args.rows - row : kFewPairRows;

@@ -128,6 +128,38 @@ void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
   }
 }
 
+// Keys or values of a block, into the second-level cache: the next block lies all layers away, where no
+// prefetcher of a processor looks.
+ASSAY_INLINE void fetch_bytes(const void* from, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(from) + i, 0, 2);
+}
+template <typename Element>
+ASSAY_INLINE void fetch_keys(const KvShape& shape, const Element* keys, std::int64_t count) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+  if (kSize == 2) return fetch_bytes(keys, round_up(count, kPanel) * shape.dim_padded() * kSize);
+  fetch_bytes(keys, shape.head_dim * kKvBlockPositions * kSize);
+}
+template <typename Element>
+ASSAY_INLINE void fetch_values(const KvShape& shape, const Element* values, std::int64_t count) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+  if (kSize != 2) return fetch_bytes(values, count * shape.padded() * kSize);
+  for (std::int64_t i = 0; i < shape.padded(); i += kPanel)
+    fetch_bytes(values + i * kKvBlockPositions, round_up(count, 2) * kPanel * kSize);
+}
+
+// What is read behind the values of a block: the keys of the next one, or of the next head's first.
+template <typename Element>
+ASSAY_INLINE void fetch_next_keys(const AttendArgs& args, std::int64_t block, std::int64_t first_block,
+                                  std::int64_t last_position) {
+  const bool is_last = block == last_position / kKvBlockPositions;
+  if (is_last && args.next_k_offset == 0) return;
+  const std::int64_t next = is_last ? first_block : block + 1,
+                     keys = last_position - next * kKvBlockPositions + 1;
+  fetch_keys(args.shape,
+             static_cast<const Element*>(args.blocks[next]) + (is_last ? args.next_k_offset : args.k_offset),
+             keys < kKvBlockPositions ? keys : kKvBlockPositions);
+}
+
 bool sees_keys(const AttendArgs& args, std::int64_t row) {
   return args.first_key <= args.position_of(row);
 }
@@ -256,6 +288,8 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
     const auto* base = static_cast<const Element*>(args.blocks[block]);
     const std::int64_t begin = block * kBlock,
                        keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
+    const bool fetches = rows == 1 || args.rows_are_heads;  // of many rows each passes what is near already
+    if (fetches) fetch_values(args.shape, base + args.v_offset, keys);
     // Scores of panels without a key are never looked at: they are masked.
     Products::multiply_rows(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride,
                             args.q_stride, keys_of(args, base), args.shape.head_dim, scores);
@@ -273,6 +307,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
       values = room;
     }
     if constexpr (kIsInt8) scale_positions(values + padded * kBlock, rows, scores);
+    if (fetches) fetch_next_keys<Element>(args, block, first_key / kBlock, last_position);
     // Keys beyond the last visible one have weight zero: leaving them out changes no bit.
     for (std::int64_t panel = 0; panel < padded / kPanel; panel += kGroup)
       Products::multiply_rows(rows, padded / kPanel - panel < kGroup ? padded / kPanel - panel : kGroup,

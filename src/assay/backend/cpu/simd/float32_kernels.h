@@ -13,15 +13,17 @@
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
 // Of a stream of weights that one row passes once: the processor alone does not keep up with memory.
-// `fetch_distance` is that of kGroup streams; fewer of them are fetched further ahead, up to 2 KB.
 template <int Streams>
 ASSAY_INLINE std::int64_t distance_of() {
-  constexpr std::int64_t kMost = 2048;
-  const std::int64_t distance = fetch_distance * kGroup / Streams;
-  return distance < kMost ? distance : kMost;
+  const std::int64_t distance = weight_fetch.distance * kGroup / Streams;
+  return distance < weight_fetch.most ? distance : weight_fetch.most;
 }
 ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes) {
-  _mm_prefetch(static_cast<const char*>(p) + bytes, _MM_HINT_T0);
+  const char* at = static_cast<const char*>(p) + bytes;
+  if (weight_fetch.is_to_second_level)
+    _mm_prefetch(at, _MM_HINT_T1);
+  else
+    _mm_prefetch(at, _MM_HINT_T0);
 }
 // Of weights that several rows pass, which takes longer: what the next panels hold at the same place, into
 // the second-level cache.
@@ -35,13 +37,6 @@ ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t panel_byte
   const std::int64_t distance = distance_of<Panels>();
   return left > distance ? distance : distance + (Panels - 1) * panel_bytes;
 }
-// Whether one row reads a panel after the other: of a matrix of so many bytes, which belongs to a model that
-// no cache holds, on a processor that reads one stream faster.
-ASSAY_INLINE bool reads_one_panel(std::int64_t rows, std::int64_t matrix_bytes) {
-  constexpr std::int64_t kFromMemoryBytes = std::int64_t{8} << 20;
-  return reads_one_stream && rows == 1 && matrix_bytes >= kFromMemoryBytes;
-}
-
 // Whether some numbers are all finite: others times zero are NaN, and a sum with NaN stays NaN.
 ASSAY_INLINE Vec add_poison(Vec poison, Vec v) {
   return Vec::fma(v, Vec::set(0.0F), poison);
@@ -354,10 +349,8 @@ template <typename Weights>
 void linear_few_rows(const LinearArgs& args, const Weights& w) {
   alignas(64) float block[kRowsAtOnce * kGroup * kPanel];
   const std::int64_t last = args.first_panel + args.panels;
-  const std::int64_t bytes = args.n * args.k * static_cast<std::int64_t>(sizeof(*w.data));
-  const std::int64_t most = reads_one_panel(args.rows, bytes) ? 1 : kGroup;
-  for (std::int64_t panel = args.first_panel; panel < last; panel += most) {
-    const std::int64_t panels = last - panel < most ? last - panel : most, first_output = panel * kPanel;
+  for (std::int64_t panel = args.first_panel; panel < last; panel += kGroup) {
+    const std::int64_t panels = last - panel < kGroup ? last - panel : kGroup, first_output = panel * kPanel;
     const std::int64_t columns =
         args.n - first_output < panels * kPanel ? args.n - first_output : panels * kPanel;
     for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce) {

@@ -346,7 +346,7 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
   const LinearArgs& to = args.to;
   const std::int64_t padded = round_up(to.k, kInt8Columns);
   alignas(64) std::int32_t sums[kMost * kGroup * kPanel];
-  const std::int64_t side_by_side = reads_one_panel(to.rows, to.n * padded) ? 1 : int8_panels_at_once(rows);
+  const std::int64_t side_by_side = int8_panels_at_once(rows);
   for (std::int64_t panel = first; panel < last;) {
     const std::int64_t panels = last - panel >= side_by_side ? side_by_side : 1;
     const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
