@@ -18,10 +18,11 @@ foreach(name ${names})
   if(NOT place EQUAL -1)
     math(EXPR cost "100 - ${place}")
   endif()
-  # What runs the program from end to end on good input, or repeats a simulation.
+  # What runs the program or a whole model from end to end on good input, of which other suites run each part, or repeats
+  # a simulation.
   set(labels "")
   if(name MATCHES "^Cli" AND NOT name MATCHES "^Cli(Bad|NonFinite|FullDisk|HubCache)" OR
-      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|Levels/|PairedShift)")
+      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|Levels/|PairedShift|Cases/CudaLibraryModel|Cases/Int8Folder|Precisions/NonFiniteModel)")
     set(labels "LABELS end_to_end")
   endif()
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"
