@@ -27,6 +27,6 @@ foreach(name ${names})
   endif()
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"
     "set_tests_properties(\"${name}\" PROPERTIES COST ${cost} TIMEOUT ${TIMEOUT} ${labels} "
-    "ENVIRONMENT \"ASSAY_MODELS=${MODELS}\")\n")
+    "ENVIRONMENT \"ASSAY_MODELS=${MODELS};XDG_CACHE_HOME=${CACHE}\")\n")
 endforeach()
 file(WRITE ${OUTPUT} "${text}")

@@ -165,18 +165,19 @@ TEST(ThreadPool, KeepsManyShortPhasesApart) {
   for (const std::int64_t v : values) EXPECT_EQ(v, 20000);
 }
 
-// What workers fetch is only looked at: neither its end nor memory that is gone stops anything.
+// What workers fetch is only looked at: neither its end nor memory that is gone stops anything, and the spans
+// themselves may go when another phase has begun.
 TEST(ThreadPool, FetchesWhileItWaitsWithoutAChange) {
   ThreadPool pool(3);
   std::vector<std::byte> data(10'000, std::byte{7});
   for (int round = 0; round < 200; ++round) {
-    for (int worker = 0; worker < pool.size(); ++worker)
-      pool.fetch_while_waiting(worker, round % 3 == 0   ? std::span<const std::byte>()
-                                       : round % 3 == 1 ? std::span<const std::byte>(data)
-                                                        : std::span(data).first(round < 150 ? 65 : 0));
+    const std::vector<std::span<const std::byte>> spans = {
+        {}, data, std::span(data).first(round < 150 ? 65 : 0)};
+    pool.fetch_while_waiting(round % 4 == 0 ? nullptr : spans.data());
     std::atomic<int> done = 0;
     pool.run(5, [&](std::int64_t) { done.fetch_add(1); });
     ASSERT_EQ(done, 5);
+    pool.fetch_while_waiting(nullptr);
     if (round == 150) std::vector<std::byte>().swap(data);
   }
   for (const std::byte b : data) ASSERT_EQ(b, std::byte{7});

@@ -77,6 +77,7 @@ TEST(Fields, WhatTheyDoNotAllowNamesThem) {
            {"isa", {"avx3"}},
            {"device", {"tpu", "cpu:0"}},
            {"cuda_gemm", {"", "cublas", "true"}},
+           {"tune", {"", "on", "twice"}},
            {"threads", {"0", "1025", "1.5", "-1"}},
            {"cpu_mask", {"0", "g"}},
            {"replica", {"-1"}}})

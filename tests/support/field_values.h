@@ -30,6 +30,7 @@ inline std::string value_of(const Field& field) {
                                                               {"device", "cuda:1"},
                                                               {"cuda_gemm", "cublaslt"},
                                                               {"threads", "3"},
+                                                              {"tune", "off"},
                                                               {"cpu_mask", ""},
                                                               {"replica", "2"}};
   if (field.key == "cpu_mask") {  // the first processor that this process may run on

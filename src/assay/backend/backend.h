@@ -192,6 +192,7 @@ struct BackendOptions {
   bool is_isa_forced = false;
   std::vector<int> processors;         // to run on; empty: all this process may use
   CudaGemm cuda_gemm = CudaGemm::own;  // cublaslt: of GPUs alone
+  Tune tune = Tune::off;               // of CPU kernels
   bool pins_caller = false;  // a program that measures pins its main thread; a library leaves it alone
 };
 
@@ -200,6 +201,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
+  // How weights are fetched ahead of their use, where this program decides that: "1536 bytes ahead,
+  // second-level cache"; else empty.
+  virtual std::string weight_fetch() const { return {}; }
   // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
   virtual bool multiplies_bfloat16() const = 0;
   virtual int threads() const = 0;

@@ -76,6 +76,15 @@ int ask_for_tiles() {
   return refusal;
 }
 
+std::string microcode() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (const std::size_t colon = line.find(": ");
+        line.starts_with("microcode") && colon != std::string::npos)
+      return line.substr(colon + 2);
+  return "unknown";
+}
+
 std::string brand() {
   if (cpuid(0x80000000u).a < 0x80000004u) return "unknown";
   std::string text;
@@ -237,6 +246,7 @@ Isa best_usable_isa() {
 CpuInfo cpu_info() {
   CpuInfo info;
   info.model = brand();
+  info.microcode = microcode();
   info.online = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   info.allowed = static_cast<int>(allowed_processors().size());
   info.quota = cgroup_quota();

@@ -39,8 +39,12 @@ std::string why_tiles_are_refused();
 // Of the tiers that are usable the fastest: avx512bf16 only where its products are fast.
 Isa best_usable_isa();
 
+// Whether constants that depend on the processor are measured on it: once, and kept in a file; never; or now.
+enum class Tune { once, off, force };
+
 struct CpuInfo {
   std::string model;                  // as the processor names itself
+  std::string microcode;              // its version, as the system tells it: "0xa101148"; or "unknown"
   int online = 0;                     // logical processors the system has online
   int allowed = 0;                    // of those, the ones this process may run on
   double quota = 0;                   // processors' worth of time the cgroup allows; 0 = no limit

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
 
@@ -36,7 +38,7 @@ ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_calle
   if (threads < 1 || threads > kMaxThreads)
     throw FieldError("threads", "expected 1 to {}, found {}", kMaxThreads, threads);
   if (processors.empty()) processors = allowed_processors();
-  ahead_ = std::make_unique<Ahead[]>(static_cast<std::size_t>(threads));
+  waiting_ = std::make_unique<Ahead[]>(static_cast<std::size_t>(threads));
   const bool is_pinned = static_cast<std::size_t>(threads) <= processors.size();
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { worker_loop(i); });
@@ -78,33 +80,24 @@ void ThreadPool::run_erased(std::int64_t chunks, Call call, const void* task) {
     ticket_.store(pack(epoch, part), std::memory_order_release);
     epoch_.store(epoch, std::memory_order_release);
     epoch_.notify_all();
-    work();
+    work(0);
     for (int spin = 0;; ++spin) {
       const int done = done_.load(std::memory_order_acquire);
       if (done == part) break;
       if (spin < kSpins)
-        ahead_[0].wait_a_little();
+        waiting_[0].wait_a_little();
       else
         done_.wait(done, std::memory_order_acquire);
     }
   }
 }
 
-void ThreadPool::fetch_while_waiting(int worker, std::span<const std::byte> data) {
-  Ahead& ahead = ahead_[static_cast<std::size_t>(worker)];
-  ahead.bytes.store(data.size(), std::memory_order_relaxed);
-  ahead.data.store(data.data(), std::memory_order_relaxed);
-}
-
 void ThreadPool::Ahead::wait_a_little() {
-  const std::byte* now = data.load(std::memory_order_relaxed);
-  if (now != begun) {
-    begun = now;
-    fetched = 0;
+  if (data.empty()) return _mm_pause();
+  for (std::size_t line = 0; line < kLinesAtOnce && !data.empty(); ++line) {
+    _mm_prefetch(reinterpret_cast<const char*>(data.data()), _MM_HINT_T1);
+    data = data.subspan(std::min(kLine, data.size()));
   }
-  if (fetched >= bytes.load(std::memory_order_relaxed)) return _mm_pause();
-  for (std::size_t line = 0; line < kLinesAtOnce; ++line, fetched += kLine)
-    _mm_prefetch(reinterpret_cast<const char*>(begun + fetched), _MM_HINT_T1);
 }
 
 void ThreadPool::add_busy_time(TimePoint begin) {
@@ -113,13 +106,13 @@ void ThreadPool::add_busy_time(TimePoint begin) {
                      std::memory_order_relaxed);
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(int worker) {
   const TimePoint begin = accounts_.load(std::memory_order_relaxed) ? Clock::now() : TimePoint{};
-  work_off();
+  work_off(waiting_[static_cast<std::size_t>(worker)], worker);
   add_busy_time(begin);
 }
 
-void ThreadPool::work_off() {
+void ThreadPool::work_off(Ahead& ahead, int worker) {
   for (;;) {
     std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
     std::uint64_t chunk = 0, chunks = 0;
@@ -128,6 +121,11 @@ void ThreadPool::work_off() {
       chunks = (ticket >> 20) & kFieldMask;
       if (chunk >= chunks) return;
     } while (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel));
+    // Read while a chunk is held: the phase, and with it what its caller keeps, lasts at least so long.
+    if (ahead.of != ahead_) {
+      ahead.of = ahead_;
+      ahead.data = ahead_ == nullptr ? std::span<const std::byte>() : ahead_[worker];
+    }
     call_(task_, static_cast<std::int64_t>(chunk));
     if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<int>(chunks)) done_.notify_one();
   }
@@ -138,11 +136,11 @@ void ThreadPool::worker_loop(int worker) {
   std::uint32_t seen = 0;
   for (;;) {
     for (int spin = 0; spin < kSpins && epoch_.load(std::memory_order_acquire) == seen; ++spin)
-      ahead_[static_cast<std::size_t>(worker)].wait_a_little();
+      waiting_[static_cast<std::size_t>(worker)].wait_a_little();
     epoch_.wait(seen, std::memory_order_acquire);
     seen = epoch_.load(std::memory_order_acquire);
     if (stop_) return;
-    work();
+    work(worker);
   }
 }
 

@@ -35,10 +35,11 @@ class ThreadPool {
         chunks, [](const void* t, std::int64_t chunk) { (*static_cast<const Task*>(t))(chunk); }, &task);
   }
 
-  // What a worker reads in a phase to come: while it has nothing to do, it fetches this into its second-level
-  // cache, from the beginning on. Changes no result; memory that is gone by then does no harm. For the thread
-  // that calls run().
-  void fetch_while_waiting(int worker, std::span<const std::byte> data);
+  // What each of the size() workers reads behind the phases from the next one on: one that has nothing to do
+  // fetches its own into its second-level cache, from the beginning on. Changes no result. The spans
+  // themselves are read while a phase runs, and stay until another call (null: nothing is fetched); the
+  // memory that they name may go. For the thread that calls run().
+  void fetch_while_waiting(const std::span<const std::byte>* by_worker) { ahead_ = by_worker; }
 
   // Which worker of its pool runs the calling thread is: 0 for one that is of none.
   static int worker() { return worker_; }
@@ -55,18 +56,16 @@ class ThreadPool {
 
  private:
   using Call = void (*)(const void* task, std::int64_t chunk);
-  // What one worker fetches while it waits.
+  // What one worker fetches while it waits: its own, which no other thread touches.
   struct alignas(64) Ahead {
-    std::atomic<const std::byte*> data{nullptr};
-    std::atomic<std::size_t> bytes{0};
-    const std::byte* begun = nullptr;  // the worker's own: which data it fetches, and how much it has
-    std::size_t fetched = 0;
+    const std::span<const std::byte>* of = nullptr;  // from which `data` was read
+    std::span<const std::byte> data;                 // what is left of it
     void wait_a_little();
   };
   void run_erased(std::int64_t chunks, Call call, const void* task);
   void worker_loop(int worker);
-  void work();
-  void work_off();
+  void work(int worker);
+  void work_off(Ahead& ahead, int worker);
   void add_busy_time(TimePoint begin);
 
   // epoch (24 bits) | chunks (20) | next chunk (20): claiming is one compare-and-swap, and a stale worker can
@@ -78,8 +77,9 @@ class ThreadPool {
   std::atomic<std::int64_t> busy_ns_{0};
   Call call_ = nullptr;
   const void* task_ = nullptr;
+  const std::span<const std::byte>* ahead_ = nullptr;  // by worker; published with the phase, as `task_` is
   std::vector<std::thread> workers_;
-  std::unique_ptr<Ahead[]> ahead_;  // by worker
+  std::unique_ptr<Ahead[]> waiting_;  // by worker
   static thread_local int worker_;
 };
 

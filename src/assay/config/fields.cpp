@@ -378,6 +378,13 @@ void add_machine(std::vector<Field>& all) {
        .apply = [](Precision& p, const RunConfig&) { require_cuda_gemm(p); }},
       at(&RunConfig::cuda_gemm),
       choice<CudaGemm>({{"own", CudaGemm::own}, {"cublaslt", CudaGemm::cublaslt}})));
+  all.push_back(made<Tune>(
+      {.key = "tune",
+       .help = "Measure here how far ahead to fetch weights, which changes speed alone: once "
+               "(0.3 s, kept in ~/.cache/assay), off or force (again) [once]",
+       .label = [](const RunConfig& c) { return std::string(c.tune == Tune::off ? "not tuned" : ""); }},
+      at(&RunConfig::tune),
+      choice<Tune>({{"once", Tune::once}, {"off", Tune::off}, {"force", Tune::force}})));
   all.push_back(made<int>({.key = "threads",
                            .short_flag = "-t",
                            .help = "Number of threads [the processors this process may use]",
@@ -409,10 +416,10 @@ std::vector<Field> made_table() {
   const RunConfig config;
   const auto& [precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
                smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-               lm_head_search, isa, device, cuda_gemm, threads, cpu_mask, replica] = config;
+               lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica] = config;
   (void)std::tie(precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
                  smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-                 lm_head_search, isa, device, cuda_gemm, threads, cpu_mask, replica);
+                 lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica);
   return all;
 }
 

@@ -47,6 +47,7 @@ struct RunConfig {
   std::optional<Isa> isa = {};         // kernels of this tier; unset: the best that runs here
   std::optional<Device> device = {};   // unset: the processor
   CudaGemm cuda_gemm = CudaGemm::own;  // of products of many rows on a GPU
+  Tune tune = Tune::once;              // of constants that change speed alone
   std::optional<int> threads = {};     // 1 to 1024; unset: default_thread_count()
   std::vector<int> cpu_mask = {};      // processors to run on, ascending; empty: all this process may use
   int replica = 0;                     // tells sessions of an A/A run apart, which are equal in all else

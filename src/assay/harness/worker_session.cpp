@@ -38,6 +38,7 @@ class LocalSession : public Session {
     return {.model = model_facts(loaded_),
             .device = backend.device().text(),
             .kernels = backend.kernels(),
+            .weight_fetch = backend.weight_fetch(),
             .threads = backend.threads(),
             .context = loaded_.model->spec().context,
             .warnings = loaded_.warnings};
@@ -77,10 +78,13 @@ class LocalSession : public Session {
 class WorkerSession : public Session {
  public:
   explicit WorkerSession(const WorkerOptions& options) : options_(options), process_(options.program) {
+    // What is tuned again is so by this process: each worker would find another answer.
+    RunConfig configuration = options.configuration;
+    if (configuration.tune == Tune::force) configuration.tune = Tune::once;
     OrderedJson request{
         {"op", "load"},
         {"candidates", options.candidates},
-        {"configuration", to_json(options.configuration)},
+        {"configuration", to_json(configuration)},
         {"needs_tokenizer", options.needs_tokenizer},
         {"memory_limit", options.memory_limit ? OrderedJson(options.memory_limit->value) : nullptr}};
     facts_ = session_facts_from_json(reader(ask(request)).at("facts"));

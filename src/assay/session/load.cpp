@@ -148,6 +148,7 @@ BackendOptions backend_options(const RunConfig& config, bool pins_caller) {
   options.isa = config.isa.value_or(Isa::scalar);
   options.processors = config.cpu_mask;
   options.cuda_gemm = config.cuda_gemm;
+  options.tune = config.tune;
   options.pins_caller = pins_caller;
   return options;
 }

@@ -4,6 +4,7 @@
 
 #include "assay/backend/cpu/executor.h"
 #include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/tuning.h"
 #include "assay/base/error.h"
 
 namespace assay::cpu {
@@ -34,7 +35,13 @@ void check_formats(const Plan& plan) {
 CpuBackend::CpuBackend(const BackendOptions& options)
     : isa_(options.is_isa_forced ? options.isa : best_usable_isa()),
       table_(select_kernels(isa_)),
-      pool_(std::make_shared<ThreadPool>(threads_of(options), options.processors, options.pins_caller)) {}
+      pool_(std::make_shared<ThreadPool>(threads_of(options), options.processors, options.pins_caller)) {
+  use_tuning(options.tune, isa_, table_, *pool_);
+}
+
+std::string CpuBackend::weight_fetch() const {
+  return isa_ == Isa::scalar ? std::string() : text_of(assay::cpu::weight_fetch);
+}
 
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
   check_formats(plan);

@@ -22,13 +22,15 @@ namespace assay::cpu {
 
 inline constexpr int kPanel = 16;  // outputs per panel of a packed matrix
 inline constexpr int kGroup = 4;   // panels walked together: four streams from memory
-// How weights that a few rows pass once are fetched ahead. Set once, by the processor's maker.
+// How weights that a few rows pass once are fetched ahead: changes no bit. By the processor's maker, unless
+// tuning.h has found better; set while nothing runs.
 struct WeightFetch {
   std::int64_t distance;    // bytes ahead in each of kGroup streams; fewer streams go further
   std::int64_t most;        // the furthest
   bool is_to_second_level;  // otherwise to the nearest cache
+  bool operator==(const WeightFetch&) const = default;
 };
-extern const WeightFetch weight_fetch;
+extern WeightFetch weight_fetch;
 
 // Activations as the products of bfloat16 (AMX, AVX-512 BF16) read them: bfloat16 in strips of 32 columns,
 // [columns / 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of

@@ -1,13 +1,11 @@
 #include "assay/backend/cpu/select.h"
 
+#include "assay/backend/cpu/tuning.h"
 #include "assay/base/error.h"
 
 namespace assay::cpu {
 
-// Zen 4, four streams, one row: 0.88 to 0.93 of the time of 512 bytes ahead into the nearest cache. Intel's
-// (Sapphire Rapids) were measured with the nearest cache alone.
-const WeightFetch weight_fetch =
-    __builtin_cpu_is("amd") ? WeightFetch{1536, 6144, true} : WeightFetch{2048, 2048, false};
+WeightFetch weight_fetch = usual_weight_fetch();
 
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))

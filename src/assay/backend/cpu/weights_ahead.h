@@ -22,7 +22,7 @@ class WeightsAhead {
   // What a worker reads first in the matrix multiplication that follows: the beginning of its region, no more
   // than fits beside other things into its second-level cache. What follows the LM head is the first of the
   // next step.
-  std::span<const std::byte> behind(WeightId weight, int worker) const;
+  std::span<const std::byte> behind(WeightId weight, int worker) const { return *(of(weight) + worker); }
 
  private:
   struct Product {
@@ -30,9 +30,14 @@ class WeightsAhead {
     std::int64_t panels = 0;  // from which tasks are cut: of gated ones half of all
   };
 
-  const PackedPlan& packed_;
+  const std::span<const std::byte>* of(WeightId weight) const {
+    return regions_.data() + static_cast<std::size_t>(weight) * static_cast<std::size_t>(pool_.size());
+  }
+  static std::span<const std::byte> region(const PackedPlan& packed, const Product& next, int worker,
+                                           int workers);
+
   ThreadPool& pool_;
-  std::vector<Product> next_;  // by weight
+  std::vector<std::span<const std::byte>> regions_;  // of all workers, by the weight before theirs
 };
 
 }  // namespace assay::cpu

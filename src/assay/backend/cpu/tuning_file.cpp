@@ -1,0 +1,107 @@
+// What was measured, kept between processes.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+
+#include "assay/backend/cpu/tuning.h"
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+#include "assay/base/json.h"
+
+namespace assay::cpu {
+
+namespace {
+
+constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 20;
+constexpr std::size_t kMostEntries = 256;
+constexpr std::int64_t kFurthest = std::int64_t{1} << 16;
+
+std::string key_of(Isa isa, int threads) {
+  const CpuInfo cpu = cpu_info();
+  return fmt::format("{}, microcode {}, {}, {} thread{}, assay {}", cpu.model, cpu.microcode, name_of(isa),
+                     threads, threads == 1 ? "" : "s", ASSAY_VERSION);
+}
+
+Json entries_of(const std::string& file) {
+  try {
+    return read_json_object(file, kLargestFile, 16 * kMostEntries);
+  } catch (const Error&) {
+    return Json::object();
+  }
+}
+
+// So that what was held to measure counts in no peak of memory that is reported (proc(5), clear_refs).
+void forget_peak() {
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+}  // namespace
+
+std::string tuning_file() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/assay/tuning.json";
+  return home == nullptr || *home != '/' ? std::string() : std::string(home) + "/.cache/assay/tuning.json";
+}
+
+std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads) {
+  if (file.empty()) return std::nullopt;
+  const Json entries = entries_of(file);
+  const auto found = entries.find(key_of(isa, threads));
+  if (found == entries.end() || !found->is_object()) return std::nullopt;
+  try {
+    const JsonView entry(*found, file);
+    Tuning tuning{.fetch = {.distance = entry.integer("fetch_distance", 0, kFurthest),
+                            .most = entry.integer("fetch_most", 0, kFurthest),
+                            .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
+                  .gain = entry.number("gain")};
+    return tuning;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tuning) {
+  if (file.empty()) return;
+  Json entries = entries_of(file);
+  if (entries.size() >= kMostEntries) entries = Json::object();
+  entries[key_of(isa, threads)] = {{"fetch_distance", tuning.fetch.distance},
+                                   {"fetch_most", tuning.fetch.most},
+                                   {"fetch_level", tuning.fetch.is_to_second_level ? 2 : 1},
+                                   {"gain", tuning.gain}};
+  try {
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+    write_file_atomically(file, entries.dump(1) + "\n");
+  } catch (const std::exception&) {  // measured again next time
+  }
+}
+
+Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool) {
+  static std::mutex mutex;
+  static std::map<std::string, Tuning> known;     // of this process
+  if (tune == Tune::off || isa == Isa::scalar) {  // scalar kernels fetch nothing
+    weight_fetch = usual_weight_fetch();
+    return {.fetch = weight_fetch};
+  }
+  const std::lock_guard lock(mutex);
+  const std::string key = key_of(isa, pool.size()), file = tuning_file();
+  auto at = known.find(key);
+  if (at == known.end()) {
+    std::optional<Tuning> tuning;
+    if (tune == Tune::once) tuning = kept_tuning(file, isa, pool.size());
+    // Without a file to keep it in, each process would measure for itself, and differ from the others.
+    if (!tuning && tune == Tune::once && file.empty()) tuning = Tuning{.fetch = usual_weight_fetch()};
+    if (!tuning) {
+      tuning = measure_tuning(table, pool);
+      forget_peak();
+      keep_tuning(file, isa, pool.size(), *tuning);
+    }
+    at = known.emplace(key, *tuning).first;
+  }
+  weight_fetch = at->second.fetch;
+  return at->second;
+}
+
+}  // namespace assay::cpu

@@ -1,0 +1,225 @@
+// Constants that depend on the processor: what is measured is chosen soundly, kept, and changes no bit.
+#include "assay/backend/cpu/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "assay/backend/cpu/linear.h"
+#include "assay/backend/cpu/select.h"
+#include "assay/base/file.h"
+
+namespace assay::cpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of its own, and `weight_fetch` as it was.
+class TuningFile : public testing::Test {
+ protected:
+  TuningFile() : folder_(fs::temp_directory_path() / fmt::format("assay_tuning_{}", getpid())) {
+    fs::create_directories(folder_);
+    if (const char* cache = std::getenv("XDG_CACHE_HOME")) cache_ = cache;
+  }
+  ~TuningFile() override {
+    weight_fetch = usual_weight_fetch();
+    if (cache_) {
+      setenv("XDG_CACHE_HOME", cache_->c_str(), 1);
+    } else {
+      unsetenv("XDG_CACHE_HOME");
+    }
+    fs::remove_all(folder_);
+  }
+  std::string file() const { return (folder_ / "assay" / "tuning.json").string(); }
+  void write(const std::string& text) const {
+    fs::create_directories(folder_ / "assay");
+    std::ofstream(file()) << text;
+  }
+  // The text of a file with an entry for this machine, some of it replaced.
+  std::string entry(const std::string& old = "", const std::string& now = "") const {
+    keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
+    std::string text = read_text_file(file());
+    if (const std::size_t at = text.find(old); !old.empty() && at != std::string::npos)
+      text.replace(at, old.size(), now);
+    fs::remove(file());
+    return text;
+  }
+  fs::path folder_;
+  std::optional<std::string> cache_;
+};
+
+TEST(Tuning, GainIsTheMeanOverFormatsOfMedianRatios) {
+  const FetchTimes usual = {{4, 4, 100}, {9, 9, 1}}, other = {{1, 1, 1}, {4, 50, 4}};
+  EXPECT_DOUBLE_EQ(gain_over(usual, other), 3);  // 4 and 9 / 4
+  EXPECT_DOUBLE_EQ(gain_over(usual, usual), 1);
+}
+
+TEST(Tuning, LeastGainIsThatOfTheFormatThatLoses) {
+  EXPECT_DOUBLE_EQ(least_gain_over({{4}, {1, 9, 1}}, {{1}, {2, 2, 1}}), 0.5);
+}
+
+TEST(Tuning, TheUsualIsTheFirstOfSeveralCandidates) {
+  const std::vector<WeightFetch> candidates = weight_fetch_candidates();
+  EXPECT_EQ(candidates.front(), usual_weight_fetch());
+  std::set<std::string> texts;
+  int to_second_level = 0;
+  for (const WeightFetch& one : candidates) {
+    texts.insert(text_of(one));
+    to_second_level += one.is_to_second_level ? 1 : 0;
+  }
+  EXPECT_EQ(texts.size(), candidates.size());
+  EXPECT_GE(to_second_level, 3);
+  EXPECT_GE(candidates.size() - static_cast<std::size_t>(to_second_level), 3U);
+}
+
+TEST(Tuning, WhatTakesTooLongLeavesTheUsual) {
+  const WeightFetch before{512, 512, true};
+  weight_fetch = before;
+  ThreadPool pool(2);
+  const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0});
+  EXPECT_EQ(tuning.fetch, usual_weight_fetch());
+  EXPECT_EQ(tuning.gain, 1);
+  EXPECT_GT(tuning.took.value, 0);
+  EXPECT_EQ(weight_fetch, before);
+  weight_fetch = usual_weight_fetch();
+}
+
+TEST(Tuning, OneOfTheCandidatesIsChosen) {
+  ThreadPool pool(2);
+  const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0.3});
+  const std::vector<WeightFetch> candidates = weight_fetch_candidates();
+  EXPECT_NE(std::find(candidates.begin(), candidates.end(), tuning.fetch), candidates.end());
+  EXPECT_TRUE(tuning.fetch == usual_weight_fetch() ? tuning.gain == 1 : tuning.gain >= 1.03);
+}
+
+// Random weights of each format.
+struct Random : WeightSource {
+  void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t rows, float* out) const override {
+    std::mt19937 random(static_cast<unsigned>(first) + 7);
+    std::normal_distribution<float> normal;
+    for (std::int64_t i = 0; i < rows * weight.columns; ++i) out[i] = normal(random);
+  }
+};
+
+TEST(Tuning, NoCandidateChangesABit) {
+  Plan plan;
+  plan.buffers = {{"in", 320}, {"out", 208}};
+  for (const WeightFormat format :
+       {WeightFormat::float32, WeightFormat::bfloat16, WeightFormat::int8, WeightFormat::nf4}) {
+    plan.ops.push_back({"op", Phase::linear,
+                        LinearOp{.weight = static_cast<WeightId>(plan.weights.size()), .in = 0, .out = 1}});
+    plan.weights.push_back(
+        {.name = "matrix", .rows = 208, .columns = 320, .kind = WeightSpec::Kind::matrix, .format = format});
+  }
+  plan.head.product.weight = 0;
+  plan.hidden = 1;
+  plan.vocab = 208;
+  plan.context = 1;
+  ThreadPool pool(2);
+  PackedPlan packed(plan, select_kernels(best_usable_isa()));
+  packed.weights = pack_weights(packed.specs(), Random(), pool);
+  Tasks tasks(pool);
+  Workspace work(packed, pool.size());
+  work.reserve();
+  Linear linear(packed, tasks, work);
+  std::vector<float> x(320);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  for (std::int64_t row = 0; row < 3; ++row) work[0].put_row(row, x.data());
+  for (const FusedOp& fused : packed.ops)
+    for (const std::int64_t rows : {1, 3}) {
+      std::vector<float> usual;
+      for (const WeightFetch& candidate : weight_fetch_candidates()) {
+        weight_fetch = candidate;
+        std::vector<float> found;
+        linear.run(std::get<LinearOp>(fused.op->what), work[0], rows, {.out = work[1]});
+        for (std::int64_t row = 0; row < rows; ++row)
+          found.insert(found.end(), work[1].floats + row * work[1].stride,
+                       work[1].floats + row * work[1].stride + 208);
+        if (usual.empty()) usual = found;
+        EXPECT_NE(found[17], 0);
+        EXPECT_EQ(found, usual) << text_of(candidate) << ", " << rows << " rows";
+      }
+    }
+  weight_fetch = usual_weight_fetch();
+}
+
+TEST_F(TuningFile, IsReadAsItWasWritten) {
+  EXPECT_FALSE(kept_tuning(file(), Isa::avx2, 2));
+  keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
+  keep_tuning(file(), Isa::avx2, 1, {.fetch = {512, 2048, false}, .gain = 1.5});
+  const std::optional<Tuning> two = kept_tuning(file(), Isa::avx2, 2),
+                              one = kept_tuning(file(), Isa::avx2, 1);
+  ASSERT_TRUE(two && one);
+  EXPECT_EQ(two->fetch, (WeightFetch{768, 3072, true}));
+  EXPECT_EQ(two->gain, 1.25);
+  EXPECT_EQ(two->took.value, 0);
+  EXPECT_EQ(one->fetch, (WeightFetch{512, 2048, false}));
+  EXPECT_FALSE(kept_tuning(file(), Isa::avx512, 2));
+  EXPECT_FALSE(kept_tuning(file(), Isa::avx2, 3));
+}
+
+TEST_F(TuningFile, WhatCannotBeReadIsMeasuredAgain) {
+  ASSERT_NO_FATAL_FAILURE(write(entry()));
+  ASSERT_TRUE(kept_tuning(file(), Isa::avx2, 2));
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[1]"), std::string(2 << 20, ' '), entry("768", "-1"),
+        entry("768", "1e99"), entry("768", "\"far\""), entry("3072", "99999999"), entry("768", "null"),
+        entry("\"fetch_level\": 2", "\"fetch_level\": 3"), entry("microcode", "other")}) {
+    write(text);
+    EXPECT_FALSE(kept_tuning(file(), Isa::avx2, 2)) << text.substr(0, 300);
+    keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
+    EXPECT_TRUE(kept_tuning(file(), Isa::avx2, 2));
+  }
+}
+
+TEST_F(TuningFile, FoldersThatAreNotThereOrNotFoldersHarmNobody) {
+  keep_tuning("", Isa::avx2, 2, {});
+  std::ofstream(folder_ / "file") << "x";
+  keep_tuning((folder_ / "file" / "assay" / "tuning.json").string(), Isa::avx2, 2, {});
+  EXPECT_FALSE(kept_tuning("", Isa::avx2, 2));
+  EXPECT_FALSE(kept_tuning(folder_.string(), Isa::avx2, 2));
+}
+
+TEST_F(TuningFile, IsFoundByXdgCacheHomeElseInHome) {
+  setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_EQ(tuning_file(), "/cache/assay/tuning.json");
+  setenv("XDG_CACHE_HOME", "relative", 1);  // to be ignored, says the XDG base directory specification
+  EXPECT_EQ(tuning_file(), std::string(std::getenv("HOME")) + "/.cache/assay/tuning.json");
+}
+
+TEST_F(TuningFile, KernelsFetchAsItSays) {
+  const Isa isa = best_usable_isa();
+  if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
+  setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  ThreadPool pool(3);
+  const KernelTable table = select_kernels(isa);
+  const WeightFetch other{3072, 12288, !usual_weight_fetch().is_to_second_level};
+  keep_tuning(tuning_file(), isa, 3, {.fetch = other, .gain = 1.5});
+  EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).gain, 1.5);
+  EXPECT_EQ(weight_fetch, other);
+  EXPECT_EQ(use_tuning(Tune::off, isa, table, pool).fetch, usual_weight_fetch());
+  EXPECT_EQ(weight_fetch, usual_weight_fetch());
+  fs::remove_all(folder_);  // this process knows
+  EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).fetch, other);
+  EXPECT_EQ(use_tuning(Tune::once, Isa::scalar, select_kernels(Isa::scalar), pool).fetch,
+            usual_weight_fetch());
+}
+
+TEST_F(TuningFile, HoldsWhatWasMeasuredFirst) {
+  const Isa isa = best_usable_isa();
+  if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
+  setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  ThreadPool pool(1);
+  const Tuning tuning = use_tuning(Tune::once, isa, select_kernels(isa), pool);
+  const std::optional<Tuning> kept = kept_tuning(file(), isa, 1);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->fetch, tuning.fetch);
+  EXPECT_EQ(weight_fetch, tuning.fetch);
+}
+
+}  // namespace
+}  // namespace assay::cpu
