@@ -14,6 +14,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/base/topology.h"
 #include "assay/base/units.h"
 
 namespace assay {
@@ -323,10 +324,10 @@ Bytes cgroup_memory_limit() {
   return {static_cast<std::int64_t>(least)};
 }
 
-int default_thread_count() {
-  const auto allowed = static_cast<int>(allowed_processors().size());
+int default_thread_count(const std::vector<int>& processors) {
+  const int cores = count_cores(read_topology(processors.empty() ? allowed_processors() : processors));
   const double quota = cgroup_quota();
-  return quota > 0 ? std::clamp(static_cast<int>(std::floor(quota)), 1, allowed) : allowed;
+  return quota > 0 ? std::clamp(static_cast<int>(std::floor(quota)), 1, cores) : cores;
 }
 
 }  // namespace assay

@@ -65,7 +65,8 @@ Bytes cgroup_memory_limit();
 // there.
 const std::vector<std::string>& cgroup_cpu_statistics();
 
-// Threads used when nobody says: the allowed processors, no more than the cgroup's quota pays for.
-int default_thread_count();
+// Threads used when nobody says: one for each core of some processors (empty: the allowed ones), no more than
+// the cgroup's quota pays for.
+int default_thread_count(const std::vector<int>& processors = {});
 
 }  // namespace assay

@@ -8,6 +8,7 @@
 
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
+#include "assay/base/topology.h"
 
 namespace assay {
 
@@ -34,12 +35,16 @@ void pin(pthread_t thread, const std::vector<int>& processors) {
 
 thread_local int ThreadPool::worker_ = 0;
 
-ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_caller) {
+ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_caller,
+                       const std::string& system) {
   if (threads < 1 || threads > kMaxThreads)
     throw FieldError("threads", "expected 1 to {}, found {}", kMaxThreads, threads);
-  if (processors.empty()) processors = allowed_processors();
+  const std::vector<Processor> topology =
+      read_topology(processors.empty() ? allowed_processors() : processors, system);
+  processors = in_order_of_use(topology);
   waiting_ = std::make_unique<Ahead[]>(static_cast<std::size_t>(threads));
   const bool is_pinned = static_cast<std::size_t>(threads) <= processors.size();
+  if (is_pinned) nodes_ = count_nodes(topology, {processors.begin(), processors.begin() + threads});
   for (int i = 1; i < threads; ++i) {
     workers_.emplace_back([this, i] { worker_loop(i); });
     pin(workers_.back().native_handle(),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,14 +19,18 @@ namespace assay {
 // sleeps in a futex. The calling thread is worker 0.
 class ThreadPool {
  public:
-  // Workers get a processor each of the given ones (empty: all this process may use) where there are enough,
-  // the calling thread the first where `pins_caller`. Throws UsageError when threads < 1 or absurdly many.
-  explicit ThreadPool(int threads, std::vector<int> processors = {}, bool pins_caller = false);
+  // Workers get a processor each of the given ones (empty: all this process may use), one of each core first,
+  // where there are enough; the calling thread the first where `pins_caller`. `system` is where the topology
+  // is read (topology.h). Throws UsageError when threads < 1 or absurdly many.
+  explicit ThreadPool(int threads, std::vector<int> processors = {}, bool pins_caller = false,
+                      const std::string& system = "/sys");
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
+  // NUMA nodes of its processors; 1 where its threads are not pinned to one each.
+  int nodes() const { return nodes_; }
 
   // Calls task(chunk) once for every chunk in [0, chunks), on any thread, and returns when all are done.
   // `task` must not throw. One caller at a time.
@@ -77,6 +82,7 @@ class ThreadPool {
   std::atomic<std::int64_t> busy_ns_{0};
   Call call_ = nullptr;
   const void* task_ = nullptr;
+  int nodes_ = 1;
   const std::span<const std::byte>* ahead_ = nullptr;  // by worker; published with the phase, as `task_` is
   std::vector<std::thread> workers_;
   std::unique_ptr<Ahead[]> waiting_;  // by worker

@@ -154,6 +154,16 @@ std::string limit_text(double limit, const std::string& text) {
   return limit > 0 ? text : "none";
 }
 
+// Of hybrid processors also who works: all of them do.
+std::string cores_text(const Machine& m) {
+  if (m.efficient_cores > 0)
+    return fmt::format("{} fast and {} efficient: threads run on all, and take work when they are free",
+                       m.cores - m.efficient_cores, m.efficient_cores);
+  return fmt::format(
+      "{}{}", m.cores,
+      m.cores < m.processors_allowed ? ", some with two threads or more: one of each is used" : "");
+}
+
 std::string facts_text(const Machine& m) {
   std::string text;
   const auto line = [&](const char* name, const std::string& value) {
@@ -162,6 +172,7 @@ std::string facts_text(const Machine& m) {
   line("processor", m.cpu);
   line("system", m.system);
   line("processors", fmt::format("{} online, {} allowed", m.processors_online, m.processors_allowed));
+  line("cores", cores_text(m));
   line("CPU quota", limit_text(m.cgroup_cpu_quota, fmt::format("{:.2f} processors", m.cgroup_cpu_quota)));
   for (const InstructionSet& set : m.instruction_sets)
     line(("kernels " + set.name).c_str(), set.why_not.empty() ? "usable" : "not usable: " + set.why_not);
@@ -255,7 +266,7 @@ void add_machine(CLI::App& app, int& exit_code) {
       "machine",
       "Show the machine's processor, memory and GPUs, and measure their rooflines in a few seconds");
   add_whole(*command, "-t,--threads", flags->threads,
-            "Number of threads to measure with, besides a single one [the processors this process may use]",
+            "Number of threads to measure with, besides a single one [one for each core this process may use]",
             1, 1024);
   add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MB [1024]", 1, 1024);
   add_field(*command, field("tune"), flags->config);

@@ -387,7 +387,7 @@ void add_machine(std::vector<Field>& all) {
       choice<Tune>({{"once", Tune::once}, {"off", Tune::off}, {"force", Tune::force}})));
   all.push_back(made<int>({.key = "threads",
                            .short_flag = "-t",
-                           .help = "Number of threads [the processors this process may use]",
+                           .help = "Number of threads [one for each core this process may use]",
                            .kind = FieldKind::whole,
                            .label =
                                [](const RunConfig& c) {

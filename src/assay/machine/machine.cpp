@@ -14,6 +14,7 @@
 
 #include "assay/base/cpu.h"
 #include "assay/base/format.h"
+#include "assay/base/topology.h"
 
 namespace assay {
 
@@ -95,6 +96,10 @@ Machine read_machine() {
   machine.cpu = cpu.model;
   machine.processors_online = cpu.online;
   machine.processors_allowed = cpu.allowed;
+  std::vector<Processor> processors = read_topology(allowed_processors());
+  machine.cores = count_cores(processors);
+  std::erase_if(processors, [](const Processor& one) { return !one.is_efficient; });
+  machine.efficient_cores = count_cores(processors);
   machine.cgroup_cpu_quota = cpu.quota;
   machine.cpu_features = cpu.features;
   machine.memory = {sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE)};

@@ -24,7 +24,8 @@ struct CpuCache {
 struct Machine {
   std::string cpu;
   int processors_online = 0, processors_allowed = 0;
-  double cgroup_cpu_quota = 0;  // 0 = none
+  int cores = 0, efficient_cores = 0;  // of the allowed processors; efficient ones of a hybrid machine alone
+  double cgroup_cpu_quota = 0;         // 0 = none
   std::vector<std::string> cpu_features;
   Bytes memory;
   std::string system;    // kernel name and release

@@ -19,6 +19,8 @@ OrderedJson to_json(const Machine& m) {
   return {{"cpu", m.cpu},
           {"processors_online", m.processors_online},
           {"processors_allowed", m.processors_allowed},
+          {"cores", m.cores},
+          {"efficient_cores", m.efficient_cores},
           {"cgroup_cpu_quota", m.cgroup_cpu_quota},
           {"cpu_features", m.cpu_features},
           {"memory_bytes", m.memory.value},
@@ -59,6 +61,8 @@ Machine machine_from_json(const JsonReader& json) {
   const auto bytes_at = [&](const char* key, Bytes& bytes) {
     if (json.has(key)) bytes = {json.at(key).whole<std::int64_t>()};
   };
+  if (json.has("cores")) m.cores = json.at("cores").whole<int>();
+  if (json.has("efficient_cores")) m.efficient_cores = json.at("efficient_cores").whole<int>();
   if (json.has("numa_nodes")) m.numa_nodes = json.at("numa_nodes").whole<int>();
   text_at("transparent_huge_pages", m.transparent_huge_pages);
   text_at("frequency_governor", m.frequency_governor);

@@ -12,10 +12,7 @@ namespace assay::cpu {
 namespace {
 
 int threads_of(const BackendOptions& options) {
-  if (options.threads != 0) return options.threads;
-  const int threads = default_thread_count();
-  const auto masked = static_cast<int>(options.processors.size());
-  return masked == 0 ? threads : std::min(threads, masked);
+  return options.threads != 0 ? options.threads : default_thread_count(options.processors);
 }
 
 // Formats of GPUs, as an error: whoever chooses a precision for a CPU chooses float32 instead.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "assay/backend/cpu/placement.h"
 #include "assay/base/error.h"
 #include "assay/tensor/half.h"
 
@@ -42,7 +43,17 @@ CpuKvCache cache_for(const Plan& plan, std::shared_ptr<KvBlockPool> blocks) {
 
 // Weights before the workspace, whose shape they decide.
 PackedPlan& pack(PackedPlan& packed, const WeightSource& source, ThreadPool& pool) {
-  packed.weights = pack_weights(packed.specs(), source, pool);
+  PlaceWeight place;
+  if (pool.nodes() > 1) {
+    std::vector<bool> is_gated(packed.plan.weights.size() + 1);
+    for (const FusedOp& fused : packed.ops)
+      if (const auto* linear = std::get_if<LinearOp>(&fused.op->what))
+        is_gated[static_cast<std::size_t>(linear->weight)] = fused.gate != nullptr;
+    place = [&pool, is_gated = std::move(is_gated)](std::size_t i, PackedWeight& w) {
+      touch_by_readers(w, is_gated[i], pool);
+    };
+  }
+  packed.weights = pack_weights(packed.specs(), source, pool, place);
   return packed;
 }
 

@@ -69,14 +69,17 @@ class Linear {
                  const LinearTarget& target, const Multiply& multiply) {
     const RowShares shares = row_shares(part.rows.size(), tasks_.threads());
     const std::int64_t panels = panels_at_once(part, w, shares), groups = (part.panels + panels - 1) / panels;
-    tasks_.run_in_shares(shares, groups, [&](std::int64_t share, std::int64_t group) {
-      if (part.rows.size() <= kFewRows) group = in_regions(group, groups, tasks_.threads());
+    const auto run = [&](std::int64_t share, std::int64_t group) {
       const std::int64_t row = part.rows.first + shares.first(share), panel = group * panels;
       run_task(
           whole,
           {{row, row + shares.size(share)}, part.first_panel + panel, std::min(panels, part.panels - panel)},
           target, multiply);
-    });
+    };
+    if (part.rows.size() <= kFewRows)
+      tasks_.run_in_regions(groups, [&](std::int64_t group) { run(0, group); });
+    else
+      tasks_.run_in_shares(shares, groups, run);
   }
   // The same, all rows of `at_once` panels each.
   template <typename Multiply>

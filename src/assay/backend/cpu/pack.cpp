@@ -465,7 +465,7 @@ std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs) 
 }
 
 std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
-                                       ThreadPool& pool) {
+                                       ThreadPool& pool, const PlaceWeight& place) {
   // The scales of a tensor are there from its first part to its last: those of all 4-bit tensors at once
   // would be an eighth of the packed weights.
   struct Tensor {
@@ -489,6 +489,7 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
   require_memory({bytes}, "the weights");
   for (PackedWeight& w : weights) {
     w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), w.spec.name.c_str());
+    if (place) place(static_cast<std::size_t>(&w - weights.data()), w);
     for (TensorPart& part : tensors_of(w.spec)) {
       Tensor& tensor = tensors.emplace_back();
       tensor.weight = &w;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 
 #include "assay/backend/backend.h"
 #include "assay/backend/cpu/kernels.h"
@@ -56,8 +57,10 @@ std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs);
 
 // Reads, converts and packs all weights, each slab by one thread of the pool from file to packed panel: 1 MB,
 // or 64 rows where those are more; of transposed matrices that are quantized 12 MB, of all threads together
-// 128 MB, or 64 outputs where those are more. Throws what the source throws.
+// 128 MB, or 64 outputs where those are more. `place` is called with each weight, and its number, when its
+// memory is there and nothing is written yet. Throws what the source throws.
+using PlaceWeight = std::function<void(std::size_t, PackedWeight&)>;
 std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
-                                       ThreadPool& pool);
+                                       ThreadPool& pool, const PlaceWeight& place = {});
 
 }  // namespace assay::cpu

@@ -11,9 +11,9 @@ RowShares row_shares(std::int64_t rows, int threads) {
   return {rows, count, round_up((rows + count - 1) / count, kBlockUnit)};
 }
 
-std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads) {
-  const std::int64_t region = task % threads;
-  return region * (tasks / threads) + std::min(region, tasks % threads) + task / threads;
+TaskRegion region_of(std::int64_t worker, std::int64_t tasks, int threads) {
+  const std::int64_t each = tasks / threads, more = tasks % threads;
+  return {worker * each + std::min(worker, more), each + (worker < more ? 1 : 0)};
 }
 
 }  // namespace assay::cpu

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "assay/base/thread_pool.h"
 
@@ -30,14 +31,19 @@ struct RowShares {
 };
 inline constexpr std::int64_t kShareRows = 256, kMaxShares = kMaxRows / kShareRows;
 RowShares row_shares(std::int64_t rows, int threads);
-// Tasks of few rows are taken in turns; in this order each thread reads a region of its own, from its
-// beginning on, which memory serves faster than regions that several threads share.
-std::int64_t in_regions(std::int64_t task, std::int64_t tasks, int threads);
+// Tasks of few rows are cut into a region for each thread, which reads it from its beginning on: memory
+// serves that faster than a region that several threads share, and the pages of a region lie in the memory of
+// its thread's node (pack.h).
+struct TaskRegion {
+  std::int64_t first, count;
+};
+TaskRegion region_of(std::int64_t worker, std::int64_t tasks, int threads);
 
 // The threads of a program, and the shares they work on.
 class Tasks {
  public:
-  explicit Tasks(ThreadPool& pool) : pool_(pool) {}
+  explicit Tasks(ThreadPool& pool)
+      : pool_(pool), regions_(std::make_unique<Region[]>(static_cast<std::size_t>(pool.size()))) {}
   int threads() const { return pool_.size(); }
   ThreadPool& pool() { return pool_; }
 
@@ -45,6 +51,21 @@ class Tasks {
   template <typename Task>
   void run(std::int64_t count, const Task& task) {
     pool_.run(count, task);
+  }
+  // Calls task(i) for i in [0, count). A thread takes the tasks of its own region in their order, then helps
+  // with those of the next threads.
+  template <typename Task>
+  void run_in_regions(std::int64_t count, const Task& task) {
+    const std::uint64_t phase = ++phase_;
+    pool_.run(count, [&, phase](std::int64_t) {
+      const int threads = pool_.size();
+      // As many tasks as calls: there is one for each.
+      for (std::int64_t worker = ThreadPool::worker();; ++worker) {
+        const TaskRegion region = region_of(worker % threads, count, threads);
+        const std::int64_t i = regions_[static_cast<std::size_t>(worker % threads)].take(phase);
+        if (i < region.count) return task(region.first + i);
+      }
+    });
   }
   // Calls task(share, i) for i in [0, tasks) of every share. A thread begins with a share of its own, then
   // helps with the others.
@@ -71,7 +92,20 @@ class Tasks {
   }
 
  private:
+  // The next task of a thread's region: counted from 0 in each phase, without anyone who sets it back.
+  struct alignas(128) Region {
+    std::atomic<std::uint64_t> next{0};  // phase (32 bits) | tasks taken (32)
+    std::int64_t take(std::uint64_t phase) {
+      const std::uint64_t begin = phase << 32;
+      std::uint64_t seen = next.load(std::memory_order_relaxed);
+      while (seen >> 32 != begin >> 32)
+        if (next.compare_exchange_weak(seen, begin + 1, std::memory_order_relaxed)) return 0;
+      return static_cast<std::int64_t>(next.fetch_add(1, std::memory_order_relaxed) & 0xffffffffU);
+    }
+  };
   ThreadPool& pool_;
+  std::unique_ptr<Region[]> regions_;  // by worker
+  std::uint64_t phase_ = 0;
   std::array<std::atomic<std::int64_t>, kMaxShares> next_of_share_{};
 };
 

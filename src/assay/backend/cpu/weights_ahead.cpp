@@ -43,9 +43,10 @@ void WeightsAhead::begin(WeightId weight, std::int64_t rows) {
 std::span<const std::byte> WeightsAhead::region(const PackedPlan& packed, const Product& next, int worker,
                                                 int workers) {
   const std::int64_t tasks = (next.panels + kFewRowsPanels - 1) / kFewRowsPanels;
-  if (worker >= tasks) return {};
+  const TaskRegion own = region_of(worker, tasks, workers);
+  if (own.count == 0) return {};
   const PackedWeight& w = packed.weight(next.weight);
-  const std::int64_t first = in_regions(worker, tasks, workers) * kFewRowsPanels,
+  const std::int64_t first = own.first * kFewRowsPanels,
                      bytes = std::min(kFewRowsPanels, next.panels - first) * w.panel_bytes();
   return {w.data.data() + first * w.panel_bytes(), static_cast<std::size_t>(std::min(bytes, kMostBytes))};
 }

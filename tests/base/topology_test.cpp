@@ -1,0 +1,90 @@
+// Processors that share a core, a kind or a node, as Linux tells it.
+#include "assay/base/topology.h"
+
+#include <gtest/gtest.h>
+
+#include "assay/base/cpu.h"
+#include "assay/base/thread_pool.h"
+#include "support/fake_system.h"
+
+namespace assay {
+namespace {
+
+using test::FakeSystem;
+
+std::vector<int> order_of(const FakeSystem& system, const std::vector<int>& processors) {
+  return in_order_of_use(read_topology(processors, system.path()));
+}
+
+TEST(Topology, ListsAreRead) {
+  EXPECT_EQ(processors_of_list("0-2,8"), (std::vector{0, 1, 2, 8}));
+  EXPECT_EQ(processors_of_list("5"), std::vector{5});
+  for (const char* text : {"", "a", "1-", "-1", "3-1", "1,,2", "1 2", "0-99999999", "0x3", "1-2-3"})
+    EXPECT_EQ(processors_of_list(text), std::vector<int>()) << text;
+}
+
+TEST(Topology, OneThreadOfEachCoreComesFirst) {
+  FakeSystem far, near;
+  for (const int cpu : {0, 1, 2, 3}) {
+    far.put_siblings(cpu, cpu % 2 == 0 ? "0,2" : "1,3");
+    near.put_siblings(cpu, cpu < 2 ? "0-1" : "2-3");
+  }
+  EXPECT_EQ(order_of(far, {0, 1, 2, 3}), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(order_of(near, {0, 1, 2, 3}), (std::vector{0, 2, 1, 3}));
+  EXPECT_EQ(order_of(near, {3, 1, 0}), (std::vector{0, 3, 1}));
+  EXPECT_EQ(count_cores(read_topology({0, 1, 2, 3}, near.path())), 2);
+  EXPECT_EQ(count_cores(read_topology({1, 3}, near.path())), 2);
+  EXPECT_EQ(count_cores(read_topology({2, 3}, near.path())), 1);
+}
+
+TEST(Topology, EfficientCoresComeBeforeSiblings) {
+  FakeSystem hybrid;
+  for (const int cpu : {0, 1, 2, 3}) hybrid.put_siblings(cpu, cpu < 2 ? "0-1" : "2-3");
+  for (const int cpu : {4, 5}) hybrid.put_siblings(cpu, std::to_string(cpu));
+  hybrid.put("devices/cpu_core/cpus", "0-3");
+  hybrid.put("devices/cpu_atom/cpus", "4-5");
+  EXPECT_EQ(order_of(hybrid, {0, 1, 2, 3, 4, 5}), (std::vector{0, 2, 4, 5, 1, 3}));
+  EXPECT_EQ(count_cores(read_topology({0, 1, 2, 3, 4, 5}, hybrid.path())), 4);
+  EXPECT_TRUE(read_topology({5}, hybrid.path())[0].is_efficient);
+  EXPECT_FALSE(read_topology({3}, hybrid.path())[0].is_efficient);
+}
+
+TEST(Topology, NodesAreCounted) {
+  FakeSystem two;
+  two.put_nodes({"0,2", "1,3"});
+  const std::vector<Processor> all = read_topology({0, 1, 2, 3}, two.path());
+  EXPECT_EQ(all[3], (Processor{.id = 3, .core = 3, .is_efficient = false, .node = 1}));
+  EXPECT_EQ(count_nodes(all, {0, 1, 2, 3}), 2);
+  EXPECT_EQ(count_nodes(all, {0, 2}), 1);
+}
+
+TEST(Topology, WhatIsNotToldIsPlain) {
+  FakeSystem system;
+  system.put_siblings(0, "1-2");  // not itself
+  system.put_siblings(1, "nonsense");
+  system.put("devices/system/node/online", "0-99999999");
+  for (const Processor& one : read_topology({0, 1, 2}, system.path()))
+    EXPECT_EQ(one, (Processor{.id = one.id, .core = one.id, .is_efficient = false, .node = 0}));
+  system.put("devices/system/cpu/cpu2/topology/thread_siblings_list", "0,2");  // before Linux 5.3
+  EXPECT_EQ(read_topology({2}, system.path())[0].core, 0);
+}
+
+TEST(Topology, DefaultThreadsAreCores) {
+  const int cores = count_cores(read_topology(allowed_processors()));
+  EXPECT_LE(default_thread_count(), cores);
+  EXPECT_GE(default_thread_count(), 1);
+  EXPECT_EQ(default_thread_count({allowed_processors().front()}), 1);
+}
+
+TEST(Topology, PoolsKnowTheNodesOfTheirThreads) {
+  const std::vector<int>& allowed = allowed_processors();
+  if (allowed.size() < 2) GTEST_SKIP() << "one processor";
+  FakeSystem two;
+  two.put_nodes({std::to_string(allowed[0]), std::to_string(allowed[1])});
+  EXPECT_EQ(ThreadPool(2, {allowed[0], allowed[1]}, false, two.path()).nodes(), 2);
+  EXPECT_EQ(ThreadPool(1, {allowed[0], allowed[1]}, false, two.path()).nodes(), 1);
+  EXPECT_EQ(ThreadPool(3, {allowed[0], allowed[1]}, false, two.path()).nodes(), 1) << "its threads wander";
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs the program on processors that QEMU emulates: each gets the best kernels that it has instructions for, and the
+# logits and texts of those kernels on this processor, bit for bit. Usage: tools/check_emulated.sh [BUILD]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tools/packages.sh
+need_packages qemu-user python3-minimal
+program=${1:-build/release}/assay
+[ -x "$program" ] || stop "$program: not found: build it first"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_CACHE_HOME=$folder
+
+# emulated PROCESSOR ARGUMENTS...: what the emulator has to say of features it lacks is no news.
+emulated() {
+  local processor=$1
+  shift
+  qemu-x86_64 -cpu "$processor" "$program" "$@" 2> >(grep -v '^qemu-x86_64: warning' >&2)
+}
+
+# text_of FILE: what a generation gave, without what was measured.
+text_of() {
+  python3 -c 'import json, sys; a = json.load(open(sys.argv[1])); print(a["kernels"], a["dtype"], a["ids"], a["text"])' "$1"
+}
+
+prompt="The captain of the ship"
+while read -r processor kernels precisions; do
+  found=$(emulated "$processor" kernels --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["isa"])')
+  [ "$found" = "$kernels" ] || stop "$processor: expected $kernels kernels, found $found"
+  for precision in $precisions; do
+    ask=(demo -p "$prompt" --precision "$precision" --threads 2 --quiet)
+    emulated "$processor" generate "${ask[@]}" -n 8 --json >"$folder/there.json"
+    emulated "$processor" logits "${ask[@]}" -o "$folder/there.npy" >/dev/null
+    # A processor that has better kernels runs these too.
+    "$program" generate "${ask[@]}" -n 8 --json --isa "$kernels" >"$folder/here.json"
+    "$program" logits "${ask[@]}" -o "$folder/here.npy" --isa "$kernels" >/dev/null
+    here=$(text_of "$folder/here.json") there=$(text_of "$folder/there.json")
+    [ "$here" = "$there" ] || stop "$processor, $precision: expected $here, found $there"
+    cmp "$folder/here.npy" "$folder/there.npy" ||
+      stop "$processor, $precision: other logits than of the $kernels kernels here"
+  done
+  echo "$processor: $kernels kernels, as here"
+done <<'PROCESSORS'
+qemu64 scalar float32 int8-dynamic nf4
+Nehalem scalar
+Haswell avx2 float32 bfloat16 int8-dynamic nf4
+Skylake-Server avx2
+EPYC avx2 float32 nf4
+PROCESSORS
