@@ -265,9 +265,10 @@ void add_machine(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "machine",
       "Show the machine's processor, memory and GPUs, and measure their rooflines in a few seconds");
-  add_whole(*command, "-t,--threads", flags->threads,
-            "Number of threads to measure with, besides a single one [one for each core this process may use]",
-            1, 1024);
+  add_whole(
+      *command, "-t,--threads", flags->threads,
+      "Number of threads to measure with, besides a single one [one for each core this process may use]", 1,
+      1024);
   add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MB [1024]", 1, 1024);
   add_field(*command, field("tune"), flags->config);
   flags->output.add_to(*command);
