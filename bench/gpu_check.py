@@ -253,7 +253,7 @@ def check_profile(options, report, limit):
             try:
                 with Worker(options, model, precision) as worker:
                     ids = list(range(5, 5 + min(64, worker.facts["context"] // 2)))
-                    parts = worker.ask(op="profile", ids=ids, new_tokens=16)["operations"]
+                    parts = worker.ask(op="profile", ids=[ids], new_tokens=16)["operations"]
             except RuntimeError as error:
                 report.add(f"{shape} {precision}", False, error=str(error))
                 continue

@@ -156,6 +156,38 @@ TEST(CliWorker, RooflinesAreOfTheWorkingSetAskedFor) {
                           {kLoadDemo});
 }
 
+TEST(CliWorker, PhasesAreOfWhatWasAskedFor) {
+  const Json one = {1, 2, 3}, other = {4, 5, 6, 7, 8}, many = std::vector<int>(200, 9);
+  const std::vector<Json> answers = answers_to(std::vector<Json>{
+      kLoadDemo,
+      {{"op", "profile"}, {"ids", {one}}, {"new_tokens", 4}},
+      {{"op", "profile"}, {"ids", {one, other}}, {"new_tokens", 4}},
+      {{"op", "profile"}, {"ids", {many}}, {"new_tokens", 0}},
+  });
+  const auto seconds_of = [](const Json& answer, const std::string& name) {
+    for (const Json& phase : answer["phases"])
+      if (phase["name"] == name) return phase["seconds"].get<double>();
+    return -1.0;
+  };
+  for (std::size_t i = 1; i < answers.size(); ++i) {
+    ASSERT_EQ(answers[i]["ok"], true) << answers[i];
+    for (const char* name : {"embed", "norm", "attention", "linear", "head"})
+      EXPECT_GT(seconds_of(answers[i], name), 0) << name;
+    for (const Json& phase : answers[i]["phases"]) EXPECT_GE(phase["waiting_s"], 0) << phase;
+  }
+  // 200 tokens at once are a hundred times the work of a step.
+  EXPECT_GT(seconds_of(answers[3], "linear"), 3 * seconds_of(answers[1], "linear"));
+  expect_requests_refused({{R"({"op":"profile","ids":[[1]],"new_tokens":1})", {"no model is loaded"}}});
+  expect_requests_refused(
+      {{R"({"op":"profile","ids":[[1],[]],"new_tokens":1})", {"2 sequences", "expected 1 to 1024"}},
+       {R"({"op":"profile","ids":[],"new_tokens":1})", {"0 sequences"}},
+       {R"({"op":"profile","ids":[[1,2]],"new_tokens":1023})", {"at most 2 tokens and 1023 new ones"}},
+       {R"({"op":"profile","ids":[[1]],"new_tokens":-1})", {"new_tokens", "-1"}},
+       {R"({"op":"profile","ids":[1],"new_tokens":1})", {"ids"}},
+       {R"({"op":"profile","ids":[[99999]],"new_tokens":1})", {"99999"}}},
+      {kLoadDemo});
+}
+
 TEST(CliWorker, EndsAtQuitAndAtTheEndOfItsInput) {
   const ProgramResult quit = run_worker({R"({"op":"quit"})", R"({"op":"quit"})"});
   expect_success(quit);

@@ -164,39 +164,56 @@ class Worker {
     return answer;
   }
 
-  // Decode steps of one sequence: what each phase took of a step and, of it, what a thread waited in the
-  // mean; where the device times each operation by itself, what each kind took, beside what it must read and
-  // compute.
+  // Of decode steps of all sequences, or of their prefill where there are no new tokens: what each phase took
+  // of a step and, of it, what a thread waited in the mean; where the device times each operation by itself,
+  // what each kind took with one sequence, beside what it must read and compute.
   Answer profile(const JsonReader& request) const {
     check_keys(request, {"ids", "new_tokens"});
     Program& program = model().program();
-    const std::vector<TokenId> ids = ids_from_json(request.at("ids"));
-    const std::int64_t steps = request.at("new_tokens").integer(1, program.plan().context);
-    const auto past = static_cast<std::int64_t>(ids.size());
-    if (ids.empty() || past + steps > program.plan().context)
-      throw Error("{} tokens and {} new ones: expected 1 to {} together", past, steps,
-                  program.plan().context);
+    std::vector<std::vector<TokenId>> tokens = sequences_of(request);
+    const std::int64_t new_tokens = request.at("new_tokens").integer(0, program.plan().context);
+    const std::int64_t steps = std::max<std::int64_t>(new_tokens, 1);
+    std::int64_t past = 0;
     const auto cache = program.make_cache();
-    const int sequence = cache->add_sequence();
-    TokenId next = 0;
-    const auto step = [&](std::span<const TokenId> tokens) {
-      const auto last = static_cast<std::int64_t>(tokens.size()) - 1;
-      const StepItem item{.sequence = sequence, .ids = tokens, .wanted = last};
-      run_in_steps(program, *cache, std::span(&item, 1), [&](std::span<const StepPart> parts) {
-        const StepPart& part = parts.front();
-        if (part.first + part.rows != last + 1) return;
-        const std::int64_t row = part.first_row + part.rows - 1;
-        program.head(std::span(&row, 1), ArgmaxSink{std::span(&next, 1)});
-        require_finite(next);
+    std::vector<StepItem> items;
+    for (const std::vector<TokenId>& ids : tokens) {
+      past = std::max(past, static_cast<std::int64_t>(ids.size()));
+      items.push_back({.sequence = cache->add_sequence(), .ids = ids});
+    }
+    if (std::any_of(tokens.begin(), tokens.end(), [](const auto& ids) { return ids.empty(); }) ||
+        items.empty() || past + new_tokens > program.plan().context)
+      throw Error("{} sequences of at most {} tokens and {} new ones: expected 1 to {} tokens each, together",
+                  items.size(), past, new_tokens, program.plan().context);
+    const auto step = [&] {
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        items[i].ids = tokens[i];
+        items[i].wanted = static_cast<std::int64_t>(tokens[i].size()) - 1;
+      }
+      run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {
+        std::vector<std::int64_t> rows;
+        std::vector<std::size_t> of;
+        for (const StepPart& part : parts) {
+          if (part.first + part.rows != static_cast<std::int64_t>(tokens[part.item].size())) continue;
+          rows.push_back(part.first_row + part.rows - 1);
+          of.push_back(part.item);
+        }
+        if (rows.empty()) return;
+        std::vector<TokenId> next(rows.size());
+        program.head(rows, ArgmaxSink{next});
+        for (std::size_t i = 0; i < of.size(); ++i) {
+          require_finite(next[i]);
+          tokens[of[i]].assign(1, next[i]);
+        }
       });
     };
-    step(ids);
+    if (new_tokens > 0) step();
     program.begin_profile();
-    for (std::int64_t i = 0; i < steps; ++i) step(std::vector<TokenId>{next});
+    for (std::int64_t i = 0; i < steps; ++i) step();
     const StepProfile profile = program.end_profile();
     Answer operations = Answer::array();
-    for (const OperationGroup& group : operation_groups(program.plan(), 1, past + steps / 2, 1)) {
-      if (profile.operations.empty()) break;
+    for (const OperationGroup& group : operation_groups(program.plan(), new_tokens > 0 ? 1 : past,
+                                                        new_tokens > 0 ? past + steps / 2 : 0, 1)) {
+      if (profile.operations.empty() || items.size() > 1) break;
       double seconds = 0;
       for (const std::size_t i : group.operations) seconds += profile.operations[i].value;
       operations.push_back({{"name", group.name},
@@ -303,7 +320,8 @@ void add_worker(CLI::App& app, int& exit_code) {
       "Requests: {\"op\":\"load\",\"model\":DIR,\"precision\":P,\"threads\":N,\"isa\":ISA},\n"
       "{\"op\":\"prefill\",\"ids\":[[...],...]},\n"
       "{\"op\":\"decode\",\"ids\":[[...],...],\"new_tokens\":N}, {\"op\":\"logits\",\"ids\":[...]},\n"
-      "{\"op\":\"profile\",\"ids\":[...],\"new_tokens\":N}, {\"op\":\"roofline\",\"working_set_bytes\":N},\n"
+      "{\"op\":\"profile\",\"ids\":[[...],...],\"new_tokens\":N}, "
+      "{\"op\":\"roofline\",\"working_set_bytes\":N},\n"
       "{\"op\":\"quit\"}\n"
       "A request that fails is answered with {\"ok\":false,\"error\":...}.\n"
       "Example: assay worker < requests.jsonl");

@@ -54,7 +54,7 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, Cud
       head_dim = std::max<std::int64_t>(head_dim, attention->head_dim);
     }
   if (heads > 0) {
-    // As many rows of a head as attention in chunks is worth it for.
+    // As many rows of a head as attention takes in chunks.
     const std::int64_t rows = 4LL * facts.processors / heads + 1;
     scratch_floats =
         std::min(attend_scratch_floats(rows, heads, head_dim, plan.context), kMostScratchBytes / 4);
