@@ -191,10 +191,10 @@ Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_mos
       if (gain >= kLeastGain && least_gain_over(again[0], again[1]) >= kMostLoss)
         tuning = {.fetch = candidates[best], .gain = gain};
     }
+    tuning.took = elapsed(begin, Clock::now());
   } catch (const Error&) {  // no memory
   }
   weight_fetch = before;
-  tuning.took = elapsed(begin, Clock::now());
   return tuning;
 }
 

@@ -25,7 +25,7 @@ std::string text_of(const WeightFetch& fetch);
 struct Tuning {
   WeightFetch fetch = {};
   double gain = 1;  // the usual one's time over its own, geometric mean over formats; 1 where it is the usual
-  Seconds took = {};  // to measure; 0 where it was read
+  Seconds took = {};  // to measure; 0 where it was read, or memory was not to be had
 };
 
 // Times of single-row matrix multiplications that read more than the caches hold: [format][round], of one

@@ -32,6 +32,11 @@ Json entries_of(const std::string& file) {
   }
 }
 
+// Programs that run beside each other in one process have the same, which nobody then writes.
+void set_weight_fetch(const WeightFetch& fetch) {
+  if (weight_fetch != fetch) weight_fetch = fetch;
+}
+
 // So that what was held to measure counts in no peak of memory that is reported (proc(5), clear_refs).
 void forget_peak() {
   std::ofstream("/proc/self/clear_refs") << "5";
@@ -82,7 +87,7 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
   static std::mutex mutex;
   static std::map<std::string, Tuning> known;     // of this process
   if (tune == Tune::off || isa == Isa::scalar) {  // scalar kernels fetch nothing
-    weight_fetch = usual_weight_fetch();
+    set_weight_fetch(usual_weight_fetch());
     return {.fetch = weight_fetch};
   }
   const std::lock_guard lock(mutex);
@@ -96,11 +101,11 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
     if (!tuning) {
       tuning = measure_tuning(table, pool);
       forget_peak();
-      keep_tuning(file, isa, pool.size(), *tuning);
+      if (tuning->took.value > 0) keep_tuning(file, isa, pool.size(), *tuning);
     }
     at = known.emplace(key, *tuning).first;
   }
-  weight_fetch = at->second.fetch;
+  set_weight_fetch(at->second.fetch);
   return at->second;
 }
 
