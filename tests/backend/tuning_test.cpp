@@ -3,15 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <set>
 
 #include "assay/backend/cpu/linear.h"
 #include "assay/backend/cpu/select.h"
 #include "assay/base/file.h"
+#include "support/temporary_folder.h"
 
 namespace assay::cpu {
 namespace {
@@ -21,8 +25,7 @@ namespace fs = std::filesystem;
 // A folder of its own, and `weight_fetch` as it was.
 class TuningFile : public testing::Test {
  protected:
-  TuningFile() : folder_(fs::temp_directory_path() / fmt::format("assay_tuning_{}", getpid())) {
-    fs::create_directories(folder_);
+  TuningFile() {
     if (const char* cache = std::getenv("XDG_CACHE_HOME")) cache_ = cache;
   }
   ~TuningFile() override {
@@ -32,11 +35,10 @@ class TuningFile : public testing::Test {
     } else {
       unsetenv("XDG_CACHE_HOME");
     }
-    fs::remove_all(folder_);
   }
-  std::string file() const { return (folder_ / "assay" / "tuning.json").string(); }
+  std::string file() const { return (folder_.path() / "assay" / "tuning.json").string(); }
   void write(const std::string& text) const {
-    fs::create_directories(folder_ / "assay");
+    fs::create_directories(folder_.path() / "assay");
     std::ofstream(file()) << text;
   }
   // The text of a file with an entry for this machine, some of it replaced.
@@ -48,7 +50,7 @@ class TuningFile : public testing::Test {
     fs::remove(file());
     return text;
   }
-  fs::path folder_;
+  test::TemporaryFolder folder_;
   std::optional<std::string> cache_;
 };
 
@@ -178,10 +180,10 @@ TEST_F(TuningFile, WhatCannotBeReadIsMeasuredAgain) {
 
 TEST_F(TuningFile, FoldersThatAreNotThereOrNotFoldersHarmNobody) {
   keep_tuning("", Isa::avx2, 2, {});
-  std::ofstream(folder_ / "file") << "x";
-  keep_tuning((folder_ / "file" / "assay" / "tuning.json").string(), Isa::avx2, 2, {});
+  std::ofstream(folder_.path() / "file") << "x";
+  keep_tuning((folder_.path() / "file" / "assay" / "tuning.json").string(), Isa::avx2, 2, {});
   EXPECT_FALSE(kept_tuning("", Isa::avx2, 2));
-  EXPECT_FALSE(kept_tuning(folder_.string(), Isa::avx2, 2));
+  EXPECT_FALSE(kept_tuning(folder_.path().string(), Isa::avx2, 2));
 }
 
 TEST_F(TuningFile, IsFoundByXdgCacheHomeElseInHome) {
@@ -194,7 +196,7 @@ TEST_F(TuningFile, IsFoundByXdgCacheHomeElseInHome) {
 TEST_F(TuningFile, KernelsFetchAsItSays) {
   const Isa isa = best_usable_isa();
   if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
-  setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   ThreadPool pool(3);
   const KernelTable table = select_kernels(isa);
   const WeightFetch other{3072, 12288, !usual_weight_fetch().is_to_second_level};
@@ -203,7 +205,7 @@ TEST_F(TuningFile, KernelsFetchAsItSays) {
   EXPECT_EQ(weight_fetch, other);
   EXPECT_EQ(use_tuning(Tune::off, isa, table, pool).fetch, usual_weight_fetch());
   EXPECT_EQ(weight_fetch, usual_weight_fetch());
-  fs::remove_all(folder_);  // this process knows
+  fs::remove_all(folder_.path() / "assay");  // this process knows
   EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).fetch, other);
   EXPECT_EQ(use_tuning(Tune::once, Isa::scalar, select_kernels(Isa::scalar), pool).fetch,
             usual_weight_fetch());
@@ -212,7 +214,7 @@ TEST_F(TuningFile, KernelsFetchAsItSays) {
 TEST_F(TuningFile, HoldsWhatWasMeasuredFirst) {
   const Isa isa = best_usable_isa();
   if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
-  setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   ThreadPool pool(1);
   const Tuning tuning = use_tuning(Tune::once, isa, select_kernels(isa), pool);
   const std::optional<Tuning> kept = kept_tuning(file(), isa, 1);

@@ -27,17 +27,14 @@ std::vector<int> processors_of_list(const std::string& text) {
   const char *at = text.data(), *const end = at + text.size();
   while (at != end) {
     int first = 0;
-    auto [behind, error] = std::from_chars(at, end, first);
+    std::from_chars_result found = std::from_chars(at, end, first);
     int last = first;
-    if (error == std::errc() && behind != end && *behind == '-')
-      std::tie(behind, error) = [&] {
-        const auto found = std::from_chars(behind + 1, end, last);
-        return std::pair(found.ptr, found.ec);
-      }();
-    if (error != std::errc() || first < 0 || last < first || last >= kMostProcessors) return {};
+    if (found.ec == std::errc() && found.ptr != end && *found.ptr == '-')
+      found = std::from_chars(found.ptr + 1, end, last);
+    if (found.ec != std::errc() || first < 0 || last < first || last >= kMostProcessors) return {};
     for (int i = first; i <= last; ++i) all.push_back(i);
-    if (behind != end && *behind != ',') return {};
-    at = behind == end ? end : behind + 1;
+    if (found.ptr != end && *found.ptr != ',') return {};
+    at = found.ptr == end ? end : found.ptr + 1;
   }
   return all;
 }
