@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "assay/backend/cpu/linear.h"
 #include "assay/backend/cpu/select.h"
 
 namespace assay::cpu {
@@ -61,6 +62,20 @@ TEST(WeightsAhead, EachWorkerFetchesTheBeginningOfItsRegion) {
   two.expect(2, 1, 0, 24, 32);
   const Fixture one(1);
   one.expect(0, 0, 1, 0, 8);
+}
+
+TEST(WeightsAhead, IsForFewRowsAndForItsOwnTime) {
+  Fixture two(2);
+  two.ahead->begin(0, kFewRows + 1);
+  EXPECT_EQ(two.pool.fetched_while_waiting(), nullptr);
+  two.ahead->begin(1, kFewRows);
+  const auto* of_one = two.pool.fetched_while_waiting();
+  ASSERT_NE(of_one, nullptr);
+  EXPECT_EQ(of_one[0].data(), two.ahead->behind(1, 0).data());
+  two.ahead->begin(2, kFewRows + 1);
+  EXPECT_EQ(two.pool.fetched_while_waiting(), of_one);
+  two.ahead.reset();
+  EXPECT_EQ(two.pool.fetched_while_waiting(), nullptr);
 }
 
 TEST(WeightsAhead, GatedProductsAreCutByTheirHalves) {

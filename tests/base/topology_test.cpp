@@ -2,6 +2,11 @@
 #include "assay/base/topology.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "assay/base/cpu.h"
 #include "assay/base/thread_pool.h"
@@ -74,6 +79,44 @@ TEST(Topology, DefaultThreadsAreCores) {
   EXPECT_LE(default_thread_count(), cores);
   EXPECT_GE(default_thread_count(), 1);
   EXPECT_EQ(default_thread_count({allowed_processors().front()}), 1);
+  EXPECT_EQ(threads_for(8, 0), 8) << "no quota";
+  EXPECT_EQ(threads_for(8, 1.9), 1);
+  EXPECT_EQ(threads_for(8, 0.5), 1);
+  EXPECT_EQ(threads_for(2, 100), 2);
+}
+
+// The processors that a thread may run on.
+std::vector<int> processors_of_thread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> all;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return all;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) all.push_back(cpu);
+  return all;
+}
+
+TEST(Topology, EachThreadHasAProcessorInOrderOfUse) {
+  const std::vector<int> order = in_order_of_use(read_topology(allowed_processors())),
+                         before = processors_of_thread();
+  const auto threads = static_cast<int>(std::min<std::size_t>(order.size(), 4));
+  for (const bool pins_caller : {false, true}) {
+    std::thread([&] {  // so that this thread stays where it was
+      ThreadPool pool(threads, {}, pins_caller);
+      std::atomic<int> arrived{0};
+      std::vector<std::vector<int>> found(static_cast<std::size_t>(threads));
+      pool.run(threads, [&](std::int64_t) {
+        ++arrived;
+        while (arrived < threads) std::this_thread::yield();
+        found[static_cast<std::size_t>(ThreadPool::worker())] = processors_of_thread();
+      });
+      for (int worker = 1; worker < threads; ++worker)
+        EXPECT_EQ(found[static_cast<std::size_t>(worker)],
+                  std::vector{order[static_cast<std::size_t>(worker)]});
+      EXPECT_EQ(found[0], pins_caller ? std::vector{order[0]} : before);
+    })
+        .join();
+  }
 }
 
 TEST(Topology, PoolsKnowTheNodesOfTheirThreads) {

@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/backend/cpu/tuning.h"
 #include "support/program.h"
+#include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
 namespace assay::test {
@@ -163,6 +165,7 @@ TEST(CliWorker, PhasesAreOfWhatWasAskedFor) {
       {{"op", "profile"}, {"ids", {one}}, {"new_tokens", 4}},
       {{"op", "profile"}, {"ids", {one, other}}, {"new_tokens", 4}},
       {{"op", "profile"}, {"ids", {many}}, {"new_tokens", 0}},
+      {{"op", "profile"}, {"ids", {{1}}}, {"new_tokens", 1023}},
   });
   const auto seconds_of = [](const Json& answer, const std::string& name) {
     for (const Json& phase : answer["phases"])
@@ -173,19 +176,54 @@ TEST(CliWorker, PhasesAreOfWhatWasAskedFor) {
     ASSERT_EQ(answers[i]["ok"], true) << answers[i];
     for (const char* name : {"embed", "norm", "attention", "linear", "head"})
       EXPECT_GT(seconds_of(answers[i], name), 0) << name;
-    for (const Json& phase : answers[i]["phases"]) EXPECT_GE(phase["waiting_s"], 0) << phase;
+    for (const Json& phase : answers[i]["phases"]) {
+      EXPECT_GE(phase["waiting_s"], 0) << phase;
+      EXPECT_LE(phase["waiting_s"], phase["seconds"]) << phase;
+    }
   }
   // 200 tokens at once are a hundred times the work of a step.
   EXPECT_GT(seconds_of(answers[3], "linear"), 3 * seconds_of(answers[1], "linear"));
   expect_requests_refused({{R"({"op":"profile","ids":[[1]],"new_tokens":1})", {"no model is loaded"}}});
-  expect_requests_refused(
-      {{R"({"op":"profile","ids":[[1],[]],"new_tokens":1})", {"2 sequences", "expected 1 to 1024"}},
-       {R"({"op":"profile","ids":[],"new_tokens":1})", {"0 sequences"}},
-       {R"({"op":"profile","ids":[[1,2]],"new_tokens":1023})", {"at most 2 tokens and 1023 new ones"}},
-       {R"({"op":"profile","ids":[[1]],"new_tokens":-1})", {"new_tokens", "-1"}},
-       {R"({"op":"profile","ids":[1],"new_tokens":1})", {"ids"}},
-       {R"({"op":"profile","ids":[[99999]],"new_tokens":1})", {"99999"}}},
-      {kLoadDemo});
+  expect_requests_refused({{R"({"op":"profile","ids":[[1],[]],"new_tokens":1})", {"ids[1]", "found none"}},
+                           {R"({"op":"profile","ids":[],"new_tokens":1})", {"ids", "found none"}},
+                           {R"({"op":"profile","ids":[[1,2]],"new_tokens":1023})",
+                            {"2 tokens and 1023 new ones", "at most 1024"}},
+                           {R"({"op":"profile","ids":[[1]],"new_tokens":-1})", {"new_tokens", "-1"}},
+                           {R"({"op":"profile","ids":[1],"new_tokens":1})", {"ids"}},
+                           {R"({"op":"profile","ids":[[99999]],"new_tokens":1})", {"99999"}}},
+                          {kLoadDemo});
+}
+
+// As a file that is there already tells, or as is usual.
+TEST(CliWorker, FetchesWeightsAsItWasTuned) {
+  const Isa isa = best_usable_isa();
+  if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
+  const TemporaryFolder cache;
+  const cpu::WeightFetch other{3072, 12288, !cpu::usual_weight_fetch().is_to_second_level};
+  cpu::keep_tuning(cache / "assay/tuning.json", isa, 1, {.fetch = other, .gain = 1.5});
+  const auto load = [](const char* tune) {
+    return Json{{"op", "load"},
+                {"candidates", {"demo"}},
+                {"configuration", {{"threads", 1}, {"tune", tune}}},
+                {"needs_tokenizer", false}}
+        .dump();
+  };
+  ProgramOptions options;
+  options.environment = {{"XDG_CACHE_HOME", cache.path().string()}};
+  const ProgramResult result = run_worker({load("once"), load("off")}, options);
+  expect_success(result);
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(Json::parse(lines[0])["facts"]["weight_fetch"], cpu::text_of(other));
+  EXPECT_EQ(Json::parse(lines[1])["facts"]["weight_fetch"], cpu::text_of(cpu::usual_weight_fetch()));
+  const ProgramResult machine =
+      run_program({"machine", "--json", "--threads", "1", "--largest", "1"}, options);
+  expect_success(machine);
+  const Json fetch = Json::parse(machine.out)["weight_fetch"];
+  EXPECT_EQ(fetch["distance_bytes"], other.distance);
+  EXPECT_EQ(fetch["cache_level"], other.is_to_second_level ? 2 : 1);
+  EXPECT_EQ(fetch["is_usual"], false);
+  EXPECT_EQ(fetch["gain"], 1.5);
 }
 
 TEST(CliWorker, EndsAtQuitAndAtTheEndOfItsInput) {

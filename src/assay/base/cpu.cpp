@@ -326,8 +326,11 @@ Bytes cgroup_memory_limit() {
 
 int default_thread_count(const std::vector<int>& processors) {
   const int cores = count_cores(read_topology(processors.empty() ? allowed_processors() : processors));
-  const double quota = cgroup_quota();
-  return quota > 0 ? std::clamp(static_cast<int>(std::floor(quota)), 1, cores) : cores;
+  return threads_for(cores, cgroup_quota());
+}
+
+int threads_for(int cores, double quota) {
+  return quota > 0 ? static_cast<int>(std::clamp(std::floor(quota), 1.0, static_cast<double>(cores))) : cores;
 }
 
 }  // namespace assay

@@ -68,5 +68,7 @@ const std::vector<std::string>& cgroup_cpu_statistics();
 // Threads used when nobody says: one for each core of some processors (empty: the allowed ones), no more than
 // the cgroup's quota pays for.
 int default_thread_count(const std::vector<int>& processors = {});
+// The same of so many cores.
+int threads_for(int cores, double quota);
 
 }  // namespace assay

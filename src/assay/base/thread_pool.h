@@ -45,6 +45,7 @@ class ThreadPool {
   // themselves are read while a phase runs, and stay until another call (null: nothing is fetched); the
   // memory that they name may go. For the thread that calls run().
   void fetch_while_waiting(const std::span<const std::byte>* by_worker) { ahead_ = by_worker; }
+  const std::span<const std::byte>* fetched_while_waiting() const { return ahead_; }
 
   // Which worker of its pool runs the calling thread is: 0 for one that is of none.
   static int worker() { return worker_; }

@@ -180,16 +180,19 @@ class Worker {
       past = std::max(past, static_cast<std::int64_t>(ids.size()));
       items.push_back({.sequence = cache->add_sequence(), .ids = ids});
     }
-    if (std::any_of(tokens.begin(), tokens.end(), [](const auto& ids) { return ids.empty(); }) ||
-        items.empty() || past + new_tokens > program.plan().context)
-      throw Error("{} sequences of at most {} tokens and {} new ones: expected 1 to {} tokens each, together",
-                  items.size(), past, new_tokens, program.plan().context);
+    if (items.empty()) throw Error("{}: ids: expected a sequence or more, found none", kRequest);
+    for (std::size_t i = 0; i < items.size(); ++i)
+      if (tokens[i].empty()) throw Error("{}: ids[{}]: expected a token or more, found none", kRequest, i);
+    if (past + new_tokens > program.plan().context)
+      throw Error("a sequence has {} tokens and {} new ones: at most {} fit the model's context", past,
+                  new_tokens, program.plan().context);
     const auto step = [&] {
       for (std::size_t i = 0; i < items.size(); ++i) {
         items[i].ids = tokens[i];
         items[i].wanted = static_cast<std::int64_t>(tokens[i].size()) - 1;
       }
       run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {
+        if (is_interrupted()) throw Error("interrupted");
         std::vector<std::int64_t> rows;
         std::vector<std::size_t> of;
         for (const StepPart& part : parts) {

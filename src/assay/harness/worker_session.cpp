@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/backend/cpu/tuning.h"
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/case_json.h"
@@ -80,7 +81,7 @@ class WorkerSession : public Session {
   explicit WorkerSession(const WorkerOptions& options) : options_(options), process_(options.program) {
     // What is tuned again is so by this process: each worker would find another answer.
     RunConfig configuration = options.configuration;
-    if (configuration.tune == Tune::force) configuration.tune = Tune::once;
+    if (configuration.tune == Tune::force && !cpu::tuning_file().empty()) configuration.tune = Tune::once;
     OrderedJson request{
         {"op", "load"},
         {"candidates", options.candidates},

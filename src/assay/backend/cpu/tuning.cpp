@@ -161,6 +161,22 @@ double gain_over(const FetchTimes& usual, const FetchTimes& other) {
   return std::exp(logarithms / static_cast<double>(usual.size()));
 }
 
+std::size_t best_of(std::span<const FetchTimes> times) {
+  std::size_t best = 0;
+  double best_gain = kLeastGain;
+  for (std::size_t i = 1; i < times.size(); ++i)
+    if (const double gain = gain_over(times[0], times[i]); gain >= best_gain) {
+      best_gain = gain;
+      best = i;
+    }
+  return best;
+}
+
+bool is_better(const FetchTimes& usual_again, const FetchTimes& best_again) {
+  return gain_over(usual_again, best_again) >= kLeastGain &&
+         least_gain_over(usual_again, best_again) >= kMostLoss;
+}
+
 Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most, const WeightFetch& usual) {
   const TimePoint begin = Clock::now();
   const auto after = [&](double share) { return begin + duration_of(share * at_most.value); };
@@ -174,27 +190,23 @@ Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_mos
     const double all =
         std::accumulate(once.begin(), once.end(), 0.0) * static_cast<double>(candidates.size());
     const bool is_in_time = Clock::now() + duration_of(kFewestRounds * all) < after(kFirstShare);
-    const std::vector<FetchTimes> times =
-        is_in_time ? measure(step, candidates, after(kFirstShare)) : std::vector<FetchTimes>();
-    std::size_t best = 0;
-    double best_gain = 1;
-    for (std::size_t i = 1; i < times.size(); ++i)
-      if (const double gain = gain_over(times[0], times[i]); gain > best_gain) {
-        best_gain = gain;
-        best = i;
+    if (is_in_time) {
+      const std::vector<FetchTimes> times = measure(step, candidates, after(kFirstShare));
+      tuning.is_measured = true;
+      // The best of several is so by chance too: it must win again.
+      if (const std::size_t best = best_of(times); best > 0) {
+        const std::vector<WeightFetch> two = {usual, candidates[best]};
+        const std::vector<FetchTimes> again = measure(step, two, after(1));
+        if (is_better(again[0], again[1])) {
+          tuning.fetch = candidates[best];
+          tuning.gain = gain_over(again[0], again[1]);
+        }
       }
-    // The best of several is so by chance too: it must win again.
-    if (best_gain >= kLeastGain) {
-      const std::vector<WeightFetch> two = {candidates[0], candidates[best]};
-      const std::vector<FetchTimes> again = measure(step, two, after(1));
-      const double gain = gain_over(again[0], again[1]);
-      if (gain >= kLeastGain && least_gain_over(again[0], again[1]) >= kMostLoss)
-        tuning = {.fetch = candidates[best], .gain = gain};
     }
-    tuning.took = elapsed(begin, Clock::now());
   } catch (const Error&) {  // no memory
   }
   weight_fetch = before;
+  tuning.took = elapsed(begin, Clock::now());
   return tuning;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/backend/cpu/kernels.h"
@@ -25,7 +26,8 @@ std::string text_of(const WeightFetch& fetch);
 struct Tuning {
   WeightFetch fetch = {};
   double gain = 1;  // the usual one's time over its own, geometric mean over formats; 1 where it is the usual
-  Seconds took = {};  // to measure; 0 where it was read, or memory was not to be had
+  bool is_measured = false;  // or read from where it was; otherwise memory or time was not to be had
+  Seconds took = {};         // to measure
 };
 
 // Times of single-row matrix multiplications that read more than the caches hold: [format][round], of one
@@ -36,9 +38,15 @@ using FetchTimes = std::vector<std::vector<double>>;
 double gain_over(const FetchTimes& usual, const FetchTimes& other);
 double least_gain_over(const FetchTimes& usual, const FetchTimes& other);
 
+// The candidate of the highest gain over the first, which is the usual one; `again`, of the usual and of that
+// one once more, says whether it is better: the usual stays where the gain is less than 3 % or a format loses
+// 1 %.
+std::size_t best_of(std::span<const FetchTimes> times);
+bool is_better(const FetchTimes& usual_again, const FetchTimes& best_again);
+
 // Measures the candidates in turns on the pool's threads, for `at_most` at most; the best is measured once
-// more beside the usual one, which stays where the gain is less than 3 % or a format loses 1 %. Needs 136 MB
-// meanwhile; where they cannot be had the usual one stays. `weight_fetch` is as it was before.
+// more beside the usual one. Needs 136 MB meanwhile; where they, or the time for three rounds, cannot be had
+// the usual one stays. `weight_fetch` is as it was before.
 Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.25},
                       const WeightFetch& usual = usual_weight_fetch());
 
@@ -49,6 +57,8 @@ std::string tuning_file();
 std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads);
 // Adds it to the file. Nothing happens where that cannot be written.
 void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tuning);
+// What it is kept by.
+std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads);
 
 // Sets `weight_fetch` for the kernels of a tier: as the file has it; where it has nothing, or where `tune` is
 // `force`, as measured now, which happens once in a process.

@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 20;
 constexpr std::size_t kMostEntries = 256;
-constexpr std::int64_t kFurthest = std::int64_t{1} << 16;
+constexpr std::int64_t kNearest = 64, kFurthest = std::int64_t{1} << 16;
+
+constexpr double kHighestGain = 100;
 
 std::string key_of(Isa isa, int threads) {
-  const CpuInfo cpu = cpu_info();
-  return fmt::format("{}, microcode {}, {}, {} thread{}, assay {}", cpu.model, cpu.microcode, name_of(isa),
-                     threads, threads == 1 ? "" : "s", ASSAY_VERSION);
+  return tuning_key(cpu_info(), ASSAY_VERSION, isa, threads);
 }
 
 Json entries_of(const std::string& file) {
@@ -44,6 +44,11 @@ void forget_peak() {
 
 }  // namespace
 
+std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads) {
+  return fmt::format("{}, microcode {}, {}, {} thread{}, assay {}", cpu.model, cpu.microcode, name_of(isa),
+                     threads, threads == 1 ? "" : "s", version);
+}
+
 std::string tuning_file() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -58,10 +63,12 @@ std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads)
   if (found == entries.end() || !found->is_object()) return std::nullopt;
   try {
     const JsonView entry(*found, file);
-    Tuning tuning{.fetch = {.distance = entry.integer("fetch_distance", 0, kFurthest),
-                            .most = entry.integer("fetch_most", 0, kFurthest),
+    Tuning tuning{.fetch = {.distance = entry.integer("fetch_distance", kNearest, kFurthest),
+                            .most = entry.integer("fetch_most", kNearest, kFurthest),
                             .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
-                  .gain = entry.number("gain")};
+                  .gain = entry.number("gain"),
+                  .is_measured = true};
+    if (!(tuning.gain >= 1 && tuning.gain <= kHighestGain)) return std::nullopt;
     return tuning;
   } catch (const Error&) {
     return std::nullopt;
@@ -85,28 +92,36 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
 
 Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool) {
   static std::mutex mutex;
-  static std::map<std::string, Tuning> known;     // of this process
+  struct Known {
+    Tuning tuning;
+    bool is_of_this_process = false;  // measured, or tried to
+  };
+  static std::map<std::string, Known> known;
   if (tune == Tune::off || isa == Isa::scalar) {  // scalar kernels fetch nothing
     set_weight_fetch(usual_weight_fetch());
     return {.fetch = weight_fetch};
   }
   const std::lock_guard lock(mutex);
   const std::string key = key_of(isa, pool.size()), file = tuning_file();
-  auto at = known.find(key);
-  if (at == known.end()) {
-    std::optional<Tuning> tuning;
+  const auto at = known.find(key);
+  std::optional<Tuning> tuning;
+  if (at != known.end() && (tune == Tune::once || at->second.is_of_this_process)) {
+    tuning = at->second.tuning;
+  } else {
+    bool is_of_this_process = false;
     if (tune == Tune::once) tuning = kept_tuning(file, isa, pool.size());
     // Without a file to keep it in, each process would measure for itself, and differ from the others.
     if (!tuning && tune == Tune::once && file.empty()) tuning = Tuning{.fetch = usual_weight_fetch()};
     if (!tuning) {
       tuning = measure_tuning(table, pool);
       forget_peak();
-      if (tuning->took.value > 0) keep_tuning(file, isa, pool.size(), *tuning);
+      is_of_this_process = true;
+      if (tuning->is_measured) keep_tuning(file, isa, pool.size(), *tuning);
     }
-    at = known.emplace(key, *tuning).first;
+    known[key] = {*tuning, is_of_this_process};
   }
-  set_weight_fetch(at->second.fetch);
-  return at->second;
+  set_weight_fetch(tuning->fetch);
+  return *tuning;
 }
 
 }  // namespace assay::cpu
