@@ -25,12 +25,15 @@ text_of() {
 
 prompt="The captain of the ship"
 while read -r processor kernels precisions; do
-  found=$(emulated "$processor" kernels --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["isa"])')
+  emulated "$processor" kernels --json >"$folder/kernels.json" || stop "$processor: kernels ended with $?"
+  found=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["isa"])' <"$folder/kernels.json")
   [ "$found" = "$kernels" ] || stop "$processor: expected $kernels kernels, found $found"
   for precision in $precisions; do
     ask=(demo -p "$prompt" --precision "$precision" --threads 2 --quiet)
-    emulated "$processor" generate "${ask[@]}" -n 8 --json >"$folder/there.json"
-    emulated "$processor" logits "${ask[@]}" -o "$folder/there.npy" >/dev/null
+    emulated "$processor" generate "${ask[@]}" -n 8 --json >"$folder/there.json" ||
+      stop "$processor, $precision: generate ended with $?"
+    emulated "$processor" logits "${ask[@]}" -o "$folder/there.npy" >/dev/null ||
+      stop "$processor, $precision: logits ended with $?"
     # A processor that has better kernels runs these too.
     "$program" generate "${ask[@]}" -n 8 --json --isa "$kernels" >"$folder/here.json"
     "$program" logits "${ask[@]}" -o "$folder/here.npy" --isa "$kernels" >/dev/null

@@ -33,7 +33,7 @@ inline constexpr std::int64_t kShareRows = 256, kMaxShares = kMaxRows / kShareRo
 RowShares row_shares(std::int64_t rows, int threads);
 // Tasks of few rows are cut into a region for each thread, which reads it from its beginning on: memory
 // serves that faster than a region that several threads share, and the pages of a region lie in the memory of
-// its thread's node (pack.h).
+// its thread's node (placement.h).
 struct TaskRegion {
   std::int64_t first, count;
 };
