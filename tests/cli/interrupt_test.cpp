@@ -1,4 +1,8 @@
 // Ctrl-C: exit code 130, and what was measured so far is kept.
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -61,18 +65,56 @@ TEST(CliInterrupt, RunKeepsItsResults) {
 TEST(CliInterrupt, InterleaveKeepsItsResults) {
   TemporaryFolder folder;
   const std::string out = folder / "out";
-  const int code =
-      std::system(fmt::format("timeout --preserve-status -s INT {} '{}' interleave '{}' '{}' '{}' -n 4 "
-                              "-r 1 --processes 100000 --no-perplexity -o '{}' > '{}' 2>&1",
-                              10 * kSlowdown, program_path(), program_path(), program_path(), kModel, out,
-                              folder / "said")
-                      .c_str());
+  const int code = std::system(
+      fmt::format("timeout --preserve-status -s INT {} '{}' interleave '{}' '{}' '{}' -n 4 "
+                  "-r 1 --processes 100000 --no-perplexity -o '{}' > '{}' 2>&1",
+                  5 * kSlowdown, program_path(), program_path(), program_path(), kModel, out, folder / "said")
+          .c_str());
   EXPECT_EQ(WEXITSTATUS(code), 130) << read_file(folder / "said");
   for (const char* name : {"/a", "/b"}) {
     const auto json = nlohmann::json::parse(read_file(out + name + "/results.json"));
     EXPECT_EQ(json["status"], "interrupted");
     EXPECT_EQ(json["rows"][0]["label"], "float32, prompt 1");
   }
+}
+
+// `timeout` and shells hand Ctrl-C on to a program that the terminal has told already.
+TEST(CliInterrupt, TwiceAtOnceIsOnce) {
+  TemporaryFolder folder;
+  const std::string out = folder / "out";
+  ProgramOptions options = kInterrupted;
+  options.interrupts_again_after = std::chrono::milliseconds(2);
+  expect_interrupted(run_program({"run", kModel, "-p", "one", "-n", "50", "-r", "10000000", "--corpus",
+                                  kModel + "/prompt.txt", "-o", out},
+                                 options));
+  EXPECT_EQ(nlohmann::json::parse(read_file(out + "/results.json"))["status"], "interrupted");
+}
+
+// It writes where nobody reads, so that it cannot end by itself.
+TEST(CliInterrupt, ALaterSecondSignalEndsAtOnce) {
+  TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "full").c_str(), 0644), 0);
+  write_file(folder / "text", std::string(1 << 18, 'x'));
+  const int code = std::system(
+      fmt::format("exec 3<>'{0}/full'\n'{1}' tokenize '{2}' '{0}/text' --quiet >&3 2>'{0}/said' & P=$!\n"
+                  "sleep {3}; kill -TERM $P; sleep 0.05; kill -TERM $P; sleep 1\n"
+                  "kill -0 $P || exit 99\n"
+                  "kill -TERM $P; wait $P",
+                  folder.path().string(), program_path(), kModel, kSlowdown)
+          .c_str());
+  EXPECT_EQ(WEXITSTATUS(code), 128 + SIGTERM) << read_file(folder / "said");
+}
+
+TEST(CliInterrupt, AWaitForInputEnds) {
+  TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "silent").c_str(), 0644), 0);
+  const int code =
+      std::system(fmt::format("exec 3<>'{0}/silent'\n'{1}' tokenize '{2}' <&3 2>'{0}/said' & P=$!\n"
+                              "sleep {3}; kill -TERM $P; wait $P",
+                              folder.path().string(), program_path(), kModel, kSlowdown)
+                      .c_str());
+  EXPECT_EQ(WEXITSTATUS(code), 130);
+  EXPECT_EQ(read_file(folder / "said"), "error: interrupted\n");
 }
 
 // A closed terminal.

@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 #include "support/paths.h"
@@ -32,11 +33,12 @@ struct ProgramOptions {
   std::string input = {};                                             // on standard input
   std::vector<std::pair<std::string, std::string>> environment = {};  // added to the test's own
   std::filesystem::path folder = {};                                  // to run in; empty = the test's own
-  std::string stdout_path = {};      // standard output goes to this file instead of ProgramResult::out
-  bool interrupts = false;           // Ctrl-C at the program's first output, on whichever stream
-  int interrupt = SIGINT;            // what Ctrl-C stands for
-  bool closes_stdout_early = false;  // after the first bytes, as `| head -c 1` does
-  bool watches_memory = false;       // for ProgramResult::peak_bytes
+  std::string stdout_path = {};  // standard output goes to this file instead of ProgramResult::out
+  bool interrupts = false;       // Ctrl-C at the program's first output, on whichever stream
+  int interrupt = SIGINT;        // what Ctrl-C stands for
+  std::chrono::milliseconds interrupts_again_after{0};  // 0 = once only
+  bool closes_stdout_early = false;                     // after the first bytes, as `| head -c 1` does
+  bool watches_memory = false;                          // for ProgramResult::peak_bytes
   std::chrono::milliseconds timeout{60'000};
 };
 
@@ -182,6 +184,9 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments,
     if (options.interrupts && !is_interrupted && !(result.out + result.err).empty()) {
       kill(child, options.interrupt);
       is_interrupted = true;
+      if (options.interrupts_again_after.count() == 0) continue;
+      std::this_thread::sleep_for(options.interrupts_again_after);
+      kill(child, options.interrupt);
     }
   }
   int status = 0;

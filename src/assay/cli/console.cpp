@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include <nlohmann/json.hpp>
 
@@ -16,12 +19,25 @@ namespace assay::cli {
 
 namespace {
 volatile std::sig_atomic_t g_interrupted = 0;  // a signal handler can reach nothing else
+std::atomic<std::int64_t> g_first_interrupt_ms = 0;
+static_assert(decltype(g_first_interrupt_ms)::is_always_lock_free);
 
-extern "C" void on_interrupt(int) {
+// Ctrl-C may come twice: from the terminal and from a parent such as `timeout` that hands it on.
+constexpr std::int64_t kOneInterrupt_ms = 500;
+
+std::int64_t monotonic_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
+}
+
+extern "C" void on_interrupt(int signal) {
   g_interrupted = 1;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  std::signal(SIGHUP, SIG_DFL);
+  const std::int64_t now = monotonic_ms();
+  std::int64_t first = 0;
+  if (g_first_interrupt_ms.compare_exchange_strong(first, now) || now - first < kOneInterrupt_ms) return;
+  std::signal(signal, SIG_DFL);
+  raise(signal);
 }
 // A limit on the size of files: what is written then fails, again and again, and each write says so.
 extern "C" void on_file_limit(int) {

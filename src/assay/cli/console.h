@@ -47,8 +47,8 @@ class Progress {
 };
 
 // Ctrl-C, SIGTERM, SIGHUP (a closed terminal) and SIGXFSZ (a limit on the size of files) set a flag that long
-// work looks at; a second one of the first three ends the program at once. Signals that
-// the parent had ignored stay ignored.
+// work looks at; another of the first three, half a second later or more, ends the program at once. Signals
+// that the parent had ignored stay ignored.
 void watch_interrupts();
 bool is_interrupted();
 // A wait for input ends at the first signal too: it would begin again otherwise.
