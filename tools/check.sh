@@ -7,6 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 .ci/run
 echo "== AddressSanitizer and UndefinedBehaviorSanitizer, from end to end"
 ctest --preset asan --parallel "$(nproc)" --label-regex end_to_end
+echo "== an emulated machine of two NUMA nodes"
+tools/check_numa.sh
 need_packages clang clang-tidy
 echo "== clang"
 cmake --preset clang >/dev/null && cmake --build --preset clang && ctest --preset clang --parallel "$(nproc)"

@@ -78,13 +78,11 @@ TEST(Regions, EachThreadBeginsWithItsOwnThenHelps) {
   }
 }
 
-// A matrix with memory that nobody has touched.
-PackedWeight laid_out(WeightFormat format, std::int64_t rows, std::int64_t columns = 192) {
-  std::vector<PackedWeight> all = lay_out_weights({{.name = "matrix",
-                                                    .rows = rows,
-                                                    .columns = columns,
-                                                    .kind = WeightSpec::Kind::matrix,
-                                                    .format = format}});
+// A weight with memory that nobody has touched.
+PackedWeight laid_out(WeightFormat format, std::int64_t rows, std::int64_t columns = 192,
+                      WeightSpec::Kind kind = WeightSpec::Kind::matrix) {
+  std::vector<PackedWeight> all =
+      lay_out_weights({{.name = "weight", .rows = rows, .columns = columns, .kind = kind, .format = format}});
   all[0].data = AlignedBuffer(static_cast<std::size_t>(all[0].bytes), "a matrix");
   return std::move(all[0]);
 }
@@ -116,6 +114,19 @@ TEST(Placement, ReadersOfGatedMatricesHaveTheSamePartOfBothHalves) {
   EXPECT_EQ(parts[0].size(), static_cast<std::size_t>(4 * w.panel_bytes()));
 }
 
+// They have no panels, and end where a panel would.
+TEST(Placement, VectorsAndTablesHaveNoReaders) {
+  ThreadPool pool(2);
+  PackedWeight vector = laid_out(WeightFormat::float32, 1, 1024, WeightSpec::Kind::vector),
+               table = laid_out(WeightFormat::float32, 100, 64, WeightSpec::Kind::table);
+  for (PackedWeight* w : {&vector, &table})
+    for (const int worker : {0, 1}) EXPECT_TRUE(read_by(*w, false, worker, 2).empty()) << w->spec.name;
+  const std::vector<std::byte> ones(vector.data.size(), std::byte{1});
+  std::memcpy(vector.data.data(), ones.data(), ones.size());
+  touch_by_readers(vector, false, pool);
+  EXPECT_EQ(std::memcmp(vector.data.data(), ones.data(), ones.size()), 0);
+}
+
 // Where the system says that pages lie; negative: nowhere yet.
 std::vector<int> nodes_of(std::span<std::byte> bytes) {
   std::vector<void*> pages;
@@ -128,15 +139,17 @@ std::vector<int> nodes_of(std::span<std::byte> bytes) {
 TEST(Placement, PagesLieWithTheirReaders) {
   const std::vector<int> order = in_order_of_use(read_topology(allowed_processors()));
   if (order.size() < 2) GTEST_SKIP() << "one processor";
-  ThreadPool pool(2, {}, true);
+  // As many as reach into every node.
+  const int threads = std::clamp(count_cores(read_topology(allowed_processors())), 2, 16);
+  ThreadPool pool(threads, {}, true);
   PackedWeight w = laid_out(WeightFormat::nf4, 16 * 160, 768);  // less than a huge page
   if (nodes_of(std::span(w.data.data(), w.data.size())).empty())
     GTEST_SKIP() << "the system does not tell where pages lie";
   for (const int node : nodes_of(std::span(w.data.data(), w.data.size()))) ASSERT_LT(node, 0);
   touch_by_readers(w, false, pool);
-  for (int worker = 0; worker < 2; ++worker) {
+  for (int worker = 0; worker < threads; ++worker) {
     const int node = read_topology({order[static_cast<std::size_t>(worker)]})[0].node;
-    for (const std::span<std::byte> part : read_by(w, false, worker, 2)) {
+    for (const std::span<std::byte> part : read_by(w, false, worker, threads)) {
       const std::vector<int> nodes = nodes_of(part);
       for (std::size_t i = 1; i + 1 < nodes.size(); ++i)  // pages of two readers belong to either
         EXPECT_EQ(nodes[i], node) << "page " << i << " of worker " << worker;

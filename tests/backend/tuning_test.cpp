@@ -1,6 +1,7 @@
 // Constants that depend on the processor: what is measured is chosen soundly, kept, and changes no bit.
 #include "assay/backend/cpu/tuning.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "assay/backend/cpu/linear.h"
 #include "assay/backend/cpu/select.h"
@@ -238,6 +241,17 @@ TEST_F(TuningFile, HoldsNoMoreThanItsEntries) {
   keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
   EXPECT_TRUE(kept_tuning(file(), Isa::avx2, 2));
   EXPECT_LT(fs::file_size(file()), 1000U);
+}
+
+TEST_F(TuningFile, KeepsWhatSeveralMeasureAtOnce) {
+  constexpr int kWriters = 4;
+  std::vector<std::thread> writers;
+  for (int i = 1; i <= kWriters; ++i)
+    writers.emplace_back([&, i] {
+      keep_tuning(file(), Isa::avx2, i, {.fetch = {768, 3072, true}, .gain = 1.25});
+    });
+  for (std::thread& writer : writers) writer.join();
+  for (int i = 1; i <= kWriters; ++i) EXPECT_TRUE(kept_tuning(file(), Isa::avx2, i)) << i;
 }
 
 TEST_F(TuningFile, ForceMeasuresAgainOnceInAProcess) {

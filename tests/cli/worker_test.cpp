@@ -3,9 +3,11 @@
 #include <cstring>
 #include <numeric>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "assay/backend/cpu/tuning.h"
+#include "assay/base/cpu.h"
 #include "support/program.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
@@ -216,6 +218,14 @@ TEST(CliWorker, FetchesWeightsAsItWasTuned) {
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(Json::parse(lines[0])["facts"]["weight_fetch"], cpu::text_of(other));
   EXPECT_EQ(Json::parse(lines[1])["facts"]["weight_fetch"], cpu::text_of(cpu::usual_weight_fetch()));
+  const ProgramResult generated = run_program(
+      {"generate", "demo", "--ids", "1", "-n", "1", "--threads", "1", "--json", "--quiet"}, options);
+  expect_success(generated);
+  EXPECT_EQ(Json::parse(generated.out)["weight_fetch"], cpu::text_of(other));
+  const ProgramResult bench =
+      run_program({"bench", "demo", "-p", "0", "-n", "1", "-r", "1", "-t", "1", "--json"}, options);
+  expect_success(bench);
+  EXPECT_EQ(Json::parse(bench.out)["rows"][0]["weight_fetch"], cpu::text_of(other));
   const ProgramResult machine =
       run_program({"machine", "--json", "--threads", "1", "--largest", "1"}, options);
   expect_success(machine);
@@ -224,6 +234,25 @@ TEST(CliWorker, FetchesWeightsAsItWasTuned) {
   EXPECT_EQ(fetch["cache_level"], other.is_to_second_level ? 2 : 1);
   EXPECT_EQ(fetch["is_usual"], false);
   EXPECT_EQ(fetch["gain"], 1.5);
+}
+
+// Beside a mask its processors count, and not those of the machine.
+TEST(CliWorker, WarnsOfMoreThreadsThanProcessors) {
+  const auto load = [](int threads) {
+    const std::string mask = fmt::format("0x{:x}", 1ULL << allowed_processors().front());
+    return Json{{"op", "load"},
+                {"candidates", {kModel}},
+                {"configuration", {{"threads", threads}, {"cpu_mask", mask}, {"tune", "off"}}},
+                {"needs_tokenizer", false}}
+        .dump();
+  };
+  if (allowed_processors().front() > 63) GTEST_SKIP() << "a mask of more than 64 processors";
+  const ProgramResult result = run_worker({load(2), load(1)});
+  expect_success(result);
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("2 threads on 1 processor wait for each other"), std::string::npos) << lines[0];
+  EXPECT_EQ(lines[1].find("wait for each other"), std::string::npos) << lines[1];
 }
 
 TEST(CliWorker, EndsAtQuitAndAtTheEndOfItsInput) {

@@ -154,16 +154,6 @@ std::string limit_text(double limit, const std::string& text) {
   return limit > 0 ? text : "none";
 }
 
-// Of hybrid processors also who works: all of them do.
-std::string cores_text(const Machine& m) {
-  if (m.efficient_cores > 0)
-    return fmt::format("{} fast and {} efficient: threads run on all, and take work when they are free",
-                       m.cores - m.efficient_cores, m.efficient_cores);
-  return fmt::format(
-      "{}{}", m.cores,
-      m.cores < m.processors_allowed ? ", some with two threads or more: one of each is used" : "");
-}
-
 std::string facts_text(const Machine& m) {
   std::string text;
   const auto line = [&](const char* name, const std::string& value) {

@@ -13,6 +13,7 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/format.h"
+#include "assay/cli/console.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay::cli {

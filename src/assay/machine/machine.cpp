@@ -120,6 +120,16 @@ Machine read_machine() {
   return machine;
 }
 
+std::string cores_text(const Machine& machine) {
+  const int cores = machine.cores, efficient = machine.efficient_cores;
+  if (efficient > 0)
+    return fmt::format("{} fast and {} efficient: threads run on all, and take work when they are free",
+                       cores - efficient, efficient);
+  return fmt::format(
+      "{}{}", cores,
+      cores < machine.processors_allowed ? ", some with two threads or more: one of each is used" : "");
+}
+
 ProcessMemory read_process_memory() {
   const char* file = "/proc/self/status";
   return {kilobytes_of(file, "VmRSS:"), kilobytes_of(file, "VmHWM:"), kilobytes_of(file, "RssAnon:")};

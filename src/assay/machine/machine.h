@@ -40,6 +40,9 @@ struct Machine {
 };
 Machine read_machine();
 
+// Cores and who works: "2", "6 fast and 8 efficient: threads run on all, and take work when they are free".
+std::string cores_text(const Machine& machine);
+
 struct ProcessMemory {
   Bytes resident, peak, anonymous;  // VmRSS, VmHWM, RssAnon; zero where /proc is not there
 };

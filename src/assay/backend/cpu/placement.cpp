@@ -20,6 +20,7 @@ void touch(std::span<std::byte> bytes) {
 }  // namespace
 
 std::vector<std::span<std::byte>> read_by(PackedWeight& weight, bool is_gated, int worker, int workers) {
+  if (weight.spec.kind != WeightSpec::Kind::matrix) return {};
   const std::int64_t halves = is_gated ? 2 : 1, panels = weight.panels / halves,
                      tasks = (panels + kFewRowsPanels - 1) / kFewRowsPanels;
   const TaskRegion own = region_of(worker, tasks, workers);
@@ -43,7 +44,7 @@ std::vector<std::span<std::byte>> read_by(PackedWeight& weight, bool is_gated, i
 }
 
 void touch_by_readers(PackedWeight& weight, bool is_gated, ThreadPool& pool) {
-  if (weight.panels == 0) return;
+  if (weight.spec.kind != WeightSpec::Kind::matrix) return;
   // A thread that has its part waits for the others, so that none takes two.
   std::atomic<int> arrived{0};
   pool.run(pool.size(), [&](std::int64_t) {

@@ -10,7 +10,7 @@
 namespace assay::cpu {
 
 // What a worker reads of a packed matrix that few rows pass (Tasks::run_in_regions): panels, and of 4-bit
-// codes their scales. Of a gated matrix a part of each half.
+// codes their scales. Of a gated matrix a part of each half, of vectors and tables nothing.
 std::vector<std::span<std::byte>> read_by(PackedWeight& weight, bool is_gated, int worker, int workers);
 
 // Each worker of the pool touches what it will read, before anything is written there. Vectors and tables are

@@ -9,6 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/json.h"
+#include "assay/base/process.h"
 
 namespace assay::cpu {
 
@@ -77,14 +78,16 @@ std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads)
 
 void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tuning) {
   if (file.empty()) return;
-  Json entries = entries_of(file);
-  if (entries.size() >= kMostEntries) entries = Json::object();
-  entries[key_of(isa, threads)] = {{"fetch_distance", tuning.fetch.distance},
-                                   {"fetch_most", tuning.fetch.most},
-                                   {"fetch_level", tuning.fetch.is_to_second_level ? 2 : 1},
-                                   {"gain", tuning.gain}};
   try {
-    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    std::filesystem::create_directories(folder);
+    const FolderLock lock(folder);  // another process may add its own
+    Json entries = entries_of(file);
+    if (entries.size() >= kMostEntries) entries = Json::object();
+    entries[key_of(isa, threads)] = {{"fetch_distance", tuning.fetch.distance},
+                                     {"fetch_most", tuning.fetch.most},
+                                     {"fetch_level", tuning.fetch.is_to_second_level ? 2 : 1},
+                                     {"gain", tuning.gain}};
     write_file_atomically(file, entries.dump(1) + "\n");
   } catch (const std::exception&) {  // measured again next time
   }
