@@ -201,8 +201,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
-  // How weights are fetched ahead of their use, where this program decides that: "1536 bytes ahead,
-  // second-level cache"; else empty.
+  // How weights are fetched ahead of their use, where this program decides that: "1536 bytes ahead into
+  // the second-level cache"; else empty.
   virtual std::string weight_fetch() const { return {}; }
   // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
   virtual bool multiplies_bfloat16() const = 0;

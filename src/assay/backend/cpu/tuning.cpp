@@ -141,7 +141,7 @@ std::vector<WeightFetch> weight_fetch_candidates(const WeightFetch& usual) {
 }
 
 std::string text_of(const WeightFetch& fetch) {
-  return fmt::format("{} bytes ahead, {} cache", fetch.distance,
+  return fmt::format("{} bytes ahead into the {} cache", fetch.distance,
                      fetch.is_to_second_level ? "second-level" : "nearest");
 }
 

@@ -20,7 +20,7 @@ WeightFetch usual_weight_fetch();
 // The usual one first.
 std::vector<WeightFetch> weight_fetch_candidates(const WeightFetch& usual = usual_weight_fetch());
 
-// "1536 bytes ahead, second-level cache"
+// "1536 bytes ahead into the second-level cache"
 std::string text_of(const WeightFetch& fetch);
 
 struct Tuning {
