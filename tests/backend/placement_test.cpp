@@ -87,6 +87,22 @@ PackedWeight laid_out(WeightFormat format, std::int64_t rows, std::int64_t colum
   return std::move(all[0]);
 }
 
+TEST(Regions, TasksOfFewRowsLetAllThreadsEndTogether) {
+  EXPECT_EQ(panels_of_few_rows(48, 2), 8);  // three tasks of each thread; of 16 panels one would have two
+  EXPECT_EQ(panels_of_few_rows(192, 2), 16);
+  EXPECT_EQ(panels_of_few_rows(3142, 2), 16);
+  EXPECT_EQ(panels_of_few_rows(48, 1), 16);
+  for (const int threads : {1, 2, 3, 8, 16, 64})
+    for (const std::int64_t panels : {1, 20, 48, 144, 192, 3142}) {
+      const std::int64_t size = panels_of_few_rows(panels, threads), tasks = (panels + size - 1) / size,
+                         most = std::min((tasks + threads - 1) / threads * size, panels);
+      EXPECT_LE(size, kManyRowsPanels);
+      const auto even = static_cast<double>(panels) / threads;
+      EXPECT_LE(static_cast<double>(most), std::max(1.25 * even, even + 1))
+          << panels << " panels, " << threads << " threads, tasks of " << size;
+    }
+}
+
 TEST(Placement, ReadersHaveEveryPanelOnce) {
   for (const WeightFormat format :
        {WeightFormat::float32, WeightFormat::bfloat16, WeightFormat::int8, WeightFormat::nf4})
@@ -106,12 +122,12 @@ TEST(Placement, ReadersHaveEveryPanelOnce) {
 }
 
 TEST(Placement, ReadersOfGatedMatricesHaveTheSamePartOfBothHalves) {
-  PackedWeight w = laid_out(WeightFormat::float32, 16 * 40);  // 20 panels of each half: 8, 8, 4
+  PackedWeight w = laid_out(WeightFormat::float32, 16 * 40);  // 20 panels of each half: 10 for each reader
   const auto parts = read_by(w, true, 1, 2);
   ASSERT_EQ(parts.size(), 2U);
-  EXPECT_EQ(parts[0].data() - w.data.data(), 16 * w.panel_bytes());
-  EXPECT_EQ(parts[1].data() - w.data.data(), (20 + 16) * w.panel_bytes());
-  EXPECT_EQ(parts[0].size(), static_cast<std::size_t>(4 * w.panel_bytes()));
+  EXPECT_EQ(parts[0].data() - w.data.data(), 10 * w.panel_bytes());
+  EXPECT_EQ(parts[1].data() - w.data.data(), (20 + 10) * w.panel_bytes());
+  EXPECT_EQ(parts[0].size(), static_cast<std::size_t>(10 * w.panel_bytes()));
 }
 
 // They have no panels, and end where a panel would.

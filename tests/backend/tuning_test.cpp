@@ -25,14 +25,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of its own, and `weight_fetch` as it was.
+Constants fetching(const WeightFetch& fetch) {
+  return {.fetch = fetch, .share_rows = kUsualShareRows};
+}
+
+// A folder of its own, and the constants as they were.
 class TuningFile : public testing::Test {
  protected:
   TuningFile() {
     if (const char* cache = std::getenv("XDG_CACHE_HOME")) cache_ = cache;
   }
   ~TuningFile() override {
-    weight_fetch = usual_weight_fetch();
+    set_constants(usual_constants());
     if (cache_) {
       setenv("XDG_CACHE_HOME", cache_->c_str(), 1);
     } else {
@@ -46,7 +50,7 @@ class TuningFile : public testing::Test {
   }
   // The text of a file with an entry for this machine, some of it replaced.
   std::string entry(const std::string& old = "", const std::string& now = "") const {
-    keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
+    keep_tuning(file(), Isa::avx2, 2, {.constants = fetching({768, 3072, true}), .gain = 1.25});
     std::string text = read_text_file(file());
     if (const std::size_t at = text.find(old); !old.empty() && at != std::string::npos)
       text.replace(at, old.size(), now);
@@ -58,7 +62,7 @@ class TuningFile : public testing::Test {
 };
 
 TEST(Tuning, GainIsTheMeanOverFormatsOfMedianRatios) {
-  const FetchTimes usual = {{4, 4, 100}, {9, 9, 1}}, other = {{1, 1, 1}, {4, 50, 4}};
+  const CandidateTimes usual = {{4, 4, 100}, {9, 9, 1}}, other = {{1, 1, 1}, {4, 50, 4}};
   EXPECT_DOUBLE_EQ(gain_over(usual, other), 3);  // 4 and 9 / 4
   EXPECT_DOUBLE_EQ(gain_over(usual, usual), 1);
 }
@@ -68,10 +72,11 @@ TEST(Tuning, LeastGainIsThatOfTheFormatThatLoses) {
 }
 
 TEST(Tuning, TheBestOfTheCandidatesMustGain) {
-  const FetchTimes usual = {{100}, {100}}, little = {{98}, {98}}, more = {{90}, {90}}, most = {{80}, {95}};
-  EXPECT_EQ(best_of(std::vector<FetchTimes>{usual, little}), 0U);
-  EXPECT_EQ(best_of(std::vector<FetchTimes>{usual, more, most, little}), 2U);
-  EXPECT_EQ(best_of(std::vector<FetchTimes>{usual}), 0U);
+  const CandidateTimes usual = {{100}, {100}}, little = {{98}, {98}}, more = {{90}, {90}},
+                       most = {{80}, {95}};
+  EXPECT_EQ(best_of(std::vector<CandidateTimes>{usual, little}), 0U);
+  EXPECT_EQ(best_of(std::vector<CandidateTimes>{usual, more, most, little}), 2U);
+  EXPECT_EQ(best_of(std::vector<CandidateTimes>{usual}), 0U);
 }
 
 TEST(Tuning, TheBestMustWinAgainAndLoseNowhere) {
@@ -80,38 +85,65 @@ TEST(Tuning, TheBestMustWinAgainAndLoseNowhere) {
   EXPECT_FALSE(is_better({{100}, {100}}, {{98}, {98}})) << "2 % are no gain";
 }
 
-TEST(Tuning, TheUsualIsTheFirstOfSeveralCandidates) {
-  const std::vector<WeightFetch> candidates = weight_fetch_candidates();
-  EXPECT_EQ(candidates.front(), usual_weight_fetch());
+TEST(Tuning, TheFirstOfSeveralCandidatesIsWhatIsThere) {
+  const Constants usual = usual_constants();
+  const std::vector<Constants> candidates = candidates_of(Choice::fetch, usual, 2);
+  EXPECT_EQ(candidates.front(), usual);
   std::set<std::string> texts;
   int to_second_level = 0;
-  for (const WeightFetch& one : candidates) {
+  for (const Constants& one : candidates) {
     texts.insert(text_of(one));
-    to_second_level += one.is_to_second_level ? 1 : 0;
+    to_second_level += one.fetch.is_to_second_level ? 1 : 0;
+    EXPECT_EQ(one.share_rows, usual.share_rows);
   }
   EXPECT_EQ(texts.size(), candidates.size());
   EXPECT_GE(to_second_level, 3);
   EXPECT_GE(candidates.size() - static_cast<std::size_t>(to_second_level), 3U);
 }
 
-TEST(Tuning, WhatTakesTooLongLeavesTheUsual) {
-  const WeightFetch before{512, 512, true};
-  weight_fetch = before;
-  ThreadPool pool(2);
-  const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0});
-  EXPECT_EQ(tuning.fetch, usual_weight_fetch());
-  EXPECT_EQ(tuning.gain, 1);
-  EXPECT_FALSE(tuning.is_measured);
-  EXPECT_EQ(weight_fetch, before);
-  weight_fetch = usual_weight_fetch();
+// Shares are no more than threads, and one thread has one.
+TEST(Tuning, CandidatesThatComeToTheSameAreLeftOut) {
+  const auto rows = [](int threads) {
+    std::vector<std::int64_t> all;
+    for (const Constants& one : candidates_of(Choice::share_rows, usual_constants(), threads))
+      all.push_back(one.share_rows);
+    return all;
+  };
+  using Rows = std::vector<std::int64_t>;
+  EXPECT_EQ(rows(1), (Rows{256}));
+  EXPECT_EQ(rows(2), (Rows{256, 512}));
+  EXPECT_EQ(rows(4), (Rows{256, 128, 512}));
 }
 
+TEST(Tuning, WhatTakesTooLongLeavesTheUsual) {
+  const Constants before{.fetch = {512, 512, true}, .share_rows = 512};
+  set_constants(before);
+  ThreadPool pool(2);
+  const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0});
+  EXPECT_EQ(tuning.constants, usual_constants());
+  EXPECT_EQ(tuning.gain, 1);
+  EXPECT_EQ(tuning.many_rows_gain, 1);
+  EXPECT_FALSE(tuning.is_measured);
+  EXPECT_EQ(constants(), before);
+  set_constants(usual_constants());
+}
+
+// Whatever is told to be the usual, only what gains is taken instead.
 TEST(Tuning, OneOfTheCandidatesIsChosen) {
   ThreadPool pool(2);
-  const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0.3});
-  const std::vector<WeightFetch> candidates = weight_fetch_candidates();
-  EXPECT_NE(std::find(candidates.begin(), candidates.end(), tuning.fetch), candidates.end());
-  EXPECT_TRUE(tuning.fetch == usual_weight_fetch() ? tuning.gain == 1 : tuning.gain >= 1.03);
+  for (const Constants& usual :
+       {usual_constants(), Constants{.fetch = {512, 2048, false}, .share_rows = 512}}) {
+    const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0.3}, usual);
+    const Constants found = tuning.constants;
+    const std::vector<Constants> fetches = candidates_of(Choice::fetch, usual, 2);
+    EXPECT_TRUE(std::any_of(fetches.begin(), fetches.end(),
+                            [&](const Constants& c) { return c.fetch == found.fetch; }));
+    EXPECT_TRUE(found.share_rows == 256 || found.share_rows == 512) << found.share_rows;
+    EXPECT_TRUE(found.fetch == usual.fetch ? tuning.gain == 1 : tuning.gain >= 1.03) << tuning.gain;
+    EXPECT_TRUE(found.share_rows == usual.share_rows ? tuning.many_rows_gain == 1
+                                                     : tuning.many_rows_gain >= 1.03)
+        << tuning.many_rows_gain;
+  }
 }
 
 // Random weights of each format.
@@ -146,12 +178,15 @@ TEST(Tuning, NoCandidateChangesABit) {
   Linear linear(packed, tasks, work);
   std::vector<float> x(320);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
-  for (std::int64_t row = 0; row < 3; ++row) work[0].put_row(row, x.data());
+  for (std::int64_t row = 0; row < kMaxRows; ++row) work[0].put_row(row, x.data());
   for (const FusedOp& fused : packed.ops)
-    for (const std::int64_t rows : {1, 3}) {
+    for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, kMaxRows}) {
       std::vector<float> usual;
-      for (const WeightFetch& candidate : weight_fetch_candidates()) {
-        weight_fetch = candidate;
+      std::vector<Constants> candidates = candidates_of(Choice::fetch, usual_constants(), 2);
+      for (const Constants& one : candidates_of(Choice::share_rows, usual_constants(), 4))
+        candidates.push_back(one);
+      for (const Constants& candidate : candidates) {
+        set_constants(candidate);
         std::vector<float> found;
         linear.run(std::get<LinearOp>(fused.op->what), work[0], rows, {.out = work[1]});
         for (std::int64_t row = 0; row < rows; ++row)
@@ -162,20 +197,20 @@ TEST(Tuning, NoCandidateChangesABit) {
         EXPECT_EQ(found, usual) << text_of(candidate) << ", " << rows << " rows";
       }
     }
-  weight_fetch = usual_weight_fetch();
+  set_constants(usual_constants());
 }
 
 TEST_F(TuningFile, IsReadAsItWasWritten) {
   EXPECT_FALSE(kept_tuning(file(), Isa::avx2, 2));
-  keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
-  keep_tuning(file(), Isa::avx2, 1, {.fetch = {512, 2048, false}, .gain = 1.5});
+  keep_tuning(file(), Isa::avx2, 2, {.constants = fetching({768, 3072, true}), .gain = 1.25});
+  keep_tuning(file(), Isa::avx2, 1, {.constants = fetching({512, 2048, false}), .gain = 1.5});
   const std::optional<Tuning> two = kept_tuning(file(), Isa::avx2, 2),
                               one = kept_tuning(file(), Isa::avx2, 1);
   ASSERT_TRUE(two && one);
-  EXPECT_EQ(two->fetch, (WeightFetch{768, 3072, true}));
+  EXPECT_EQ(two->constants.fetch, (WeightFetch{768, 3072, true}));
   EXPECT_EQ(two->gain, 1.25);
   EXPECT_TRUE(two->is_measured);
-  EXPECT_EQ(one->fetch, (WeightFetch{512, 2048, false}));
+  EXPECT_EQ(one->constants.fetch, (WeightFetch{512, 2048, false}));
   EXPECT_FALSE(kept_tuning(file(), Isa::avx512, 2));
   EXPECT_FALSE(kept_tuning(file(), Isa::avx2, 3));
 }
@@ -190,7 +225,7 @@ TEST_F(TuningFile, WhatCannotBeReadIsMeasuredAgain) {
         entry("\"fetch_level\": 2", "\"fetch_level\": 3"), entry("microcode", "other")}) {
     write(text);
     EXPECT_FALSE(kept_tuning(file(), Isa::avx2, 2)) << text.substr(0, 300);
-    keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
+    keep_tuning(file(), Isa::avx2, 2, {.constants = fetching({768, 3072, true}), .gain = 1.25});
     EXPECT_TRUE(kept_tuning(file(), Isa::avx2, 2));
   }
 }
@@ -238,7 +273,7 @@ TEST_F(TuningFile, HoldsNoMoreThanItsEntries) {
   std::string text = "{";
   for (int i = 0; i < 256; ++i) text += fmt::format(R"({}"{}": {{}})", i == 0 ? "" : ", ", i);
   write(text + "}");
-  keep_tuning(file(), Isa::avx2, 2, {.fetch = {768, 3072, true}, .gain = 1.25});
+  keep_tuning(file(), Isa::avx2, 2, {.constants = fetching({768, 3072, true}), .gain = 1.25});
   EXPECT_TRUE(kept_tuning(file(), Isa::avx2, 2));
   EXPECT_LT(fs::file_size(file()), 1000U);
 }
@@ -248,7 +283,7 @@ TEST_F(TuningFile, KeepsWhatSeveralMeasureAtOnce) {
   std::vector<std::thread> writers;
   for (int i = 1; i <= kWriters; ++i)
     writers.emplace_back([&, i] {
-      keep_tuning(file(), Isa::avx2, i, {.fetch = {768, 3072, true}, .gain = 1.25});
+      keep_tuning(file(), Isa::avx2, i, {.constants = fetching({768, 3072, true}), .gain = 1.25});
     });
   for (std::thread& writer : writers) writer.join();
   for (int i = 1; i <= kWriters; ++i) EXPECT_TRUE(kept_tuning(file(), Isa::avx2, i)) << i;
@@ -260,11 +295,11 @@ TEST_F(TuningFile, ForceMeasuresAgainOnceInAProcess) {
   setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   ThreadPool pool(5);
   const KernelTable table = select_kernels(isa);
-  keep_tuning(file(), isa, 5, {.fetch = {64, 64, true}, .gain = 99});
+  keep_tuning(file(), isa, 5, {.constants = fetching({64, 64, true}), .gain = 99});
   EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).gain, 99);
   EXPECT_LT(use_tuning(Tune::force, isa, table, pool).gain, 99);
   EXPECT_NE(weight_fetch, (WeightFetch{64, 64, true}));
-  weight_fetch = {64, 64, true};
+  set_constants(fetching({64, 64, true}));
   EXPECT_LT(use_tuning(Tune::force, isa, table, pool).gain, 99);
   EXPECT_NE(weight_fetch, (WeightFetch{64, 64, true}));
 }
@@ -275,17 +310,18 @@ TEST_F(TuningFile, KernelsFetchAsItSays) {
   setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   ThreadPool pool(3);
   const KernelTable table = select_kernels(isa);
-  const WeightFetch other{3072, 12288, !usual_weight_fetch().is_to_second_level};
-  keep_tuning(tuning_file(), isa, 3, {.fetch = other, .gain = 1.5});
+  const Constants other{.fetch = {3072, 12288, !usual_constants().fetch.is_to_second_level},
+                        .share_rows = 512};
+  keep_tuning(tuning_file(), isa, 3, {.constants = other, .gain = 1.5, .many_rows_gain = 1.25});
   EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).gain, 1.5);
-  EXPECT_EQ(weight_fetch, other);
-  EXPECT_EQ(use_tuning(Tune::off, isa, table, pool).fetch, usual_weight_fetch());
-  EXPECT_EQ(weight_fetch, usual_weight_fetch());
+  EXPECT_EQ(constants(), other);
+  EXPECT_EQ(use_tuning(Tune::off, isa, table, pool).constants, usual_constants());
+  EXPECT_EQ(constants(), usual_constants());
   fs::remove_all(folder_.path() / "assay");  // this process knows
-  EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).fetch, other);
-  EXPECT_EQ(weight_fetch, other);
-  EXPECT_EQ(use_tuning(Tune::once, Isa::scalar, select_kernels(Isa::scalar), pool).fetch,
-            usual_weight_fetch());
+  EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).constants, other);
+  EXPECT_EQ(constants(), other);
+  EXPECT_EQ(use_tuning(Tune::once, Isa::scalar, select_kernels(Isa::scalar), pool).constants,
+            usual_constants());
 }
 
 TEST_F(TuningFile, HoldsWhatWasMeasuredFirst) {
@@ -297,8 +333,8 @@ TEST_F(TuningFile, HoldsWhatWasMeasuredFirst) {
   const std::optional<Tuning> kept = kept_tuning(file(), isa, 1);
   ASSERT_EQ(kept.has_value(), tuning.is_measured);
   if (!kept) return;  // a machine too slow, or too busy
-  EXPECT_EQ(kept->fetch, tuning.fetch);
-  EXPECT_EQ(weight_fetch, tuning.fetch);
+  EXPECT_EQ(kept->constants, tuning.constants);
+  EXPECT_EQ(constants(), tuning.constants);
 }
 
 }  // namespace

@@ -53,15 +53,18 @@ struct Fixture {
 };
 
 TEST(WeightsAhead, EachWorkerFetchesTheBeginningOfItsRegion) {
-  const Fixture two(2);  // 5 tasks of 8 panels: 3 of the first region, 2 of the second
-  two.expect(0, 0, 1, 0, 8);
-  two.expect(0, 1, 1, 24, 32);
-  two.expect(1, 0, 2, 0, 3);
-  EXPECT_TRUE(two.ahead->behind(1, 1).empty());  // the LM head is one task
-  two.expect(2, 0, 0, 0, 8);
-  two.expect(2, 1, 0, 24, 32);
+  const Fixture two(2);  // 10 tasks of 4 panels: 5 of either region
+  two.expect(0, 0, 1, 0, 20);
+  two.expect(0, 1, 1, 20, 40);
+  two.expect(1, 0, 2, 0, 2);  // the LM head is two tasks
+  two.expect(1, 1, 2, 2, 3);
+  two.expect(2, 0, 0, 0, 20);
+  two.expect(2, 1, 0, 20, 40);
   const Fixture one(1);
-  one.expect(0, 0, 1, 0, 8);
+  one.expect(0, 0, 1, 0, 40);
+  const Fixture four(4);  // of the LM head one panel each, and nothing for the last
+  four.expect(1, 2, 2, 2, 3);
+  EXPECT_TRUE(four.ahead->behind(1, 3).empty());
 }
 
 TEST(WeightsAhead, IsForFewRowsAndForItsOwnTime) {
@@ -79,17 +82,17 @@ TEST(WeightsAhead, IsForFewRowsAndForItsOwnTime) {
 }
 
 TEST(WeightsAhead, GatedProductsAreCutByTheirHalves) {
-  const Fixture gated(2, true);  // 20 panels of each half: 3 tasks
-  gated.expect(0, 0, 1, 0, 8);
-  gated.expect(0, 1, 1, 16, 20);
-  gated.expect(2, 1, 0, 24, 32);
+  const Fixture gated(2, true);  // 20 panels of each half: 10 tasks
+  gated.expect(0, 0, 1, 0, 10);
+  gated.expect(0, 1, 1, 10, 20);
+  gated.expect(2, 1, 0, 20, 40);
 }
 
 TEST(WeightsAhead, CandidatesOfTheHeadAreFoundInItsCopy) {
   const Fixture searched(2, false, true);
-  searched.expect(1, 0, 3, 0, 3);
-  searched.expect(3, 1, 0, 24, 32);  // behind the copy, and behind the whole head where that runs
-  searched.expect(2, 1, 0, 24, 32);
+  searched.expect(1, 0, 3, 0, 2);
+  searched.expect(3, 1, 0, 20, 40);  // behind the copy, and behind the whole head where that runs
+  searched.expect(2, 1, 0, 20, 40);
 }
 
 TEST(WeightsAhead, NoMoreThanFitsBesideOtherThings) {

@@ -201,8 +201,10 @@ TEST(CliWorker, FetchesWeightsAsItWasTuned) {
   const Isa isa = best_usable_isa();
   if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
   const TemporaryFolder cache;
-  const cpu::WeightFetch other{3072, 12288, !cpu::usual_weight_fetch().is_to_second_level};
-  cpu::keep_tuning(cache / "assay/tuning.json", isa, 1, {.fetch = other, .gain = 1.5});
+  const cpu::Constants other{.fetch = {3072, 12288, !cpu::usual_constants().fetch.is_to_second_level},
+                             .share_rows = 512};
+  cpu::keep_tuning(cache / "assay/tuning.json", isa, 1,
+                   {.constants = other, .gain = 1.5, .many_rows_gain = 1.25});
   const auto load = [](const char* tune) {
     return Json{{"op", "load"},
                 {"candidates", {"demo"}},
@@ -216,24 +218,26 @@ TEST(CliWorker, FetchesWeightsAsItWasTuned) {
   expect_success(result);
   const std::vector<std::string> lines = lines_of(result.out);
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_EQ(Json::parse(lines[0])["facts"]["weight_fetch"], cpu::text_of(other));
-  EXPECT_EQ(Json::parse(lines[1])["facts"]["weight_fetch"], cpu::text_of(cpu::usual_weight_fetch()));
+  EXPECT_EQ(Json::parse(lines[0])["facts"]["tuning"], cpu::text_of(other));
+  EXPECT_EQ(Json::parse(lines[1])["facts"]["tuning"], cpu::text_of(cpu::usual_constants()));
   const ProgramResult generated = run_program(
       {"generate", "demo", "--ids", "1", "-n", "1", "--threads", "1", "--json", "--quiet"}, options);
   expect_success(generated);
-  EXPECT_EQ(Json::parse(generated.out)["weight_fetch"], cpu::text_of(other));
+  EXPECT_EQ(Json::parse(generated.out)["tuning"], cpu::text_of(other));
   const ProgramResult bench =
       run_program({"bench", "demo", "-p", "0", "-n", "1", "-r", "1", "-t", "1", "--json"}, options);
   expect_success(bench);
-  EXPECT_EQ(Json::parse(bench.out)["rows"][0]["weight_fetch"], cpu::text_of(other));
+  EXPECT_EQ(Json::parse(bench.out)["rows"][0]["tuning"], cpu::text_of(other));
   const ProgramResult machine =
       run_program({"machine", "--json", "--threads", "1", "--largest", "1"}, options);
   expect_success(machine);
-  const Json fetch = Json::parse(machine.out)["weight_fetch"];
-  EXPECT_EQ(fetch["distance_bytes"], other.distance);
-  EXPECT_EQ(fetch["cache_level"], other.is_to_second_level ? 2 : 1);
-  EXPECT_EQ(fetch["is_usual"], false);
-  EXPECT_EQ(fetch["gain"], 1.5);
+  const Json tuning = Json::parse(machine.out)["tuning"];
+  EXPECT_EQ(tuning["distance_bytes"], other.fetch.distance);
+  EXPECT_EQ(tuning["cache_level"], other.fetch.is_to_second_level ? 2 : 1);
+  EXPECT_EQ(tuning["rows_per_share"], 512);
+  EXPECT_EQ(tuning["is_usual"], false);
+  EXPECT_EQ(tuning["gain"], 1.5);
+  EXPECT_EQ(tuning["many_rows_gain"], 1.25);
 }
 
 // Beside a mask its processors count, and not those of the machine.

@@ -201,9 +201,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
-  // How weights are fetched ahead of their use, where this program decides that: "1536 bytes ahead into
-  // the second-level cache"; else empty.
-  virtual std::string weight_fetch() const { return {}; }
+  // The constants that are chosen for the processor and change no bit, where there are any: "weights 1536
+  // bytes ahead into the second-level cache; 256 rows a share"; else empty.
+  virtual std::string tuning() const { return {}; }
   // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
   virtual bool multiplies_bfloat16() const = 0;
   virtual int threads() const = 0;

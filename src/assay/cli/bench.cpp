@@ -44,7 +44,7 @@ OrderedJson json_of(const BenchRow& row) {
           {"device", row.device},
           {"kernels", row.kernels},
           {"isa", row.isa},
-          {"weight_fetch", row.weight_fetch},
+          {"tuning", row.tuning},
           {"threads", row.threads},
           {"batch", row.what.batch},
           {"prompt_tokens", row.what.prompt_tokens},

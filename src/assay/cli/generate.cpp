@@ -55,7 +55,7 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
                               {"dtype", loaded.dtype_label},
                               {"device", loaded.model->backend().device().text()},
                               {"kernels", loaded.model->backend().kernels()},
-                              {"weight_fetch", loaded.model->backend().weight_fetch()},
+                              {"tuning", loaded.model->backend().tuning()},
                               {"threads", loaded.model->backend().threads()},
                               {"prompt_ids", timed.prompt_ids},
                               {"ids", timed.ids},

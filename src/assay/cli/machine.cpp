@@ -98,22 +98,27 @@ std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
   return text;
 }
 
-// How weights are fetched ahead, and what that gains.
+// What was chosen for this processor, and what that gains.
 std::string tuning_text(const cpu::Tuning& tuning) {
-  const cpu::WeightFetch usual = cpu::usual_weight_fetch();
-  return fmt::format("{:<24}{}{}\n", "weight fetch", cpu::text_of(tuning.fetch),
-                     tuning.fetch == usual
-                         ? ", as usual for this maker"
-                         : fmt::format(": single-row matrix multiplications {:.2f}x as fast as {}",
-                                       tuning.gain, cpu::text_of(usual)));
+  const cpu::Constants usual = cpu::usual_constants();
+  const std::string gain =
+      tuning.constants == usual
+          ? "as usual for this maker"
+          : fmt::format(
+                "matrix multiplications of a single row {:.2f}x, of 512 rows {:.2f}x as fast as with {}",
+                tuning.gain, tuning.many_rows_gain, cpu::text_of(usual));
+  return fmt::format("{:<24}{}\n{:<24}{}\n", "tuning", cpu::text_of(tuning.constants), "", gain);
 }
 
 OrderedJson json_of(const cpu::Tuning& tuning) {
-  return {{"distance_bytes", tuning.fetch.distance},
-          {"most_bytes", tuning.fetch.most},
-          {"cache_level", tuning.fetch.is_to_second_level ? 2 : 1},
-          {"is_usual", tuning.fetch == cpu::usual_weight_fetch()},
-          {"gain", tuning.gain}};
+  const cpu::WeightFetch& fetch = tuning.constants.fetch;
+  return {{"distance_bytes", fetch.distance},
+          {"most_bytes", fetch.most},
+          {"cache_level", fetch.is_to_second_level ? 2 : 1},
+          {"rows_per_share", tuning.constants.share_rows},
+          {"is_usual", tuning.constants == cpu::usual_constants()},
+          {"gain", tuning.gain},
+          {"many_rows_gain", tuning.many_rows_gain}};
 }
 
 OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks, const cpu::Tuning& tuning,
@@ -136,7 +141,7 @@ OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks, const
                                 {"threads", product.threads},
                                 {"gflops", product.operations_per_second / 1e9},
                                 {"why_not", product.why_not}});
-  json["weight_fetch"] = json_of(tuning);
+  json["tuning"] = json_of(tuning);
   json["phase_round_trip_us"] = peaks.phase_round_trip.value * 1e6;
   json["gpus"] = OrderedJson::array();
   for (const GpuRooflines& gpu : gpus) json["gpus"].push_back(json_of(gpu));

@@ -256,8 +256,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
       {"threads", std::to_string(result.facts.threads)},
       {"max_new_tokens", std::to_string(what.new_tokens)},
       {"cache", what.uses_cache ? "on" : "off"}};
-  if (!result.facts.weight_fetch.empty())
-    row.parameters.emplace_back("weight_fetch", result.facts.weight_fetch);
+  if (!result.facts.tuning.empty()) row.parameters.emplace_back("tuning", result.facts.tuning);
   if (what.prompts.size() > 1) {
     const auto all = static_cast<std::int64_t>(what.prompts.size());
     row.parameters.emplace_back("batch_size", std::to_string(what.batch_size == 0 ? all : what.batch_size));

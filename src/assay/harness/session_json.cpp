@@ -43,8 +43,9 @@ OrderedJson answer_request(Session& session, const std::string& op, const JsonRe
 }
 
 OrderedJson to_json(const SessionFacts& facts) {
-  return {{"model", to_json(facts.model)},      {"device", facts.device},   {"kernels", facts.kernels},
-          {"weight_fetch", facts.weight_fetch}, {"threads", facts.threads}, {"context", facts.context},
+  return {{"model", to_json(facts.model)},      {"device", facts.device},
+          {"kernels", facts.kernels},           {"tuning", facts.tuning},
+          {"threads", facts.threads},           {"context", facts.context},
           {"warnings", to_json(facts.warnings)}};
 }
 
@@ -52,7 +53,7 @@ SessionFacts session_facts_from_json(const JsonReader& json) {
   return {.model = model_facts_from_json(json.at("model")),
           .device = json.at("device").text(),
           .kernels = json.at("kernels").text(),
-          .weight_fetch = json.at("weight_fetch").text(),
+          .tuning = json.at("tuning").text(),
           .threads = json.at("threads").whole<int>(),
           .context = json.at("context").whole<std::int64_t>(),
           .warnings = warnings_from_json(json.at("warnings"))};

@@ -39,7 +39,7 @@ class LocalSession : public Session {
     return {.model = model_facts(loaded_),
             .device = backend.device().text(),
             .kernels = backend.kernels(),
-            .weight_fetch = backend.weight_fetch(),
+            .tuning = backend.tuning(),
             .threads = backend.threads(),
             .context = loaded_.model->spec().context,
             .warnings = loaded_.warnings};

@@ -19,7 +19,7 @@ namespace assay {
 // Facts about a loaded configuration; part of every row.
 struct SessionFacts {
   ModelFacts model;  // its dtype is the label of what really runs
-  std::string device, kernels, weight_fetch;
+  std::string device, kernels, tuning;
   int threads = 0;
   std::int64_t context = 0;
   std::vector<Warning> warnings;

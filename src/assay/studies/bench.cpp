@@ -227,7 +227,7 @@ class BenchRun {
     row.precision = loaded.dtype_label;
     row.device = model.backend().device().text();
     row.kernels = row.isa = model.backend().kernels();
-    row.weight_fetch = model.backend().weight_fetch();
+    row.tuning = model.backend().tuning();
     row.threads = model.backend().threads();
     row.parameters = model.program().plan().parameters();
     row.weight_bytes = model.program().memory().weights.value;

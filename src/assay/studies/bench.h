@@ -22,7 +22,7 @@ struct BenchCase {
 };
 
 struct BenchRow {
-  std::string test, model, precision, device, kernels, isa, weight_fetch;
+  std::string test, model, precision, device, kernels, isa, tuning;
   int threads = 0;
   BenchCase what;
   std::int64_t parameters = 0, weight_bytes = 0;  // of the model

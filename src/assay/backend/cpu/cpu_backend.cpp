@@ -36,8 +36,8 @@ CpuBackend::CpuBackend(const BackendOptions& options)
   use_tuning(options.tune, isa_, table_, *pool_);
 }
 
-std::string CpuBackend::weight_fetch() const {
-  return isa_ == Isa::scalar ? std::string() : text_of(assay::cpu::weight_fetch);
+std::string CpuBackend::tuning() const {
+  return isa_ == Isa::scalar ? std::string() : text_of(constants());
 }
 
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {

@@ -14,7 +14,7 @@ class CpuBackend : public Backend {
   explicit CpuBackend(const BackendOptions& options);
   Device device() const override { return {}; }
   std::string kernels() const override { return std::string(name_of(isa_)); }
-  std::string weight_fetch() const override;
+  std::string tuning() const override;
   bool multiplies_bfloat16() const override { return table_.uses_tiles; }
   int threads() const override { return pool_->size(); }
   ThreadPool* pool() override { return pool_.get(); }

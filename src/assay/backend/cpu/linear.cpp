@@ -110,7 +110,7 @@ void Linear::run_part(const LinearOp& op, const LinearArgs& whole, const Product
 
 std::int64_t Linear::panels_at_once(const ProductPart& part, const PackedWeight& w,
                                     const RowShares& shares) const {
-  if (part.rows.size() <= kFewRows) return kFewRowsPanels;
+  if (part.rows.size() <= kFewRows) return panels_of_few_rows(part.panels, tasks_.threads());
   const auto count = static_cast<int>(shares.count);
   const bool is_vector = w.packing() != Packing::int8 && !packed_.multiplies_tiles(w);
   return panels_of_task(part.panels, (tasks_.threads() + count - 1) / count,

@@ -14,9 +14,8 @@
 
 namespace assay::cpu {
 
-// Panels a thread takes at a time, of few rows: as many as it reads side by side, so that all threads end
-// together.
-inline constexpr std::int64_t kFewRows = 16, kFewRowsPanels = 2 * kGroup;
+// Up to which a thread keeps to a region of its own of the panels.
+inline constexpr std::int64_t kFewRows = 16;
 
 // A part of a matrix multiplication: some panels of output features of some rows.
 struct ProductPart {

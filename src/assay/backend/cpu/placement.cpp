@@ -22,10 +22,9 @@ void touch(std::span<std::byte> bytes) {
 std::vector<std::span<std::byte>> read_by(PackedWeight& weight, bool is_gated, int worker, int workers) {
   if (weight.spec.kind != WeightSpec::Kind::matrix) return {};
   const std::int64_t halves = is_gated ? 2 : 1, panels = weight.panels / halves,
-                     tasks = (panels + kFewRowsPanels - 1) / kFewRowsPanels;
+                     at_once = panels_of_few_rows(panels, workers), tasks = (panels + at_once - 1) / at_once;
   const TaskRegion own = region_of(worker, tasks, workers);
-  const std::int64_t first = own.first * kFewRowsPanels,
-                     last = std::min((own.first + own.count) * kFewRowsPanels, panels);
+  const std::int64_t first = own.first * at_once, last = std::min((own.first + own.count) * at_once, panels);
   if (first >= last) return {};
   std::vector<std::span<std::byte>> all;
   const auto add = [&](std::int64_t from, std::int64_t bytes_of_panel, std::int64_t half) {

@@ -5,7 +5,7 @@
 
 namespace assay::cpu {
 
-WeightFetch weight_fetch = usual_weight_fetch();
+WeightFetch weight_fetch = usual_constants().fetch;
 
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))

@@ -29,8 +29,15 @@ struct RowShares {
     return std::clamp<std::int64_t>(rows - first(share), 0, each);
   }
 };
-inline constexpr std::int64_t kShareRows = 256, kMaxShares = kMaxRows / kShareRows;
+// About how many: changes no bit. As found best on two processors, unless tuning.h has found better; set
+// while nothing runs.
+inline constexpr std::int64_t kUsualShareRows = 256, kFewestShareRows = 128,
+                              kMaxShares = kMaxRows / kFewestShareRows;
+extern std::int64_t share_rows;
 RowShares row_shares(std::int64_t rows, int threads);
+// Panels of a task of few rows: the more, the longer a thread reads without a break, but the threads should
+// end together.
+std::int64_t panels_of_few_rows(std::int64_t panels, int threads);
 // Tasks of few rows are cut into a region for each thread, which reads it from its beginning on: memory
 // serves that faster than a region that several threads share, and the pages of a region lie in the memory of
 // its thread's node (placement.h).

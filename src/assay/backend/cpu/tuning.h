@@ -8,47 +8,66 @@
 #include <vector>
 
 #include "assay/backend/cpu/kernels.h"
+#include "assay/backend/cpu/tasks.h"
 #include "assay/base/cpu.h"
 #include "assay/base/thread_pool.h"
 #include "assay/base/units.h"
 
 namespace assay::cpu {
 
-// What nobody has measured here: as it was found best on a processor of the same maker.
-WeightFetch usual_weight_fetch();
+struct Constants {
+  WeightFetch fetch = {};
+  std::int64_t share_rows = kUsualShareRows;
+  bool operator==(const Constants&) const = default;
+};
 
-// The usual one first.
-std::vector<WeightFetch> weight_fetch_candidates(const WeightFetch& usual = usual_weight_fetch());
+// What nobody has measured here: as it was found best on a processor of the same maker.
+Constants usual_constants();
+
+// Those that kernels and tasks use. Set while nothing runs; what is set already is not written again, so that
+// programs that run beside each other in one process may set the same.
+Constants constants();
+void set_constants(const Constants& now);
 
 // "1536 bytes ahead into the second-level cache"
 std::string text_of(const WeightFetch& fetch);
+// "weights 1536 bytes ahead into the second-level cache; 256 rows a share"
+std::string text_of(const Constants& constants);
+
+// What is chosen one after another, by the work that depends on it: how weights are fetched by matrix
+// multiplications of a single row, that read more than the caches hold; the rows of a share by those of 512
+// rows.
+enum class Choice { fetch, share_rows };
+inline constexpr Choice kChoices[] = {Choice::fetch, Choice::share_rows};
+// What may be chosen instead of `now`, which is the first; those that come to the same are left out.
+std::vector<Constants> candidates_of(Choice choice, const Constants& now, int threads);
 
 struct Tuning {
-  WeightFetch fetch = {};
-  double gain = 1;  // the usual one's time over its own, geometric mean over formats; 1 where it is the usual
-  bool is_measured = false;  // or read from where it was; otherwise memory or time was not to be had
-  Seconds took = {};         // to measure
+  Constants constants = {};
+  // The usual ones' time over their own, geometric mean over formats; 1 where they are the usual ones.
+  double gain = 1;            // of a single row
+  double many_rows_gain = 1;  // of 512 rows
+  bool is_measured = false;   // or read from where it was; otherwise memory or time was not to be had
+  Seconds took = {};          // to measure
 };
 
-// Times of single-row matrix multiplications that read more than the caches hold: [format][round], of one
-// candidate.
-using FetchTimes = std::vector<std::vector<double>>;
-// The usual one's time over the other's, of medians over rounds: the geometric mean over formats, and the
+// Times of matrix multiplications: [format][round], of one candidate.
+using CandidateTimes = std::vector<std::vector<double>>;
+// The first one's time over the other's, of medians over rounds: the geometric mean over formats, and the
 // least of a format.
-double gain_over(const FetchTimes& usual, const FetchTimes& other);
-double least_gain_over(const FetchTimes& usual, const FetchTimes& other);
+double gain_over(const CandidateTimes& first, const CandidateTimes& other);
+double least_gain_over(const CandidateTimes& first, const CandidateTimes& other);
 
-// The candidate of the highest gain over the first, which is the usual one; `again`, of the usual and of that
-// one once more, says whether it is better: the usual stays where the gain is less than 3 % or a format loses
-// 1 %.
-std::size_t best_of(std::span<const FetchTimes> times);
-bool is_better(const FetchTimes& usual_again, const FetchTimes& best_again);
+// The candidate of the highest gain over the first; `again`, of the first and of that one once more, says
+// whether it is better: the first stays where the gain is less than 3 % or a format loses 1 %.
+std::size_t best_of(std::span<const CandidateTimes> times);
+bool is_better(const CandidateTimes& first_again, const CandidateTimes& best_again);
 
-// Measures the candidates in turns on the pool's threads, for `at_most` at most; the best is measured once
-// more beside the usual one. Needs 136 MB meanwhile; where they, or the time for three rounds, cannot be had
-// the usual one stays. `weight_fetch` is as it was before.
-Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.25},
-                      const WeightFetch& usual = usual_weight_fetch());
+// Measures the candidates of each choice in turns on the pool's threads, for `at_most` at most in all; the
+// best of each is measured once more beside the one before. Needs 145 MB meanwhile; where they, or the time
+// for three rounds, cannot be had the usual ones stay. The constants in use are as they were before.
+Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.27},
+                      const Constants& usual = usual_constants());
 
 // The file that keeps what was measured, by processor, microcode, kernels, threads and version of the
 // program: $XDG_CACHE_HOME/assay/tuning.json, else ~/.cache/assay/tuning.json; empty where neither is named.
@@ -60,8 +79,8 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
 // What it is kept by.
 std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads);
 
-// Sets `weight_fetch` for the kernels of a tier: as the file has it; where it has nothing, or where `tune` is
-// `force`, as measured now, which happens once in a process.
+// Sets the constants for the kernels of a tier: as the file has them; where it has nothing, or where `tune`
+// is `force`, as measured now, which happens once in a process.
 Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool);
 
 }  // namespace assay::cpu

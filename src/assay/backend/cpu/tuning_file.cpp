@@ -33,11 +33,6 @@ Json entries_of(const std::string& file) {
   }
 }
 
-// Programs that run beside each other in one process have the same, which nobody then writes.
-void set_weight_fetch(const WeightFetch& fetch) {
-  if (weight_fetch != fetch) weight_fetch = fetch;
-}
-
 // So that what was held to measure counts in no peak of memory that is reported (proc(5), clear_refs).
 void forget_peak() {
   std::ofstream("/proc/self/clear_refs") << "5";
@@ -64,12 +59,15 @@ std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads)
   if (found == entries.end() || !found->is_object()) return std::nullopt;
   try {
     const JsonView entry(*found, file);
-    Tuning tuning{.fetch = {.distance = entry.integer("fetch_distance", kNearest, kFurthest),
-                            .most = entry.integer("fetch_most", kNearest, kFurthest),
-                            .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
+    Tuning tuning{.constants = {.fetch = {.distance = entry.integer("fetch_distance", kNearest, kFurthest),
+                                          .most = entry.integer("fetch_most", kNearest, kFurthest),
+                                          .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
+                                .share_rows = entry.integer("share_rows", kFewestShareRows, kMaxRows)},
                   .gain = entry.number("gain"),
+                  .many_rows_gain = entry.number("many_rows_gain"),
                   .is_measured = true};
-    if (!(tuning.gain >= 1 && tuning.gain <= kHighestGain)) return std::nullopt;
+    for (const double gain : {tuning.gain, tuning.many_rows_gain})
+      if (!(gain >= 1 && gain <= kHighestGain)) return std::nullopt;
     return tuning;
   } catch (const Error&) {
     return std::nullopt;
@@ -84,10 +82,12 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
     const FolderLock lock(folder);  // another process may add its own
     Json entries = entries_of(file);
     if (entries.size() >= kMostEntries) entries = Json::object();
-    entries[key_of(isa, threads)] = {{"fetch_distance", tuning.fetch.distance},
-                                     {"fetch_most", tuning.fetch.most},
-                                     {"fetch_level", tuning.fetch.is_to_second_level ? 2 : 1},
-                                     {"gain", tuning.gain}};
+    entries[key_of(isa, threads)] = {{"fetch_distance", tuning.constants.fetch.distance},
+                                     {"fetch_most", tuning.constants.fetch.most},
+                                     {"fetch_level", tuning.constants.fetch.is_to_second_level ? 2 : 1},
+                                     {"share_rows", tuning.constants.share_rows},
+                                     {"gain", tuning.gain},
+                                     {"many_rows_gain", tuning.many_rows_gain}};
     write_file_atomically(file, entries.dump(1) + "\n");
   } catch (const std::exception&) {  // measured again next time
   }
@@ -101,8 +101,8 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
   };
   static std::map<std::string, Known> known;
   if (tune == Tune::off || isa == Isa::scalar) {  // scalar kernels fetch nothing
-    set_weight_fetch(usual_weight_fetch());
-    return {.fetch = weight_fetch};
+    set_constants(usual_constants());
+    return {.constants = constants()};
   }
   const std::lock_guard lock(mutex);
   const std::string key = key_of(isa, pool.size()), file = tuning_file();
@@ -114,7 +114,7 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
     bool is_of_this_process = false;
     if (tune == Tune::once) tuning = kept_tuning(file, isa, pool.size());
     // Without a file to keep it in, each process would measure for itself, and differ from the others.
-    if (!tuning && tune == Tune::once && file.empty()) tuning = Tuning{.fetch = usual_weight_fetch()};
+    if (!tuning && tune == Tune::once && file.empty()) tuning = Tuning{.constants = usual_constants()};
     if (!tuning) {
       tuning = measure_tuning(table, pool);
       forget_peak();
@@ -123,7 +123,7 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
     }
     known[key] = {*tuning, is_of_this_process};
   }
-  set_weight_fetch(tuning->fetch);
+  set_constants(tuning->constants);
   return *tuning;
 }
 

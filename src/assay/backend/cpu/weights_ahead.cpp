@@ -42,12 +42,13 @@ void WeightsAhead::begin(WeightId weight, std::int64_t rows) {
 
 std::span<const std::byte> WeightsAhead::region(const PackedPlan& packed, const Product& next, int worker,
                                                 int workers) {
-  const std::int64_t tasks = (next.panels + kFewRowsPanels - 1) / kFewRowsPanels;
+  const std::int64_t at_once = panels_of_few_rows(next.panels, workers),
+                     tasks = (next.panels + at_once - 1) / at_once;
   const TaskRegion own = region_of(worker, tasks, workers);
   if (own.count == 0) return {};
   const PackedWeight& w = packed.weight(next.weight);
-  const std::int64_t first = own.first * kFewRowsPanels,
-                     bytes = std::min(kFewRowsPanels, next.panels - first) * w.panel_bytes();
+  const std::int64_t first = own.first * at_once,
+                     bytes = std::min(own.count * at_once, next.panels - first) * w.panel_bytes();
   return {w.data.data() + first * w.panel_bytes(), static_cast<std::size_t>(std::min(bytes, kMostBytes))};
 }
 
