@@ -44,8 +44,10 @@ done
 said tests "$build/tests/assay_tests" --gtest_color=no \
   --gtest_filter='Topology*:Placement*:Regions*:ThreadPool*:WeightsAhead*'
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
-mkdir /sys/fs/cgroup/one; echo "100000 100000" >/sys/fs/cgroup/one/cpu.max; echo \$\$ >/sys/fs/cgroup/one/cgroup.procs
+said near taskset 0xf "$build/assay" machine --largest 1 --tune off
+mkdir /sys/fs/cgroup/some; echo "200000 100000" >/sys/fs/cgroup/some/cpu.max; echo \$\$ >/sys/fs/cgroup/some/cgroup.procs
 said quota "$build/assay" machine --largest 1 --tune off
+said quota $generate --json
 poweroff -f
 INIT
 chmod +x "$root/init"
@@ -69,7 +71,10 @@ expect() {
 expect 1 "machine: processors              8 online, 8 allowed"
 expect 1 "machine: cores                   4, some with two threads or more: one of each is used"
 expect 1 "machine: NUMA nodes              2"
-expect 1 "quota: CPU quota               1.00 processors"
+expect 1 "near: processors              8 online, 4 allowed"
+expect 1 "near: cores                   2, some with two threads or more: one of each is used"
+expect 1 "quota: CPU quota               2.00 processors"
+expect 1 'quota:  "threads": 2,'
 for precision in float32 int8-dynamic nf4; do
   expect 6 "$precision: $($generate --precision "$precision" | head -n 1)"
   expect 6 "$precision: $precision ended with 0"

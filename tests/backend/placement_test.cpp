@@ -103,6 +103,87 @@ TEST(Regions, TasksOfFewRowsLetAllThreadsEndTogether) {
     }
 }
 
+TEST(Regions, SharesAreAsManyAsTheirRowsAndThreadsAllow) {
+  const auto count = [](std::int64_t each, std::int64_t rows, int threads) {
+    share_rows = each;
+    return row_shares(rows, threads).count;
+  };
+  EXPECT_EQ(count(256, 383, 4), 1);
+  EXPECT_EQ(count(256, 384, 4), 2);
+  EXPECT_EQ(count(256, 512, 1), 1);
+  EXPECT_EQ(count(512, 512, 4), 1);
+  EXPECT_EQ(count(128, 512, 2), 2);
+  EXPECT_EQ(count(128, 512, 4), 4);
+  EXPECT_EQ(count(128, 300, 4), 2);
+  share_rows = kUsualShareRows;
+}
+
+struct Counting : WeightSource {
+  void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t rows, float* out) const override {
+    for (std::int64_t i = 0; i < rows * weight.columns; ++i)
+      out[i] = static_cast<float>((first * weight.columns + i) % 251) - 125;
+  }
+};
+
+// What the kernels were called with, in the order of their calls.
+std::mutex g_mutex;
+std::vector<std::pair<int, const std::byte*>> g_begun;  // worker, where its panels begin
+void note_panels(const LinearArgs& args) noexcept {
+  const std::lock_guard lock(g_mutex);
+  const std::int64_t panel_bytes = args.k * kPanel * 4;
+  g_begun.emplace_back(ThreadPool::worker(),
+                       static_cast<const std::byte*>(args.w) + args.first_panel * panel_bytes);
+}
+
+// A matrix multiplication of one row, the pages that its threads have touched, and what is fetched for it
+// agree.
+TEST(Regions, TasksReadWhatWasPlacedAndFetchedForThem) {
+  for (const bool is_gated : {false, true})
+    for (const int threads : {1, 2, 3, 7}) {
+      constexpr std::int64_t kOutputs = 768;
+      Plan plan;
+      plan.buffers = {{"in", 64}, {"out", kOutputs}, {"gated", kOutputs / 2}};
+      const WeightSpec matrix{
+          .name = "matrix", .rows = kOutputs, .columns = 64, .kind = WeightSpec::Kind::matrix};
+      plan.weights = {matrix, matrix};
+      plan.ops = {{"up", Phase::linear, LinearOp{.weight = 0, .in = 0, .out = 1}}};
+      if (is_gated) plan.ops.push_back({"gate", Phase::linear, GatedOp{.in = 1, .out = 2}});
+      plan.head.product.weight = 1;
+      plan.hidden = 0;
+      plan.vocab = kOutputs;
+      plan.context = 1;
+      KernelTable table = select_kernels(Isa::scalar);
+      table.linear = note_panels;
+      ThreadPool pool(threads);
+      PackedPlan packed(plan, table);
+      packed.weights = pack_weights(packed.specs(), Counting(), pool);
+      Tasks tasks(pool);
+      Workspace work(packed, threads);
+      work.reserve();
+      Linear linear(packed, tasks, work);
+      const FusedOp& op = packed.ops.front();
+      ASSERT_EQ(op.gate != nullptr, is_gated);
+      g_begun.clear();
+      linear.run(std::get<LinearOp>(op.op->what), work[0], 1,
+                 {.out = work[is_gated ? 2 : 1], .gate = op.gate});
+      // Of the regions together each byte once, and every task begins inside the region of a worker, as far
+      // from its beginning as whole tasks reach.
+      const std::int64_t panels = (is_gated ? kOutputs / 2 : kOutputs) / kPanel,
+                         bytes = panels_of_few_rows(panels, threads) * packed.weights[0].panel_bytes();
+      std::size_t expected = 0;
+      for (int worker = 0; worker < threads; ++worker)
+        for (const std::span<std::byte> part : read_by(packed.weights[0], is_gated, worker, threads)) {
+          expected += (part.size() + static_cast<std::size_t>(bytes) - 1) / static_cast<std::size_t>(bytes);
+          for (std::size_t at = 0; at < part.size(); at += static_cast<std::size_t>(bytes))
+            EXPECT_EQ(std::count_if(g_begun.begin(), g_begun.end(),
+                                    [&](const auto& begun) { return begun.second == &part[at]; }),
+                      1)
+                << threads << " threads, worker " << worker << ", byte " << at;
+        }
+      EXPECT_EQ(g_begun.size(), expected) << threads << " threads";
+    }
+}
+
 TEST(Placement, ReadersHaveEveryPanelOnce) {
   for (const WeightFormat format :
        {WeightFormat::float32, WeightFormat::bfloat16, WeightFormat::int8, WeightFormat::nf4})
@@ -172,13 +253,6 @@ TEST(Placement, PagesLieWithTheirReaders) {
     }
   }
 }
-
-struct Counting : WeightSource {
-  void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t rows, float* out) const override {
-    for (std::int64_t i = 0; i < rows * weight.columns; ++i)
-      out[i] = static_cast<float>((first * weight.columns + i) % 251) - 125;
-  }
-};
 
 TEST(Placement, ComesBeforeAnythingIsWrittenAndChangesNothing) {
   std::vector<WeightSpec> specs;

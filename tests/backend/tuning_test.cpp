@@ -18,6 +18,7 @@
 #include "assay/backend/cpu/linear.h"
 #include "assay/backend/cpu/select.h"
 #include "assay/base/file.h"
+#include "assay/base/process.h"
 #include "support/temporary_folder.h"
 
 namespace assay::cpu {
@@ -276,6 +277,53 @@ TEST_F(TuningFile, HoldsNoMoreThanItsEntries) {
   keep_tuning(file(), Isa::avx2, 2, {.constants = fetching({768, 3072, true}), .gain = 1.25});
   EXPECT_TRUE(kept_tuning(file(), Isa::avx2, 2));
   EXPECT_LT(fs::file_size(file()), 1000U);
+}
+
+// One thread has one share: only how weights are fetched is measured, which is enough.
+TEST(Tuning, OneThreadIsMeasured) {
+  ThreadPool pool(1);
+  EXPECT_TRUE(measure_tuning(select_kernels(best_usable_isa()), pool, {20}).is_measured);
+}
+
+TEST_F(TuningFile, WhatIsGivenIsNotMeasured) {
+  const Isa isa = best_usable_isa();
+  if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels are not tuned";
+  setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
+  const KernelTable table = select_kernels(isa);
+  const Constants other{.fetch = {768, 768, false}, .share_rows = 512};
+  EXPECT_EXIT(
+      {
+        ThreadPool pool(6);
+        give_constants(other);
+        const bool is_set = use_tuning(Tune::force, isa, table, pool).constants == other &&
+                            constants() == other && !fs::exists(file());
+        use_tuning(Tune::off, isa, table, pool);
+        std::_Exit(is_set && constants() == usual_constants() ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+// Each process would find another answer, and wait.
+TEST_F(TuningFile, WhatCannotBeKeptIsNotMeasured) {
+  const Isa isa = best_usable_isa();
+  if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels are not tuned";
+  setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
+  const KernelTable table = select_kernels(isa);
+  fs::create_directories(folder_.path() / "assay");
+  const auto is_measured = [&](int threads) {
+    ThreadPool pool(threads);
+    const TimePoint begin = Clock::now();
+    const Tuning tuning = use_tuning(Tune::once, isa, table, pool);
+    EXPECT_EQ(tuning.constants, usual_constants());
+    EXPECT_LT(elapsed(begin, Clock::now()).value, 1) << threads << " threads";
+    return tuning.is_measured;
+  };
+  {
+    const FolderLock held(file().substr(0, file().rfind('/')));
+    EXPECT_FALSE(is_measured(7));
+  }
+  fs::create_directories(file());
+  EXPECT_FALSE(is_measured(8));
 }
 
 TEST_F(TuningFile, KeepsWhatSeveralMeasureAtOnce) {

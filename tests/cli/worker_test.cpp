@@ -2,6 +2,7 @@
 // it.
 #include <cstring>
 #include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -238,6 +239,26 @@ TEST(CliWorker, FetchesWeightsAsItWasTuned) {
   EXPECT_EQ(tuning["is_usual"], false);
   EXPECT_EQ(tuning["gain"], 1.5);
   EXPECT_EQ(tuning["many_rows_gain"], 1.25);
+}
+
+// An experiment that tunes again does so itself, once: all its workers have what it found.
+TEST(CliWorker, WorkersHaveTheTuningOfTheirExperiment) {
+  const Isa isa = best_usable_isa();
+  if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels are not tuned";
+  const TemporaryFolder cache, out;
+  const cpu::Constants odd{.fetch = {64, 64, false}, .share_rows = 512};
+  cpu::keep_tuning(cache / "assay/tuning.json", isa, 1,
+                   {.constants = odd, .gain = 1.5, .many_rows_gain = 1.25});
+  ProgramOptions options;
+  options.environment = {{"XDG_CACHE_HOME", cache.path().string()}};
+  expect_success(run_program({"sweep", "kv-cache", kModel, "-n", "2", "-r", "1", "-t", "1", "--tune", "force",
+                              "-o", out.path().string()},
+                             options));
+  const Json json = Json::parse(read_file(out / "results.json"));
+  std::set<std::string> tunings;
+  for (const Json& row : json["rows"]) tunings.insert(row["parameters"]["tuning"]);
+  EXPECT_EQ(tunings.size(), 1U);
+  EXPECT_EQ(tunings.count(cpu::text_of(odd)), 0U);
 }
 
 // Beside a mask its processors count, and not those of the machine.

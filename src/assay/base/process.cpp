@@ -155,15 +155,16 @@ std::string own_program() {
   return path.string();
 }
 
-FolderLock::FolderLock(const std::string& folder) {
+FolderLock::FolderLock(const std::string& folder, Seconds patience) {
   const std::string path = (std::filesystem::path(folder) / ".lock").string();
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) throw Error("{}: cannot be opened: {}", path, last_system_error());
   // A child of a run that was killed holds the lock until it has become another program.
-  constexpr int kTries = 20;
-  for (int i = 0; i < kTries; ++i) {
+  constexpr double kAskAgain_s = 0.05;
+  for (double waited_s = 0;; waited_s += kAskAgain_s) {
     if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (waited_s >= patience.value) break;
+    std::this_thread::sleep_for(std::chrono::duration<double>(kAskAgain_s));
   }
   close(fd_);
   throw Error("{}: another run is writing into this folder", folder);

@@ -43,10 +43,11 @@ class ChildProcess {
 // The running program's own file, for starting it again. Throws Error where the system does not tell.
 std::string own_program();
 
-// Held while it lives: one run per folder. Throws Error naming the folder where another process holds it.
+// Held while it lives: one run per folder. Throws Error naming the folder where another process holds it for
+// longer than `patience`.
 class FolderLock {
  public:
-  explicit FolderLock(const std::string& folder);
+  explicit FolderLock(const std::string& folder, Seconds patience = {1});
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -103,7 +103,8 @@ std::string tuning_text(const cpu::Tuning& tuning) {
   const cpu::Constants usual = cpu::usual_constants();
   const std::string gain =
       tuning.constants == usual
-          ? "as usual for this maker"
+          ? std::string("as usual for this maker") +
+                (tuning.is_measured ? ": the others that were measured are no faster" : ", not measured")
           : fmt::format(
                 "matrix multiplications of a single row {:.2f}x, of 512 rows {:.2f}x as fast as with {}",
                 tuning.gain, tuning.many_rows_gain, cpu::text_of(usual));
@@ -116,6 +117,7 @@ OrderedJson json_of(const cpu::Tuning& tuning) {
           {"most_bytes", fetch.most},
           {"cache_level", fetch.is_to_second_level ? 2 : 1},
           {"rows_per_share", tuning.constants.share_rows},
+          {"is_measured", tuning.is_measured},
           {"is_usual", tuning.constants == cpu::usual_constants()},
           {"gain", tuning.gain},
           {"many_rows_gain", tuning.many_rows_gain}};

@@ -239,6 +239,7 @@ std::vector<TokenId> ids_from_text(const std::string& text, const std::string& w
 std::string read_input(const std::string& file) {
   if (file != "-") return read_text_file(file);
   let_interrupts_end_reads();
+  if (is_interrupted()) throw Error("interrupted");
   std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   if (is_interrupted()) throw Error("interrupted");
   return text;

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/backend/cpu/tuning.h"
 #include "assay/base/error.h"
 #include "assay/base/json_reader.h"
 #include "assay/cli/commands.h"
@@ -91,13 +92,14 @@ class Worker {
 
   // As experiments ask for it: a whole configuration, and a limit that ends this process and not the machine.
   Answer load_configuration(const JsonReader& request) {
-    check_keys(request, {"candidates", "configuration", "needs_tokenizer", "memory_limit"});
+    check_keys(request, {"candidates", "configuration", "needs_tokenizer", "memory_limit", "constants"});
     forget();
     if (request.has("memory_limit")) {
       const auto limit = static_cast<rlim_t>(request.at("memory_limit").integer(1, kMostBytes));
       const rlimit bytes{limit, limit};
       if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
     }
+    if (request.has("constants")) cpu::give_constants(constants_from_json(request.at("constants")));
     const Bytes before = read_process_memory().anonymous;
     loaded_ = load_model_and_tokenizer(
         request.at("candidates").texts(), run_config_from_json(request.at("configuration")),

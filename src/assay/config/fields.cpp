@@ -380,8 +380,8 @@ void add_machine(std::vector<Field>& all) {
       choice<CudaGemm>({{"own", CudaGemm::own}, {"cublaslt", CudaGemm::cublaslt}})));
   all.push_back(made<Tune>(
       {.key = "tune",
-       .help = "Measure here how far ahead to fetch weights, which changes speed alone: once "
-               "(0.3 s, kept in your cache folder), off or force (again) [once]",
+       .help = "Measure here how to fetch weights and share rows, which changes speed alone: once "
+               "(about 0.3 s, kept in your cache folder), off or force (again) [once]",
        .label = [](const RunConfig& c) { return std::string(c.tune == Tune::off ? "not tuned" : ""); }},
       at(&RunConfig::tune),
       choice<Tune>({{"once", Tune::once}, {"off", Tune::off}, {"force", Tune::force}})));

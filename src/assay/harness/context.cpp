@@ -165,6 +165,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   WorkerOptions worker{.program = options.program,
                        .candidates = options.candidates,
                        .configuration = {},
+                       .is_this_build = options.other_program.empty(),
                        .needs_tokenizer = true,
                        .memory_limit = options.worker_memory_limit,
                        .time_limit = options.case_time_limit,

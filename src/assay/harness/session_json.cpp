@@ -53,10 +53,25 @@ SessionFacts session_facts_from_json(const JsonReader& json) {
   return {.model = model_facts_from_json(json.at("model")),
           .device = json.at("device").text(),
           .kernels = json.at("kernels").text(),
-          .tuning = json.at("tuning").text(),
+          .tuning = json.has("tuning") ? json.at("tuning").text() : "",
           .threads = json.at("threads").whole<int>(),
           .context = json.at("context").whole<std::int64_t>(),
           .warnings = warnings_from_json(json.at("warnings"))};
+}
+
+OrderedJson to_json(const cpu::Constants& constants) {
+  return {{"fetch_distance", constants.fetch.distance},
+          {"fetch_most", constants.fetch.most},
+          {"is_to_second_level", constants.fetch.is_to_second_level},
+          {"share_rows", constants.share_rows}};
+}
+
+cpu::Constants constants_from_json(const JsonReader& json) {
+  constexpr std::int64_t kFurthest = std::int64_t{1} << 16;
+  return {.fetch = {.distance = json.at("fetch_distance").integer(1, kFurthest),
+                    .most = json.at("fetch_most").integer(1, kFurthest),
+                    .is_to_second_level = json.at("is_to_second_level").boolean()},
+          .share_rows = json.at("share_rows").integer(cpu::kFewestShareRows, cpu::kMaxRows)};
 }
 
 OrderedJson to_json(const CorpusLosses& losses) {

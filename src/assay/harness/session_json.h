@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/backend/cpu/tuning.h"
 #include "assay/base/json_reader.h"
 #include "assay/harness/worker_session.h"
 
@@ -14,6 +15,10 @@ nlohmann::ordered_json to_json(const SessionFacts& facts);
 nlohmann::ordered_json to_json(const CorpusLosses& losses);
 // What to_json() wrote. Each throws Error naming the path of what is wrong.
 SessionFacts session_facts_from_json(const JsonReader& json);
+
+// Of a worker's load request.
+nlohmann::ordered_json to_json(const cpu::Constants& constants);
+cpu::Constants constants_from_json(const JsonReader& json);
 CorpusLosses corpus_losses_from_json(const JsonReader& json);
 
 // The worker's side of the protocol: answers facts, first_run, run, score and audit; null where `op` is none

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/backend/backend.h"
 #include "assay/backend/cpu/tuning.h"
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
@@ -12,6 +13,7 @@
 #include "assay/model/model.h"
 #include "assay/results/results_json.h"
 #include "assay/session/audit.h"
+#include "assay/session/load_parts.h"
 #include "assay/session/perplexity.h"
 
 namespace assay {
@@ -79,15 +81,16 @@ class LocalSession : public Session {
 class WorkerSession : public Session {
  public:
   explicit WorkerSession(const WorkerOptions& options) : options_(options), process_(options.program) {
-    // What is tuned again is so by this process: each worker would find another answer.
-    RunConfig configuration = options.configuration;
-    if (configuration.tune == Tune::force && !cpu::tuning_file().empty()) configuration.tune = Tune::once;
     OrderedJson request{
         {"op", "load"},
         {"candidates", options.candidates},
-        {"configuration", to_json(configuration)},
+        {"configuration", changed_fields(options.configuration)},
         {"needs_tokenizer", options.needs_tokenizer},
         {"memory_limit", options.memory_limit ? OrderedJson(options.memory_limit->value) : nullptr}};
+    // Each worker that tuned would find another answer.
+    if (options.is_this_build && options.configuration.tune != Tune::off)
+      if (const std::optional<cpu::Constants> constants = tuned(options.configuration))
+        request["constants"] = to_json(*constants);
     facts_ = session_facts_from_json(reader(ask(request)).at("facts"));
   }
 
@@ -117,6 +120,20 @@ class WorkerSession : public Session {
   }
 
  private:
+  // Without those that are as usual: an earlier build need not know them.
+  static OrderedJson changed_fields(const RunConfig& configuration) {
+    OrderedJson changed = OrderedJson::object();
+    const OrderedJson usual = to_json(RunConfig{}), all = to_json(configuration);
+    for (const auto& [key, value] : all.items())
+      if (!usual.contains(key) || usual[key] != value) changed[key] = value;
+    return changed;
+  }
+  // None for a GPU.
+  static std::optional<cpu::Constants> tuned(const RunConfig& configuration) {
+    if (device_of(configuration).kind != Device::Kind::cpu) return std::nullopt;
+    const auto backend = make_backend(Device{}, backend_options(configuration));
+    return cpu::constants();
+  }
   static JsonReader reader(const OrderedJson& answer) { return {answer, kAnswer}; }
   static OrderedJson or_null(const std::optional<std::int64_t>& number) {
     return number ? OrderedJson(*number) : OrderedJson(nullptr);

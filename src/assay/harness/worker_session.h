@@ -67,6 +67,7 @@ struct WorkerOptions {
   std::vector<std::string> program;     // with its arguments: {"/usr/bin/assay", "worker"}
   std::vector<std::string> candidates;  // of the model
   RunConfig configuration;
+  bool is_this_build = true;  // otherwise an earlier or later one, which chooses its own constants
   bool needs_tokenizer = true;
   std::optional<Bytes> memory_limit = {};  // of its data; unset: none
   Seconds time_limit{600};                 // of one answer, loading included; 0 = none

@@ -175,7 +175,8 @@ void limit(const DrawingLimits& limits) {
 // Each answer is a picture; "!" and a sentence where there is none.
 [[noreturn]] void draw_and_exit(int fd, const std::vector<std::string>& svgs, const DrawingLimits& limits) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // it holds what its parent had open, the lock of the folder too
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGALRM}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGTERM, SIGHUP, SIGPIPE, SIGALRM}) std::signal(signal, SIG_DFL);
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for its parent, which still wants the pictures or ends both
   try {
     std::FILE* answers = fdopen(fd, "w");
     limit(limits);

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "assay/backend/cpu/linear.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/base/memory.h"
 
 namespace assay::cpu {
 
@@ -78,11 +80,14 @@ class Work {
  public:
   Work(const KernelTable& table, ThreadPool& pool) : packed_(plan_of_matrices(), table), tasks_(pool) {
     packed_.weights = lay_out_weights(packed_.specs());
+    work_.emplace(packed_, pool.size());
+    std::int64_t bytes = work_->bytes();
+    for (const PackedWeight& w : packed_.weights) bytes += w.bytes;
+    require_memory({2 * bytes}, "tuning");  // and as much left for others
     for (PackedWeight& w : packed_.weights) {
       w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), "weights to tune with");
       std::memset(w.data.data(), 0, w.data.size());  // memory that nothing was written to lies in the caches
     }
-    work_.emplace(packed_, pool.size());
     work_->reserve();
     const std::vector<float> ones(kColumns, 1.0F);
     (*work_)[kIn].put_row(0, ones.data());
@@ -130,6 +135,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+std::int64_t shares_of(std::int64_t rows, int threads) {
+  return std::min<std::int64_t>(kMaxRows / rows, threads);
+}
+
 // In turns until the time is over, three rounds at least.
 std::vector<CandidateTimes> measure(Work& work, Choice choice, std::span<const Constants> candidates,
                                     TimePoint end) {
@@ -162,7 +171,11 @@ Chosen choose(Work& work, Choice choice, const std::vector<Constants>& candidate
   work.run(choice, candidates.front());  // wakes the threads and their units
   const std::vector<double> once = work.run(choice, candidates.front());
   const double all = std::accumulate(once.begin(), once.end(), 0.0) * static_cast<double>(candidates.size());
-  if (Clock::now() + duration_of(kFewestRounds * all) >= after(kFirstShare)) return chosen;
+  const double confirmed = 2 * all / static_cast<double>(candidates.size());
+  const TimePoint now = Clock::now();
+  if (now + duration_of(kFewestRounds * all) >= after(kFirstShare) ||
+      now + duration_of(kFewestRounds * (all + confirmed)) >= after(1))
+    return chosen;
   chosen.is_measured = true;
   const std::vector<CandidateTimes> times = measure(work, choice, candidates, after(kFirstShare));
   // The best of several is so by chance too: it must win again.
@@ -211,9 +224,11 @@ std::vector<Constants> candidates_of(Choice choice, const Constants& now, int th
         add({fetch, now.share_rows});
       break;
     case Choice::share_rows:
-      // More shares than threads there are not: with one thread there is one, with two there are two at most.
+      // Shares are no more than threads.
       for (const std::int64_t rows : {128, 256, 512})
-        if (kMaxRows / rows <= threads && threads > 1) add({now.fetch, rows});
+        if (shares_of(rows, threads) == kMaxRows / rows &&
+            shares_of(rows, threads) != shares_of(now.share_rows, threads))
+          add({now.fetch, rows});
       break;
   }
   return candidates;
@@ -269,13 +284,14 @@ Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_mos
     const double left_s = at_most.value - elapsed(begin, Clock::now()).value;
     for (std::size_t i = 0; i < std::size(kChoices); ++i) {
       const std::vector<Constants> candidates = candidates_of(kChoices[i], tuning.constants, pool.size());
-      if (candidates.size() < 2) continue;
+      if (candidates.size() < 2 || left_s <= 0) continue;
       const Chosen chosen = choose(work, kChoices[i], candidates, {kShares[i] * left_s});
       tuning.constants = chosen.constants;
       (kChoices[i] == Choice::share_rows ? tuning.many_rows_gain : tuning.gain) *= chosen.gain;
       if (kChoices[i] == Choice::fetch) tuning.is_measured = chosen.is_measured;
     }
   } catch (const Error&) {  // no memory
+  } catch (const std::bad_alloc&) {
   }
   set_constants(before);
   tuning.took = elapsed(begin, Clock::now());

@@ -64,8 +64,8 @@ std::size_t best_of(std::span<const CandidateTimes> times);
 bool is_better(const CandidateTimes& first_again, const CandidateTimes& best_again);
 
 // Measures the candidates of each choice in turns on the pool's threads, for `at_most` at most in all; the
-// best of each is measured once more beside the one before. Needs 145 MB meanwhile; where they, or the time
-// for three rounds, cannot be had the usual ones stay. The constants in use are as they were before.
+// best of each is measured once more beside the one before. Needs 145 MB meanwhile; where twice as many, or
+// the time for three rounds, cannot be had the usual ones stay. The constants in use are as they were before.
 Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.27},
                       const Constants& usual = usual_constants());
 
@@ -78,6 +78,9 @@ std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads)
 void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tuning);
 // What it is kept by.
 std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads);
+
+// Constants that whoever started this process has chosen: what use_tuning sets, unless it is `off`.
+void give_constants(const Constants& given);
 
 // Sets the constants for the kernels of a tier: as the file has them; where it has nothing, or where `tune`
 // is `force`, as measured now, which happens once in a process.

@@ -1,4 +1,6 @@
 // What was measured, kept between processes.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -33,12 +35,34 @@ Json entries_of(const std::string& file) {
   }
 }
 
+std::optional<Constants>& given() {
+  static std::optional<Constants> constants;
+  return constants;
+}
+
+// Whether an answer can be kept in a file at once.
+bool is_free(const std::string& file) {
+  if (file.empty() || std::filesystem::is_directory(file)) return false;
+  try {
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    std::filesystem::create_directories(folder);
+    const FolderLock lock(folder, {0});
+    return access(folder.c_str(), W_OK) == 0;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // So that what was held to measure counts in no peak of memory that is reported (proc(5), clear_refs).
 void forget_peak() {
   std::ofstream("/proc/self/clear_refs") << "5";
 }
 
 }  // namespace
+
+void give_constants(const Constants& now) {
+  given() = now;
+}
 
 std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads) {
   return fmt::format("{}, microcode {}, {}, {} thread{}, assay {}", cpu.model, cpu.microcode, name_of(isa),
@@ -100,11 +124,15 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
     bool is_of_this_process = false;  // measured, or tried to
   };
   static std::map<std::string, Known> known;
-  if (tune == Tune::off || isa == Isa::scalar) {  // scalar kernels fetch nothing
+  if (tune == Tune::off || isa == Isa::scalar) {  // of scalar kernels nobody waits for speed
     set_constants(usual_constants());
     return {.constants = constants()};
   }
   const std::lock_guard lock(mutex);
+  if (given()) {
+    set_constants(*given());
+    return {.constants = constants()};
+  }
   const std::string key = key_of(isa, pool.size()), file = tuning_file();
   const auto at = known.find(key);
   std::optional<Tuning> tuning;
@@ -113,8 +141,8 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
   } else {
     bool is_of_this_process = false;
     if (tune == Tune::once) tuning = kept_tuning(file, isa, pool.size());
-    // Without a file to keep it in, each process would measure for itself, and differ from the others.
-    if (!tuning && tune == Tune::once && file.empty()) tuning = Tuning{.constants = usual_constants()};
+    // Where it cannot be kept, or another process measures just now, each process would find another answer.
+    if (!tuning && tune == Tune::once && !is_free(file)) tuning = Tuning{.constants = usual_constants()};
     if (!tuning) {
       tuning = measure_tuning(table, pool);
       forget_peak();
