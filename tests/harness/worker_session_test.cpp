@@ -81,15 +81,35 @@ TEST_F(SpokenWorker, IsAskedToLoadAndForItsFacts) {
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0], (OrderedJson{{"op", "load"},
                                  {"candidates", {"m", "n"}},
-                                 {"configuration", to_json(options_.configuration)},
+                                 {"configuration", {{"threads", 3}}},
                                  {"needs_tokenizer", false},
-                                 {"memory_limit", 12345}}));
+                                 {"memory_limit", 12345},
+                                 {"constants", to_json(cpu::constants())}}));
   EXPECT_EQ(all[1].dump(), R"({"op":"facts"})");
   options_.memory_limit.reset();
   options_.needs_tokenizer = true;
   worker({facts("first")});
   EXPECT_TRUE(asked()[0]["memory_limit"].is_null());
   EXPECT_EQ(asked()[0]["needs_tokenizer"], true);
+}
+
+// It need not know what a later build can be told, nor tell what that tells.
+TEST_F(SpokenWorker, OfAnotherBuildChoosesItsOwnConstants) {
+  options_.is_this_build = false;
+  OrderedJson answer = facts("first");
+  answer["facts"].erase("tuning");
+  const auto session = worker({answer, answer});
+  EXPECT_EQ(asked()[0]["configuration"], OrderedJson::object());
+  EXPECT_FALSE(asked()[0].contains("constants"));
+  EXPECT_EQ(session->facts().tuning, "");
+}
+
+// Nor where nothing is tuned.
+TEST_F(SpokenWorker, IsGivenNoConstantsWhereNothingIsTuned) {
+  options_.configuration.tune = Tune::off;
+  worker({facts("first")});
+  EXPECT_FALSE(asked()[0].contains("constants"));
+  EXPECT_EQ(asked()[0]["configuration"]["tune"], "off");
 }
 
 TEST_F(SpokenWorker, RunsWhatItIsGiven) {
