@@ -111,6 +111,10 @@ AVX512BF16 = (
     Target("prefill-512", NF4_INT8, of_best_peer=1.8),
     *(Target("batch-8", precision, of_best_peer=1.2) for precision in MANY_ROWS),
     *(Target("batch-32", precision, of_best_peer=1.3) for precision in MANY_ROWS),
+    # Held to AVX2, as on processors of laptops.
+    *(Target("decode-0", precision, "avx2", of_roofline=0.85) for precision in ("float32", "bfloat16", INT8)),
+    *(Target("prefill-512", precision, "avx2", of_roofline=0.85) for precision in ("float32", "bfloat16")),
+    Target("prefill-512", INT8, "avx2", of_roofline=0.65),
 )
 
 # AVX-512 or AVX2 alone: ahead of every peer in every cell.
