@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "assay/backend/cpu/tuning.h"
@@ -40,16 +41,16 @@ std::optional<Constants>& given() {
   return constants;
 }
 
-// Whether an answer can be kept in a file at once.
-bool is_free(const std::string& file) {
-  if (file.empty() || std::filesystem::is_directory(file)) return false;
+// Held while this process measures; none where the answer could not be kept, or where another one measures.
+std::unique_ptr<FolderLock> lock_to_measure(const std::string& file) {
+  if (file.empty() || std::filesystem::is_directory(file)) return nullptr;
   try {
     const std::string folder = std::filesystem::path(file).parent_path().string();
     std::filesystem::create_directories(folder);
-    const FolderLock lock(folder, {0});
-    return access(folder.c_str(), W_OK) == 0;
+    if (access(folder.c_str(), W_OK) != 0) return nullptr;
+    return std::make_unique<FolderLock>(folder, Seconds{0});
   } catch (const std::exception&) {
-    return false;
+    return nullptr;
   }
 }
 
@@ -142,9 +143,12 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
     bool is_of_this_process = false;
     if (tune == Tune::once) tuning = kept_tuning(file, isa, pool.size());
     // Where it cannot be kept, or another process measures just now, each process would find another answer.
-    if (!tuning && tune == Tune::once && !is_free(file)) tuning = Tuning{.constants = usual_constants()};
+    std::unique_ptr<FolderLock> measuring;
+    if (!tuning && tune == Tune::once && (measuring = lock_to_measure(file)) == nullptr)
+      tuning = Tuning{.constants = usual_constants()};
     if (!tuning) {
       tuning = measure_tuning(table, pool);
+      measuring.reset();  // which keep_tuning takes for itself
       forget_peak();
       is_of_this_process = true;
       if (tuning->is_measured) keep_tuning(file, isa, pool.size(), *tuning);
