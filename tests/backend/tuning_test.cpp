@@ -316,6 +316,7 @@ TEST_F(TuningFile, WhatCannotBeKeptIsNotMeasured) {
     const Tuning tuning = use_tuning(Tune::once, isa, table, pool);
     EXPECT_EQ(tuning.constants, usual_constants());
     EXPECT_LT(elapsed(begin, Clock::now()).value, 1) << threads << " threads";
+    EXPECT_EQ(tuning.took.value, 0) << threads << " threads";
     return tuning.is_measured;
   };
   {
@@ -378,6 +379,7 @@ TEST_F(TuningFile, HoldsWhatWasMeasuredFirst) {
   setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   ThreadPool pool(1);
   const Tuning tuning = use_tuning(Tune::once, isa, select_kernels(isa), pool);
+  EXPECT_GT(tuning.took.value, 0) << "nothing was tried";
   const std::optional<Tuning> kept = kept_tuning(file(), isa, 1);
   ASSERT_EQ(kept.has_value(), tuning.is_measured);
   if (!kept) return;  // a machine too slow, or too busy
