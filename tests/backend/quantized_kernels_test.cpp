@@ -358,11 +358,22 @@ TEST_P(QuantizedKernelTest, CodesOfGroupsEqualReference) {
 // Sums of bytes are exact, and groups are added in one order: every instruction set gives the same bits.
 TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
   for (const std::array<float, 16>* book : {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()})
-    for (const std::int64_t k : {1, 31, 64, 130, 300})
+    for (const std::int64_t k : {1, 31, 64, 130, 300, 700})
       for (const std::int64_t n : {1, 16, 33, 70, 150})
-        for (const auto& [rows, group] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
-                 {1, 16}, {1, 64}, {2, 32}, {2, 128}, {3, 64}, {5, 32}, {14, 64}, {15, 128}, {37, 64}}) {
+        for (const auto& [rows, group] :
+             std::initializer_list<std::pair<std::int64_t, std::int64_t>>{{1, 16},
+                                                                          {1, 64},
+                                                                          {2, 32},
+                                                                          {2, 128},
+                                                                          {3, 64},
+                                                                          {5, 32},
+                                                                          {14, 64},
+                                                                          {15, 128},
+                                                                          {37, 64},
+                                                                          {101, 32},
+                                                                          {270, 64}}) {
           if (rows > 5 && k < 130 && n < 70) continue;
+          if (k == 700 ? rows < 15 || n != 70 : rows > 100) continue;
           // Inputs of one magnitude have the codes -127 and 127: what saturates where pairs are kept in 16
           // bits.
           auto x = random_floats(static_cast<std::size_t>(rows * k), 7, 1);

@@ -7,6 +7,9 @@ double log_of(double x) {
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
 // These need it.
+#if !defined(__AVXVNNI__) && !defined(__AVX512VNNI__)
+#include "assay/backend/cpu/simd/word_blocks.h"
+#endif
 #include "assay/backend/cpu/simd/attention_kernels.h"
 #include "assay/backend/cpu/simd/elementwise_kernels.h"
 #include "assay/backend/cpu/simd/four_bit_kernels.h"

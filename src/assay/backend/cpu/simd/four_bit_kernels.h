@@ -287,12 +287,16 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
 // Of more rows the codes become bytes once for all; of fewer, once for each six.
 constexpr std::int64_t kMostCodedRows = 96;
 #include "assay/backend/cpu/simd/byte_blocks512.h"
+#elif defined(ASSAY_HAS_WORD_BLOCKS)
+#include "assay/backend/cpu/simd/coded_words.h"
 #endif
 
 void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
   if (args.to.rows > kMostCodedRows && args.weights.group % kInt8Columns == 0)
     return linear_coded_blocks(args);
+#elif defined(ASSAY_HAS_WORD_BLOCKS)
+  if (args.to.rows >= kFewestCodedWordRows) return linear_coded_words(args);
 #endif
   const Dot::Bytes book = Dot::byte_book(args.book);
   const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {

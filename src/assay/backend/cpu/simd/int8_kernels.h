@@ -3,10 +3,8 @@
 //
 // `Vec` has also: load_bfloat16, highest (of its lanes), store_bytes (kWidth rounded values as int8; or
 // four vectors, rounded there and saturated) and to_float16 (rounded there and back). `Dot` sums products of
-// groups of four bytes in kWidth 32-bit lanes: of few rows by inputs, weights and add; of a block of
-// kBlockRows rows and kBlockPanels panels by block_inputs, block_weights and add_in_block. kHasOffset: one
-// side has to be unsigned, and is 128 too large: the inputs of few rows; of a block the weights, in the copy
-// that copy_for_block makes, and sums start at start_of_codes, which makes up for it.
+// groups of four bytes in kWidth 32-bit lanes: by inputs, weights and
+// add. kHasOffset: inputs have to be unsigned, and are 128 too large.
 
 // Some inputs, each multiplied by its factor.
 ASSAY_INLINE Vec inputs_of(const QuantizeArgs& args, const float* x, std::int64_t i, std::int64_t count) {
@@ -213,68 +211,6 @@ void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t st
   multiply_int8<Rows, Panels, kIsStaged>(x, strip, w, padded, sums);
 }
 
-// Many rows go through the inputs in chunks, of which the weights of some panels stay in the nearest cache
-// while all rows pass; sums wait in memory between chunks.
-constexpr std::int64_t kInt8ChunkInputs = 12 * kInt8Columns, kInt8PassRows = 256;
-constexpr std::int64_t kInt8BlockRows = Dot::kBlockRows, kFewestInt8BlockRows = (kInt8BlockRows + 1) / 2;
-constexpr std::int64_t kInt8BlockColumns = Dot::kBlockPanels * kPanel;
-
-struct Int8Chunk {
-  const std::int8_t* x;  // the first strip, from the first row on
-  std::int64_t strip, strips;
-  const std::int8_t* w;  // panels, each [inputs / 4][16][4]
-  std::int64_t panel_bytes;
-  std::int32_t* sums;        // [rows][kInt8BlockColumns], added to
-  const std::int8_t* ahead;  // fetched into the second-level cache meanwhile, so many bytes a strip
-  std::int64_t share;
-  const float* outputs;  // of the block, fetched too; or null
-  std::int64_t output_rows, output_stride;
-};
-
-// What a chunk fetches while its strip i is multiplied. Nothing is divided here: it would wait for that.
-ASSAY_INLINE void fetch_beside(const Int8Chunk& chunk, std::int64_t i) {
-  const std::int8_t* ahead = chunk.ahead + chunk.share * i;
-  for (const std::int8_t* end = ahead + chunk.share; ahead < end; ahead += 64)
-    __builtin_prefetch(ahead, 0, 2);
-  if (chunk.outputs == nullptr) return;
-  for (std::int64_t row = i; row < chunk.output_rows; row += chunk.strips)
-    for (std::int64_t j = 0; j < kInt8BlockColumns; j += kPanel)
-      __builtin_prefetch(chunk.outputs + row * chunk.output_stride + j, 1);
-}
-
-template <int Rows>
-void add_int8_chunk(const Int8Chunk& chunk) {
-  constexpr int kVectors = Dot::kBlockPanels * kParts;
-  Dot dots[Rows][kVectors];
-  for (int row = 0; row < Rows; ++row)
-    for (int j = 0; j < kVectors; ++j)
-      dots[row][j] = Dot::load(chunk.sums + row * kInt8BlockColumns + j * Vec::kWidth);
-  const std::int8_t *x = chunk.x, *w = chunk.w;
-  for (std::int64_t strip = 0; strip < chunk.strips; ++strip, x += chunk.strip) {
-    fetch_beside(chunk, strip);
-    for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
-      Dot::BlockWeights weights[kVectors];
-      for (int j = 0; j < kVectors; ++j)
-        weights[j] = Dot::block_weights(w + j / kParts * chunk.panel_bytes + j % kParts * Vec::kWidth * 4);
-      for (int row = 0; row < Rows; ++row) {
-        const Dot::BlockInputs inputs = Dot::block_inputs(x + row * kInt8Columns + k);
-        for (int j = 0; j < kVectors; ++j) dots[row][j].add_in_block(inputs, weights[j]);
-      }
-    }
-  }
-  for (int row = 0; row < Rows; ++row)
-    for (int j = 0; j < kVectors; ++j)
-      dots[row][j].store(chunk.sums + row * kInt8BlockColumns + j * Vec::kWidth);
-}
-
-// kFewestInt8BlockRows to Rows rows.
-template <int Rows>
-void add_int8_rows(std::int64_t rows, const Int8Chunk& chunk) {
-  if constexpr (Rows > kFewestInt8BlockRows)
-    if (rows < Rows) return add_int8_rows<Rows - 1>(rows, chunk);
-  add_int8_chunk<Rows>(chunk);
-}
-
 // What the columns of outliers add to the outputs of a vector.
 ASSAY_INLINE Vec outlier_part(const Int8Args& args, std::int64_t row, std::int64_t output) {
   const LinearArgs& to = args.to;
@@ -302,39 +238,46 @@ ASSAY_INLINE Vec int8_value(const Int8Args& args, Vec sums, std::int64_t row, st
 // Inputs that are 128 too large have a zero point of 128, which is subtracted from the sums.
 constexpr std::int32_t kInputOffset = Dot::kHasOffset ? 128 : 0;
 
-// Sums [rows][columns] of inputs that are `offset` too large become values in place.
-ASSAY_INLINE void int8_values(const Int8Args& args, std::int32_t* sums, std::int64_t first_row,
-                              std::int64_t rows, std::int64_t output, std::int64_t columns,
-                              std::int32_t offset) {
-  for (std::int64_t row = first_row; row < first_row + rows; ++row)
-    for (std::int64_t j = 0; j < columns; j += Vec::kWidth, sums += Vec::kWidth) {
-      const Dot zero = Dot::all(offset + (args.x_zero == nullptr ? 0 : args.x_zero[row]));
-      const Dot exact = Dot::load(sums).less(zero, Dot::load(args.w_sums + output + j));
-      int8_value(args, exact.floats(), row, output + j).store(reinterpret_cast<float*>(sums));
+// Sums of inputs that are `offset` too large: [rows][columns], rows `stride` apart.
+struct Int8Sums {
+  std::int32_t* sums;
+  std::int64_t first_row, rows, output, columns, stride;
+  std::int32_t offset;
+};
+
+// They become values in place.
+ASSAY_INLINE void int8_values(const Int8Args& args, const Int8Sums& block) {
+  for (std::int64_t i = 0; i < block.rows; ++i)
+    for (std::int64_t j = 0; j < block.columns; j += Vec::kWidth) {
+      const std::int64_t row = block.first_row + i;
+      std::int32_t* sums = block.sums + i * block.stride + j;
+      const Dot zero = Dot::all(block.offset + (args.x_zero == nullptr ? 0 : args.x_zero[row]));
+      const Dot exact = Dot::load(sums).less(zero, Dot::load(args.w_sums + block.output + j));
+      int8_value(args, exact.floats(), row, block.output + j).store(reinterpret_cast<float*>(sums));
     }
 }
 
-void finish_int8(const Int8Args& args, std::int32_t* sums, std::int64_t first_row, std::int64_t rows,
-                 std::int64_t output, std::int64_t columns, std::int32_t offset) {
-  const std::int64_t left = args.to.n - output;
-  const float *absmax = args.x_absmax + first_row, *w_absmax = args.w_absmax + output;
-  const std::int32_t *zeros = args.x_zero == nullptr ? nullptr : args.x_zero + first_row,
-                     *w_sums = args.w_sums + output;
+void finish_int8(const Int8Args& args, const Int8Sums& block) {
+  const std::int64_t left = args.to.n - block.output, columns = block.columns, stride = block.stride;
+  const float *absmax = args.x_absmax + block.first_row, *w_absmax = args.w_absmax + block.output;
+  const std::int32_t *zeros = args.x_zero == nullptr ? nullptr : args.x_zero + block.first_row,
+                     *w_sums = args.w_sums + block.output, *sums = block.sums;
+  const std::int32_t offset = block.offset;
   // As int8_values has them, without a stay in memory.
   const auto values = [=](std::int64_t row) __attribute__((always_inline)) {
     const Dot zero = Dot::all(offset + (zeros == nullptr ? 0 : zeros[row]));
     const Vec unit = Vec::set(absmax[row] * kInt8Unit);
-    const std::int32_t* of_row = sums + row * columns;
+    const std::int32_t* of_row = sums + row * stride;
     return [=](std::int64_t j) __attribute__((always_inline)) {
       const Dot exact = Dot::load(of_row + j).less(zero, Dot::load(w_sums + j));
       return Vec::mul(exact.floats(), Vec::mul(unit, Vec::load(w_absmax + j)));
     };
   };
   if (args.outlier_count == 0 && left >= columns &&
-      finish_whole(args.to, first_row, rows, output, columns, values))
+      finish_whole(args.to, block.first_row, block.rows, block.output, columns, values))
     return;
-  int8_values(args, sums, first_row, rows, output, columns, offset);
-  epilogue(args.to, reinterpret_cast<const float*>(sums), columns, first_row, rows, output,
+  int8_values(args, block);
+  epilogue(args.to, reinterpret_cast<const float*>(sums), stride, block.first_row, block.rows, block.output,
            left < columns ? left : columns);
 }
 
@@ -356,23 +299,34 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
       multiply_int8_rows<kMost, 1, 2, kIsStaged>(rows, x, strip, w, padded, sums);
     else
       multiply_int8_rows<kMost, 1, 1, kIsStaged>(rows, x, strip, w, padded, sums);
-    finish_int8(args, sums, first_row, rows, panel * kPanel, panels * kPanel, kInputOffset);
+    finish_int8(args, {.sums = sums,
+                       .first_row = first_row,
+                       .rows = rows,
+                       .output = panel * kPanel,
+                       .columns = panels * kPanel,
+                       .stride = panels * kPanel,
+                       .offset = kInputOffset});
     panel += panels;
   }
 }
 
-// All rows, as many at a time as are staged together.
 void linear_int8_few_rows(const Int8Args& args, std::int64_t first, std::int64_t last) {
   const LinearArgs& to = args.to;
-  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
+  const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
+  for (std::int64_t row = 0; row < to.rows; row += 4)
+    linear_int8_panels<false>(args, row, to.rows - row < 4 ? to.rows - row : 4, codes + row * kInt8Columns,
+                              to.x_tiles.strip() * 2, first, last);
+}
+
+#if defined(__AVX512VNNI__)
+// All rows, as many at a time as are staged together.
+void linear_int8_many_rows(const Int8Args& args) {
+  const LinearArgs& to = args.to;
+  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2,
+                     last = to.first_panel + to.panels;
   const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
   const std::int64_t fit = kStagedBytes / padded, most = fit < kFewInt8Rows ? fit : kFewInt8Rows;
-  if (!kStagesInt8Rows || most == 0) {
-    for (std::int64_t row = 0; row < to.rows; row += 4)
-      linear_int8_panels<false>(args, row, to.rows - row < 4 ? to.rows - row : 4, codes + row * kInt8Columns,
-                                strip, first, last);
-    return;
-  }
+  if (most == 0) return linear_int8_few_rows(args, to.first_panel, last);
   alignas(64) std::int8_t staged[kStagedBytes];
   // About as many each time.
   const std::int64_t blocks = (to.rows + most - 1) / most;
@@ -381,79 +335,20 @@ void linear_int8_few_rows(const Int8Args& args, std::int64_t first, std::int64_t
     for (std::int64_t k = 0; k < padded; k += kInt8Columns)
       Dot::copy_for_block(staged + k * rows, codes + k / kInt8Columns * strip + row * kInt8Columns,
                           rows * kInt8Columns);
-    linear_int8_panels<kStagesInt8Rows>(args, row, rows, staged, rows * kInt8Columns, first, last);
+    linear_int8_panels<true>(args, row, rows, staged, rows * kInt8Columns, to.first_panel, last);
   }
 }
-
-// What the sums of a row start at: codes are signed where they are the inputs of a block.
-std::int32_t start_of_row(const Int8Args& args, std::int64_t row) {
-  if (!Dot::kHasOffset) return 0;
-  const std::int64_t padded = round_up(args.to.k, kInt8Columns), strip = args.to.x_tiles.strip() * 2;
-  const std::int8_t* x = reinterpret_cast<const std::int8_t*>(args.to.x_tiles.data) + row * kInt8Columns;
-  return Dot::start_of_codes(x, strip, padded);
-}
-
-// kBlockPanels panels of at most kInt8PassRows rows.
-void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t rows, std::int64_t panel,
-                      const std::int32_t* starts) {
-  const LinearArgs& to = args.to;
-  const std::int64_t padded = round_up(to.k, kInt8Columns), strip = to.x_tiles.strip() * 2;
-  const std::int8_t* x = reinterpret_cast<const std::int8_t*>(to.x_tiles.data) + first_row * kInt8Columns;
-  const std::int8_t* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
-  alignas(64) std::int32_t sums[kInt8PassRows * kInt8BlockColumns];
-  alignas(64) std::int8_t near[Dot::kHasOffset ? Dot::kBlockPanels * kInt8ChunkInputs * kPanel : 64];
-  const std::int64_t blocks = (rows + kInt8BlockRows - 1) / kInt8BlockRows;
-  for (std::int64_t k = 0; k < padded; k += kInt8ChunkInputs) {
-    const std::int64_t inputs = padded - k < kInt8ChunkInputs ? padded - k : kInt8ChunkInputs,
-                       bytes = inputs * kPanel;
-    const bool is_last = k + inputs == padded;
-    const std::int8_t* chunk_w = w + k * kPanel;
-    // Each block fetches its share of what follows: the next inputs, or the first of the next panels.
-    const std::int8_t* next = is_last ? w + Dot::kBlockPanels * padded * kPanel : chunk_w + bytes;
-    const std::int64_t strips = inputs / kInt8Columns, share = Dot::kBlockPanels * bytes / blocks;
-    if (Dot::kHasOffset)
-      for (int i = 0; i < Dot::kBlockPanels; ++i)
-        Dot::copy_for_block(near + i * kInt8ChunkInputs * kPanel, chunk_w + i * padded * kPanel, bytes);
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const std::int64_t row = rows * block / blocks, end = rows * (block + 1) / blocks;
-      const std::int64_t fetched = block * share;  // of the panels one after the other
-      std::int32_t* c = sums + row * kInt8BlockColumns;
-      if (k == 0)
-        for (std::int64_t i = row; i < end; ++i)
-          for (std::int64_t j = 0; j < kInt8BlockColumns; j += Vec::kWidth)
-            Dot::all(starts[i]).store(sums + i * kInt8BlockColumns + j);
-      add_int8_rows<kInt8BlockRows>(
-          end - row,
-          {.x = x + k / kInt8Columns * strip + row * kInt8Columns,
-           .strip = strip,
-           .strips = strips,
-           .w = Dot::kHasOffset ? near : chunk_w,
-           .panel_bytes = Dot::kHasOffset ? kInt8ChunkInputs * kPanel : padded * kPanel,
-           .sums = c,
-           .ahead = next + fetched / bytes * padded * kPanel + fetched % bytes,
-           .share = (share + strips - 1) / strips,
-           .outputs =
-               is_last && to.y != nullptr ? to.y + (first_row + row) * to.y_stride + panel * kPanel : nullptr,
-           .output_rows = end - row,
-           .output_stride = to.y_stride});
-      if (is_last) finish_int8(args, c, first_row + row, end - row, panel * kPanel, kInt8BlockColumns, 0);
-    }
-  }
-}
+constexpr std::int64_t kFewestManyRows = 1;
+#elif defined(__AVXVNNI__)
+#include "assay/backend/cpu/simd/byte_passes256.h"
+constexpr std::int64_t kFewestManyRows = kFewestInt8BlockRows;
+#else
+#include "assay/backend/cpu/simd/int8_words.h"
+constexpr std::int64_t kFewestManyRows = kFewestInt8WordRows;
+#endif
 
 void linear_int8(const Int8Args& args) noexcept {
   const LinearArgs& to = args.to;
-  const std::int64_t last = to.first_panel + to.panels;
-  if (kStagesInt8Rows || to.rows < kFewestInt8BlockRows)
-    return linear_int8_few_rows(args, to.first_panel, last);
-  const std::int64_t passes = (to.rows + kInt8PassRows - 1) / kInt8PassRows,
-                     whole = to.first_panel + to.panels / Dot::kBlockPanels * Dot::kBlockPanels;
-  for (std::int64_t pass = 0; pass < passes; ++pass) {
-    const std::int64_t row = to.rows * pass / passes, rows = to.rows * (pass + 1) / passes - row;
-    std::int32_t starts[kInt8PassRows] = {};
-    for (std::int64_t i = 0; i < rows; ++i) starts[i] = start_of_row(args, row + i);
-    for (std::int64_t panel = to.first_panel; panel < whole; panel += Dot::kBlockPanels)
-      linear_int8_pass(args, row, rows, panel, starts);
-  }
-  if (whole < last) linear_int8_few_rows(args, whole, last);
+  if (to.rows >= kFewestManyRows) return linear_int8_many_rows(args);
+  linear_int8_few_rows(args, to.first_panel, to.first_panel + to.panels);
 }

@@ -197,7 +197,7 @@ struct Dot {
     for (const std::int32_t lane : lanes) total += lane;
     return -128 * total;
   }
-  static constexpr int kBlockRows = 6, kBlockPanels = 1;
+  static constexpr int kBlockRows = 6;
   using BlockWeights = __m256i;
   using BlockInputs = __m256i;
   static BlockWeights block_weights(const std::int8_t* p) {
@@ -240,31 +240,27 @@ struct Dot {
   static Dot start(std::int32_t) {
     return zero();
   }
-  struct Four {
-    __m256i v;
-  };
+  using Four = Inputs;
   static Four four(const std::int8_t* x) {
-    return {four_bytes(x)};
-  }
-  // Magnitudes of weights times inputs with their signs.
-  void add_bytes(Four x, Bytes w) {
-    add_pairs(_mm256_abs_epi8(w.v), _mm256_sign_epi8(x.v, w.v));
-  }
-  static constexpr int kBlockRows = 4, kBlockPanels = 1;
-  using BlockWeights = Weights;
-  using BlockInputs = Inputs;
-  static BlockWeights block_weights(const std::int8_t* p) {
-    return weights(p);
-  }
-  static BlockInputs block_inputs(const std::int8_t* x) {
     return inputs(x);
   }
-  void add_in_block(const BlockInputs& x, BlockWeights w) {
-    add(x, w);
+  void add_bytes(const Four& x, Bytes w) {
+    add(x, w.v);
   }
-  static void copy_for_block(std::int8_t*, const std::int8_t*, std::int64_t) {}
-  static std::int32_t start_of_codes(const std::int8_t*, std::int64_t, std::int64_t) {
-    return 0;
+  static Bytes bytes(const std::int8_t* p) {
+    return {load_bytes(p)};
+  }
+  // Of each four bytes the first two and the last two, as 16-bit integers.
+  static void store_pairs(Bytes fours, std::int16_t* first, std::int16_t* last) {
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
+    const __m256i words = _mm256_shuffle_epi8(fours.v, order);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(first), _mm256_srai_epi16(_mm256_slli_epi16(words, 8), 8));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(last), _mm256_srai_epi16(words, 8));
+  }
+  static void store_widened(const std::int8_t* from, std::int16_t* to) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
+                       _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
   }
 #endif
   static Dot zero() {

@@ -197,28 +197,6 @@ struct Dot {
     for (std::int64_t i = 0; i < bytes; i += 64)
       _mm512_store_si512(to + i, _mm512_xor_si512(_mm512_loadu_si512(weights + i), _mm512_set1_epi8(-128)));
   }
-  static std::int32_t start_of_codes(const std::int8_t* x, std::int64_t strip, std::int64_t count) {
-    __m512i sum = _mm512_setzero_si512();
-    for (std::int64_t i = 0; i < count; i += 64, x += strip)
-      sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_loadu_si512(x));
-    return -128 * _mm512_reduce_add_epi32(sum);
-  }
-  static constexpr int kBlockRows = 14, kBlockPanels = 2;
-  using BlockWeights = __m512i;
-  using BlockInputs = __m512i;
-  static BlockWeights block_weights(const std::int8_t* p) {
-    __m512i w = _mm512_load_si512(p);
-    __asm__("" : "+v"(w));  // one load for all rows
-    return w;
-  }
-  static BlockInputs block_inputs(const std::int8_t* x) {
-    __m512i bytes = four(x);
-    __asm__("" : "+v"(bytes));
-    return bytes;
-  }
-  void add_in_block(BlockInputs x, BlockWeights w) {
-    v = _mm512_dpbusd_epi32(v, w, x);
-  }
   using Four = __m512i;
   static Four four(const std::int8_t* x) {
     std::int32_t bytes = 0;
@@ -256,21 +234,20 @@ struct Dot {
   static Dot start(std::int32_t) {
     return zero();
   }
-  static constexpr int kBlockRows = 8, kBlockPanels = 2;
-  using BlockWeights = Weights;
-  using BlockInputs = Inputs;
-  static BlockWeights block_weights(const std::int8_t* p) {
-    return weights(p);
+  static Bytes bytes(const std::int8_t* p) {
+    return {_mm512_loadu_si512(p)};
   }
-  static BlockInputs block_inputs(const std::int8_t* x) {
-    return inputs(x);
+  // Of each four bytes the first two and the last two, as 16-bit integers.
+  static void store_pairs(Bytes fours, std::int16_t* first, std::int16_t* last) {
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
+    const Weights words = widened(_mm512_shuffle_epi8(fours.v, order));
+    _mm512_store_si512(first, words.even);
+    _mm512_store_si512(last, words.odd);
   }
-  void add_in_block(const BlockInputs& x, const BlockWeights& w) {
-    add(x, w);
-  }
-  static void copy_for_block(std::int8_t*, const std::int8_t*, std::int64_t) {}
-  static std::int32_t start_of_codes(const std::int8_t*, std::int64_t, std::int64_t) {
-    return 0;
+  static void store_widened(const std::int8_t* from, std::int16_t* to) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
+                       _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
   }
   using Four = Inputs;
   static Four four(const std::int8_t* x) {
