@@ -120,6 +120,20 @@ GGUF_HEADS = {
 }
 
 
+# The folder of llama.cpp's build for an instruction set, and what setup.sh calls it.
+LLAMA_BUILDS = {"native": ("build", "llama.cpp"), "avx2": ("build-avx2", "llama.cpp-avx2")}
+
+
+def llama_program(peers_dir, name, isa=None):
+    """A program of llama.cpp's: of the build for that instruction set, or of any. Throws OSError."""
+    for build, _ in [LLAMA_BUILDS[isa]] if isa else LLAMA_BUILDS.values():
+        program = peers_dir / "llama.cpp" / build / "bin" / name
+        if program.exists():
+            return program
+    wanted = LLAMA_BUILDS[isa or "native"][1]
+    raise FileNotFoundError(f"{program} is not there: run setup.sh --only {wanted}")
+
+
 def gguf(peers_dir, size, form):
     """llama.cpp's file: f32, bf16 (its converter runs in the torch environment), or of llama-quantize: Q8_0,
     Q4_0+pure."""
@@ -141,7 +155,7 @@ def gguf(peers_dir, size, form):
     def quantize(out):
         # The same values in the fewer bytes where the model itself is bfloat16.
         plain = "bf16" if SHAPES[size].dtype == "bfloat16" else "f32"
-        program, source = home / "build" / "bin" / "llama-quantize", gguf(peers_dir, size, plain)
+        program, source = llama_program(peers_dir, "llama-quantize"), gguf(peers_dir, size, plain)
         run_logged([program, *GGUF_HEADS[head], source, out, kind], log_of(peers_dir))
 
     name = f"{size}-{form.replace('+', '-')}.gguf"

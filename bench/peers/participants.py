@@ -35,7 +35,7 @@ class Kind:
     # What it runs beside a row of Assay's: the name its worker and its converter have for it.
     forms: dict
     mode: str = ""  # of worker_torch.py
-    isa_limit: str = "whole"  # how far it can be held to an instruction set: whole, part or none
+    isa_limit: str = "whole"  # how far it can be held to an instruction set: whole, part, none or build
 
 
 def as_they_are(names):
@@ -99,10 +99,10 @@ KINDS = {
             "nf4": "Q4_0+head-bf16",
             "int4-g128+head:int8": "Q4_0",
         },
-        isa_limit="none",
+        isa_limit="build",
     ),
-    "llama.cpp-pure": Kind("llama.cpp", {"nf4+head:nf4": "Q4_0+pure"}, isa_limit="none"),
-    "llama.cpp-k": Kind("llama.cpp", {"nf4+head:int8": "Q4_K_M"}, isa_limit="none"),
+    "llama.cpp-pure": Kind("llama.cpp", {"nf4+head:nf4": "Q4_0+pure"}, isa_limit="build"),
+    "llama.cpp-k": Kind("llama.cpp", {"nf4+head:int8": "Q4_K_M"}, isa_limit="build"),
 }
 
 
@@ -133,6 +133,8 @@ class Participant:
             return f"offers no {self.setting.precision}"
         if self.setting.isa != "native" and self.kind.isa_limit == "none":
             return "cannot be limited to an instruction set"
+        if self.kind.isa_limit == "build" and self.setting.isa not in models.LLAMA_BUILDS:
+            return f"is not built for {self.setting.isa} alone"
         return ""
 
     def model(self):
@@ -154,9 +156,7 @@ class Participant:
         if self.is_assay:
             command = [self.options.assay, "worker"]
         elif self.is_llama:
-            program = peers_dir / "llama.cpp" / "build" / "bin" / "assay-llama-worker"
-            if not program.exists():
-                raise WorkerError(f"{program} is not there: run setup.sh --only llama.cpp")
+            program = models.llama_program(peers_dir, "assay-llama-worker", setting.isa)
             command = [program, "--threads", setting.threads, "--cpus", cpus]
         else:
             environment = self.kind.environment

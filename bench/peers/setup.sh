@@ -4,12 +4,13 @@
 # stop the others.
 #
 # usage: bench/peers/setup.sh [--only NAME...] [--dir DIR]
-#   NAME: torch onnxruntime openvino ctranslate2 llama.cpp      DIR: default ${ASSAY_PEERS:-$HOME/.cache/assay-peers}
+#   NAME: torch onnxruntime openvino ctranslate2 llama.cpp llama.cpp-avx2 (the same sources built for AVX2 alone,
+#   which compare.py --isa avx2 runs)      DIR: default ${ASSAY_PEERS:-$HOME/.cache/assay-peers}
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/tools/packages.sh"
 
-all=(torch onnxruntime openvino ctranslate2 llama.cpp)
+all=(torch onnxruntime openvino ctranslate2 llama.cpp llama.cpp-avx2)
 dir=${ASSAY_PEERS:-${HOME:-/root}/.cache/assay-peers}
 chosen=()
 while [ $# -gt 0 ]; do
@@ -29,7 +30,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     -h | --help)
-      sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *) stop "unknown argument '$1' (--help shows what is expected)" ;;
@@ -66,22 +67,26 @@ find_clang() {
   return 1
 }
 
-# The worker, against the library and the JSON header of the same sources; it finds the library beside itself.
+# build_llama_worker HOME BUILD: the worker, against the library and the JSON header of the same sources; it finds the
+# library beside itself.
 build_llama_worker() {
-  local home=$1 worker=$root/bench/peers/worker_llama.cpp program=$1/build/bin/assay-llama-worker
+  local home=$1 worker=$root/bench/peers/worker_llama.cpp bin=$1/$2/bin
+  local program=$bin/assay-llama-worker
   [ -x "$program" ] && [ "$program" -nt "$worker" ] && return
   "clang++-$(cut -d' ' -f2 "$home/compiler.txt")" -std=c++17 -O2 -Wall -Wextra -I "$home/source/include" \
-    -I "$home/source/ggml/include" -I "$home/source/vendor" "$worker" -o "$program" -L "$home/build/bin" \
+    -I "$home/source/ggml/include" -I "$home/source/vendor" "$worker" -o "$program" -L "$bin" \
     -lllama -lggml -lggml-cpu -lggml-base -Wl,-rpath,'$ORIGIN' -pthread
 }
 
-# The converter runs in the torch environment; gguf-py is the checkout's own. llama-bench is for checks by hand.
-setup_llama.cpp() {
-  local home=$dir/llama.cpp version sources
+# build_llama BUILD FLAG...: a build folder of llama.cpp. The converter runs in the torch environment; gguf-py is the
+# checkout's own. llama-bench is for checks by hand.
+build_llama() {
+  local build=$1 home=$dir/llama.cpp version sources
   local targets=(llama llama-bench llama-quantize)
-  if [ -e "$home/build/bin/libllama.so" ] && "$home/build/bin/llama-bench" --help &&
-    [ -x "$home/build/bin/llama-quantize" ]; then
-    build_llama_worker "$home"
+  shift
+  if [ -e "$home/$build/bin/libllama.so" ] && "$home/$build/bin/llama-bench" --help &&
+    [ -x "$home/$build/bin/llama-quantize" ]; then
+    build_llama_worker "$home" "$build"
     return
   fi
   mkdir -p "$home" && cd "$home" || return 1
@@ -94,10 +99,15 @@ setup_llama.cpp() {
       tar -xzf "$sources" -C unpacked && ln -sfn "$(echo unpacked/*/vendor/llama.cpp)" source || return 1
   fi
   rm -f source/.git # it names a repository that is not there, and ninja would configure for ever
-  cmake -S source/ -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="clang-$version" \
-    -DCMAKE_CXX_COMPILER="clang++-$version" -DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
-    -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_UI=OFF && cmake --build build --target "${targets[@]}" &&
-    build_llama_worker "$home"
+  cmake -S source/ -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="clang-$version" \
+    -DCMAKE_CXX_COMPILER="clang++-$version" "$@" -DGGML_OPENMP=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
+    -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_UI=OFF && cmake --build "$build" --target "${targets[@]}" &&
+    build_llama_worker "$home" "$build"
+}
+setup_llama.cpp() { build_llama build -DGGML_NATIVE=ON; }
+setup_llama.cpp-avx2() {
+  build_llama build-avx2 -DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON \
+    -DGGML_AVX512=OFF
 }
 
 failed=0
@@ -106,7 +116,7 @@ for name in "${chosen[@]}"; do
   echo "== $name"
   if ("setup_$name") >"$log" 2>&1; then
     case $name in
-      llama.cpp) echo "ready: $dir/$name (built with $(cat "$dir/$name/compiler.txt"))" ;;
+      llama.cpp*) echo "ready: $dir/llama.cpp (built with $(cat "$dir/llama.cpp/compiler.txt"))" ;;
       *) echo "ready: $dir/$name ($("$dir/$name/bin/pip" list 2>/dev/null |
         grep -iE '^(torch|transformers|onnxruntime|openvino|optimum[a-z-]*|nncf|ctranslate2|bitsandbytes) ' |
         tr -s ' ' | paste -sd, | sed 's/,/, /g'))" ;;

@@ -2,7 +2,7 @@
 // own anonymous namespace, after word_blocks.h. Not a header for others.
 
 // Of fewer rows the codes are looked up for each two (measured on Zen 4).
-constexpr std::int64_t kFewestCodedWordRows = 6;
+constexpr std::int64_t kFewestCodedWordRows = 5;
 
 // At most kWordPanels panels of at most kWordPassRows rows: no fewer than kFewestWordRows.
 void linear_coded_words(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t first_row,
@@ -23,25 +23,27 @@ void linear_coded_words(const CodedInputsArgs& args, Dot::Bytes book, std::int64
                        group = k / weights.group;
     const bool is_last = k + inputs == weights.k_padded;
     const std::uint8_t* codes = weights.codes + panel * panel_bytes + k / kCodeInputs * kPanel * 4;
-    for (std::int64_t i = 0; i < inputs; i += kCodeInputs, codes += kPanel * 4)
+    const WordFetch fetch{.next = is_last ? weights.codes + (panel + kWordPanels) * panel_bytes
+                                          : codes + inputs / kCodeInputs * kPanel * 4,
+                          .panel_bytes = panel_bytes,
+                          .bytes = kWordInputs / kCodeInputs * kPanel * 4};
+    for (std::int64_t i = 0; i < inputs; i += kCodeInputs, codes += kPanel * 4) {
       for (std::int64_t j = 0; j < kWordPanels * kParts; ++j) {
         const Vec::Codes eight =
             Vec::codes(codes + panel_of_vector(j, panels) * panel_bytes + j % kParts * Vec::kWidth * 4);
         near.set(j, i, Dot::look_up_low(book, eight));
         near.set(j, i + 4, Dot::look_up_high(book, eight));
       }
+    }
     for (std::int64_t i = 0; i * weights.group < inputs; ++i)
       for (std::int64_t j = 0; j < kWordPanels * kParts; ++j)
         load_scales(weights.scales, ((panel + panel_of_vector(j, panels)) * groups + group + i) * kPanel +
                                         j % kParts * Vec::kWidth)
             .store(scales + i * kWordColumns + j * Vec::kWidth);
-    const WordFetch fetch{.next = is_last ? weights.codes + (panel + kWordPanels) * panel_bytes : codes,
-                          .panel_bytes = panel_bytes,
-                          .bytes = kWordInputs / kCodeInputs * kPanel * 4};
+    const std::int64_t step = fetch.step(blocks);
     for (std::int64_t block = 0; block < blocks; ++block) {
       const std::int64_t row = rows * block / blocks, count = rows * (block + 1) / blocks - row;
       float* of_rows = sums + row * kWordColumns;
-      fetch.fetch(block, blocks);
       if (is_last) fetch_outputs(to, first_row + row, count, panel * kPanel);
       widen_rows(args.x.codes + args.x.offset(first_row + row, k), args.x.strip(), count, inputs, x_words);
       // Whole groups, and then what is left of the last.
@@ -49,15 +51,17 @@ void linear_coded_words(const CodedInputsArgs& args, Dot::Bytes book, std::int64
         const std::int64_t rest = inputs - first, in_group = rest < weights.group ? rest : weights.group,
                            of_first = group + first / weights.group;
         for (std::int64_t i = 0; i < NearWords::blocks_of(panels); ++i)
-          add_word_block(count,
-                         {.x = x_words + first,
-                          .w = near.of_block(i) + first * kWordOutputs,
-                          .inputs = in_group,
-                          .sums = reinterpret_cast<std::byte*>(of_rows + i * kWordOutputs),
-                          .groups = rest / in_group,
-                          .x_scales = args.x.scales + of_first * args.x.capacity + first_row + row,
-                          .x_next = args.x.capacity * 4,
-                          .w_scales = scales + first / weights.group * kWordColumns + i * kWordOutputs});
+          add_word_block(count, {.x = x_words + first,
+                                 .w = near.of_block(i) + first * kWordOutputs,
+                                 .inputs = in_group,
+                                 .sums = reinterpret_cast<std::byte*>(of_rows + i * kWordOutputs),
+                                 .groups = rest / in_group,
+                                 .x_scales = args.x.scales + of_first * args.x.capacity + first_row + row,
+                                 .x_next = args.x.capacity * 4,
+                                 .w_scales = scales + first / weights.group * kWordColumns + i * kWordOutputs,
+                                 .ahead = fetch.from(block, blocks, i) + first / 8 * step,
+                                 .step = step,
+                                 .panel_bytes = panel_bytes});
         first += rest / in_group * in_group;
       }
       if (is_last)

@@ -2,7 +2,7 @@
 // their own anonymous namespace, after word_blocks.h and int8_kernels.h. Not a header for others.
 
 // Of fewer rows the weights are multiplied as bytes (measured on Zen 4).
-constexpr std::int64_t kFewestInt8WordRows = 13;
+constexpr std::int64_t kFewestInt8WordRows = 8;
 
 // At most kWordPanels panels of at most kWordPassRows rows: no fewer than kFewestWordRows.
 void linear_int8_words(const Int8Args& args, std::int64_t first_row, std::int64_t rows, std::int64_t panel,
@@ -20,18 +20,19 @@ void linear_int8_words(const Int8Args& args, std::int64_t first_row, std::int64_
     const std::int64_t inputs = padded - k < kWordInputs ? padded - k : kWordInputs;
     const bool is_last = k + inputs == padded;
     const std::int8_t* chunk = w + k * kPanel;
-    for (std::int64_t i = 0; i < inputs; i += 4)
+    const WordFetch fetch{.next = is_last ? w + kWordPanels * panel_bytes : chunk + inputs * kPanel,
+                          .panel_bytes = panel_bytes,
+                          .bytes = kWordInputs * kPanel};
+    for (std::int64_t i = 0; i < inputs; i += 4) {
       for (std::int64_t j = 0; j < kWordPanels * kParts; ++j)
         near.set(j, i,
                  Dot::bytes(chunk + panel_of_vector(j, panels) * panel_bytes +
                             (i * kParts + j % kParts * 4) * Vec::kWidth));
-    const WordFetch fetch{.next = is_last ? w + kWordPanels * panel_bytes : chunk + inputs * kPanel,
-                          .panel_bytes = panel_bytes,
-                          .bytes = kWordInputs * kPanel};
+    }
+    const std::int64_t step = fetch.step(blocks);
     for (std::int64_t block = 0; block < blocks; ++block) {
       const std::int64_t row = rows * block / blocks, count = rows * (block + 1) / blocks - row;
       std::int32_t* of_rows = sums + row * kWordColumns;
-      fetch.fetch(block, blocks);
       if (is_last) fetch_outputs(to, first_row + row, count, panel * kPanel);
       widen_rows(x + k / kInt8Columns * strip + row * kInt8Columns, strip, count, inputs, x_words);
       for (std::int64_t i = 0; i < NearWords::blocks_of(panels); ++i)
@@ -42,7 +43,10 @@ void linear_int8_words(const Int8Args& args, std::int64_t first_row, std::int64_
                                .groups = 1,
                                .x_scales = nullptr,
                                .x_next = 0,
-                               .w_scales = nullptr});
+                               .w_scales = nullptr,
+                               .ahead = fetch.from(block, blocks, i),
+                               .step = step,
+                               .panel_bytes = panel_bytes});
       if (is_last)
         finish_int8(args, {.sums = of_rows,
                            .first_row = first_row + row,

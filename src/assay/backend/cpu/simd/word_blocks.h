@@ -31,15 +31,20 @@ struct WordBlock {
   const float* x_scales;  // of the first row; of the next group x_next bytes on
   std::int64_t x_next;
   const float* w_scales;  // [groups][kWordColumns]
+  // Fetched into the second-level cache meanwhile, of each panel of the block: `step` bytes per 8 inputs.
+  const std::byte* ahead;
+  std::int64_t step, panel_bytes;
 };
 
 // clang-format off
 #if defined(__AVX512F__)
 #define ASSAY_R(n) "%%zmm" n
 #define ASSAY_WIDE "64"
+#define ASSAY_WORDS_FETCH "prefetcht1 (%[ahead])\n\tprefetcht1 (%[ahead],%[panel])\n\tadd %[step], %[ahead]\n\t"
 #else
 #define ASSAY_R(n) "%%ymm" n
 #define ASSAY_WIDE "32"
+#define ASSAY_WORDS_FETCH "prefetcht1 (%[ahead])\n\tadd %[step], %[ahead]\n\t"
 #endif
 // X(at, lower sum, upper sum, row)
 #define ASSAY_WORDS_ROWS_3(X, at) X(at, "0", "1", "0") X(at, "2", "3", "1") X(at, "4", "5", "2")
@@ -63,7 +68,7 @@ struct WordBlock {
   "vmovaps (2*" at "+1)*" ASSAY_WIDE "(%[w]), " ASSAY_R("13") "\n\t" \
   ASSAY_WORDS_ROWS_##n(ASSAY_WORDS_MULTIPLY, at)
 #define ASSAY_WORDS_EIGHTS(n) \
-  ".p2align 5\n3:\n\t" \
+  ".p2align 5\n3:\n\t" ASSAY_WORDS_FETCH \
   ASSAY_WORDS_PAIR(n, "0") ASSAY_WORDS_PAIR(n, "1") ASSAY_WORDS_PAIR(n, "2") ASSAY_WORDS_PAIR(n, "3") \
   "add $16, %[x]\n\tadd $8*" ASSAY_WIDE ", %[w]\n\tdec %[eights]\n\tjnz 3b\n\t"
 #define ASSAY_WORDS_ADD(at, low, high, row) \
@@ -88,16 +93,18 @@ struct WordBlock {
 #define ASSAY_WORD_BLOCK(n)                                                                                  \
   void add_word_block_##n(const WordBlock& block) {                                                          \
     const std::int16_t *x = block.x, *w = block.w;                                                           \
+    const std::byte* ahead = block.ahead;                                                                    \
     std::int64_t eights = block.inputs / 8;                                                                  \
     __asm__ volatile(ASSAY_WORDS_ROWS_##n(ASSAY_WORDS_CLEAR, "0") ASSAY_WORDS_EIGHTS(n)                      \
                          ASSAY_WORDS_ROWS_##n(ASSAY_WORDS_ADD, "0")                                          \
-                     : [x] "+r"(x), [w] "+r"(w), [eights] "+r"(eights)                                       \
-                     : [sums] "r"(block.sums)                                                                \
+                     : [x] "+r"(x), [w] "+r"(w), [eights] "+r"(eights), [ahead] "+r"(ahead)                  \
+                     : [sums] "r"(block.sums), [step] "r"(block.step), [panel] "r"(block.panel_bytes)        \
                      : ASSAY_WORDS_USED);                                                                    \
   }                                                                                                          \
   void add_word_groups_##n(const WordBlock& block) {                                                         \
     const std::int16_t *x = block.x, *w = block.w;                                                           \
     const float *x_scales = block.x_scales, *w_scales = block.w_scales;                                      \
+    const std::byte* ahead = block.ahead;                                                                    \
     std::int64_t eights = 0, groups = block.groups;                                                          \
     const std::int64_t eights_of_group = block.inputs / 8;                                                   \
     __asm__ volatile(                                                                                      \
@@ -106,8 +113,8 @@ struct WordBlock {
         "(%[w_scales]), " ASSAY_R("13") "\n\t" ASSAY_WORDS_ROWS_##n(ASSAY_WORDS_SCALE, "0")                \
         "add $256, %[w_scales]\n\tadd %[x_next], %[x_scales]\n\tdec %[groups]\n\tjnz 2b\n\t"               \
         : [x] "+r"(x), [w] "+r"(w), [eights] "+r"(eights), [groups] "+r"(groups),                          \
-          [x_scales] "+r"(x_scales), [w_scales] "+r"(w_scales)                                             \
-        : [sums] "r"(block.sums), [x_next] "r"(block.x_next), [of_group] "r"(eights_of_group)              \
+          [x_scales] "+r"(x_scales), [w_scales] "+r"(w_scales), [ahead] "+r"(ahead)                                            \
+        : [sums] "r"(block.sums), [x_next] "r"(block.x_next), [of_group] "m"(eights_of_group), [step] "r"(block.step), [panel] "r"(block.panel_bytes)             \
         : ASSAY_WORDS_USED); \
   }
 ASSAY_WORD_BLOCK(3)
@@ -152,19 +159,23 @@ ASSAY_INLINE void widen_rows(const std::int8_t* x, std::int64_t strip, std::int6
                          to + row * kWordInputs + i);
 }
 
-// What a block of rows fetches while it is multiplied: its share of the weights that come next, and where its
-// outputs go.
+// The weights that come next, of which each block of rows fetches its share. (To fetch some while those at
+// hand become words makes batches 2 to 7 % slower: the stores wait.)
 struct WordFetch {
   const void* next;          // of the first panel
   std::int64_t panel_bytes;  // to the next
   std::int64_t bytes;        // of each
-  ASSAY_INLINE void fetch(std::int64_t block, std::int64_t blocks) const {
-    const std::int64_t first = bytes * block / blocks / 64 * 64, last = bytes * (block + 1) / blocks;
-    for (std::int64_t panel = 0; panel < kWordPanels; ++panel)
-      for (std::int64_t i = first; i < last; i += 64)
-        __builtin_prefetch(static_cast<const std::byte*>(next) + panel * panel_bytes + i, 0, 2);
+  // Where a block of rows and of outputs begins, and how much it fetches for 8 inputs.
+  ASSAY_INLINE const std::byte* from(std::int64_t block, std::int64_t blocks, std::int64_t outputs) const {
+    return static_cast<const std::byte*>(next) + outputs * kWordOutputs / kPanel * panel_bytes +
+           bytes * block / blocks;
+  }
+  ASSAY_INLINE std::int64_t step(std::int64_t blocks) const {
+    constexpr std::int64_t kSteps = kWordInputs / 8;
+    return (bytes + blocks * kSteps - 1) / (blocks * kSteps);
   }
 };
+// Where the outputs of a block of rows go.
 ASSAY_INLINE void fetch_outputs(const LinearArgs& to, std::int64_t row, std::int64_t rows,
                                 std::int64_t output) {
   if (to.y == nullptr) return;
