@@ -190,7 +190,7 @@ inline constexpr std::int64_t kSmallestCodedGroup = 16;  // of inputs in int8
 struct CodedRows {
   std::int8_t* codes;  // strips of 64 inputs, [k_padded / 64, rounded up][capacity][64]; zero beyond k
   float* scales;       // [k_padded / group, rounded up][capacity]: absmax / 127 * unit
-  // The same: -128 * the sum of the codes, what makes up for weights as bytes that are 128 too large.
+  // The same: what the sums of a group start at in the products of the table that coded the rows.
   std::int32_t* starts;
   std::int64_t capacity;  // rows
 

@@ -8,7 +8,7 @@ double log_of(double x) {
 #include "assay/backend/cpu/simd/float32_kernels.h"
 // These need it.
 #if !defined(__AVXVNNI__) && !defined(__AVX512VNNI__)
-#include "assay/backend/cpu/simd/word_blocks.h"
+#include "assay/backend/cpu/simd/signed_blocks.h"
 #endif
 #include "assay/backend/cpu/simd/attention_kernels.h"
 #include "assay/backend/cpu/simd/elementwise_kernels.h"
@@ -20,6 +20,7 @@ double log_of(double x) {
 [[maybe_unused]] void fill_byte_products(KernelTable& table, const char* origin) {
   table.linear_int8 = linear_int8;
   table.linear_coded_inputs = linear_coded_inputs;
+  table.quantize_groups = quantize_groups;
   table.int8_origin = origin;
 }
 
@@ -38,7 +39,6 @@ double log_of(double x) {
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
   table.four_bit_rows = kFewFourBitRows;
-  table.quantize_groups = quantize_groups;
   table.mark_candidates = mark_candidates;
   table.bend_logits = bend_logits;
   table.argmax = argmax;

@@ -64,13 +64,6 @@ void add_int8_rows(std::int64_t rows, const Int8Chunk& chunk) {
   add_int8_chunk<Rows>(chunk);
 }
 
-// What the sums of a row start at: codes are signed where they are the inputs of a block.
-std::int32_t start_of_row(const Int8Args& args, std::int64_t row) {
-  const std::int64_t padded = round_up(args.to.k, kInt8Columns), strip = args.to.x_tiles.strip() * 2;
-  const std::int8_t* x = reinterpret_cast<const std::int8_t*>(args.to.x_tiles.data) + row * kInt8Columns;
-  return Dot::start_of_codes(x, strip, padded);
-}
-
 // A panel of at most kInt8PassRows rows.
 void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t rows, std::int64_t panel,
                       const std::int32_t* starts) {

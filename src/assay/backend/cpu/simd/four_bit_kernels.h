@@ -2,8 +2,8 @@
 // namespace, after float32_kernels.h. Not a header for others.
 //
 // `Vec` has also: book and look_up (16 values, by 4-bit codes) and store_pairs (pairs of bfloat16). `Dot` has
-// byte_book, look_up_low and look_up_high (bytes by codes), start, four and add_bytes (sums of their products
-// with inputs).
+// byte_book, look_up_low and look_up_high (bytes by codes), four and add_bytes (sums of their products with
+// inputs), and start_of (what the sums of a group start at is the sum of this of the group's codes).
 
 // Where the codes and the scales of a part of a panel begin.
 struct CodePanel {
@@ -203,7 +203,7 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
     Dot dots[Rows][kColumns];
     for (int row = 0; row < Rows; ++row)
       for (int j = 0; j < kColumns; ++j)
-        dots[row][j] = Dot::start(args.x.starts[group * args.x.capacity + first_row + row]);
+        dots[row][j] = Dot::all(args.x.starts[group * args.x.capacity + first_row + row]);
     // Of a strip at a time: inputs lie together in it.
     for (const std::int64_t end_of_group = k + weights.group; k < end_of_group && codes != end;) {
       const std::int8_t* x = args.x.codes + args.x.offset(first_row, k);
@@ -287,22 +287,24 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
 // Of more rows the codes become bytes once for all; of fewer, once for each six.
 constexpr std::int64_t kMostCodedRows = 96;
 #include "assay/backend/cpu/simd/byte_blocks512.h"
-#elif defined(ASSAY_HAS_WORD_BLOCKS)
-#include "assay/backend/cpu/simd/coded_words.h"
+#elif defined(ASSAY_HAS_SIGNED_BLOCKS)
+#include "assay/backend/cpu/simd/coded_blocks.h"
 #endif
 
 void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
   if (args.to.rows > kMostCodedRows && args.weights.group % kInt8Columns == 0)
     return linear_coded_blocks(args);
-#elif defined(ASSAY_HAS_WORD_BLOCKS)
-  if (args.to.rows >= kFewestCodedWordRows) return linear_coded_words(args);
+#elif defined(ASSAY_HAS_SIGNED_BLOCKS)
+  if (args.to.rows >= kFewestCodedBlockRows) return linear_coded_blocks(args);
 #endif
   const Dot::Bytes book = Dot::byte_book(args.book);
   const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
     multiply_coded_inputs<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
   };
-  if (args.to.rows <= 2)
+  if (args.to.rows == 1)
+    for_few_rows<1, kGroup>(args.to, multiply);
+  else if (args.to.rows == 2)
     for_few_rows<2, kCodePanels>(args.to, multiply);
   else
     for_few_rows<kFewCodedRows, 2>(args.to, multiply);
@@ -339,11 +341,11 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
         // NaN becomes the lowest code.
         const Vec code =
             Vec::max(Vec::round(Vec::mul(inputs_of(args, row, first + i), scale)), Vec::set(-127.0F));
-        sums = Vec::add(sums, code);
+        sums = Vec::add(sums, Dot::start_of(code));
         code.store_bytes(out.codes + out.offset(row, first + i));
       }
       out.scales[group * out.capacity + row] = absmax * (1.0F / 127.0F) * args.unit;
-      out.starts[group * out.capacity + row] = -128 * static_cast<std::int32_t>(sums.total());
+      out.starts[group * out.capacity + row] = static_cast<std::int32_t>(sums.total());
     }
     for (std::int64_t i = args.k_padded; i % kInt8Columns != 0; i += Vec::kWidth)
       zero.store_bytes(out.codes + out.offset(row, i));

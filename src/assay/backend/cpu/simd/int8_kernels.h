@@ -168,11 +168,11 @@ ASSAY_INLINE typename AnyDot::Inputs inputs_of_few(const std::int8_t* four) {
 // Sums of a few rows times some panels: [row][panel * 16], exact. `x` is as quantized, or staged.
 template <int Rows, int Panels, bool kIsStaged>
 void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
-                   std::int32_t* sums) {
+                   const std::int32_t* starts, std::int32_t* sums) {
   constexpr bool kFetchesNext = kIsStaged && Panels == 2;
   Dot dots[Rows][Panels * kParts];
-  for (auto& row : dots)
-    for (Dot& dot : row) dot = Dot::zero();
+  for (int row = 0; row < Rows; ++row)
+    for (Dot& dot : dots[row]) dot = Dot::all(starts[row]);
   for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip) {
     const std::int64_t ahead = bytes_ahead<Panels>(end - w, padded * kPanel);
     for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
@@ -204,11 +204,11 @@ constexpr int int8_panels_at_once(std::int64_t rows) {
 // Rows or fewer, of which no fewer than Fewest.
 template <int Rows, int Fewest, int Panels, bool kIsStaged>
 void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t strip, const std::int8_t* w,
-                        std::int64_t padded, std::int32_t* sums) {
+                        std::int64_t padded, const std::int32_t* starts, std::int32_t* sums) {
   if constexpr (Rows > Fewest)
     if (rows < Rows)
-      return multiply_int8_rows<Rows - 1, Fewest, Panels, kIsStaged>(rows, x, strip, w, padded, sums);
-  multiply_int8<Rows, Panels, kIsStaged>(x, strip, w, padded, sums);
+      return multiply_int8_rows<Rows - 1, Fewest, Panels, kIsStaged>(rows, x, strip, w, padded, starts, sums);
+  multiply_int8<Rows, Panels, kIsStaged>(x, strip, w, padded, starts, sums);
 }
 
 // What the columns of outliers add to the outputs of a vector.
@@ -284,7 +284,8 @@ void finish_int8(const Int8Args& args, const Int8Sums& block) {
 // Panels [first, last) of few rows.
 template <bool kIsStaged>
 void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64_t rows, const std::int8_t* x,
-                        std::int64_t strip, std::int64_t first, std::int64_t last) {
+                        std::int64_t strip, const std::int32_t* starts, std::int64_t first,
+                        std::int64_t last) {
   constexpr int kMost = kIsStaged ? kFewInt8Rows : 4, kMostOfFour = kIsStaged ? kFourPanelInt8Rows : 4;
   const LinearArgs& to = args.to;
   const std::int64_t padded = round_up(to.k, kInt8Columns);
@@ -294,11 +295,11 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
     const std::int64_t panels = last - panel >= side_by_side ? side_by_side : 1;
     const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
     if (panels == kGroup)
-      multiply_int8_rows<kMostOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, sums);
+      multiply_int8_rows<kMostOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, starts, sums);
     else if (panels == 2)
-      multiply_int8_rows<kMost, 1, 2, kIsStaged>(rows, x, strip, w, padded, sums);
+      multiply_int8_rows<kMost, 1, 2, kIsStaged>(rows, x, strip, w, padded, starts, sums);
     else
-      multiply_int8_rows<kMost, 1, 1, kIsStaged>(rows, x, strip, w, padded, sums);
+      multiply_int8_rows<kMost, 1, 1, kIsStaged>(rows, x, strip, w, padded, starts, sums);
     finish_int8(args, {.sums = sums,
                        .first_row = first_row,
                        .rows = rows,
@@ -310,12 +311,27 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
   }
 }
 
+#if !defined(__AVX512VNNI__)
+// What the sums of a row start at, where inputs are as quantized and not made unsigned by an offset.
+std::int32_t start_of_row(const Int8Args& args, std::int64_t row) {
+  const auto* codes = reinterpret_cast<const std::int8_t*>(args.to.x_tiles.data);
+  return Dot::start_of_codes(codes + row * kInt8Columns, args.to.x_tiles.strip() * 2,
+                             round_up(args.to.k, kInt8Columns));
+}
+#endif
+
 void linear_int8_few_rows(const Int8Args& args, std::int64_t first, std::int64_t last) {
   const LinearArgs& to = args.to;
   const auto* codes = reinterpret_cast<const std::int8_t*>(to.x_tiles.data);
-  for (std::int64_t row = 0; row < to.rows; row += 4)
-    linear_int8_panels<false>(args, row, to.rows - row < 4 ? to.rows - row : 4, codes + row * kInt8Columns,
-                              to.x_tiles.strip() * 2, first, last);
+  for (std::int64_t row = 0; row < to.rows; row += 4) {
+    const std::int64_t rows = to.rows - row < 4 ? to.rows - row : 4;
+    std::int32_t starts[4] = {};
+#if !defined(__AVX512VNNI__)
+    for (std::int64_t i = 0; !Dot::kHasOffset && i < rows; ++i) starts[i] = start_of_row(args, row + i);
+#endif
+    linear_int8_panels<false>(args, row, rows, codes + row * kInt8Columns, to.x_tiles.strip() * 2, starts,
+                              first, last);
+  }
 }
 
 #if defined(__AVX512VNNI__)
@@ -335,7 +351,8 @@ void linear_int8_many_rows(const Int8Args& args) {
     for (std::int64_t k = 0; k < padded; k += kInt8Columns)
       Dot::copy_for_block(staged + k * rows, codes + k / kInt8Columns * strip + row * kInt8Columns,
                           rows * kInt8Columns);
-    linear_int8_panels<true>(args, row, rows, staged, rows * kInt8Columns, to.first_panel, last);
+    constexpr std::int32_t kNoStarts[kFewInt8Rows] = {};
+    linear_int8_panels<true>(args, row, rows, staged, rows * kInt8Columns, kNoStarts, to.first_panel, last);
   }
 }
 constexpr std::int64_t kFewestManyRows = 1;
@@ -343,8 +360,8 @@ constexpr std::int64_t kFewestManyRows = 1;
 #include "assay/backend/cpu/simd/byte_passes256.h"
 constexpr std::int64_t kFewestManyRows = kFewestInt8BlockRows;
 #else
-#include "assay/backend/cpu/simd/int8_words.h"
-constexpr std::int64_t kFewestManyRows = kFewestInt8WordRows;
+#include "assay/backend/cpu/simd/int8_blocks.h"
+constexpr std::int64_t kFewestManyRows = kFewestInt8BlockRows;
 #endif
 
 void linear_int8(const Int8Args& args) noexcept {

@@ -132,6 +132,7 @@ struct Dot {
   // Bytes of a register, each one of 16 values by its code.
   struct Bytes {
     __m256i v;
+    void store(std::int8_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   };
   static Bytes look_up_low(Bytes book, __m256i codes) {
     return {_mm256_shuffle_epi8(book.v, _mm256_and_si256(codes, _mm256_set1_epi8(15)))};
@@ -170,8 +171,8 @@ struct Dot {
   static Bytes byte_book(const std::int8_t* values) {
     return {_mm256_xor_si256(book_of(values), _mm256_set1_epi8(-128))};
   }
-  static Dot start(std::int32_t at) {
-    return {_mm256_set1_epi32(at)};
+  static Vec start_of(Vec codes) {
+    return Vec::mul(codes, Vec::set(-128.0F));
   }
   using Four = __m256i;
   static Four four(const std::int8_t* x) {
@@ -216,29 +217,29 @@ struct Dot {
 #else
   static constexpr bool kHasOffset = false;
   using Weights = __m256i;
+  // x * w = |x| * (w ^ flip) + (x < 0 ? |x| : 0): sums start at the latter. Two products of the former, at
+  // most 128 * 128, fit 16 bits.
   struct Inputs {
-    __m256i codes, magnitudes;
+    __m256i magnitudes, flips;
   };
+  static Inputs signed_inputs(__m256i codes) {
+    return {_mm256_abs_epi8(codes), _mm256_cmpgt_epi8(_mm256_setzero_si256(), codes)};
+  }
   static Weights weights(const std::int8_t* p) {
     return load_bytes(p);
   }
   static Inputs inputs(const std::int8_t* x) {
-    const __m256i codes = four_bytes(x);
-    return {codes, _mm256_abs_epi8(codes)};
+    return signed_inputs(four_bytes(x));
   }
-  // Magnitudes of inputs times weights with their signs: two products of at most 128 * 127 fit 16 bits.
   void add(const Inputs& x, Weights w) {
-    add_pairs(x.magnitudes, _mm256_sign_epi8(w, x.codes));
-  }
-  void add_pairs(__m256i magnitudes, __m256i codes) {
-    const __m256i pairs = _mm256_maddubs_epi16(magnitudes, codes);
+    const __m256i pairs = _mm256_maddubs_epi16(x.magnitudes, _mm256_xor_si256(w, x.flips));
     v = _mm256_add_epi32(v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
   static Bytes byte_book(const std::int8_t* values) {
     return {book_of(values)};
   }
-  static Dot start(std::int32_t) {
-    return zero();
+  static Vec start_of(Vec codes) {
+    return Vec::max(Vec::sub(Vec::set(0.0F), codes), Vec::set(0.0F));
   }
   using Four = Inputs;
   static Four four(const std::int8_t* x) {
@@ -247,20 +248,23 @@ struct Dot {
   void add_bytes(const Four& x, Bytes w) {
     add(x, w.v);
   }
-  static Bytes bytes(const std::int8_t* p) {
-    return {load_bytes(p)};
+  static constexpr std::int64_t kBytes = 32;
+  static void store_magnitudes(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
+    const Inputs x = signed_inputs(load_bytes(codes));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(magnitudes), x.magnitudes);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(flips), x.flips);
   }
-  // Of each four bytes the first two and the last two, as 16-bit integers.
-  static void store_pairs(Bytes fours, std::int16_t* first, std::int16_t* last) {
-    const __m256i order =
-        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
-    const __m256i words = _mm256_shuffle_epi8(fours.v, order);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(first), _mm256_srai_epi16(_mm256_slli_epi16(words, 8), 8));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(last), _mm256_srai_epi16(words, 8));
-  }
-  static void store_widened(const std::int8_t* from, std::int16_t* to) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
-                       _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+  static std::int32_t start_of_codes(const std::int8_t* x, std::int64_t strip, std::int64_t count) {
+    __m256i sum = _mm256_setzero_si256();
+    for (std::int64_t i = 0; i < count; i += 64, x += strip)
+      for (std::int64_t half = 0; half < 64; half += kBytes) {
+        const Inputs some = signed_inputs(load_bytes(x + half));
+        const __m256i negative = _mm256_and_si256(some.magnitudes, some.flips);
+        sum = _mm256_add_epi64(sum, _mm256_sad_epu8(negative, _mm256_setzero_si256()));
+      }
+    alignas(32) std::int64_t lanes[4];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sum);
+    return static_cast<std::int32_t>(lanes[0] + lanes[1] + lanes[2] + lanes[3]);
   }
 #endif
   static Dot zero() {

@@ -160,6 +160,7 @@ struct Dot {
   // Bytes of a register, each one of 16 values by its code.
   struct Bytes {
     __m512i v;
+    void store(std::int8_t* p) const { _mm512_storeu_si512(p, v); }
   };
   static Bytes look_up_low(Bytes book, __m512i codes) {
     return {_mm512_shuffle_epi8(book.v, _mm512_and_si512(codes, _mm512_set1_epi8(15)))};
@@ -189,8 +190,8 @@ struct Dot {
         _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values))),
                          _mm512_set1_epi8(-128))};
   }
-  static Dot start(std::int32_t at) {
-    return {_mm512_set1_epi32(at)};
+  static Vec start_of(Vec codes) {
+    return Vec::mul(codes, Vec::set(-128.0F));
   }
   // Of many rows it is the weights, in a copy of them that all rows share.
   static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
@@ -208,53 +209,53 @@ struct Dot {
   }
 #else
   static constexpr bool kHasOffset = false;
-  struct Weights {
-    __m512i even, odd;
+  using Weights = __m512i;
+  // As in AVX2: x * w = |x| * (w ^ flip) + (x < 0 ? |x| : 0).
+  struct Inputs {
+    __m512i magnitudes, flips;
   };
-  using Inputs = Weights;
-  // As 16 bits: products of bytes summed in 16 bits could saturate.
-  static Weights widened(__m512i bytes) {
-    return {_mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8), _mm512_srai_epi16(bytes, 8)};
+  static Inputs signed_inputs(__m512i codes) {
+    return {_mm512_abs_epi8(codes), _mm512_movm_epi8(_mm512_movepi8_mask(codes))};
   }
   static Weights weights(const std::int8_t* p) {
-    return widened(_mm512_loadu_si512(p));
+    return _mm512_loadu_si512(p);
   }
   static Inputs inputs(const std::int8_t* x) {
     std::int32_t bytes = 0;
     __builtin_memcpy(&bytes, x, 4);
-    return widened(_mm512_set1_epi32(bytes));
+    return signed_inputs(_mm512_set1_epi32(bytes));
   }
-  void add(const Inputs& x, const Weights& w) {
-    v = _mm512_add_epi32(
-        v, _mm512_add_epi32(_mm512_madd_epi16(x.even, w.even), _mm512_madd_epi16(x.odd, w.odd)));
+  void add(const Inputs& x, Weights w) {
+    const __m512i pairs = _mm512_maddubs_epi16(x.magnitudes, _mm512_xor_si512(w, x.flips));
+    v = _mm512_add_epi32(v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
   }
   static Bytes byte_book(const std::int8_t* values) {
     return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
   }
-  static Dot start(std::int32_t) {
-    return zero();
-  }
-  static Bytes bytes(const std::int8_t* p) {
-    return {_mm512_loadu_si512(p)};
-  }
-  // Of each four bytes the first two and the last two, as 16-bit integers.
-  static void store_pairs(Bytes fours, std::int16_t* first, std::int16_t* last) {
-    const __m512i order =
-        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
-    const Weights words = widened(_mm512_shuffle_epi8(fours.v, order));
-    _mm512_store_si512(first, words.even);
-    _mm512_store_si512(last, words.odd);
-  }
-  static void store_widened(const std::int8_t* from, std::int16_t* to) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
-                       _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+  static Vec start_of(Vec codes) {
+    return Vec::max(Vec::sub(Vec::set(0.0F), codes), Vec::set(0.0F));
   }
   using Four = Inputs;
   static Four four(const std::int8_t* x) {
     return inputs(x);
   }
   void add_bytes(const Four& x, Bytes w) {
-    add(x, widened(w.v));
+    add(x, w.v);
+  }
+  static constexpr std::int64_t kBytes = 64;
+  static void store_magnitudes(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
+    const Inputs x = signed_inputs(_mm512_loadu_si512(codes));
+    _mm512_store_si512(magnitudes, x.magnitudes);
+    _mm512_store_si512(flips, x.flips);
+  }
+  static std::int32_t start_of_codes(const std::int8_t* x, std::int64_t strip, std::int64_t count) {
+    __m512i sum = _mm512_setzero_si512();
+    for (std::int64_t i = 0; i < count; i += 64, x += strip) {
+      const Inputs some = signed_inputs(_mm512_loadu_si512(x));
+      const __m512i negative = _mm512_and_si512(some.magnitudes, some.flips);
+      sum = _mm512_add_epi64(sum, _mm512_sad_epu8(negative, _mm512_setzero_si512()));
+    }
+    return static_cast<std::int32_t>(_mm512_reduce_add_epi64(sum));
   }
 #endif
   __m512i v;
