@@ -356,9 +356,6 @@ void linear_int8_many_rows(const Int8Args& args) {
   }
 }
 constexpr std::int64_t kFewestManyRows = 1;
-#elif defined(__AVXVNNI__)
-#include "assay/backend/cpu/simd/byte_passes256.h"
-constexpr std::int64_t kFewestManyRows = kFewestInt8BlockRows;
 #else
 #include "assay/backend/cpu/simd/int8_blocks.h"
 constexpr std::int64_t kFewestManyRows = kFewestInt8BlockRows;

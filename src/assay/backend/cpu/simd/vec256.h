@@ -198,21 +198,9 @@ struct Dot {
     for (const std::int32_t lane : lanes) total += lane;
     return -128 * total;
   }
-  static constexpr int kBlockRows = 6;
-  using BlockWeights = __m256i;
-  using BlockInputs = __m256i;
-  static BlockWeights block_weights(const std::int8_t* p) {
-    __m256i w = load_bytes(p);
-    __asm__("" : "+x"(w));  // one load for all rows
-    return w;
-  }
-  static BlockInputs block_inputs(const std::int8_t* x) {
-    __m256i four = four_bytes(x);
-    __asm__("" : "+x"(four));
-    return four;
-  }
-  void add_in_block(BlockInputs x, BlockWeights w) {
-    v = _mm256_dpbusd_avx_epi32(v, w, x);
+  static constexpr std::int64_t kBytes = 32;
+  static void set_near(const std::int8_t* codes, std::uint8_t* near, std::uint8_t*) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(near), load_bytes(codes));
   }
 #else
   static constexpr bool kHasOffset = false;
@@ -249,7 +237,7 @@ struct Dot {
     add(x, w.v);
   }
   static constexpr std::int64_t kBytes = 32;
-  static void store_magnitudes(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
+  static void set_near(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
     const Inputs x = signed_inputs(load_bytes(codes));
     _mm256_store_si256(reinterpret_cast<__m256i*>(magnitudes), x.magnitudes);
     _mm256_store_si256(reinterpret_cast<__m256i*>(flips), x.flips);

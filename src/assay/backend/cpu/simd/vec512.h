@@ -243,7 +243,7 @@ struct Dot {
     add(x, w.v);
   }
   static constexpr std::int64_t kBytes = 64;
-  static void store_magnitudes(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
+  static void set_near(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
     const Inputs x = signed_inputs(_mm512_loadu_si512(codes));
     _mm512_store_si512(magnitudes, x.magnitudes);
     _mm512_store_si512(flips, x.flips);
