@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -282,7 +285,31 @@ TEST_F(TuningFile, HoldsNoMoreThanItsEntries) {
 // One thread has one share: only how weights are fetched is measured, which is enough.
 TEST(Tuning, OneThreadIsMeasured) {
   ThreadPool pool(1);
-  EXPECT_TRUE(measure_tuning(select_kernels(best_usable_isa()), pool, {20}).is_measured);
+  const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {20});
+  EXPECT_TRUE(tuning.is_measured || tuning.is_disturbed);
+}
+
+// What is found beside another program holds for as long as that one runs, and would be kept for good.
+TEST(Tuning, NothingIsLearnedBesideOthers) {
+  const int processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<pid_t> others;
+  for (int i = 0; i < processors; ++i) {
+    const pid_t other = fork();
+    ASSERT_GE(other, 0);
+    if (other == 0)
+      for (volatile int busy = 0;;) busy = busy + 1;
+    others.push_back(other);
+  }
+  ThreadPool pool(processors);
+  const Constants usual{.fetch = {512, 2048, false}, .share_rows = 512};
+  const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {3}, usual);
+  for (const pid_t other : others) {
+    kill(other, SIGKILL);
+    waitpid(other, nullptr, 0);
+  }
+  EXPECT_TRUE(tuning.is_disturbed);
+  EXPECT_FALSE(tuning.is_measured);
+  EXPECT_EQ(tuning.constants, usual);
 }
 
 TEST_F(TuningFile, WhatIsGivenIsNotMeasured) {

@@ -104,7 +104,9 @@ std::string tuning_text(const cpu::Tuning& tuning) {
   const std::string gain =
       tuning.constants == usual
           ? std::string("as usual for this maker") +
-                (tuning.is_measured ? ": the others that were measured are no faster" : ", not measured")
+                (tuning.is_measured    ? ": the others that were measured are no faster"
+                 : tuning.is_disturbed ? ", not measured: other programs ran on the same processors"
+                                       : ", not measured")
           : fmt::format(
                 "matrix multiplications of a single row {:.2f}x, of 512 rows {:.2f}x as fast as with {}",
                 tuning.gain, tuning.many_rows_gain, cpu::text_of(usual));

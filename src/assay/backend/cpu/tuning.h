@@ -48,6 +48,7 @@ struct Tuning {
   double gain = 1;            // of a single row
   double many_rows_gain = 1;  // of 512 rows
   bool is_measured = false;   // or read from where it was; otherwise memory or time was not to be had
+  bool is_disturbed = false;  // measured, but beside others on the same processors: nothing was learned
   Seconds took = {};          // to measure
 };
 
@@ -65,7 +66,8 @@ bool is_better(const CandidateTimes& first_again, const CandidateTimes& best_aga
 
 // Measures the candidates of each choice in turns on the pool's threads, for `at_most` at most in all; the
 // best of each is measured once more beside the one before. Needs 145 MB meanwhile; where twice as many, or
-// the time for three rounds, cannot be had the usual ones stay. The constants in use are as they were before.
+// the time for three rounds, cannot be had, or where other programs run on the same processors, the usual
+// ones stay. The constants in use are as they were before.
 Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.27},
                       const Constants& usual = usual_constants());
 

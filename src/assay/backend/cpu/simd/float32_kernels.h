@@ -32,9 +32,9 @@ ASSAY_INLINE void fetch_next(const void* p) {
 }
 // How far ahead where `left` of the bytes of a panel are still to come. Of panels that are read side by side:
 // behind the end of one lies its neighbour, which is being read, and what will be needed is behind all.
-template <int Panels>
+template <int Panels, int Streams = Panels>
 ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t panel_bytes) {
-  const std::int64_t distance = distance_of<Panels>();
+  const std::int64_t distance = distance_of<Streams>();
   return left > distance ? distance : distance + (Panels - 1) * panel_bytes;
 }
 // Whether some numbers are all finite: others times zero are NaN, and a sum with NaN stays NaN.

@@ -210,7 +210,9 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
       const std::int64_t left = end - codes, bytes = left < in_piece ? left : in_piece;
       k += bytes / (kPanel * 4) * kCodeInputs;
       for (const std::uint8_t* stop = codes + bytes; codes != stop; codes += kPanel * 4, x += kCodeInputs) {
-        const std::int64_t ahead = bytes_ahead<Panels>(end - codes, panel_bytes);
+        // Twice as far as of bytes that are multiplied as they are (Zen 4, GPT-2 124M: AVX2 0.95 of the time,
+        // AVX-512 0.99).
+        const std::int64_t ahead = bytes_ahead<Panels, (Panels + 1) / 2>(end - codes, panel_bytes);
         for (int j = 0; j < kColumns; ++j) {
           const std::uint8_t* eight = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
           if (j % kParts == 0)
