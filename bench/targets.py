@@ -112,9 +112,15 @@ AVX512BF16 = (
     *(Target("batch-8", precision, of_best_peer=1.2) for precision in MANY_ROWS),
     *(Target("batch-32", precision, of_best_peer=1.3) for precision in MANY_ROWS),
     # Held to AVX2, as on processors of laptops.
-    *(Target("decode-0", precision, "avx2", of_roofline=0.85) for precision in ("float32", "bfloat16", INT8)),
+    *(Target("decode-0", precision, "avx2", of_roofline=0.85) for precision in MANY_ROWS),
     *(Target("prefill-512", precision, "avx2", of_roofline=0.85) for precision in ("float32", "bfloat16")),
     Target("prefill-512", INT8, "avx2", of_roofline=0.65),
+    Target("prefill-512", NF4_INT8, "avx2", of_best_peer=1.3),
+    *(
+        Target(case, precision, "avx2", of_best_peer=1.0)
+        for case in ("prefill-512", "decode-0", "batch-8", "batch-32")
+        for precision in MANY_ROWS
+    ),
 )
 
 # AVX-512 or AVX2 alone: ahead of every peer in every cell.
