@@ -7,7 +7,7 @@ double log_of(double x) {
 
 #include "assay/backend/cpu/simd/float32_kernels.h"
 // These need it.
-#if !defined(__AVX512VNNI__)
+#if !defined(ASSAY_VNNI_512)
 #include "assay/backend/cpu/simd/signed_blocks.h"
 #endif
 #include "assay/backend/cpu/simd/attention_kernels.h"

@@ -3,7 +3,7 @@
 
 // Of fewer rows some panels are read side by side (measured on Zen 4, for AVX-VNNI with vpdpbusd of AVX-512
 // on 256 bits).
-#if defined(__AVXVNNI__)
+#if defined(ASSAY_VNNI_256)
 constexpr std::int64_t kFewestInt8BlockRows = 5;
 #else
 constexpr std::int64_t kFewestInt8BlockRows = kFewestSignedRows;
@@ -18,7 +18,7 @@ void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t
   const std::int8_t* x = reinterpret_cast<const std::int8_t*>(to.x_tiles.data) + first_row * kInt8Columns;
   const auto* w = static_cast<const std::int8_t*>(to.w) + panel * panel_bytes;
   alignas(64) NearRows near;
-#if defined(__AVXVNNI__)
+#if defined(ASSAY_VNNI_256)
   constexpr std::int64_t kNearBytes = kSignedInputs * kPanel;
   alignas(64) std::int8_t near_weights[kSignedPanels * kNearBytes];
 #endif
@@ -34,7 +34,7 @@ void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t
                            .panel_bytes = panel_bytes,
                            .bytes = kSignedInputs * kPanel};
     const std::int64_t step = next.step(blocks);
-#if defined(__AVXVNNI__)
+#if defined(ASSAY_VNNI_256)
     for (std::int64_t i = 0; i < panels; ++i)
       Dot::copy_for_block(near_weights + i * kNearBytes, chunk + i * panel_bytes, inputs * kPanel);
     const std::int8_t* weights = near_weights;

@@ -311,7 +311,7 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
   }
 }
 
-#if !defined(__AVX512VNNI__)
+#if !defined(ASSAY_VNNI_512)
 // What the sums of a row start at, where inputs are as quantized and not made unsigned by an offset.
 std::int32_t start_of_row(const Int8Args& args, std::int64_t row) {
   const auto* codes = reinterpret_cast<const std::int8_t*>(args.to.x_tiles.data);
@@ -326,7 +326,7 @@ void linear_int8_few_rows(const Int8Args& args, std::int64_t first, std::int64_t
   for (std::int64_t row = 0; row < to.rows; row += 4) {
     const std::int64_t rows = to.rows - row < 4 ? to.rows - row : 4;
     std::int32_t starts[4] = {};
-#if !defined(__AVX512VNNI__)
+#if !defined(ASSAY_VNNI_512)
     for (std::int64_t i = 0; !Dot::kHasOffset && i < rows; ++i) starts[i] = start_of_row(args, row + i);
 #endif
     linear_int8_panels<false>(args, row, rows, codes + row * kInt8Columns, to.x_tiles.strip() * 2, starts,
@@ -334,7 +334,7 @@ void linear_int8_few_rows(const Int8Args& args, std::int64_t first, std::int64_t
   }
 }
 
-#if defined(__AVX512VNNI__)
+#if defined(ASSAY_VNNI_512)
 // All rows, as many at a time as are staged together.
 void linear_int8_many_rows(const Int8Args& args) {
   const LinearArgs& to = args.to;

@@ -16,7 +16,7 @@
 
 // Up to five rows times two vectors of outputs: 10 sums, 2 of weights, 2 of an input, a product and ones. By
 // vpdpbusd six rows: 12 sums, 2 of weights, an input.
-#if defined(__AVXVNNI__)
+#if defined(ASSAY_VNNI_256)
 constexpr std::int64_t kSignedRows = 6, kFewestSignedRows = 3;
 #else
 constexpr std::int64_t kSignedRows = 5, kFewestSignedRows = 2;
@@ -48,7 +48,7 @@ struct SignedBlock {
 };
 
 // clang-format off
-#if defined(__AVX512F__)
+#if defined(ASSAY_IS_512)
 #define ASSAY_R(n) "%%zmm" n
 #define ASSAY_XOR "vpxord "
 #define ASSAY_WIDE "64"
@@ -75,16 +75,21 @@ struct SignedBlock {
   "vmovups " ASSAY_R(low) ", " ASSAY_SIGNED_LOW(row) "\n\tvmovups " ASSAY_R(high) ", " ASSAY_SIGNED_HIGH(row) "\n\t"
 #define ASSAY_SIGNED_BEGIN(at, low, high, row) \
   "vpbroadcastd 4*" row "(%[starts]), " ASSAY_R(low) "\n\tvmovaps " ASSAY_R(low) ", " ASSAY_R(high) "\n\t"
-#if defined(__AVXVNNI__)
+#if defined(ASSAY_VNNI_256)
 #define ASSAY_W0 ASSAY_R("12")
 #define ASSAY_W1 ASSAY_R("13")
 #define ASSAY_X ASSAY_R("14")
 #define ASSAY_T ASSAY_R("15")
 #define ASSAY_SIGNED_ONES ""
+#if defined(ASSAY_VNNI_OF_AVX512)
+#define ASSAY_VEX ""
+#else
+#define ASSAY_VEX "%{vex%} "
+#endif
 #define ASSAY_SIGNED_MULTIPLY(at, low, high, row) \
   "vpbroadcastd 512*" row "+4*" at "(%[x]), " ASSAY_X "\n\t" \
-  "%{vex%} vpdpbusd " ASSAY_X ", " ASSAY_W0 ", " ASSAY_R(low) "\n\t" \
-  "%{vex%} vpdpbusd " ASSAY_X ", " ASSAY_W1 ", " ASSAY_R(high) "\n\t"
+  ASSAY_VEX "vpdpbusd " ASSAY_X ", " ASSAY_W0 ", " ASSAY_R(low) "\n\t" \
+  ASSAY_VEX "vpdpbusd " ASSAY_X ", " ASSAY_W1 ", " ASSAY_R(high) "\n\t"
 #else
 #define ASSAY_W0 ASSAY_R("10")
 #define ASSAY_W1 ASSAY_R("11")
@@ -161,7 +166,7 @@ constexpr std::int32_t kOnes = 0x00010001;
 ASSAY_SIGNED_BLOCK(3)
 ASSAY_SIGNED_BLOCK(4)
 ASSAY_SIGNED_BLOCK(5)
-#if defined(__AVXVNNI__)
+#if defined(ASSAY_VNNI_256)
 ASSAY_SIGNED_BLOCK(6)
 #define ASSAY_SIGNED_BLOCKS(name) \
   { name##_3, name##_4, name##_5, name##_6 }

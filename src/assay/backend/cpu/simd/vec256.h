@@ -1,6 +1,12 @@
 // Eight floats in a register of AVX2, and sums of products of bytes, for the ISA files that include it inside
 // their own anonymous namespace. Not a header for others.
 
+// AVX-VNNI; or the instruction of AVX-512 on 256 bits, by which tests run the same kernels where that alone
+// is there.
+#if defined(__AVXVNNI__) || defined(ASSAY_VNNI_OF_AVX512)
+#define ASSAY_VNNI_256
+#endif
+
 alignas(64) constexpr std::int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 
 struct Vec {
@@ -151,7 +157,14 @@ struct Dot {
   static __m256i book_of(const std::int8_t* values) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
   }
-#if defined(__AVXVNNI__)
+#if defined(ASSAY_VNNI_256)
+  static __m256i dpbusd(__m256i sum, __m256i bytes, __m256i codes) {
+#if defined(ASSAY_VNNI_OF_AVX512)
+    return _mm256_dpbusd_epi32(sum, bytes, codes);
+#else
+    return _mm256_dpbusd_avx_epi32(sum, bytes, codes);
+#endif
+  }
   static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
   using Weights = __m256i;
   using Inputs = __m256i;
@@ -164,7 +177,7 @@ struct Dot {
     return _mm256_set1_epi32(static_cast<std::int32_t>(bytes ^ 0x80808080u));
   }
   void add(Inputs x, Weights w) {
-    v = _mm256_dpbusd_avx_epi32(v, x, w);
+    v = dpbusd(v, x, w);
   }
   // Values by codes are 128 too large instead, so that inputs come straight from memory; sums start at what
   // makes up for it.
@@ -179,7 +192,7 @@ struct Dot {
     return four_bytes(x);
   }
   void add_bytes(Four x, Bytes w) {
-    v = _mm256_dpbusd_avx_epi32(v, w.v, x);
+    v = dpbusd(v, w.v, x);
   }
   // Of many rows it is the weights, in a copy of them that all rows share.
   static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
@@ -191,7 +204,7 @@ struct Dot {
     Dot sum = zero();
     for (std::int64_t i = 0; i < count; i += 64, x += strip)
       for (std::int64_t half = 0; half < 64; half += 32)
-        sum.v = _mm256_dpbusd_avx_epi32(sum.v, _mm256_set1_epi8(1), load_bytes(x + half));
+        sum.v = dpbusd(sum.v, _mm256_set1_epi8(1), load_bytes(x + half));
     alignas(32) std::int32_t lanes[8];
     sum.store(lanes);
     std::int32_t total = 0;

@@ -1,6 +1,11 @@
 // Sixteen floats in a register of AVX-512, for the ISA files that include it inside their own anonymous
 // namespace. Not a header for others.
 
+#define ASSAY_IS_512
+#if defined(__AVX512VNNI__)
+#define ASSAY_VNNI_512
+#endif
+
 struct Vec {
   static constexpr int kWidth = 16, kRegisters = 32;
   __m512 v;
@@ -168,7 +173,7 @@ struct Dot {
   static Bytes look_up_high(Bytes book, __m512i codes) {
     return look_up_low(book, _mm512_srli_epi16(codes, 4));
   }
-#if defined(__AVX512VNNI__)
+#if defined(ASSAY_VNNI_512)
   static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
   using Weights = __m512i;
   using Inputs = __m512i;
