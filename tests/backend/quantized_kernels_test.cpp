@@ -430,7 +430,8 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
           };
           const auto got = run(table_, own.rows);
           ASSERT_EQ(got, run(reference_, in.rows)) << rows << "x" << k << "x" << n << " group " << group;
-          // And they are near the products of what the codes stand for.
+          // And they are near the products of what the codes stand for, which takes the time of many cases.
+          if (rows * n * k > 50'000) continue;
           std::vector<float> weights(static_cast<std::size_t>(panels * in.padded * kPanel));
           reference_.expand({.codes = codes.data(),
                              .scales = {scales.data(), false},
