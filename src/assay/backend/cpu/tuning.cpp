@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "assay/backend/cpu/linear.h"
+#include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/base/memory.h"
@@ -302,8 +303,9 @@ Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_mos
       (kChoices[i] == Choice::share_rows ? tuning.many_rows_gain : tuning.gain) *= chosen.gain;
       if (kChoices[i] == Choice::fetch) tuning.is_measured = chosen.is_measured;
     }
-    const double own_share =
-        (processor_seconds() - used_s) / (elapsed(start, Clock::now()).value * pool.size());
+    const auto processors = std::min(static_cast<std::size_t>(pool.size()), allowed_processors().size());
+    const double own_share = (processor_seconds() - used_s) /
+                             (elapsed(start, Clock::now()).value * static_cast<double>(processors));
     if (tuning.is_measured && own_share < kLeastOwnShare) tuning = {.constants = usual, .is_disturbed = true};
   } catch (const Error&) {  // no memory
   } catch (const std::bad_alloc&) {

@@ -3,8 +3,8 @@
 //
 // `Vec` has also: load_bfloat16, highest (of its lanes), store_bytes (kWidth rounded values as int8; or
 // four vectors, rounded there and saturated) and to_float16 (rounded there and back). `Dot` sums products of
-// groups of four bytes in kWidth 32-bit lanes: by inputs, weights and
-// add. kHasOffset: inputs have to be unsigned, and are 128 too large.
+// groups of four bytes in kWidth 32-bit lanes, by inputs, weights and add. kHasOffset: inputs have to be
+// unsigned, and are 128 too large.
 
 // Some inputs, each multiplied by its factor.
 ASSAY_INLINE Vec inputs_of(const QuantizeArgs& args, const float* x, std::int64_t i, std::int64_t count) {
