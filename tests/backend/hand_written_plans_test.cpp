@@ -226,6 +226,49 @@ TEST_P(HandWrittenPlans, ScoreWhatTheirLogitsSay) {
   }
 }
 
+// However many threads look for it: the lowest of equals, none beside NaN, and what is beside minus infinity.
+TEST(HighestLogit, IsFoundByAnyNumberOfThreads) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto* with_bias = std::find_if(std::begin(kPlans), std::end(kPlans), [](const Ingredients& what) {
+    return what.name == std::string("phi");
+  });
+  ASSERT_NE(with_bias, std::end(kPlans));
+  const std::vector<TokenId> ids = some_tokens(5, 3);
+  for (const int threads : {1, 2, 3, 40})
+    for (const std::size_t rows : {1, 5}) {
+      const auto highest = [&](const auto& change) {
+        HandWrittenPlan p = written(*with_bias);
+        const LinearOp& head = p.plan.head.product;
+        std::vector<float>& weights = p.values[static_cast<std::size_t>(head.weight)];
+        const auto columns = static_cast<std::ptrdiff_t>(p.plan.weight(head.weight).columns);
+        std::copy_n(weights.begin() + 3 * columns, columns, weights.end() - 2 * columns);
+        std::vector<float>& bias = p.values[static_cast<std::size_t>(head.bias)];
+        std::fill(bias.begin(), bias.end(), 0.0F);
+        change(bias);
+        const auto program = test::cpu_backend(kAllIsas[0], threads)->prepare(p.plan, p);
+        logits_at_once(*program, ids);
+        std::vector<std::int64_t> all(rows);
+        std::iota(all.begin(), all.end(), std::int64_t{0});
+        std::vector<TokenId> best(rows);
+        program->head(all, ArgmaxSink{best});
+        return best;
+      };
+      const auto each = [&](TokenId id) { return std::vector<TokenId>(rows, id); };
+      EXPECT_EQ(highest([](auto& bias) { bias[3] = bias[kPlanVocab - 2] = 1e3F; }), each(3)) << threads;
+      EXPECT_EQ(highest([](auto& bias) { bias[kPlanVocab - 2] = 1e3F; }), each(kPlanVocab - 2)) << threads;
+      EXPECT_EQ(highest([](auto& bias) {
+                  std::fill(bias.begin(), bias.end(), -kInfinity);
+                  bias[kPlanVocab - 1] = 0;
+                }),
+                each(kPlanVocab - 1))
+          << threads;
+      for (const std::int64_t bad : {std::int64_t{0}, kPlanVocab - 1})
+        EXPECT_EQ(highest([&](auto& bias) { bias[static_cast<std::size_t>(bad)] = kInfinity - kInfinity; }),
+                  each(-1))
+            << threads;
+    }
+}
+
 TEST_P(HandWrittenPlans, TakeTheMemoryThatIsPredicted) {
   const HandWrittenPlan p = written(what());
   const auto backend = test::cpu_backend(isa());

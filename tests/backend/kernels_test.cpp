@@ -10,6 +10,7 @@
 #include "assay/base/aligned.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/guarded.h"
 #include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
@@ -66,27 +67,29 @@ std::vector<float> run_linear(const KernelTable& table, const LinearCase& c, std
     for (std::int64_t k = 0; k < c.k; ++k)
       put_planes(x[static_cast<std::size_t>(1 + row * x_stride + k)], planes,
                  [&](int plane) -> std::uint16_t& { return tiles.plane(plane)[tiles.offset(row, k)]; });
-  const auto bias = random_floats(static_cast<std::size_t>(c.n), 3);
+  x.resize(x.size() - static_cast<std::size_t>(x_stride - c.k));  // nothing behind the last row
+  const test::Guarded weights(w), inputs(x), bias(random_floats(static_cast<std::size_t>(c.n), 3));
+  const test::Guarded weights16(w16);
   auto y = random_floats(static_cast<std::size_t>(rows * y_stride), 4);
-  (c.planes > 0 ? table.linear_tiles
-                : table.linear)({.x = c.planes > 0 ? nullptr : x.data() + 1,
-                                 .x_stride = x_stride,
-                                 .x_tiles = c.planes > 0 ? tiles : kNoTiles,
-                                 .rows = rows,
-                                 .k = c.k,
-                                 .w = c.is_bfloat16 ? static_cast<const void*>(w16.data()) : w.data(),
-                                 .packing = c.is_bfloat16 ? Packing::bfloat16 : Packing::float32,
-                                 .planes = planes,
-                                 .bias = c.has_bias ? bias.data() : nullptr,
-                                 .activation = c.activation,
-                                 .adds = c.adds,
-                                 .is_rounded = c.is_rounded,
-                                 .y = y.data(),
-                                 .y_stride = y_stride,
-                                 .y_tiles = kNoTiles,
-                                 .n = c.n,
-                                 .first_panel = 0,
-                                 .panels = panels});
+  (c.planes > 0 ? table.linear_tiles : table.linear)(
+      {.x = c.planes > 0 ? nullptr : inputs.data() + 1,
+       .x_stride = x_stride,
+       .x_tiles = c.planes > 0 ? tiles : kNoTiles,
+       .rows = rows,
+       .k = c.k,
+       .w = c.is_bfloat16 ? static_cast<const void*>(weights16.data()) : weights.data(),
+       .packing = c.is_bfloat16 ? Packing::bfloat16 : Packing::float32,
+       .planes = planes,
+       .bias = c.has_bias ? bias.data() : nullptr,
+       .activation = c.activation,
+       .adds = c.adds,
+       .is_rounded = c.is_rounded,
+       .y = y.data(),
+       .y_stride = y_stride,
+       .y_tiles = kNoTiles,
+       .n = c.n,
+       .first_panel = 0,
+       .panels = panels});
   return y;
 }
 
@@ -331,9 +334,14 @@ TEST_P(KernelTest, TilesHoldTheResultInParts) {
 }
 
 TEST_P(KernelTest, ArgmaxTakesTheLowestOfEquals) {
-  for (const std::int64_t n : {1, 15, 16, 17, 101, 257}) {
+  for (const std::int64_t n : {1, 15, 16, 17, 101, 257, 1024, 5003}) {
     auto x = random_floats(static_cast<std::size_t>(n), 30);
     EXPECT_EQ(table_.argmax(x.data(), n), reference_.argmax(x.data(), n));
+    for (const std::int64_t from_end : {n / 7, n / 40}) {
+      auto equals = x;
+      equals[static_cast<std::size_t>(n - 1 - from_end)] = equals[static_cast<std::size_t>(n - 1)] = 8;
+      EXPECT_EQ(table_.argmax(equals.data(), n), n - 1 - from_end);
+    }
     x[static_cast<std::size_t>(n / 2)] = x[static_cast<std::size_t>(n - 1)] = 7;
     EXPECT_EQ(table_.argmax(x.data(), n), n / 2);
     x[static_cast<std::size_t>(n - 1)] = std::numeric_limits<float>::max();

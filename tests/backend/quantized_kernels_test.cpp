@@ -17,6 +17,7 @@
 #include "assay/quant/int8.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"
+#include "support/guarded.h"
 #include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"
 #include "support/random_floats.h"
@@ -24,6 +25,7 @@
 namespace assay::cpu {
 namespace {
 
+using test::Guarded;
 using test::Int8Rows;
 using test::random_floats;
 using test::TiledRows;
@@ -68,13 +70,14 @@ std::vector<float> run_int8(const KernelTable& table, const std::vector<float>& 
                             std::int64_t k, std::int64_t n, const Int8Weights& w,
                             const std::vector<float>& bias, float threshold) {
   const Int8Rows in = quantized(table, x, rows, k, threshold);
+  const Guarded codes(w.codes);
   std::vector<float> y(static_cast<std::size_t>(rows * n), 7.0F);
   table.linear_int8({.to = {.x = x.data(),
                             .x_stride = k,
                             .x_tiles = in.tiles,
                             .rows = rows,
                             .k = k,
-                            .w = w.codes.data(),
+                            .w = codes.data(),
                             .packing = Packing::int8,
                             .planes = 1,
                             .bias = bias.data(),
@@ -236,9 +239,10 @@ TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
           const std::int64_t padded = round_up(k, kTileColumns), panels = 3,
                              groups = (padded + group - 1) / group;
           Random random(5);
-          std::vector<std::uint8_t> codes(static_cast<std::size_t>(panels * padded / 2 * kPanel));
-          for (auto& c : codes) c = static_cast<std::uint8_t>(random.uniform() * 256);
-          const auto scales = random_floats(static_cast<std::size_t>(panels * groups * kPanel), 6, 3);
+          std::vector<std::uint8_t> any(static_cast<std::size_t>(panels * padded / 2 * kPanel));
+          for (auto& c : any) c = static_cast<std::uint8_t>(random.uniform() * 256);
+          const Guarded codes(any);
+          const Guarded scales(random_floats(static_cast<std::size_t>(panels * groups * kPanel), 6, 3));
           const auto run = [&](const KernelTable& table) {
             std::vector<float> out(static_cast<std::size_t>(panels * padded * kPanel + 1), -5.0F);
             table.expand({.codes = codes.data(),
@@ -265,9 +269,10 @@ TEST_P(QuantizedKernelTest, FourBitProductsEqualThoseOfExpandedCodes) {
         const std::int64_t padded = round_up(k, kTileColumns), panels = (n + kPanel - 1) / kPanel,
                            groups = (padded + group - 1) / group;
         Random random(5);
-        std::vector<std::uint8_t> codes(static_cast<std::size_t>(panels * padded / 2 * kPanel));
-        for (auto& c : codes) c = static_cast<std::uint8_t>(random.uniform() * 256);
-        const auto scales = random_floats(static_cast<std::size_t>(panels * groups * kPanel), 6, 3);
+        std::vector<std::uint8_t> any(static_cast<std::size_t>(panels * padded / 2 * kPanel));
+        for (auto& c : any) c = static_cast<std::uint8_t>(random.uniform() * 256);
+        const Guarded codes(any);
+        const Guarded scales(random_floats(static_cast<std::size_t>(panels * groups * kPanel), 6, 3));
         const auto x = random_floats(static_cast<std::size_t>(rows * k), 7, 1);
         const auto bias = random_floats(static_cast<std::size_t>(n), 8, 1);
         std::vector<float> expanded(static_cast<std::size_t>(panels * padded * kPanel));
@@ -390,9 +395,11 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
           std::memset(scratch.data(), 0xff, static_cast<std::size_t>(coded_scratch_bytes(rows)));
           const std::int64_t panels = (n + kPanel - 1) / kPanel;
           Random random(5);
-          std::vector<std::uint8_t> codes(static_cast<std::size_t>(panels * in.padded / 2 * kPanel));
-          for (auto& c : codes) c = static_cast<std::uint8_t>(random.uniform() * 256);
-          const auto scales = random_floats(static_cast<std::size_t>(panels * in.groups * kPanel), 6, 3);
+          std::vector<std::uint8_t> any(static_cast<std::size_t>(panels * in.padded / 2 * kPanel));
+          for (auto& c : any) c = static_cast<std::uint8_t>(random.uniform() * 256);
+          const Guarded codes(any);
+          const auto of_groups = random_floats(static_cast<std::size_t>(panels * in.groups * kPanel), 6, 3);
+          const Guarded scales(of_groups);
           const ByteBook bytes = byte_book_of(*book);
           const auto run = [&, rows = rows, group = group](const KernelTable& table,
                                                            const CodedRows& x_rows) {
@@ -449,7 +456,7 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
                 const double weight = static_cast<double>(
                     weights[static_cast<std::size_t>((output / kPanel * k + i) * kPanel + output % kPanel)]);
                 sum += weight * static_cast<double>(x[static_cast<std::size_t>(row * k + i)]);
-                magnitude += std::fabs(static_cast<double>(scales[static_cast<std::size_t>(
+                magnitude += std::fabs(static_cast<double>(of_groups[static_cast<std::size_t>(
                     (output / kPanel * in.groups + i / group) * kPanel + output % kPanel)]));
               }
               const double highest = static_cast<double>(*std::max_element(book->begin(), book->end()));

@@ -207,11 +207,16 @@ void Attention::run(const AttentionOp& op, const RotaryOp* rotary, const Batch& 
       store(call, batch.sequences[static_cast<std::size_t>(task / op.kv_heads)],
             static_cast<int>(task % op.kv_heads));
     });
-  tasks_.run(static_cast<std::int64_t>(cut_.size()), [&](std::int64_t index) {
+  // Of few rows memory decides: each thread reads heads that lie side by side. Of many rows the longest go
+  // first.
+  const bool is_in_regions =
+      std::all_of(cut_.begin(), cut_.end(), [](const Task& t) { return t.count == 1; });
+  const std::int64_t step = is_in_regions ? 1 : tasks_.threads();
+  const auto attend_task = [&](std::int64_t index) {
     const Task& task = cut_[static_cast<std::size_t>(index)];
     const int group = op.heads / op.kv_heads, end = task.head + task.heads;
     // The task that this thread will probably take next, if of the same sequence.
-    const auto next_index = static_cast<std::size_t>(index + tasks_.threads());
+    const auto next_index = static_cast<std::size_t>(index + step);
     const int next_head =
         next_index < cut_.size() && cut_[next_index].rows == task.rows ? cut_[next_index].head : kNone;
     // Of one row the heads of a group go together: its keys and values are read once.
@@ -221,7 +226,9 @@ void Attention::run(const AttentionOp& op, const RotaryOp* rotary, const Batch& 
       attend(call, task, head, heads, head + heads < end ? head + heads : next_head);
     }
     packed_.table.end_attending();
-  });
+  };
+  const auto count = static_cast<std::int64_t>(cut_.size());
+  is_in_regions ? tasks_.run_in_regions(count, attend_task) : tasks_.run(count, attend_task);
 }
 
 }  // namespace assay::cpu

@@ -321,9 +321,42 @@ void Executor::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
   }
 }
 
+// Of few rows each thread looks at logits that it has computed itself: they lie in its own caches.
+void Executor::find_highest(std::int64_t rows, std::span<TokenId> ids) {
+  constexpr std::int64_t kUnknown = -1, kNothing = -2;  // of argmax(); of a slice without logits
+  const std::int64_t vocab = plan().vocab, slices = tasks_.threads(),
+                     each = round_up((vocab + slices - 1) / slices, kPanel);
+  highest_.resize(static_cast<std::size_t>(rows * slices));
+  tasks_.run_in_regions(slices, [&](std::int64_t slice) {
+    const std::int64_t first = slice * each, n = std::min(each, vocab - first);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t at =
+          n <= 0 ? kNothing
+                 : packed_.table.argmax(work_.logits.floats + row * work_.logits.stride + first, n);
+      highest_[static_cast<std::size_t>(row * slices + slice)] = at < 0 ? at : first + at;
+    }
+  });
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* x = work_.logits.floats + row * work_.logits.stride;
+    const auto of_row =
+        std::span(highest_).subspan(static_cast<std::size_t>(row * slices), static_cast<std::size_t>(slices));
+    std::int64_t best = of_row[0];
+    for (const std::int64_t at : of_row.subspan(1))
+      if (at >= 0 && best >= 0 && x[at] > x[best]) best = at;
+    // A slice without a finite highest logit says nothing of the row.
+    const bool is_known = std::find(of_row.begin(), of_row.end(), kUnknown) == of_row.end();
+    ids[static_cast<std::size_t>(row)] =
+        static_cast<TokenId>(is_known ? best : packed_.table.argmax(x, vocab));
+  }
+}
+
 // Reduces the held logits, a row per chunk of work: the result does not depend on the number of threads.
 void Executor::drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink) {
   const std::int64_t vocab = plan().vocab;
+  if (const auto* best = std::get_if<ArgmaxSink>(&sink);
+      best != nullptr && static_cast<std::int64_t>(rows.size()) <= kFewRows)
+    return find_highest(static_cast<std::int64_t>(rows.size()),
+                        best->ids.subspan(static_cast<std::size_t>(first), rows.size()));
   const LmHead& lm_head = plan().head;
   const bool bends = lm_head.bends_logits() && !std::holds_alternative<ArgmaxSink>(sink);
   tasks_.run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {

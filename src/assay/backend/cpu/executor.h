@@ -60,11 +60,13 @@ class Executor : public Program {
   void add(const AddOp& op, std::int64_t rows);
   void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
   void norm_head(std::span<const std::int64_t> rows);
+  void find_highest(std::int64_t rows, std::span<TokenId> ids);
   void drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink);
 
   PackedPlan packed_;
   std::shared_ptr<ThreadPool> pool_;
   Tasks tasks_;
+  std::vector<std::int64_t> highest_;  // of each row and slice of logits
   Workspace work_;
   Linear linear_;
   Attention attention_;

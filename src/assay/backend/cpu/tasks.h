@@ -92,7 +92,8 @@ class Tasks {
   template <typename Task>
   void run_rows(std::int64_t rows, const Task& task) {
     const RowShares shares = row_shares(rows, threads());
-    run_in_shares(shares, (shares.each + kNormRows - 1) / kNormRows, [&](std::int64_t share, std::int64_t i) {
+    const std::int64_t most = std::min(shares.each, rows);
+    run_in_shares(shares, (most + kNormRows - 1) / kNormRows, [&](std::int64_t share, std::int64_t i) {
       const std::int64_t left = shares.size(share) - i * kNormRows;
       if (left > 0) task(shares.first(share) + i * kNormRows, std::min(kNormRows, left));
     });

@@ -492,28 +492,48 @@ void bend_logits(float* x, std::int64_t n, float scale, float soft_cap) noexcept
 }
 
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
-  const std::int64_t whole = n / Vec::kWidth * Vec::kWidth;
-  Vec best = Vec::set(x[0]), poison = Vec::set(0.0F);
-  for (std::int64_t i = 0; i < whole; i += Vec::kWidth) {
-    const Vec v = Vec::load(x + i);
-    best = Vec::max(best, v);
-    poison = add_poison(poison, v);
+  // Of a block at a time, so that the place is looked for in one alone.
+  constexpr std::int64_t kBlock = 16 * Vec::kWidth;
+  Vec poison[4] = {Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F)};
+  float highest = x[0];
+  std::int64_t first = 0, end = 1;  // where it is
+  bool is_finite = x[0] - x[0] == 0;
+  std::int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) {
+    Vec best[4] = {Vec::load(x + i), Vec::load(x + i + Vec::kWidth), Vec::load(x + i + 2 * Vec::kWidth),
+                   Vec::load(x + i + 3 * Vec::kWidth)};
+    for (int lane = 0; lane < 4; ++lane) poison[lane] = add_poison(poison[lane], best[lane]);
+#pragma GCC unroll 3
+    for (std::int64_t j = 4 * Vec::kWidth; j < kBlock; j += 4 * Vec::kWidth)
+      for (int lane = 0; lane < 4; ++lane) {
+        const Vec v = Vec::load(x + i + j + lane * Vec::kWidth);
+        best[lane] = Vec::max(best[lane], v);
+        poison[lane] = add_poison(poison[lane], v);
+      }
+    const float of_block = Vec::max(Vec::max(best[0], best[1]), Vec::max(best[2], best[3])).highest();
+    if (of_block > highest) {
+      highest = of_block;
+      first = i;
+      end = i + kBlock;
+    }
   }
-  float highest = best.highest();
-  bool is_finite = !is_poisoned(poison);
-  for (std::int64_t i = whole; i < n; ++i) {
-    highest = x[i] > highest ? x[i] : highest;
+  for (; i < n; ++i) {
+    if (x[i] > highest) {
+      highest = x[i];
+      first = i;
+      end = i + 1;
+    }
     is_finite = is_finite && x[i] - x[i] == 0;
   }
-  if (!is_finite) {  // the slow, exact way
+  if (!is_finite || is_poisoned(sum_of_four(poison))) {  // the slow, exact way
     std::int64_t at = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
+    for (i = 0; i < n; ++i) {
       if (x[i] != x[i]) return -1;
       if (x[i] > x[at]) at = i;
     }
     return x[at] - x[at] == 0 ? at : -1;
   }
-  for (std::int64_t i = 0; i < n; ++i)
+  for (i = first; i < end; ++i)
     if (x[i] == highest) return i;
   return -1;
 }

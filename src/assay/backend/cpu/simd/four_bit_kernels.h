@@ -321,36 +321,58 @@ ASSAY_INLINE Vec inputs_of(const QuantizeGroupsArgs& args, std::int64_t row, std
   return Vec::load_bfloat16(args.x_tiles.data + args.x_tiles.offset(row, i));  // zeros beyond k
 }
 
-void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
-  const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+// A group of `count` inputs, `input(i)` those from the i-th on.
+template <typename Input>
+ASSAY_INLINE void quantize_group(const QuantizeGroupsArgs& args, std::int64_t row, std::int64_t group,
+                                 std::int64_t count, const Input& input, Vec& poison) {
   const CodedRows& out = args.out;
   const Vec zero = Vec::set(0.0F);
+  Vec largest = zero;
+#pragma GCC unroll 8
+  for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
+    const Vec v = input(i);
+    largest = Vec::max(Vec::max(v, Vec::sub(zero, v)), largest);
+    poison = add_poison(poison, v);
+  }
+  const float absmax = largest.highest();
+  const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
+  Vec sums = zero;  // of whole numbers below 2^24: exact
+#pragma GCC unroll 8
+  for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
+    // NaN becomes the lowest code.
+    const Vec code = Vec::max(Vec::round(Vec::mul(input(i), scale)), Vec::set(-127.0F));
+    sums = Vec::add(sums, Dot::start_of(code));
+    code.store_bytes(out.codes + out.offset(row, group * args.group + i));
+  }
+  out.scales[group * out.capacity + row] = absmax * (1.0F / 127.0F) * args.unit;
+  out.starts[group * out.capacity + row] = static_cast<std::int32_t>(sums.total());
+}
+
+void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
+  constexpr std::int64_t kUsualGroup = 64;
+  const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
+  const CodedRows& out = args.out;
   for (std::int64_t row = args.first_row; row < args.first_row + args.rows; ++row) {
-    Vec poison = zero;
+    Vec poison = Vec::set(0.0F);
     for (std::int64_t group = 0; group < groups; ++group) {
-      const std::int64_t first = group * args.group, left = args.k_padded - first,
-                         count = left < args.group ? left : args.group;
-      Vec largest = zero;
-      for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
-        const Vec v = inputs_of(args, row, first + i);
-        largest = Vec::max(Vec::max(v, Vec::sub(zero, v)), largest);
-        poison = add_poison(poison, v);
+      const std::int64_t first = group * args.group, left = args.k_padded - first;
+      if (args.group == kUsualGroup && first + kUsualGroup <= args.k) {
+        Vec inputs[kUsualGroup / Vec::kWidth];
+#pragma GCC unroll 8
+        for (std::int64_t i = 0; i < kUsualGroup; i += Vec::kWidth)
+          inputs[i / Vec::kWidth] =
+              args.x != nullptr ? Vec::load(args.x + row * args.x_stride + first + i)
+                                : Vec::load_bfloat16(args.x_tiles.data + args.x_tiles.offset(row, first + i));
+        quantize_group(
+            args, row, group, kUsualGroup, [&](std::int64_t i) { return inputs[i / Vec::kWidth]; }, poison);
+        continue;
       }
-      const float absmax = largest.highest();
-      const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
-      Vec sums = zero;  // of whole numbers below 2^24: exact
-      for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
-        // NaN becomes the lowest code.
-        const Vec code =
-            Vec::max(Vec::round(Vec::mul(inputs_of(args, row, first + i), scale)), Vec::set(-127.0F));
-        sums = Vec::add(sums, Dot::start_of(code));
-        code.store_bytes(out.codes + out.offset(row, first + i));
-      }
-      out.scales[group * out.capacity + row] = absmax * (1.0F / 127.0F) * args.unit;
-      out.starts[group * out.capacity + row] = static_cast<std::int32_t>(sums.total());
+      quantize_group(
+          args, row, group, left < args.group ? left : args.group,
+          [&](std::int64_t i) { return inputs_of(args, row, first + i); }, poison);
     }
     for (std::int64_t i = args.k_padded; i % kInt8Columns != 0; i += Vec::kWidth)
-      zero.store_bytes(out.codes + out.offset(row, i));
+      Vec::set(0.0F).store_bytes(out.codes + out.offset(row, i));
     for (std::int64_t group = 0; is_poisoned(poison) && group < groups; ++group)
       out.scales[group * out.capacity + row] = poison.total();
   }
