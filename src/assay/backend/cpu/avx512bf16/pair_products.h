@@ -97,6 +97,7 @@ void linear_few_pair_rows(const LinearArgs& args, std::int64_t first_panel, std:
                        left = args.n - first_output;
     for (std::int64_t row = 0; row < args.rows; row += kFewPairRows) {
       const std::int64_t rows = args.rows - row < kFewPairRows ? args.rows - row : kFewPairRows;
+      fetch_finish(args, row, rows, first_output, panels * kPanel);
       const MultiplyFew multiply =
           panels == kGroup ? multiply_few_of<kGroup>(rows) : multiply_few_of<1>(rows);
       for_planes(args.planes, [&](int of_x, int of_w, bool is_first) {

@@ -30,6 +30,18 @@ ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes) {
 ASSAY_INLINE void fetch_next(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
+// n floats, or other numbers of four bytes, into the nearest cache.
+ASSAY_INLINE void fetch_row(const void* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n * 4; i += 64) _mm_prefetch(static_cast<const char*>(x) + i, _MM_HINT_T0);
+}
+// What few rows of outputs are finished with, while their sums are computed: a step has passed more weights
+// since than caches hold.
+ASSAY_INLINE void fetch_finish(const LinearArgs& to, std::int64_t row, std::int64_t rows, std::int64_t column,
+                               std::int64_t columns) {
+  if (to.bias != nullptr) fetch_row(to.bias + column, columns);
+  for (std::int64_t i = row; to.adds && i < row + rows; ++i)
+    fetch_row(to.y + i * to.y_stride + column, columns);
+}
 // How far ahead where `left` of the bytes of a panel are still to come. Of panels that are read side by side:
 // behind the end of one lies its neighbour, which is being read, and what will be needed is behind all.
 template <int Panels, int Streams = Panels>
@@ -355,6 +367,7 @@ void linear_few_rows(const LinearArgs& args, const Weights& w) {
         args.n - first_output < panels * kPanel ? args.n - first_output : panels * kPanel;
     for (std::int64_t row = 0; row < args.rows; row += kRowsAtOnce) {
       const std::int64_t rows = args.rows - row < kRowsAtOnce ? args.rows - row : kRowsAtOnce;
+      fetch_finish(args, row, rows, first_output, columns);
       multiply(rows, panels, args.x + row * args.x_stride, args.x_stride, w.panel(panel), args.k, block,
                kGroup * kPanel);
       epilogue(args, block, kGroup * kPanel, row, rows, first_output, columns);
@@ -397,15 +410,12 @@ ASSAY_INLINE float sum_of_row(const float* x, std::int64_t n, const Term& term, 
   return Vec::add(Vec::add(sums[0], sums[1]), Vec::add(sums[2], sums[3])).total() + tail;
 }
 
-// Rows come from other threads' caches: each is asked for while the one before is worked on.
-ASSAY_INLINE void fetch_row(const float* x, std::int64_t n) {
-  constexpr std::int64_t kLine = 16;
-  for (std::int64_t i = 0; i < n; i += kLine) _mm_prefetch(reinterpret_cast<const char*>(x + i), _MM_HINT_T0);
-}
-
 void norm(const NormArgs& args) noexcept {
   const float count = static_cast<float>(args.n);
+  // Rows come from other threads' caches: each is asked for while the one before is worked on.
   fetch_row(args.x, args.n);
+  fetch_row(args.gain, args.n);
+  if (args.bias != nullptr) fetch_row(args.bias, args.n);
   for (std::int64_t row = 0; row < args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     float* y = args.y == nullptr ? nullptr : args.y + row * args.y_stride;

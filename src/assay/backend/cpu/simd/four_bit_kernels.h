@@ -150,6 +150,7 @@ void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int6
   constexpr int kColumns = Panels * kParts;
   const ExpandArgs& weights = args.weights;
   const int bits = group_bits(weights);
+  fetch_finish(args.to, first_row, Rows, panel * kPanel, Panels * kPanel);
   Vec sums[Rows][kColumns];
   clear(sums);
   const std::int64_t x_stride = args.to.x_stride;
@@ -191,6 +192,7 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
   const std::uint8_t *codes = weights.codes + panel * panel_bytes, *end = codes + panel_bytes;
   const std::int64_t in_piece =
       (weights.group < kInt8Columns ? weights.group : kInt8Columns) / kCodeInputs * kPanel * 4;
+  fetch_finish(args.to, first_row, Rows, panel * kPanel, Panels * kPanel);
   Vec sums[Rows][kColumns];
   clear(sums);
   std::int64_t k = 0;

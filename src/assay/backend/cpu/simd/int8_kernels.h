@@ -294,6 +294,9 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
   for (std::int64_t panel = first; panel < last;) {
     const std::int64_t panels = last - panel >= side_by_side ? side_by_side : 1;
     const auto* w = static_cast<const std::int8_t*>(to.w) + panel * padded * kPanel;
+    fetch_finish(to, first_row, rows, panel * kPanel, panels * kPanel);
+    fetch_row(args.w_absmax + panel * kPanel, panels * kPanel);
+    fetch_row(args.w_sums + panel * kPanel, panels * kPanel);
     if (panels == kGroup)
       multiply_int8_rows<kMostOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, starts, sums);
     else if (panels == 2)
