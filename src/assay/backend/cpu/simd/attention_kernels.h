@@ -137,7 +137,10 @@ template <typename Element>
 ASSAY_INLINE void fetch_keys(const KvShape& shape, const Element* keys, std::int64_t count) {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
   if (kSize == 2) return fetch_bytes(keys, round_up(count, kPanel) * shape.dim_padded() * kSize);
-  fetch_bytes(keys, shape.head_dim * kKvBlockPositions * kSize);
+  if (kSize == 1 || count > kKvBlockPositions - kPanel)
+    return fetch_bytes(keys, shape.head_dim * kKvBlockPositions * kSize);
+  for (std::int64_t i = 0; i < shape.head_dim; ++i)
+    fetch_bytes(keys + i * kKvBlockPositions, round_up(count, kPanel) * kSize);
 }
 template <typename Element>
 ASSAY_INLINE void fetch_values(const KvShape& shape, const Element* values, std::int64_t count) {
