@@ -13,6 +13,7 @@
 #include "assay/base/memory.h"
 #include "assay/quant/quantizer.h"
 #include "assay/tensor/half.h"
+#include "assay/tensor/transpose.h"
 
 namespace assay {
 
@@ -160,12 +161,7 @@ void MatrixQuantizer::read(const WeightSpec& weight, std::int64_t first_row, std
   slab.stored.resize(slab.originals.size());
   for (std::int64_t k = 0; k < weight.columns; ++k)
     at.read_floats(k * weight.rows + first_row, rows, slab.stored.data() + k * rows);
-  constexpr std::int64_t kLine = 16;  // of the transposed rows at once
-  for (std::int64_t begin = 0; begin < weight.columns; begin += kLine)
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t k = begin; k < std::min(begin + kLine, weight.columns); ++k)
-        slab.originals[static_cast<std::size_t>(row * weight.columns + k)] =
-            slab.stored[static_cast<std::size_t>(k * rows + row)];
+  transpose(slab.stored.data(), rows, weight.columns, rows, slab.originals.data(), weight.columns);
 }
 
 // What is quantized: the originals as the type of everything else holds them; for int8 of our own as they

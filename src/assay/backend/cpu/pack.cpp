@@ -14,6 +14,7 @@
 #include "assay/base/memory.h"
 #include "assay/quant/quantizer.h"
 #include "assay/tensor/half.h"
+#include "assay/tensor/transpose.h"
 
 namespace assay::cpu {
 
@@ -261,11 +262,7 @@ void quantize_strip(const Part& part, const WeightSource& source, float* slab) {
   std::vector<float> rows(static_cast<std::size_t>(kOutputs * strip.columns));
   for (std::int64_t first = 0; first < strip.rows; first += kOutputs) {
     const std::int64_t count = std::min(kOutputs, strip.rows - first);
-    constexpr std::int64_t kLine = 16;  // of either side, while it is near
-    for (std::int64_t begin = 0; begin < strip.columns; begin += kLine)
-      for (std::int64_t i = 0; i < count; ++i)
-        for (std::int64_t k = begin; k < std::min(begin + kLine, strip.columns); ++k)
-          rows[static_cast<std::size_t>(i * strip.columns + k)] = slab[k * strip.rows + first + i];
+    transpose(slab + first, strip.rows, strip.columns, count, rows.data(), strip.columns);
     quantize_outputs(part, part.first + first, count, rows.data());
   }
 }
