@@ -63,11 +63,11 @@ class GeneratorTest : public testing::TestWithParam<Case> {
 
 // Each way in which weights, activations and the cache are held. Of the scalar tier, which is slow, one of
 // each kind of kernel: what is around them is the same for all. Sanitizers see every tier's kernels in the
-// tests of kernels, so here the best and the scalar one.
+// tests of kernels, so here the best one.
 std::vector<Case> generator_cases() {
   std::vector<Case> cases;
   for (const Isa isa : kAllIsas) {
-    if (kIsSanitized && isa != Isa::scalar && isa != best_usable_isa()) continue;
+    if (kIsSanitized && isa != best_usable_isa()) continue;
     for (const char* precision : {"float32", "nf4", "int8-static", "float32 int8", "bfloat16", "int8", "int4",
                                   "bfloat16 int8", "int8-static int8"}) {
       cases.emplace_back(isa, precision);
