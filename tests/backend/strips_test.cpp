@@ -1,9 +1,11 @@
-// Quantized matrices that the file has transposed are read in strips: packed as if they were not.
+// Matrices as the kernels read them: each number in its place, however the file has it; quantized ones that
+// it has transposed are read in strips, and packed as if they were not.
 #include <gtest/gtest.h>
 
 #include <atomic>
 
 #include "assay/backend/cpu/pack.h"
+#include "assay/tensor/half.h"
 #include "support/random_floats.h"
 
 namespace assay {
@@ -26,10 +28,11 @@ class Source : public WeightSource {
                                           : at(weight.tensor_first + first_row + i, j);
   }
 
- private:
   float at(std::int64_t output, std::int64_t input) const {
     return values_[static_cast<std::size_t>((output * 7919 + input * 31 + output * input) % 65521)];
   }
+
+ private:
   std::vector<float> values_ = test::random_floats(65521, 5, 1);
 };
 
@@ -56,6 +59,41 @@ TEST(Strips, ArePackedAsRowsAre) {
     ASSERT_EQ(rows[0].bytes, strips[0].bytes);
     EXPECT_EQ(std::memcmp(rows[0].data.data(), strips[0].data.data(), rows[0].data.size()), 0);
   }
+}
+
+TEST(Panels, HoldEachWeightInItsPlaceAndZerosAround) {
+  constexpr std::int64_t kPanel = 16;
+  ThreadPool pool(2);
+  const Source source;
+  for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bfloat16})
+    for (const bool is_transposed : {false, true})
+      for (const std::int64_t rows : {1, 16, 40, 83, 500})
+        for (const std::int64_t columns : {1, 2, 33, 128, 131, 300}) {
+          const WeightSpec spec{.name = "w",
+                                .rows = rows,
+                                .columns = columns,
+                                .kind = WeightSpec::Kind::matrix,
+                                .stored_transposed = is_transposed,
+                                .format = format};
+          const auto packed = cpu::pack_weights({spec}, source, pool);
+          const bool is_float32 = format == WeightFormat::float32;
+          const std::int64_t held = is_float32 ? columns : (columns + 31) / 32 * 32;
+          ASSERT_EQ(packed[0].panels, (rows + kPanel - 1) / kPanel);
+          const std::byte* bytes = packed[0].data.data();
+          for (std::int64_t row = 0; row < packed[0].panels * kPanel; ++row)
+            for (std::int64_t k = 0; k < held; ++k) {
+              const float value = row < rows && k < columns ? source.at(row, k) : 0.0F;
+              const std::int64_t panel = row / kPanel * held * kPanel;
+              float found = 0;
+              if (is_float32)
+                found = reinterpret_cast<const float*>(bytes)[panel + k * kPanel + row % kPanel];
+              else
+                found = bf16_to_float(reinterpret_cast<const std::uint16_t*>(
+                    bytes)[panel + k / 2 * 2 * kPanel + row % kPanel * 2 + k % 2]);
+              ASSERT_EQ(found, is_float32 ? value : bf16_to_float(float_to_bf16(value)))
+                  << rows << "x" << columns << " " << is_transposed << " " << row << " " << k;
+            }
+        }
 }
 
 }  // namespace

@@ -185,6 +185,37 @@ void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<f
   }
 }
 
+// Two inputs of an output, as panels of bfloat16 hold them.
+std::uint32_t pair_of(float first, float second) {
+  return std::uint32_t{float_to_bf16(first)} | std::uint32_t{float_to_bf16(second)} << 16;
+}
+
+// All outputs of a panel of bfloat16, from an even input on.
+void pack_pairs(std::uint32_t* out, std::int64_t count_k, const float* values, std::int64_t k_stride,
+                std::int64_t output_stride) {
+  constexpr std::int64_t kPairs = 64;  // turned over at once
+  const std::int64_t pairs = count_k / 2;
+  if (output_stride == 1) {
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const float *first = values + 2 * i * k_stride, *second = first + k_stride;
+      for (std::int64_t j = 0; j < kPanel; ++j) out[i * kPanel + j] = pair_of(first[j], second[j]);
+    }
+  } else {
+    alignas(64) std::uint32_t near[kPanel * kPairs];
+    for (std::int64_t begin = 0; begin < pairs; begin += kPairs) {
+      const std::int64_t size = std::min(kPairs, pairs - begin);
+      for (std::int64_t j = 0; j < kPanel; ++j) {
+        const float* row = values + j * output_stride + 2 * begin;
+        for (std::int64_t i = 0; i < size; ++i) near[j * kPairs + i] = pair_of(row[2 * i], row[2 * i + 1]);
+      }
+      transpose(reinterpret_cast<const float*>(near), kPairs, kPanel, size,
+                reinterpret_cast<float*>(out + begin * kPanel), kPanel);
+    }
+  }
+  for (std::int64_t j = 0; count_k % 2 != 0 && j < kPanel; ++j)
+    out[pairs * kPanel + j] = pair_of(values[2 * pairs * k_stride + j * output_stride], 0.0F);
+}
+
 // Outputs [first, first + count) of one panel, from `values` on.
 void pack_panel(const PackedWeight& w, std::int64_t first, std::int64_t count, std::int64_t first_k,
                 std::int64_t count_k, const float* values, std::int64_t k_stride,
@@ -197,6 +228,7 @@ void pack_panel(const PackedWeight& w, std::int64_t first, std::int64_t count, s
       for (std::int64_t k = 0; k < count_k; ++k) std::copy_n(values + k * k_stride, kPanel, out + k * kPanel);
       return;
     }
+    if (k_stride == 1) return transpose(values, output_stride, count, count_k, out, kPanel);
     for (std::int64_t k = 0; k < count_k; ++k)
       for (std::int64_t j = 0; j < count; ++j) out[k * kPanel + j] = values[k * k_stride + j * output_stride];
     return;
@@ -204,6 +236,9 @@ void pack_panel(const PackedWeight& w, std::int64_t first, std::int64_t count, s
   const std::int64_t plane_size = round_up(w.spec.columns, kTileColumns) * kPanel;
   const int planes = w.planes();
   std::uint16_t* out = reinterpret_cast<std::uint16_t*>(bytes) + panel * planes * plane_size;
+  if (planes == 1 && count == kPanel && first_k % 2 == 0 && (k_stride == 1 || output_stride == 1))
+    return pack_pairs(reinterpret_cast<std::uint32_t*>(out + first_k * kPanel), count_k, values, k_stride,
+                      output_stride);
   for (std::int64_t k = 0; k < count_k; ++k)
     for (std::int64_t j = 0; j < count; ++j)
       split(values[k * k_stride + j * output_stride], planes, [&](int plane, std::uint16_t bits) {
