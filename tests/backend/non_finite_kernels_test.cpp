@@ -255,6 +255,26 @@ TEST_P(NonFiniteKernelTest, ReductionsOfLogits) {
       }
 }
 
+// Wherever in a block that is looked at at once.
+TEST_P(NonFiniteKernelTest, NoLogitIsOverlooked) {
+  const std::int64_t n = 2 * 256 + 17;
+  const auto clean = random_floats(static_cast<std::size_t>(n), 30);
+  for (std::int64_t place = 0; place < n; ++place) {
+    for (const float bad : kBad) {
+      if (bad == -kInfinity) continue;
+      auto x = clean;
+      at(x, place) = bad;
+      ASSERT_EQ(table_.argmax(x.data(), n), -1) << place << " " << bad;
+    }
+    auto x = clean;
+    at(x, place) = 9;
+    ASSERT_EQ(table_.argmax(x.data(), n), place);
+    std::fill(x.begin(), x.end(), -kInfinity);
+    at(x, place) = -3;
+    ASSERT_EQ(table_.argmax(x.data(), n), place);
+  }
+}
+
 // Queries, and keys and values of one head in blocks whose other bits are all set: NaN in every format.
 struct AttentionInputs {
   std::int64_t rows, past, dim, more;  // positions that were written behind those of the rows
