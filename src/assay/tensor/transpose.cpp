@@ -17,12 +17,12 @@ constexpr std::int64_t kFour = 4;
 struct Block {
   alignas(16) float values[kRows * kStride];
 
-  void turn(std::int64_t rows, std::int64_t columns, float* to, std::int64_t to_stride) const {
+  void transpose_part(std::int64_t rows, std::int64_t columns, float* to, std::int64_t to_stride) const {
     for (std::int64_t column = 0; column < columns; ++column)
       for (std::int64_t row = 0; row < rows; ++row)
         to[column * to_stride + row] = values[row * kStride + column];
   }
-  void turn_whole(float* to, std::int64_t to_stride) const {
+  void transpose_whole(float* to, std::int64_t to_stride) const {
     for (std::int64_t column = 0; column < kColumns; column += kFour)
       for (std::int64_t row = 0; row < kRows; row += kFour) {
         const float* four = values + row * kStride + column;
@@ -55,9 +55,9 @@ void transpose(const float* from, std::int64_t from_stride, std::int64_t rows, s
       }
       float* out = to + column * to_stride + row;
       if (height == kRows && width == kColumns)
-        block.turn_whole(out, to_stride);
+        block.transpose_whole(out, to_stride);
       else
-        block.turn(height, width, out, to_stride);
+        block.transpose_part(height, width, out, to_stride);
     }
 }
 

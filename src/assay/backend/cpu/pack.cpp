@@ -193,7 +193,7 @@ std::uint32_t pair_of(float first, float second) {
 // All outputs of a panel of bfloat16, from an even input on.
 void pack_pairs(std::uint32_t* out, std::int64_t count_k, const float* values, std::int64_t k_stride,
                 std::int64_t output_stride) {
-  constexpr std::int64_t kPairs = 64;  // turned over at once
+  constexpr std::int64_t kPairs = 64;  // transposed at once
   const std::int64_t pairs = count_k / 2;
   if (output_stride == 1) {
     for (std::int64_t i = 0; i < pairs; ++i) {
