@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
 #include "assay/base/aligned.h"
 #include "assay/base/random.h"
 #include "assay/tensor/half.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "assay/backend/cpu/pack.h"
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/lower/pack.h"
 #include "assay/base/aligned.h"
 #include "assay/base/random.h"
 #include "assay/quant/four_bit.h"

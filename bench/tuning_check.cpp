@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "assay/backend/cpu/select.h"
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 

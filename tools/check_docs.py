@@ -2,7 +2,8 @@
 """Checks that the documents name only what exists.
 
 In ARCHITECTURE.md, CONTRIBUTING.md and docs/ every path and every identifier in backticks must exist: paths from the
-root of the repository, src/assay/ or src/assay/backend/cpu/; identifiers anywhere in the sources. Links to files must
+root of the repository, src/assay/ or src/assay/backend/cpu/kernels/; identifiers anywhere in the sources. Links to
+files must
 lead somewhere, in README.md too. The table of folders in ARCHITECTURE.md must be that of src/CMakeLists.txt. Words in
 capitals stand for a name of the reader's: `model/families/NAME.cpp` needs a folder model/families/.
 """
@@ -12,7 +13,7 @@ import re
 import sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-ROOTS = [root, root / "src/assay", root / "src/assay/backend/cpu"]
+ROOTS = [root, root / "src/assay", root / "src/assay/backend/cpu/kernels"]
 SOURCES = [p for folder in ("src", "tests", "tools", "bench", "examples", "cmake") for p in (root / folder).rglob("*")
            if p.suffix in (".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".txt", ".in", ".cmake") and p.resolve() != pathlib.Path(__file__).resolve()]  # fmt: skip
 WORDS = set(itertools.chain.from_iterable(re.findall(r"\w+", p.read_text(errors="replace")) for p in SOURCES))

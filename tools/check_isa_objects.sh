@@ -5,7 +5,7 @@
 set -euo pipefail
 layers=$1/src/CMakeFiles
 found=0
-for object in "$layers"/assay_backend.dir/assay/backend/cpu/{avx,amx}*/*.o \
+for object in "$layers"/assay_backend.dir/assay/backend/cpu/kernels/{avx,amx}*/*.o \
   "$layers"/assay_machine.dir/assay/machine/probes/{avx2,avx512,amx}.cpp.o; do
   [ -e "$object" ] || continue
   found=$((found + 1))

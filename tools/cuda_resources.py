@@ -21,7 +21,7 @@ for arch in architectures:
     command += ["-gencode", f"arch=compute_{arch},code=sm_{arch}"]
 with tempfile.TemporaryDirectory() as folder:
     done = subprocess.run(
-        command + ["-o", f"{folder}/kernels.o", f"{root}/src/assay/backend/cuda/kernels.cu"],
+        command + ["-o", f"{folder}/kernels.o", f"{root}/src/assay/backend/cuda/kernels/kernels.cu"],
         capture_output=True, text=True)
 if done.returncode != 0:
     sys.exit(f"{options.nvcc} does not compile the kernels:\n{done.stderr}")

@@ -7,7 +7,7 @@
 #include <limits>
 #include <tuple>
 
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
 #include "assay/base/aligned.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "assay/backend/cuda/cuda_backend.h"
-#include "assay/backend/cuda/gemm_library.h"
+#include "assay/backend/cuda/run/gemm_library.h"
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/session/audit.h"

@@ -1,5 +1,5 @@
 // The kernels of a GPU, run by the emulation, against plain loops in double and the CPU's scalar kernels.
-#include "assay/backend/cuda/kernels.h"
+#include "assay/backend/cuda/kernels/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <numeric>
 #include <random>
 
-#include "assay/backend/cpu/kernels.h"
+#include "assay/backend/cpu/kernels/kernels.h"
 #include "assay/base/error.h"
 #include "assay/quant/four_bit.h"
 #include "assay/tensor/half.h"

@@ -1,5 +1,5 @@
 // The order in which a GPU holds matrices, keys and values, against the fragment tables of the PTX manual.
-#include "assay/backend/cuda/layout.h"
+#include "assay/backend/cuda/lower/layout.h"
 
 #include <gtest/gtest.h>
 

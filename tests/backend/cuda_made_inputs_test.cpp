@@ -7,7 +7,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/backend/cuda/cuda_backend.h"
-#include "assay/backend/cuda/program.h"
+#include "assay/backend/cuda/run/executor.h"
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "cuda_emulation/emulated_runtime.h"

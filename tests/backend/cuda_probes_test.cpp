@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/cuda/kernels/step_kernels.h"
 #include "assay/backend/cuda/probes.h"
-#include "assay/backend/cuda/step_kernels.h"
 #include "cuda_emulation/device_memory.h"
 
 namespace assay::cuda {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "assay/backend/cuda/cuda_backend.h"
-#include "assay/backend/cuda/program.h"
+#include "assay/backend/cuda/run/executor.h"
 #include "assay/base/error.h"
 #include "assay/generate/generator.h"
 #include "assay/model/model.h"

@@ -10,8 +10,8 @@
 #include <map>
 #include <numeric>
 
-#include "assay/backend/cpu/executor.h"
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/run/executor.h"
 #include "assay/plan/cost.h"
 #include "assay/plan/liveness.h"
 #include "support/family_like_plans.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
 #include "assay/base/aligned.h"
 #include "assay/tensor/half.h"
 #include "support/fixtures.h"

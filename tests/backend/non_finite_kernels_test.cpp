@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
 #include "assay/tensor/half.h"
 #include "support/kernel_inputs.h"
 #include "support/kernel_tiers.h"

@@ -1,5 +1,5 @@
 // Each thread has tasks of its own to begin with, and touches what they read before anyone else.
-#include "assay/backend/cpu/placement.h"
+#include "assay/backend/cpu/memory/placement.h"
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -12,9 +12,9 @@
 #include <mutex>
 #include <thread>
 
-#include "assay/backend/cpu/executor.h"
-#include "assay/backend/cpu/linear.h"
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/run/executor.h"
+#include "assay/backend/cpu/run/linear.h"
 #include "assay/base/cpu.h"
 #include "assay/base/topology.h"
 #include "support/fake_system.h"

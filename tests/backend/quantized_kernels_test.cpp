@@ -9,8 +9,8 @@
 #include <limits>
 #include <tuple>
 
-#include "assay/backend/cpu/pack.h"
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/lower/pack.h"
 #include "assay/base/aligned.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int4.h"

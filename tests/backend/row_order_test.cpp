@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/backend/backend.h"
-#include "assay/backend/cpu/pack.h"
+#include "assay/backend/cpu/lower/pack.h"
 #include "assay/base/thread_pool.h"
 #include "support/random_floats.h"
 

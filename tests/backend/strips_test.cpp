@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "assay/backend/cpu/pack.h"
+#include "assay/backend/cpu/lower/pack.h"
 #include "assay/tensor/half.h"
 #include "support/random_floats.h"
 

@@ -1,5 +1,5 @@
 // Constants that depend on the processor: what is measured is chosen soundly, kept, and changes no bit.
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/run/tuning.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "assay/backend/cpu/linear.h"
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/run/linear.h"
 #include "assay/base/file.h"
 #include "assay/base/process.h"
 #include "support/temporary_folder.h"

@@ -1,12 +1,12 @@
 // What threads fetch while they wait is what they read next.
-#include "assay/backend/cpu/weights_ahead.h"
+#include "assay/backend/cpu/run/weights_ahead.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "assay/backend/cpu/linear.h"
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/run/linear.h"
 
 namespace assay::cpu {
 namespace {

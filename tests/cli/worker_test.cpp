@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/cpu.h"
 #include "support/program.h"
 #include "support/temporary_folder.h"

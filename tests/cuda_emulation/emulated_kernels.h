@@ -1,8 +1,8 @@
 // The kernels of backend/cuda, compiled for the emulation.
 #pragma once
 
-#include "assay/backend/cuda/kernels.h"
-#include "assay/backend/cuda/step_kernels.h"
+#include "assay/backend/cuda/kernels/kernels.h"
+#include "assay/backend/cuda/kernels/step_kernels.h"
 
 namespace assay::cuda {
 const Kernels& emulated_kernels();

@@ -14,7 +14,7 @@
 #if defined(ASSAY_HAS_CUDA)
 #include "assay/backend/cuda/cuda_runtime.h"
 #endif
-#include "assay/backend/cuda/gemm_library.h"
+#include "assay/backend/cuda/run/gemm_library.h"
 #include "assay/base/error.h"
 #include "assay/tensor/half.h"
 #include "cuda_emulation/emulated_kernels.h"

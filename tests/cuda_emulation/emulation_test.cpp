@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "assay/backend/cuda/device.cuh"
+#include "assay/backend/cuda/kernels/device.cuh"
 #include "assay/base/error.h"
 #include "cuda_emulation/device_memory.h"
 

@@ -1,7 +1,7 @@
 // The kernels of processors with AVX-VNNI, by the same instruction of AVX-512 on 256 bits: so that they are
 // tested where AVX-VNNI is not there. Compiled with flags of its own.
 #define ASSAY_VNNI_OF_AVX512
-#include "assay/backend/cpu/kernels.h"
+#include "assay/backend/cpu/kernels/kernels.h"
 
 #include <immintrin.h>
 
@@ -13,11 +13,11 @@ namespace assay::cpu::avx2_vnni_of_avx512 {
 
 namespace {
 
-#include "assay/backend/cpu/simd/vec256.h"
+#include "assay/backend/cpu/kernels/simd/vec256.h"
 
-#include "assay/backend/cpu/simd/float32_chunk256.h"
+#include "assay/backend/cpu/kernels/simd/float32_chunk256.h"
 // Their vectors and loops are used there.
-#include "assay/backend/cpu/simd/all_kernels.h"
+#include "assay/backend/cpu/kernels/simd/all_kernels.h"
 
 }  // namespace
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/backend/cuda/kernels.h"
+#include "assay/backend/cuda/kernels/kernels.h"
 #include "assay/quant/four_bit.h"
 #include "assay/tensor/half.h"
 #include "cuda_emulation/device_memory.h"

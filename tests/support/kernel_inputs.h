@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/backend/cpu/kernels.h"
+#include "assay/backend/cpu/kernels/kernels.h"
 #include "assay/tensor/half.h"
 
 namespace assay::test {

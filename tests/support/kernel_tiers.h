@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
 #include "assay/base/cpu.h"
 
 namespace assay::cpu::avx2_vnni_of_avx512 {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cuda/program.h"
+#include "assay/backend/cuda/run/executor.h"
 #include "assay/base/error.h"
 #include "assay/plan/operation_groups.h"
 

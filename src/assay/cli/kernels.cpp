@@ -1,7 +1,7 @@
 // assay kernels and assay help: what the program can run, and what its numbers mean.
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/kernels/select.h"
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"

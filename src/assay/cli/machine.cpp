@@ -1,8 +1,8 @@
 // assay machine: what this machine has, and how fast it reads, multiplies and wakes a thread at most.
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cpu/select.h"
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/run/tuning.h"
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"

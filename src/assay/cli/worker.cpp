@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/error.h"
 #include "assay/base/json_reader.h"
 #include "assay/cli/commands.h"

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/json_reader.h"
 #include "assay/harness/worker_session.h"
 

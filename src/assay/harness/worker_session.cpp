@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/backend/backend.h"
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/case_json.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "assay/backend/cpu/executor.h"
-#include "assay/backend/cpu/select.h"
-#include "assay/backend/cpu/tuning.h"
+#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/run/executor.h"
+#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/error.h"
 
 namespace assay::cpu {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "assay/backend/backend.h"
-#include "assay/backend/cpu/kernels.h"
-#include "assay/backend/cpu/kv_cache.h"
-#include "assay/backend/cpu/pack.h"
+#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/lower/pack.h"
+#include "assay/backend/cpu/memory/kv_cache.h"
 #include "assay/base/thread_pool.h"
 
 namespace assay::cpu {

@@ -9,10 +9,10 @@
 #include <map>
 #include <string>
 
-#include "assay/backend/cuda/cublaslt.h"
 #include "assay/backend/cuda/driver.h"
-#include "assay/backend/cuda/kernels.h"
-#include "assay/backend/cuda/step_kernels.h"
+#include "assay/backend/cuda/kernels/kernels.h"
+#include "assay/backend/cuda/kernels/step_kernels.h"
+#include "assay/backend/cuda/run/cublaslt.h"
 #include "assay/base/error.h"
 
 namespace assay::cuda {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "assay/backend/cuda/cuda_backend.h"
-#include "assay/backend/cuda/step_kernels.h"
+#include "assay/backend/cuda/kernels/step_kernels.h"
 #include "assay/base/format.h"
 
 namespace assay::cuda {

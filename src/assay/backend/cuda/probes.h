@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "assay/backend/cuda/device_memory.h"
+#include "assay/backend/cuda/memory/device_memory.h"
 #include "assay/base/units.h"
 #include "assay/quant/precision.h"
 

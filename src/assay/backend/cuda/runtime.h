@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-#include "assay/backend/cuda/layout.h"
+#include "assay/backend/cuda/lower/layout.h"
 #include "assay/base/units.h"
 
 namespace assay::cuda {

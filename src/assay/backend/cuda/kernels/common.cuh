@@ -1,8 +1,8 @@
 // What several kernels share: sums over warps and blocks, activation functions, elements of a matrix.
 #pragma once
 
-#include "assay/backend/cuda/device.cuh"
-#include "assay/backend/cuda/kernels.h"
+#include "assay/backend/cuda/kernels/device.cuh"
+#include "assay/backend/cuda/kernels/kernels.h"
 
 namespace assay::cuda::device {
 

@@ -96,7 +96,7 @@ struct RowCode {
   float scale, inverse;
   std::int32_t zero_point;
 };
-// As the CPU has it (backend/cpu/kernels.h).
+// As the CPU has it (backend/cpu/kernels/kernels.h).
 ASSAY_DEVICE RowCode code_of_range(float low, float high) {
   const float range = high - low;
   if (!(range >= 1e-35F)) return {0, 0, 0};

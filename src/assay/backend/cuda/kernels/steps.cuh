@@ -2,8 +2,8 @@
 // the host's compiler for the emulation.
 #pragma once
 
-#include "assay/backend/cuda/device.cuh"
-#include "assay/backend/cuda/step_kernels.h"
+#include "assay/backend/cuda/kernels/device.cuh"
+#include "assay/backend/cuda/kernels/step_kernels.h"
 
 namespace assay::cuda {
 

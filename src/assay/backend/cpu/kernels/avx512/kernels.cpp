@@ -1,0 +1,27 @@
+// AVX-512 (F, BW, DQ, VL) kernels in float32. Compiled with its own flags, called only after the CPU check.
+#include "assay/backend/cpu/kernels/kernels.h"
+
+#include <immintrin.h>
+
+extern "C" double log(double) noexcept;
+
+// What is called per vector: a call costs as much as the work.
+#define ASSAY_INLINE [[gnu::always_inline]] inline
+
+namespace assay::cpu::avx512 {
+
+namespace {
+
+#include "assay/backend/cpu/kernels/simd/vec512.h"
+
+#include "assay/backend/cpu/kernels/simd/float32_chunk512.h"
+// Its loops are used there.
+#include "assay/backend/cpu/kernels/simd/all_kernels.h"
+
+}  // namespace
+
+void fill(KernelTable& table) {
+  fill_all(table, "avx512");
+}
+
+}  // namespace assay::cpu::avx512

@@ -1,0 +1,29 @@
+// Products of bytes for processors that have an instruction for them (AVX-512 VNNI): the other kernels of
+// the tier are those of kernels.cpp, and nothing of them is compiled here.
+#include "assay/backend/cpu/kernels/kernels.h"
+
+#include <immintrin.h>
+
+extern "C" double log(double) noexcept;
+
+// What is called per vector: a call costs as much as the work.
+#define ASSAY_INLINE [[gnu::always_inline]] inline
+
+namespace assay::cpu::avx512_vnni {
+
+namespace {
+
+#include "assay/backend/cpu/kernels/simd/vec512.h"
+
+#include "assay/backend/cpu/kernels/simd/float32_chunk512.h"
+// Its loops are used there, and blocks of bytes.
+#define ASSAY_HAS_BYTE_BLOCKS
+#include "assay/backend/cpu/kernels/simd/all_kernels.h"
+
+}  // namespace
+
+void fill(KernelTable& table) {
+  fill_byte_products(table, "avx512_vnni");
+}
+
+}  // namespace assay::cpu::avx512_vnni

@@ -1,0 +1,66 @@
+// Weights as the CPU kernels read them: matrices in panels of 16 outputs, tables and vectors in rows.
+#pragma once
+
+#include <array>
+#include <functional>
+
+#include "assay/backend/backend.h"
+#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/base/aligned.h"
+#include "assay/base/thread_pool.h"
+
+namespace assay::cpu {
+
+// The values of 4-bit codes as whole numbers of at most 127 times a unit: the unit with which they differ
+// least, by the sum of squares.
+struct ByteBook {
+  std::array<std::int8_t, 16> values;
+  float unit;
+};
+ByteBook byte_book_of(const std::array<float, 16>& book);
+
+struct PackedWeight {
+  WeightSpec spec;
+  // A matrix is packed as kernels.h says. A table holds rows [rows][columns] of float or bfloat16, a vector
+  // [columns] of float.
+  AlignedBuffer data;
+  std::int64_t bytes = 0;  // of data
+  std::int64_t panels = 0;
+  // Of quantized formats: behind the codes in `data`.
+  //   int8:  absmax [panels][16], then the sum of each output's codes, as int32
+  //   4-bit: BlockScales
+  std::int64_t scales_at = 0;  // bytes
+  std::int64_t group = 0;      // inputs that share a scale of every output
+
+  Packing packing() const;
+  bool is_float() const { return packing() == Packing::float32 || packing() == Packing::bfloat16; }
+  std::int64_t k_padded() const;
+  std::int64_t panel_bytes() const;  // of codes or elements
+  const float* scales() const { return reinterpret_cast<const float*>(data.data() + scales_at); }
+  BlockScales block_scales() const { return {data.data() + scales_at, spec.has_bfloat16_scales}; }
+  const std::int32_t* sums() const {
+    return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
+  }
+  const std::array<float, 16>& book() const;  // of 4-bit codes
+  const ByteBook& byte_book() const;          // the same, nearly
+  int planes() const { return planes_of(spec.format); }
+  Bytes weight_bytes() const;  // of the weight's own elements
+  Bytes slack() const;         // padding beyond them
+  // Row `row` of a table, or of a matrix that serves as one, widened to float: out[columns].
+  void copy_row(std::int64_t row, float* out) const;
+  // The same, added to out.
+  void add_row(std::int64_t row, float* out) const;
+};
+
+// How the weights will lie, without their data: for predicting memory.
+std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs);
+
+// Reads, converts and packs all weights, each slab by one thread of the pool from file to packed panel: 1 MB,
+// or 64 rows where those are more; of transposed matrices that are quantized 12 MB, of all threads together
+// 128 MB, or 64 outputs where those are more. `place` is called with each weight, and its number, when its
+// memory is there and nothing is written yet. Throws what the source throws.
+using PlaceWeight = std::function<void(std::size_t, PackedWeight&)>;
+std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
+                                       ThreadPool& pool, const PlaceWeight& place = {});
+
+}  // namespace assay::cpu

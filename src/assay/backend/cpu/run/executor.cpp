@@ -1,0 +1,380 @@
+#include "assay/backend/cpu/run/executor.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "assay/backend/cpu/memory/placement.h"
+#include "assay/base/error.h"
+#include "assay/tensor/half.h"
+
+namespace assay::cpu {
+
+namespace {
+
+NormArgs norm_args(const NormOp& op, const float* gain, const float* bias, const Buffer& in,
+                   const Buffer& out) {
+  return {.x = in.floats,
+          .x_stride = in.stride,
+          .gain = gain,
+          .bias = bias,
+          .epsilon = op.epsilon,
+          .subtracts_mean = op.kind == Norm::layer,
+          .y = out.floats,
+          .y_stride = out.stride,
+          .y_tiles = out.tiles,
+          .first_tile_row = 0,
+          .rows = 0,
+          .n = in.columns};
+}
+
+MemoryReport memory_of(const PackedPlan& packed, const Workspace& work) {
+  MemoryReport report;
+  for (const PackedWeight& w : packed.weights) {
+    report.packing = report.packing + w.slack();
+    report.weights = report.weights + w.weight_bytes();
+  }
+  report.workspace = {work.bytes()};
+  return report;
+}
+
+CpuKvCache cache_for(const Plan& plan, std::shared_ptr<KvBlockPool> blocks) {
+  return CpuKvCache(plan.layers, plan.kv_heads, plan.head_dim, plan.kv_format, std::move(blocks));
+}
+
+// Weights before the workspace, whose shape they decide.
+PackedPlan& pack(PackedPlan& packed, const WeightSource& source, ThreadPool& pool) {
+  PlaceWeight place;
+  if (pool.nodes() > 1) {
+    std::vector<bool> is_gated(packed.plan.weights.size() + 1);
+    for (const FusedOp& fused : packed.ops)
+      if (const auto* linear = std::get_if<LinearOp>(&fused.op->what))
+        is_gated[static_cast<std::size_t>(linear->weight)] = fused.gate != nullptr;
+    place = [&pool, is_gated = std::move(is_gated)](std::size_t i, PackedWeight& w) {
+      touch_by_readers(w, is_gated[i], pool);
+    };
+  }
+  packed.weights = pack_weights(packed.specs(), source, pool, place);
+  return packed;
+}
+
+Workspace& reserved(Workspace& work) {
+  work.reserve();
+  return work;
+}
+
+}  // namespace
+
+PredictedMemory predicted_memory(const Plan& plan, const KernelTable& table, int threads,
+                                 std::int64_t tokens) {
+  PackedPlan packed(plan, table);
+  packed.weights = lay_out_weights(packed.specs());
+  const Workspace work(packed, threads);
+  return {memory_of(packed, work), cache_for(plan, std::make_shared<KvBlockPool>()).bytes_of(tokens)};
+}
+
+Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTable& table,
+                   std::shared_ptr<ThreadPool> pool)
+    : packed_(plan, table),
+      pool_(std::move(pool)),
+      tasks_(*pool_),
+      work_(pack(packed_, source, *pool_), pool_->size()),
+      linear_(packed_, tasks_, reserved(work_)),
+      attention_(packed_, tasks_, work_),
+      pruner_(packed_, work_) {
+  if (plan.has_candidate_search)
+    candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, work_, linear_);
+}
+
+std::unique_ptr<KvCache> Executor::make_cache() {
+  return std::make_unique<CpuKvCache>(plan().layers, plan().kv_heads, plan().head_dim, plan().kv_format,
+                                      kv_blocks_);
+}
+
+Bytes Executor::cache_bytes(std::int64_t length) const {
+  return cache_for(plan(), kv_blocks_).bytes_of(length);
+}
+
+MemoryReport Executor::memory() const {
+  return memory_of(packed_, work_);
+}
+
+std::vector<std::span<const std::byte>> Executor::step_weights() const {
+  std::vector<std::span<const std::byte>> regions;
+  const auto add_region = [&](const PackedWeight& w) {
+    regions.emplace_back(w.data.data(), static_cast<std::size_t>(w.bytes));
+  };
+  for (const Op& op : plan().ops)
+    if (const auto* linear = std::get_if<LinearOp>(&op.what)) add_region(packed_.weight(linear->weight));
+  // Behind the plan's own weights lie the int8 codes in which candidates of the LM head are found.
+  add_region(candidates_ ? packed_.weights.back() : packed_.head());
+  return regions;
+}
+
+void Executor::begin_profile() {
+  profile_ = StepProfile{};
+  pool_->account_busy_time(true);
+}
+
+StepProfile Executor::end_profile() {
+  pool_->account_busy_time(false);
+  return std::exchange(profile_, std::nullopt).value_or(StepProfile{});
+}
+
+Executor::PhaseTimer::PhaseTimer(Executor& program, Phase phase) : program_(program), phase_(phase) {
+  if (!program.profile_) return;
+  busy_ = program.pool_->busy_time();
+  begin_ = Clock::now();
+}
+
+Executor::PhaseTimer::~PhaseTimer() {
+  if (!program_.profile_) return;
+  StepProfile::Part& part = program_.profile_->parts[static_cast<std::size_t>(phase_)];
+  const Seconds time = elapsed(begin_, Clock::now());
+  const double busy = (program_.pool_->busy_time() - busy_).value / program_.pool_->size();
+  part.time = part.time + time;
+  part.waiting = part.waiting + Seconds{std::max(0.0, time.value - busy)};
+}
+
+void Executor::check(const Batch& batch, const CpuKvCache& cache) const {
+  if (static_cast<std::int64_t>(batch.ids.size()) > kMaxRows)
+    throw Error("a batch of {} tokens was given; at most {} fit one step", batch.ids.size(), kMaxRows);
+  assert(batch.positions.size() == batch.ids.size());
+  for (const TokenId id : batch.ids)
+    if (id < 0 || id >= plan().vocab)
+      throw Error("token id {} is outside the model's vocabulary of {}", id, plan().vocab);
+  for (const std::int32_t position : batch.positions)
+    if (position < 0 || position >= plan().context)
+      throw Error("position {} is outside the model's context of {} tokens", position, plan().context);
+  for (const SequenceRows& rows : batch.sequences)
+    if (cache.length(rows.sequence) + rows.rows > plan().context)
+      throw Error("{} tokens exceed the model's context of {}", cache.length(rows.sequence) + rows.rows,
+                  plan().context);
+}
+
+void Executor::run(const Batch& batch, KvCache& cache) {
+  auto& kv = static_cast<CpuKvCache&>(cache);
+  check(batch, kv);
+  pruner_.begin();  // no hidden states until they are there
+  for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
+  const std::vector<RowRange> kept = observer_ ? std::vector<RowRange>() : pruner_.rows_to_keep(batch);
+  std::vector<RowRange> all;
+  for (const SequenceRows& s : batch.sequences) all.push_back({0, s.rows});
+  auto rows = static_cast<std::int64_t>(batch.ids.size());
+  attention_.begin(batch);
+  for (const FusedOp& fused : packed_.ops) {
+    if (rows == 0) break;
+    const PhaseTimer timer(*this, fused.op->phase);
+    const bool is_last_attention = fused.index == pruner_.attention() && !kept.empty();
+    run_op(fused, rows, batch, kv, is_last_attention ? kept : all, kept);
+    if (is_last_attention) rows = pruner_.keep(batch, kept);
+  }
+  pruner_.end(static_cast<std::int64_t>(batch.ids.size()));
+}
+
+void Executor::run_op(const FusedOp& fused, std::int64_t rows, const Batch& batch, CpuKvCache& cache,
+                      std::span<const RowRange> attended, std::span<const RowRange> kept) {
+  std::visit(Cases{[&](const EmbedOp& op) { embed(op, batch); },  //
+                   [&](const NormOp& op) { norm(op, rows); },     //
+                   [&](const LinearOp& op) { multiply(op, fused, rows, kept); },
+                   [&](const RotaryOp& op) { attention_.rotate(op, rows); },
+                   [&](const AttentionOp& op) { attention_.run(op, fused.rotary, batch, cache, attended); },
+                   [&](const GatedOp& op) { gate(op, rows); },  //
+                   [&](const AddOp& op) { add(op, rows); }},
+             fused.op->what);
+}
+
+void Executor::embed(const EmbedOp& op, const Batch& batch) {
+  const Buffer& out = work_[op.out];
+  tasks_.run_rows(static_cast<std::int64_t>(batch.ids.size()), [&](std::int64_t first, std::int64_t rows) {
+    for (std::int64_t row = first; row < first + rows; ++row) {
+      float* x = out.floats + row * out.stride;
+      if (op.tokens != kNone)
+        packed_.weight(op.tokens).copy_row(batch.ids[static_cast<std::size_t>(row)], x);
+      else
+        std::fill_n(x, out.columns, 0.0F);
+      if (op.scale != 1)
+        for (std::int64_t i = 0; i < out.columns; ++i) x[i] *= op.scale;
+      if (op.positions != kNone)
+        packed_.weight(op.positions)
+            .add_row(batch.positions[static_cast<std::size_t>(row)] + op.position_offset, x);
+    }
+    out.update_tiles(first, rows);
+  });
+}
+
+void Executor::norm(const NormOp& op, std::int64_t rows) {
+  if (packed_.norms_parts(op)) return norm_parts(op, rows);
+  const NormArgs whole =
+      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), work_[op.in], work_[op.out]);
+  tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    NormArgs part = whole;
+    part.first_tile_row = first;
+    part.x += first * part.x_stride;
+    if (part.y != nullptr) part.y += first * part.y_stride;
+    part.rows = count;
+    packed_.table.norm(part);
+  });
+}
+
+// The parts of a row lie side by side: they are the rows of a call.
+void Executor::norm_parts(const NormOp& op, std::int64_t rows) {
+  const Buffer &in = work_[op.in], &out = work_[op.out];
+  NormArgs whole = norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), in, out);
+  whole.n = whole.x_stride = whole.y_stride = packed_.weight_columns(op.gain);
+  whole.rows = op.groups;
+  whole.y_tiles = kNoTiles;
+  tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    NormArgs part = whole;
+    for (std::int64_t row = first; row < first + count; ++row) {
+      part.x = in.floats + row * in.stride + op.column;
+      part.y = out.floats + row * out.stride + op.column;
+      packed_.table.norm(part);
+    }
+    out.update_tiles(first, count);
+  });
+}
+
+void Executor::show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const {
+  const std::int64_t columns = packed_.weight(op.weight).spec.columns;
+  if (in.floats != nullptr) return observer_({op.weight, in.floats, rows, columns, in.stride});
+  std::vector<float> floats(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t k = 0; k < columns; ++k)
+      for (int plane = 0; plane < in.tiles.planes; ++plane)
+        floats[static_cast<std::size_t>(row * columns + k)] +=
+            bf16_to_float(in.tiles.plane(plane)[in.tiles.offset(row, k)]);
+  observer_({op.weight, floats.data(), rows, columns, columns});
+}
+
+void Executor::multiply(const LinearOp& op, const FusedOp& fused, std::int64_t rows,
+                        std::span<const RowRange> kept) {
+  if (observer_) show_inputs(op, work_[op.in], rows);
+  const std::optional<NarrowPanels> queries = pruner_.queries_of(fused.index, kept);
+  const Buffer& out = work_[fused.gate == nullptr ? op.out : fused.gate->out];
+  linear_.run(op, work_[op.in], rows, {.out = out, .column = op.out_column, .gate = fused.gate},
+              queries ? &*queries : nullptr);
+}
+
+void Executor::gate(const GatedOp& op, std::int64_t rows) {
+  const Buffer &in = work_[op.in], &out = work_[op.out];
+  tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    const float* x = in.floats + first * in.stride;
+    packed_.table.gate({.gate = x,
+                        .up = x + out.columns,
+                        .x_stride = in.stride,
+                        .activation = op.activation,
+                        .is_rounded = out.is_rounded,
+                        .y = out.floats == nullptr ? nullptr : out.floats + first * out.stride,
+                        .y_stride = out.stride,
+                        .y_tiles = out.tiles,
+                        .first_tile_row = first,
+                        .first_tile_column = 0,
+                        .rows = count,
+                        .n = out.columns});
+  });
+}
+
+void Executor::add(const AddOp& op, std::int64_t rows) {
+  const Buffer &in = work_[op.in], &out = work_[op.out];
+  tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t row = first; row < first + count; ++row)
+      for (std::int64_t i = 0; i < out.columns; ++i)
+        out.floats[row * out.stride + i] += op.scale * in.floats[row * in.stride + i];
+    out.update_tiles(first, count);
+  });
+}
+
+// Hidden states of at most kHeadRows rows into head_normed.
+void Executor::norm_head(std::span<const std::int64_t> rows) {
+  const Buffer& hidden = work_[plan().hidden];
+  if (!plan().head.norm) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      work_.head_normed.put_row(static_cast<std::int64_t>(i),
+                                hidden.floats + pruner_.place_of(rows[i]) * hidden.stride);
+    return;
+  }
+  const NormOp& op = *plan().head.norm;
+  const NormArgs whole =
+      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), hidden, work_.head_normed);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    NormArgs one = whole;
+    one.rows = 1;
+    one.x += pruner_.place_of(rows[i]) * one.x_stride;
+    one.first_tile_row = static_cast<std::int64_t>(i);
+    if (one.y != nullptr) one.y += one.first_tile_row * one.y_stride;
+    packed_.table.norm(one);
+  }
+}
+
+void Executor::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
+  const PhaseTimer timer(*this, Phase::head);
+  for (std::size_t first = 0; first < rows.size(); first += kHeadRows) {
+    const auto part = rows.subspan(first, std::min<std::size_t>(kHeadRows, rows.size() - first));
+    const auto count = static_cast<std::int64_t>(part.size());
+    norm_head(part);
+    const auto* best = std::get_if<ArgmaxSink>(&sink);
+    if (best != nullptr && candidates_ &&
+        candidates_->find_highest(count, best->ids.subspan(first, part.size())))
+      continue;
+    linear_.run(plan().head.product, work_.head_normed, count, {.out = work_.logits});
+    drain(part, static_cast<std::int64_t>(first), sink);
+  }
+}
+
+// Of few rows each thread looks at logits that it has computed itself: they lie in its own caches.
+void Executor::find_highest(std::int64_t rows, std::span<TokenId> ids) {
+  constexpr std::int64_t kUnknown = -1, kNothing = -2;  // of argmax(); of a slice without logits
+  const std::int64_t vocab = plan().vocab, slices = tasks_.threads(),
+                     each = round_up((vocab + slices - 1) / slices, kPanel);
+  highest_.resize(static_cast<std::size_t>(rows * slices));
+  tasks_.run_in_regions(slices, [&](std::int64_t slice) {
+    const std::int64_t first = slice * each, n = std::min(each, vocab - first);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t at =
+          n <= 0 ? kNothing
+                 : packed_.table.argmax(work_.logits.floats + row * work_.logits.stride + first, n);
+      highest_[static_cast<std::size_t>(row * slices + slice)] = at < 0 ? at : first + at;
+    }
+  });
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* x = work_.logits.floats + row * work_.logits.stride;
+    const auto of_row =
+        std::span(highest_).subspan(static_cast<std::size_t>(row * slices), static_cast<std::size_t>(slices));
+    std::int64_t best = of_row[0];
+    for (const std::int64_t at : of_row.subspan(1))
+      if (at >= 0 && best >= 0 && x[at] > x[best]) best = at;
+    // A slice without a finite highest logit says nothing of the row.
+    const bool is_known = std::find(of_row.begin(), of_row.end(), kUnknown) == of_row.end();
+    ids[static_cast<std::size_t>(row)] =
+        static_cast<TokenId>(is_known ? best : packed_.table.argmax(x, vocab));
+  }
+}
+
+// Reduces the held logits, a row per chunk of work: the result does not depend on the number of threads.
+void Executor::drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink) {
+  const std::int64_t vocab = plan().vocab;
+  if (const auto* best = std::get_if<ArgmaxSink>(&sink);
+      best != nullptr && static_cast<std::int64_t>(rows.size()) <= kFewRows)
+    return find_highest(static_cast<std::int64_t>(rows.size()),
+                        best->ids.subspan(static_cast<std::size_t>(first), rows.size()));
+  const LmHead& lm_head = plan().head;
+  const bool bends = lm_head.bends_logits() && !std::holds_alternative<ArgmaxSink>(sink);
+  tasks_.run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
+    float* x = work_.logits.floats + i * work_.logits.stride;
+    if (bends) packed_.table.bend_logits(x, vocab, lm_head.scale, lm_head.soft_cap);
+    const auto at = static_cast<std::size_t>(first + i);
+    std::visit(Cases{[&](const LogitsSink& full) {
+                       std::copy_n(x, vocab, full.logits.data() + static_cast<std::int64_t>(at) * vocab);
+                     },
+                     [&](const ArgmaxSink& best) {
+                       best.ids[at] = static_cast<TokenId>(packed_.table.argmax(x, vocab));
+                     },
+                     [&](const LogProbabilitySink& score) {
+                       score.log_probabilities[at] =
+                           static_cast<double>(x[score.targets[at]]) - packed_.table.log_sum_exp(x, vocab);
+                     }},
+               sink);
+  });
+}
+
+}  // namespace assay::cpu

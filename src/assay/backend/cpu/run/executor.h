@@ -1,0 +1,84 @@
+// The program of the CPU backend: runs a packed plan, operation by operation.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "assay/backend/backend.h"
+#include "assay/backend/cpu/lower/pruning.h"
+#include "assay/backend/cpu/run/attention.h"
+#include "assay/backend/cpu/run/candidate_head.h"
+#include "assay/backend/cpu/run/linear.h"
+
+namespace assay::cpu {
+
+class Executor : public Program {
+ public:
+  Executor(const Plan& plan, const WeightSource& source, const KernelTable& table,
+           std::shared_ptr<ThreadPool> pool);
+
+  const Plan& plan() const override { return packed_.plan; }
+  std::unique_ptr<KvCache> make_cache() override;
+  void run(const Batch& batch, KvCache& cache) override;
+  void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
+  void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
+  double outlier_share() const override { return linear_.outlier_share(); }
+  double exact_head_share() const override { return candidates_ ? candidates_->computed_share() : 0; }
+  std::int64_t max_rows() const override { return kMaxRows; }
+  Bytes cache_bytes(std::int64_t length) const override;
+  MemoryReport memory() const override;
+  std::vector<std::span<const std::byte>> step_weights() const override;
+  void trim() override { kv_blocks_->clear(); }
+  void begin_profile() override;
+  StepProfile end_profile() override;
+
+ private:
+  // Adds the time from its making to its end to a phase of the profile, where one is taken.
+  class PhaseTimer {
+   public:
+    PhaseTimer(Executor& program, Phase phase);
+    ~PhaseTimer();
+    PhaseTimer(const PhaseTimer&) = delete;
+    PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+   private:
+    Executor& program_;
+    Phase phase_;
+    TimePoint begin_;
+    Seconds busy_;
+  };
+
+  void check(const Batch& batch, const CpuKvCache& cache) const;
+  void run_op(const FusedOp& fused, std::int64_t rows, const Batch& batch, CpuKvCache& cache,
+              std::span<const RowRange> attended, std::span<const RowRange> kept);
+  void embed(const EmbedOp& op, const Batch& batch);
+  void norm(const NormOp& op, std::int64_t rows);
+  void norm_parts(const NormOp& op, std::int64_t rows);
+  void multiply(const LinearOp& op, const FusedOp& fused, std::int64_t rows, std::span<const RowRange> kept);
+  void gate(const GatedOp& op, std::int64_t rows);
+  void add(const AddOp& op, std::int64_t rows);
+  void show_inputs(const LinearOp& op, const Buffer& in, std::int64_t rows) const;
+  void norm_head(std::span<const std::int64_t> rows);
+  void find_highest(std::int64_t rows, std::span<TokenId> ids);
+  void drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink);
+
+  PackedPlan packed_;
+  std::shared_ptr<ThreadPool> pool_;
+  Tasks tasks_;
+  std::vector<std::int64_t> highest_;  // of each row and slice of logits
+  Workspace work_;
+  Linear linear_;
+  Attention attention_;
+  RowPruner pruner_;
+  std::unique_ptr<CandidateHead> candidates_;  // of an LM head that is searched in int8
+  InputObserver observer_;
+  std::shared_ptr<KvBlockPool> kv_blocks_ = std::make_shared<KvBlockPool>();
+  std::optional<StepProfile> profile_;  // while one is taken
+};
+
+// What a program of the plan would take. Takes none itself.
+PredictedMemory predicted_memory(const Plan& plan, const KernelTable& table, int threads,
+                                 std::int64_t tokens);
+
+}  // namespace assay::cpu

@@ -1,0 +1,162 @@
+// What was measured, kept between processes.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "assay/backend/cpu/run/tuning.h"
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+#include "assay/base/json.h"
+#include "assay/base/process.h"
+
+namespace assay::cpu {
+
+namespace {
+
+constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 20;
+constexpr std::size_t kMostEntries = 256;
+constexpr std::int64_t kNearest = 64, kFurthest = std::int64_t{1} << 16;
+
+constexpr double kHighestGain = 100;
+
+std::string key_of(Isa isa, int threads) {
+  return tuning_key(cpu_info(), ASSAY_VERSION, isa, threads);
+}
+
+Json entries_of(const std::string& file) {
+  try {
+    return read_json_object(file, kLargestFile, 16 * kMostEntries);
+  } catch (const Error&) {
+    return Json::object();
+  }
+}
+
+std::optional<Constants>& given() {
+  static std::optional<Constants> constants;
+  return constants;
+}
+
+// Held while this process measures; none where the answer could not be kept, or where another one measures.
+std::unique_ptr<FolderLock> lock_to_measure(const std::string& file) {
+  if (file.empty() || std::filesystem::is_directory(file)) return nullptr;
+  try {
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    std::filesystem::create_directories(folder);
+    if (access(folder.c_str(), W_OK) != 0) return nullptr;
+    return std::make_unique<FolderLock>(folder, Seconds{0});
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+// So that what was held to measure counts in no peak of memory that is reported (proc(5), clear_refs).
+void forget_peak() {
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+}  // namespace
+
+void give_constants(const Constants& now) {
+  given() = now;
+}
+
+std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads) {
+  return fmt::format("{}, microcode {}, {}, {} thread{}, assay {}", cpu.model, cpu.microcode, name_of(isa),
+                     threads, threads == 1 ? "" : "s", version);
+}
+
+std::string tuning_file() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/assay/tuning.json";
+  return home == nullptr || *home != '/' ? std::string() : std::string(home) + "/.cache/assay/tuning.json";
+}
+
+std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads) {
+  if (file.empty()) return std::nullopt;
+  const Json entries = entries_of(file);
+  const auto found = entries.find(key_of(isa, threads));
+  if (found == entries.end() || !found->is_object()) return std::nullopt;
+  try {
+    const JsonView entry(*found, file);
+    Tuning tuning{.constants = {.fetch = {.distance = entry.integer("fetch_distance", kNearest, kFurthest),
+                                          .most = entry.integer("fetch_most", kNearest, kFurthest),
+                                          .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
+                                .share_rows = entry.integer("share_rows", kFewestShareRows, kMaxRows)},
+                  .gain = entry.number("gain"),
+                  .many_rows_gain = entry.number("many_rows_gain"),
+                  .is_measured = true};
+    for (const double gain : {tuning.gain, tuning.many_rows_gain})
+      if (!(gain >= 1 && gain <= kHighestGain)) return std::nullopt;
+    return tuning;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tuning) {
+  if (file.empty()) return;
+  try {
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    std::filesystem::create_directories(folder);
+    const FolderLock lock(folder);  // another process may add its own
+    Json entries = entries_of(file);
+    if (entries.size() >= kMostEntries) entries = Json::object();
+    entries[key_of(isa, threads)] = {{"fetch_distance", tuning.constants.fetch.distance},
+                                     {"fetch_most", tuning.constants.fetch.most},
+                                     {"fetch_level", tuning.constants.fetch.is_to_second_level ? 2 : 1},
+                                     {"share_rows", tuning.constants.share_rows},
+                                     {"gain", tuning.gain},
+                                     {"many_rows_gain", tuning.many_rows_gain}};
+    write_file_atomically(file, entries.dump(1) + "\n");
+  } catch (const std::exception&) {  // measured again next time
+  }
+}
+
+Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool) {
+  static std::mutex mutex;
+  struct Known {
+    Tuning tuning;
+    bool is_of_this_process = false;  // measured, or tried to
+  };
+  static std::map<std::string, Known> known;
+  if (tune == Tune::off || isa == Isa::scalar) {  // of scalar kernels nobody waits for speed
+    set_constants(usual_constants());
+    return {.constants = constants()};
+  }
+  const std::lock_guard lock(mutex);
+  if (given()) {
+    set_constants(*given());
+    return {.constants = constants()};
+  }
+  const std::string key = key_of(isa, pool.size()), file = tuning_file();
+  const auto at = known.find(key);
+  std::optional<Tuning> tuning;
+  if (at != known.end() && (tune == Tune::once || at->second.is_of_this_process)) {
+    tuning = at->second.tuning;
+  } else {
+    bool is_of_this_process = false;
+    if (tune == Tune::once) tuning = kept_tuning(file, isa, pool.size());
+    // Where it cannot be kept, or another process measures just now, each process would find another answer.
+    std::unique_ptr<FolderLock> measuring;
+    if (!tuning && tune == Tune::once && (measuring = lock_to_measure(file)) == nullptr)
+      tuning = Tuning{.constants = usual_constants()};
+    if (!tuning) {
+      tuning = measure_tuning(table, pool);
+      measuring.reset();  // which keep_tuning takes for itself
+      forget_peak();
+      is_of_this_process = true;
+      if (tuning->is_measured) keep_tuning(file, isa, pool.size(), *tuning);
+    }
+    known[key] = {*tuning, is_of_this_process};
+  }
+  set_constants(tuning->constants);
+  return *tuning;
+}
+
+}  // namespace assay::cpu

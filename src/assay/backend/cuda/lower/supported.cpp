@@ -1,0 +1,39 @@
+// What the CUDA backend runs, and the memory it takes.
+#include "assay/backend/supported.h"
+#include "assay/backend/cuda/run/executor.h"
+#include "assay/base/error.h"
+
+namespace assay::cuda {
+
+MemoryReport memory_of(const WeightLayout& weights, const WorkspaceLayout& work) {
+  return {weights.weight_bytes, {weights.bytes - weights.weight_bytes.value}, {work.bytes}};
+}
+
+void check_supported(const Plan& plan) {
+  assay::check_supported(plan, "CUDA", kLargestHeadDim);
+  if (plan.has_candidate_search)
+    throw FieldError("lm_head_search",
+                     "the CUDA backend does not search the LM head in int8; leave it out on a GPU");
+  for (const WeightSpec& w : plan.weights)
+    if (planes_of(w.format) > 1)
+      throw FieldError("float32_matmul", "expected float32 or tf32 on a GPU, found {} of weight '{}'",
+                       info(w.format).name, w.name);
+  const auto check_linear = [](const LinearOp& linear) {
+    if (linear.has_int8_inputs)
+      throw FieldError("activations",
+                       "the CUDA backend does not multiply int8 activations by 4-bit weights; leave it out "
+                       "on a GPU");
+  };
+  for (const Op& op : plan.ops)
+    if (const auto* linear = std::get_if<LinearOp>(&op.what)) check_linear(*linear);
+  check_linear(plan.head.product);
+}
+
+PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std::int64_t tokens,
+                                 CudaGemm gemm) {
+  check_supported(plan);
+  return {memory_of(WeightLayout(plan), WorkspaceLayout(plan, facts, gemm)),
+          cache_bytes_of(cache_layout_of(plan), tokens)};
+}
+
+}  // namespace assay::cuda

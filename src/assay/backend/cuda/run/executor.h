@@ -1,0 +1,150 @@
+// The program of the CUDA backend: runs a plan operation by operation on one stream of a device. A decode
+// step is recorded as a CUDA graph when it first runs, and replayed from then on.
+#pragma once
+
+#include <compare>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "assay/backend/backend.h"
+#include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/cuda/lower/pack.h"
+#include "assay/backend/cuda/memory/kv_cache.h"
+#include "assay/backend/cuda/memory/workspace.h"
+
+namespace assay::cuda {
+
+// Throws Error, or FieldError where a field asks for it, for what this backend does not run.
+void check_supported(const Plan& plan);
+
+MemoryReport memory_of(const WeightLayout& weights, const WorkspaceLayout& work);
+
+// What a program of the plan would take, and a sequence of this many tokens beside it.
+PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std::int64_t tokens,
+                                 CudaGemm gemm = CudaGemm::own);
+
+// The keys up to which a decode step is recorded: 256, 512, 768, 1,024, 1,536, 2,048, 3,072 ... share a
+// graph; at most the context's. A block whose chunk is beyond the keys of its row ends at once, and no bit
+// depends on how many there are.
+std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
+
+// Of each operation whether it is a norm, or the gate of an MLP, that the multiplication behind it can make
+// of its inputs: nobody else reads what it would write, and the product does not write where it reads. Not of
+// float32 products, nor of int8 ones, whose inputs are quantized first.
+std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout);
+
+class CudaProgram : public Program {
+ public:
+  CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
+              const CudaOptions& options = {});
+
+  const Plan& plan() const override { return plan_; }
+  std::unique_ptr<KvCache> make_cache() override { return std::make_unique<CudaKvCache>(pages_); }
+  void run(const Batch& batch, KvCache& cache) override;
+  void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
+  void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
+  double outlier_share() const override;
+  bool can_run_greedily() const override {
+    return options_.chooses_tokens && !observer_ && !profile_ && first_embedding() != nullptr;
+  }
+  void run_greedily(const Batch& batch, KvCache& cache, std::int64_t steps, std::span<TokenId> chosen,
+                    const std::function<void()>& after_each) override;
+  std::int64_t max_rows() const override { return kMaxRows; }
+  Bytes cache_bytes(std::int64_t length) const override { return cache_bytes_of(pages_->layout(), length); }
+  void require_memory(Bytes needed, std::string_view purpose) const override;
+  MemoryReport memory() const override;
+  void trim() override { pages_->trim(); }
+  void begin_profile() override;
+  StepProfile end_profile() override { return std::exchange(profile_, std::nullopt).value_or(StepProfile{}); }
+
+ private:
+  // Of the rows that a step computes, which become fewer at the last attention.
+  struct Step {
+    std::int64_t rows = 0, all_rows = 0;
+    std::int64_t longest = 0;  // keys of a row
+    std::int64_t sequences = 1;
+    bool is_pruned = false;  // rows are those that are kept
+    bool is_decode = false;  // one row of each sequence, all of them wanted
+  };
+  // What the launches of a decode step depend on, beside the plan.
+  struct GraphKey {
+    bool is_greedy = false;
+    std::int64_t rows = 0, longest = 0;
+    auto operator<=>(const GraphKey&) const = default;
+  };
+
+  void check(const Batch& batch, const CudaKvCache& cache, std::int64_t steps) const;
+  Step begin(const Batch& batch, const CudaKvCache& cache, std::int64_t more_steps);
+  void put_pages(const std::vector<PagePool::Page>& pages);
+  void put_constants();
+  void put_angles(const RotaryTable& table, const std::vector<float>& frequencies, std::int64_t first_row);
+  void run_ops(Step& step, std::size_t first = 0);
+  void gather_rotary_tables(std::int64_t rows);
+  void run_or_replay(const GraphKey& key, const std::function<void()>& work);
+  const EmbedOp* first_embedding() const;
+  void choose_next(std::int64_t rows);
+  void run_op(std::size_t index, Step& step);
+  EmbedArgs embedding(const EmbedOp& op, std::int64_t rows) const;
+  bool is_made_of_inputs(std::size_t index, const Step& step) const;
+  MadeInputs made_inputs(const Op* op) const;
+  void norm(const NormOp& op, const Step& step);
+  void gate(const GatedOp& op, const Step& step);
+  void multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in, const Buffer& out,
+                std::int64_t rows, const Op* made = nullptr);
+  void multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in, std::int64_t rows,
+                     Epilogue to);
+  const RotaryOp* rotation_before(std::size_t index) const;
+  RotateArgs rotation(const RotaryOp& op, std::int64_t rows) const;
+  void attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step);
+  void keep_rows(BufferId id, std::int64_t rows);
+  void show_inputs(const LinearOp& op, const Step& step) const;
+  RowPlaces places(bool are_kept) const;
+  std::int64_t place_of(std::int64_t row) const;
+  // Logits of rows of the hidden states.
+  void run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows);
+  void drain(std::size_t first, std::size_t count, const HeadSink& sink);
+  void begin_marks();
+  void mark(Phase phase, std::size_t op);
+  void add_marks();
+  template <typename T>
+  void upload(DevicePointer<T> to, std::span<const T> from) {
+    runtime_->upload(to.template as<std::byte>(), std::as_bytes(from));
+  }
+  template <typename T>
+  void download(std::span<T> to, DevicePointer<T> from) const {
+    runtime_->download(std::as_writable_bytes(to), from.template as<const std::byte>());
+  }
+
+  Plan plan_;
+  Pruning pruning_;
+  std::shared_ptr<Runtime> runtime_;
+  CudaOptions options_;
+  Weights weights_;
+  Workspace work_;
+  std::vector<bool> made_of_inputs_;
+  std::shared_ptr<PagePool> pages_;
+  InputObserver observer_;
+
+  std::vector<std::int64_t> kept_;  // rows of the last batch that have hidden states; unless it kept all
+  std::int64_t hidden_rows_ = 0;    // of the last batch
+  bool keeps_all_ = true;
+
+  std::vector<PagePool::Page> put_pages_;  // what the device's table of pages holds
+  std::map<GraphKey, std::unique_ptr<Graph>> graphs_;
+  bool is_recording_ = false;
+
+  struct Mark {
+    Phase phase{};  // of what ran since the mark before; of the first nothing did
+    std::size_t op = 0;
+    std::uint64_t point = 0;
+  };
+  std::optional<StepProfile> profile_;  // while one is taken
+  std::vector<Mark> marks_;
+};
+
+}  // namespace assay::cuda

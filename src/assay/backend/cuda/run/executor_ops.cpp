@@ -1,0 +1,321 @@
+// The operations of a plan as launches.
+#include <algorithm>
+#include <limits>
+
+#include "assay/backend/cuda/run/executor.h"
+#include "assay/backend/cuda/run/gemm_library.h"
+
+namespace assay::cuda {
+
+namespace {
+
+// Whether a product of so many inputs can make of them what the operation does.
+bool can_be_made(const Plan& plan, const Op& op, std::int64_t inputs) {
+  if (const auto* norm = std::get_if<NormOp>(&op.what)) return norm->groups == 1 && norm->column == 0;
+  const auto* gate = std::get_if<GatedOp>(&op.what);
+  return gate != nullptr && plan.buffers[static_cast<std::size_t>(gate->out)].columns == inputs;
+}
+
+bool is_read_from(const Plan& plan, std::size_t first, BufferId id) {
+  for (std::size_t i = first; i < plan.ops.size(); ++i) {
+    const BufferUse use = buffers_of(plan.ops[i]);
+    if (std::ranges::find(use.reads, id) != use.reads.end()) return true;
+    if (std::ranges::find(use.writes, id) != use.writes.end()) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void CudaProgram::run_op(std::size_t index, Step& step) {
+  const OpConstants& constants = weights_.constants(index);
+  std::visit(Cases{[&](const EmbedOp& op) { cuda::run(*runtime_, embedding(op, step.rows)); },
+                   [&](const NormOp& op) {
+                     if (!is_made_of_inputs(index, step)) norm(op, step);
+                   },
+                   [&](const LinearOp& op) {
+                     if (observer_) show_inputs(op, step);
+                     Buffer out = work_[op.out];
+                     out.data = out.data + op.out_column;
+                     const Op* made =
+                         index > 0 && is_made_of_inputs(index - 1, step) ? &plan_.ops[index - 1] : nullptr;
+                     const BufferId in = made != nullptr ? buffers_of(*made).reads.front() : op.in;
+                     multiply(op, constants, work_[in], out, step.rows, made);
+                   },
+                   [&](const RotaryOp& op) {
+                     if (rotation_before(index + 1) == nullptr) cuda::run(*runtime_, rotation(op, step.rows));
+                   },
+                   [&](const AttentionOp& op) { attend(op, constants, index, step); },
+                   [&](const GatedOp& op) {
+                     if (!is_made_of_inputs(index, step)) gate(op, step);
+                   },
+                   [&](const AddOp& op) {
+                     const Buffer in = work_[op.in], out = work_[op.out];
+                     cuda::run(*runtime_, AddArgs{.x = in.data,
+                                                  .x_stride = in.stride,
+                                                  .scale = op.scale,
+                                                  .out = out.data,
+                                                  .out_stride = out.stride,
+                                                  .rows = step.rows,
+                                                  .n = out.columns});
+                   }},
+             plan_.ops[index].what);
+}
+
+EmbedArgs CudaProgram::embedding(const EmbedOp& op, std::int64_t rows) const {
+  const Buffer out = work_[op.out];
+  return {.ids = work_.rows(kIds),
+          .positions = work_.rows(kPositions),
+          .tokens = weights_.matrix(op.tokens),
+          .places = weights_.matrix(op.positions),
+          .position_offset = op.position_offset,
+          .scale = op.scale,
+          .out = out.data,
+          .out_stride = out.stride,
+          .rows = rows,
+          .columns = out.columns};
+}
+
+void CudaProgram::norm(const NormOp& op, const Step& step) {
+  const Buffer in = work_[op.in], out = work_[op.out];
+  cuda::run(*runtime_, NormArgs{.x = in.data + op.column,
+                                .x_stride = in.stride,
+                                .row_of = {},
+                                .gain = weights_.vector(op.gain),
+                                .bias = weights_.vector(op.bias),
+                                .epsilon = op.epsilon,
+                                .subtracts_mean = op.kind == Norm::layer,
+                                .out = out.data + op.column,
+                                .out_stride = out.stride,
+                                .rows = step.rows,
+                                .groups = op.groups,
+                                .n = weights_.spec(op.gain).columns});
+}
+
+void CudaProgram::gate(const GatedOp& op, const Step& step) {
+  const Buffer in = work_[op.in], out = work_[op.out];
+  cuda::run(*runtime_, GatedArgs{.x = in.data,
+                                 .x_stride = in.stride,
+                                 .activation = op.activation,
+                                 .out = out.data,
+                                 .out_stride = out.stride,
+                                 .rows = step.rows,
+                                 .n = out.columns});
+}
+
+void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in,
+                           const Buffer& out, std::int64_t rows, const Op* made) {
+  const Epilogue to{.bias = weights_.vector(op.bias),
+                    .activation = op.activation,
+                    .adds = op.adds_to_output,
+                    .out = out.data,
+                    .out_stride = out.stride};
+  if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, in, rows, to);
+  const LinearArgs product{.x = in.data,
+                           .x_stride = in.stride,
+                           .rows = rows,
+                           .weight = weights_.matrix(op.weight),
+                           .arithmetic = arithmetic_of(weights_.spec(op.weight)),
+                           .to = to,
+                           .scratch = work_.gemm_scratch(),
+                           .made = made_inputs(made)};
+  // The LM head takes fewer rows at a time than the library does.
+  if (options_.gemm == CudaGemm::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
+    return;
+  cuda::run(*runtime_, product);
+}
+
+MadeInputs CudaProgram::made_inputs(const Op* op) const {
+  if (op == nullptr) return {};
+  if (const auto* gate = std::get_if<GatedOp>(&op->what))
+    return {.kind = MadeInputs::Kind::gated, .activation = gate->activation};
+  const auto& norm = std::get<NormOp>(op->what);
+  return {.kind = MadeInputs::Kind::norm,
+          .gain = weights_.vector(norm.gain),
+          .bias = weights_.vector(norm.bias),
+          .epsilon = norm.epsilon,
+          .subtracts_mean = norm.kind == Norm::layer};
+}
+
+// What the multiplication behind it makes of its inputs.
+bool CudaProgram::is_made_of_inputs(std::size_t index, const Step& step) const {
+  return made_of_inputs_[index] && step.rows <= kMostMadeRows && !observer_ && !profile_;
+}
+
+std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout) {
+  const auto share_memory = [&](BufferId a, BufferId b) {
+    const auto& x = layout.buffers[static_cast<std::size_t>(a)];
+    const auto& y = layout.buffers[static_cast<std::size_t>(b)];
+    return x.at < y.at + kMaxRows * y.stride * 4 && y.at < x.at + kMaxRows * x.stride * 4;
+  };
+  std::vector<bool> are(plan.ops.size());
+  for (std::size_t i = 0; i + 1 < plan.ops.size(); ++i) {
+    const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
+    if (product == nullptr) continue;
+    const WeightSpec& weight = plan.weight(product->weight);
+    if (weight.format == WeightFormat::float32 || is_int8(weight.format)) continue;
+    if (!can_be_made(plan, plan.ops[i], weight.columns)) continue;
+    const BufferUse made = buffers_of(plan.ops[i]);
+    const BufferId in = made.reads.front(), out = made.writes.front();
+    are[i] = product->in == out && out != plan.hidden && !share_memory(in, product->out) &&
+             !is_read_from(plan, i + 2, out);
+  }
+  return are;
+}
+
+void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
+                                std::int64_t rows, Epilogue to) {
+  const WorkspaceLayout& layout = work_.layout();
+  const WeightSpec& weight = weights_.spec(op.weight);
+  const bool is_llm_int8 = weight.format == WeightFormat::llm_int8,
+             has_outliers = is_llm_int8 && op.outlier_threshold > 0,
+             has_row_zeros = !is_llm_int8 && !op.static_input;
+  QuantizeArgs codes{.kind = is_llm_int8           ? QuantizeArgs::Kind::symmetric
+                             : op.static_input     ? QuantizeArgs::Kind::fixed
+                             : op.has_tensor_scale ? QuantizeArgs::Kind::tensor_range
+                                                   : QuantizeArgs::Kind::row_ranges,
+                     .x = in.data,
+                     .x_stride = in.stride,
+                     .rows = rows,
+                     .inputs = weight.columns,
+                     .factors = weights_.constant(constants.factors_at),
+                     .codes = work_.at<std::int8_t>(layout.codes_at),
+                     .codes_stride = round_up(weight.columns, tile_inputs(MatrixFormat::int8)),
+                     .absmax = work_.at<float>(layout.absmax_at),
+                     .zero_points = work_.at<std::int32_t>(layout.zeros_at),
+                     .ranges = {},
+                     .marks = {},
+                     .outliers = {},
+                     .outlier_count = {},
+                     .seen = {}};
+  if (is_llm_int8)
+    codes.threshold = has_outliers ? op.outlier_threshold : std::numeric_limits<float>::infinity();
+  if (op.static_input) {
+    codes.fixed_scale = op.static_input->scale;
+    codes.fixed_zero_point = op.static_input->zero_point - kCodeOffset;
+    to.bias = weights_.constant(constants.static_bias_at);
+  }
+  if (op.has_tensor_scale) codes.ranges = work_.at<float>(layout.ranges_at);
+  if (has_outliers) {
+    codes.marks = work_.at<std::uint8_t>(layout.marks_at);
+    codes.outliers = work_.at<std::int32_t>(layout.outliers_at);
+    codes.outlier_count = work_.at<std::int32_t>(layout.count_at);
+    codes.seen = work_.at<std::int64_t>(layout.seen_at);
+  }
+  cuda::run(*runtime_, codes);
+  LinearInt8Args product{.codes = codes.codes,
+                         .codes_stride = codes.codes_stride,
+                         .rows = rows,
+                         .absmax = codes.absmax,
+                         .zero_points = {},
+                         .sums = {},
+                         .weight = weights_.matrix(op.weight),
+                         .outliers = codes.outliers,
+                         .outlier_count = codes.outlier_count,
+                         .x = {},
+                         .to = to,
+                         .scratch = work_.gemm_scratch()};
+  if (has_row_zeros) {
+    product.zero_points = codes.zero_points;
+    product.sums = weights_.sums(op.weight);
+  }
+  if (has_outliers) {
+    product.x = in.data;
+    product.x_stride = in.stride;
+  }
+  cuda::run(*runtime_, product);
+}
+
+// The rotation that the attention at `index` makes when it stores its keys; null: none.
+const RotaryOp* CudaProgram::rotation_before(std::size_t index) const {
+  if (index == 0 || index >= plan_.ops.size() || profile_) return nullptr;
+  const auto* rotary = std::get_if<RotaryOp>(&plan_.ops[index - 1].what);
+  const auto* attention = std::get_if<AttentionOp>(&plan_.ops[index].what);
+  const bool are_both = rotary != nullptr && attention != nullptr && rotary->buffer == attention->qkv &&
+                        rotary->column == 0 && rotary->head_dim == attention->head_dim &&
+                        rotary->heads == attention->heads + attention->kv_heads;
+  return are_both ? rotary : nullptr;
+}
+
+RotateArgs CudaProgram::rotation(const RotaryOp& op, std::int64_t rows) const {
+  const Buffer buffer = work_[op.buffer];
+  const RotaryTable& table = work_.table_of(op);
+  return {.x = buffer.data + op.column,
+          .x_stride = buffer.stride,
+          .rows = rows,
+          .heads = op.heads,
+          .head_dim = op.head_dim,
+          .pairs = table.pairs,
+          .pairing = op.pairing,
+          .cosines = work_.at<float>(table.cosines_at),
+          .sines = work_.at<float>(table.sines_at)};
+}
+
+RowPlaces CudaProgram::places(bool are_kept) const {
+  return {work_.rows(are_kept ? kKeptKeys : kKeys), work_.rows(are_kept ? kKeptFirstPages : kFirstPages),
+          work_.at<DevicePointer<std::byte>>(work_.layout().pages_at)};
+}
+
+// Keys and values of all rows are stored; behind the last attention only the rows that are kept go on.
+void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step) {
+  const Buffer qkv = work_[op.qkv], out = work_[op.out];
+  const StoreArgs store{.keys = qkv.data + op.k_column(),
+                        .values = qkv.data + op.v_column(),
+                        .x_stride = qkv.stride,
+                        .rows = step.rows,
+                        .cache = pages_->layout(),
+                        .layer = op.layer,
+                        .places = places(false)};
+  if (const RotaryOp* rotary = rotation_before(index))
+    cuda::run(*runtime_, RotateStoreArgs{rotation(*rotary, step.rows), store});
+  else
+    cuda::run(*runtime_, store);
+  const bool prunes = index == pruning_.attention && step.is_pruned;
+  if (prunes) {
+    step.rows = static_cast<std::int64_t>(kept_.size());
+    if (step.rows == 0) return;
+    keep_rows(op.qkv, step.rows);
+    for (const BufferId id : pruning_.moved)
+      if (id != op.qkv && id != op.out) keep_rows(id, step.rows);
+  }
+  const WorkspaceLayout& layout = work_.layout();
+  cuda::run(*runtime_, AttendArgs{.q = qkv.data,
+                                  .q_stride = qkv.stride,
+                                  .rows = step.rows,
+                                  .heads = op.heads,
+                                  .layer = op.layer,
+                                  .cache = pages_->layout(),
+                                  .scale = op.scale,
+                                  .window = op.window,
+                                  .soft_cap = op.soft_cap,
+                                  .slopes = weights_.constant(constants.slopes_at),
+                                  .places = places(prunes),
+                                  .sequences = step.sequences,
+                                  .longest = step.longest,
+                                  .out = out.data,
+                                  .out_stride = out.stride,
+                                  .scratch = work_.at<float>(layout.scratch_at),
+                                  .scratch_floats = layout.scratch_floats});
+}
+
+void CudaProgram::keep_rows(BufferId id, std::int64_t rows) {
+  const Buffer buffer = work_[id];
+  const auto gathered = work_.at<float>(work_.layout().gathered_at);
+  cuda::run(*runtime_, GatherArgs{.x = buffer.data,
+                                  .x_stride = buffer.stride,
+                                  .row_of = work_.rows(kKept),
+                                  .out = gathered,
+                                  .out_stride = buffer.stride,
+                                  .rows = rows,
+                                  .n = buffer.columns});
+  runtime_->copy(buffer.data.as<std::byte>(), gathered.as<const std::byte>(), rows * buffer.stride * 4);
+}
+
+void CudaProgram::show_inputs(const LinearOp& op, const Step& step) const {
+  const Buffer in = work_[op.in];
+  std::vector<float> x(static_cast<std::size_t>(step.rows * in.stride));
+  download<float>(x, in.data);
+  observer_({op.weight, x.data(), step.rows, weights_.spec(op.weight).columns, in.stride});
+}
+
+}  // namespace assay::cuda
