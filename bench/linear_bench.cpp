@@ -66,7 +66,8 @@ void linear(benchmark::State& state, Isa isa, Weights kind) {
          .y_tiles = assay::cpu::kNoTiles,
          .n = n,
          .first_panel = 0,
-         .panels = panels});
+         .panels = panels,
+         .fetch = assay::usual_constants().fetch});
     copy = (copy + 1) % copies;
     benchmark::ClobberMemory();
   }

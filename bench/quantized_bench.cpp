@@ -65,7 +65,8 @@ assay::cpu::LinearArgs output_of(const Shape& shape, AlignedBuffer& y, assay::Ac
           .y_tiles = assay::cpu::kNoTiles,
           .n = shape.n,
           .first_panel = 0,
-          .panels = shape.panels};
+          .panels = shape.panels,
+          .fetch = assay::usual_constants().fetch};
 }
 
 void int8(benchmark::State& state, Isa isa) {
@@ -128,7 +129,8 @@ void coded_inputs(benchmark::State& state, Isa isa) {
                      .group = kBlock,
                      .panels = shape.panels,
                      .packing = assay::cpu::Packing::four_bit,
-                     .out = nullptr},
+                     .out = nullptr,
+                     .fetch = assay::usual_constants().fetch},
          .book = book.values.data(),
          .x = {reinterpret_cast<std::int8_t*>(x.data()), x_scales.data(), starts.data(), capacity},
          .scratch = scratch.data()});

@@ -17,12 +17,11 @@ int main(int argc, char** argv) {
     ThreadPool pool(default_thread_count());
     fmt::print("{}, {}, {} threads\n", cpu_info().model, name_of(isa), pool.size());
     for (const cpu::Choice choice : cpu::kChoices)
-      for (const cpu::Constants& usual : cpu::candidates_of(choice, cpu::usual_constants(), pool.size()))
+      for (const KernelConstants& usual : cpu::candidates_of(choice, usual_constants(), pool.size()))
         for (int i = 0; i < times; ++i) {
-          const cpu::Tuning tuning = cpu::measure_tuning(table, pool, {0.3}, usual);
-          fmt::print("{}\n  -> {}\n  {:.2f}x, many rows {:.2f}x in {:.0f} ms\n", cpu::text_of(usual),
-                     cpu::text_of(tuning.constants), tuning.gain, tuning.many_rows_gain,
-                     1e3 * tuning.took.value);
+          const Tuning tuning = cpu::measure_tuning(table, pool, {0.3}, usual);
+          fmt::print("{}\n  -> {}\n  {:.2f}x, many rows {:.2f}x in {:.0f} ms\n", text_of(usual),
+                     text_of(tuning.constants), tuning.gain, tuning.many_rows_gain, 1e3 * tuning.took.value);
         }
   } catch (const Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());

@@ -313,7 +313,7 @@ TEST(GroupedHeads, AreAttendedTogether) {
       std::atomic_ref(attend_calls).fetch_add(1);
       real_attend(args);
     };
-    cpu::Executor program(p.plan, p, table, std::make_shared<ThreadPool>(threads));
+    cpu::Executor program(p.plan, p, table, std::make_shared<ThreadPool>(threads), {});
     const auto cache = program.make_cache();
     Sequence s{some_tokens(20, 1)};
     step(program, *cache, {&s}, {19});
@@ -329,7 +329,7 @@ TEST(GroupedHeads, AreAttendedTogether) {
     std::atomic_ref(attend_calls).fetch_add(1);
     real_attend(args);
   };
-  cpu::Executor program(p.plan, p, table, std::make_shared<ThreadPool>(2));
+  cpu::Executor program(p.plan, p, table, std::make_shared<ThreadPool>(2), {});
   const auto cache = program.make_cache();
   Sequence s{some_tokens(20, 1)};
   attend_calls = 0;

@@ -105,8 +105,7 @@ TEST(Regions, TasksOfFewRowsLetAllThreadsEndTogether) {
 
 TEST(Regions, SharesAreAsManyAsTheirRowsAndThreadsAllow) {
   const auto count = [](std::int64_t each, std::int64_t rows, int threads) {
-    share_rows = each;
-    return row_shares(rows, threads).count;
+    return row_shares(rows, threads, each).count;
   };
   EXPECT_EQ(count(256, 383, 4), 1);
   EXPECT_EQ(count(256, 384, 4), 2);
@@ -115,7 +114,6 @@ TEST(Regions, SharesAreAsManyAsTheirRowsAndThreadsAllow) {
   EXPECT_EQ(count(128, 512, 2), 2);
   EXPECT_EQ(count(128, 512, 4), 4);
   EXPECT_EQ(count(128, 300, 4), 2);
-  share_rows = kUsualShareRows;
 }
 
 struct Counting : WeightSource {
@@ -290,7 +288,7 @@ TEST(Placement, ProgramsOfTwoNodesPlaceTheirWeights) {
   plan.vocab = 640;
   plan.context = 1;
   const auto pool = std::make_shared<ThreadPool>(2, std::vector{allowed[0], allowed[1]}, false, two.path());
-  const Executor program(plan, Counting(), select_kernels(Isa::scalar), pool);
+  const Executor program(plan, Counting(), select_kernels(Isa::scalar), pool, {});
   EXPECT_EQ(program.memory().weights.value, 2 * 640 * 192 * 4);
 }
 

@@ -1,4 +1,4 @@
-// Constants that depend on the processor: what is measured is chosen soundly, kept, and changes no bit.
+// KernelConstants that depend on the processor: what is measured is chosen soundly, kept, and changes no bit.
 #include "assay/backend/cpu/run/tuning.h"
 
 #include <fmt/format.h>
@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "assay/backend/backend.h"
 #include "assay/backend/cpu/kernels/select.h"
 #include "assay/backend/cpu/run/linear.h"
 #include "assay/base/file.h"
@@ -29,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Constants fetching(const WeightFetch& fetch) {
+KernelConstants fetching(const WeightFetch& fetch) {
   return {.fetch = fetch, .share_rows = kUsualShareRows};
 }
 
@@ -40,7 +41,6 @@ class TuningFile : public testing::Test {
     if (const char* cache = std::getenv("XDG_CACHE_HOME")) cache_ = cache;
   }
   ~TuningFile() override {
-    set_constants(usual_constants());
     if (cache_) {
       setenv("XDG_CACHE_HOME", cache_->c_str(), 1);
     } else {
@@ -90,12 +90,12 @@ TEST(Tuning, TheBestMustWinAgainAndLoseNowhere) {
 }
 
 TEST(Tuning, TheFirstOfSeveralCandidatesIsWhatIsThere) {
-  const Constants usual = usual_constants();
-  const std::vector<Constants> candidates = candidates_of(Choice::fetch, usual, 2);
+  const KernelConstants usual = usual_constants();
+  const std::vector<KernelConstants> candidates = candidates_of(Choice::fetch, usual, 2);
   EXPECT_EQ(candidates.front(), usual);
   std::set<std::string> texts;
   int to_second_level = 0;
-  for (const Constants& one : candidates) {
+  for (const KernelConstants& one : candidates) {
     texts.insert(text_of(one));
     to_second_level += one.fetch.is_to_second_level ? 1 : 0;
     EXPECT_EQ(one.share_rows, usual.share_rows);
@@ -109,7 +109,7 @@ TEST(Tuning, TheFirstOfSeveralCandidatesIsWhatIsThere) {
 TEST(Tuning, CandidatesThatComeToTheSameAreLeftOut) {
   const auto rows = [](int threads) {
     std::vector<std::int64_t> all;
-    for (const Constants& one : candidates_of(Choice::share_rows, usual_constants(), threads))
+    for (const KernelConstants& one : candidates_of(Choice::share_rows, usual_constants(), threads))
       all.push_back(one.share_rows);
     return all;
   };
@@ -120,28 +120,24 @@ TEST(Tuning, CandidatesThatComeToTheSameAreLeftOut) {
 }
 
 TEST(Tuning, WhatTakesTooLongLeavesTheUsual) {
-  const Constants before{.fetch = {512, 512, true}, .share_rows = 512};
-  set_constants(before);
   ThreadPool pool(2);
   const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0});
   EXPECT_EQ(tuning.constants, usual_constants());
   EXPECT_EQ(tuning.gain, 1);
   EXPECT_EQ(tuning.many_rows_gain, 1);
   EXPECT_FALSE(tuning.is_measured);
-  EXPECT_EQ(constants(), before);
-  set_constants(usual_constants());
 }
 
 // Whatever is told to be the usual, only what gains is taken instead.
 TEST(Tuning, OneOfTheCandidatesIsChosen) {
   ThreadPool pool(2);
-  for (const Constants& usual :
-       {usual_constants(), Constants{.fetch = {512, 2048, false}, .share_rows = 512}}) {
+  for (const KernelConstants& usual :
+       {usual_constants(), KernelConstants{.fetch = {512, 2048, false}, .share_rows = 512}}) {
     const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0.3}, usual);
-    const Constants found = tuning.constants;
-    const std::vector<Constants> fetches = candidates_of(Choice::fetch, usual, 2);
+    const KernelConstants found = tuning.constants;
+    const std::vector<KernelConstants> fetches = candidates_of(Choice::fetch, usual, 2);
     EXPECT_TRUE(std::any_of(fetches.begin(), fetches.end(),
-                            [&](const Constants& c) { return c.fetch == found.fetch; }));
+                            [&](const KernelConstants& c) { return c.fetch == found.fetch; }));
     EXPECT_TRUE(found.share_rows == 256 || found.share_rows == 512) << found.share_rows;
     EXPECT_TRUE(found.fetch == usual.fetch ? tuning.gain == 1 : tuning.gain >= 1.03) << tuning.gain;
     EXPECT_TRUE(found.share_rows == usual.share_rows ? tuning.many_rows_gain == 1
@@ -186,11 +182,12 @@ TEST(Tuning, NoCandidateChangesABit) {
   for (const FusedOp& fused : packed.ops)
     for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, kMaxRows}) {
       std::vector<float> usual;
-      std::vector<Constants> candidates = candidates_of(Choice::fetch, usual_constants(), 2);
-      for (const Constants& one : candidates_of(Choice::share_rows, usual_constants(), 4))
+      std::vector<KernelConstants> candidates = candidates_of(Choice::fetch, usual_constants(), 2);
+      for (const KernelConstants& one : candidates_of(Choice::share_rows, usual_constants(), 4))
         candidates.push_back(one);
-      for (const Constants& candidate : candidates) {
-        set_constants(candidate);
+      for (const KernelConstants& candidate : candidates) {
+        packed.fetch = candidate.fetch;
+        tasks.set_share_rows(candidate.share_rows);
         std::vector<float> found;
         linear.run(std::get<LinearOp>(fused.op->what), work[0], rows, {.out = work[1]});
         for (std::int64_t row = 0; row < rows; ++row)
@@ -201,7 +198,6 @@ TEST(Tuning, NoCandidateChangesABit) {
         EXPECT_EQ(found, usual) << text_of(candidate) << ", " << rows << " rows";
       }
     }
-  set_constants(usual_constants());
 }
 
 TEST_F(TuningFile, IsReadAsItWasWritten) {
@@ -253,7 +249,7 @@ TEST_F(TuningFile, IsFoundByXdgCacheHomeElseInHome) {
   // Nowhere to keep it: the usual one, without a measurement.
   ThreadPool pool(4);
   const Isa isa = best_usable_isa();
-  EXPECT_FALSE(use_tuning(Tune::once, isa, select_kernels(isa), pool).is_measured);
+  EXPECT_FALSE(find_tuning(Tune::once, isa, select_kernels(isa), pool).is_measured);
   setenv("HOME", home.c_str(), 1);
 }
 
@@ -301,7 +297,7 @@ TEST(Tuning, NothingIsLearnedBesideOthers) {
     others.push_back(other);
   }
   ThreadPool pool(processors);
-  const Constants usual{.fetch = {512, 2048, false}, .share_rows = 512};
+  const KernelConstants usual{.fetch = {512, 2048, false}, .share_rows = 512};
   const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {3}, usual);
   for (const pid_t other : others) {
     kill(other, SIGKILL);
@@ -315,18 +311,12 @@ TEST_F(TuningFile, WhatIsGivenIsNotMeasured) {
   const Isa isa = best_usable_isa();
   if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels are not tuned";
   setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
-  const KernelTable table = select_kernels(isa);
-  const Constants other{.fetch = {768, 768, false}, .share_rows = 512};
-  EXPECT_EXIT(
-      {
-        ThreadPool pool(6);
-        give_constants(other);
-        const bool is_set = use_tuning(Tune::force, isa, table, pool).constants == other &&
-                            constants() == other && !fs::exists(file());
-        use_tuning(Tune::off, isa, table, pool);
-        std::_Exit(is_set && constants() == usual_constants() ? 0 : 1);
-      },
-      testing::ExitedWithCode(0), "");
+  const KernelConstants other{.fetch = {768, 768, false}, .share_rows = 512};
+  const auto backend = make_backend({}, {.threads = 6, .tune = Tune::force, .constants = other});
+  EXPECT_EQ(backend->constants(), other);
+  EXPECT_EQ(backend->tuning(), text_of(other));
+  EXPECT_FALSE(fs::exists(file()));
+  EXPECT_EQ(make_backend({}, {.threads = 6, .tune = Tune::off})->constants(), usual_constants());
 }
 
 // Each process would find another answer, and wait.
@@ -339,7 +329,7 @@ TEST_F(TuningFile, WhatCannotBeKeptIsNotMeasured) {
   const auto is_measured = [&](int threads) {
     ThreadPool pool(threads);
     const TimePoint begin = Clock::now();
-    const Tuning tuning = use_tuning(Tune::once, isa, table, pool);
+    const Tuning tuning = find_tuning(Tune::once, isa, table, pool);
     EXPECT_EQ(tuning.constants, usual_constants());
     EXPECT_LT(elapsed(begin, Clock::now()).value, 1) << threads << " threads";
     EXPECT_EQ(tuning.took.value, 0) << threads << " threads";
@@ -371,12 +361,9 @@ TEST_F(TuningFile, ForceMeasuresAgainOnceInAProcess) {
   ThreadPool pool(5);
   const KernelTable table = select_kernels(isa);
   keep_tuning(file(), isa, 5, {.constants = fetching({64, 64, true}), .gain = 99});
-  EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).gain, 99);
-  EXPECT_LT(use_tuning(Tune::force, isa, table, pool).gain, 99);
-  EXPECT_NE(weight_fetch, (WeightFetch{64, 64, true}));
-  set_constants(fetching({64, 64, true}));
-  EXPECT_LT(use_tuning(Tune::force, isa, table, pool).gain, 99);
-  EXPECT_NE(weight_fetch, (WeightFetch{64, 64, true}));
+  EXPECT_EQ(find_tuning(Tune::once, isa, table, pool).gain, 99);
+  EXPECT_LT(find_tuning(Tune::force, isa, table, pool).gain, 99);
+  EXPECT_NE(find_tuning(Tune::force, isa, table, pool).constants.fetch, (WeightFetch{64, 64, true}));
 }
 
 TEST_F(TuningFile, KernelsFetchAsItSays) {
@@ -385,17 +372,15 @@ TEST_F(TuningFile, KernelsFetchAsItSays) {
   setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   ThreadPool pool(3);
   const KernelTable table = select_kernels(isa);
-  const Constants other{.fetch = {3072, 12288, !usual_constants().fetch.is_to_second_level},
-                        .share_rows = 512};
+  const KernelConstants other{.fetch = {3072, 12288, !usual_constants().fetch.is_to_second_level},
+                              .share_rows = 512};
   keep_tuning(tuning_file(), isa, 3, {.constants = other, .gain = 1.5, .many_rows_gain = 1.25});
-  EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).gain, 1.5);
-  EXPECT_EQ(constants(), other);
-  EXPECT_EQ(use_tuning(Tune::off, isa, table, pool).constants, usual_constants());
-  EXPECT_EQ(constants(), usual_constants());
+  EXPECT_EQ(find_tuning(Tune::once, isa, table, pool).gain, 1.5);
+  EXPECT_EQ(make_backend({}, {.threads = 3, .tune = Tune::once})->constants(), other);
+  EXPECT_EQ(find_tuning(Tune::off, isa, table, pool).constants, usual_constants());
   fs::remove_all(folder_.path() / "assay");  // this process knows
-  EXPECT_EQ(use_tuning(Tune::once, isa, table, pool).constants, other);
-  EXPECT_EQ(constants(), other);
-  EXPECT_EQ(use_tuning(Tune::once, Isa::scalar, select_kernels(Isa::scalar), pool).constants,
+  EXPECT_EQ(find_tuning(Tune::once, isa, table, pool).constants, other);
+  EXPECT_EQ(find_tuning(Tune::once, Isa::scalar, select_kernels(Isa::scalar), pool).constants,
             usual_constants());
 }
 
@@ -404,13 +389,13 @@ TEST_F(TuningFile, HoldsWhatWasMeasuredFirst) {
   if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
   setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   ThreadPool pool(1);
-  const Tuning tuning = use_tuning(Tune::once, isa, select_kernels(isa), pool);
+  const Tuning tuning = find_tuning(Tune::once, isa, select_kernels(isa), pool);
   EXPECT_GT(tuning.took.value, 0) << "nothing was tried";
   const std::optional<Tuning> kept = kept_tuning(file(), isa, 1);
   ASSERT_EQ(kept.has_value(), tuning.is_measured);
   if (!kept) return;  // a machine too slow, or too busy
   EXPECT_EQ(kept->constants, tuning.constants);
-  EXPECT_EQ(constants(), tuning.constants);
+  EXPECT_EQ(make_backend({}, {.threads = 1, .tune = Tune::once})->constants(), tuning.constants);
 }
 
 }  // namespace

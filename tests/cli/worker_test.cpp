@@ -202,8 +202,8 @@ TEST(CliWorker, FetchesWeightsAsItWasTuned) {
   const Isa isa = best_usable_isa();
   if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels fetch nothing";
   const TemporaryFolder cache;
-  const cpu::Constants other{.fetch = {3072, 12288, !cpu::usual_constants().fetch.is_to_second_level},
-                             .share_rows = 512};
+  const KernelConstants other{.fetch = {3072, 12288, !usual_constants().fetch.is_to_second_level},
+                              .share_rows = 512};
   cpu::keep_tuning(cache / "assay/tuning.json", isa, 1,
                    {.constants = other, .gain = 1.5, .many_rows_gain = 1.25});
   const auto load = [](const char* tune) {
@@ -219,16 +219,16 @@ TEST(CliWorker, FetchesWeightsAsItWasTuned) {
   expect_success(result);
   const std::vector<std::string> lines = lines_of(result.out);
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_EQ(Json::parse(lines[0])["facts"]["tuning"], cpu::text_of(other));
-  EXPECT_EQ(Json::parse(lines[1])["facts"]["tuning"], cpu::text_of(cpu::usual_constants()));
+  EXPECT_EQ(Json::parse(lines[0])["facts"]["tuning"], text_of(other));
+  EXPECT_EQ(Json::parse(lines[1])["facts"]["tuning"], text_of(usual_constants()));
   const ProgramResult generated = run_program(
       {"generate", "demo", "--ids", "1", "-n", "1", "--threads", "1", "--json", "--quiet"}, options);
   expect_success(generated);
-  EXPECT_EQ(Json::parse(generated.out)["tuning"], cpu::text_of(other));
+  EXPECT_EQ(Json::parse(generated.out)["tuning"], text_of(other));
   const ProgramResult bench =
       run_program({"bench", "demo", "-p", "0", "-n", "1", "-r", "1", "-t", "1", "--json"}, options);
   expect_success(bench);
-  EXPECT_EQ(Json::parse(bench.out)["rows"][0]["tuning"], cpu::text_of(other));
+  EXPECT_EQ(Json::parse(bench.out)["rows"][0]["tuning"], text_of(other));
   const ProgramResult machine =
       run_program({"machine", "--json", "--threads", "1", "--largest", "1"}, options);
   expect_success(machine);
@@ -246,7 +246,7 @@ TEST(CliWorker, WorkersHaveTheTuningOfTheirExperiment) {
   const Isa isa = best_usable_isa();
   if (isa == Isa::scalar) GTEST_SKIP() << "scalar kernels are not tuned";
   const TemporaryFolder cache, out;
-  const cpu::Constants odd{.fetch = {64, 64, false}, .share_rows = 512};
+  const KernelConstants odd{.fetch = {64, 64, false}, .share_rows = 512};
   cpu::keep_tuning(cache / "assay/tuning.json", isa, 1,
                    {.constants = odd, .gain = 1.5, .many_rows_gain = 1.25});
   ProgramOptions options;
@@ -258,7 +258,7 @@ TEST(CliWorker, WorkersHaveTheTuningOfTheirExperiment) {
   std::set<std::string> tunings;
   for (const Json& row : json["rows"]) tunings.insert(row["parameters"]["tuning"]);
   EXPECT_EQ(tunings.size(), 1U);
-  EXPECT_EQ(tunings.count(cpu::text_of(odd)), 0U);
+  EXPECT_EQ(tunings.count(text_of(odd)), 0U);
 }
 
 // Beside a mask its processors count, and not those of the machine.

@@ -79,12 +79,14 @@ TEST_F(SpokenWorker, IsAskedToLoadAndForItsFacts) {
   EXPECT_EQ(now.kernels, "second");
   const auto all = asked();
   ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0], (OrderedJson{{"op", "load"},
-                                 {"candidates", {"m", "n"}},
-                                 {"configuration", {{"threads", 3}}},
-                                 {"needs_tokenizer", false},
-                                 {"memory_limit", 12345},
-                                 {"constants", to_json(cpu::constants())}}));
+  EXPECT_EQ(all[0],
+            (OrderedJson{
+                {"op", "load"},
+                {"candidates", {"m", "n"}},
+                {"configuration", {{"threads", 3}}},
+                {"needs_tokenizer", false},
+                {"memory_limit", 12345},
+                {"constants", to_json(*make_backend({}, {.threads = 3, .tune = Tune::once})->constants())}}));
   EXPECT_EQ(all[1].dump(), R"({"op":"facts"})");
   options_.memory_limit.reset();
   options_.needs_tokenizer = true;

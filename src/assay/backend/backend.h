@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "assay/backend/constants.h"
 #include "assay/base/cpu.h"
 #include "assay/base/device.h"
 #include "assay/base/token_id.h"
@@ -190,9 +191,10 @@ struct BackendOptions {
   int threads = 0;        // 0 = default_thread_count()
   Isa isa = Isa::scalar;  // ignored unless is_isa_forced
   bool is_isa_forced = false;
-  std::vector<int> processors;         // to run on; empty: all this process may use
-  CudaGemm cuda_gemm = CudaGemm::own;  // cublaslt: of GPUs alone
-  Tune tune = Tune::off;               // of CPU kernels
+  std::vector<int> processors = {};               // to run on; empty: all this process may use
+  CudaGemm cuda_gemm = CudaGemm::own;             // cublaslt: of GPUs alone
+  Tune tune = Tune::off;                          // of CPU kernels
+  std::optional<KernelConstants> constants = {};  // of CPU kernels, as they are: then nothing is tuned
   bool pins_caller = false;  // a program that measures pins its main thread; a library leaves it alone
 };
 
@@ -201,9 +203,10 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
-  // The constants that are chosen for the processor and change no bit, where there are any: "weights 1536
-  // bytes ahead into the second-level cache; 256 rows a share"; else empty.
-  virtual std::string tuning() const { return {}; }
+  // The constants that are chosen for the processor, where there are any.
+  virtual std::optional<KernelConstants> constants() const { return std::nullopt; }
+  // The same in words, else empty.
+  std::string tuning() const { return constants() ? text_of(*constants()) : std::string(); }
   // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
   virtual bool multiplies_bfloat16() const = 0;
   virtual int threads() const = 0;

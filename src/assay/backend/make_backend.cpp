@@ -3,6 +3,7 @@
 
 #include "assay/backend/cpu/cpu_backend.h"
 #include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cuda/run/executor.h"
+#include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/plan/operation_groups.h"
 
@@ -64,10 +64,8 @@ nlohmann::ordered_json gpu_prediction_json(const Plan& plan, const GpuStep& step
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
   double all = 0, all_bytes = 0;
   // What the matrix multiplication behind it makes of its inputs is no kernel.
-  const std::vector<bool> made = cuda::made_of_inputs(plan, cuda::WorkspaceLayout(plan, {}));
-  const auto is_kernel = [&](std::size_t op) {
-    return step.rows > cuda::kMostMadeRows || op >= made.size() || !made[op];
-  };
+  const std::vector<bool> is_fused = fused_on_gpu(plan, step.rows);
+  const auto is_kernel = [&](std::size_t op) { return op >= is_fused.size() || !is_fused[op]; };
   for (const OperationGroup& group : operation_groups(plan, step.rows, step.past, 1)) {
     const auto kernels_of_group = std::ranges::count_if(group.operations, is_kernel);
     const auto bytes = static_cast<double>((group.cost.weight_bytes + group.cost.kv_bytes).value);

@@ -1,7 +1,7 @@
 // assay kernels and assay help: what the program can run, and what its numbers mean.
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
@@ -19,27 +19,9 @@ struct KernelsFlags {
 
 int run_kernels(const KernelsFlags& flags) {
   const Isa isa = flags.isa.empty() ? best_usable_isa() : isa_from_name(flags.isa);
-  const cpu::KernelTable table = cpu::select_kernels(isa);
-  const char* tiles = table.uses_tiles ? table.linear_tiles_origin : table.linear_origin;
-  std::vector<std::tuple<const char*, const char*, const char*>> rows = {
-      {"linear", "float32", table.linear_origin},
-      {"linear", "bfloat16", tiles},
-      {"linear", "int8", table.int8_origin},
-      {"expand", "nf4, fp4, int4", table.expand_origin},
-      {"norm", "float32", table.norm_origin},
-      {"rotary", "float32", table.rotate_origin},
-      {"gated product", "float32", table.gate_origin},
-      {"attend", "float32 cache", table.attend_origin},
-      {"attend", "bfloat16 cache", table.attend_bfloat16_origin},
-      {"attend", "int8 cache", table.attend_int8_origin},
-      {"store", "bfloat16 cache", table.store_origin},
-      {"store", "int8 cache", table.store_int8_origin},
-      {"argmax", "float32", table.argmax_origin},
-      {"log_sum_exp", "float32", table.log_sum_exp_origin}};
-  if (table.uses_tiles) rows.insert(rows.begin() + 2, {"linear", "bf16x3, bf16x6", tiles});
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   std::string text = fmt::format("{:<14}{:<16}{}\n", "op", "format", "kernel");
-  for (const auto& [op, format, origin] : rows) {
+  for (const auto& [op, format, origin] : kernels_of(isa)) {
     json.push_back({{"op", op}, {"format", format}, {"kernel", origin}});
     text += fmt::format("{:<14}{:<16}{}\n", op, format, origin);
   }

@@ -1,9 +1,7 @@
 // assay machine: what this machine has, and how fast it reads, multiplies and wakes a thread at most.
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cpu/kernels/select.h"
-#include "assay/backend/cpu/run/tuning.h"
-#include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
@@ -99,8 +97,8 @@ std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
 }
 
 // What was chosen for this processor, and what that gains.
-std::string tuning_text(const cpu::Tuning& tuning) {
-  const cpu::Constants usual = cpu::usual_constants();
+std::string tuning_text(const Tuning& tuning) {
+  const KernelConstants usual = usual_constants();
   const std::string gain =
       tuning.constants == usual
           ? std::string("as usual for this maker") +
@@ -109,23 +107,23 @@ std::string tuning_text(const cpu::Tuning& tuning) {
                                        : ", not measured")
           : fmt::format(
                 "matrix multiplications of a single row {:.2f}x, of 512 rows {:.2f}x as fast as with {}",
-                tuning.gain, tuning.many_rows_gain, cpu::text_of(usual));
-  return fmt::format("{:<24}{}\n{:<24}{}\n", "tuning", cpu::text_of(tuning.constants), "", gain);
+                tuning.gain, tuning.many_rows_gain, text_of(usual));
+  return fmt::format("{:<24}{}\n{:<24}{}\n", "tuning", text_of(tuning.constants), "", gain);
 }
 
-OrderedJson json_of(const cpu::Tuning& tuning) {
-  const cpu::WeightFetch& fetch = tuning.constants.fetch;
+OrderedJson json_of(const Tuning& tuning) {
+  const WeightFetch& fetch = tuning.constants.fetch;
   return {{"distance_bytes", fetch.distance},
           {"most_bytes", fetch.most},
           {"cache_level", fetch.is_to_second_level ? 2 : 1},
           {"rows_per_share", tuning.constants.share_rows},
           {"is_measured", tuning.is_measured},
-          {"is_usual", tuning.constants == cpu::usual_constants()},
+          {"is_usual", tuning.constants == usual_constants()},
           {"gain", tuning.gain},
           {"many_rows_gain", tuning.many_rows_gain}};
 }
 
-OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks, const cpu::Tuning& tuning,
+OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks, const Tuning& tuning,
                     const std::vector<GpuRooflines>& gpus) {
   OrderedJson json = to_json(machine);
   const Build build = build_facts();
@@ -228,11 +226,7 @@ int run_machine(const MachineFlags& flags) {
   const Machine machine = read_machine();
   Progress progress(flags.output.shows_progress());
   const int threads = flags.threads == 0 ? default_thread_count() : static_cast<int>(flags.threads);
-  const cpu::Tuning tuning = [&] {
-    ThreadPool pool(threads);
-    const Isa isa = best_usable_isa();
-    return cpu::use_tuning(flags.config.tune, isa, cpu::select_kernels(isa), pool);
-  }();
+  const Tuning tuning = tuning_of_processor(flags.config.tune, threads);
   RooflineOptions options;
   options.threads = static_cast<int>(flags.threads);
   std::erase_if(options.working_sets, [&](Bytes set) { return set.value > flags.largest << 20; });

@@ -8,7 +8,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/error.h"
 #include "assay/base/json_reader.h"
 #include "assay/cli/commands.h"
@@ -99,11 +98,11 @@ class Worker {
       const rlimit bytes{limit, limit};
       if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
     }
-    if (request.has("constants")) cpu::give_constants(constants_from_json(request.at("constants")));
+    LoadOptions options{.needs_tokenizer = request.at("needs_tokenizer").boolean(), .pins_caller = true};
+    if (request.has("constants")) options.constants = constants_from_json(request.at("constants"));
     const Bytes before = read_process_memory().anonymous;
-    loaded_ = load_model_and_tokenizer(
-        request.at("candidates").texts(), run_config_from_json(request.at("configuration")),
-        {.needs_tokenizer = request.at("needs_tokenizer").boolean(), .pins_caller = true});
+    loaded_ = load_model_and_tokenizer(request.at("candidates").texts(),
+                                       run_config_from_json(request.at("configuration")), options);
     session_ = local_session(*loaded_, is_interrupted, before);
     return answer_request(*session_, "facts", request);
   }

@@ -59,19 +59,19 @@ SessionFacts session_facts_from_json(const JsonReader& json) {
           .warnings = warnings_from_json(json.at("warnings"))};
 }
 
-OrderedJson to_json(const cpu::Constants& constants) {
+OrderedJson to_json(const KernelConstants& constants) {
   return {{"fetch_distance", constants.fetch.distance},
           {"fetch_most", constants.fetch.most},
           {"is_to_second_level", constants.fetch.is_to_second_level},
           {"share_rows", constants.share_rows}};
 }
 
-cpu::Constants constants_from_json(const JsonReader& json) {
+KernelConstants constants_from_json(const JsonReader& json) {
   constexpr std::int64_t kFurthest = std::int64_t{1} << 16;
   return {.fetch = {.distance = json.at("fetch_distance").integer(1, kFurthest),
                     .most = json.at("fetch_most").integer(1, kFurthest),
                     .is_to_second_level = json.at("is_to_second_level").boolean()},
-          .share_rows = json.at("share_rows").integer(cpu::kFewestShareRows, cpu::kMaxRows)};
+          .share_rows = json.at("share_rows").integer(kFewestShareRows, kMostShareRows)};
 }
 
 OrderedJson to_json(const CorpusLosses& losses) {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "assay/backend/cpu/run/tuning.h"
+#include "assay/backend/constants.h"
 #include "assay/base/json_reader.h"
 #include "assay/harness/worker_session.h"
 
@@ -17,8 +17,8 @@ nlohmann::ordered_json to_json(const CorpusLosses& losses);
 SessionFacts session_facts_from_json(const JsonReader& json);
 
 // Of a worker's load request.
-nlohmann::ordered_json to_json(const cpu::Constants& constants);
-cpu::Constants constants_from_json(const JsonReader& json);
+nlohmann::ordered_json to_json(const KernelConstants& constants);
+KernelConstants constants_from_json(const JsonReader& json);
 CorpusLosses corpus_losses_from_json(const JsonReader& json);
 
 // The worker's side of the protocol: answers facts, first_run, run, score and audit; null where `op` is none

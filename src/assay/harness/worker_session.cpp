@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/backend/backend.h"
-#include "assay/backend/cpu/run/tuning.h"
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/case_json.h"
@@ -89,7 +88,7 @@ class WorkerSession : public Session {
         {"memory_limit", options.memory_limit ? OrderedJson(options.memory_limit->value) : nullptr}};
     // Each worker that tuned would find another answer.
     if (options.is_this_build && options.configuration.tune != Tune::off)
-      if (const std::optional<cpu::Constants> constants = tuned(options.configuration))
+      if (const std::optional<KernelConstants> constants = tuned(options.configuration))
         request["constants"] = to_json(*constants);
     facts_ = session_facts_from_json(reader(ask(request)).at("facts"));
   }
@@ -129,10 +128,9 @@ class WorkerSession : public Session {
     return changed;
   }
   // None for a GPU.
-  static std::optional<cpu::Constants> tuned(const RunConfig& configuration) {
+  static std::optional<KernelConstants> tuned(const RunConfig& configuration) {
     if (device_of(configuration).kind != Device::Kind::cpu) return std::nullopt;
-    const auto backend = make_backend(Device{}, backend_options(configuration));
-    return cpu::constants();
+    return make_backend(Device{}, backend_options(configuration))->constants();
   }
   static JsonReader reader(const OrderedJson& answer) { return {answer, kAnswer}; }
   static OrderedJson or_null(const std::optional<std::int64_t>& number) {

@@ -188,10 +188,12 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
   }
   RunConfig own = config;
   if (options.shared_backend != nullptr) own.device = options.shared_backend->device();
-  const std::shared_ptr<Backend> backend =
-      options.shared_backend != nullptr
-          ? options.shared_backend
-          : make_backend(device_of(own), backend_options(config, options.pins_caller));
+  std::shared_ptr<Backend> backend = options.shared_backend;
+  if (backend == nullptr) {
+    BackendOptions of_backend = backend_options(config, options.pins_caller);
+    of_backend.constants = options.constants;
+    backend = make_backend(device_of(own), of_backend);
+  }
   return first_candidate(candidates, [&](const std::string& candidate) {
     return load_candidate(candidate, own, backend, options);
   });

@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "assay/backend/constants.h"
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
 #include "assay/config/run_config.h"
@@ -51,6 +53,7 @@ struct LoadOptions {
   std::shared_ptr<Backend> shared_backend = nullptr;
   bool needs_tokenizer = true;  // false: a folder without one serves for token ids
   bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
+  std::optional<KernelConstants> constants = {};  // of CPU kernels, as they are: then nothing is tuned
 };
 
 // Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come

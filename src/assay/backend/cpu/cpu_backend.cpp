@@ -32,13 +32,9 @@ void check_formats(const Plan& plan) {
 CpuBackend::CpuBackend(const BackendOptions& options)
     : isa_(options.is_isa_forced ? options.isa : best_usable_isa()),
       table_(select_kernels(isa_)),
-      pool_(std::make_shared<ThreadPool>(threads_of(options), options.processors, options.pins_caller)) {
-  use_tuning(options.tune, isa_, table_, *pool_);
-}
-
-std::string CpuBackend::tuning() const {
-  return isa_ == Isa::scalar ? std::string() : text_of(constants());
-}
+      pool_(std::make_shared<ThreadPool>(threads_of(options), options.processors, options.pins_caller)),
+      constants_(options.constants ? *options.constants
+                                   : find_tuning(options.tune, isa_, table_, *pool_).constants) {}
 
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
   check_formats(plan);
@@ -49,7 +45,7 @@ std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSourc
           "matrix multiplications of bfloat16 parts need AMX or AVX-512 BF16, and the kernels here are those "
           "of {}",
           name_of(isa_));
-  return std::make_unique<Executor>(plan, source, table_, pool_);
+  return std::make_unique<Executor>(plan, source, table_, pool_, constants_);
 }
 
 PredictedMemory CpuBackend::predict(const Plan& plan, std::int64_t tokens) {

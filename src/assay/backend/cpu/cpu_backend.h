@@ -14,7 +14,10 @@ class CpuBackend : public Backend {
   explicit CpuBackend(const BackendOptions& options);
   Device device() const override { return {}; }
   std::string kernels() const override { return std::string(name_of(isa_)); }
-  std::string tuning() const override;
+  // None of scalar kernels, of which nobody waits for speed.
+  std::optional<KernelConstants> constants() const override {
+    return isa_ == Isa::scalar ? std::nullopt : std::optional(constants_);
+  }
   bool multiplies_bfloat16() const override { return table_.uses_tiles; }
   int threads() const override { return pool_->size(); }
   ThreadPool* pool() override { return pool_.get(); }
@@ -28,6 +31,7 @@ class CpuBackend : public Backend {
   Isa isa_;
   KernelTable table_;
   std::shared_ptr<ThreadPool> pool_;
+  KernelConstants constants_;
 };
 
 }  // namespace assay::cpu

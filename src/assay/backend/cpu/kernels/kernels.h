@@ -16,21 +16,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "assay/backend/constants.h"
 #include "assay/plan/ops.h"
 
 namespace assay::cpu {
 
 inline constexpr int kPanel = 16;  // outputs per panel of a packed matrix
 inline constexpr int kGroup = 4;   // panels walked together: four streams from memory
-// How weights that a few rows pass once are fetched ahead: changes no bit. By the processor's maker, unless
-// tuning.h has found better; set while nothing runs.
-struct WeightFetch {
-  std::int64_t distance;    // bytes ahead in each of kGroup streams; fewer streams go further
-  std::int64_t most;        // the furthest
-  bool is_to_second_level;  // otherwise to the nearest cache
-  bool operator==(const WeightFetch&) const = default;
-};
-extern WeightFetch weight_fetch;
 
 // Activations as the products of bfloat16 (AMX, AVX-512 BF16) read them: bfloat16 in strips of 32 columns,
 // [columns / 32][rows][32], so that 16 rows from any row on are 1 KB. A float32 value may be held as a sum of
@@ -100,6 +92,7 @@ struct LinearArgs {
   Tiles y_tiles;  // written by the tables that use tiles
   std::int64_t n;
   std::int64_t first_panel, panels;  // the part of the outputs to compute
+  WeightFetch fetch = {};            // of weights that a few rows pass once
 };
 
 // Rows of float32 to int8. The dequantized value of a code is absmax / 127 * (code - zero point).
@@ -175,6 +168,7 @@ struct ExpandArgs {
   std::int64_t k, k_padded, group, panels;
   Packing packing;  // float32 [panels][k][16] or bfloat16
   void* out;
+  WeightFetch fetch = {};
 };
 
 // Few rows times 4-bit codes as they are, without a copy in between: the bits of float32 panels from `expand`
@@ -303,6 +297,7 @@ struct AttendArgs {
   std::int64_t out_stride;
   Tiles out_tiles;  // row 0 goes to first_tile_row, first_tile_column
   std::int64_t first_tile_row, first_tile_column;
+  WeightFetch fetch = {};  // of keys and values
 
   [[gnu::always_inline]] bool bends_scores() const { return soft_cap != 0 || alibi_slopes != nullptr; }
   // Of a row: its position, its slope, and where its output's tiles begin.

@@ -1,11 +1,9 @@
 #include "assay/backend/cpu/kernels/select.h"
 
-#include "assay/backend/cpu/run/tuning.h"
+#include "assay/backend/devices.h"
 #include "assay/base/error.h"
 
 namespace assay::cpu {
-
-WeightFetch weight_fetch = usual_constants().fetch;
 
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))
@@ -25,3 +23,28 @@ KernelTable select_kernels(Isa isa, bool allows_vnni) {
 }
 
 }  // namespace assay::cpu
+
+namespace assay {
+
+std::vector<KernelOrigin> kernels_of(Isa isa) {
+  const cpu::KernelTable table = cpu::select_kernels(isa);
+  const char* tiles = table.uses_tiles ? table.linear_tiles_origin : table.linear_origin;
+  std::vector<KernelOrigin> rows = {{"linear", "float32", table.linear_origin},
+                                    {"linear", "bfloat16", tiles},
+                                    {"linear", "int8", table.int8_origin},
+                                    {"expand", "nf4, fp4, int4", table.expand_origin},
+                                    {"norm", "float32", table.norm_origin},
+                                    {"rotary", "float32", table.rotate_origin},
+                                    {"gated product", "float32", table.gate_origin},
+                                    {"attend", "float32 cache", table.attend_origin},
+                                    {"attend", "bfloat16 cache", table.attend_bfloat16_origin},
+                                    {"attend", "int8 cache", table.attend_int8_origin},
+                                    {"store", "bfloat16 cache", table.store_origin},
+                                    {"store", "int8 cache", table.store_int8_origin},
+                                    {"argmax", "float32", table.argmax_origin},
+                                    {"log_sum_exp", "float32", table.log_sum_exp_origin}};
+  if (table.uses_tiles) rows.insert(rows.begin() + 2, KernelOrigin{"linear", "bf16x3, bf16x6", tiles});
+  return rows;
+}
+
+}  // namespace assay

@@ -20,12 +20,13 @@ struct FusedOp {
 
 struct PackedPlan {
   // Throws Error for an operation, or a size, that these kernels do not run.
-  PackedPlan(const Plan& plan, const KernelTable& table);
+  PackedPlan(const Plan& plan, const KernelTable& table, const WeightFetch& fetch = {});
   PackedPlan(const PackedPlan&) = delete;
   PackedPlan& operator=(const PackedPlan&) = delete;
 
   Plan plan;
   KernelTable table;
+  WeightFetch fetch;         // of all its kernels
   std::vector<FusedOp> ops;  // of plan.ops
   std::vector<PackedWeight>
       weights;  // the plan's, then the int8 codes of an LM head that is searched in int8

@@ -194,7 +194,8 @@ void Attention::attend(const Call& call, const Task& task, int head, int heads, 
           .out_stride = heads > 1 ? op.head_dim : out.stride,
           .out_tiles = out.tiles,
           .first_tile_row = row,
-          .first_tile_column = column});
+          .first_tile_column = column,
+          .fetch = packed_.fetch});
 }
 
 void Attention::run(const AttentionOp& op, const RotaryOp* rotary, const Batch& batch, CpuKvCache& cache,

@@ -73,10 +73,10 @@ PredictedMemory predicted_memory(const Plan& plan, const KernelTable& table, int
 }
 
 Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTable& table,
-                   std::shared_ptr<ThreadPool> pool)
-    : packed_(plan, table),
+                   std::shared_ptr<ThreadPool> pool, const KernelConstants& constants)
+    : packed_(plan, table, constants.fetch),
       pool_(std::move(pool)),
-      tasks_(*pool_),
+      tasks_(*pool_, constants.share_rows),
       work_(pack(packed_, source, *pool_), pool_->size()),
       linear_(packed_, tasks_, reserved(work_)),
       attention_(packed_, tasks_, work_),

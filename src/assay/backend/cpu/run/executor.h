@@ -16,7 +16,7 @@ namespace assay::cpu {
 class Executor : public Program {
  public:
   Executor(const Plan& plan, const WeightSource& source, const KernelTable& table,
-           std::shared_ptr<ThreadPool> pool);
+           std::shared_ptr<ThreadPool> pool, const KernelConstants& constants);
 
   const Plan& plan() const override { return packed_.plan; }
   std::unique_ptr<KvCache> make_cache() override;

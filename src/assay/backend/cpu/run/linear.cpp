@@ -74,7 +74,8 @@ LinearArgs Linear::arguments(const LinearOp& op, const Buffer& in, std::int64_t 
                   .y_tiles = is_gated ? kNoTiles : target.out.tiles,
                   .n = w.spec.rows,
                   .first_panel = 0,
-                  .panels = w.panels};
+                  .panels = w.panels,
+                  .fetch = packed_.fetch};
   if (args.y != nullptr) args.y += target.column;
   if (args.y_tiles.data != nullptr) args.y_tiles.data += args.y_tiles.offset(0, target.column);
   return args;

@@ -66,7 +66,7 @@ class Linear {
   template <typename Multiply>
   void run_tasks(const LinearArgs& whole, const ProductPart& part, const PackedWeight& w,
                  const LinearTarget& target, const Multiply& multiply) {
-    const RowShares shares = row_shares(part.rows.size(), tasks_.threads());
+    const RowShares shares = tasks_.shares_of(part.rows.size());
     const std::int64_t panels = panels_at_once(part, w, shares), groups = (part.panels + panels - 1) / panels;
     const auto run = [&](std::int64_t share, std::int64_t group) {
       const std::int64_t row = part.rows.first + shares.first(share), panel = group * panels;

@@ -201,7 +201,8 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           .group = w.group,
                           .panels = w.panels,
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
-                          .out = nullptr};
+                          .out = nullptr,
+                          .fetch = packed_.fetch};
   if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
   if (whole.rows <= packed_.table.four_bit_rows && !has_tiles)
     return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {

@@ -4,9 +4,7 @@
 
 namespace assay::cpu {
 
-std::int64_t share_rows = kUsualShareRows;
-
-RowShares row_shares(std::int64_t rows, int threads) {
+RowShares row_shares(std::int64_t rows, int threads, std::int64_t share_rows) {
   constexpr std::int64_t kBlockUnit = 2 * kTileRows;
   const std::int64_t count = std::clamp<std::int64_t>((rows + share_rows / 2) / share_rows, 1,
                                                       std::min<std::int64_t>(threads, kMaxShares));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "assay/backend/constants.h"
 #include "assay/base/thread_pool.h"
 
 namespace assay::cpu {
@@ -29,12 +30,10 @@ struct RowShares {
     return std::clamp<std::int64_t>(rows - first(share), 0, each);
   }
 };
-// About how many: changes no bit. As found best on two processors, unless tuning.h has found better; set
-// while nothing runs.
-inline constexpr std::int64_t kUsualShareRows = 256, kFewestShareRows = 128,
-                              kMaxShares = kMaxRows / kFewestShareRows;
-extern std::int64_t share_rows;
-RowShares row_shares(std::int64_t rows, int threads);
+inline constexpr std::int64_t kMaxShares = kMaxRows / kFewestShareRows;
+static_assert(kMostShareRows == kMaxRows);
+// Shares of about `share_rows` rows.
+RowShares row_shares(std::int64_t rows, int threads, std::int64_t share_rows);
 // Panels of a task of few rows: the more, the longer a thread reads without a break, but the threads should
 // end together.
 std::int64_t panels_of_few_rows(std::int64_t panels, int threads);
@@ -49,10 +48,15 @@ TaskRegion region_of(std::int64_t worker, std::int64_t tasks, int threads);
 // The threads of a program, and the shares they work on.
 class Tasks {
  public:
-  explicit Tasks(ThreadPool& pool)
-      : pool_(pool), regions_(std::make_unique<Region[]>(static_cast<std::size_t>(pool.size()))) {}
+  explicit Tasks(ThreadPool& pool, std::int64_t share_rows = kUsualShareRows)
+      : pool_(pool),
+        share_rows_(share_rows),
+        regions_(std::make_unique<Region[]>(static_cast<std::size_t>(pool.size()))) {}
   int threads() const { return pool_.size(); }
   ThreadPool& pool() { return pool_; }
+  RowShares shares_of(std::int64_t rows) const { return row_shares(rows, threads(), share_rows_); }
+  // From now on; while nothing runs.
+  void set_share_rows(std::int64_t share_rows) { share_rows_ = share_rows; }
 
   // Calls task(i) for i in [0, count).
   template <typename Task>
@@ -91,7 +95,7 @@ class Tasks {
   // Calls task(first row, rows) for some rows at a time.
   template <typename Task>
   void run_rows(std::int64_t rows, const Task& task) {
-    const RowShares shares = row_shares(rows, threads());
+    const RowShares shares = shares_of(rows);
     const std::int64_t most = std::min(shares.each, rows);
     run_in_shares(shares, (most + kNormRows - 1) / kNormRows, [&](std::int64_t share, std::int64_t i) {
       const std::int64_t left = shares.size(share) - i * kNormRows;
@@ -112,6 +116,7 @@ class Tasks {
     }
   };
   ThreadPool& pool_;
+  std::int64_t share_rows_;
   std::unique_ptr<Region[]> regions_;  // by worker
   std::uint64_t phase_ = 0;
   std::array<std::atomic<std::int64_t>, kMaxShares> next_of_share_{};

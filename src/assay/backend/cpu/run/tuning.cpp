@@ -12,7 +12,6 @@
 #include "assay/backend/cpu/run/linear.h"
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
-#include "assay/base/format.h"
 #include "assay/base/memory.h"
 
 namespace assay::cpu {
@@ -101,8 +100,9 @@ class Work {
     next_ = packed_.ops.begin();
   }
   // Seconds of each format.
-  std::vector<double> run(Choice choice, const Constants& constants) {
-    set_constants(constants);
+  std::vector<double> run(Choice choice, const KernelConstants& constants) {
+    packed_.fetch = constants.fetch;
+    tasks_.set_share_rows(constants.share_rows);
     std::vector<double> times;
     next_ = packed_.ops.begin();
     if (choice != Choice::share_rows) {
@@ -152,7 +152,7 @@ std::int64_t shares_of(std::int64_t rows, int threads) {
 }
 
 // In turns until the time is over, three rounds at least.
-std::vector<CandidateTimes> measure(Work& work, Choice choice, std::span<const Constants> candidates,
+std::vector<CandidateTimes> measure(Work& work, Choice choice, std::span<const KernelConstants> candidates,
                                     TimePoint end) {
   std::vector<CandidateTimes> times(candidates.size());
   TimePoint begin = Clock::now();
@@ -171,12 +171,12 @@ std::vector<CandidateTimes> measure(Work& work, Choice choice, std::span<const C
 }
 
 struct Chosen {
-  Constants constants;
+  KernelConstants constants;
   double gain = 1;
   bool is_measured = false;
 };
 
-Chosen choose(Work& work, Choice choice, const std::vector<Constants>& candidates, Seconds at_most) {
+Chosen choose(Work& work, Choice choice, const std::vector<KernelConstants>& candidates, Seconds at_most) {
   const TimePoint begin = Clock::now();
   const auto after = [&](double share) { return begin + duration_of(share * at_most.value); };
   Chosen chosen{candidates.front()};
@@ -193,7 +193,7 @@ Chosen choose(Work& work, Choice choice, const std::vector<Constants>& candidate
   // The best of several is so by chance too: it must win again.
   const std::size_t best = best_of(times);
   if (best == 0) return chosen;
-  const std::vector<Constants> two = {candidates.front(), candidates[best]};
+  const std::vector<KernelConstants> two = {candidates.front(), candidates[best]};
   const std::vector<CandidateTimes> again = measure(work, choice, two, after(1));
   if (!is_better(again[0], again[1])) return chosen;
   chosen.constants = candidates[best];
@@ -203,26 +203,9 @@ Chosen choose(Work& work, Choice choice, const std::vector<Constants>& candidate
 
 }  // namespace
 
-// Zen 4, four streams, one row: 0.83 to 0.93 of the time of 2 KB ahead into the nearest cache. Intel's
-// (Sapphire Rapids) were measured with the nearest cache alone. One share for all rows loses 9 %
-// of prefill in int8, on a Zen 4.
-Constants usual_constants() {
-  __builtin_cpu_init();
-  return {.fetch = __builtin_cpu_is("amd") ? WeightFetch{1536, 6144, true} : WeightFetch{2048, 2048, false}};
-}
-
-Constants constants() {
-  return {weight_fetch, share_rows};
-}
-
-void set_constants(const Constants& now) {
-  if (weight_fetch != now.fetch) weight_fetch = now.fetch;
-  if (share_rows != now.share_rows) share_rows = now.share_rows;
-}
-
-std::vector<Constants> candidates_of(Choice choice, const Constants& now, int threads) {
-  std::vector<Constants> candidates = {now};
-  const auto add = [&](Constants one) {
+std::vector<KernelConstants> candidates_of(Choice choice, const KernelConstants& now, int threads) {
+  std::vector<KernelConstants> candidates = {now};
+  const auto add = [&](KernelConstants one) {
     if (one != now) candidates.push_back(one);
   };
   switch (choice) {
@@ -244,15 +227,6 @@ std::vector<Constants> candidates_of(Choice choice, const Constants& now, int th
       break;
   }
   return candidates;
-}
-
-std::string text_of(const WeightFetch& fetch) {
-  return fmt::format("{} bytes ahead into the {} cache", fetch.distance,
-                     fetch.is_to_second_level ? "second-level" : "nearest");
-}
-
-std::string text_of(const Constants& constants) {
-  return fmt::format("weights {}; {} rows a share", text_of(constants.fetch), constants.share_rows);
 }
 
 double least_gain_over(const CandidateTimes& first, const CandidateTimes& other) {
@@ -287,16 +261,17 @@ bool is_better(const CandidateTimes& first_again, const CandidateTimes& best_aga
          least_gain_over(first_again, best_again) >= kMostLoss;
 }
 
-Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most, const Constants& usual) {
+Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most,
+                      const KernelConstants& usual) {
   const TimePoint begin = Clock::now();
-  const Constants before = constants();
   Tuning tuning{.constants = usual};
   try {
     Work work(table, pool);
     const TimePoint start = Clock::now();
     const double left_s = at_most.value - elapsed(begin, start).value, used_s = processor_seconds();
     for (std::size_t i = 0; i < std::size(kChoices); ++i) {
-      const std::vector<Constants> candidates = candidates_of(kChoices[i], tuning.constants, pool.size());
+      const std::vector<KernelConstants> candidates =
+          candidates_of(kChoices[i], tuning.constants, pool.size());
       if (candidates.size() < 2 || left_s <= 0) continue;
       const Chosen chosen = choose(work, kChoices[i], candidates, {kShares[i] * left_s});
       tuning.constants = chosen.constants;
@@ -310,7 +285,6 @@ Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_mos
   } catch (const Error&) {  // no memory
   } catch (const std::bad_alloc&) {
   }
-  set_constants(before);
   tuning.took = elapsed(begin, Clock::now());
   return tuning;
 }

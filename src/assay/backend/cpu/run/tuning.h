@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/backend/constants.h"
 #include "assay/backend/cpu/kernels/kernels.h"
 #include "assay/backend/cpu/run/tasks.h"
 #include "assay/base/cpu.h"
@@ -15,42 +16,13 @@
 
 namespace assay::cpu {
 
-struct Constants {
-  WeightFetch fetch = {};
-  std::int64_t share_rows = kUsualShareRows;
-  bool operator==(const Constants&) const = default;
-};
-
-// What nobody has measured here: as it was found best on a processor of the same maker.
-Constants usual_constants();
-
-// Those that kernels and tasks use. Set while nothing runs; what is set already is not written again, so that
-// programs that run beside each other in one process may set the same.
-Constants constants();
-void set_constants(const Constants& now);
-
-// "1536 bytes ahead into the second-level cache"
-std::string text_of(const WeightFetch& fetch);
-// "weights 1536 bytes ahead into the second-level cache; 256 rows a share"
-std::string text_of(const Constants& constants);
-
 // What is chosen one after another, by the work that depends on it: how weights are fetched by matrix
 // multiplications of a single row, that read more than the caches hold; the rows of a share by those of 512
 // rows.
 enum class Choice { fetch, share_rows };
 inline constexpr Choice kChoices[] = {Choice::fetch, Choice::share_rows};
 // What may be chosen instead of `now`, which is the first; those that come to the same are left out.
-std::vector<Constants> candidates_of(Choice choice, const Constants& now, int threads);
-
-struct Tuning {
-  Constants constants = {};
-  // The usual ones' time over their own, geometric mean over formats; 1 where they are the usual ones.
-  double gain = 1;            // of a single row
-  double many_rows_gain = 1;  // of 512 rows
-  bool is_measured = false;   // or read from where it was; otherwise memory or time was not to be had
-  bool is_disturbed = false;  // measured, but beside others on the same processors: nothing was learned
-  Seconds took = {};          // to measure
-};
+std::vector<KernelConstants> candidates_of(Choice choice, const KernelConstants& now, int threads);
 
 // Times of matrix multiplications: [format][round], of one candidate.
 using CandidateTimes = std::vector<std::vector<double>>;
@@ -67,9 +39,9 @@ bool is_better(const CandidateTimes& first_again, const CandidateTimes& best_aga
 // Measures the candidates of each choice in turns on the pool's threads, for `at_most` at most in all; the
 // best of each is measured once more beside the one before. Needs 145 MB meanwhile; where twice as many, or
 // the time for three rounds, cannot be had, or where other programs run on the same processors, the usual
-// ones stay. The constants in use are as they were before.
+// ones stay.
 Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.27},
-                      const Constants& usual = usual_constants());
+                      const KernelConstants& usual = usual_constants());
 
 // The file that keeps what was measured, by processor, microcode, kernels, threads and version of the
 // program: $XDG_CACHE_HOME/assay/tuning.json, else ~/.cache/assay/tuning.json; empty where neither is named.
@@ -81,11 +53,8 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
 // What it is kept by.
 std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads);
 
-// Constants that whoever started this process has chosen: what use_tuning sets, unless it is `off`.
-void give_constants(const Constants& given);
-
-// Sets the constants for the kernels of a tier: as the file has them; where it has nothing, or where `tune`
-// is `force`, as measured now, which happens once in a process.
-Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool);
+// What a backend of these kernels and threads takes: as the file has it; where it has nothing, or where
+// `tune` is `force`, as measured now, which happens once in a process. The usual ones where it is `off`.
+Tuning find_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool);
 
 }  // namespace assay::cpu

@@ -8,7 +8,9 @@
 #include <memory>
 #include <mutex>
 
+#include "assay/backend/cpu/kernels/select.h"
 #include "assay/backend/cpu/run/tuning.h"
+#include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/json.h"
@@ -36,11 +38,6 @@ Json entries_of(const std::string& file) {
   }
 }
 
-std::optional<Constants>& given() {
-  static std::optional<Constants> constants;
-  return constants;
-}
-
 // Held while this process measures; none where the answer could not be kept, or where another one measures.
 std::unique_ptr<FolderLock> lock_to_measure(const std::string& file) {
   if (file.empty() || std::filesystem::is_directory(file)) return nullptr;
@@ -60,10 +57,6 @@ void forget_peak() {
 }
 
 }  // namespace
-
-void give_constants(const Constants& now) {
-  given() = now;
-}
 
 std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads) {
   return fmt::format("{}, microcode {}, {}, {} thread{}, assay {}", cpu.model, cpu.microcode, name_of(isa),
@@ -118,22 +111,15 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
   }
 }
 
-Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool) {
+Tuning find_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool) {
   static std::mutex mutex;
   struct Known {
     Tuning tuning;
     bool is_of_this_process = false;  // measured, or tried to
   };
   static std::map<std::string, Known> known;
-  if (tune == Tune::off || isa == Isa::scalar) {  // of scalar kernels nobody waits for speed
-    set_constants(usual_constants());
-    return {.constants = constants()};
-  }
+  if (tune == Tune::off || isa == Isa::scalar) return {.constants = usual_constants()};
   const std::lock_guard lock(mutex);
-  if (given()) {
-    set_constants(*given());
-    return {.constants = constants()};
-  }
   const std::string key = key_of(isa, pool.size()), file = tuning_file();
   const auto at = known.find(key);
   std::optional<Tuning> tuning;
@@ -155,8 +141,17 @@ Tuning use_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool
     }
     known[key] = {*tuning, is_of_this_process};
   }
-  set_constants(tuning->constants);
   return *tuning;
 }
 
 }  // namespace assay::cpu
+
+namespace assay {
+
+Tuning tuning_of_processor(Tune tune, int threads) {
+  ThreadPool pool(threads);
+  const Isa isa = best_usable_isa();
+  return cpu::find_tuning(tune, isa, cpu::select_kernels(isa), pool);
+}
+
+}  // namespace assay

@@ -319,3 +319,12 @@ void CudaProgram::show_inputs(const LinearOp& op, const Step& step) const {
 }
 
 }  // namespace assay::cuda
+
+namespace assay {
+
+std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows) {
+  if (rows > cuda::kMostMadeRows) return std::vector<bool>(plan.ops.size());
+  return cuda::made_of_inputs(plan, cuda::WorkspaceLayout(plan, {}));
+}
+
+}  // namespace assay

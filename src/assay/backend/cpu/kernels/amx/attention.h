@@ -283,10 +283,10 @@ void score_row(AttendState& state, const AttendArgs& args, const SpanBlocks& blo
       float* scores = state.scores[block][0];
       for (int i = 0; i < kBlockLanes; ++i) Vec::set(0.0F).store(scores + i * kLane);
       if (blocks.keys_of(block) > (kGroup - 1) * kPanel)
-        multiply_row<kGroup, false>(query, {keys, panel}, steps, scores);
+        multiply_row<kGroup, false>(query, {keys, panel}, steps, scores, args.fetch);
       else
         for (std::int64_t i = 0; i * kPanel < blocks.keys_of(block); ++i)
-          multiply_row<1, false>(query, {keys + i * panel, 0}, steps, scores + i * kLane);
+          multiply_row<1, false>(query, {keys + i * panel, 0}, steps, scores + i * kLane, args.fetch);
     }
   }
   set_lanes(state, kMasked, 1);
@@ -314,7 +314,7 @@ void weigh_row_of_span(AttendState& state, const AttendArgs& args, const SpanBlo
                      blocks.steps_of(blocks.unseen) * kTileColumns, args.shape);
         multiply({state.weights[block][0], kTileElements},
                  {blocks.values_of(args, block) + panel * kPanelElements, kPanelElements},
-                 blocks.steps_of(block), sums);
+                 blocks.steps_of(block), sums, args.fetch);
       }
     }
     add_to_out(state, sums, args.shape.padded(), panel, panels, 1, is_first);

@@ -266,7 +266,8 @@ void linear_few_rows(const LinearArgs& args, std::int64_t first_row, std::int64_
 // zero, their sum is added to the sums so far, and numbers below the normal ones count as zero (Intel's
 // manual, TDPBF16PS). Adds to sums[16 * Panels]. kStreams: panels from memory, fetched ahead.
 template <int Panels, bool kStreams>
-void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, float* sums) {
+void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, float* sums,
+                  const WeightFetch& fetch) {
   const auto low = [](__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); };
   const auto high = [](__m512i pairs) {
     return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
@@ -278,7 +279,7 @@ void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, f
     const std::uint16_t* weights = w.data + step * kTileElements;
     Vec even[Panels], odd[Panels];
     for (int i = 0; i < Panels; ++i) even[i] = odd[i] = Vec::set(0.0F);
-    const std::int64_t ahead = bytes_ahead<Panels>((steps - step) * kTileElements * 2, w.next * 2);
+    const std::int64_t ahead = bytes_ahead<Panels>(fetch, (steps - step) * kTileElements * 2, w.next * 2);
 #pragma GCC unroll 4
     for (std::int64_t pair = 0; pair < kTileColumns / 2; ++pair) {
       std::int32_t bits = 0;
@@ -289,7 +290,7 @@ void multiply_row(const RowSteps& x, const WeightSteps& w, std::int64_t steps, f
       second = Vec::kept(second);
       for (int i = 0; i < Panels; ++i) {
         const std::uint16_t* from = weights + i * w.next + pair * 2 * kPanel;
-        if (kStreams) fetch_ahead(from, ahead);
+        if (kStreams) fetch_ahead(from, ahead, fetch);
         const __m512i pairs = _mm512_loadu_si512(from);
         even[i] = Vec::fma(first, Vec{low(pairs)}, even[i]);
         odd[i] = Vec::fma(second, Vec{high(pairs)}, odd[i]);
@@ -321,7 +322,7 @@ void linear_one_row(const LinearArgs& args, std::int64_t row) {
       const FlushesDenormals flushes;
       const auto multiply = panels == kGroup ? multiply_row<kGroup, true> : multiply_row<1, true>;
       for (std::int64_t i = 0; i < panels * kPanel; i += kLane) Vec::set(0.0F).store(sums + i);
-      multiply(row_steps(args, row, 0), weight_steps(args, panel, 0), steps_of(args), sums);
+      multiply(row_steps(args, row, 0), weight_steps(args, panel, 0), steps_of(args), sums, args.fetch);
     }
     const std::int64_t left = args.n - first_output;
     epilogue(args, sums, kGroup * kPanel, row, 1, first_output,

@@ -35,7 +35,7 @@ struct FewRowProducts<Pairs> {
                                  : panels == 3 ? multiply_few_of<3>(rows)
                                  : panels == 2 ? multiply_few_of<2>(rows)
                                                : multiply_few_of<1>(rows);
-    multiply({staged.data, staged.strip}, {b.data, b.panel_stride}, staged.strips, true, c);
+    multiply({staged.data, staged.strip}, {b.data, b.panel_stride, b.fetch}, staged.strips, true, c);
   }
 };
 
@@ -72,7 +72,7 @@ class WidenedCodes {
       for (; to < data_ + (i + 1) * next_; to += 2 * kPanel) _mm512_store_si512(to, _mm512_setzero_si512());
     }
   }
-  Pairs pairs() const { return {data_, next_}; }
+  Pairs pairs(const WeightFetch* fetch) const { return {data_, next_, fetch}; }
 
  private:
   // Two rows of 16 codes, of which the second, `stride` behind the first, is zero where that is negative.
@@ -97,7 +97,7 @@ struct FewRowProducts<Codes> {
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Codes& b, std::int64_t k, float* c) {
     const WidenedCodes widened(b, panels, k);
-    FewRowProducts<Pairs>::multiply_rows(rows, panels, a, a_stride, widened.pairs(), k, c);
+    FewRowProducts<Pairs>::multiply_rows(rows, panels, a, a_stride, widened.pairs(b.fetch), k, c);
   }
 };
 
@@ -112,7 +112,7 @@ struct ManyRowProducts<Codes> {
     const std::int64_t calls = (rows + kMost - 1) / kMost, at_once = (rows + calls - 1) / calls;
     for (std::int64_t row = 0; row < rows; row += at_once)
       ManyRowProducts<Pairs>::multiply_rows(rows - row < at_once ? rows - row : at_once, panels,
-                                            a + row * a_stride, a_stride, widened.pairs(), k,
+                                            a + row * a_stride, a_stride, widened.pairs(b.fetch), k,
                                             c + row * kSumColumns);
   }
 };
@@ -128,7 +128,7 @@ struct HeadProducts<Codes> {
     const WidenedCodes widened(b, panels, k);
     for (std::int64_t row = 0; row < rows; row += kFewPairRows)
       FewRowProducts<Pairs>::multiply_rows(rows - row < kFewPairRows ? rows - row : kFewPairRows, panels,
-                                           a + row * a_stride, a_stride, widened.pairs(), k,
+                                           a + row * a_stride, a_stride, widened.pairs(b.fetch), k,
                                            c + row * kSumColumns);
   }
 };

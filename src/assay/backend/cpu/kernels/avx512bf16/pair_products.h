@@ -13,6 +13,7 @@ constexpr std::int64_t kStripBytes = kTileColumns * 2;
 struct PanelStrips {
   const std::uint16_t* data;
   std::int64_t next;
+  const WeightFetch* fetch;
 };
 // Rows of tiles, 64 bytes apart; `strip` elements to the next strip.
 struct RowStrips {
@@ -25,7 +26,7 @@ std::int64_t strips_of(const LinearArgs& args) {
 PanelStrips panel_strips(const LinearArgs& args, std::int64_t panel, int plane) {
   const std::int64_t size = strips_of(args) * kTileElements;
   return {static_cast<const std::uint16_t*>(args.w) + (panel * args.planes + plane) * size,
-          args.planes * size};
+          args.planes * size, &args.fetch};
 }
 RowStrips row_strips(const LinearArgs& args, std::int64_t row, int plane) {
   return {args.x_tiles.plane(plane) + row * kTileColumns, args.x_tiles.strip()};
@@ -60,16 +61,17 @@ void multiply_few(const RowStrips& x, const PanelStrips& w, std::int64_t strips,
   for (int row = 0; row < Rows; ++row)
     for (int i = 0; i < Panels; ++i)
       sums[row][i] = is_first ? Vec::set(0.0F) : Vec::load(c + row * kFewStride + i * kPanel);
+  const WeightFetch fetch = *w.fetch;
   for (std::int64_t strip = 0; strip < strips; ++strip) {
     const std::uint16_t* inputs = x.data + strip * x.strip;
     const std::uint16_t* weights = w.data + strip * kTileElements;
-    const std::int64_t ahead = bytes_ahead<Panels>((strips - strip) * kTileElements * 2, w.next * 2);
+    const std::int64_t ahead = bytes_ahead<Panels>(fetch, (strips - strip) * kTileElements * 2, w.next * 2);
 #pragma GCC unroll 4
     for (std::int64_t pair = 0; pair < kPairs; ++pair) {
       __m512i of_panel[Panels];
       for (int i = 0; i < Panels; ++i) {
         const std::uint16_t* from = weights + i * w.next + pair * 2 * kPanel;
-        fetch_ahead(from, ahead);
+        fetch_ahead(from, ahead, fetch);
         of_panel[i] = _mm512_loadu_si512(from);
         if (Rows > 1) __asm__("" : "+v"(of_panel[i]));
       }

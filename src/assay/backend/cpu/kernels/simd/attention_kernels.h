@@ -79,22 +79,22 @@ alignas(64) constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 }
 
 Floats keys_of(const AttendArgs& args, const float* block) {
-  return {block + args.k_offset, kKvBlockPositions, kPanel};
+  return {block + args.k_offset, kKvBlockPositions, kPanel, &args.fetch};
 }
 Floats values_of(const AttendArgs& args, const float* values) {
-  return {values, args.shape.padded(), kPanel};
+  return {values, args.shape.padded(), kPanel, &args.fetch};
 }
 Codes keys_of(const AttendArgs& args, const std::int8_t* block) {
-  return {block + args.k_offset, kKvBlockPositions, kPanel};
+  return {block + args.k_offset, kKvBlockPositions, kPanel, &args.fetch};
 }
 Codes values_of(const AttendArgs& args, const std::int8_t* values) {
-  return {values, args.shape.padded(), kPanel};
+  return {values, args.shape.padded(), kPanel, &args.fetch};
 }
 Pairs keys_of(const AttendArgs& args, const std::uint16_t* block) {
-  return {block + args.k_offset, args.shape.dim_padded() * kPanel};
+  return {block + args.k_offset, args.shape.dim_padded() * kPanel, &args.fetch};
 }
-Pairs values_of(const AttendArgs&, const std::uint16_t* values) {
-  return {values, kKvBlockPositions * kPanel};
+Pairs values_of(const AttendArgs& args, const std::uint16_t* values) {
+  return {values, kKvBlockPositions * kPanel, &args.fetch};
 }
 
 // Values of one head in a block, with nothing where they are not seen: of positions but [first, last].

@@ -101,7 +101,7 @@ void expand_bytes(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t fir
   for (std::int64_t i = 0; i < inputs; i += kCodeInputs, codes += kPanel * 4, to += 2 * kPanel * 4)
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::uint8_t* eight = codes + panel * panel_bytes;
-      fetch_ahead(eight, distance_of<kGroup>());
+      fetch_ahead(eight, distance_of<kGroup>(args.weights.fetch), args.weights.fetch);
       const __m512i some = _mm512_loadu_si512(eight);
       _mm512_store_si512(to + panel * size, Dot::look_up_low(book, some).v);
       _mm512_store_si512(to + panel * size + kPanel * 4, Dot::look_up_high(book, some).v);

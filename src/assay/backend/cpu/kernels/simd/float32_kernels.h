@@ -14,13 +14,13 @@ constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
 // Of a stream of weights that one row passes once: the processor alone does not keep up with memory.
 template <int Streams>
-ASSAY_INLINE std::int64_t distance_of() {
-  const std::int64_t distance = weight_fetch.distance * kGroup / Streams;
-  return distance < weight_fetch.most ? distance : weight_fetch.most;
+ASSAY_INLINE std::int64_t distance_of(const WeightFetch& fetch) {
+  const std::int64_t distance = fetch.distance * kGroup / Streams;
+  return distance < fetch.most ? distance : fetch.most;
 }
-ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes) {
+ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes, const WeightFetch& fetch) {
   const char* at = static_cast<const char*>(p) + bytes;
-  if (weight_fetch.is_to_second_level)
+  if (fetch.is_to_second_level)
     _mm_prefetch(at, _MM_HINT_T1);
   else
     _mm_prefetch(at, _MM_HINT_T0);
@@ -45,8 +45,8 @@ ASSAY_INLINE void fetch_finish(const LinearArgs& to, std::int64_t row, std::int6
 // How far ahead where `left` of the bytes of a panel are still to come. Of panels that are read side by side:
 // behind the end of one lies its neighbour, which is being read, and what will be needed is behind all.
 template <int Panels, int Streams = Panels>
-ASSAY_INLINE std::int64_t bytes_ahead(std::int64_t left, std::int64_t panel_bytes) {
-  const std::int64_t distance = distance_of<Streams>();
+ASSAY_INLINE std::int64_t bytes_ahead(const WeightFetch& fetch, std::int64_t left, std::int64_t panel_bytes) {
+  const std::int64_t distance = distance_of<Streams>(fetch);
   return left > distance ? distance : distance + (Panels - 1) * panel_bytes;
 }
 // Whether some numbers are all finite: others times zero are NaN, and a sum with NaN stays NaN.
@@ -97,17 +97,20 @@ ASSAY_INLINE void add_products(const float* a, std::int64_t a_stride, const Vec 
 struct Floats {
   const float* data;
   std::int64_t k_stride, panel_stride;
-  Floats panel(std::int64_t i) const { return {data + i * panel_stride, k_stride, panel_stride}; }
+  const WeightFetch* fetch;
+  Floats panel(std::int64_t i) const { return {data + i * panel_stride, k_stride, panel_stride, fetch}; }
 };
 struct Codes {
   const std::int8_t* data;
   std::int64_t k_stride, panel_stride;
-  Codes panel(std::int64_t i) const { return {data + i * panel_stride, k_stride, panel_stride}; }
+  const WeightFetch* fetch;
+  Codes panel(std::int64_t i) const { return {data + i * panel_stride, k_stride, panel_stride, fetch}; }
 };
 struct Pairs {
   const std::uint16_t* data;
   std::int64_t panel_stride;
-  Pairs panel(std::int64_t i) const { return {data + i * panel_stride, panel_stride}; }
+  const WeightFetch* fetch;
+  Pairs panel(std::int64_t i) const { return {data + i * panel_stride, panel_stride, fetch}; }
 };
 
 ASSAY_INLINE Vec load_values(const float* from) {
@@ -128,12 +131,13 @@ void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std:
   const std::int64_t k_stride = b.k_stride, panel_stride = b.panel_stride,
                      step = k_stride * static_cast<std::int64_t>(sizeof(*b.data)), bytes = k_count * step;
   const auto* data = b.data;
+  const WeightFetch fetch = *b.fetch;
   for (std::int64_t left = bytes; left > 0; left -= step, data += k_stride, ++a) {
-    const std::int64_t ahead = bytes_ahead<Panels>(left, bytes);
+    const std::int64_t ahead = bytes_ahead<Panels>(fetch, left, bytes);
     Vec weights[Panels * kParts];
     for (int j = 0; j < Panels * kParts; ++j) {
       const auto* from = data + j / kParts * panel_stride + j % kParts * Vec::kWidth;
-      if (j % kParts == 0) fetch_ahead(from, ahead);
+      if (j % kParts == 0) fetch_ahead(from, ahead, fetch);
       weights[j] = load_values(from);
       if (Rows > 1) weights[j] = Vec::kept(weights[j]);
     }
@@ -149,12 +153,13 @@ void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::
   clear(sums);
   const std::int64_t panel_stride = b.panel_stride, bytes = panel_stride * 2;
   const std::uint16_t* data = b.data;
+  const WeightFetch fetch = *b.fetch;
   for (std::int64_t k = 0; k < k_count; k += 2, data += kPanel * 2) {
-    const std::int64_t ahead = bytes_ahead<Panels>(bytes - k * kPanel * 2, bytes);
+    const std::int64_t ahead = bytes_ahead<Panels>(fetch, bytes - k * kPanel * 2, bytes);
     Vec even[Panels * kParts], odd[Panels * kParts];
     for (int j = 0; j < Panels * kParts; ++j) {
       const std::uint16_t* from = data + j / kParts * panel_stride + j % kParts * Vec::kWidth * 2;
-      if (j % kParts == 0) fetch_ahead(from, ahead);
+      if (j % kParts == 0) fetch_ahead(from, ahead, fetch);
       Vec::load_pairs(from, even[j], odd[j]);
     }
     add_products(a + k, a_stride, even, sums);
@@ -390,9 +395,9 @@ void linear_of(const LinearArgs& args, const Weights& w) {
 void linear(const LinearArgs& args) noexcept {
   if (args.packing == Packing::bfloat16)
     linear_of(args, Pairs{static_cast<const std::uint16_t*>(args.w),
-                          args.planes * round_up(args.k, kTileColumns) * kPanel});
+                          args.planes * round_up(args.k, kTileColumns) * kPanel, &args.fetch});
   else
-    linear_of(args, Floats{static_cast<const float*>(args.w), kPanel, args.k * kPanel});
+    linear_of(args, Floats{static_cast<const float*>(args.w), kPanel, args.k * kPanel, &args.fetch});
 }
 
 // The sum of term(vector) over a row, in a fixed order: four chains, their lanes, then what is left over.

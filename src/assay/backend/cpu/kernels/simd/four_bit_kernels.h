@@ -49,9 +49,9 @@ void expand_eights(const ExpandArgs& args, const Vec::Book& book, const CodePane
   const std::uint8_t* codes = from.codes;
   auto* floats = static_cast<float*>(out);
   auto* pairs = static_cast<std::uint16_t*>(out);
-  const std::int64_t count = kIsFloat32 ? args.k : args.k_padded, ahead = distance_of<1>();
+  const std::int64_t count = kIsFloat32 ? args.k : args.k_padded, ahead = distance_of<1>(args.fetch);
   for (std::int64_t k = 0; k < count; k += kCodeInputs, codes += kPanel * 4) {
-    fetch_ahead(codes, ahead);
+    fetch_ahead(codes, ahead, args.fetch);
     const Vec scale = load_scales(from.scales, (k >> bits) * kPanel);
     const Vec::Codes eight = Vec::codes(codes);
 #pragma GCC unroll 4
@@ -121,6 +121,7 @@ ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Book& book, c
                      panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4,
                      whole = weights.k / kCodeInputs * kCodeInputs;
   const std::uint8_t* codes = first.codes;
+  const WeightFetch fetch = weights.fetch;
   for (std::int64_t group = 0; group * weights.group < whole; ++group) {
     Vec scales[Columns];
     for (int j = 0; j < Columns; ++j)
@@ -131,7 +132,7 @@ ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Book& book, c
     for (std::int64_t k = 0; k < count; k += kCodeInputs, codes += kPanel * 4, x += kCodeInputs)
       for (int j = 0; j < Columns; ++j) {
         const std::uint8_t* of_panel = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
-        if (j % kParts == 0) fetch_ahead(of_panel, distance_of<Columns / kParts>());
+        if (j % kParts == 0) fetch_ahead(of_panel, distance_of<Columns / kParts>(fetch), fetch);
         const Vec::Codes eight = Vec::codes(of_panel);
 #pragma GCC unroll 8
         for (int i = 0; i < kCodeInputs; ++i) {
@@ -190,6 +191,7 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
   const std::int64_t panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4, scales = groups * kPanel;
   const std::uint8_t *codes = weights.codes + panel * panel_bytes, *end = codes + panel_bytes;
+  const WeightFetch fetch = weights.fetch;
   const std::int64_t in_piece =
       (weights.group < kInt8Columns ? weights.group : kInt8Columns) / kCodeInputs * kPanel * 4;
   fetch_finish(args.to, first_row, Rows, panel * kPanel, Panels * kPanel);
@@ -201,7 +203,8 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
     for (int i = 0; i < Panels; ++i)
       fetch_ahead(
           scale_of.from(i * scales).data,
-          bytes_ahead<Panels>((groups - group) * kPanel * scale_of.bytes(), scales * scale_of.bytes()));
+          bytes_ahead<Panels>(fetch, (groups - group) * kPanel * scale_of.bytes(), scales * scale_of.bytes()),
+          fetch);
     Dot dots[Rows][kColumns];
     for (int row = 0; row < Rows; ++row)
       for (int j = 0; j < kColumns; ++j)
@@ -214,11 +217,11 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
       for (const std::uint8_t* stop = codes + bytes; codes != stop; codes += kPanel * 4, x += kCodeInputs) {
         // Twice as far as of bytes that are multiplied as they are (Zen 4, GPT-2 124M: AVX2 0.95 of the time,
         // AVX-512 0.99).
-        const std::int64_t ahead = bytes_ahead<Panels, (Panels + 1) / 2>(end - codes, panel_bytes);
+        const std::int64_t ahead = bytes_ahead<Panels, (Panels + 1) / 2>(fetch, end - codes, panel_bytes);
         for (int j = 0; j < kColumns; ++j) {
           const std::uint8_t* eight = codes + j / kParts * panel_bytes + j % kParts * Vec::kWidth * 4;
           if (j % kParts == 0)
-            Rows > 2 ? fetch_next(eight + Panels * panel_bytes) : fetch_ahead(eight, ahead);
+            Rows > 2 ? fetch_next(eight + Panels * panel_bytes) : fetch_ahead(eight, ahead, fetch);
           const Vec::Codes some = Vec::codes(eight);
           const Dot::Bytes low = Dot::look_up_low(book, some), high = Dot::look_up_high(book, some);
           for (int row = 0; row < Rows; ++row) {

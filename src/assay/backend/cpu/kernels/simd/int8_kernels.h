@@ -168,19 +168,20 @@ ASSAY_INLINE typename AnyDot::Inputs inputs_of_few(const std::int8_t* four) {
 // Sums of a few rows times some panels: [row][panel * 16], exact. `x` is as quantized, or staged.
 template <int Rows, int Panels, bool kIsStaged>
 void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* w, std::int64_t padded,
-                   const std::int32_t* starts, std::int32_t* sums) {
+                   const std::int32_t* starts, std::int32_t* sums, const WeightFetch& of_weights) {
   constexpr bool kFetchesNext = kIsStaged && Panels == 2;
   Dot dots[Rows][Panels * kParts];
   for (int row = 0; row < Rows; ++row)
     for (Dot& dot : dots[row]) dot = Dot::all(starts[row]);
+  const WeightFetch fetch = of_weights;
   for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip) {
-    const std::int64_t ahead = bytes_ahead<Panels>(end - w, padded * kPanel);
+    const std::int64_t ahead = bytes_ahead<Panels>(fetch, end - w, padded * kPanel);
     for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {
       Dot::Weights weights[Panels * kParts];
       for (int j = 0; j < Panels * kParts; ++j) {
         const std::int8_t* four = w + j / kParts * padded * kPanel + j % kParts * Vec::kWidth * 4;
         if (j % kParts == 0)
-          kFetchesNext ? fetch_next(four + Panels * padded * kPanel) : fetch_ahead(four, ahead);
+          kFetchesNext ? fetch_next(four + Panels * padded * kPanel) : fetch_ahead(four, ahead, fetch);
         weights[j] = Rows > 1 ? kept(Dot::weights(four)) : Dot::weights(four);
       }
       for (int row = 0; row < Rows; ++row) {
@@ -204,11 +205,13 @@ constexpr int int8_panels_at_once(std::int64_t rows) {
 // Rows or fewer, of which no fewer than Fewest.
 template <int Rows, int Fewest, int Panels, bool kIsStaged>
 void multiply_int8_rows(std::int64_t rows, const std::int8_t* x, std::int64_t strip, const std::int8_t* w,
-                        std::int64_t padded, const std::int32_t* starts, std::int32_t* sums) {
+                        std::int64_t padded, const std::int32_t* starts, std::int32_t* sums,
+                        const WeightFetch& fetch) {
   if constexpr (Rows > Fewest)
     if (rows < Rows)
-      return multiply_int8_rows<Rows - 1, Fewest, Panels, kIsStaged>(rows, x, strip, w, padded, starts, sums);
-  multiply_int8<Rows, Panels, kIsStaged>(x, strip, w, padded, starts, sums);
+      return multiply_int8_rows<Rows - 1, Fewest, Panels, kIsStaged>(rows, x, strip, w, padded, starts, sums,
+                                                                     fetch);
+  multiply_int8<Rows, Panels, kIsStaged>(x, strip, w, padded, starts, sums, fetch);
 }
 
 // What the columns of outliers add to the outputs of a vector.
@@ -298,11 +301,12 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
     fetch_row(args.w_absmax + panel * kPanel, panels * kPanel);
     fetch_row(args.w_sums + panel * kPanel, panels * kPanel);
     if (panels == kGroup)
-      multiply_int8_rows<kMostOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, starts, sums);
+      multiply_int8_rows<kMostOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, starts, sums,
+                                                            to.fetch);
     else if (panels == 2)
-      multiply_int8_rows<kMost, 1, 2, kIsStaged>(rows, x, strip, w, padded, starts, sums);
+      multiply_int8_rows<kMost, 1, 2, kIsStaged>(rows, x, strip, w, padded, starts, sums, to.fetch);
     else
-      multiply_int8_rows<kMost, 1, 1, kIsStaged>(rows, x, strip, w, padded, starts, sums);
+      multiply_int8_rows<kMost, 1, 1, kIsStaged>(rows, x, strip, w, padded, starts, sums, to.fetch);
     finish_int8(args, {.sums = sums,
                        .first_row = first_row,
                        .rows = rows,
