@@ -1,53 +1,23 @@
 #include "assay/backend/cpu/lower/packed_plan.h"
 
-#include <algorithm>
-
+#include "assay/backend/common/fusing.h"
 #include "assay/backend/supported.h"
 
 namespace assay::cpu {
 
 namespace {
 
-// A matrix multiplication, and behind it the gate that halves what it made.
-bool is_gate_pair(const Plan& plan, std::size_t i) {
-  if (i + 1 >= plan.ops.size()) return false;
-  const auto* linear = std::get_if<LinearOp>(&plan.ops[i].what);
-  const auto* gate = std::get_if<GatedOp>(&plan.ops[i + 1].what);
-  if (linear == nullptr || gate == nullptr || gate->in != linear->out) return false;
-  const std::int64_t outputs = plan.weight(linear->weight).rows;
-  return outputs == plan.buffers[static_cast<std::size_t>(linear->out)].columns &&
-         outputs % (2 * kPanel) == 0 && linear->activation == Activation::none && !linear->adds_to_output;
-}
-
-// Nobody but their own gates read what such matrix multiplications leave in the buffer.
-bool is_read_by_gates_alone(const Plan& plan, BufferId id) {
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    const BufferUse use = buffers_of(plan.ops[i]);
-    const bool is_read = std::count(use.reads.begin(), use.reads.end(), id) > 0;
-    if (is_read && (i == 0 || !is_gate_pair(plan, i - 1))) return false;
-  }
-  return true;
-}
-
-const RotaryOp* rotary_before(const Plan& plan, std::size_t i) {
-  const auto& attention = std::get<AttentionOp>(plan.ops[i].what);
-  const auto* rotary = i == 0 ? nullptr : std::get_if<RotaryOp>(&plan.ops[i - 1].what);
-  const bool fits = rotary != nullptr && rotary->buffer == attention.qkv && rotary->column == 0 &&
-                    rotary->heads == attention.heads + attention.kv_heads &&
-                    rotary->head_dim == attention.head_dim;
-  return fits ? rotary : nullptr;
-}
-
 std::vector<FusedOp> fuse(const Plan& plan) {
+  const std::vector<bool> has_gate = products_with_gates(plan, kPanel);
   std::vector<FusedOp> fused;
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     FusedOp op{.op = &plan.ops[i], .index = i};
     if (std::holds_alternative<AttentionOp>(plan.ops[i].what)) {
-      op.rotary = rotary_before(plan, i);
+      op.rotary = rotation_of_attention(plan, i);
       if (op.rotary != nullptr) fused.pop_back();
     }
     fused.push_back(op);
-    if (is_gate_pair(plan, i) && is_read_by_gates_alone(plan, std::get<LinearOp>(plan.ops[i].what).out)) {
+    if (has_gate[i]) {
       fused.back().gate = &std::get<GatedOp>(plan.ops[i + 1].what);
       ++i;
     }

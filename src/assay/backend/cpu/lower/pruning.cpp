@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "assay/base/error.h"
-
 namespace assay::cpu {
 
 namespace {
@@ -61,23 +59,15 @@ std::optional<NarrowPanels> RowPruner::queries_of(std::size_t op, std::span<cons
 }
 
 std::int64_t RowPruner::keep(const Batch& batch, std::span<const RowRange> ranges) {
-  kept_.clear();
+  std::vector<std::int64_t> kept;
   for (std::size_t i = 0; i < ranges.size(); ++i)
     for (std::int64_t row = ranges[i].first; row < ranges[i].end; ++row)
-      kept_.push_back(batch.sequences[i].first_row + row);
+      kept.push_back(batch.sequences[i].first_row + row);
   // No row moves up, nor onto one that has not moved yet.
-  for (std::size_t to = 0; to < kept_.size(); ++to)
-    for (const BufferId id : pruning_.moved) copy_row(work_[id], kept_[to], static_cast<std::int64_t>(to));
-  keeps_all_ = false;
-  return static_cast<std::int64_t>(kept_.size());
-}
-
-std::int64_t RowPruner::place_of(std::int64_t row) const {
-  if (keeps_all_ && row >= 0 && row < hidden_rows_) return row;
-  const auto at = std::lower_bound(kept_.begin(), kept_.end(), row);
-  if (keeps_all_ || at == kept_.end() || *at != row)
-    throw Error("row {} of the last batch has no hidden state: it was not wanted", row);
-  return at - kept_.begin();
+  for (std::size_t to = 0; to < kept.size(); ++to)
+    for (const BufferId id : pruning_.moved) copy_row(work_[id], kept[to], static_cast<std::int64_t>(to));
+  hidden_.keep(std::move(kept));
+  return static_cast<std::int64_t>(hidden_.kept().size());
 }
 
 }  // namespace assay::cpu

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/common/batch.h"
 #include "assay/backend/cpu/run/linear.h"
 
 namespace assay::cpu {
@@ -23,20 +24,15 @@ class RowPruner {
   // Moves what is read of the rows behind the attention to the beginning of its buffers; how many rows.
   std::int64_t keep(const Batch& batch, std::span<const RowRange> ranges);
 
-  // A new step, of which `rows` have hidden states until some are left out.
-  void begin() { hidden_rows_ = 0, keeps_all_ = true; }
-  void end(std::int64_t rows) { hidden_rows_ = rows; }
-  // Of a row of the batch among the hidden states. Throws Error where it has none.
-  std::int64_t place_of(std::int64_t row) const;
+  HiddenRows& hidden() { return hidden_; }
+  const HiddenRows& hidden() const { return hidden_; }
 
  private:
   Workspace& work_;
   std::size_t ops_;
   Pruning pruning_;
-  std::int64_t query_panels_ = 0;   // of the product's outputs the first; 0: panels hold more than queries
-  std::vector<std::int64_t> kept_;  // rows of the last batch that have hidden states; unless it kept all
-  std::int64_t hidden_rows_ = 0;    // of the last batch
-  bool keeps_all_ = true;
+  std::int64_t query_panels_ = 0;  // of the product's outputs the first; 0: panels hold more than queries
+  HiddenRows hidden_;
 };
 
 }  // namespace assay::cpu

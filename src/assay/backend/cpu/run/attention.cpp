@@ -121,11 +121,11 @@ void Attention::store(const Call& call, const SequenceRows& s, int kv_head) {
   if (call.rotary != nullptr) rotate_head(*call.rotary, s.first_row + padding, rows, k_column);
   const bool has_tiles = qkv.floats == nullptr;
   const float* row_floats = has_tiles ? nullptr : qkv.floats + (s.first_row + padding) * qkv.stride;
-  const std::int64_t k_offset = cache.k_offset(op.layer, kv_head),
-                     v_offset = cache.v_offset(op.layer, kv_head);
-  if (cache.format() != KvFormat::float32) {
+  const std::int64_t k_offset = cache.layout().k_offset(op.layer, kv_head),
+                     v_offset = cache.layout().v_offset(op.layer, kv_head);
+  if (cache.layout().format() != KvFormat::float32) {
     const auto store =
-        cache.format() == KvFormat::int8 ? packed_.table.store_int8 : packed_.table.store_bfloat16;
+        cache.layout().format() == KvFormat::int8 ? packed_.table.store_int8 : packed_.table.store_bfloat16;
     store({.k = has_tiles ? nullptr : row_floats + k_column,
            .v = has_tiles ? nullptr : row_floats + v_column,
            .stride = qkv.stride,
@@ -135,14 +135,14 @@ void Attention::store(const Call& call, const SequenceRows& s, int kv_head) {
            .v_column = v_column,
            .rows = rows,
            .first_position = first_position,
-           .shape = cache.shape(),
+           .shape = cache.layout().shape(),
            .blocks = cache.blocks(s.sequence),
            .k_offset = k_offset,
            .v_offset = v_offset});
     return;
   }
   const float *k = row_floats + k_column, *v = row_floats + v_column;
-  const std::int64_t padded = cache.shape().padded();
+  const std::int64_t padded = cache.layout().shape().padded();
   for (std::int64_t row = 0; row < rows; ++row, k += qkv.stride, v += qkv.stride) {
     const std::int64_t at = (first_position + row) % kKvBlock;
     auto* block = static_cast<float*>(cache.blocks(s.sequence)[(first_position + row) / kKvBlock]);
@@ -170,9 +170,9 @@ void Attention::attend(const Call& call, const Task& task, int head, int heads, 
   for (int i = 0; call.rotary != nullptr && i < heads; ++i)
     rotate_head(*call.rotary, row, task.count, column + std::int64_t{i} * op.head_dim);
   const bool is_next_read = call.stores_its_own && next != kNone && next % group == 0;
-  const auto kernel = cache.format() == KvFormat::int8       ? packed_.table.attend_int8
-                      : cache.format() == KvFormat::bfloat16 ? packed_.table.attend_bfloat16
-                                                             : packed_.table.attend;
+  const auto kernel = cache.layout().format() == KvFormat::int8       ? packed_.table.attend_int8
+                      : cache.layout().format() == KvFormat::bfloat16 ? packed_.table.attend_bfloat16
+                                                                      : packed_.table.attend;
   kernel({.q = qkv.floats == nullptr ? nullptr : qkv.floats + row * qkv.stride + column,
           .q_stride = heads > 1 ? op.head_dim : qkv.stride,
           .q_tiles = qkv.floats == nullptr ? qkv.tiles : kNoTiles,
@@ -182,14 +182,14 @@ void Attention::attend(const Call& call, const Task& task, int head, int heads, 
           .first_position = task.is_padding ? 0 : task.first_position,
           .first_key = task.is_padding ? kNoKey : 0,
           .window = op.window,
-          .shape = cache.shape(),
+          .shape = cache.layout().shape(),
           .scale = op.scale,
           .soft_cap = op.soft_cap,
           .alibi_slopes = op.alibi_slopes.empty() ? nullptr : op.alibi_slopes.data() + head,
           .blocks = cache.blocks(task.rows->sequence),
-          .k_offset = cache.k_offset(op.layer, kv_head),
-          .v_offset = cache.v_offset(op.layer, kv_head),
-          .next_k_offset = is_next_read ? cache.k_offset(op.layer, next / group) : 0,
+          .k_offset = cache.layout().k_offset(op.layer, kv_head),
+          .v_offset = cache.layout().v_offset(op.layer, kv_head),
+          .next_k_offset = is_next_read ? cache.layout().k_offset(op.layer, next / group) : 0,
           .out = out.floats == nullptr ? nullptr : out.floats + row * out.stride + column,
           .out_stride = heads > 1 ? op.head_dim : out.stride,
           .out_tiles = out.tiles,

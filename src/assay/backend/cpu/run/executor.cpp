@@ -1,10 +1,8 @@
 #include "assay/backend/cpu/run/executor.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "assay/backend/cpu/memory/placement.h"
-#include "assay/base/error.h"
 #include "assay/tensor/half.h"
 
 namespace assay::cpu {
@@ -37,10 +35,6 @@ MemoryReport memory_of(const PackedPlan& packed, const Workspace& work) {
   return report;
 }
 
-CpuKvCache cache_for(const Plan& plan, std::shared_ptr<KvBlockPool> blocks) {
-  return CpuKvCache(plan.layers, plan.kv_heads, plan.head_dim, plan.kv_format, std::move(blocks));
-}
-
 // Weights before the workspace, whose shape they decide.
 PackedPlan& pack(PackedPlan& packed, const WeightSource& source, ThreadPool& pool) {
   PlaceWeight place;
@@ -69,7 +63,7 @@ PredictedMemory predicted_memory(const Plan& plan, const KernelTable& table, int
   PackedPlan packed(plan, table);
   packed.weights = lay_out_weights(packed.specs());
   const Workspace work(packed, threads);
-  return {memory_of(packed, work), cache_for(plan, std::make_shared<KvBlockPool>()).bytes_of(tokens)};
+  return {memory_of(packed, work), KvLayout(plan).bytes_of(tokens)};
 }
 
 Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTable& table,
@@ -80,18 +74,18 @@ Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTab
       work_(pack(packed_, source, *pool_), pool_->size()),
       linear_(packed_, tasks_, reserved(work_)),
       attention_(packed_, tasks_, work_),
-      pruner_(packed_, work_) {
+      pruner_(packed_, work_),
+      kv_blocks_(std::make_shared<KvBlockPool>(KvLayout(packed_.plan))) {
   if (plan.has_candidate_search)
     candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, work_, linear_);
 }
 
 std::unique_ptr<KvCache> Executor::make_cache() {
-  return std::make_unique<CpuKvCache>(plan().layers, plan().kv_heads, plan().head_dim, plan().kv_format,
-                                      kv_blocks_);
+  return std::make_unique<CpuKvCache>(kv_blocks_);
 }
 
 Bytes Executor::cache_bytes(std::int64_t length) const {
-  return cache_for(plan(), kv_blocks_).bytes_of(length);
+  return kv_blocks_->layout().bytes_of(length);
 }
 
 MemoryReport Executor::memory() const {
@@ -135,26 +129,10 @@ Executor::PhaseTimer::~PhaseTimer() {
   part.waiting = part.waiting + Seconds{std::max(0.0, time.value - busy)};
 }
 
-void Executor::check(const Batch& batch, const CpuKvCache& cache) const {
-  if (static_cast<std::int64_t>(batch.ids.size()) > kMaxRows)
-    throw Error("a batch of {} tokens was given; at most {} fit one step", batch.ids.size(), kMaxRows);
-  assert(batch.positions.size() == batch.ids.size());
-  for (const TokenId id : batch.ids)
-    if (id < 0 || id >= plan().vocab)
-      throw Error("token id {} is outside the model's vocabulary of {}", id, plan().vocab);
-  for (const std::int32_t position : batch.positions)
-    if (position < 0 || position >= plan().context)
-      throw Error("position {} is outside the model's context of {} tokens", position, plan().context);
-  for (const SequenceRows& rows : batch.sequences)
-    if (cache.length(rows.sequence) + rows.rows > plan().context)
-      throw Error("{} tokens exceed the model's context of {}", cache.length(rows.sequence) + rows.rows,
-                  plan().context);
-}
-
 void Executor::run(const Batch& batch, KvCache& cache) {
   auto& kv = static_cast<CpuKvCache&>(cache);
-  check(batch, kv);
-  pruner_.begin();  // no hidden states until they are there
+  check_batch(batch, plan(), kv, kMaxRows);
+  pruner_.hidden().begin();  // no hidden states until they are there
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
   const std::vector<RowRange> kept = observer_ ? std::vector<RowRange>() : pruner_.rows_to_keep(batch);
   std::vector<RowRange> all;
@@ -168,7 +146,7 @@ void Executor::run(const Batch& batch, KvCache& cache) {
     run_op(fused, rows, batch, kv, is_last_attention ? kept : all, kept);
     if (is_last_attention) rows = pruner_.keep(batch, kept);
   }
-  pruner_.end(static_cast<std::int64_t>(batch.ids.size()));
+  pruner_.hidden().end(static_cast<std::int64_t>(batch.ids.size()));
 }
 
 void Executor::run_op(const FusedOp& fused, std::int64_t rows, const Batch& batch, CpuKvCache& cache,
@@ -290,7 +268,7 @@ void Executor::norm_head(std::span<const std::int64_t> rows) {
   if (!plan().head.norm) {
     for (std::size_t i = 0; i < rows.size(); ++i)
       work_.head_normed.put_row(static_cast<std::int64_t>(i),
-                                hidden.floats + pruner_.place_of(rows[i]) * hidden.stride);
+                                hidden.floats + pruner_.hidden().place_of(rows[i]) * hidden.stride);
     return;
   }
   const NormOp& op = *plan().head.norm;
@@ -299,7 +277,7 @@ void Executor::norm_head(std::span<const std::int64_t> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     NormArgs one = whole;
     one.rows = 1;
-    one.x += pruner_.place_of(rows[i]) * one.x_stride;
+    one.x += pruner_.hidden().place_of(rows[i]) * one.x_stride;
     one.first_tile_row = static_cast<std::int64_t>(i);
     if (one.y != nullptr) one.y += one.first_tile_row * one.y_stride;
     packed_.table.norm(one);

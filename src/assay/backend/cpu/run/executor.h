@@ -29,7 +29,7 @@ class Executor : public Program {
   Bytes cache_bytes(std::int64_t length) const override;
   MemoryReport memory() const override;
   std::vector<std::span<const std::byte>> step_weights() const override;
-  void trim() override { kv_blocks_->clear(); }
+  void trim() override { kv_blocks_->trim(); }
   void begin_profile() override;
   StepProfile end_profile() override;
 
@@ -49,7 +49,6 @@ class Executor : public Program {
     Seconds busy_;
   };
 
-  void check(const Batch& batch, const CpuKvCache& cache) const;
   void run_op(const FusedOp& fused, std::int64_t rows, const Batch& batch, CpuKvCache& cache,
               std::span<const RowRange> attended, std::span<const RowRange> kept);
   void embed(const EmbedOp& op, const Batch& batch);
@@ -72,8 +71,8 @@ class Executor : public Program {
   Attention attention_;
   RowPruner pruner_;
   std::unique_ptr<CandidateHead> candidates_;  // of an LM head that is searched in int8
+  std::shared_ptr<KvBlockPool> kv_blocks_;
   InputObserver observer_;
-  std::shared_ptr<KvBlockPool> kv_blocks_ = std::make_shared<KvBlockPool>();
   std::optional<StepProfile> profile_;  // while one is taken
 };
 

@@ -1,16 +1,11 @@
 #include "assay/backend/cuda/memory/kv_cache.h"
 
 #include <algorithm>
-#include <cassert>
 #include <functional>
 
 namespace assay::cuda {
 
 namespace {
-
-std::int64_t pages_of(std::int64_t length) {
-  return (length + kPagePositions - 1) / kPagePositions;
-}
 
 CacheFormat cache_format_of(KvFormat format) {
   switch (format) {
@@ -33,14 +28,14 @@ CacheLayout cache_layout_of(const Plan& plan) {
 }
 
 Bytes cache_bytes_of(const CacheLayout& layout, std::int64_t length) {
-  return {pages_of(length) * layout.page_bytes()};
+  return {kv_pages_of(length) * layout.page_bytes()};
 }
 
 void PagePool::add_slab(std::int64_t pages) {
-  slabs_.push_back({OwnedMemory(runtime_, pages * page_bytes()), 0});
+  slabs_.push_back({OwnedMemory(runtime_, pages * held_bytes()), 0});
   // The last to be taken is the slab's first.
   for (std::int64_t i = pages; i > 0; --i)
-    free_.push_back(slabs_.back().memory.get() + (i - 1) * page_bytes());
+    free_.push_back(slabs_.back().memory.get() + (i - 1) * held_bytes());
   pages_ += pages;
 }
 
@@ -54,7 +49,7 @@ PagePool::Slab& PagePool::slab_of(Page page) {
 PagePool::Page PagePool::take() {
   constexpr std::int64_t kLargestStep = std::int64_t{64} << 20;
   if (free_.empty())
-    add_slab(std::clamp<std::int64_t>(pages_, 1, std::max<std::int64_t>(kLargestStep / page_bytes(), 1)));
+    add_slab(std::clamp<std::int64_t>(pages_, 1, std::max<std::int64_t>(kLargestStep / held_bytes(), 1)));
   const Page page = free_.back();
   free_.pop_back();
   ++slab_of(page).used;
@@ -78,60 +73,9 @@ void PagePool::trim() {
   std::erase_if(free_, [&](Page page) { return slab_of(page).used == 0; });
   std::erase_if(slabs_, [&](const Slab& slab) {
     if (slab.used > 0) return false;
-    pages_ -= slab.memory.bytes() / page_bytes();
+    pages_ -= slab.memory.bytes() / held_bytes();
     return true;
   });
-}
-
-CudaKvCache::~CudaKvCache() {
-  for (const Sequence& s : sequences_)
-    for (const PagePool::Page page : s.pages) pool_->give_back(page);
-}
-
-CudaKvCache::Sequence& CudaKvCache::at(int sequence) {
-  assert(sequence >= 0 && static_cast<std::size_t>(sequence) < sequences_.size());
-  return sequences_[static_cast<std::size_t>(sequence)];
-}
-const CudaKvCache::Sequence& CudaKvCache::at(int sequence) const {
-  assert(sequence >= 0 && static_cast<std::size_t>(sequence) < sequences_.size());
-  return sequences_[static_cast<std::size_t>(sequence)];
-}
-
-int CudaKvCache::add_sequence() {
-  const auto unused =
-      std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.is_used; });
-  const auto index = static_cast<int>(unused - sequences_.begin());
-  if (unused == sequences_.end()) sequences_.emplace_back();
-  at(index).is_used = true;
-  return index;
-}
-
-void CudaKvCache::remove_sequence(int sequence) {
-  truncate(sequence, 0);
-  at(sequence).is_used = false;
-}
-
-void CudaKvCache::truncate(int sequence, std::int64_t length) {
-  Sequence& s = at(sequence);
-  assert(length >= 0 && length <= s.length);
-  s.length = length;
-  while (static_cast<std::int64_t>(s.pages.size()) > pages_of(length)) {
-    pool_->give_back(s.pages.back());
-    s.pages.pop_back();
-  }
-}
-
-void CudaKvCache::grow(int sequence, std::int64_t rows) {
-  Sequence& s = at(sequence);
-  while (static_cast<std::int64_t>(s.pages.size()) < pages_of(s.length + rows))
-    s.pages.push_back(pool_->take());
-  s.length += rows;
-}
-
-std::int64_t CudaKvCache::held() const {
-  std::int64_t pages = 0;
-  for (const Sequence& s : sequences_) pages += static_cast<std::int64_t>(s.pages.size());
-  return pages;
 }
 
 }  // namespace assay::cuda

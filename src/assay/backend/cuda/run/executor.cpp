@@ -1,7 +1,6 @@
 #include "assay/backend/cuda/run/executor.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <numeric>
 
@@ -90,38 +89,18 @@ void CudaProgram::require_memory(Bytes needed, std::string_view purpose) const {
                 left.megabytes());
 }
 
-// Of a batch that is to make this many steps.
-void CudaProgram::check(const Batch& batch, const CudaKvCache& cache, std::int64_t steps) const {
-  if (static_cast<std::int64_t>(batch.ids.size()) > kMaxRows)
-    throw Error("a batch of {} tokens was given; at most {} fit one step", batch.ids.size(), kMaxRows);
-  assert(batch.positions.size() == batch.ids.size());
-  for (const TokenId id : batch.ids)
-    if (id < 0 || id >= plan_.vocab)
-      throw Error("token id {} is outside the model's vocabulary of {}", id, plan_.vocab);
-  for (const std::int32_t position : batch.positions)
-    if (position < 0 || position + steps > plan_.context)
-      throw Error("position {} is outside the model's context of {} tokens", position + steps - 1,
-                  plan_.context);
-  for (const SequenceRows& rows : batch.sequences) {
-    const std::int64_t length = cache.length(rows.sequence) + rows.rows + steps - 1;
-    if (length > plan_.context)
-      throw Error("{} tokens exceed the model's context of {}", length, plan_.context);
-  }
-}
-
 void CudaProgram::run(const Batch& batch, KvCache& cache) {
   auto& kv = static_cast<CudaKvCache&>(cache);
-  check(batch, kv, 1);
-  hidden_rows_ = 0;  // no hidden states until they are there
-  keeps_all_ = true;
+  check_batch(batch, plan_, kv, kMaxRows);
+  hidden_.begin();  // no hidden states until they are there
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
   Step step = begin(batch, kv, 0);
   if (step.is_decode)
     run_or_replay({.is_greedy = false, .rows = step.rows, .longest = step.longest}, [&] { run_ops(step); });
   else
     run_ops(step);
-  keeps_all_ = !step.is_pruned;
-  hidden_rows_ = step.all_rows;
+  if (step.is_pruned) hidden_.keep(kept_);
+  hidden_.end(step.all_rows);
 }
 
 void CudaProgram::run_ops(Step& step, std::size_t first) {
@@ -194,14 +173,6 @@ void CudaProgram::put_pages(const std::vector<PagePool::Page>& pages) {
   put_pages_ = pages;
 }
 
-std::int64_t CudaProgram::place_of(std::int64_t row) const {
-  if (keeps_all_ && row >= 0 && row < hidden_rows_) return row;
-  const auto at = std::lower_bound(kept_.begin(), kept_.end(), row);
-  if (keeps_all_ || at == kept_.end() || *at != row)
-    throw Error("row {} of the last batch has no hidden state: it was not wanted", row);
-  return at - kept_.begin();
-}
-
 void CudaProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
   begin_marks();
   const auto row_of = work_.at<std::int32_t>(work_.layout().head_rows_at);
@@ -209,7 +180,7 @@ void CudaProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink)
     const std::size_t count = std::min<std::size_t>(kHeadRows, rows.size() - first);
     std::vector<std::int32_t> from;
     for (const std::int64_t row : rows.subspan(first, count))
-      from.push_back(static_cast<std::int32_t>(place_of(row)));
+      from.push_back(static_cast<std::int32_t>(hidden_.place_of(row)));
     upload<std::int32_t>(row_of, from);
     run_head(row_of, static_cast<std::int64_t>(count));
     drain(first, count, sink);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/common/batch.h"
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/backend/cuda/lower/pack.h"
 #include "assay/backend/cuda/memory/kv_cache.h"
@@ -78,7 +79,6 @@ class CudaProgram : public Program {
     auto operator<=>(const GraphKey&) const = default;
   };
 
-  void check(const Batch& batch, const CudaKvCache& cache, std::int64_t steps) const;
   Step begin(const Batch& batch, const CudaKvCache& cache, std::int64_t more_steps);
   void put_pages(const std::vector<PagePool::Page>& pages);
   void put_constants();
@@ -104,7 +104,6 @@ class CudaProgram : public Program {
   void keep_rows(BufferId id, std::int64_t rows);
   void show_inputs(const LinearOp& op, const Step& step) const;
   RowPlaces places(bool are_kept) const;
-  std::int64_t place_of(std::int64_t row) const;
   // Logits of rows of the hidden states.
   void run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows);
   void drain(std::size_t first, std::size_t count, const HeadSink& sink);
@@ -130,9 +129,9 @@ class CudaProgram : public Program {
   std::shared_ptr<PagePool> pages_;
   InputObserver observer_;
 
-  std::vector<std::int64_t> kept_;  // rows of the last batch that have hidden states; unless it kept all
-  std::int64_t hidden_rows_ = 0;    // of the last batch
-  bool keeps_all_ = true;
+  std::vector<std::int64_t>
+      kept_;  // rows of the batch that go on behind the last attention, where some do not
+  HiddenRows hidden_;
 
   std::vector<PagePool::Page> put_pages_;  // what the device's table of pages holds
   std::map<GraphKey, std::unique_ptr<Graph>> graphs_;

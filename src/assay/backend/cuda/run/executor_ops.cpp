@@ -2,30 +2,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "assay/backend/common/fusing.h"
 #include "assay/backend/cuda/run/executor.h"
 #include "assay/backend/cuda/run/gemm_library.h"
 
 namespace assay::cuda {
-
-namespace {
-
-// Whether a product of so many inputs can make of them what the operation does.
-bool can_be_made(const Plan& plan, const Op& op, std::int64_t inputs) {
-  if (const auto* norm = std::get_if<NormOp>(&op.what)) return norm->groups == 1 && norm->column == 0;
-  const auto* gate = std::get_if<GatedOp>(&op.what);
-  return gate != nullptr && plan.buffers[static_cast<std::size_t>(gate->out)].columns == inputs;
-}
-
-bool is_read_from(const Plan& plan, std::size_t first, BufferId id) {
-  for (std::size_t i = first; i < plan.ops.size(); ++i) {
-    const BufferUse use = buffers_of(plan.ops[i]);
-    if (std::ranges::find(use.reads, id) != use.reads.end()) return true;
-    if (std::ranges::find(use.writes, id) != use.writes.end()) return false;
-  }
-  return false;
-}
-
-}  // namespace
 
 void CudaProgram::run_op(std::size_t index, Step& step) {
   const OpConstants& constants = weights_.constants(index);
@@ -148,19 +129,7 @@ std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout
     const auto& y = layout.buffers[static_cast<std::size_t>(b)];
     return x.at < y.at + kMaxRows * y.stride * 4 && y.at < x.at + kMaxRows * x.stride * 4;
   };
-  std::vector<bool> are(plan.ops.size());
-  for (std::size_t i = 0; i + 1 < plan.ops.size(); ++i) {
-    const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
-    if (product == nullptr) continue;
-    const WeightSpec& weight = plan.weight(product->weight);
-    if (weight.format == WeightFormat::float32 || is_int8(weight.format)) continue;
-    if (!can_be_made(plan, plan.ops[i], weight.columns)) continue;
-    const BufferUse made = buffers_of(plan.ops[i]);
-    const BufferId in = made.reads.front(), out = made.writes.front();
-    are[i] = product->in == out && out != plan.hidden && !share_memory(in, product->out) &&
-             !is_read_from(plan, i + 2, out);
-  }
-  return are;
+  return prologues_of_products(plan, share_memory);
 }
 
 void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
@@ -228,13 +197,7 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
 
 // The rotation that the attention at `index` makes when it stores its keys; null: none.
 const RotaryOp* CudaProgram::rotation_before(std::size_t index) const {
-  if (index == 0 || index >= plan_.ops.size() || profile_) return nullptr;
-  const auto* rotary = std::get_if<RotaryOp>(&plan_.ops[index - 1].what);
-  const auto* attention = std::get_if<AttentionOp>(&plan_.ops[index].what);
-  const bool are_both = rotary != nullptr && attention != nullptr && rotary->buffer == attention->qkv &&
-                        rotary->column == 0 && rotary->head_dim == attention->head_dim &&
-                        rotary->heads == attention->heads + attention->kv_heads;
-  return are_both ? rotary : nullptr;
+  return profile_ ? nullptr : rotation_of_attention(plan_, index);
 }
 
 RotateArgs CudaProgram::rotation(const RotaryOp& op, std::int64_t rows) const {

@@ -65,9 +65,8 @@ void CudaProgram::run_or_replay(const GraphKey& key, const std::function<void()>
 void CudaProgram::run_greedily(const Batch& batch, KvCache& cache, std::int64_t steps,
                                std::span<TokenId> chosen, const std::function<void()>& after_each) {
   auto& kv = static_cast<CudaKvCache&>(cache);
-  check(batch, kv, steps);
-  hidden_rows_ = 0;
-  keeps_all_ = true;
+  check_batch(batch, plan_, kv, kMaxRows, steps);
+  hidden_.begin();
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, steps);
   const Step first = begin(batch, kv, steps - 1);
   const auto rows = static_cast<std::size_t>(first.rows);
