@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing_support;
 
-using CudaGemm = CudaKernels;
+using CudaGemmKernels = CudaKernels;
 
 std::vector<Way> tensor_core_ways() {
   std::vector<Way> all{{MatrixFormat::float32, Arithmetic::tf32},
@@ -27,7 +27,7 @@ struct GemmCase {
 constexpr GemmCase kGemmCases[] = {
     {70, 203, 17, 1}, {70, 203, 65, 132}, {150, 331, 140, 1}, {3, 9, 33, 132}, {3, 9, 33, 1}};
 
-TEST_F(CudaGemm, GivesTheBitsOfFewRows) {
+TEST_F(CudaGemmKernels, GivesTheBitsOfFewRows) {
   for (const GemmCase& c : kGemmCases) {
     for (const Way& way : tensor_core_ways()) {
       SCOPED_TRACE(text_of(way) + ", " + std::to_string(c.outputs) + " x " + std::to_string(c.inputs) + ", " +
@@ -69,7 +69,7 @@ TEST_F(CudaGemm, GivesTheBitsOfFewRows) {
   }
 }
 
-TEST_F(CudaGemm, MultipliesCodesAsFewRowsDo) {
+TEST_F(CudaGemmKernels, MultipliesCodesAsFewRowsDo) {
   for (const GemmCase& c : kGemmCases) {
     SCOPED_TRACE(std::to_string(c.outputs) + " x " + std::to_string(c.inputs) + ", " +
                  std::to_string(c.rows));

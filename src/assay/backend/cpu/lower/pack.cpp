@@ -1,16 +1,12 @@
 #include "assay/backend/cpu/lower/pack.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
-#include <deque>
-#include <exception>
-#include <mutex>
 #include <numeric>
 #include <stdexcept>
 
-#include "assay/base/error.h"
+#include "assay/backend/common/weight_stream.h"
 #include "assay/base/memory.h"
 #include "assay/quant/quantizer.h"
 #include "assay/tensor/half.h"
@@ -19,13 +15,6 @@
 namespace assay::cpu {
 
 namespace {
-
-// A slab stays in the second-level cache between reading and packing.
-constexpr std::int64_t kSlabFloats = std::int64_t{1} << 18;
-// Of a transposed matrix that is quantized, a slab is a strip: some outputs of every stored row. Strips that
-// are wide read faster, and matrices of GPT-2's smallest model are one strip; of all threads they are
-// bounded.
-constexpr std::int64_t kStripFloats = std::int64_t{3} << 20, kAllStripFloats = std::int64_t{32} << 20;
 
 bool is_vector(const WeightSpec& spec) {
   return spec.kind == WeightSpec::Kind::vector;
@@ -68,20 +57,6 @@ void split(float value, int planes, const Take& take) {
   }
 }
 
-bool is_in_strips(const WeightSpec& spec) {
-  return spec.stored_transposed && is_quantized(spec.format);
-}
-
-// Some stored rows of one tensor of a weight. Those of a transposed matrix are its inputs, a multiple of 32
-// first; those of another its outputs, a multiple of 64 first. Where it is read in strips, outputs too.
-struct Part {
-  PackedWeight* weight;
-  const TensorPart* tensor;
-  std::int64_t first, count;
-  float* scales;  // of the whole tensor: of 4-bit blocks, and those of outputs where they are stored
-  const WeightSpec& spec() const { return tensor->spec; }
-};
-
 // Where the codes of an output's panel begin.
 std::uint8_t* codes_of(PackedWeight& w, std::int64_t output) {
   return reinterpret_cast<std::uint8_t*>(w.data.data()) + output / kPanel * w.panel_bytes();
@@ -121,50 +96,9 @@ void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* co
   });
 }
 
-// Rows [first, first + count) of the tensor's outputs, [count][columns], to codes.
-void quantize_outputs(const Part& part, std::int64_t first, std::int64_t count, float* rows) {
-  PackedWeight& w = *part.weight;
-  const WeightSpec& spec = part.spec();
-  const ScaleLayout layout(spec.format, spec.rows, spec.columns);
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(count * spec.columns));
-  std::vector<float> own;  // of int8, whose scales lie beside the codes at once
-  float* scales = part.scales + layout.at(first, 0);
-  if (is_int8(spec.format)) {
-    own.resize(static_cast<std::size_t>(count));
-    scales = own.data();
-  }
-  quantize_rows(spec.format, spec.allows_non_finite, fmt::format("tensor '{}'", spec.name), spec.columns,
-                {rows, codes.size()}, codes.data(), scales);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t output = part.tensor->first_output + spec.output_of(first + i);
-    const std::uint8_t* row = codes.data() + i * spec.columns;
-    if (is_int8(spec.format))
-      place_int8(w, output, reinterpret_cast<const std::int8_t*>(row), scales[i]);
-    else
-      place_four_bit(w, output, row);
-  }
-}
-
-// The same of codes that the source has: nothing is quantized.
-void place_stored(const Part& part, const WeightSource& source, std::uint8_t* slab) {
-  PackedWeight& w = *part.weight;
-  source.read_codes(part.spec(), part.first, part.count, slab);
-  for (std::int64_t i = 0; i < part.count; ++i) {
-    const std::uint8_t* codes = slab + i * w.spec.columns;
-    const std::int64_t output = part.tensor->first_output + part.spec().output_of(part.first + i);
-    if (is_int8(w.spec.format))
-      place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), part.scales[part.first + i]);
-    else
-      place_four_bit(w, output, codes);
-  }
-}
-
-// The scales of all blocks of a tensor, when they are known: quantized themselves or not, and laid out for
-// the panels.
-void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<float>& scales) {
+// The scales of all blocks of a tensor, laid out for the panels.
+void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::span<const float> scales) {
   const WeightSpec& spec = tensor.spec;
-  if (has_nested_scales(spec.format) && !spec.is_stored_quantized)
-    unnest_scales(nest_scales(scales), scales.data());
   const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
   const ScaleLayout layout(spec.format, spec.rows, spec.columns);
   auto* floats = const_cast<float*>(w.scales());
@@ -258,95 +192,49 @@ void pack_outputs(const PackedWeight& w, std::int64_t first, std::int64_t count,
   }
 }
 
-// Calls take(row, count, output) for rows [first, first + count) of a tensor, as long as their outputs follow
-// one another.
-template <typename Take>
-void for_runs(const WeightSpec& spec, std::int64_t first, std::int64_t count, const Take& take) {
-  for (std::int64_t done = 0; done < count;) {
-    const std::int64_t row = first + done, left = count - done;
-    const std::int64_t size =
-        spec.run_outputs.empty() ? left : std::min(left, spec.run_rows - row % spec.run_rows);
-    take(done, size, spec.output_of(row));
-    done += size;
+// Places what is streamed into packed weights whose memory is there.
+class PanelSink : public WeightSink {
+ public:
+  explicit PanelSink(std::span<PackedWeight> weights) : weights_(weights) {}
+  void put_vector(std::size_t weight, std::int64_t first, std::span<const float> values) override {
+    std::copy(values.begin(), values.end(), weights_[weight].data.floats() + first);
   }
-}
-
-// Of a row as the source gives it.
-std::int64_t stored_width(const WeightSpec& spec) {
-  return spec.stored_transposed ? spec.rows : spec.columns;
-}
-
-// Stored rows [first, first + count), each column of the weight times its factor.
-void apply_factors(const WeightSpec& spec, std::int64_t first, std::int64_t count, float* stored) {
-  const std::int64_t width = stored_width(spec);
-  for (std::int64_t row = 0; row < count; ++row)
-    for (std::int64_t i = 0; i < width; ++i)
-      stored[row * width + i] *=
-          spec.column_factors[static_cast<std::size_t>(spec.stored_transposed ? first + row : i)];
-}
-
-// Reads the part's outputs of every stored row, and turns them a few outputs at a time.
-void quantize_strip(const Part& part, const WeightSource& source, float* slab) {
-  WeightSpec strip = part.spec();
-  strip.tensor_count = strip.tensor_count > 0 ? strip.tensor_count : strip.rows;
-  strip.tensor_first += part.first;
-  strip.rows = part.count;
-  source.read_rows(strip, 0, strip.columns, slab);
-  if (!strip.column_factors.empty()) apply_factors(strip, 0, strip.columns, slab);
-  constexpr std::int64_t kOutputs = kQuantizedRows;
-  std::vector<float> rows(static_cast<std::size_t>(kOutputs * strip.columns));
-  for (std::int64_t first = 0; first < strip.rows; first += kOutputs) {
-    const std::int64_t count = std::min(kOutputs, strip.rows - first);
-    transpose(slab + first, strip.rows, strip.columns, count, rows.data(), strip.columns);
-    quantize_outputs(part, part.first + first, count, rows.data());
-  }
-}
-
-void pack_part(const Part& part, const WeightSource& source, float* slab) {
-  PackedWeight& w = *part.weight;
-  const WeightSpec& spec = part.spec();
-  const std::int64_t first_output = part.tensor->first_output;
-  if (spec.is_stored_quantized) return place_stored(part, source, reinterpret_cast<std::uint8_t*>(slab));
-  if (is_in_strips(spec)) return quantize_strip(part, source, slab);
-  source.read_rows(spec, part.first, part.count, slab);
-  if (spec.offset != 0)
-    for (std::int64_t i = 0; i < part.count * stored_width(spec); ++i) slab[i] += spec.offset;
-  if (!spec.column_factors.empty()) apply_factors(spec, part.first, part.count, slab);
-  if (is_vector(spec)) {
-    for_runs(spec, 0, spec.columns, [&](std::int64_t done, std::int64_t size, std::int64_t output) {
-      std::copy_n(slab + done, size, w.data.floats() + first_output + output);
-    });
-  } else if (!is_matrix(spec)) {
-    const std::int64_t count = part.count * spec.columns, first = (first_output + part.first) * spec.columns;
-    if (is_float32(spec))
-      std::copy_n(slab, count, w.data.floats() + first);
+  void put_floats(std::size_t weight, const FloatBlock& block) override {
+    const PackedWeight& w = weights_[weight];
+    if (is_matrix(w.spec))
+      pack_outputs(w, block.first_output, block.outputs, block.first_input, block.inputs, block.values,
+                   block.input_stride, block.output_stride);
     else
-      std::transform(slab, slab + count, reinterpret_cast<std::uint16_t*>(w.data.data()) + first,
-                     [](float x) { return float_to_bf16(x); });
-  } else if (is_quantized(spec.format)) {
-    quantize_outputs(part, part.first, part.count, slab);
-  } else if (spec.stored_transposed) {
-    pack_outputs(w, first_output, spec.rows, part.first, part.count, slab, spec.rows, 1);
-  } else {
-    for_runs(spec, part.first, part.count, [&](std::int64_t done, std::int64_t size, std::int64_t output) {
-      pack_outputs(w, first_output + output, size, 0, spec.columns, slab + done * spec.columns, 1,
-                   spec.columns);
-    });
+      put_table_rows(weights_[weight], block);
   }
-}
+  void put_codes(std::size_t weight, std::int64_t output, const std::uint8_t* codes, float absmax) override {
+    PackedWeight& w = weights_[weight];
+    if (is_int8(w.spec.format))
+      place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), absmax);
+    else
+      place_four_bit(w, output, codes);
+  }
+  void put_block_scales(std::size_t weight, const TensorPart& tensor,
+                        std::span<const float> scales) override {
+    place_block_scales(weights_[weight], tensor, scales);
+  }
 
-// What parts cut: stored rows, or outputs of strips; and how many numbers each of them has.
-std::pair<std::int64_t, std::int64_t> stored_size(const WeightSpec& spec) {
-  return spec.stored_transposed && !is_in_strips(spec) ? std::pair{spec.columns, spec.rows}
-                                                       : std::pair{spec.rows, spec.columns};
-}
+ private:
+  static void put_table_rows(PackedWeight& w, const FloatBlock& block) {
+    const std::int64_t columns = w.spec.columns;
+    for (std::int64_t i = 0; i < block.outputs; ++i)
+      for (std::int64_t k = 0; k < block.inputs; ++k) {
+        const float value = block.values[i * block.output_stride + k * block.input_stride];
+        const std::int64_t at = (block.first_output + i) * columns + block.first_input + k;
+        if (is_float32(w.spec))
+          w.data.floats()[at] = value;
+        else
+          reinterpret_cast<std::uint16_t*>(w.data.data())[at] = float_to_bf16(value);
+      }
+  }
 
-std::int64_t rows_per_part(const WeightSpec& spec, int threads) {
-  const std::int64_t slab =
-      is_in_strips(spec) ? std::min(kStripFloats, kAllStripFloats / threads) : kSlabFloats;
-  const std::int64_t unit = kQuantizedRows;  // also a whole number of panels and of steps
-  return std::max(unit, slab / stored_size(spec).second / unit * unit);
-}
+  std::span<PackedWeight> weights_;
+};
 
 }  // namespace
 
@@ -498,76 +386,16 @@ std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs) 
 
 std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
                                        ThreadPool& pool, const PlaceWeight& place) {
-  // The scales of a tensor are there from its first part to its last: those of all 4-bit tensors at once
-  // would be an eighth of the packed weights.
-  struct Tensor {
-    PackedWeight* weight = nullptr;
-    TensorPart part = {};
-    // Not std::call_once: an exception does not come through it where libstdc++ is linked statically.
-    std::mutex beginning = {};
-    bool has_begun = false;
-    std::vector<float> scales = {};
-    std::atomic<std::size_t> parts_left{0};
-  };
-  struct Piece {
-    Tensor* tensor;
-    std::int64_t first, count;
-  };
   std::vector<PackedWeight> weights = lay_out_weights(specs);
-  std::deque<Tensor> tensors;
-  std::vector<Piece> pieces;
-  std::int64_t slab_floats = 0, bytes = 0;
+  std::int64_t bytes = 0;
   for (const PackedWeight& w : weights) bytes += w.bytes;
   require_memory({bytes}, "the weights");
   for (PackedWeight& w : weights) {
     w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), w.spec.name.c_str());
     if (place) place(static_cast<std::size_t>(&w - weights.data()), w);
-    for (TensorPart& part : tensors_of(w.spec)) {
-      Tensor& tensor = tensors.emplace_back();
-      tensor.weight = &w;
-      tensor.part = std::move(part);
-      const auto [rows, width] = stored_size(tensor.part.spec);
-      const std::int64_t per_part = rows_per_part(tensor.part.spec, pool.size());
-      for (std::int64_t first = 0; first < rows; first += per_part, ++tensor.parts_left)
-        pieces.push_back({&tensor, first, std::min(per_part, rows - first)});
-      slab_floats = std::max(slab_floats, std::min(per_part, rows) * width);
-    }
   }
-  const auto begin = [&source](Tensor& tensor) {
-    const std::lock_guard lock(tensor.beginning);
-    if (tensor.has_begun) return;
-    const WeightSpec& spec = tensor.part.spec;
-    if (spec.is_stored_quantized)
-      tensor.scales = source.read_scales(spec);
-    else if (is_matrix(spec) && is_four_bit(spec.format))
-      tensor.scales.resize(static_cast<std::size_t>(ScaleLayout(spec.format, spec.rows, spec.columns).count));
-    tensor.has_begun = true;  // not where that threw
-  };
-  const auto end = [](Tensor& tensor) {
-    if (tensor.weight->packing() == Packing::four_bit)
-      place_block_scales(*tensor.weight, tensor.part, tensor.scales);
-    tensor.scales = std::vector<float>();
-  };
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  pool.run(pool.size(), [&](std::int64_t) {
-    try {
-      AlignedBuffer slab(static_cast<std::size_t>(slab_floats) * sizeof(float), "a slab of weights");
-      for (std::size_t i = next++; i < pieces.size(); i = next++) {
-        const auto& [tensor, first, count] = pieces[i];
-        begin(*tensor);
-        pack_part({tensor->weight, &tensor->part, first, count, tensor->scales.data()}, source,
-                  slab.floats());
-        if (--tensor->parts_left == 0) end(*tensor);
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (failure == nullptr) failure = std::current_exception();
-      next = pieces.size();
-    }
-  });
-  if (failure != nullptr) std::rethrow_exception(failure);
+  PanelSink sink(weights);
+  stream_weights(specs, source, pool, sink);
   return weights;
 }
 

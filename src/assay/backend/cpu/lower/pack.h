@@ -55,10 +55,8 @@ struct PackedWeight {
 // How the weights will lie, without their data: for predicting memory.
 std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs);
 
-// Reads, converts and packs all weights, each slab by one thread of the pool from file to packed panel: 1 MB,
-// or 64 rows where those are more; of transposed matrices that are quantized 12 MB, of all threads together
-// 128 MB, or 64 outputs where those are more. `place` is called with each weight, and its number, when its
-// memory is there and nothing is written yet. Throws what the source throws.
+// Reads, converts and packs all weights (common/weight_stream.h). `place` is called with each weight, and its
+// number, when its memory is there and nothing is written yet. Throws what the source throws.
 using PlaceWeight = std::function<void(std::size_t, PackedWeight&)>;
 std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, const WeightSource& source,
                                        ThreadPool& pool, const PlaceWeight& place = {});
