@@ -172,6 +172,11 @@ class Program {
   // one is -1, later ones mean nothing. after_each() is called when a step has been handed to the device.
   virtual void run_greedily(const Batch& batch, KvCache& cache, std::int64_t steps, std::span<TokenId> chosen,
                             const std::function<void()>& after_each);
+  // Exchanges a matrix for what `other` has of it, a plan of the same model in other formats: its own format,
+  // and what its products do to their inputs. Everything else stays, caches too; hidden states do not, and
+  // what was counted begins anew. Throws Error, and changes nothing, where the plans differ in more, where
+  // this device does not run the format, or as `source` does.
+  virtual void exchange(WeightId weight, const Plan& other, const WeightSource& source) = 0;
   virtual std::int64_t max_rows() const = 0;
   // What the cache takes for a sequence of this many tokens.
   virtual Bytes cache_bytes(std::int64_t length) const = 0;

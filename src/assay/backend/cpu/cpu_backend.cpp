@@ -1,11 +1,9 @@
 #include "assay/backend/cpu/cpu_backend.h"
 
-#include <algorithm>
-
 #include "assay/backend/cpu/kernels/select.h"
+#include "assay/backend/cpu/lower/supported.h"
 #include "assay/backend/cpu/run/executor.h"
 #include "assay/backend/cpu/run/tuning.h"
-#include "assay/base/error.h"
 
 namespace assay::cpu {
 
@@ -13,18 +11,6 @@ namespace {
 
 int threads_of(const BackendOptions& options) {
   return options.threads != 0 ? options.threads : default_thread_count(options.processors);
-}
-
-// Formats of GPUs, as an error: whoever chooses a precision for a CPU chooses float32 instead.
-void check_formats(const Plan& plan) {
-  for (const WeightSpec& w : plan.weights) {
-    if (w.format == WeightFormat::tf32)
-      throw FieldError("float32_matmul", "expected float32, bf16x3 or bf16x6 on a CPU, found tf32");
-    if (w.format == WeightFormat::float16 || w.expanded == WeightFormat::float16)
-      throw Error("weight '{}': expected a format that a CPU multiplies, found float16", w.name);
-  }
-  if (plan.kv_format == KvFormat::float16)
-    throw Error("the KV cache: expected a format that a CPU multiplies, found float16");
 }
 
 }  // namespace
@@ -38,13 +24,7 @@ CpuBackend::CpuBackend(const BackendOptions& options)
 
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
   check_formats(plan);
-  for (const WeightSpec& w : plan.weights)
-    if (planes_of(w.format) > 1 && !table_.uses_tiles)
-      throw FieldError(
-          "float32_matmul",
-          "matrix multiplications of bfloat16 parts need AMX or AVX-512 BF16, and the kernels here are those "
-          "of {}",
-          name_of(isa_));
+  check_planes(plan, table_, name_of(isa_));
   return std::make_unique<Executor>(plan, source, table_, pool_, constants_);
 }
 

@@ -1,5 +1,7 @@
 #include "assay/backend/cpu/lower/packed_plan.h"
 
+#include <utility>
+
 #include "assay/backend/common/fusing.h"
 #include "assay/backend/supported.h"
 
@@ -30,6 +32,12 @@ std::vector<FusedOp> fuse(const Plan& plan) {
 PackedPlan::PackedPlan(const Plan& the_plan, const KernelTable& the_table, const WeightFetch& the_fetch)
     : plan(the_plan), table(the_table), fetch(the_fetch) {
   check_supported(plan, "CPU", kMaxHeadDim);
+  ops = fuse(plan);
+}
+
+void PackedPlan::swap_weight(Plan& other, WeightId id, PackedWeight& weight) {
+  std::swap(plan, other);
+  std::swap(weights[static_cast<std::size_t>(id)], weight);
   ops = fuse(plan);
 }
 

@@ -33,6 +33,10 @@ struct PackedPlan {
   std::vector<WeightSpec> specs() const;  // of `weights`
   std::vector<StepUse> steps() const;     // what `ops` do to buffers
 
+  // Another plan of the same operations, and its weight in place of that with the number; both get what was
+  // here before.
+  void swap_weight(Plan& other, WeightId id, PackedWeight& weight);
+
   const PackedWeight& weight(WeightId id) const { return weights[static_cast<std::size_t>(id)]; }
   const PackedWeight& head() const { return weight(plan.head.product.weight); }
   const float* vector(WeightId id) const { return id == kNone ? nullptr : weight(id).data.floats(); }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "assay/backend/common/exchange.h"
+#include "assay/backend/cpu/lower/supported.h"
 #include "assay/backend/cpu/memory/placement.h"
 #include "assay/tensor/half.h"
 
@@ -35,25 +37,12 @@ MemoryReport memory_of(const PackedPlan& packed, const Workspace& work) {
   return report;
 }
 
-// Weights before the workspace, whose shape they decide.
-PackedPlan& pack(PackedPlan& packed, const WeightSource& source, ThreadPool& pool) {
-  PlaceWeight place;
-  if (pool.nodes() > 1) {
-    std::vector<bool> is_gated(packed.plan.weights.size() + 1);
-    for (const FusedOp& fused : packed.ops)
-      if (const auto* linear = std::get_if<LinearOp>(&fused.op->what))
-        is_gated[static_cast<std::size_t>(linear->weight)] = fused.gate != nullptr;
-    place = [&pool, is_gated = std::move(is_gated)](std::size_t i, PackedWeight& w) {
-      touch_by_readers(w, is_gated[i], pool);
-    };
-  }
-  packed.weights = pack_weights(packed.specs(), source, pool, place);
-  return packed;
-}
-
-Workspace& reserved(Workspace& work) {
-  work.reserve();
-  return work;
+// Whether the weight is that of a product whose outputs go through a gate.
+bool is_gated(const PackedPlan& packed, std::size_t weight) {
+  return std::any_of(packed.ops.begin(), packed.ops.end(), [&](const FusedOp& fused) {
+    const auto* linear = std::get_if<LinearOp>(&fused.op->what);
+    return linear != nullptr && fused.gate != nullptr && static_cast<std::size_t>(linear->weight) == weight;
+  });
 }
 
 }  // namespace
@@ -71,13 +60,47 @@ Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTab
     : packed_(plan, table, constants.fetch),
       pool_(std::move(pool)),
       tasks_(*pool_, constants.share_rows),
-      work_(pack(packed_, source, *pool_), pool_->size()),
-      linear_(packed_, tasks_, reserved(work_)),
-      attention_(packed_, tasks_, work_),
-      pruner_(packed_, work_),
       kv_blocks_(std::make_shared<KvBlockPool>(KvLayout(packed_.plan))) {
-  if (plan.has_candidate_search)
-    candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, work_, linear_);
+  PlaceWeight place;
+  if (pool_->nodes() > 1)
+    place = [this](std::size_t i, PackedWeight& w) { touch_by_readers(w, is_gated(packed_, i), *pool_); };
+  packed_.weights = pack_weights(packed_.specs(), source, *pool_, place);
+  build();
+}
+
+void Executor::build() {
+  candidates_.reset();
+  pruner_.reset();
+  attention_.reset();
+  linear_.reset();
+  work_.reset();
+  work_.emplace(packed_, pool_->size());
+  work_->reserve();
+  linear_.emplace(packed_, tasks_, *work_);
+  attention_.emplace(packed_, tasks_, *work_);
+  pruner_.emplace(packed_, *work_);
+  if (plan().has_candidate_search)
+    candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, *work_, *linear_);
+}
+
+void Executor::exchange(WeightId weight, const Plan& other, const WeightSource& source) {
+  Plan next = exchanged_plan(plan(), weight, other);
+  check_formats(next);
+  check_planes(next, packed_.table, packed_.table.linear_origin);
+  PlaceWeight place;
+  if (pool_->nodes() > 1)
+    place = [&](std::size_t, PackedWeight& w) {
+      touch_by_readers(w, is_gated(packed_, static_cast<std::size_t>(weight)), *pool_);
+    };
+  PackedWeight packed = std::move(pack_weights({next.weight(weight)}, source, *pool_, place).front());
+  packed_.swap_weight(next, weight, packed);
+  try {
+    build();
+  } catch (...) {  // no memory for the activations of this format: those of the one before fitted
+    packed_.swap_weight(next, weight, packed);
+    build();
+    throw;
+  }
 }
 
 std::unique_ptr<KvCache> Executor::make_cache() {
@@ -89,7 +112,7 @@ Bytes Executor::cache_bytes(std::int64_t length) const {
 }
 
 MemoryReport Executor::memory() const {
-  return memory_of(packed_, work_);
+  return memory_of(packed_, *work_);
 }
 
 std::vector<std::span<const std::byte>> Executor::step_weights() const {
@@ -132,21 +155,21 @@ Executor::PhaseTimer::~PhaseTimer() {
 void Executor::run(const Batch& batch, KvCache& cache) {
   auto& kv = static_cast<CpuKvCache&>(cache);
   check_batch(batch, plan(), kv, kMaxRows);
-  pruner_.hidden().begin();  // no hidden states until they are there
+  pruner_->hidden().begin();  // no hidden states until they are there
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
-  const std::vector<RowRange> kept = observer_ ? std::vector<RowRange>() : pruner_.rows_to_keep(batch);
+  const std::vector<RowRange> kept = observer_ ? std::vector<RowRange>() : pruner_->rows_to_keep(batch);
   std::vector<RowRange> all;
   for (const SequenceRows& s : batch.sequences) all.push_back({0, s.rows});
   auto rows = static_cast<std::int64_t>(batch.ids.size());
-  attention_.begin(batch);
+  attention_->begin(batch);
   for (const FusedOp& fused : packed_.ops) {
     if (rows == 0) break;
     const PhaseTimer timer(*this, fused.op->phase);
-    const bool is_last_attention = fused.index == pruner_.attention() && !kept.empty();
+    const bool is_last_attention = fused.index == pruner_->attention() && !kept.empty();
     run_op(fused, rows, batch, kv, is_last_attention ? kept : all, kept);
-    if (is_last_attention) rows = pruner_.keep(batch, kept);
+    if (is_last_attention) rows = pruner_->keep(batch, kept);
   }
-  pruner_.hidden().end(static_cast<std::int64_t>(batch.ids.size()));
+  pruner_->hidden().end(static_cast<std::int64_t>(batch.ids.size()));
 }
 
 void Executor::run_op(const FusedOp& fused, std::int64_t rows, const Batch& batch, CpuKvCache& cache,
@@ -154,15 +177,15 @@ void Executor::run_op(const FusedOp& fused, std::int64_t rows, const Batch& batc
   std::visit(Cases{[&](const EmbedOp& op) { embed(op, batch); },  //
                    [&](const NormOp& op) { norm(op, rows); },     //
                    [&](const LinearOp& op) { multiply(op, fused, rows, kept); },
-                   [&](const RotaryOp& op) { attention_.rotate(op, rows); },
-                   [&](const AttentionOp& op) { attention_.run(op, fused.rotary, batch, cache, attended); },
+                   [&](const RotaryOp& op) { attention_->rotate(op, rows); },
+                   [&](const AttentionOp& op) { attention_->run(op, fused.rotary, batch, cache, attended); },
                    [&](const GatedOp& op) { gate(op, rows); },  //
                    [&](const AddOp& op) { add(op, rows); }},
              fused.op->what);
 }
 
 void Executor::embed(const EmbedOp& op, const Batch& batch) {
-  const Buffer& out = work_[op.out];
+  const Buffer& out = (*work_)[op.out];
   tasks_.run_rows(static_cast<std::int64_t>(batch.ids.size()), [&](std::int64_t first, std::int64_t rows) {
     for (std::int64_t row = first; row < first + rows; ++row) {
       float* x = out.floats + row * out.stride;
@@ -183,7 +206,7 @@ void Executor::embed(const EmbedOp& op, const Batch& batch) {
 void Executor::norm(const NormOp& op, std::int64_t rows) {
   if (packed_.norms_parts(op)) return norm_parts(op, rows);
   const NormArgs whole =
-      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), work_[op.in], work_[op.out]);
+      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), (*work_)[op.in], (*work_)[op.out]);
   tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
     NormArgs part = whole;
     part.first_tile_row = first;
@@ -196,7 +219,7 @@ void Executor::norm(const NormOp& op, std::int64_t rows) {
 
 // The parts of a row lie side by side: they are the rows of a call.
 void Executor::norm_parts(const NormOp& op, std::int64_t rows) {
-  const Buffer &in = work_[op.in], &out = work_[op.out];
+  const Buffer &in = (*work_)[op.in], &out = (*work_)[op.out];
   NormArgs whole = norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), in, out);
   whole.n = whole.x_stride = whole.y_stride = packed_.weight_columns(op.gain);
   whole.rows = op.groups;
@@ -226,15 +249,15 @@ void Executor::show_inputs(const LinearOp& op, const Buffer& in, std::int64_t ro
 
 void Executor::multiply(const LinearOp& op, const FusedOp& fused, std::int64_t rows,
                         std::span<const RowRange> kept) {
-  if (observer_) show_inputs(op, work_[op.in], rows);
-  const std::optional<NarrowPanels> queries = pruner_.queries_of(fused.index, kept);
-  const Buffer& out = work_[fused.gate == nullptr ? op.out : fused.gate->out];
-  linear_.run(op, work_[op.in], rows, {.out = out, .column = op.out_column, .gate = fused.gate},
-              queries ? &*queries : nullptr);
+  if (observer_) show_inputs(op, (*work_)[op.in], rows);
+  const std::optional<NarrowPanels> queries = pruner_->queries_of(fused.index, kept);
+  const Buffer& out = (*work_)[fused.gate == nullptr ? op.out : fused.gate->out];
+  linear_->run(op, (*work_)[op.in], rows, {.out = out, .column = op.out_column, .gate = fused.gate},
+               queries ? &*queries : nullptr);
 }
 
 void Executor::gate(const GatedOp& op, std::int64_t rows) {
-  const Buffer &in = work_[op.in], &out = work_[op.out];
+  const Buffer &in = (*work_)[op.in], &out = (*work_)[op.out];
   tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
     const float* x = in.floats + first * in.stride;
     packed_.table.gate({.gate = x,
@@ -253,7 +276,7 @@ void Executor::gate(const GatedOp& op, std::int64_t rows) {
 }
 
 void Executor::add(const AddOp& op, std::int64_t rows) {
-  const Buffer &in = work_[op.in], &out = work_[op.out];
+  const Buffer &in = (*work_)[op.in], &out = (*work_)[op.out];
   tasks_.run_rows(rows, [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t row = first; row < first + count; ++row)
       for (std::int64_t i = 0; i < out.columns; ++i)
@@ -264,20 +287,20 @@ void Executor::add(const AddOp& op, std::int64_t rows) {
 
 // Hidden states of at most kHeadRows rows into head_normed.
 void Executor::norm_head(std::span<const std::int64_t> rows) {
-  const Buffer& hidden = work_[plan().hidden];
+  const Buffer& hidden = (*work_)[plan().hidden];
   if (!plan().head.norm) {
     for (std::size_t i = 0; i < rows.size(); ++i)
-      work_.head_normed.put_row(static_cast<std::int64_t>(i),
-                                hidden.floats + pruner_.hidden().place_of(rows[i]) * hidden.stride);
+      work_->head_normed.put_row(static_cast<std::int64_t>(i),
+                                 hidden.floats + pruner_->hidden().place_of(rows[i]) * hidden.stride);
     return;
   }
   const NormOp& op = *plan().head.norm;
   const NormArgs whole =
-      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), hidden, work_.head_normed);
+      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), hidden, work_->head_normed);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     NormArgs one = whole;
     one.rows = 1;
-    one.x += pruner_.hidden().place_of(rows[i]) * one.x_stride;
+    one.x += pruner_->hidden().place_of(rows[i]) * one.x_stride;
     one.first_tile_row = static_cast<std::int64_t>(i);
     if (one.y != nullptr) one.y += one.first_tile_row * one.y_stride;
     packed_.table.norm(one);
@@ -294,7 +317,7 @@ void Executor::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
     if (best != nullptr && candidates_ &&
         candidates_->find_highest(count, best->ids.subspan(first, part.size())))
       continue;
-    linear_.run(plan().head.product, work_.head_normed, count, {.out = work_.logits});
+    linear_->run(plan().head.product, work_->head_normed, count, {.out = work_->logits});
     drain(part, static_cast<std::int64_t>(first), sink);
   }
 }
@@ -310,12 +333,12 @@ void Executor::find_highest(std::int64_t rows, std::span<TokenId> ids) {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t at =
           n <= 0 ? kNothing
-                 : packed_.table.argmax(work_.logits.floats + row * work_.logits.stride + first, n);
+                 : packed_.table.argmax(work_->logits.floats + row * work_->logits.stride + first, n);
       highest_[static_cast<std::size_t>(row * slices + slice)] = at < 0 ? at : first + at;
     }
   });
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* x = work_.logits.floats + row * work_.logits.stride;
+    const float* x = work_->logits.floats + row * work_->logits.stride;
     const auto of_row =
         std::span(highest_).subspan(static_cast<std::size_t>(row * slices), static_cast<std::size_t>(slices));
     std::int64_t best = of_row[0];
@@ -338,7 +361,7 @@ void Executor::drain(std::span<const std::int64_t> rows, std::int64_t first, con
   const LmHead& lm_head = plan().head;
   const bool bends = lm_head.bends_logits() && !std::holds_alternative<ArgmaxSink>(sink);
   tasks_.run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
-    float* x = work_.logits.floats + i * work_.logits.stride;
+    float* x = work_->logits.floats + i * work_->logits.stride;
     if (bends) packed_.table.bend_logits(x, vocab, lm_head.scale, lm_head.soft_cap);
     const auto at = static_cast<std::size_t>(first + i);
     std::visit(Cases{[&](const LogitsSink& full) {

@@ -23,8 +23,9 @@ class Executor : public Program {
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
   void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
-  double outlier_share() const override { return linear_.outlier_share(); }
+  double outlier_share() const override { return linear_->outlier_share(); }
   double exact_head_share() const override { return candidates_ ? candidates_->computed_share() : 0; }
+  void exchange(WeightId weight, const Plan& other, const WeightSource& source) override;
   std::int64_t max_rows() const override { return kMaxRows; }
   Bytes cache_bytes(std::int64_t length) const override;
   MemoryReport memory() const override;
@@ -49,6 +50,8 @@ class Executor : public Program {
     Seconds busy_;
   };
 
+  // What depends on the formats of the weights: workspace, products, attention.
+  void build();
   void run_op(const FusedOp& fused, std::int64_t rows, const Batch& batch, CpuKvCache& cache,
               std::span<const RowRange> attended, std::span<const RowRange> kept);
   void embed(const EmbedOp& op, const Batch& batch);
@@ -66,10 +69,10 @@ class Executor : public Program {
   std::shared_ptr<ThreadPool> pool_;
   Tasks tasks_;
   std::vector<std::int64_t> highest_;  // of each row and slice of logits
-  Workspace work_;
-  Linear linear_;
-  Attention attention_;
-  RowPruner pruner_;
+  std::optional<Workspace> work_;
+  std::optional<Linear> linear_;
+  std::optional<Attention> attention_;
+  std::optional<RowPruner> pruner_;
   std::unique_ptr<CandidateHead> candidates_;  // of an LM head that is searched in int8
   std::shared_ptr<KvBlockPool> kv_blocks_;
   InputObserver observer_;

@@ -191,7 +191,7 @@ WeightLayout::WeightLayout(const Plan& plan) {
 }
 
 Weights::Weights(const Plan& plan, const WeightSource& source, const std::shared_ptr<Runtime>& runtime)
-    : layout_(plan), memory_(runtime, layout_.bytes) {
+    : layout_(plan), memory_(runtime, layout_.bytes), places_(layout_.weights) {
   std::vector<const LinearOp*> linears(layout_.constants.size());
   std::map<WeightId, HostCopy> copies;
   for (std::size_t i = 0; i < linears.size(); ++i) {
@@ -231,27 +231,56 @@ Weights::Weights(const Plan& plan, const WeightSource& source, const std::shared
   }
 }
 
+void Weights::exchange(WeightId id, const WeightSpec& spec, const WeightSource& source,
+                       const std::shared_ptr<Runtime>& runtime) {
+  const auto index = static_cast<std::size_t>(id);
+  Offsets offsets;
+  PackedWeight fresh = laid_out(spec, offsets);
+  Image image(fresh);
+  ThreadPool pool(default_thread_count());
+  stream_weights({&spec, 1}, source, pool, image);
+  const PackedWeight& place = places_[index];
+  OwnedMemory own;
+  if (fresh.bytes <= place.bytes) {
+    fresh.at += place.at;
+    if (fresh.scales_at > 0) fresh.scales_at += place.at;
+    if (fresh.sums_at > 0) fresh.sums_at += place.at;
+  } else {
+    own = OwnedMemory(runtime, fresh.bytes);
+  }
+  runtime->synchronize();  // nothing reads what was there
+  runtime->upload(own.bytes() > 0 ? own.get() : memory_.get() + fresh.at, image.bytes());
+  own_.erase(id);
+  if (own.bytes() > 0) own_.emplace(id, std::move(own));
+  layout_.weights[index] = std::move(fresh);
+  layout_.weight_bytes = {};
+  for (const PackedWeight& w : layout_.weights)
+    layout_.weight_bytes = layout_.weight_bytes + w.weight_bytes();
+  layout_.bytes = memory_.bytes();
+  for (const auto& [weight, memory] : own_) layout_.bytes += memory.bytes();
+}
+
 Matrix Weights::matrix(WeightId id) const {
   if (id == kNone) return {};
   const PackedWeight& w = packed(id);
-  Matrix matrix{.data = memory_.at<std::byte>(w.at),
+  Matrix matrix{.data = at<std::byte>(id, w.at),
                 .scales = {},
                 .outputs = w.spec.rows,
                 .inputs = w.spec.columns,
                 .group = w.group,
                 .format = w.format};
-  if (w.scales_at > 0) matrix.scales = memory_.at<float>(w.scales_at);
+  if (w.scales_at > 0) matrix.scales = at<float>(id, w.scales_at);
   if (w.format == MatrixFormat::four_bit)
     std::copy_n(code_values(w.spec.format).begin(), std::size(matrix.book), matrix.book);
   return matrix;
 }
 
 DevicePointer<const std::int32_t> Weights::sums(WeightId id) const {
-  return memory_.at<std::int32_t>(packed(id).sums_at);
+  return at<std::int32_t>(id, packed(id).sums_at);
 }
 
 DevicePointer<const float> Weights::vector(WeightId id) const {
-  return id == kNone ? DevicePointer<const float>() : memory_.at<float>(packed(id).at);
+  return id == kNone ? DevicePointer<const float>() : at<float>(id, packed(id).at);
 }
 
 DevicePointer<const float> Weights::constant(std::int64_t at) const {

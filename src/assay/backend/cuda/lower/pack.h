@@ -2,6 +2,7 @@
 // float32, and what operations need beside them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -51,7 +52,11 @@ class Weights {
   // Reads, quantizes, packs and uploads; one packed weight at a time is held on the host. Throws Error.
   Weights(const Plan& plan, const WeightSource& source, const std::shared_ptr<Runtime>& runtime);
 
-  const WeightLayout& layout() const { return layout_; }
+  // In its place where it fits there, else in memory of its own. Throws Error, and changes nothing.
+  void exchange(WeightId id, const WeightSpec& spec, const WeightSource& source,
+                const std::shared_ptr<Runtime>& runtime);
+
+  const WeightLayout& layout() const { return layout_; }  // as it is now
   const WeightSpec& spec(WeightId id) const { return packed(id).spec; }
   Matrix matrix(WeightId id) const;  // without data for kNone
   DevicePointer<const std::int32_t> sums(WeightId id) const;
@@ -62,8 +67,16 @@ class Weights {
  private:
   const PackedWeight& packed(WeightId id) const { return layout_.weights[static_cast<std::size_t>(id)]; }
 
+  template <typename T>
+  DevicePointer<T> at(WeightId id, std::int64_t offset) const {
+    const auto own = own_.find(id);
+    return (own == own_.end() ? memory_ : own->second).template at<T>(offset);
+  }
+
   WeightLayout layout_;
   OwnedMemory memory_;
+  std::vector<PackedWeight> places_;     // where weights were laid out in it
+  std::map<WeightId, OwnedMemory> own_;  // of those that were exchanged and are larger now
 };
 
 }  // namespace assay::cuda

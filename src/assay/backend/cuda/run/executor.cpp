@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "assay/backend/common/exchange.h"
 #include "assay/base/error.h"
 
 namespace assay::cuda {
@@ -33,6 +34,29 @@ CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shar
       work_(plan_, runtime_, options.gemm),
       made_of_inputs_(made_of_inputs(plan_, work_.layout())),
       pages_(std::make_shared<PagePool>(runtime_, cache_layout_of(plan_))) {
+  put_constants();
+}
+
+void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSource& source) {
+  Plan next = exchanged_plan(plan_, weight, other);
+  check_supported(next);
+  const auto check_inputs = [&](const LinearOp& linear) {
+    if (linear.weight == weight && (linear.static_input || !linear.input_factors.empty()))
+      throw Error("weight '{}': the CUDA backend does not exchange weights for those with calibrated inputs",
+                  next.weight(weight).name);
+  };
+  for (const Op& op : next.ops)
+    if (const auto* linear = std::get_if<LinearOp>(&op.what)) check_inputs(*linear);
+  check_inputs(next.head.product);
+  Workspace work(next, runtime_, options_.gemm);
+  weights_.exchange(weight, next.weight(weight), source, runtime_);
+  plan_ = std::move(next);  // whose operations stay where they are, and the workspace knows them
+  work_ = std::move(work);
+  made_of_inputs_ = made_of_inputs(plan_, work_.layout());
+  graphs_.clear();
+  put_pages_.clear();
+  kept_.clear();
+  hidden_.begin();
   put_constants();
 }
 

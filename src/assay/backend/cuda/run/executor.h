@@ -55,6 +55,8 @@ class CudaProgram : public Program {
   }
   void run_greedily(const Batch& batch, KvCache& cache, std::int64_t steps, std::span<TokenId> chosen,
                     const std::function<void()>& after_each) override;
+  // Not for static codes of inputs, nor for factors of them: these lie beside the weights.
+  void exchange(WeightId weight, const Plan& other, const WeightSource& source) override;
   std::int64_t max_rows() const override { return kMaxRows; }
   Bytes cache_bytes(std::int64_t length) const override { return cache_bytes_of(pages_->layout(), length); }
   void require_memory(Bytes needed, std::string_view purpose) const override;
