@@ -9,7 +9,9 @@ target_link_libraries(assay_all INTERFACE assay_studies assay_quantize assay_rep
 
 install(TARGETS assay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${layers} assay_all EXPORT assay_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY src/assay DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "simd" EXCLUDE PATTERN "probes" EXCLUDE)
+install(DIRECTORY src/assay DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE
+  PATTERN "probes" EXCLUDE PATTERN "*-inl.h" EXCLUDE
+  PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE)  # what only a device includes itself
 install(DIRECTORY models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/assay/models)
 install(EXPORT assay_targets NAMESPACE assay:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/assay FILE assay-targets.cmake)
 configure_package_config_file(cmake/assay-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/assay-config.cmake

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
@@ -168,28 +169,6 @@ double time_products() {
 
 }  // namespace
 
-std::string_view name_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return "scalar";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx512bf16:
-      return "avx512bf16";
-    case Isa::amx:
-      return "amx";
-  }
-  return "?";
-}
-
-Isa isa_from_name(std::string_view text) {
-  for (const Isa isa : kAllIsas)
-    if (text == name_of(isa)) return isa;
-  throw FieldError("isa", "expected scalar, avx2, avx512, avx512bf16 or amx, found '{}'", text);
-}
-
 std::string why_tiles_are_refused() {
   if (!has_amx()) return {};
   if ((saved_states() & kTileState) != kTileState) return "the system does not save AMX tiles";
@@ -197,22 +176,57 @@ std::string why_tiles_are_refused() {
   return refusal == 0 ? "" : fmt::format("the kernel refuses AMX tiles to this process (errno {})", refusal);
 }
 
+namespace {
+
+std::string why_no_amx() {
+  if (!has_amx())
+    return "the processor offers no AMX (tiles, bfloat16, int8) with AVX-512 VNNI, BF16 and VBMI";
+  return why_tiles_are_refused();
+}
+
+// By Isa: its name, and why this machine cannot run it; empty where it can.
+struct Tier {
+  Isa isa;
+  std::string_view name;
+  std::string (*why_not)();
+};
+constexpr Tier kTiers[] = {
+    {Isa::scalar, "scalar", [] { return std::string(); }},
+    {Isa::avx2, "avx2",
+     [] {
+       return has_avx2() ? "" : std::string("the processor or the system offers no AVX2, FMA and F16C");
+     }},
+    {Isa::avx512, "avx512",
+     [] {
+       return has_avx512() ? ""
+                           : std::string("the processor or the system offers no AVX-512 (F, BW, DQ, VL)");
+     }},
+    {Isa::avx512bf16, "avx512bf16",
+     [] {
+       return has_avx512_bf16() ? ""
+                                : std::string("the processor or the system offers no AVX-512 BF16 with VNNI");
+     }},
+    {Isa::amx, "amx", why_no_amx}};
+static_assert(std::size(kTiers) == std::size(kAllIsas));
+
+const Tier& tier_of(Isa isa) {
+  return kTiers[static_cast<std::size_t>(isa)];
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  return tier_of(isa).name;
+}
+
+Isa isa_from_name(std::string_view text) {
+  for (const Tier& tier : kTiers)
+    if (text == tier.name) return tier.isa;
+  throw FieldError("isa", "expected scalar, avx2, avx512, avx512bf16 or amx, found '{}'", text);
+}
+
 std::string why_not_usable(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return {};
-    case Isa::avx2:
-      return has_avx2() ? "" : "the processor or the system offers no AVX2, FMA and F16C";
-    case Isa::avx512:
-      return has_avx512() ? "" : "the processor or the system offers no AVX-512 (F, BW, DQ, VL)";
-    case Isa::avx512bf16:
-      return has_avx512_bf16() ? "" : "the processor or the system offers no AVX-512 BF16 with VNNI";
-    case Isa::amx:
-      if (!has_amx())
-        return "the processor offers no AMX (tiles, bfloat16, int8) with AVX-512 VNNI, BF16 and VBMI";
-      return why_tiles_are_refused();
-  }
-  return "unknown";
+  return tier_of(isa).why_not();
 }
 
 bool has_avx2_vnni() {

@@ -11,13 +11,11 @@
 #include <variant>
 #include <vector>
 
+#include "assay/plan/elementwise.h"
 #include "assay/plan/weights.h"
 
 namespace assay {
 
-enum class Activation { none, relu, relu2, silu, tanh, gelu_tanh, gelu_erf, gelu_quick };
-// As Transformers' ACT2FN has it.
-std::string_view name_of(Activation activation);
 enum class Norm { layer, rms };
 
 // What an operation is for; times are reported by phase.
@@ -84,10 +82,6 @@ struct LinearOp {
   // Modules of the checkpoint that it is: "h.3.attn.c_proj"; of q, k and v in one, the three.
   std::vector<std::string> modules = {};
 };
-
-// Which elements of a head are turned together: i and i + rotated / 2 (Transformers' rotate_half), or 2 i and
-// 2 i + 1 (Su et al. 2021; GPT-J).
-enum class RotaryPairing { halves, neighbours };
 
 // Rotary position embedding, in place: pair i of each head is turned by the angle position * frequencies[i]
 // (Su et al. 2021). Frequencies hold base and scaling; what is beyond 2 * frequencies.size() elements stays.

@@ -16,7 +16,7 @@ struct Vec {
   }
 };
 
-#include "assay/machine/probes/read_loop.h"
+#include "assay/machine/probes/read_loop-inl.h"
 
 // Twelve independent sums cover the latency of two multiply-add units (4 or 5 cycles) on every processor.
 #define ASSAY_PRODUCT_LOOP(instruction, factor)                                                        \

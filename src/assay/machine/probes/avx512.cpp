@@ -17,7 +17,7 @@ struct Vec {
   }
 };
 
-#include "assay/machine/probes/read_loop.h"
+#include "assay/machine/probes/read_loop-inl.h"
 
 // `rounds` rounds of one instruction on 24 independent sums, which cover the latency of two units.
 #define ASSAY_PRODUCT_LOOP(instruction, factor)                                                            \

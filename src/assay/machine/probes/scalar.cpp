@@ -14,7 +14,7 @@ struct Vec {
   std::uint64_t low() const { return static_cast<std::uint64_t>(_mm_cvtsi128_si64(v)); }
 };
 
-#include "assay/machine/probes/read_loop.h"
+#include "assay/machine/probes/read_loop-inl.h"
 
 }  // namespace
 

@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "assay/backend/constants.h"
-#include "assay/plan/ops.h"
+#include "assay/plan/elementwise.h"
 
 namespace assay::cpu {
 

@@ -5,20 +5,33 @@
 
 namespace assay::cpu {
 
+namespace {
+
+// Each improves on what those before it have filled.
+struct KernelTier {
+  Isa isa;
+  bool (*is_there)();
+  bool is_vnni;  // an extension of the tier that not every processor has
+  void (*fill)(KernelTable& table);
+};
+constexpr auto kAlways = [] { return true; };
+constexpr KernelTier kTiers[] = {{Isa::scalar, kAlways, false, scalar::fill},
+                                 {Isa::avx2, kAlways, false, avx2::fill},
+                                 {Isa::avx2, has_avx2_vnni, true, avx2_vnni::fill},
+                                 {Isa::avx512, kAlways, false, avx512::fill},
+                                 {Isa::avx512, has_avx512_vnni, true, avx512_vnni::fill},
+                                 {Isa::avx512bf16, has_avx512_bf16, false, avx512bf16::fill},
+                                 {Isa::amx, kAlways, false, amx::fill}};
+
+}  // namespace
+
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
   if (!is_usable(isa))
     throw FieldError("isa", "this machine cannot run {}: {}; the best it can is {}", name_of(isa),
                      why_not_usable(isa), name_of(best_usable_isa()));
   KernelTable table{};
-  scalar::fill(table);
-  const bool uses_avx2_vnni = allows_vnni && has_avx2_vnni(),
-             uses_avx512_vnni = allows_vnni && has_avx512_vnni();
-  if (isa >= Isa::avx2) avx2::fill(table);
-  if (isa >= Isa::avx2 && uses_avx2_vnni) avx2_vnni::fill(table);
-  if (isa >= Isa::avx512) avx512::fill(table);
-  if (isa >= Isa::avx512 && uses_avx512_vnni) avx512_vnni::fill(table);
-  if (isa >= Isa::avx512bf16 && has_avx512_bf16()) avx512bf16::fill(table);
-  if (isa >= Isa::amx) amx::fill(table);
+  for (const KernelTier& tier : kTiers)
+    if (isa >= tier.isa && tier.is_there() && (allows_vnni || !tier.is_vnni)) tier.fill(table);
   return table;
 }
 

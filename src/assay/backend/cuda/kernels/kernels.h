@@ -11,7 +11,7 @@
 
 #include "assay/backend/cuda/lower/layout.h"
 #include "assay/backend/cuda/runtime.h"
-#include "assay/plan/ops.h"
+#include "assay/plan/elementwise.h"
 
 namespace assay::cuda {
 

@@ -13,13 +13,13 @@ namespace assay::cpu::amx {
 
 namespace {
 
-#include "assay/backend/cpu/kernels/simd/vec512.h"
+#include "assay/backend/cpu/kernels/simd/vec512-inl.h"
 
-#include "assay/backend/cpu/kernels/simd/float32_chunk512.h"
+#include "assay/backend/cpu/kernels/simd/float32_chunk512-inl.h"
 // Its loops are used there.
-#include "assay/backend/cpu/kernels/simd/all_kernels.h"
+#include "assay/backend/cpu/kernels/simd/all_kernels-inl.h"
 // These need it.
-#include "assay/backend/cpu/kernels/simd/tiles512.h"
+#include "assay/backend/cpu/kernels/simd/tiles512-inl.h"
 
 // Own assembly: g++ 12 declares the operand of its _tile_loadconfig as 8 bytes and drops the stores to the
 // rest, and its tile loads do not say that they read memory.
@@ -331,7 +331,7 @@ void linear_one_row(const LinearArgs& args, std::int64_t row) {
   }
 }
 
-#include "assay/backend/cpu/kernels/amx/tile_pass.h"
+#include "assay/backend/cpu/kernels/amx/tile_pass-inl.h"
 
 void linear_tiles(const LinearArgs& args) noexcept {
   for (std::int64_t row = multiply_blocks<false>(args, nullptr); row < args.rows; row += kTileRows) {
@@ -359,7 +359,7 @@ void linear_int8_tiles(const Int8Args& args) noexcept {
 }
 
 // After what it uses.
-#include "assay/backend/cpu/kernels/amx/attention.h"
+#include "assay/backend/cpu/kernels/amx/attention-inl.h"
 
 void end_attending() noexcept {
   if (configured_rows != 0) release();

@@ -13,11 +13,11 @@ namespace assay::cpu::avx2_vnni {
 
 namespace {
 
-#include "assay/backend/cpu/kernels/simd/vec256.h"
+#include "assay/backend/cpu/kernels/simd/vec256-inl.h"
 
-#include "assay/backend/cpu/kernels/simd/float32_chunk256.h"
+#include "assay/backend/cpu/kernels/simd/float32_chunk256-inl.h"
 // Their vectors and loops are used there.
-#include "assay/backend/cpu/kernels/simd/all_kernels.h"
+#include "assay/backend/cpu/kernels/simd/all_kernels-inl.h"
 
 }  // namespace
 

@@ -12,11 +12,11 @@ namespace assay::cpu::avx512 {
 
 namespace {
 
-#include "assay/backend/cpu/kernels/simd/vec512.h"
+#include "assay/backend/cpu/kernels/simd/vec512-inl.h"
 
-#include "assay/backend/cpu/kernels/simd/float32_chunk512.h"
+#include "assay/backend/cpu/kernels/simd/float32_chunk512-inl.h"
 // Its loops are used there.
-#include "assay/backend/cpu/kernels/simd/all_kernels.h"
+#include "assay/backend/cpu/kernels/simd/all_kernels-inl.h"
 
 }  // namespace
 

@@ -13,12 +13,12 @@ namespace assay::cpu::avx512_vnni {
 
 namespace {
 
-#include "assay/backend/cpu/kernels/simd/vec512.h"
+#include "assay/backend/cpu/kernels/simd/vec512-inl.h"
 
-#include "assay/backend/cpu/kernels/simd/float32_chunk512.h"
+#include "assay/backend/cpu/kernels/simd/float32_chunk512-inl.h"
 // Its loops are used there, and blocks of bytes.
 #define ASSAY_HAS_BYTE_BLOCKS
-#include "assay/backend/cpu/kernels/simd/all_kernels.h"
+#include "assay/backend/cpu/kernels/simd/all_kernels-inl.h"
 
 }  // namespace
 

@@ -13,14 +13,14 @@ namespace assay::cpu::avx512bf16 {
 
 namespace {
 
-#include "assay/backend/cpu/kernels/simd/vec512.h"
+#include "assay/backend/cpu/kernels/simd/vec512-inl.h"
 
-#include "assay/backend/cpu/kernels/simd/float32_chunk512.h"
+#include "assay/backend/cpu/kernels/simd/float32_chunk512-inl.h"
 // Its loops are used there, and products of pairs in attention.
 #define ASSAY_HAS_PAIR_PRODUCTS
-#include "assay/backend/cpu/kernels/simd/all_kernels.h"
+#include "assay/backend/cpu/kernels/simd/all_kernels-inl.h"
 // These need it.
-#include "assay/backend/cpu/kernels/simd/tiles512.h"
+#include "assay/backend/cpu/kernels/simd/tiles512-inl.h"
 
 // Queries that are tiles become floats: exactly what they were rounded to.
 void attend_bfloat16_tiles(const AttendArgs& args) noexcept {

@@ -1,5 +1,6 @@
 // Sixteen floats in a register of AVX-512, for the ISA files that include it inside their own anonymous
 // namespace. Not a header for others.
+#pragma once
 
 #define ASSAY_IS_512
 #if defined(__AVX512VNNI__)

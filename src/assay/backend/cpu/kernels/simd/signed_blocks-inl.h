@@ -1,5 +1,5 @@
 // Blocks of rows times int8 or 4-bit weights on AVX2, with and without AVX-VNNI, and on AVX-512 without VNNI,
-// for the ISA files that include it inside their own anonymous namespace, after float32_kernels.h. Not a
+// for the ISA files that include it inside their own anonymous namespace, after float32_kernels-inl.h. Not a
 // header for others.
 //
 // `Dot` has also: set_near (kBytes codes of inputs as a block has them), start_of_codes; with AVX-VNNI
@@ -12,6 +12,10 @@
 // vpsignb instead keeps vpmaddubsw and vpmaddwd waiting, which run on the same two units of four (Zen 4):
 // that ends at 0.62 of the processor's peak, this at 0.87; products of 16-bit integers, two vpmaddwd for one
 // vpmaddubsw, end at 0.82. Assembler: what a compiler makes of the loop is a fifth slower.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
+
 #define ASSAY_HAS_SIGNED_BLOCKS
 
 // Up to five rows times two vectors of outputs: 10 sums, 2 of weights, 2 of an input, a product and ones. By

@@ -1,5 +1,8 @@
 // Rows of int8 inputs times 4-bit weights in blocks, for the ISA files that include it inside their own
-// anonymous namespace, after signed_blocks.h. Not a header for others.
+// anonymous namespace, after signed_blocks-inl.h. Not a header for others.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/signed_blocks-inl.h"
 
 // Of fewer rows the codes are looked up for each two (measured on Zen 4).
 constexpr std::int64_t kFewestCodedBlockRows = 3;

@@ -1,5 +1,6 @@
 // Attention on tiles: a part of kernels.cpp, included in its anonymous namespace after the tile loops. Not a
 // header for others.
+#pragma once
 
 // Keys that a row's scores are held for at a time; between spans the sums are rescaled (the online softmax of
 // Milakov and Gimelshein 2018).

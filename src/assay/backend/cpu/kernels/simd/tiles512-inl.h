@@ -1,5 +1,8 @@
 // Activations that are tiles of bfloat16, stored into the cache and quantized, for the ISA files that include
-// it inside their own anonymous namespace, after all_kernels.h. Not a header for others.
+// it inside their own anonymous namespace, after all_kernels-inl.h. Not a header for others.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/all_kernels-inl.h"
 
 // 16 rows of 16 elements of 32 bits each, transposed.
 void transpose(__m512i (&r)[16]) {

@@ -1,9 +1,13 @@
 // The inner loop of float32 products with many rows in AVX2, for the ISA files that include it inside their
-// own anonymous namespace, after vec256.h. Not a header for others.
+// own anonymous namespace, after vec256-inl.h. Not a header for others.
 //
 // 3 to 6 rows times one panel: up to 12 sums, 2 vectors of weights and 2 broadcast inputs fill the 16
 // registers. Assembler: what a compiler adds to the loop costs a fifth.
-#include "assay/backend/cpu/kernels/simd/chunk_loops.h"
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/vec256-inl.h"
+
+#include "assay/backend/cpu/kernels/simd/chunk_loops-inl.h"
 
 constexpr std::int64_t kChunkRows = 6, kFewestChunkRows = 3;
 

@@ -1,20 +1,21 @@
 // Every kernel over a `Vec` and a `Dot`, for the ISA files that define these in their own anonymous namespace
 // and include it there.
+#pragma once
 
 double log_of(double x) {
   return ::log(x);
 }
 
-#include "assay/backend/cpu/kernels/simd/float32_kernels.h"
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 // These need it.
 #if !defined(ASSAY_VNNI_512)
-#include "assay/backend/cpu/kernels/simd/signed_blocks.h"
+#include "assay/backend/cpu/kernels/simd/signed_blocks-inl.h"
 #endif
-#include "assay/backend/cpu/kernels/simd/attention_kernels.h"
-#include "assay/backend/cpu/kernels/simd/elementwise_kernels.h"
-#include "assay/backend/cpu/kernels/simd/four_bit_kernels.h"
-#include "assay/backend/cpu/kernels/simd/int8_kernels.h"
-#include "assay/backend/cpu/kernels/simd/store_bfloat16.h"
+#include "assay/backend/cpu/kernels/simd/attention_kernels-inl.h"
+#include "assay/backend/cpu/kernels/simd/elementwise_kernels-inl.h"
+#include "assay/backend/cpu/kernels/simd/four_bit_kernels-inl.h"
+#include "assay/backend/cpu/kernels/simd/int8_kernels-inl.h"
+#include "assay/backend/cpu/kernels/simd/store_bfloat16-inl.h"
 
 // Those whose inner loop is `Dot`'s, which a tier with VNNI compiles alone.
 [[maybe_unused]] void fill_byte_products(KernelTable& table, const char* origin) {

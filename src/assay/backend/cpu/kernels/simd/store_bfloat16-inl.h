@@ -1,7 +1,10 @@
 // Keys and values into a bfloat16 cache over a `Vec`, for the ISA files that include it inside their own
-// anonymous namespace, after float32_kernels.h. Not a header for others.
+// anonymous namespace, after float32_kernels-inl.h. Not a header for others.
 //
 // `Vec` has also: store_bfloat16 (its values, rounded) and store_pairs (pairs of bfloat16).
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 
 // A head's row of keys: 32-bit pairs of dimensions, 64 bytes from one pair to the next.
 void store_keys(const float* k, const KvShape& shape, std::uint16_t* panel, std::int64_t column) {

@@ -1,9 +1,12 @@
 // Products of 4-bit weights over a `Vec`, for the ISA files that include it inside their own anonymous
-// namespace, after float32_kernels.h. Not a header for others.
+// namespace, after float32_kernels-inl.h. Not a header for others.
 //
 // `Vec` has also: book and look_up (16 values, by 4-bit codes) and store_pairs (pairs of bfloat16). `Dot` has
 // byte_book, look_up_low and look_up_high (bytes by codes), four and add_bytes (sums of their products with
 // inputs), and start_of (what the sums of a group start at is the sum of this of the group's codes).
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 
 // Where the codes and the scales of a part of a panel begin.
 struct CodePanel {
@@ -293,9 +296,9 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
 // Of more rows the codes become bytes once for all; of fewer, once for each six.
 constexpr std::int64_t kMostCodedRows = 96;
-#include "assay/backend/cpu/kernels/simd/byte_blocks512.h"
+#include "assay/backend/cpu/kernels/simd/byte_blocks512-inl.h"
 #elif defined(ASSAY_HAS_SIGNED_BLOCKS)
-#include "assay/backend/cpu/kernels/simd/coded_blocks.h"
+#include "assay/backend/cpu/kernels/simd/coded_blocks-inl.h"
 #endif
 
 void linear_coded_inputs(const CodedInputsArgs& args) noexcept {

@@ -1,10 +1,14 @@
 // The inner loop of float32 products with many rows in AVX-512, for the ISA files that include it inside
-// their own anonymous namespace, after vec512.h. Not a header for others.
+// their own anonymous namespace, after vec512-inl.h. Not a header for others.
 //
 // 7 to 14 rows times two panels: up to 28 sums, 2 vectors of weights and 2 broadcast inputs fill the 32
 // registers. Assembler, because a load more per row that a compiler puts into the loop costs a quarter: the
 // loads are then as many as the products.
-#include "assay/backend/cpu/kernels/simd/chunk_loops.h"
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/vec512-inl.h"
+
+#include "assay/backend/cpu/kernels/simd/chunk_loops-inl.h"
 #define ASSAY_HAS_WIDE_CHUNKS
 
 constexpr std::int64_t kChunkRows = 14, kFewestChunkRows = 7;

@@ -3,6 +3,7 @@
 //
 // The sums of a group of inputs and those of all groups are both in registers, up to 14 each: to keep the
 // latter in memory costs a tenth (Zen 4). The bits are those of few rows.
+#pragma once
 
 // Groups of some rows times two panels.
 struct ByteBlock {

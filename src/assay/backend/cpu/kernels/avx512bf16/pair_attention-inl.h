@@ -1,7 +1,9 @@
-// The products of attention over a bfloat16 or int8 cache by vdpbf16ps, included by attention_kernels.h. Not
-// a header for others. Queries are rounded to bfloat16, and so are the weights of values; their sum is of
+// The products of attention over a bfloat16 or int8 cache by vdpbf16ps, included by attention_kernels-inl.h.
+// Not a header for others. Queries are rounded to bfloat16, and so are the weights of values; their sum is of
 // what they were.
-#include "assay/backend/cpu/kernels/avx512bf16/pair_products.h"
+#pragma once
+
+#include "assay/backend/cpu/kernels/avx512bf16/pair_products-inl.h"
 
 // Some rows as strips of 32 columns, [k / 32][Rows][32], zeros beyond k.
 template <int Rows>

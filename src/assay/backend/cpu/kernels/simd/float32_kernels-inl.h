@@ -9,6 +9,7 @@
 // estimate_reciprocal (of numbers from 1 on), select_less (a < b ? x : y), highest and total (of its lanes,
 // halves added to halves); and power_of_two: 2^x to 3e-6, far below what bfloat16 keeps of it, and 1 at 0;
 // below -126 it is 2^-126, beyond 126 at least 2^126. NaN goes in and comes out.
+#pragma once
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
@@ -21,18 +22,18 @@ ASSAY_INLINE std::int64_t distance_of(const WeightFetch& fetch) {
 ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes, const WeightFetch& fetch) {
   const char* at = static_cast<const char*>(p) + bytes;
   if (fetch.is_to_second_level)
-    _mm_prefetch(at, _MM_HINT_T1);
+    __builtin_prefetch(at, 0, 2);
   else
-    _mm_prefetch(at, _MM_HINT_T0);
+    __builtin_prefetch(at, 0, 3);
 }
 // Of weights that several rows pass, which takes longer: what the next panels hold at the same place, into
 // the second-level cache.
 ASSAY_INLINE void fetch_next(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+  __builtin_prefetch(p, 0, 2);
 }
 // n floats, or other numbers of four bytes, into the nearest cache.
 ASSAY_INLINE void fetch_row(const void* x, std::int64_t n) {
-  for (std::int64_t i = 0; i < n * 4; i += 64) _mm_prefetch(static_cast<const char*>(x) + i, _MM_HINT_T0);
+  for (std::int64_t i = 0; i < n * 4; i += 64) __builtin_prefetch(static_cast<const char*>(x) + i, 0, 3);
 }
 // What few rows of outputs are finished with, while their sums are computed: a step has passed more weights
 // since than caches hold.
@@ -381,7 +382,7 @@ void linear_few_rows(const LinearArgs& args, const Weights& w) {
 }
 
 #if defined(ASSAY_HAS_CHUNKS)
-#include "assay/backend/cpu/kernels/simd/float32_passes.h"
+#include "assay/backend/cpu/kernels/simd/float32_passes-inl.h"
 #endif
 
 template <typename Weights>

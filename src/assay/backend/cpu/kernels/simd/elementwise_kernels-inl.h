@@ -1,5 +1,8 @@
 // Rotary position embedding and gated products over a `Vec`, for the ISA files that include it inside their
-// own anonymous namespace, after float32_kernels.h. Not a header for others.
+// own anonymous namespace, after float32_kernels-inl.h. Not a header for others.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 
 ASSAY_INLINE void rotate_halves(float* x, const float* cosines, const float* sines, std::int64_t pairs) {
   for (std::int64_t i = 0; i < pairs; i += Vec::kWidth) {

@@ -1,5 +1,6 @@
 // Float32 products with many rows: which rows, panels and inputs follow each other, around the loops of
-// float32_chunk256.h or float32_chunk512.h. Included by float32_kernels.h.
+// float32_chunk256-inl.h or float32_chunk512-inl.h. Included by float32_kernels-inl.h.
+#pragma once
 
 constexpr std::int64_t kPassRows = 512;  // rows whose sums are held between chunks
 

@@ -1,5 +1,8 @@
 // Attention over a `Vec`, and the int8 cache, for the ISA files that include it inside their own anonymous
-// namespace, after float32_kernels.h. Not a header for others.
+// namespace, after float32_kernels-inl.h. Not a header for others.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 
 // Running softmax of some rows (Milakov and Gimelshein 2018; Dao et al. 2022).
 struct Softmax {
@@ -250,7 +253,7 @@ struct ManyRowProducts<Floats> {
 #endif
 
 #if defined(ASSAY_HAS_PAIR_PRODUCTS)
-#include "assay/backend/cpu/kernels/avx512bf16/pair_attention.h"
+#include "assay/backend/cpu/kernels/avx512bf16/pair_attention-inl.h"
 #endif
 
 // How the keys and values of a cache lie.

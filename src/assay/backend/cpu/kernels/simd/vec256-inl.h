@@ -1,5 +1,6 @@
 // Eight floats in a register of AVX2, and sums of products of bytes, for the ISA files that include it inside
 // their own anonymous namespace. Not a header for others.
+#pragma once
 
 // AVX-VNNI; or the instruction of AVX-512 on 256 bits, by which tests run the same kernels where that alone
 // is there.

@@ -1,10 +1,13 @@
 // Inputs to int8 and products of int8 weights over a `Vec`, for the ISA files that include it inside their
-// own anonymous namespace, after float32_kernels.h. Not a header for others.
+// own anonymous namespace, after float32_kernels-inl.h. Not a header for others.
 //
 // `Vec` has also: load_bfloat16, highest (of its lanes), store_bytes (kWidth rounded values as int8; or
 // four vectors, rounded there and saturated) and to_float16 (rounded there and back). `Dot` sums products of
 // groups of four bytes in kWidth 32-bit lanes, by inputs, weights and add. kHasOffset: inputs have to be
 // unsigned, and are 128 too large.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 
 // Some inputs, each multiplied by its factor.
 ASSAY_INLINE Vec inputs_of(const QuantizeArgs& args, const float* x, std::int64_t i, std::int64_t count) {
@@ -364,7 +367,7 @@ void linear_int8_many_rows(const Int8Args& args) {
 }
 constexpr std::int64_t kFewestManyRows = 1;
 #else
-#include "assay/backend/cpu/kernels/simd/int8_blocks.h"
+#include "assay/backend/cpu/kernels/simd/int8_blocks-inl.h"
 constexpr std::int64_t kFewestManyRows = kFewestInt8BlockRows;
 #endif
 

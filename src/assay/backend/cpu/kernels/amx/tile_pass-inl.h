@@ -1,5 +1,6 @@
 // Products on tiles of rows in whole blocks of 32: which rows, panels and inputs follow each other, and how
 // sums become outputs meanwhile. Included by kernels.cpp, inside its anonymous namespace.
+#pragma once
 
 // Inputs go through in chunks: a pair of panels fills half of the nearest cache (48 KB) and stays there while
 // all rows pass over it; sums are loaded and stored between them.

@@ -1,10 +1,13 @@
 // Products of bfloat16 by vdpbf16ps, for the ISA file that includes it inside its own anonymous namespace,
-// after float32_kernels.h. Not a header for others.
+// after float32_kernels-inl.h. Not a header for others.
 //
 // One instruction adds a pair of products to each of 16 sums, the second of the pair first, each by a fused
 // multiply-add that rounds to nearest and takes numbers below the normal ones for zero (Intel's manual,
 // VDPBF16PS; Zen 4 gives the same bits). An output is one chain of them along the pairs of inputs, whatever
 // the number of rows.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 
 constexpr std::int64_t kPairs = kTileColumns / 2;  // of a strip
 constexpr std::int64_t kStripBytes = kTileColumns * 2;

@@ -1,5 +1,8 @@
 // Rows of int8 inputs times int8 weights in blocks, for the ISA files that include it inside their own
-// anonymous namespace, after signed_blocks.h and int8_kernels.h. Not a header for others.
+// anonymous namespace, after signed_blocks-inl.h and int8_kernels-inl.h. Not a header for others.
+#pragma once
+
+#include "assay/backend/cpu/kernels/simd/signed_blocks-inl.h"
 
 // Of fewer rows some panels are read side by side (measured on Zen 4, for AVX-VNNI with vpdpbusd of AVX-512
 // on 256 bits).
