@@ -34,4 +34,4 @@ need_disk() {
 
 build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libssl-dev libonig-dev)
 plot_packages=(librsvg2-2 fonts-dejavu-core)
-test_packages=(libgtest-dev python3-minimal)
+test_packages=(libgtest-dev python3)
