@@ -219,8 +219,8 @@ class Backend {
   virtual std::optional<DeviceMemory> memory() { return std::nullopt; }
   virtual void reset_peak_memory() {}
   // Rates of a device that the host has no probes for, at this moment: reading a working set of this size,
-  // and multiplying weights of this format. Takes about twice `each`.
-  virtual std::optional<DeviceRates> measure_rates(Bytes /*working_set*/, WeightFormat /*format*/,
+  // and multiplying in this way. Takes about twice `each`.
+  virtual std::optional<DeviceRates> measure_rates(Bytes /*working_set*/, Multiply /*multiply*/,
                                                    Seconds /*each*/) {
     return std::nullopt;
   }

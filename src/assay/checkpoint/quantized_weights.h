@@ -18,7 +18,7 @@ namespace assay {
 struct StoredCodes {
   std::string name;
   std::int64_t rows = 0, columns = 0;
-  WeightFormat format = WeightFormat::float32;
+  WeightFormat format = formats::kFloat32;
 
   std::int64_t elements() const { return rows * columns; }
 };

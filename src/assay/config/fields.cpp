@@ -200,12 +200,11 @@ void add_numbers(std::vector<Field>& all) {
        .help =
            "Format of the LM head in a quantized model: int8, nf4 or fp4 [not quantized, as in Transformers]",
        .is_about_numbers = true,
-       .label = [](const RunConfig& c) { return fmt::format("lm_head {}", info(*c.quantize_head).name); },
+       .label = [](const RunConfig& c) { return fmt::format("lm_head {}", name_of(*c.quantize_head)); },
        .applies = [](const Precision& p) { return p.is_quantized(); },
        .apply = [](Precision& p, const RunConfig& c) { set_quantized_lm_head(p, *c.quantize_head); }},
       at(&RunConfig::quantize_head),
-      choice<WeightFormat>(
-          {{"int8", WeightFormat::int8}, {"nf4", WeightFormat::nf4}, {"fp4", WeightFormat::fp4}})));
+      choice<WeightFormat>({{"int8", formats::kInt8}, {"nf4", formats::kNf4}, {"fp4", formats::kFp4}})));
   all.push_back(made<double>(
       {.key = "llm_int8_threshold",
        .help = "Magnitude from which an activation of llm-int8 is an outlier; 0: no outliers [6]",

@@ -40,9 +40,9 @@ WeightFormat head_from_text(std::string_view suffix, Preset preset, std::string_
   if (!precision_of(preset).is_quantized())
     throw FieldError("precision", "expected a quantized precision before +head, found '{}'",
                      text.substr(0, 64));
-  if (is(":nf4") || (is("") && (preset == Preset::nf4 || preset == Preset::nf4_dq))) return WeightFormat::nf4;
-  if (is(":fp4") || (is("") && (preset == Preset::fp4 || preset == Preset::fp4_dq))) return WeightFormat::fp4;
-  return WeightFormat::int8;
+  if (is(":nf4") || (is("") && (preset == Preset::nf4 || preset == Preset::nf4_dq))) return formats::kNf4;
+  if (is(":fp4") || (is("") && (preset == Preset::fp4 || preset == Preset::fp4_dq))) return formats::kFp4;
+  return formats::kInt8;
 }
 
 constexpr std::string_view kActivations = "activations:";

@@ -46,7 +46,10 @@ std::vector<OperationGroup> operation_groups(const Plan& plan, std::int64_t rows
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {.name = name, .kind = kind, .operations = {}, .cost = {}});
       const LinearOp* linear = is_head ? &plan.head.product : std::get_if<LinearOp>(&plan.ops[i].what);
-      if (linear != nullptr) group->format = plan.weight(linear->weight).format;
+      if (linear != nullptr) {
+        group->format = plan.weight(linear->weight).format;
+        group->multiply = plan.weight(linear->weight).arithmetic.multiply;
+      }
     }
     group->operations.push_back(i);
     group->cost += costs[i];

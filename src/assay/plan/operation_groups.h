@@ -11,9 +11,11 @@ namespace assay {
 struct OperationGroup {
   std::string name;  // "h.*.attn.c_attn"; "lm_head" last
   std::string kind;  // "matmul", "attention", "norm", "rotary", "embedding", "gate", "add"
-  WeightFormat format = WeightFormat::float32;  // of a matrix multiplication's weights
-  std::vector<std::size_t> operations;          // of the plan; ops.size() stands for the LM head
-  Cost cost;                                    // of all of them in one step
+  // Of a matrix multiplication's weights.
+  WeightFormat format = formats::kFloat32;
+  Multiply multiply = Multiply::float32;
+  std::vector<std::size_t> operations;  // of the plan; ops.size() stands for the LM head
+  Cost cost;                            // of all of them in one step
 };
 
 // Of a step as cost_of() has it, in the order of the first of each group.

@@ -19,17 +19,17 @@ struct PresetEntry {
 
 // In the order of the enum.
 constexpr PresetEntry kPresets[] = {
-    {"float32", {"fp32", "f32"}, WeightFormat::float32},
-    {"float16", {"fp16", "f16"}, WeightFormat::float32},
-    {"bfloat16", {"bf16", ""}, WeightFormat::bfloat16},
-    {"int8-dynamic", {"int8", ""}, WeightFormat::int8},
-    {"int8-static", {"", ""}, WeightFormat::int8},
-    {"llm-int8", {"llm.int8", ""}, WeightFormat::llm_int8},
-    {"nf4", {"", ""}, WeightFormat::nf4},
-    {"fp4", {"", ""}, WeightFormat::fp4},
-    {"nf4-dq", {"", ""}, WeightFormat::nf4_dq},
-    {"fp4-dq", {"", ""}, WeightFormat::fp4_dq},
-    {"int4-g128", {"int4", ""}, WeightFormat::int4_g128},
+    {"float32", {"fp32", "f32"}, formats::kFloat32},
+    {"float16", {"fp16", "f16"}, formats::kFloat32},
+    {"bfloat16", {"bf16", ""}, formats::kBfloat16},
+    {"int8-dynamic", {"int8", ""}, formats::kInt8},
+    {"int8-static", {"", ""}, formats::kInt8},
+    {"llm-int8", {"llm.int8", ""}, formats::kLlmInt8},
+    {"nf4", {"", ""}, formats::kNf4},
+    {"fp4", {"", ""}, formats::kFp4},
+    {"nf4-dq", {"", ""}, formats::kNf4Dq},
+    {"fp4-dq", {"", ""}, formats::kFp4Dq},
+    {"int4-g128", {"int4", ""}, formats::kInt4G128},
 };
 
 std::string lower(std::string_view text) {
@@ -41,12 +41,56 @@ std::string lower(std::string_view text) {
 
 }  // namespace
 
-const WeightFormatInfo& info(WeightFormat format) {
-  static constexpr WeightFormatInfo kInfos[] = {
-      {"float32", 32},      {"tf32", 32},    {"bfloat16", 16},   {"float16", 16}, {"2 x bfloat16", 32},
-      {"3 x bfloat16", 48}, {"int8", 8},     {"int8", 8},        {"nf4", 4.5},    {"fp4", 4.5},
-      {"nf4-dq", 4.5},      {"fp4-dq", 4.5}, {"int4-g128", 4.25}};
-  return kInfos[static_cast<std::size_t>(format)];
+namespace {
+
+Multiply multiply_of(Float32Matmul how) {
+  switch (how) {
+    case Float32Matmul::float32:
+      return Multiply::float32;
+    case Float32Matmul::bf16x3:
+      return Multiply::bfloat16_x2;
+    case Float32Matmul::bf16x6:
+      return Multiply::bfloat16_x3;
+    case Float32Matmul::tf32:
+      return Multiply::tf32;
+  }
+  return Multiply::float32;
+}
+
+Multiply multiply_of(const WeightFormat& dtype) {
+  return dtype == formats::kBfloat16  ? Multiply::bfloat16
+         : dtype == formats::kFloat16 ? Multiply::float16
+                                      : Multiply::float32;
+}
+
+ActivationType int8_activations(InputScale scale) {
+  switch (scale) {
+    case InputScale::per_token:
+      return ActivationType::int8_per_token;
+    case InputScale::per_tensor:
+      return ActivationType::int8_per_tensor;
+    case InputScale::calibrated:
+      return ActivationType::int8_calibrated;
+  }
+  return ActivationType::int8_per_token;
+}
+
+}  // namespace
+
+MatmulArithmetic Precision::arithmetic_of(const WeightFormat& format) const {
+  if (format == formats::kFloat32) return {multiply_of(float32_matmul), ActivationType::as_multiplied};
+  if (!assay::is_quantized(format)) return {multiply_of(format), ActivationType::as_multiplied};
+  if (is_int8(format))
+    return {Multiply::int8,
+            format.rounds_to_float16 ? ActivationType::int8_symmetric : int8_activations(input_scale)};
+  return {multiply_of(dtype),
+          has_int8_activations ? ActivationType::int8_per_group : ActivationType::as_multiplied};
+}
+
+MatmulArithmetic Precision::lm_head_arithmetic() const {
+  MatmulArithmetic arithmetic = arithmetic_of(lm_head);
+  if (is_int8(lm_head) && !lm_head.rounds_to_float16) arithmetic.activations = ActivationType::int8_per_token;
+  return arithmetic;
 }
 
 std::string_view Precision::why_not_quantized(std::string_view module) const {
@@ -83,7 +127,7 @@ Precision precision_of(Preset preset) {
   precision.name = name_of(preset);
   precision.weights = kPresets[static_cast<std::size_t>(preset)].weights;
   if (preset == Preset::bfloat16) {
-    precision.lm_head = precision.dtype = WeightFormat::bfloat16;
+    precision.lm_head = precision.dtype = formats::kBfloat16;
     precision.kv_cache = KvFormat::bfloat16;
   }
   if (preset == Preset::bfloat16 || preset == Preset::float16) precision.bytes_per_parameter = 2;
@@ -99,7 +143,7 @@ Precision precision_of(WeightFormat quantized) {
   for (std::size_t i = 0; i < std::size(kPresets); ++i)
     if (kPresets[i].weights == quantized && is_quantized(quantized))
       return precision_of(static_cast<Preset>(i));
-  throw Error("{} is no quantized format", info(quantized).name);
+  throw Error("{} is no quantized format", name_of(quantized));
 }
 
 std::string_view name_of(KvFormat format) {
@@ -131,11 +175,11 @@ bool takes_dtype(const Precision& precision) {
 }
 
 bool takes_outlier_threshold(const Precision& precision) {
-  return precision.weights == WeightFormat::llm_int8;
+  return precision.weights == formats::kLlmInt8;
 }
 
 bool takes_input_scale(const Precision& precision) {
-  return precision.weights == WeightFormat::int8 && precision.input_scale != InputScale::calibrated;
+  return precision.weights == formats::kInt8 && precision.input_scale != InputScale::calibrated;
 }
 
 bool takes_activations(const Precision& precision) {
@@ -147,11 +191,11 @@ bool takes_calibrator(const Precision& precision) {
 }
 
 bool takes_smoothing(const Precision& precision) {
-  return precision.weights == WeightFormat::int8;
+  return precision.weights == formats::kInt8;
 }
 
 bool takes_float32_matmul(const Precision& precision) {
-  return precision.weights == WeightFormat::float32;
+  return precision.weights == formats::kFloat32;
 }
 
 bool takes_cuda_gemm(const Precision& precision) {
@@ -159,7 +203,8 @@ bool takes_cuda_gemm(const Precision& precision) {
 }
 
 bool takes_lm_head_search(const Precision& precision) {
-  return precision.lm_head == WeightFormat::float32 || precision.lm_head == WeightFormat::bfloat16;
+  return precision.lm_head == formats::kBfloat16 ||
+         (precision.lm_head == formats::kFloat32 && precision.float32_matmul == Float32Matmul::float32);
 }
 
 void set_dtype(Precision& precision, DType dtype) {
@@ -167,16 +212,16 @@ void set_dtype(Precision& precision, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
     throw FieldError("dtype", "expected float32, bfloat16 or float16, found {}", name_of(dtype));
   if (dtype != DType::bf16) return;
-  precision.dtype = WeightFormat::bfloat16;
-  if (!is_quantized(precision.lm_head)) precision.lm_head = WeightFormat::bfloat16;
+  precision.dtype = formats::kBfloat16;
+  if (!is_quantized(precision.lm_head)) precision.lm_head = formats::kBfloat16;
   precision.kv_cache = KvFormat::bfloat16;
   precision.bytes_per_parameter = 2;
 }
 
 void set_quantized_lm_head(Precision& precision, WeightFormat format) {
   require(precision.is_quantized(), "quantize_head", kQuantized, precision);
-  if (format != WeightFormat::int8 && format != WeightFormat::nf4 && format != WeightFormat::fp4)
-    throw FieldError("quantize_head", "expected int8, nf4 or fp4, found {}", info(format).name);
+  if (format != formats::kInt8 && format != formats::kNf4 && format != formats::kFp4)
+    throw FieldError("quantize_head", "expected int8, nf4 or fp4, found {}", name_of(format));
   precision.lm_head = format;
 }
 
@@ -224,16 +269,16 @@ void set_smoothing(Precision& precision, double alpha) {
 void set_float32_matmul(Precision& precision, Float32Matmul how) {
   if (how == Float32Matmul::float32) return;
   require(takes_float32_matmul(precision), "float32_matmul", "float32", precision);
-  precision.weights = precision.lm_head = how == Float32Matmul::tf32     ? WeightFormat::tf32
-                                          : how == Float32Matmul::bf16x3 ? WeightFormat::bfloat16_x2
-                                                                         : WeightFormat::bfloat16_x3;
+  precision.float32_matmul = how;
 }
 
 void set_lm_head_search(Precision& precision) {
   if (!takes_lm_head_search(precision))
     throw FieldError("lm_head_search",
                      "it applies to an LM head in float32 or bfloat16, and that of {} is {}", precision.name,
-                     info(precision.lm_head).name);
+                     is_quantized(precision.lm_head)
+                         ? name_of(precision.lm_head)
+                         : std::string(name_of(precision.lm_head_arithmetic().multiply)));
   precision.has_candidate_search = true;
 }
 
@@ -244,9 +289,9 @@ void require_cuda_gemm(const Precision& precision) {
 }
 
 void use_float16(Precision& precision) {
-  if (!precision.is_quantized()) precision.weights = WeightFormat::float16;
-  if (!is_quantized(precision.lm_head)) precision.lm_head = WeightFormat::float16;
-  precision.dtype = WeightFormat::float16;
+  if (!precision.is_quantized()) precision.weights = formats::kFloat16;
+  if (!is_quantized(precision.lm_head)) precision.lm_head = formats::kFloat16;
+  precision.dtype = formats::kFloat16;
   if (precision.kv_cache == KvFormat::float32) precision.kv_cache = KvFormat::float16;
   precision.bytes_per_parameter = 2;
 }

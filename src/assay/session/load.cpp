@@ -79,12 +79,12 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.push_back({WarningKind::non_finite_weights,
                                "NaN and infinity among the weights are quantized as 0, as asked for"});
-  if (dtype.precision.weights == WeightFormat::bfloat16 && !backend->multiplies_bfloat16())
+  if (dtype.precision.weights == formats::kBfloat16 && !backend->multiplies_bfloat16())
     loaded.warnings.push_back({WarningKind::bfloat16_emulated,
                                "weights, keys and values are stored in bfloat16, but without AMX or "
                                "AVX-512 BF16 the arithmetic is float32"});
   const bool is_on_cpu = backend->device().kind == Device::Kind::cpu;
-  if (is_on_cpu && is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16 &&
+  if (is_on_cpu && is_four_bit(dtype.precision.weights) && dtype.precision.dtype == formats::kBfloat16 &&
       !dtype.precision.has_int8_activations)
     loaded.warnings.push_back(
         {WarningKind::mixed_arithmetic,
@@ -244,7 +244,7 @@ CoverageFacts coverage_of(const Plan& plan) {
                            : weight.kind == WeightSpec::Kind::table ? "an embedding"
                                                                     : "not of the quantized kind";
       facts.tensors.push_back(
-          {weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+          {weight.name, is_vector ? "float32" : name_of(weight.format),
            weight.why_not_quantized.empty() ? reason : std::string(weight.why_not_quantized)});
     }
   if (facts.quantized == 0) return {};
@@ -264,7 +264,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
   const Model& model = *loaded.model;
   const MemoryReport memory = model.program().memory();
   CoverageFacts coverage = coverage_of(model.program().plan());
-  if (model.precision().weights == WeightFormat::llm_int8)
+  if (model.precision().weights == formats::kLlmInt8)
     coverage.outlier_share = model.program().outlier_share();
   return {.id = loaded.id,
           .path = model.folder().path().string(),

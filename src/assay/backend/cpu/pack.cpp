@@ -35,7 +35,7 @@ bool is_matrix(const WeightSpec& spec) {
 }
 // Of what is no matrix: a quantized format is one of matrices alone.
 bool is_float32(const WeightSpec& spec) {
-  return is_vector(spec) || spec.format == WeightFormat::float32;
+  return is_vector(spec) || (spec.format == formats::kFloat32 && spec.planes() == 1);
 }
 
 // Sets where everything lies; returns the bytes of it all.
@@ -174,7 +174,7 @@ void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<f
     for (std::int64_t k = 0; k < spec.columns; k += w.group) {
       const std::int64_t at = (output / kPanel * groups + k / w.group) * kPanel + output % kPanel;
       const float scale = scales[static_cast<std::size_t>(layout.at(row, k))];
-      if (!spec.has_bfloat16_scales) {
+      if (!w.has_bfloat16_scales()) {
         floats[at] = scale;
         continue;
       }
@@ -353,7 +353,7 @@ std::int64_t rows_per_part(const WeightSpec& spec, int threads) {
 Packing PackedWeight::packing() const {
   if (is_int8(spec.format)) return Packing::int8;
   if (is_four_bit(spec.format)) return Packing::four_bit;
-  return spec.format == WeightFormat::float32 ? Packing::float32 : Packing::bfloat16;
+  return is_float32(spec) ? Packing::float32 : Packing::bfloat16;
 }
 
 std::int64_t PackedWeight::k_padded() const {
@@ -404,11 +404,11 @@ ByteBook byte_book_of(const std::array<float, 16>& book) {
 }
 
 const ByteBook& PackedWeight::byte_book() const {
-  static const ByteBook nf4 = byte_book_of(code_values(WeightFormat::nf4)),
-                        fp4 = byte_book_of(code_values(WeightFormat::fp4)),
-                        int4 = byte_book_of(code_values(WeightFormat::int4_g128));
-  if (spec.format == WeightFormat::int4_g128) return int4;
-  return spec.format == WeightFormat::nf4 || spec.format == WeightFormat::nf4_dq ? nf4 : fp4;
+  static const ByteBook nf4 = byte_book_of(code_values(formats::kNf4)),
+                        fp4 = byte_book_of(code_values(formats::kFp4)),
+                        int4 = byte_book_of(code_values(formats::kInt4G128));
+  if (spec.format.element == ElementType::integer) return int4;
+  return spec.format.element == ElementType::nf4 ? nf4 : fp4;
 }
 
 Bytes PackedWeight::weight_bytes() const {

@@ -37,13 +37,14 @@ struct PackedWeight {
   std::int64_t k_padded() const;
   std::int64_t panel_bytes() const;  // of codes or elements
   const float* scales() const { return reinterpret_cast<const float*>(data.data() + scales_at); }
-  BlockScales block_scales() const { return {data.data() + scales_at, spec.has_bfloat16_scales}; }
+  bool has_bfloat16_scales() const { return spec.format.scale == ScaleType::bfloat16; }
+  BlockScales block_scales() const { return {data.data() + scales_at, has_bfloat16_scales()}; }
   const std::int32_t* sums() const {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
   const std::array<float, 16>& book() const;  // of 4-bit codes
   const ByteBook& byte_book() const;          // the same, nearly
-  int planes() const { return planes_of(spec.format); }
+  int planes() const { return spec.planes(); }
   Bytes weight_bytes() const;  // of the weight's own elements
   Bytes slack() const;         // padding beyond them
   // Row `row` of a table, or of a matrix that serves as one, widened to float: out[columns].

@@ -15,7 +15,7 @@ constexpr int kCodeOffset = 128;
 
 // The codes of a row have a zero point of its own.
 bool has_row_ranges(const PackedWeight& w, const LinearOp& op) {
-  return w.spec.format == WeightFormat::int8 && !op.static_input;
+  return w.spec.format == formats::kInt8 && !op.static_input;
 }
 
 // Widened by a row's inputs. What is not finite is passed over: it concerns its own row alone, which the
@@ -86,7 +86,7 @@ StaticInput Linear::input_of_all(const LinearOp& op, const LinearArgs& whole) {
 // A feature is decomposed for all rows of the call when one of them has an outlier there.
 void Linear::find_outliers(const LinearOp& op, const LinearArgs& whole) {
   outliers_.clear();
-  if (packed_.weight(op.weight).spec.format != WeightFormat::llm_int8 || op.outlier_threshold <= 0) return;
+  if (packed_.weight(op.weight).spec.format != formats::kLlmInt8 || op.outlier_threshold <= 0) return;
   std::fill(is_outlier_.begin(), is_outlier_.end(), std::uint8_t{0});
   const float near_outlier = op.outlier_threshold * 0.999F;  // by float16, which is looked at from here on
   tasks_.run((whole.rows + kNormRows - 1) / kNormRows, [&](std::int64_t chunk) {
@@ -109,7 +109,7 @@ LinearArgs Linear::quantize_inputs(const LinearOp& op, LinearArgs whole, const B
   Tiles codes = work_.int8.codes;
   codes.columns = w.k_padded() / 2;
   const float threshold =
-      w.spec.format == WeightFormat::llm_int8
+      w.spec.format == formats::kLlmInt8
           ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
           : 0.0F;
   const StaticInput fixed =

@@ -15,9 +15,9 @@ void check_supported(const Plan& plan) {
     throw FieldError("lm_head_search",
                      "the CUDA backend does not search the LM head in int8; leave it out on a GPU");
   for (const WeightSpec& w : plan.weights)
-    if (planes_of(w.format) > 1)
+    if (w.planes() > 1)
       throw FieldError("float32_matmul", "expected float32 or tf32 on a GPU, found {} of weight '{}'",
-                       info(w.format).name, w.name);
+                       name_of(w.arithmetic.multiply), w.name);
   const auto check_linear = [](const LinearOp& linear) {
     if (linear.has_int8_inputs)
       throw FieldError("activations",
