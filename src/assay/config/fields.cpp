@@ -12,6 +12,7 @@
 
 #include "assay/base/error.h"
 #include "assay/config/fields_json.h"
+#include "assay/config/recipe_file.h"
 
 namespace assay {
 
@@ -161,6 +162,16 @@ Codec<std::string> any_text() {
           [](const std::string& text) { return !text.empty(); }};
 }
 
+// A file, or the recipe itself in JSON.
+Codec<Recipe> recipe_codec() {
+  return delegated<Recipe>(
+      [](std::string_view text) {
+        return text.starts_with("{") ? recipe_from_json({parse_ordered_json(text, "recipe"), "recipe"}, "")
+                                     : read_recipe(std::string(text));
+      },
+      [](const Recipe& recipe) { return to_json(recipe).dump(); });
+}
+
 // "0x3" of processors 0 and 1.
 std::string mask_of(const std::vector<int>& processors) {
   std::string digits;  // the lowest first
@@ -185,6 +196,20 @@ void add_numbers(std::vector<Field>& all) {
        .is_about_numbers = true},
       at(&RunConfig::precision),
       delegated<Preset>(preset_from_name, [](const Preset& p) { return std::string(name_of(p)); })));
+  all.push_back(made(
+      {.key = "recipe",
+       .help = "File with a format for each module, in TOML or JSON, in place of a precision [none]",
+       .kind = FieldKind::object,
+       .is_about_numbers = true,
+       .identity = [](const RunConfig& c) { return c.recipe->label(); },
+       .applies = takes_recipe,
+       .apply =
+           [](Precision& p, const RunConfig&) {
+             if (!p.recipe)
+               throw FieldError("recipe", "it takes the place of a precision: expected one of them, found {}",
+                                p.name);
+           }},
+      at(&RunConfig::recipe), recipe_codec()));
   all.push_back(made<DType>(
       {.key = "dtype",
        .help =
@@ -413,12 +438,13 @@ std::vector<Field> made_table() {
   add_machine(all);
   // A member that this does not name does not compile: it belongs into the table.
   const RunConfig config;
-  const auto& [precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
-               smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-               lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica] = config;
-  (void)std::tie(precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
-                 smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-                 lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica);
+  const auto& [precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
+               calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
+               float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica] =
+      config;
+  (void)std::tie(precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
+                 calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
+                 float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica);
   return all;
 }
 
@@ -432,6 +458,8 @@ OrderedJson json_of(const Field& field, const std::vector<std::string>& values) 
       return number_of<std::int64_t>(values.front()).value();
     case FieldKind::real:
       return number_of<double>(values.front()).value();
+    case FieldKind::object:
+      return OrderedJson::parse(values.front());
     case FieldKind::text:
       break;
   }
@@ -447,6 +475,8 @@ std::string_view json_type_of(FieldKind kind) {
     case FieldKind::whole:
     case FieldKind::real:
       return "a number";
+    case FieldKind::object:
+      return "an object";
     case FieldKind::text:
       break;
   }
@@ -466,6 +496,10 @@ std::vector<std::string> values_of(const Field& field, const JsonReader& json) {
       values.push_back(each.text());
     }
     return values;
+  }
+  if (field.kind == FieldKind::object) {
+    if (!json.is_object()) refuse(json);
+    return {json.dumped()};
   }
   const bool is_number = field.kind == FieldKind::whole || field.kind == FieldKind::real;
   if (is_number ? !json.is_number() : field.kind == FieldKind::on ? !json.is_boolean() : !json.is_text())

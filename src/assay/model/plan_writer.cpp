@@ -246,7 +246,9 @@ LmHead PlanWriter::head_over(BufferId hidden) {
 Plan PlanWriter::finish(BufferId hidden) {
   plan_.hidden = hidden;
   plan_.head = head_over(hidden);
-  precision_.modules.check(modules_of(plan_));
+  const std::vector<std::string> modules = modules_of(plan_);
+  precision_.modules.check(modules);
+  if (precision_.recipe) precision_.recipe->check(modules);
   return std::move(plan_);
 }
 

@@ -1,9 +1,6 @@
 #include "assay/quant/format.h"
 
-#include <algorithm>
-#include <array>
-
-#include "assay/base/error.h"
+#include "assay/base/format.h"
 
 namespace assay {
 
@@ -103,14 +100,12 @@ std::vector<std::string> weight_format_names() {
   return names;
 }
 
-WeightFormat weight_format_from_name(std::string_view text, std::string_view field) {
+std::optional<WeightFormat> weight_format_from_name(std::string_view text) {
   std::string wanted(text.substr(0, 64));
   for (char& c : wanted) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (const NamedFormat& each : kNamedFormats)
     if (wanted == each.recipe_name) return each.format;
-  const std::vector<std::string> all = weight_format_names();
-  throw FieldError(field, "expected one of {}, found '{}'; the nearest is {}", fmt::join(all, ", "), wanted,
-                   nearest_name(wanted, all));
+  return std::nullopt;
 }
 
 std::string names_of(std::span<const WeightFormat> formats) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -118,9 +119,8 @@ constexpr WeightFormat with_scale(WeightFormat format, ScaleType scale) {
 // "nf4-dq", "float32"; of a format without a name what it is made of: "4-bit integer, float16 scale per 32
 // inputs, zero point". int8 and LLM.int8() are both called "int8": they are stored alike.
 std::string name_of(const WeightFormat& format);
-// By the name that recipes and messages use, any case: those of the constants above, "llm-int8" among them.
-// Throws FieldError naming `field`, with the list and the nearest name.
-WeightFormat weight_format_from_name(std::string_view text, std::string_view field);
+// By the name that recipes use, any case: one of weight_format_names().
+std::optional<WeightFormat> weight_format_from_name(std::string_view text);
 // As weight_format_from_name() reads it: "llm-int8" of LLM.int8().
 std::string recipe_name_of(const WeightFormat& format);
 // In the order of the constants.

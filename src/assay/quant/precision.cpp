@@ -93,10 +93,43 @@ MatmulArithmetic Precision::lm_head_arithmetic() const {
   return arithmetic;
 }
 
+std::vector<WeightFormat> Precision::formats() const {
+  std::vector<WeightFormat> all{weights};
+  const auto add = [&](const WeightFormat& format) {
+    if (std::find(all.begin(), all.end(), format) == all.end()) all.push_back(format);
+  };
+  if (recipe)
+    for (const RecipeRule& rule : recipe->rules) add(rule.format);
+  for (const auto& [module, format] : stored_formats) add(format);
+  return all;
+}
+
+bool Precision::has_any(const std::function<bool(const WeightFormat&)>& is_such) const {
+  const std::vector<WeightFormat> all = formats();
+  return std::any_of(all.begin(), all.end(), is_such);
+}
+
+bool Precision::has_any(const WeightFormat& format) const {
+  return has_any([&](const WeightFormat& each) { return each == format; });
+}
+
+bool Precision::is_quantized() const {
+  return has_any([](const WeightFormat& each) { return assay::is_quantized(each); });
+}
+
 std::string_view Precision::why_not_quantized(std::string_view module) const {
   if (std::find(skipped_modules.begin(), skipped_modules.end(), module) != skipped_modules.end())
     return "kept by the checkpoint";
-  return modules.why_left_out(module);
+  if (const std::string_view why = modules.why_left_out(module); !why.empty()) return why;
+  if (recipe && is_quantized() && !assay::is_quantized(recipe->format_of(module)))
+    return "kept by the recipe";
+  return "";
+}
+
+WeightFormat Precision::format_of(std::string_view module) const {
+  if (const auto stored = stored_formats.find(module); stored != stored_formats.end()) return stored->second;
+  const WeightFormat own = recipe ? recipe->format_of(module) : weights;
+  return assay::is_quantized(own) && !why_not_quantized(module).empty() ? dtype : own;
 }
 
 std::vector<std::string> precision_names() {
@@ -122,12 +155,37 @@ Preset preset_from_name(std::string_view text) {
                    wanted, nearest_name(wanted, all));
 }
 
-Precision precision_of(Preset preset) {
+Recipe recipe_of(Preset preset) {
+  const PresetEntry& entry = kPresets[static_cast<std::size_t>(preset)];
+  Recipe recipe{.name = std::string(entry.name), .default_format = entry.weights};
+  if (preset == Preset::bfloat16) recipe.lm_head = entry.weights;
+  return recipe;
+}
+
+namespace {
+
+// Without the rules.
+Precision precision_without_rules(const Recipe& recipe) {
   Precision precision;
-  precision.name = name_of(preset);
-  precision.weights = kPresets[static_cast<std::size_t>(preset)].weights;
+  precision.name = recipe.name;
+  precision.weights = recipe.default_format;
+  precision.lm_head = recipe.lm_head.value_or(precision.dtype);
+  return precision;
+}
+
+}  // namespace
+
+Precision precision_of(const Recipe& recipe) {
+  Precision precision = precision_without_rules(recipe);
+  precision.name = recipe.label();
+  precision.recipe = recipe;
+  return precision;
+}
+
+Precision precision_of(Preset preset) {
+  Precision precision = precision_without_rules(recipe_of(preset));
   if (preset == Preset::bfloat16) {
-    precision.lm_head = precision.dtype = formats::kBfloat16;
+    precision.dtype = formats::kBfloat16;
     precision.kv_cache = KvFormat::bfloat16;
   }
   if (preset == Preset::bfloat16 || preset == Preset::float16) precision.bytes_per_parameter = 2;
@@ -139,7 +197,7 @@ Precision precision_from_name(std::string_view text) {
   return precision_of(preset_from_name(text));
 }
 
-Precision precision_of(WeightFormat quantized) {
+Precision precision_of(const WeightFormat& quantized) {
   for (std::size_t i = 0; i < std::size(kPresets); ++i)
     if (kPresets[i].weights == quantized && is_quantized(quantized))
       return precision_of(static_cast<Preset>(i));
@@ -168,22 +226,31 @@ void require(bool applies, std::string_view field, std::string_view precisions, 
 
 constexpr std::string_view kQuantized = "a quantized precision";
 
+// The recipe says what its format is, whatever everything else is kept in.
+bool has_own_lm_head(const Precision& precision) {
+  return precision.recipe && precision.recipe->lm_head;
+}
+
 }  // namespace
+
+bool takes_recipe(const Precision& precision) {
+  return precision.recipe.has_value();
+}
 
 bool takes_dtype(const Precision& precision) {
   return precision.is_quantized();
 }
 
 bool takes_outlier_threshold(const Precision& precision) {
-  return precision.weights == formats::kLlmInt8;
+  return precision.has_any(formats::kLlmInt8);
 }
 
 bool takes_input_scale(const Precision& precision) {
-  return precision.weights == formats::kInt8 && precision.input_scale != InputScale::calibrated;
+  return precision.has_any(formats::kInt8) && precision.input_scale != InputScale::calibrated;
 }
 
 bool takes_activations(const Precision& precision) {
-  return is_four_bit(precision.weights);
+  return precision.has_any(is_four_bit);
 }
 
 bool takes_calibrator(const Precision& precision) {
@@ -191,15 +258,15 @@ bool takes_calibrator(const Precision& precision) {
 }
 
 bool takes_smoothing(const Precision& precision) {
-  return precision.weights == formats::kInt8;
+  return precision.has_any(formats::kInt8);
 }
 
 bool takes_float32_matmul(const Precision& precision) {
-  return precision.weights == formats::kFloat32;
+  return precision.has_any(formats::kFloat32);
 }
 
 bool takes_cuda_gemm(const Precision& precision) {
-  return !is_int8(precision.weights);
+  return precision.has_any([](const WeightFormat& each) { return !is_int8(each); });
 }
 
 bool takes_lm_head_search(const Precision& precision) {
@@ -213,7 +280,7 @@ void set_dtype(Precision& precision, DType dtype) {
     throw FieldError("dtype", "expected float32, bfloat16 or float16, found {}", name_of(dtype));
   if (dtype != DType::bf16) return;
   precision.dtype = formats::kBfloat16;
-  if (!is_quantized(precision.lm_head)) precision.lm_head = formats::kBfloat16;
+  if (!is_quantized(precision.lm_head) && !has_own_lm_head(precision)) precision.lm_head = formats::kBfloat16;
   precision.kv_cache = KvFormat::bfloat16;
   precision.bytes_per_parameter = 2;
 }
@@ -289,8 +356,8 @@ void require_cuda_gemm(const Precision& precision) {
 }
 
 void use_float16(Precision& precision) {
-  if (!precision.is_quantized()) precision.weights = formats::kFloat16;
-  if (!is_quantized(precision.lm_head)) precision.lm_head = formats::kFloat16;
+  if (!precision.is_quantized() && !precision.recipe) precision.weights = formats::kFloat16;
+  if (!is_quantized(precision.lm_head) && !has_own_lm_head(precision)) precision.lm_head = formats::kFloat16;
   precision.dtype = formats::kFloat16;
   if (precision.kv_cache == KvFormat::float32) precision.kv_cache = KvFormat::float16;
   precision.bytes_per_parameter = 2;

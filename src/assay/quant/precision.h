@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "assay/quant/arithmetic.h"
 #include "assay/quant/calibration.h"
 #include "assay/quant/format.h"
+#include "assay/quant/recipe.h"
 #include "assay/quant/selection.h"
 #include "assay/tensor/dtype.h"
 
@@ -55,8 +59,11 @@ Preset preset_from_name(std::string_view text);
 enum class Float32Matmul { float32, bf16x3, bf16x6, tf32 };
 
 struct Precision {
-  std::string name;                          // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
-  WeightFormat weights = formats::kFloat32;  // matrices of the blocks
+  std::string name;  // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"; of a recipe its label
+  WeightFormat weights = formats::kFloat32;  // matrices of the blocks, but for what follows
+  std::optional<Recipe> recipe = {};         // where its rules decide about the matrices of the blocks
+  // Of a checkpoint that is quantized: modules that it holds in another format.
+  std::map<std::string, WeightFormat, std::less<>> stored_formats = {};
   WeightFormat lm_head = formats::kFloat32;  // the embedding too where they are tied
   // Of everything else: embeddings, positions and modules that are not quantized. Norms and biases stay
   // float32.
@@ -83,13 +90,16 @@ struct Precision {
   // the candidates that a bound leaves.
   bool has_candidate_search = false;
 
-  bool is_quantized() const { return assay::is_quantized(weights); }
+  // The formats that matrices of the blocks may have, each once; that of most first.
+  std::vector<WeightFormat> formats() const;
+  // Whether one of them is such.
+  bool has_any(const std::function<bool(const WeightFormat&)>& is_such) const;
+  bool has_any(const WeightFormat& format) const;
+  bool is_quantized() const;
   // Why a module of the blocks is not quantized by a quantized precision; empty where it is.
   std::string_view why_not_quantized(std::string_view module) const;
   // The format of a module's matrix.
-  WeightFormat format_of(std::string_view module) const {
-    return is_quantized() && !why_not_quantized(module).empty() ? dtype : weights;
-  }
+  WeightFormat format_of(std::string_view module) const;
   // What a matrix of the blocks in this format is multiplied in.
   MatmulArithmetic arithmetic_of(const WeightFormat& format) const;
   // The same of the LM head, whose int8 activations have a scale per token.
@@ -99,16 +109,20 @@ struct Precision {
 // Stands for float32, or for what a checkpoint that is quantized already holds.
 inline constexpr std::string_view kAutoPrecision = "auto";
 
-// The preset of a name, as preset_from_name() reads it.
+// Presets are recipes without rules, which settings of theirs may go with (int8-static: calibrated).
+Recipe recipe_of(Preset preset);
+Precision precision_of(const Recipe& recipe);
 Precision precision_of(Preset preset);
+// The preset of a name, as preset_from_name() reads it.
 Precision precision_from_name(std::string_view text);
 std::vector<std::string> precision_names();
 // That of a quantized format: "nf4-dq".
-Precision precision_of(WeightFormat quantized);
+Precision precision_of(const WeightFormat& quantized);
 
 // What of a precision can be changed, and the change. Each set_ function throws FieldError where the
 // precision does not take it or the value is out of range.
-bool takes_dtype(const Precision& precision);  // a quantized one: so do quantize_head and the modules
+bool takes_recipe(const Precision& precision);  // one that a recipe made
+bool takes_dtype(const Precision& precision);   // a quantized one: so do quantize_head and the modules
 bool takes_outlier_threshold(const Precision& precision);  // llm-int8
 bool takes_input_scale(const Precision& precision);        // int8-dynamic
 bool takes_activations(const Precision& precision);        // 4-bit weights

@@ -4,6 +4,7 @@
 
 #include "assay/backend/cpu/executor.h"
 #include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/supported.h"
 #include "assay/backend/cpu/tuning.h"
 #include "assay/base/error.h"
 
@@ -13,18 +14,6 @@ namespace {
 
 int threads_of(const BackendOptions& options) {
   return options.threads != 0 ? options.threads : default_thread_count(options.processors);
-}
-
-// Formats of GPUs, as an error: whoever chooses a precision for a CPU chooses float32 instead.
-void check_formats(const Plan& plan) {
-  for (const WeightSpec& w : plan.weights) {
-    if (w.arithmetic.multiply == Multiply::tf32)
-      throw FieldError("float32_matmul", "expected float32, bf16x3 or bf16x6 on a CPU, found tf32");
-    if (w.format == formats::kFloat16 || w.arithmetic.multiply == Multiply::float16)
-      throw Error("weight '{}': expected a format that a CPU multiplies, found float16", w.name);
-  }
-  if (plan.kv_format == KvFormat::float16)
-    throw Error("the KV cache: expected a format that a CPU multiplies, found float16");
 }
 
 }  // namespace
