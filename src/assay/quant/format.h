@@ -95,6 +95,23 @@ inline constexpr WeightFormat kFp4Dq = {.element = ElementType::fp4,
 inline constexpr WeightFormat kInt4G128 = {
     .element = ElementType::integer, .bits = 4, .scale = ScaleType::float32, .inputs_per_scale = 128};
 
+// Of checkpoints alone, which no weight is quantized to here.
+// A scale and a minimum of 6 bits per 32 inputs, in super-blocks of 256: llama.cpp's Q4_K.
+inline constexpr WeightFormat kInt4K = {.element = ElementType::integer,
+                                        .bits = 4,
+                                        .scale = ScaleType::bits6,
+                                        .inputs_per_scale = 32,
+                                        .offset = Offset::minimum,
+                                        .inputs_per_super_block = 256,
+                                        .super_scale = ScaleType::float16};
+// Groups of 32 inputs with a zero point each, and a table of which group an input is in: GPTQ with desc_act.
+inline constexpr WeightFormat kInt4G32 = {.element = ElementType::integer,
+                                          .bits = 4,
+                                          .scale = ScaleType::float16,
+                                          .inputs_per_scale = 32,
+                                          .offset = Offset::zero_point,
+                                          .has_input_groups = true};
+
 }  // namespace formats
 
 constexpr bool is_quantized(const WeightFormat& f) {
@@ -105,6 +122,10 @@ constexpr bool is_int8(const WeightFormat& f) {
 }
 constexpr bool is_four_bit(const WeightFormat& f) {
   return f.bits == 4 && is_quantized(f);
+}
+// Whether a weight is more than a code's value times the scale of its place.
+constexpr bool has_offsets(const WeightFormat& f) {
+  return f.offset != Offset::none || f.has_input_groups;
 }
 // Scales that are 8-bit codes in a file.
 constexpr bool has_nested_scales(const WeightFormat& f) {
@@ -128,8 +149,9 @@ std::vector<std::string> weight_format_names();
 // "int8, nf4": the names of a list of formats, as a message shows them.
 std::string names_of(std::span<const WeightFormat> formats);
 
-// Bits of an element, with its part of the scales and offsets that groups of a fixed size share, as they are
-// held in memory. Scales per output or per matrix are not counted.
+// Bits of an element, with its part of the scales and offsets that groups of a fixed size share; scales of
+// double quantization count as float32, which they are held in. Scales per output or per matrix are not
+// counted.
 double bits_per_weight(const WeightFormat& format);
 // Bytes of a matrix, with all scales and offsets.
 Bytes stored_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t columns);

@@ -70,7 +70,8 @@ std::int64_t ScaleLayout::at(std::int64_t row, std::int64_t column) const {
 }
 
 const std::array<float, 16>& code_values(const WeightFormat& format) {
-  return format.element == ElementType::integer ? int4_book() : code_book(table_of(format));
+  if (format.element != ElementType::integer) return code_book(table_of(format));
+  return format.offset == Offset::none ? int4_book() : int4_codes();
 }
 
 float dequantized(const WeightFormat& format, std::uint8_t code, float scale) {

@@ -105,7 +105,8 @@ bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
 
 bool PackedPlan::codes_inputs(const LinearOp& op, std::int64_t rows) const {
   const PackedWeight& w = weight(op.weight);
-  if (w.packing() != Packing::four_bit || w.group < kSmallestCodedGroup) return false;
+  if (w.packing() != Packing::four_bit || w.group < kSmallestCodedGroup || has_offsets(w.spec.format))
+    return false;
   // Beside bfloat16, sums of bytes keep up with memory where those of floats do not.
   return op.has_int8_inputs || (rows <= kFourBitRows && w.spec.arithmetic.multiply == Multiply::bfloat16);
 }

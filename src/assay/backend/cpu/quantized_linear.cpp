@@ -192,7 +192,8 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           const LinearTarget& target) {
   const PackedWeight& w = packed_.weight(op.weight);
   const bool has_tiles = packed_.multiplies_tiles(w);
-  const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
+  const bool has_offsets = assay::has_offsets(w.spec.format);
+  const std::int64_t groups = w.groups();
   const ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
                           .scales = w.block_scales(),
                           .book = w.book().data(),
@@ -201,9 +202,11 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           .group = w.group,
                           .panels = w.panels,
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
-                          .out = nullptr};
+                          .out = nullptr,
+                          .offsets = w.offsets(),
+                          .input_groups = w.input_groups()};
   if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
-  if (whole.rows <= packed_.table.four_bit_rows && !has_tiles)
+  if (whole.rows <= packed_.table.four_bit_rows && !has_tiles && !has_offsets)
     return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
       packed_.table.linear_four_bit({.to = args, .weights = expand});
     });
@@ -215,7 +218,8 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
     some.scales = some.scales.from(task.first_panel * groups * kPanel);
     some.panels = task.panels;
     some.out = work_.expanded(ThreadPool::worker());
-    packed_.table.expand(some);
+    if (some.offsets != nullptr) some.offsets += task.first_panel * groups * kPanel;
+    (has_offsets ? packed_.table.expand_offsets : packed_.table.expand)(some);
     args.first_panel = 0;
     args.w = some.out;
     args.packing = expand.packing;
