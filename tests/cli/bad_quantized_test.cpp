@@ -190,16 +190,6 @@ TEST_F(CliBadQuantized, ScalesThatAreNotFinite) {
         [&](TensorList& tensors) { put_floats(tensors[kModule + ".SCB"], 27, {-inf}); });
 }
 
-TEST_F(CliBadQuantized, FormatsThatAreMixed) {
-  spoil("nf4", {kModule, "nf4", "llm-int8", "one format"}, [](TensorList& tensors) {
-    const TensorList other(stored("llm-int8") / "model.safetensors");
-    for (const char* part : {"", ".absmax", ".quant_map", ".quant_state.bitsandbytes__nf4"})
-      tensors.remove(kWeight + part);
-    for (const WrittenTensor& tensor : other.tensors)
-      if (tensor.name == kWeight || tensor.name == kModule + ".SCB") tensors.tensors.push_back(tensor);
-  });
-}
-
 TEST_F(CliBadQuantized, ConfigurationsThatPromiseSomethingElse) {
   const auto write_config = [&](const std::string& source, const nlohmann::json& quantization) {
     std::filesystem::remove_all(model_);

@@ -17,6 +17,14 @@ std::vector<float> WeightSource::read_scales(const WeightSpec& weight) const {
   throw Error("tensor '{}': this source holds no scales", weight.name);
 }
 
+std::vector<float> WeightSource::read_offsets(const WeightSpec& weight) const {
+  throw Error("tensor '{}': this source holds no zero points and no minima", weight.name);
+}
+
+std::vector<std::int32_t> WeightSource::read_input_groups(const WeightSpec& weight) const {
+  throw Error("tensor '{}': this source holds no groups of inputs", weight.name);
+}
+
 void Program::run_greedily(const Batch& /*batch*/, KvCache& /*cache*/, std::int64_t /*steps*/,
                            std::span<TokenId> /*chosen*/, const std::function<void()>& /*after_each*/) {
   throw std::logic_error("this device does not choose tokens");

@@ -34,8 +34,10 @@ class JsonReader {
   bool is_number() const;
   bool is_boolean() const;
   bool is_array() const;
+  bool is_object() const;
   // What stands there, for messages: "null", "2.5", "the string 'x'", "an array".
   std::string found() const;
+  std::string dumped() const;  // as JSON on one line
   double number() const;
   double number(double min, double max) const;
   bool boolean() const;

@@ -143,7 +143,7 @@ RunConfig ModelFlags::configuration() const {
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
   RunConfig what = config;
-  if (precision.find('+') != std::string::npos) {
+  if (precision.find('+') != std::string::npos || precision.starts_with("recipe:")) {
     what = run_config_from_text(precision, config);
     require_used(config, {&what, 1});
   } else {  // loading says best what does not go together

@@ -154,7 +154,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   context_.sweep = options.sweep;
   const auto stored = stored_precision(*folder_, spec);
   context_.is_quantized_already = stored.has_value();
-  if (!options.baseline.precision && !stored)
+  if (!options.baseline.precision && !options.baseline.recipe && !stored)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
   context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);

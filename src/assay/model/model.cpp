@@ -46,6 +46,12 @@ class FolderSource : public WeightSource {
   std::vector<float> read_scales(const WeightSpec& weight) const override {
     return quantized_->read_scales(quantized_tensor(weight));
   }
+  std::vector<float> read_offsets(const WeightSpec& weight) const override {
+    return quantized_->read_offsets(quantized_tensor(weight));
+  }
+  std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const override {
+    return quantized_->read_input_groups(quantized_tensor(weight));
+  }
 
  private:
   const ModelFolder& folder_;

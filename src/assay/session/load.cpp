@@ -29,12 +29,13 @@ void apply_config(ResolvedDtype& resolved, const RunConfig& config) {
 // The precision of a checkpoint that is quantized already, where it goes with what was asked for.
 ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, const RunConfig& config) {
   const auto is_other = [&](const Precision& wanted) {
-    return wanted.weights != stored.weights || wanted.input_scale != stored.input_scale;
+    return wanted.weights != stored.weights || wanted.input_scale != stored.input_scale ||
+           !stored.stored_formats.empty();
   };
   if (config.precision && is_other(precision_of(*config.precision)))
     throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
                 candidate, stored.name, name_of(*config.precision));
-  for (const char* key : {"include", "exclude", "calibration", "calibrator", "smooth_quant"})
+  for (const char* key : {"recipe", "include", "exclude", "calibration", "calibrator", "smooth_quant"})
     if (field(key).is_set(config))
       throw Error("{}: the model is quantized already, {}: {} changes nothing", candidate, stored.name, key);
   if (stored.is_lm_head_stored && config.quantize_head)
@@ -51,7 +52,8 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
   LoadedModel loaded;
   loaded.config = config;
-  if (!dtype.precision.is_stored) loaded.config.precision = preset_from_name(dtype.precision.name);
+  if (!dtype.precision.is_stored && !config.recipe)
+    loaded.config.precision = preset_from_name(dtype.precision.name);
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
   const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
@@ -79,12 +81,12 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.push_back({WarningKind::non_finite_weights,
                                "NaN and infinity among the weights are quantized as 0, as asked for"});
-  if (dtype.precision.weights == WeightFormat::bfloat16 && !backend->multiplies_bfloat16())
+  if (dtype.precision.has_any(formats::kBfloat16) && !backend->multiplies_bfloat16())
     loaded.warnings.push_back({WarningKind::bfloat16_emulated,
                                "weights, keys and values are stored in bfloat16, but without AMX or "
                                "AVX-512 BF16 the arithmetic is float32"});
   const bool is_on_cpu = backend->device().kind == Device::Kind::cpu;
-  if (is_on_cpu && is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16 &&
+  if (is_on_cpu && dtype.precision.has_any(is_four_bit) && dtype.precision.dtype == formats::kBfloat16 &&
       !dtype.precision.has_int8_activations)
     loaded.warnings.push_back(
         {WarningKind::mixed_arithmetic,
@@ -173,8 +175,13 @@ RunConfig resolved_for_device(RunConfig config) {
 ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
                            const RunConfig& config) {
   if (const auto stored = stored_precision(folder, spec)) return as_stored(*stored, candidate, config);
-  ResolvedDtype resolved =
-      resolve_dtype(name_of(config.precision.value_or(Preset::float32)), device_of(config));
+  ResolvedDtype resolved;
+  if (config.recipe) {
+    resolved.precision = precision_of(*config.recipe);
+    resolved.label = resolved.precision.name;
+  } else {
+    resolved = resolve_dtype(name_of(config.precision.value_or(Preset::float32)), device_of(config));
+  }
   apply_config(resolved, resolved_for_device(config));
   return resolved;
 }
@@ -182,8 +189,8 @@ ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, con
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
                                      const LoadOptions& options) {
   check_values(config);
-  if (config.precision) {  // what does not go together is known before a folder is looked for
-    Precision precision = precision_of(*config.precision);
+  if (config.precision || config.recipe) {  // what does not go together is known before a folder is read
+    Precision precision = config.precision ? precision_of(*config.precision) : precision_of(*config.recipe);
     apply_to(precision, config);
   }
   RunConfig own = config;
@@ -244,7 +251,7 @@ CoverageFacts coverage_of(const Plan& plan) {
                            : weight.kind == WeightSpec::Kind::table ? "an embedding"
                                                                     : "not of the quantized kind";
       facts.tensors.push_back(
-          {weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+          {weight.name, is_vector ? "float32" : name_of(weight.format),
            weight.why_not_quantized.empty() ? reason : std::string(weight.why_not_quantized)});
     }
   if (facts.quantized == 0) return {};
@@ -264,8 +271,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
   const Model& model = *loaded.model;
   const MemoryReport memory = model.program().memory();
   CoverageFacts coverage = coverage_of(model.program().plan());
-  if (model.precision().weights == WeightFormat::llm_int8)
-    coverage.outlier_share = model.program().outlier_share();
+  if (model.precision().has_any(formats::kLlmInt8)) coverage.outlier_share = model.program().outlier_share();
   return {.id = loaded.id,
           .path = model.folder().path().string(),
           .family = model.spec().family,

@@ -4,6 +4,7 @@
 
 #include "assay/backend/cpu/executor.h"
 #include "assay/backend/cpu/select.h"
+#include "assay/backend/cpu/supported.h"
 #include "assay/backend/cpu/tuning.h"
 #include "assay/base/error.h"
 
@@ -13,18 +14,6 @@ namespace {
 
 int threads_of(const BackendOptions& options) {
   return options.threads != 0 ? options.threads : default_thread_count(options.processors);
-}
-
-// Formats of GPUs, as an error: whoever chooses a precision for a CPU chooses float32 instead.
-void check_formats(const Plan& plan) {
-  for (const WeightSpec& w : plan.weights) {
-    if (w.format == WeightFormat::tf32)
-      throw FieldError("float32_matmul", "expected float32, bf16x3 or bf16x6 on a CPU, found tf32");
-    if (w.format == WeightFormat::float16 || w.expanded == WeightFormat::float16)
-      throw Error("weight '{}': expected a format that a CPU multiplies, found float16", w.name);
-  }
-  if (plan.kv_format == KvFormat::float16)
-    throw Error("the KV cache: expected a format that a CPU multiplies, found float16");
 }
 
 }  // namespace
@@ -43,7 +32,7 @@ std::string CpuBackend::tuning() const {
 std::unique_ptr<Program> CpuBackend::prepare(const Plan& plan, const WeightSource& source) {
   check_formats(plan);
   for (const WeightSpec& w : plan.weights)
-    if (planes_of(w.format) > 1 && !table_.uses_tiles)
+    if (w.planes() > 1 && !table_.uses_tiles)
       throw FieldError(
           "float32_matmul",
           "matrix multiplications of bfloat16 parts need AMX or AVX-512 BF16, and the kernels here are those "

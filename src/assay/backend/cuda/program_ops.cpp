@@ -153,7 +153,9 @@ std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout
     const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
     if (product == nullptr) continue;
     const WeightSpec& weight = plan.weight(product->weight);
-    if (weight.format == WeightFormat::float32 || is_int8(weight.format)) continue;
+    if (is_int8(weight.format) ||
+        (weight.format == formats::kFloat32 && arithmetic_of(weight) == Arithmetic::float32))
+      continue;
     if (!can_be_made(plan, plan.ops[i], weight.columns)) continue;
     const BufferUse made = buffers_of(plan.ops[i]);
     const BufferId in = made.reads.front(), out = made.writes.front();
@@ -167,7 +169,7 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
                                 std::int64_t rows, Epilogue to) {
   const WorkspaceLayout& layout = work_.layout();
   const WeightSpec& weight = weights_.spec(op.weight);
-  const bool is_llm_int8 = weight.format == WeightFormat::llm_int8,
+  const bool is_llm_int8 = weight.format == formats::kLlmInt8,
              has_outliers = is_llm_int8 && op.outlier_threshold > 0,
              has_row_zeros = !is_llm_int8 && !op.static_input;
   QuantizeArgs codes{.kind = is_llm_int8           ? QuantizeArgs::Kind::symmetric
