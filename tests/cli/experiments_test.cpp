@@ -319,7 +319,7 @@ TEST(CliConfig, BadFiles) {
   for (const auto& [text, word] : {std::pair{"prompt = \"x\n", "closing"},
                                    {"lengths = 4\nx\n", "line 2"},
                                    {"[a]\nb = 1\n", "[a]"},
-                                   {"repeats = 3\nrepeats = 4\n", "second time"}}) {
+                                   {"repeats = 3\nrepeats = 4\n", "duplicate key 'repeats'"}}) {
     write_file(folder / "bad.toml", text);
     expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "bad.toml"}), 1,
                    {"bad.toml", word});
@@ -343,7 +343,7 @@ TEST(CliConfig, BadFiles) {
       {"[sweep]\n", "sweep"},
       {"[sweep\n", "']'"},
       {"precision = [\"nf4\"\n", "']'"},
-      {R"({"isa": "avx2", "isa": "scalar"})", "stands twice"},
+      {R"({"isa": "avx2", "isa": "scalar"})", "duplicate key 'isa'"},
       {"{", "line 1"}};
   for (const auto& [text, word] : kBroken) {
     write_file(folder / "broken.cfg", text);

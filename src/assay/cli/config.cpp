@@ -65,7 +65,7 @@ void check_toml_lines(const std::string& text, const std::string& file) {
     }
     const std::string key = line.substr(first, line.find_last_not_of(" \t", equals - 1) + 1 - first);
     if (equals > first && !keys.insert(key).second)
-      throw Error("{}: line {}: key '{}' is there a second time", file, number, printable(key));
+      throw Error("{}: line {}: duplicate key '{}'", file, number, printable(key));
     const std::size_t value = line.find_first_not_of(" \t", equals + 1);
     if (value != std::string::npos && line[value] == '[' &&
         text.find(']', text.find(line) + value) == std::string::npos)

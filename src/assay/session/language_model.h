@@ -58,7 +58,7 @@ class LanguageModel {
   // Perplexity and log-probabilities of a text, in windows of the model's context.
   Score score(std::string_view text, const ScoreOptions& options = {}) const;
   Score score(std::span<const TokenId> ids, const ScoreOptions& options = {}) const;
-  // Of every position: [ids, vocabulary].
+  // The logits of every position: [ids, vocabulary].
   Logits logits(std::span<const TokenId> ids, const std::function<bool()>& should_stop = {}) const;
 
   // With the special tokens that the tokenizer puts around a text.
@@ -70,7 +70,7 @@ class LanguageModel {
   const std::vector<Warning>& warnings() const { return loaded_.warnings; }
   std::int64_t context() const;     // tokens
   std::int64_t vocabulary() const;  // tokens
-  Bytes memory() const;             // of weights, as they are held
+  Bytes memory() const;             // weights, as they are held
   // What the rest of the library takes.
   const LoadedModel& loaded() const { return loaded_; }
 

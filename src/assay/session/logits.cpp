@@ -19,7 +19,7 @@ void for_each_logits(const LoadedModel& loaded, std::span<const TokenId> ids,
   const auto vocab = static_cast<std::size_t>(program.plan().vocab);
   const auto cache = program.make_cache();
   const StepItem item{cache->add_sequence(), ids};
-  constexpr std::int64_t kRows = 16;  // of logits held at once
+  constexpr std::int64_t kRows = 16;  // that are held at once
   std::vector<float> logits(kRows * vocab);
   const auto take = [&](const StepPart& part) {
     for (std::int64_t first = 0; first < part.rows; first += kRows) {
