@@ -30,7 +30,7 @@ TEST(LanguageModel, GeneratesScoresAndGivesLogitsAsThePartsBelowDo) {
       time_generate(model.loaded(), ids, {.max_new_tokens = 8, .stops_at_end = true});
   EXPECT_EQ(told.ids, timed.ids);
   EXPECT_EQ(told.text, timed.text);
-  EXPECT_EQ(told.warm_up_s, 0);
+  EXPECT_LT(told.warm_up_s, 1e-3);  // nothing ran
 
   const Logits logits = model.logits(ids);
   EXPECT_EQ(logits.rows, static_cast<std::int64_t>(ids.size()));
