@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/packages.sh
-need_packages qemu-user python3-minimal
+need_packages qemu-user python3
 program=${1:-build/release}/assay
 [ -x "$program" ] || stop "$program: not found: build it first"
 folder=$(mktemp -d)

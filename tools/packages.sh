@@ -32,6 +32,6 @@ need_disk() {
   [ "$free" -ge "$1" ] || stop "the build needs $1 MB of free disk in $PWD, there are $free MB"
 }
 
-build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libssl-dev libonig-dev)
+build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libutf8proc-dev libssl-dev libonig-dev)
 plot_packages=(librsvg2-2 fonts-dejavu-core)
-test_packages=(libgtest-dev python3-minimal)
+test_packages=(libgtest-dev python3)

@@ -120,10 +120,10 @@ class CandidateSearch : public testing::TestWithParam<std::tuple<Isa, WeightForm
 };
 INSTANTIATE_TEST_SUITE_P(Isas, CandidateSearch,
                          testing::Combine(testing::ValuesIn(kAllIsas),
-                                          testing::Values(WeightFormat::float32, WeightFormat::bfloat16)),
+                                          testing::Values(formats::kFloat32, formats::kBfloat16)),
                          [](const auto& p) {
                            return std::string(name_of(std::get<Isa>(p.param))) + "_" +
-                                  std::string(assay::info(std::get<WeightFormat>(p.param)).name);
+                                  assay::name_of(std::get<WeightFormat>(p.param));
                          });
 
 TEST_P(CandidateSearch, FindsTheSameFromFewPanels) {
@@ -250,8 +250,7 @@ TEST_P(CandidateSearch, ZerosAndTinyNumbersAreNoTrap) {
 
 TEST(CandidateSearchCost, ReadsCodesInsteadOfWeights) {
   const HeadOnly model(1000);
-  const Plan plain = model.plan(WeightFormat::float32, false),
-             searched = model.plan(WeightFormat::float32, true);
+  const Plan plain = model.plan(formats::kFloat32, false), searched = model.plan(formats::kFloat32, true);
   EXPECT_EQ(cost_of(plain, 1, 0, 1).weight_bytes.value - cost_of(searched, 1, 0, 1).weight_bytes.value,
             1000 * kHidden * 3 - 1000 * 16);
   EXPECT_EQ(cost_of(plain, 1, 0, 0).weight_bytes.value, cost_of(searched, 1, 0, 0).weight_bytes.value);

@@ -25,7 +25,7 @@ LoadedModel tuned_model(Preset precision, const KernelConstants& constants) {
   return load_model_and_tokenizer({test::fixture_model(kTunedModel).string()}, config, options);
 }
 
-// Of all tokens in steps of `at_once`.
+// Logits of all tokens, in steps of `at_once`.
 std::vector<float> tuned_logits(const LoadedModel& loaded, const std::vector<TokenId>& ids,
                                 std::size_t at_once) {
   Program& program = loaded.model->program();

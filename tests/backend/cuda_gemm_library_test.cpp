@@ -266,9 +266,8 @@ TEST_P(CudaLibraryModel, TakesWhatItPredicts) {
   for (const Op& op : program.plan().ops)
     if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
       const WeightSpec& weight = program.plan().weight(linear->weight);
-      const bool is_half = weight.format == WeightFormat::float16 ||
-                           weight.format == WeightFormat::bfloat16 ||
-                           (is_four_bit(weight.format) && weight.expanded != WeightFormat::float32);
+      const bool is_half = weight.format == formats::kFloat16 || weight.format == formats::kBfloat16 ||
+                           (is_four_bit(weight.format) && weight.arithmetic.multiply != Multiply::float32);
       largest = std::max(largest, weight.rows * cuda::round_up(weight.columns, 64) * (is_half ? 2 : 4));
     }
   EXPECT_EQ(
@@ -324,6 +323,7 @@ TEST(CudaLibrary, IsRefusedInASentence) {
     FAIL();
   } catch (const FieldError& error) {
     EXPECT_EQ(error.field(), "cuda_gemm");
+    EXPECT_EQ(error.problem(), "cublaslt applies to GPUs; the device is a CPU");
   }
 }
 

@@ -90,9 +90,9 @@ TEST_F(CudaProbes, FillTheTableOfAGpu) {
 }
 
 TEST_F(CudaProbes, AreOfTheProductThatAFormatUses) {
-  EXPECT_EQ(product_of(WeightFormat::llm_int8), ProductKind::int8);
-  EXPECT_EQ(product_of(WeightFormat::bfloat16), ProductKind::bfloat16);
-  EXPECT_EQ(product_of(WeightFormat::float32), ProductKind::float32_fma);
+  EXPECT_EQ(product_of(Multiply::int8), ProductKind::int8);
+  EXPECT_EQ(product_of(Multiply::bfloat16), ProductKind::bfloat16);
+  EXPECT_EQ(product_of(Multiply::float32), ProductKind::float32_fma);
   EXPECT_EQ(name_of(ProductKind::tf32), "tf32 mma.sync");
 }
 

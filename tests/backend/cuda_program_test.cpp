@@ -176,7 +176,7 @@ const Case kCases[] = {
      1e-5},
     {"kv_int8", "llama_grouped", [] { return with("float32", {.kv_cache = KvFormat::int8}); }, nullptr, 1e-5},
     {"kv_bfloat16", "base", [] { return with("float32", {.kv_cache = KvFormat::bfloat16}); }, nullptr, 1e-5},
-    {"head_nf4", "untied", [] { return with("int8-dynamic", {.quantize_head = WeightFormat::nf4}); }, nullptr,
+    {"head_nf4", "untied", [] { return with("int8-dynamic", {.quantize_head = formats::kNf4}); }, nullptr,
      1e-5},
     {"tf32", "llama_grouped", [] { return with("float32", {.float32_matmul = Float32Matmul::tf32}); },
      "float32", 1e-2},
@@ -204,7 +204,7 @@ TEST_P(CudaPrecision, IsNearTheCpu) {
       relative_error(test::all_logits(model.program(), ids), test::all_logits(cpu.program(), ids));
   RecordProperty("error", fmt::format("{:.1e}", error));
   EXPECT_LE(error, what.bound);
-  if (precision.weights != WeightFormat::llm_int8) return;
+  if (precision.weights != formats::kLlmInt8) return;
   EXPECT_EQ(model.program().outlier_share(), cpu.program().outlier_share());
 }
 
@@ -231,7 +231,7 @@ TEST_P(CudaPrecision, TakesWhatItPredicts) {
 TEST_P(CudaPrecision, HasBitsThatDependOnTheSequenceAlone) {
   const Precision precision = GetParam().precision();
   const bool mixes_rows =
-      precision.input_scale == InputScale::per_tensor || precision.weights == WeightFormat::llm_int8;
+      precision.input_scale == InputScale::per_tensor || precision.weights == formats::kLlmInt8;
   if (mixes_rows) GTEST_SKIP() << "its scheme looks at all rows of a batch";
   const EmulatedGpu gpu;
   const Model model = model_on(gpu.backend, GetParam().model, precision);
@@ -368,7 +368,7 @@ TEST(CudaProgram, RefusesWhatItDoesNotRunInASentence) {
   };
   refused([](Plan& p) { p.has_candidate_search = true; }, "does not search the LM head in int8");
   refused([](Plan& p) { p.head.product.has_int8_inputs = true; }, "does not multiply int8 activations");
-  refused([](Plan& p) { p.weights[p.head.product.weight].format = WeightFormat::bfloat16_x3; },
+  refused([](Plan& p) { p.weights[p.head.product.weight].arithmetic.multiply = Multiply::bfloat16_x3; },
           "expected float32 or tf32 on a GPU, found 3 x bfloat16");
   refused([](Plan& p) { p.head.soft_cap = -1; }, "lm_head: the CUDA backend does not run a soft cap");
   refused([](Plan& p) { p.head.scale = 0; }, "logits whose scale is not a positive number");
@@ -403,7 +403,7 @@ TEST(CudaDevice, GoesWithNoInstructionSet) {
     make_backend(Device{Device::Kind::cuda, 0}, options);
     FAIL();
   } catch (const FieldError& error) {
-    EXPECT_EQ(error.field(), "isa");
+    EXPECT_EQ(std::string(error.what()), "isa: scalar applies to CPUs; the device is cuda:0");
   }
 }
 

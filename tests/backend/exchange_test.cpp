@@ -28,7 +28,7 @@ struct Exchanging {
   std::unique_ptr<WeightSource> source;
 };
 
-// Of a prompt, and of a token behind it.
+// Logits of a prompt, and of a token behind it.
 std::vector<float> exchanged_logits(Program& program) {
   const auto cache = program.make_cache();
   const int sequence = cache->add_sequence();

@@ -121,9 +121,9 @@ TEST_P(HandWrittenPlans, GiveTheLogitsOfTheInterpreter) {
 // One by one over the cache, beside another sequence, the last row alone, on one thread: the same bits, in
 // every format of weights and cache.
 TEST_P(HandWrittenPlans, HaveBitsThatDependOnTokensAlone) {
-  for (const auto& [format, kv_format] : {std::pair{WeightFormat::float32, KvFormat::float32},
-                                          {WeightFormat::bfloat16, KvFormat::bfloat16},
-                                          {WeightFormat::float32, KvFormat::int8}}) {
+  for (const auto& [format, kv_format] : {std::pair{formats::kFloat32, KvFormat::float32},
+                                          {formats::kBfloat16, KvFormat::bfloat16},
+                                          {formats::kFloat32, KvFormat::int8}}) {
     Ingredients formats = what();
     formats.format = format;
     formats.kv_format = kv_format;
@@ -343,7 +343,7 @@ TEST(OutliersOfPlans, BeginAtTheThreshold) {
   p.plan.hidden = p.buffer(64);
   const WeightId tokens = p.table(3, 64);
   p.op(Phase::embed, EmbedOp{.tokens = tokens, .out = p.plan.hidden});
-  p.plan.head.product = {.weight = p.matrix(20, 64, WeightFormat::llm_int8), .outlier_threshold = 6};
+  p.plan.head.product = {.weight = p.matrix(20, 64, formats::kLlmInt8), .outlier_threshold = 6};
   p.plan.vocab = 20;
   p.plan.context = 8;
   p.plan.layers = p.plan.kv_heads = 1;
@@ -374,7 +374,7 @@ TEST(TensorScales, AreThoseOfActivationsTimesTheirFactors) {
     const BufferId in = p.buffer(kInputs);
     p.plan.hidden = p.buffer(kInputs);
     p.op(Phase::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
-    p.op(Phase::linear, LinearOp{.weight = p.matrix(kInputs, kInputs, WeightFormat::int8),
+    p.op(Phase::linear, LinearOp{.weight = p.matrix(kInputs, kInputs, formats::kInt8),
                                  .has_tensor_scale = true,
                                  .input_factors = std::move(factors),
                                  .in = in,

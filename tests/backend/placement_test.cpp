@@ -183,8 +183,7 @@ TEST(Regions, TasksReadWhatWasPlacedAndFetchedForThem) {
 }
 
 TEST(Placement, ReadersHaveEveryPanelOnce) {
-  for (const WeightFormat format :
-       {WeightFormat::float32, WeightFormat::bfloat16, WeightFormat::int8, WeightFormat::nf4})
+  for (const WeightFormat format : {formats::kFloat32, formats::kBfloat16, formats::kInt8, formats::kNf4})
     for (const bool is_gated : {false, true})
       for (const int workers : {1, 2, 3, 7}) {
         PackedWeight w = laid_out(format, 16 * 42);
@@ -196,12 +195,12 @@ TEST(Placement, ReadersHaveEveryPanelOnce) {
         EXPECT_EQ(std::count(readers.begin(), readers.begin() + codes, 1), codes);
         const auto scales = static_cast<std::ptrdiff_t>(w.bytes) - codes;
         EXPECT_EQ(std::count(readers.begin() + codes, readers.end(), 1),
-                  format == WeightFormat::nf4 ? scales : 0);
+                  format == formats::kNf4 ? scales : 0);
       }
 }
 
 TEST(Placement, ReadersOfGatedMatricesHaveTheSamePartOfBothHalves) {
-  PackedWeight w = laid_out(WeightFormat::float32, 16 * 40);  // 20 panels of each half: 10 for each reader
+  PackedWeight w = laid_out(formats::kFloat32, 16 * 40);  // 20 panels of each half: 10 for each reader
   const auto parts = read_by(w, true, 1, 2);
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_EQ(parts[0].data() - w.data.data(), 10 * w.panel_bytes());
@@ -212,8 +211,8 @@ TEST(Placement, ReadersOfGatedMatricesHaveTheSamePartOfBothHalves) {
 // They have no panels, and end where a panel would.
 TEST(Placement, VectorsAndTablesHaveNoReaders) {
   ThreadPool pool(2);
-  PackedWeight vector = laid_out(WeightFormat::float32, 1, 1024, WeightSpec::Kind::vector),
-               table = laid_out(WeightFormat::float32, 100, 64, WeightSpec::Kind::table);
+  PackedWeight vector = laid_out(formats::kFloat32, 1, 1024, WeightSpec::Kind::vector),
+               table = laid_out(formats::kFloat32, 100, 64, WeightSpec::Kind::table);
   for (PackedWeight* w : {&vector, &table})
     for (const int worker : {0, 1}) EXPECT_TRUE(read_by(*w, false, worker, 2).empty()) << w->spec.name;
   const std::vector<std::byte> ones(vector.data.size(), std::byte{1});
@@ -237,7 +236,7 @@ TEST(Placement, PagesLieWithTheirReaders) {
   // As many as reach into every node.
   const int threads = std::clamp(count_cores(read_topology(allowed_processors())), 2, 16);
   ThreadPool pool(threads, {}, true);
-  PackedWeight w = laid_out(WeightFormat::nf4, 16 * 160, 768);  // less than a huge page
+  PackedWeight w = laid_out(formats::kNf4, 16 * 160, 768);  // less than a huge page
   if (nodes_of(std::span(w.data.data(), w.data.size())).empty())
     GTEST_SKIP() << "the system does not tell where pages lie";
   for (const int node : nodes_of(std::span(w.data.data(), w.data.size()))) ASSERT_LT(node, 0);
@@ -254,7 +253,7 @@ TEST(Placement, PagesLieWithTheirReaders) {
 
 TEST(Placement, ComesBeforeAnythingIsWrittenAndChangesNothing) {
   std::vector<WeightSpec> specs;
-  for (const WeightFormat format : {WeightFormat::float32, WeightFormat::int8, WeightFormat::nf4})
+  for (const WeightFormat format : {formats::kFloat32, formats::kInt8, formats::kNf4})
     specs.push_back(
         {.name = "matrix", .rows = 640, .columns = 192, .kind = WeightSpec::Kind::matrix, .format = format});
   ThreadPool pool(2);

@@ -34,10 +34,9 @@ class RunsSource : public WeightSource {
 
 TEST(RowOrder, IsThatOfTheOutputsInEveryFormat) {
   ThreadPool pool(3);
-  for (const WeightFormat format :
-       {WeightFormat::float32, WeightFormat::bfloat16, WeightFormat::int8, WeightFormat::llm_int8,
-        WeightFormat::nf4, WeightFormat::fp4, WeightFormat::int4_g128}) {
-    SCOPED_TRACE(info(format).name);
+  for (const WeightFormat format : {formats::kFloat32, formats::kBfloat16, formats::kInt8, formats::kLlmInt8,
+                                    formats::kNf4, formats::kFp4, formats::kInt4G128}) {
+    SCOPED_TRACE(name_of(format));
     WeightSpec matrix{.name = "w",
                       .rows = kOrderRows,
                       .columns = kOrderColumns,
@@ -85,7 +84,7 @@ TEST(StoredRows, HaveTheirOwnScales) {
                           .rows = 1500,
                           .columns = 400,
                           .kind = WeightSpec::Kind::matrix,
-                          .format = WeightFormat::int8,
+                          .format = formats::kInt8,
                           .is_stored_quantized = true};
   const auto packed = pack_weights({matrix}, StoredSource(), pool);
   std::vector<float> values(400);

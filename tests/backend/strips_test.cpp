@@ -38,9 +38,9 @@ class Source : public WeightSource {
 
 TEST(Strips, ArePackedAsRowsAre) {
   ThreadPool pool(3);
-  for (const WeightFormat format : {WeightFormat::int8, WeightFormat::llm_int8, WeightFormat::nf4,
-                                    WeightFormat::fp4_dq, WeightFormat::int4_g128}) {
-    SCOPED_TRACE(info(format).name);
+  for (const WeightFormat format :
+       {formats::kInt8, formats::kLlmInt8, formats::kNf4, formats::kFp4Dq, formats::kInt4G128}) {
+    SCOPED_TRACE(name_of(format));
     WeightSpec spec{.name = "w",
                     .rows = kRows,
                     .columns = kColumns,
@@ -65,7 +65,7 @@ TEST(Panels, HoldEachWeightInItsPlaceAndZerosAround) {
   constexpr std::int64_t kPanel = 16;
   ThreadPool pool(2);
   const Source source;
-  for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bfloat16})
+  for (const WeightFormat format : {formats::kFloat32, formats::kBfloat16})
     for (const bool is_transposed : {false, true})
       for (const std::int64_t rows : {1, 16, 40, 83, 500})
         for (const std::int64_t columns : {1, 2, 33, 128, 131, 300}) {
@@ -76,7 +76,7 @@ TEST(Panels, HoldEachWeightInItsPlaceAndZerosAround) {
                                 .stored_transposed = is_transposed,
                                 .format = format};
           const auto packed = cpu::pack_weights({spec}, source, pool);
-          const bool is_float32 = format == WeightFormat::float32;
+          const bool is_float32 = format == formats::kFloat32;
           const std::int64_t held = is_float32 ? columns : (columns + 31) / 32 * 32;
           ASSERT_EQ(packed[0].panels, (rows + kPanel - 1) / kPanel);
           const std::byte* bytes = packed[0].data.data();

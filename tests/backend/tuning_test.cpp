@@ -158,8 +158,7 @@ struct Random : WeightSource {
 TEST(Tuning, NoCandidateChangesABit) {
   Plan plan;
   plan.buffers = {{"in", 320}, {"out", 208}};
-  for (const WeightFormat format :
-       {WeightFormat::float32, WeightFormat::bfloat16, WeightFormat::int8, WeightFormat::nf4}) {
+  for (const WeightFormat format : {formats::kFloat32, formats::kBfloat16, formats::kInt8, formats::kNf4}) {
     plan.ops.push_back({"op", Phase::linear,
                         LinearOp{.weight = static_cast<WeightId>(plan.weights.size()), .in = 0, .out = 1}});
     plan.weights.push_back(

@@ -17,7 +17,7 @@ struct Zeros : WeightSource {
   }
 };
 
-WeightSpec matrix(std::int64_t rows, WeightFormat format = WeightFormat::float32) {
+WeightSpec matrix(std::int64_t rows, WeightFormat format = formats::kFloat32) {
   return {.name = "matrix", .rows = rows, .columns = 32, .kind = WeightSpec::Kind::matrix, .format = format};
 }
 

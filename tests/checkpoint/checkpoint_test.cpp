@@ -113,9 +113,8 @@ class MemoryCheckpoint : public Checkpoint {
 
 // Methods of quantization read any checkpoint.
 TEST(Checkpoint, OfAnotherKindServesQuantizedWeights) {
-  for (const auto& [precision, format] : {std::pair{"nf4-dq", WeightFormat::nf4_dq},
-                                          {"fp4", WeightFormat::fp4},
-                                          {"llm-int8", WeightFormat::llm_int8}}) {
+  for (const auto& [precision, format] :
+       {std::pair{"nf4-dq", formats::kNf4Dq}, {"fp4", formats::kFp4}, {"llm-int8", formats::kLlmInt8}}) {
     const ModelFolder folder(test::fixture("quantized") / precision);
     const auto of_folder = quantized_weights(folder);
     ASSERT_NE(of_folder, nullptr);
@@ -127,7 +126,7 @@ TEST(Checkpoint, OfAnotherKindServesQuantizedWeights) {
       EXPECT_EQ(of_folder->format_of(at->name), format) << at.where();
       EXPECT_EQ(weights.format_of(at->name), format);
       StoredCodes tensor{at->name, 0, 0, format};
-      if (format == WeightFormat::llm_int8) {
+      if (format == formats::kLlmInt8) {
         tensor.rows = at->shape[0];
         tensor.columns = at->shape[1];
       } else {

@@ -165,7 +165,7 @@ TEST_F(CliBadQuantized, CodesBeyondTheTable) {
   });
   spoil("llm-int8", {kWeight, "-128", "beyond"},
         [](TensorList& tensors) { tensors[kWeight].bytes[17] = '\x80'; });
-  spoil("llm-int8", {kModule + ".weight_format", "expected one U8 of 0"},
+  spoil("llm-int8", {kModule + ".weight_format", "expected one U8 of 0", "tiled layouts"},
         [](TensorList& tensors) { tensors[kModule + ".weight_format"].bytes = "\x01"; });
 }
 
@@ -188,16 +188,6 @@ TEST_F(CliBadQuantized, ScalesThatAreNotFinite) {
   });
   spoil("llm-int8", {kModule + ".SCB", "finite"},
         [&](TensorList& tensors) { put_floats(tensors[kModule + ".SCB"], 27, {-inf}); });
-}
-
-TEST_F(CliBadQuantized, FormatsThatAreMixed) {
-  spoil("nf4", {kModule, "nf4", "llm-int8", "one format"}, [](TensorList& tensors) {
-    const TensorList other(stored("llm-int8") / "model.safetensors");
-    for (const char* part : {"", ".absmax", ".quant_map", ".quant_state.bitsandbytes__nf4"})
-      tensors.remove(kWeight + part);
-    for (const WrittenTensor& tensor : other.tensors)
-      if (tensor.name == kWeight || tensor.name == kModule + ".SCB") tensors.tensors.push_back(tensor);
-  });
 }
 
 TEST_F(CliBadQuantized, ConfigurationsThatPromiseSomethingElse) {

@@ -100,7 +100,7 @@ TEST(Fields, ValuesOutOfRangeAreFound) {
        std::map<std::string, RunConfig>{{"llm_int8_threshold", {.llm_int8_threshold = -2}},
                                         {"smooth_quant", {.smooth_quant = 1.5}},
                                         {"dtype", {.dtype = DType::i8}},
-                                        {"quantize_head", {.quantize_head = WeightFormat::float32}},
+                                        {"quantize_head", {.quantize_head = formats::kFloat32}},
                                         {"input_scale", {.input_scale = InputScale::calibrated}},
                                         {"calibration", {.calibration = ""}},
                                         {"threads", {.threads = 0}},
@@ -149,7 +149,7 @@ TEST(RunConfig, LabelsAreWords) {
   EXPECT_EQ(RunConfig{}.label(), "as stored");
   const RunConfig config{.precision = Preset::int8_static,
                          .dtype = DType::bf16,
-                         .quantize_head = WeightFormat::int8,
+                         .quantize_head = formats::kInt8,
                          .calibrator = Calibrator::minmax,
                          .calibration = "text.txt",
                          .isa = Isa::avx2,
@@ -167,23 +167,23 @@ TEST(RunConfig, IsReadFromText) {
   EXPECT_EQ(
       nf4,
       (RunConfig{
-          .precision = Preset::nf4, .dtype = DType::bf16, .quantize_head = WeightFormat::nf4, .threads = 1}));
+          .precision = Preset::nf4, .dtype = DType::bf16, .quantize_head = formats::kNf4, .threads = 1}));
   EXPECT_EQ(run_config_from_text("fp32", common), (RunConfig{.precision = Preset::float32, .threads = 1}));
-  EXPECT_EQ(run_config_from_text("llm-int8+head:fp4", common).quantize_head, WeightFormat::fp4);
-  EXPECT_EQ(run_config_from_text("int8+head").quantize_head, WeightFormat::int8);
-  EXPECT_EQ(run_config_from_text("fp4-dq+head").quantize_head, WeightFormat::fp4);
+  EXPECT_EQ(run_config_from_text("llm-int8+head:fp4", common).quantize_head, formats::kFp4);
+  EXPECT_EQ(run_config_from_text("int8+head").quantize_head, formats::kInt8);
+  EXPECT_EQ(run_config_from_text("fp4-dq+head").quantize_head, formats::kFp4);
   EXPECT_EQ(run_config_from_text("nf4+activations:int8"),
             (RunConfig{.precision = Preset::nf4, .activations = Activations::int8}));
   EXPECT_EQ(run_config_from_text("int4+head:int8+activations:int8"),
             (RunConfig{.precision = Preset::int4_g128,
-                       .quantize_head = WeightFormat::int8,
+                       .quantize_head = formats::kInt8,
                        .activations = Activations::int8}));
   EXPECT_EQ(run_config_from_text("auto", common), common);
   EXPECT_EQ(run_config_from_text("nf4+head+replica:2"),
-            (RunConfig{.precision = Preset::nf4, .quantize_head = WeightFormat::nf4, .replica = 2}));
+            (RunConfig{.precision = Preset::nf4, .quantize_head = formats::kNf4, .replica = 2}));
   EXPECT_EQ(run_config_from_text("float32+replica:1").label(), "float32, replica 1");
   EXPECT_EQ(run_config_from_text("nf4+head@cuda:1").device, (Device{Device::Kind::cuda, 1}));
-  EXPECT_EQ(run_config_from_text("nf4+head@cuda:1").quantize_head, WeightFormat::nf4);
+  EXPECT_EQ(run_config_from_text("nf4+head@cuda:1").quantize_head, formats::kNf4);
   EXPECT_EQ(run_config_from_text("float32@cpu").device, Device{});
   EXPECT_THROW(run_config_from_text("float32@tpu"), FieldError);
   for (const char* text : {"float32+replica:-1", "float32+replica", "nf4+", "nf4+head+", "nf4+activations",
@@ -240,7 +240,7 @@ TEST(RunConfig, TakesWhatAppliesToItsPrecision) {
 TEST(RunConfig, AppliesToAPrecisionOrSaysWhyNot) {
   for (const auto& [key, config] : std::map<std::string, RunConfig>{
            {"dtype", {.precision = Preset::bfloat16, .dtype = DType::bf16}},
-           {"quantize_head", {.precision = Preset::float32, .quantize_head = WeightFormat::int8}},
+           {"quantize_head", {.precision = Preset::float32, .quantize_head = formats::kInt8}},
            {"llm_int8_threshold", {.precision = Preset::nf4, .llm_int8_threshold = 3}},
            {"input_scale", {.precision = Preset::int8_static, .input_scale = InputScale::per_token}},
            {"calibrator", {.precision = Preset::int8_dynamic, .calibrator = Calibrator::minmax}},
@@ -253,7 +253,7 @@ TEST(RunConfig, AppliesToAPrecisionOrSaysWhyNot) {
            {"float32_matmul", {.precision = Preset::nf4, .float32_matmul = Float32Matmul::bf16x3}},
            {"lm_head_search",
             {.precision = Preset::nf4,
-            .quantize_head = WeightFormat::nf4,
+            .quantize_head = formats::kNf4,
             .lm_head_search = LmHeadSearch::int8}}}) {
     Precision precision = precision_of(*config.precision);
     try {

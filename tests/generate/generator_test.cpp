@@ -289,7 +289,7 @@ TEST(Generator, ScalesOfBfloat16FilesAreHeldInBfloat16WithoutLoss) {
         if (!is_usable(isa)) continue;
         SCOPED_TRACE(fmt::format("{} {} {}", name_of(isa), format, has_int8_activations));
         Precision precision = precision_from_name(format);
-        precision.dtype = WeightFormat::bfloat16;
+        precision.dtype = formats::kBfloat16;
         if (has_int8_activations) set_int8_activations(precision);
         const auto load_from_folder = [&](const std::filesystem::path& path) {
           return Model::load(std::make_shared<const ModelFolder>(path), test::cpu_backend(isa, 2), precision,
@@ -304,7 +304,7 @@ TEST(Generator, ScalesOfBfloat16FilesAreHeldInBfloat16WithoutLoss) {
             if (is_four_bit(weight.format)) sum += stored_bytes(weight).value;
           return static_cast<double>(sum);
         };
-        const double bits = info(precision.weights).bits_per_weight;
+        const double bits = bits_per_weight(precision.weights);
         EXPECT_NEAR(bytes(with_halves) / bytes(with_floats),
                     std::string_view(format) == "nf4-dq" ? 1 : (bits + 4) / 2 / bits, 1e-3);
       }
@@ -393,7 +393,7 @@ TEST(Generator, RowsThatNobodyWantsChangeNoBitOfFourBitWeightsBesideBfloat16) {
     if (!is_usable(isa)) continue;
     SCOPED_TRACE(name_of(isa));
     Precision precision = precision_from_name("nf4");
-    precision.dtype = WeightFormat::bfloat16;
+    precision.dtype = formats::kBfloat16;
     const Model model = Model::load(std::make_shared<const ModelFolder>(test::fixture_model("odd_heads")),
                                     test::cpu_backend(isa, 2), precision, {});
     expect_wanted_rows_keep_their_bits(model.program(), model.program());
@@ -406,13 +406,13 @@ TEST(Generator, Int8ActivationsBesideFourBitWeightsGiveTheSameBitsForAnyNumberOf
   std::vector<TokenId> ids(count);
   for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<TokenId>(3 + i * 7 % 60);
   for (const Isa isa : kAllIsas)
-    for (const WeightFormat dtype : {WeightFormat::float32, WeightFormat::bfloat16})
+    for (const WeightFormat dtype : {formats::kFloat32, formats::kBfloat16})
       for (const auto& folder : {test::demo_model(), test::fixture_model("llama_minimal")}) {
         if (!is_usable(isa) || (isa == Isa::scalar && folder == test::demo_model())) continue;
         SCOPED_TRACE(fmt::format("{} {}", name_of(isa), folder.string()));
         Precision precision = precision_from_name("nf4");
         precision.dtype = dtype;
-        set_quantized_lm_head(precision, WeightFormat::nf4);
+        set_quantized_lm_head(precision, formats::kNf4);
         const auto load_with = [&](const Precision& wanted) {
           return Model::load(std::make_shared<const ModelFolder>(folder), test::cpu_backend(isa, 2), wanted,
                              {});

@@ -170,7 +170,7 @@ TEST_P(NonFiniteModel, ScoresAndTextsAreRefused) {
 // Rows before the first one that is touched keep every bit.
 TEST_P(NonFiniteModel, EarlierPositionsKeepTheirBits) {
   // The precisions that look at all rows together.
-  if (precision_.input_scale == InputScale::per_tensor || precision_.weights == WeightFormat::llm_int8)
+  if (precision_.input_scale == InputScale::per_tensor || precision_.weights == formats::kLlmInt8)
     GTEST_SKIP() << "rows depend on each other";
   const auto first_touched = [](const Place& place) {
     return std::string_view(place.name) == "embedding" ? 5U : 6U;  // the position

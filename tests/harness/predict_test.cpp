@@ -142,16 +142,16 @@ class RatedBackend : public Backend {
   int threads() const override { return 1; }
   std::unique_ptr<Program> prepare(const Plan&, const WeightSource&) override { return nullptr; }
   PredictedMemory predict(const Plan&, std::int64_t) override { return {}; }
-  std::optional<DeviceRates> measure_rates(Bytes working_set, WeightFormat format, Seconds each) override {
+  std::optional<DeviceRates> measure_rates(Bytes working_set, Multiply multiply, Seconds each) override {
     if (is_silent) return std::nullopt;
-    asked = format;
+    asked = multiply;
     return DeviceRates{static_cast<double>(working_set.value), each.value};
   }
   void synchronize() override {}
   Event record() override { return {}; }
   Seconds between(const Event&, const Event&) override { return {}; }
   bool is_silent = false;
-  WeightFormat asked = WeightFormat::int8;
+  Multiply asked = Multiply::int8;
 };
 
 TEST(DevicePeaks, AreTheRatesThatTheDeviceMeasures) {
@@ -159,9 +159,9 @@ TEST(DevicePeaks, AreTheRatesThatTheDeviceMeasures) {
   Roofline::Peaks peaks = device_peaks(backend, {123}, precision_from_name("nf4"), {0.5});
   EXPECT_EQ(peaks.bytes_per_second, 123);
   EXPECT_EQ(peaks.operations_per_second, 0.5);
-  EXPECT_EQ(backend.asked, precision_from_name("nf4").dtype);
+  EXPECT_EQ(backend.asked, Multiply::float32);
   device_peaks(backend, {123}, precision_from_name("bfloat16"), {0.5});
-  EXPECT_EQ(backend.asked, WeightFormat::bfloat16);
+  EXPECT_EQ(backend.asked, Multiply::bfloat16);
   backend.is_silent = true;
   peaks = device_peaks(backend, {123}, precision_from_name("nf4"), {0.5});
   EXPECT_EQ(peaks.bytes_per_second, 0);
@@ -198,12 +198,12 @@ TEST(PlanProbe, ReadsAsMuchAsAStepWithinAnEighthOfAnOctave) {
   EXPECT_EQ(plan(mega, 1144000).buffer.value, mega);
 }
 
-TEST(MultipliedFormat, OfFourBitCodesIsThatOfEverythingElse) {
+TEST(MultiplyOf, FourBitCodesIsThatOfEverythingElse) {
   Precision precision = precision_from_name("nf4");
-  precision.dtype = WeightFormat::bfloat16;
-  EXPECT_EQ(multiplied_format(precision), WeightFormat::bfloat16);
-  precision.weights = WeightFormat::int8;
-  EXPECT_EQ(multiplied_format(precision), WeightFormat::int8);
+  precision.dtype = formats::kBfloat16;
+  EXPECT_EQ(multiply_of(precision), Multiply::bfloat16);
+  precision.weights = formats::kInt8;
+  EXPECT_EQ(multiply_of(precision), Multiply::int8);
 }
 
 }  // namespace

@@ -12,12 +12,22 @@ namespace {
 
 using Bound = std::pair<int, int>;  // kind and multiplications of the probe; -1 where there is none
 
-Bound bound(WeightFormat weights, Isa isa, bool has_int8_activations = false) {
+Bound bound(Precision precision, Isa isa) {
+  const auto product = bounding_product(precision, isa);
+  return product ? Bound{static_cast<int>(product->kind), product->each} : Bound{-1, -1};
+}
+
+Bound bound(const WeightFormat& weights, Isa isa, bool has_int8_activations = false) {
   Precision precision = precision_from_name("float32");
   precision.weights = weights;
   precision.has_int8_activations = has_int8_activations;
-  const auto product = bounding_product(precision, isa);
-  return product ? Bound{static_cast<int>(product->kind), product->each} : Bound{-1, -1};
+  return bound(precision, isa);
+}
+
+Bound bound(Float32Matmul how, Isa isa) {
+  Precision precision = precision_from_name("float32");
+  set_float32_matmul(precision, how);
+  return bound(precision, isa);
 }
 
 Bound usable(ProductKind kind) {
@@ -27,32 +37,32 @@ Bound usable(ProductKind kind) {
 TEST(BoundingProduct, OfSplitFloatsCountsTheirParts) {
   const int avx512 = static_cast<int>(ProductKind::avx512_bfloat16),
             amx = static_cast<int>(ProductKind::amx_bfloat16);
-  EXPECT_EQ(bound(WeightFormat::bfloat16, Isa::avx512bf16), Bound(avx512, 1));
-  EXPECT_EQ(bound(WeightFormat::bfloat16_x2, Isa::avx512bf16), Bound(avx512, 3));
-  EXPECT_EQ(bound(WeightFormat::bfloat16_x3, Isa::avx512bf16), Bound(avx512, 6));
-  EXPECT_EQ(bound(WeightFormat::bfloat16_x3, Isa::amx), Bound(amx, 6));
-  EXPECT_EQ(bound(WeightFormat::bfloat16, Isa::avx512), usable(ProductKind::avx512_float32));
-  EXPECT_EQ(bound(WeightFormat::bfloat16, Isa::avx2), usable(ProductKind::avx2_float32));
+  EXPECT_EQ(bound(formats::kBfloat16, Isa::avx512bf16), Bound(avx512, 1));
+  EXPECT_EQ(bound(Float32Matmul::bf16x3, Isa::avx512bf16), Bound(avx512, 3));
+  EXPECT_EQ(bound(Float32Matmul::bf16x6, Isa::avx512bf16), Bound(avx512, 6));
+  EXPECT_EQ(bound(Float32Matmul::bf16x6, Isa::amx), Bound(amx, 6));
+  EXPECT_EQ(bound(formats::kBfloat16, Isa::avx512), usable(ProductKind::avx512_float32));
+  EXPECT_EQ(bound(formats::kBfloat16, Isa::avx2), usable(ProductKind::avx2_float32));
 }
 
 TEST(BoundingProduct, OfFloat32IsTheTiersOwn) {
-  EXPECT_EQ(bound(WeightFormat::float32, Isa::scalar), usable(ProductKind::avx2_float32));
-  EXPECT_EQ(bound(WeightFormat::float32, Isa::avx2), usable(ProductKind::avx2_float32));
+  EXPECT_EQ(bound(formats::kFloat32, Isa::scalar), usable(ProductKind::avx2_float32));
+  EXPECT_EQ(bound(formats::kFloat32, Isa::avx2), usable(ProductKind::avx2_float32));
   for (const Isa isa : {Isa::avx512, Isa::avx512bf16, Isa::amx})
-    EXPECT_EQ(bound(WeightFormat::float32, isa), usable(ProductKind::avx512_float32));
+    EXPECT_EQ(bound(formats::kFloat32, isa), usable(ProductKind::avx512_float32));
 }
 
 TEST(BoundingProduct, OfInt8IsThatOfBytes) {
   const ProductKind avx2 = has_avx2_vnni() ? ProductKind::avx2_vnni : ProductKind::avx2_int8;
-  for (const WeightFormat format : {WeightFormat::int8, WeightFormat::llm_int8}) {
+  for (const WeightFormat format : {formats::kInt8, formats::kLlmInt8}) {
     EXPECT_EQ(bound(format, Isa::avx2), usable(avx2));
     EXPECT_EQ(bound(format, Isa::avx512), usable(ProductKind::avx512_vnni));
     EXPECT_EQ(bound(format, Isa::avx512bf16), usable(ProductKind::avx512_vnni));
     EXPECT_EQ(bound(format, Isa::amx), usable(ProductKind::amx_int8));
   }
   // Of 4-bit weights with int8 activations too.
-  EXPECT_EQ(bound(WeightFormat::nf4, Isa::avx512, true), usable(ProductKind::avx512_vnni));
-  EXPECT_EQ(bound(WeightFormat::nf4, Isa::avx512), usable(ProductKind::avx512_float32));
+  EXPECT_EQ(bound(formats::kNf4, Isa::avx512, true), usable(ProductKind::avx512_vnni));
+  EXPECT_EQ(bound(formats::kNf4, Isa::avx512), usable(ProductKind::avx512_float32));
 }
 
 LoadedModel with_threads(int threads) {

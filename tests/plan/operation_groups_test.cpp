@@ -25,7 +25,7 @@ TEST(OperationGroups, HoldEveryOperationOnceAndAllThatAStepCosts) {
       EXPECT_EQ(group.kind, "matmul");
       EXPECT_EQ(group.operations.front(), plan.ops.size());
     } else if (group.kind == "matmul") {
-      EXPECT_EQ(group.format, WeightFormat::nf4) << group.name;
+      EXPECT_EQ(group.format, formats::kNf4) << group.name;
       EXPECT_EQ(group.operations.size(), static_cast<std::size_t>(plan.layers)) << group.name;
     }
   }

@@ -45,7 +45,7 @@ TEST(CostOf, ReadsTheWindowsOfAllRows) {
 TEST(Footprint, OfAnOddNumberOfCodes) {
   Plan plan;
   plan.weights = {
-      {.name = "w", .rows = 3, .columns = 5, .kind = WeightSpec::Kind::matrix, .format = WeightFormat::nf4}};
+      {.name = "w", .rows = 3, .columns = 5, .kind = WeightSpec::Kind::matrix, .format = formats::kNf4}};
   EXPECT_EQ(plan.footprint(4).value, 8);
 }
 

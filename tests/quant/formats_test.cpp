@@ -211,7 +211,7 @@ TEST(Coverage, SaysWhatIsQuantizedAndWhy) {
   for (const CoverageFacts::Tensor& tensor : facts.tensors)
     EXPECT_EQ(tensor.reason.empty(), tensor.format == "nf4") << tensor.name;
   const LoadedModel with_head = load_model_and_tokenizer(
-      {test::demo_model().string()}, {.precision = Preset::nf4, .quantize_head = WeightFormat::int8});
+      {test::demo_model().string()}, {.precision = Preset::nf4, .quantize_head = formats::kInt8});
   EXPECT_EQ(coverage_of(with_head.model->program().plan()).quantized, 4 * plan.layers + 1);
 }
 

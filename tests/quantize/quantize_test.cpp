@@ -418,7 +418,7 @@ TEST(Quantize, AHeadThatIsStoredQuantizedIsReadAsItStands) {
   load.needs_tokenizer = false;
   const auto stored = load_model_and_tokenizer({out.string()}, "auto", Device{}, load);
   EXPECT_EQ(coverage_of(stored.model->program().plan()).quantized, 9);
-  EXPECT_THROW(load_model_and_tokenizer({out.string()}, {.quantize_head = WeightFormat::nf4}, load), Error);
+  EXPECT_THROW(load_model_and_tokenizer({out.string()}, {.quantize_head = formats::kNf4}, load), Error);
   const auto loaded = load_model_and_tokenizer({test::model_fixture("untied")}, "nf4+head", Device{}, load);
   EXPECT_EQ(test::all_logits(stored.model->program(), {1, 2, 3}),
             test::all_logits(loaded.model->program(), {1, 2, 3}));
@@ -505,7 +505,7 @@ TEST(Quantize, WhatIsAskedWrongIsRefused) {
                                   {.precision = Preset::int8_dynamic, .calibrator = Calibrator::minmax},
                                   {.precision = Preset::nf4, .smooth_quant = 0.5},
                                   {.precision = Preset::nf4, .dtype = DType::f64},
-                                  {.precision = Preset::nf4, .quantize_head = WeightFormat::int8},
+                                  {.precision = Preset::nf4, .quantize_head = formats::kInt8},
                                   {.precision = Preset::nf4, .kv_cache = KvFormat::int8}}) {
     options.config = config;
     EXPECT_THROW(quantize_model(kModel, out, options), FieldError) << config.key();

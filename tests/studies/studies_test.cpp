@@ -41,17 +41,17 @@ TEST(ResolveDtype, Float16IsFloat16OnAGpu) {
   const Device gpu{Device::Kind::cuda, 0};
   const ResolvedDtype half = resolve_dtype("fp16", gpu);
   EXPECT_EQ(half.label, "float16");
-  EXPECT_EQ(half.precision.weights, WeightFormat::float16);
-  EXPECT_EQ(half.precision.lm_head, WeightFormat::float16);
-  EXPECT_EQ(half.precision.dtype, WeightFormat::float16);
+  EXPECT_EQ(half.precision.weights, formats::kFloat16);
+  EXPECT_EQ(half.precision.lm_head, formats::kFloat16);
+  EXPECT_EQ(half.precision.dtype, formats::kFloat16);
   EXPECT_EQ(half.precision.kv_cache, KvFormat::float16);
-  EXPECT_EQ(resolve_dtype("auto", gpu).precision.weights, WeightFormat::float32);
+  EXPECT_EQ(resolve_dtype("auto", gpu).precision.weights, formats::kFloat32);
   // Beside quantized weights everything else; what was asked for the cache stays.
   Precision nf4 = precision_from_name("nf4");
   nf4.kv_cache = KvFormat::int8;
   use_float16(nf4);
-  EXPECT_EQ(nf4.weights, WeightFormat::nf4);
-  EXPECT_EQ(nf4.dtype, WeightFormat::float16);
+  EXPECT_EQ(nf4.weights, formats::kNf4);
+  EXPECT_EQ(nf4.dtype, formats::kFloat16);
   EXPECT_EQ(nf4.kv_cache, KvFormat::int8);
 }
 

@@ -30,7 +30,7 @@ struct Ingredients {
   bool has_final_norm = true, has_head_bias = false;
   float head_scale = 1, head_cap = 0;
   KvFormat kv_format = KvFormat::float32;
-  WeightFormat format = WeightFormat::float32;
+  WeightFormat format = formats::kFloat32;
 };
 
 inline void PrintTo(const Ingredients& what, std::ostream* out) {

@@ -35,7 +35,7 @@ class HandWrittenPlan : public WeightSource {
   WeightId table(std::int64_t rows, std::int64_t columns) {
     return add({.name = "", .rows = rows, .columns = columns, .kind = WeightSpec::Kind::table}, 1.5);
   }
-  WeightId matrix(std::int64_t rows, std::int64_t columns, WeightFormat format = WeightFormat::float32) {
+  WeightId matrix(std::int64_t rows, std::int64_t columns, WeightFormat format = formats::kFloat32) {
     return add(
         {.name = "", .rows = rows, .columns = columns, .kind = WeightSpec::Kind::matrix, .format = format},
         2 / std::sqrt(static_cast<double>(columns)));

@@ -37,9 +37,14 @@ class WeightSource {
   // columns is even.
   virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const;
-  // And all its scales: of int8 the largest magnitude of each output, [rows]; of 4-bit codes that of each
-  // block of 64, [ceil(rows * columns / 64)].
+  // And all its scales, as ScaleLayout (quant/quantizer.h) has them, those of super-blocks multiplied in: of
+  // int8 the largest magnitude of each output, of 4-bit codes the scale of each block or group.
   virtual std::vector<float> read_scales(const WeightSpec& weight) const;
+  // Of a format with zero points or minima, beside each scale: what is added to code * scale (-scale * zero
+  // point, or the minimum).
+  virtual std::vector<float> read_offsets(const WeightSpec& weight) const;
+  // Of a format whose inputs are permuted: the group of each input, [columns].
+  virtual std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const;
 };
 
 // The new tokens of one sequence within a batch.
@@ -198,8 +203,8 @@ struct BackendOptions {
   bool is_isa_forced = false;
   std::vector<int> processors = {};               // to run on; empty: all this process may use
   CudaGemm cuda_gemm = CudaGemm::own;             // cublaslt: of GPUs alone
-  Tune tune = Tune::off;                          // of CPU kernels
-  std::optional<KernelConstants> constants = {};  // of CPU kernels, as they are: then nothing is tuned
+  Tune tune = Tune::off;                          // the constants of CPU kernels
+  std::optional<KernelConstants> constants = {};  // taken by CPU kernels as they are: nothing is tuned
   bool pins_caller = false;  // a program that measures pins its main thread; a library leaves it alone
 };
 
@@ -227,8 +232,8 @@ class Backend {
   virtual std::optional<DeviceMemory> memory() { return std::nullopt; }
   virtual void reset_peak_memory() {}
   // Rates of a device that the host has no probes for, at this moment: reading a working set of this size,
-  // and multiplying weights of this format. Takes about twice `each`.
-  virtual std::optional<DeviceRates> measure_rates(Bytes /*working_set*/, WeightFormat /*format*/,
+  // and multiplying in this way. Takes about twice `each`.
+  virtual std::optional<DeviceRates> measure_rates(Bytes /*working_set*/, Multiply /*multiply*/,
                                                    Seconds /*each*/) {
     return std::nullopt;
   }

@@ -39,8 +39,8 @@ std::string text_of(const KernelConstants& constants);
 struct Tuning {
   KernelConstants constants = {};
   // The usual ones' time over their own, geometric mean over formats; 1 where they are the usual ones.
-  double gain = 1;            // of a single row
-  double many_rows_gain = 1;  // of 512 rows
+  double gain = 1;            // for a single row
+  double many_rows_gain = 1;  // for 512 rows
   bool is_measured = false;   // or read from where it was; otherwise memory or time was not to be had
   bool is_disturbed = false;  // measured, but beside others on the same processors: nothing was learned
   Seconds took = {};          // to measure

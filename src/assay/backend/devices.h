@@ -39,16 +39,16 @@ struct GpuRooflines {
   std::string device, name, kernels, bus_id;  // "cuda:0", "NVIDIA H100 PCIe", "sm_90"
   int processors = 0;
   Bytes memory, l2;
-  double memory_bytes_per_second = 0, l2_bytes_per_second = 0;  // of reading 4 GB, and half of the L2 cache
+  double memory_bytes_per_second = 0, l2_bytes_per_second = 0;  // reading 4 GB, and half of the L2 cache
   std::vector<Product> products;
   Seconds launch, graph_node;  // from one empty kernel to the next
 };
-// Of each GPU that this program can use. `each`: the time for every figure, at least.
+// Measures each GPU that this program can use. `each`: the time for every figure, at least.
 std::vector<GpuRooflines> measure_gpu_rooflines(
     Seconds each, const std::function<void(const std::string& now)>& on_progress);
 
-// Of each operation of a plan whether a GPU runs it inside the matrix multiplication behind it, in a step of
-// so many rows: it is no kernel of its own.
+// Says of each operation of a plan whether a GPU runs it inside the matrix multiplication behind it, in a
+// step of so many rows: it is no kernel of its own.
 std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows);
 
 }  // namespace assay

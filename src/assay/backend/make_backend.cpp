@@ -18,6 +18,14 @@ std::vector<float> WeightSource::read_scales(const WeightSpec& weight) const {
   throw Error("tensor '{}': this source holds no scales", weight.name);
 }
 
+std::vector<float> WeightSource::read_offsets(const WeightSpec& weight) const {
+  throw Error("tensor '{}': this source holds no zero points and no minima", weight.name);
+}
+
+std::vector<std::int32_t> WeightSource::read_input_groups(const WeightSpec& weight) const {
+  throw Error("tensor '{}': this source holds no groups of inputs", weight.name);
+}
+
 void Program::run_greedily(const Batch& /*batch*/, KvCache& /*cache*/, std::int64_t /*steps*/,
                            std::span<TokenId> /*chosen*/, const std::function<void()>& /*after_each*/) {
   throw std::logic_error("this device does not choose tokens");
@@ -35,13 +43,11 @@ Device chosen_device(const Device& device) {
 std::shared_ptr<Backend> make_backend(const Device& asked, const BackendOptions& options) {
   if (const Device device = chosen_device(asked); device.kind == Device::Kind::cuda) {
     if (options.is_isa_forced)
-      throw FieldError("isa",
-                       "instruction sets are those of CPUs: expected none with the device {}, found {}",
-                       device.text(), name_of(options.isa));
+      throw FieldError("isa", "{} applies to CPUs; the device is {}", name_of(options.isa), device.text());
     return make_cuda_backend(device, options.cuda_gemm);
   }
   if (options.cuda_gemm != CudaGemm::own)
-    throw FieldError("cuda_gemm", "expected own on a CPU, found cublaslt, which is a library of GPUs");
+    throw FieldError("cuda_gemm", "cublaslt applies to GPUs; the device is a CPU");
   return std::make_shared<cpu::CpuBackend>(options);
 }
 

@@ -14,7 +14,20 @@ bool is_cap(float cap) {
   return cap >= 0 && std::isfinite(cap);
 }
 
+bool is_served(const WeightFormat& format, std::span<const WeightFormat> served) {
+  return std::any_of(served.begin(), served.end(), [&](const WeightFormat& each) {
+    return format == each || (is_four_bit(each) && format == with_scale(each, ScaleType::bfloat16));
+  });
+}
+
 }  // namespace
+
+void check_served(const Plan& plan, std::string_view backend, std::span<const WeightFormat> served) {
+  for (const WeightSpec& w : plan.weights)
+    if (w.kind != WeightSpec::Kind::vector && !is_served(w.format, served))
+      throw Error("weight '{}': the {} backend has no kernel for {}; it has kernels for {}", w.name, backend,
+                  recipe_name_of(w.format), names_of(served));
+}
 
 void check_supported(const Plan& plan, std::string_view backend, int largest_head_dim) {
   if (plan.head_dim > largest_head_dim)

@@ -101,6 +101,14 @@ bool JsonReader::is_array() const {
   return value_->is_array();
 }
 
+bool JsonReader::is_object() const {
+  return value_->is_object();
+}
+
+std::string JsonReader::dumped() const {
+  return value_->dump();
+}
+
 std::string JsonReader::found() const {
   return found_in(*value_);
 }

@@ -97,7 +97,7 @@ void check_four_bit(const StoredCodes& weight, const Checkpoint& checkpoint) {
   const CheckpointTensor map = need(checkpoint, weight.name, beside(weight.name, bnb::kQuantMap));
   expect_floats(map, 16);
   const std::vector<float> values = floats_of(map);
-  const bool is_nf4 = weight.format == WeightFormat::nf4 || weight.format == WeightFormat::nf4_dq;
+  const bool is_nf4 = weight.format.element == ElementType::nf4;
   const auto& book = code_book(is_nf4 ? FourBit::nf4 : FourBit::fp4);
   // bitsandbytes itself reads its own table, not the file's: a file with another one is not what it says.
   constexpr float kTolerance = 1e-6F;
@@ -110,14 +110,14 @@ void check_four_bit(const StoredCodes& weight, const Checkpoint& checkpoint) {
 // LLM.int8().
 void check_layout_of_codes(const Checkpoint& checkpoint, const StoredCodes& weight) {
   const CheckpointTensor format = checkpoint.find(beside(module_of(weight.name), bnb::kWeightFormat));
-  if (!format) return;  // files of before it existed are rows too
+  if (!format) return;  // older files lack it, and are row-major too
   std::uint8_t value = 0;
   if (format->dtype == DType::u8 && format->elements() == 1)
     format.read_bytes(0, std::as_writable_bytes(std::span(&value, 1)));
   else
     value = 255;
   if (value != 0)
-    throw Error("{}: expected one U8 of 0 (rows as they are): other layouts are of GPUs of old",
+    throw Error("{}: expected one U8 of 0 (row-major): tiled layouts of older GPU versions are not supported",
                 format.where());
 }
 
@@ -140,7 +140,7 @@ std::vector<float> nested_scales(const Checkpoint& checkpoint, const StoredCodes
 }
 
 bool is_nf4(WeightFormat format) {
-  return format == WeightFormat::nf4 || format == WeightFormat::nf4_dq;
+  return format.element == ElementType::nf4;
 }
 
 }  // namespace
@@ -150,20 +150,20 @@ std::optional<WeightFormat> BitsandbytesWeights::format_of(const std::string& we
   const CheckpointTensor at = checkpoint.find(weight);
   if (!at) return std::nullopt;
   if (at->dtype == DType::i8 || checkpoint.find(beside(module_of(weight), bnb::kScb)))
-    return WeightFormat::llm_int8;
+    return formats::kLlmInt8;
   constexpr std::string_view kSigns[] = {bnb::kAbsmax, bnb::kQuantMap, bnb::kNestedAbsmax};
   const bool has_state = std::any_of(std::begin(kSigns), std::end(kSigns), [&](std::string_view suffix) {
     return static_cast<bool>(checkpoint.find(beside(weight, suffix)));
   });
   if (at->dtype != DType::u8 && !has_state) return std::nullopt;
   const bool is_double = is_nested(checkpoint, weight);
-  if (four_bit_type(checkpoint, weight) == "nf4") return is_double ? WeightFormat::nf4_dq : WeightFormat::nf4;
-  return is_double ? WeightFormat::fp4_dq : WeightFormat::fp4;
+  if (four_bit_type(checkpoint, weight) == "nf4") return is_double ? formats::kNf4Dq : formats::kNf4;
+  return is_double ? formats::kFp4Dq : formats::kFp4;
 }
 
 std::vector<std::string> BitsandbytesWeights::names_beside(const StoredCodes& tensor) const {
   const std::string& name = tensor.name;
-  if (tensor.format == WeightFormat::llm_int8)
+  if (tensor.format == formats::kLlmInt8)
     return {beside(module_of(name), bnb::kScb), beside(module_of(name), bnb::kWeightFormat)};
   std::vector<std::string> names{beside(name, bnb::kAbsmax), beside(name, bnb::kQuantMap),
                                  beside(name, bnb::kQuantState) + (is_nf4(tensor.format) ? "nf4" : "fp4")};
@@ -174,14 +174,14 @@ std::vector<std::string> BitsandbytesWeights::names_beside(const StoredCodes& te
 }
 
 void BitsandbytesWeights::check(const StoredCodes& tensor) const {
-  if (tensor.format != WeightFormat::llm_int8) return check_four_bit(tensor, checkpoint_);
+  if (tensor.format != formats::kLlmInt8) return check_four_bit(tensor, checkpoint_);
   check_int8_codes(checkpoint_, tensor, beside(module_of(tensor.name), bnb::kScb));
   check_layout_of_codes(checkpoint_, tensor);
 }
 
 void BitsandbytesWeights::read_codes(const StoredCodes& tensor, std::int64_t first_row,
                                      std::int64_t row_count, std::uint8_t* out) const {
-  if (tensor.format == WeightFormat::llm_int8)
+  if (tensor.format == formats::kLlmInt8)
     return read_int8_codes(checkpoint_, tensor, first_row, row_count, out);
   const auto first = static_cast<std::uint64_t>(first_row * tensor.columns);
   const auto count = static_cast<std::size_t>(row_count * tensor.columns);
@@ -193,7 +193,7 @@ void BitsandbytesWeights::read_codes(const StoredCodes& tensor, std::int64_t fir
 }
 
 std::vector<float> BitsandbytesWeights::read_scales(const StoredCodes& tensor) const {
-  if (tensor.format == WeightFormat::llm_int8)
+  if (tensor.format == formats::kLlmInt8)
     return floats_of(checkpoint_.find(beside(module_of(tensor.name), bnb::kScb)));
   if (is_nested(checkpoint_, tensor.name)) return nested_scales(checkpoint_, tensor);
   return magnitudes_of(checkpoint_.find(beside(tensor.name, bnb::kAbsmax)));

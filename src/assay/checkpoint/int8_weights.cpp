@@ -62,7 +62,7 @@ Int8Weights::Int8Weights(const Checkpoint& checkpoint, const int8_checkpoint::Co
 std::optional<WeightFormat> Int8Weights::format_of(const std::string& weight) const {
   const CheckpointTensor at = checkpoint_.find(weight);
   if (at && (at->dtype == DType::i8 || checkpoint_.find(beside(module_of(weight), int8::kAbsmax))))
-    return WeightFormat::int8;
+    return formats::kInt8;
   return std::nullopt;
 }
 

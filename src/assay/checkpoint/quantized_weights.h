@@ -18,7 +18,7 @@ namespace assay {
 struct StoredCodes {
   std::string name;
   std::int64_t rows = 0, columns = 0;
-  WeightFormat format = WeightFormat::float32;
+  WeightFormat format = formats::kFloat32;
 
   std::int64_t elements() const { return rows * columns; }
 };
@@ -41,6 +41,9 @@ class QuantizedWeights {
   // By row or block, as the format has them; scales of scales are undone as bitsandbytes does. Throws Error
   // for scales that are not finite.
   virtual std::vector<float> read_scales(const StoredCodes& tensor) const = 0;
+  // Of formats with zero points or minima, and with permuted inputs: as a WeightSource gives them.
+  virtual std::vector<float> read_offsets(const StoredCodes&) const { return {}; }
+  virtual std::vector<std::int32_t> read_input_groups(const StoredCodes&) const { return {}; }
   // What was calibrated of the weight's inputs. Throws Error as check() does.
   virtual InputCalibration calibration_of(const StoredCodes&) const { return {}; }
 };

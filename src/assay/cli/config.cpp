@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/base/file.h"
 #include "assay/base/format.h"
-#include "assay/base/json_reader.h"
+#include "assay/base/toml.h"
 
 namespace assay::cli {
 
@@ -29,8 +26,8 @@ std::string text_of(const OrderedJson& value, const std::string& file, const std
   throw Error("{}: key '{}': expected a text, a number, true or false, or a list of them", file, key);
 }
 
-std::vector<Entry> entries_of_json(const std::string& text, const std::string& file) {
-  const OrderedJson json = parse_ordered_json(text, file);
+std::vector<Entry> read_entries(const std::string& file) {
+  const OrderedJson json = read_toml_or_json(file);
   std::vector<Entry> entries;
   for (const auto& [key, value] : json.items()) {
     Entry& entry = entries.emplace_back(Entry{key, {}});
@@ -41,68 +38,6 @@ std::vector<Entry> entries_of_json(const std::string& text, const std::string& f
     if (entry.values.empty()) throw Error("{}: key '{}': the list is empty", file, key);
   }
   return entries;
-}
-
-// What the reader below passes over or completes in silence.
-void check_toml_lines(const std::string& text, const std::string& file) {
-  std::istringstream stream(text);
-  int number = 0;
-  bool is_in_list = false;
-  std::set<std::string> keys;
-  for (std::string line; std::getline(stream, line);) {
-    ++number;
-    const std::size_t first = line.find_first_not_of(" \t\r"), equals = line.find('=');
-    if (first == std::string::npos || line[first] == '#') continue;
-    if (line[first] == '[' && line.find(']') == std::string::npos)
-      throw Error("{}: line {}: not valid TOML: '[' without ']'", file, number);
-    if (equals == std::string::npos) {
-      // A line of a list that goes on, or nothing that says anything.
-      if (!is_in_list && line[first] != '[')
-        throw Error("{}: line {}: not valid TOML: expected key = value, found '{}'", file, number,
-                    printable(line.substr(first, 64)));
-      is_in_list = is_in_list && line.find(']') == std::string::npos;
-      continue;
-    }
-    const std::string key = line.substr(first, line.find_last_not_of(" \t", equals - 1) + 1 - first);
-    if (equals > first && !keys.insert(key).second)
-      throw Error("{}: line {}: key '{}' is there a second time", file, number, printable(key));
-    const std::size_t value = line.find_first_not_of(" \t", equals + 1);
-    if (value != std::string::npos && line[value] == '[' &&
-        text.find(']', text.find(line) + value) == std::string::npos)
-      throw Error("{}: line {}: not valid TOML: a list without ']'", file, number);
-    is_in_list =
-        value != std::string::npos && line[value] == '[' && line.find(']', value) == std::string::npos;
-    if (value != std::string::npos && (line[value] == '"' || line[value] == '\'') &&
-        line.find(line[value], value + 1) == std::string::npos)
-      throw Error("{}: line {}: not valid TOML: a text without its closing {}", file, number, line[value]);
-  }
-}
-
-std::vector<Entry> entries_of_toml(const std::string& text, const std::string& file) {
-  std::vector<Entry> entries;
-  check_toml_lines(text, file);
-  try {
-    std::istringstream stream(text);
-    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
-      if (item.name == "--") continue;
-      if (item.name == "++")
-        throw Error("{}: tables such as [{}] have no meaning here", file, fmt::join(item.parents, "."));
-      entries.push_back({item.fullname(), item.inputs});
-    }
-  } catch (const CLI::Error& error) {
-    throw Error("{}: not valid TOML: {}", file, error.what());
-  }
-  return entries;
-}
-
-std::vector<Entry> read_entries(const std::string& file) {
-  const std::string text = read_text_file(file);
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos ||
-      (text[first] != '{' && (OrderedJson::accept(text) || file.ends_with(".json"))))
-    throw Error("{}: expected keys with their values, a JSON object or TOML", file);
-  return first != std::string::npos && text[first] == '{' ? entries_of_json(text, file)
-                                                          : entries_of_toml(text, file);
 }
 
 bool is_given(const CLI::Option& option, const std::vector<std::string>& words) {

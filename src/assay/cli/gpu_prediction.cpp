@@ -37,8 +37,8 @@ const KnownGpu& known_gpu(const std::string& name) {
 double rate_of(const KnownGpu& gpu, const OperationGroup& group) {
   if (group.kind != "matmul") return gpu.float32;
   if (is_int8(group.format)) return kOfPeak * gpu.int8;
-  if (group.format == WeightFormat::tf32) return kOfPeak * gpu.tf32;
-  if (group.format == WeightFormat::float32) return gpu.float32;
+  if (group.multiply == Multiply::tf32) return kOfPeak * gpu.tf32;
+  if (group.format == formats::kFloat32) return gpu.float32;
   return kOfPeak * gpu.bfloat16;
 }
 
@@ -48,7 +48,7 @@ int launches_of(const OperationGroup& group, const GpuStep& step) {
   if (group.kind == "attention") return step.past + step.rows > kChunk ? 3 : 2;  // store, attend, merge
   if (group.kind != "matmul") return 1;
   const int norm = group.name == "lm_head" ? 1 : 0;
-  return norm + (group.format == WeightFormat::llm_int8 ? 4 : is_int8(group.format) ? 2 : 1);
+  return norm + (group.format == formats::kLlmInt8 ? 4 : is_int8(group.format) ? 2 : 1);
 }
 
 }  // namespace

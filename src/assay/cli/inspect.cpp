@@ -10,6 +10,7 @@
 #include "assay/cli/console.h"
 #include "assay/cli/gpu_prediction.h"
 #include "assay/cli/options.h"
+#include "assay/cli/recipe_view.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
@@ -25,6 +26,7 @@ struct InspectFlags {
   std::string model;
   GpuStep step;
   std::string precision = "bfloat16";
+  RunConfig config;  // its recipe alone
   OutputFlags output;
 };
 
@@ -175,6 +177,10 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, Backend& backend, cons
           {"kv_bytes_full_context", predicted.kv_cache.value}};
 }
 
+ResolvedDtype resolved_as(const Precision& precision) {
+  return {precision, precision.name, {}};
+}
+
 nlohmann::ordered_json tensors_json(const ModelFolder& folder, const std::vector<TensorUse>& uses) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   const std::vector<CheckpointTensor> all = folder.all();
@@ -206,12 +212,13 @@ std::string tensor_lines(const nlohmann::ordered_json& tensors) {
   return text;
 }
 
-// As a GPU would run it, in the precision that was asked for, or the checkpoint's own.
+// As a GPU would run it, in the precision or recipe that was asked for, or the checkpoint's own.
 nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec& spec,
                                      const std::optional<Precision>& stored) {
   const Device gpu{Device::Kind::cuda, 0};
-  const ResolvedDtype resolved =
-      stored ? ResolvedDtype{*stored, stored->name, {}} : resolve_dtype(flags.precision, gpu);
+  const ResolvedDtype resolved = stored                ? resolved_as(*stored)
+                                 : flags.config.recipe ? resolved_as(precision_of(*flags.config.recipe))
+                                                       : resolve_dtype(flags.precision, gpu);
   nlohmann::ordered_json json = gpu_prediction_json(plan_forward(spec, resolved.precision), flags.step);
   json["precision"] = resolved.label;
   return json;
@@ -223,6 +230,9 @@ int run_inspect(const InspectFlags& flags) {
   });
   const ModelSpec spec = spec_from_folder(folder);
   const std::optional<Precision> stored = stored_precision(folder, spec);
+  const std::optional<Recipe>& recipe = flags.config.recipe;
+  if (stored && recipe)
+    throw FieldError("recipe", "the model is quantized already, {}: expected none", stored->name);
   const Plan plan = plan_forward(spec, stored.value_or(Precision{}));
   std::vector<std::string> warnings = spec.warnings;
   for (std::string& warning : check_tensors(spec, stored.value_or(Precision{}), folder))
@@ -234,10 +244,11 @@ int run_inspect(const InspectFlags& flags) {
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
     memory.push_back(memory_json(spec, *backend, stored->name.substr(0, stored->name.find_first_of(" ,")),
-                                 {*stored, stored->name, {}}));
+                                 resolved_as(*stored)));
   else
     for (const std::string& name : precision_names())
       memory.push_back(memory_json(spec, *backend, name, resolve_dtype(name, Device{})));
+  if (recipe) memory.push_back(memory_json(spec, *backend, "recipe", resolved_as(precision_of(*recipe))));
   nlohmann::ordered_json json{{"path", folder.path().string()},
                               {"spec", spec_json(spec)},
                               {"stored_as", stored ? stored->name : "plain numbers"},
@@ -247,6 +258,7 @@ int run_inspect(const InspectFlags& flags) {
                               {"memory", memory},
                               {"warnings", warnings},
                               {"tensors", tensors}};
+  if (recipe) json["recipe"] = recipe_json(*recipe, plan_forward(spec, precision_of(*recipe)));
   if (!flags.step.gpu.empty()) json["gpu_step"] = gpu_step_json(flags, spec, stored);
   if (flags.output.is_json) {
     answer_json(json);
@@ -261,6 +273,7 @@ int run_inspect(const InspectFlags& flags) {
       "(KB), and the weights read to decode one token. The last column says whether\n"
       "the whole context fits in available memory: yes, in part, or no.\n";
   text += memory_lines(memory, available_memory());
+  if (recipe) text += recipe_text(json["recipe"]);
   if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
   text += "\nTensors\n" + tensor_lines(tensors);
   answer(text);
@@ -276,6 +289,10 @@ void add_inspect(CLI::App& app, int& exit_code) {
   command->add_option("--gpu", flags->step.gpu,
                       fmt::format("GPU for which to predict each kernel of a step: {} [none]", gpu_names()));
   command->add_option("--precision", flags->precision, "Precision of that step [bfloat16]");
+  add_field(*command, field("recipe"), flags->config);
+  command->get_option("--recipe")
+      ->description(
+          "File with a format for each module, in TOML or JSON, to show applied to the model [none]");
   add_whole(*command, "--rows", flags->step.rows, "New tokens in that step [1]", 1, 4096);
   add_whole(*command, "--past", flags->step.past, "Tokens in the KV cache before that step [512]", 0);
   command->add_option("MODEL", flags->model, "Model: a folder, a Hugging Face cache entry or demo")

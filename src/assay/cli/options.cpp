@@ -46,7 +46,7 @@ CLI::Option* add_whole(CLI::App& app, const std::string& names, std::int64_t& ta
   const auto read = [names, min, max, &target](const std::string& text) {
     target = whole(names, text, min, max);
   };
-  return app.add_option_function<std::string>(names, read, description);
+  return app.add_option_function<std::string>(names, read, description)->type_name("N");
 }
 
 CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector<std::int64_t>& target,
@@ -59,7 +59,7 @@ CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector
       at = comma + 1;
     }
   };
-  return app.add_option_function<std::string>(names, read, description);
+  return app.add_option_function<std::string>(names, read, description)->type_name("LIST");
 }
 
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
@@ -83,11 +83,7 @@ std::vector<std::string> words_of(const std::string& list) {
 }
 
 std::vector<std::string> candidates_of(const std::string& model) {
-  std::error_code code;
-  if (std::filesystem::is_directory(model, code)) return {model};
-  std::vector<std::string> parts = words_of(model);
-  if (parts.empty()) parts.emplace_back();
-  return parts;
+  return candidates_from_text(model);
 }
 
 CLI::Option* add_field(CLI::App& app, const Field& field, RunConfig& config) {
@@ -100,10 +96,14 @@ CLI::Option* add_field(CLI::App& app, const Field& field, RunConfig& config) {
     const auto read = [&](const std::vector<std::string>& values) {
       for (const std::string& value : values) field.parse(config, value);
     };
-    return app.add_option_function<std::vector<std::string>>(names, read, help)->allow_extra_args(false);
+    return app.add_option_function<std::vector<std::string>>(names, read, help)
+        ->allow_extra_args(false)
+        ->type_name("PATTERN");
   }
   CLI::Option* option = app.add_option_function<std::string>(
       names, [&](const std::string& value) { field.parse(config, value); }, help);
+  if (field.kind == FieldKind::whole) option->type_name("N");
+  if (field.kind == FieldKind::real) option->type_name("X");
   if (!field.implied.empty()) option->expected(0, 1)->default_str(std::string(field.implied));
   return option;
 }
@@ -139,14 +139,15 @@ RunConfig ModelFlags::configuration() const {
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
   RunConfig what = config;
-  if (precision.find('+') != std::string::npos) {
+  if (precision.find('+') != std::string::npos || precision.starts_with("recipe:")) {
     what = run_config_from_text(precision, config);
     require_used(config, {&what, 1});
   } else {  // loading says best what does not go together
     field("precision").parse(what, precision);
   }
-  return load_model_and_tokenizer(candidates_of(model), what,
-                                  {.needs_tokenizer = needs_tokenizer, .pins_caller = true});
+  return load_model_and_tokenizer(
+      candidates_of(model), what,
+      {.needs_tokenizer = needs_tokenizer, .pins_caller = true, .should_stop = is_interrupted});
 }
 
 void PromptFlags::add_to(CLI::App& app) {
@@ -185,7 +186,8 @@ void SamplingFlags::add_to(CLI::App& app) {
   add_real(app, "--repetition-penalty", options.repetition_penalty,
            "Penalty on tokens that occurred before; above 1 makes them less probable [1]");
   add_whole(app, "--seed", seed, "Seed for sampling; the text does not depend on the number of threads [0]",
-            0, std::numeric_limits<std::int64_t>::max());
+            0, std::numeric_limits<std::int64_t>::max())
+      ->group("Sampling");
 }
 
 SamplingOptions SamplingFlags::checked() const {

@@ -1,156 +1,20 @@
 #include "assay/config/fields.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
-#include <optional>
 #include <stdexcept>
 #include <tuple>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/config/fields_json.h"
+#include "assay/config/field_codecs.h"
+#include "assay/config/recipe_file.h"
 
 namespace assay {
 
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
-// How the values of a type are written. `read` gives nothing for a text that is none or is out of range.
-template <typename T>
-struct Codec {
-  std::string expected;  // "float32 or bfloat16"
-  std::function<std::optional<T>(std::string_view)> read;
-  std::function<std::string(const T&)> print;
-  std::function<bool(const T&)> allows;
-};
-
-template <typename T>
-using Names = std::vector<std::pair<std::string_view, T>>;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
-// "a, b or c".
-template <typename T>
-std::string alternatives(const Names<T>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    text += std::string(i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + std::string(names[i].first);
-  return text;
-}
-
-// The value's name; empty where it has none.
-template <typename T>
-std::string name_among(const Names<T>& names, const T& value) {
-  for (const auto& [name, each] : names)
-    if (each == value) return std::string(name);
-  return "";
-}
-
-// One of a few, any case.
-template <typename T>
-Codec<T> choice(const Names<T>& names) {
-  return {alternatives(names),
-          [names](std::string_view text) -> std::optional<T> {
-            const std::string wanted = lower(text);
-            for (const auto& [name, value] : names)
-              if (wanted == name) return value;
-            return std::nullopt;
-          },
-          [names](const T& value) {
-            const std::string name = name_among(names, value);
-            return name.empty() ? "another" : name;
-          },
-          [names](const T& value) { return !name_among(names, value).empty(); }};
-}
-
-template <typename T>
-std::optional<T> number_of(std::string_view text) {
-  T number{};
-  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-template <typename T>
-Codec<T> number(T min, T max, std::string expected) {
-  const auto is_in = [min, max](const T& value) { return value >= min && value <= max; };
-  return {std::move(expected),
-          [is_in](std::string_view text) -> std::optional<T> {
-            const std::optional<T> value = number_of<T>(text);
-            return value && is_in(*value) ? value : std::nullopt;
-          },
-          [](const T& value) { return fmt::format("{}", value); }, is_in};
-}
-
-// As another part of the library reads and writes it; its own error says what is expected.
-template <typename T>
-Codec<T> delegated(std::function<T(std::string_view)> read, std::function<std::string(const T&)> print) {
-  return {"", [read](std::string_view text) { return std::optional<T>(read(text)); }, std::move(print),
-          [](const T&) { return true; }};
-}
-
-// Where a field's value is: nothing where it is not set.
-template <typename T>
-struct Place {
-  std::function<std::optional<T>(const RunConfig&)> get;
-  std::function<void(RunConfig&, std::optional<T>)> set;
-};
-
-template <typename T>
-Place<T> at(std::optional<T> RunConfig::*member) {
-  return {[member](const RunConfig& c) { return c.*member; },
-          [member](RunConfig& c, std::optional<T> value) { c.*member = std::move(value); }};
-}
-
-// A member whose default stands for nothing set.
-template <typename T>
-Place<T> at(T RunConfig::*member) {
-  return {
-      [member](const RunConfig& c) -> std::optional<T> {
-        return c.*member == RunConfig{}.*member ? std::nullopt : std::optional<T>(c.*member);
-      },
-      [member](RunConfig& c, std::optional<T> value) { c.*member = value.value_or(RunConfig{}.*member); }};
-}
-
-// Completes an entry of the table.
-template <typename T>
-Field made(Field field, const Place<T>& place, const Codec<T>& codec) {
-  const std::string_view key = field.key, unset = field.unset;
-  field.print = [place, codec](const RunConfig& c) {
-    const std::optional<T> value = place.get(c);
-    return value ? std::vector<std::string>{codec.print(*value)} : std::vector<std::string>{};
-  };
-  field.parse = [place, codec, key, unset](RunConfig& c, std::string_view text) {
-    if (!unset.empty() && text == unset) return place.set(c, std::nullopt);
-    std::optional<T> value = codec.read(text);
-    if (!value) throw FieldError(key, "expected {}, found '{}'", codec.expected, text.substr(0, 64));
-    place.set(c, std::move(value));
-  };
-  field.clear = [place](RunConfig& c) { place.set(c, std::nullopt); };
-  field.check = [place, codec, key](const RunConfig& c) {
-    const std::optional<T> value = place.get(c);
-    if (value && !codec.allows(*value))
-      throw FieldError(key, "expected {}, found {}", codec.expected, codec.print(*value));
-  };
-  return field;
-}
-
-Field made_list(Field field, std::vector<std::string> RunConfig::*member) {
-  field.kind = FieldKind::list;
-  field.print = [member](const RunConfig& c) { return c.*member; };
-  field.parse = [member](RunConfig& c, std::string_view text) { (c.*member).emplace_back(text); };
-  field.clear = [member](RunConfig& c) { (c.*member).clear(); };
-  field.check = [](const RunConfig&) {};  // the model's modules say which patterns are wrong
-  return field;
-}
+using namespace field_codecs;
 
 Codec<std::string> any_text() {
   return {"a text that is not empty",
@@ -159,6 +23,16 @@ Codec<std::string> any_text() {
           },
           [](const std::string& text) { return text; },
           [](const std::string& text) { return !text.empty(); }};
+}
+
+// A file, or the recipe itself in JSON.
+Codec<Recipe> recipe_codec() {
+  return delegated<Recipe>(
+      [](std::string_view text) {
+        return text.starts_with("{") ? recipe_from_json({parse_ordered_json(text, "recipe"), "recipe"}, "")
+                                     : read_recipe(std::string(text));
+      },
+      [](const Recipe& recipe) { return to_json(recipe).dump(); });
 }
 
 // "0x3" of processors 0 and 1.
@@ -185,6 +59,20 @@ void add_numbers(std::vector<Field>& all) {
        .is_about_numbers = true},
       at(&RunConfig::precision),
       delegated<Preset>(preset_from_name, [](const Preset& p) { return std::string(name_of(p)); })));
+  all.push_back(made(
+      {.key = "recipe",
+       .help = "File with a format for each module, in TOML or JSON, in place of a precision [none]",
+       .kind = FieldKind::object,
+       .is_about_numbers = true,
+       .identity = [](const RunConfig& c) { return c.recipe->label(); },
+       .applies = takes_recipe,
+       .apply =
+           [](Precision& p, const RunConfig&) {
+             if (!p.recipe)
+               throw FieldError("recipe", "it takes the place of a precision: expected one of them, found {}",
+                                p.name);
+           }},
+      at(&RunConfig::recipe), recipe_codec()));
   all.push_back(made<DType>(
       {.key = "dtype",
        .help =
@@ -200,12 +88,11 @@ void add_numbers(std::vector<Field>& all) {
        .help =
            "Format of the LM head in a quantized model: int8, nf4 or fp4 [not quantized, as in Transformers]",
        .is_about_numbers = true,
-       .label = [](const RunConfig& c) { return fmt::format("lm_head {}", info(*c.quantize_head).name); },
+       .label = [](const RunConfig& c) { return fmt::format("lm_head {}", name_of(*c.quantize_head)); },
        .applies = [](const Precision& p) { return p.is_quantized(); },
        .apply = [](Precision& p, const RunConfig& c) { set_quantized_lm_head(p, *c.quantize_head); }},
       at(&RunConfig::quantize_head),
-      choice<WeightFormat>(
-          {{"int8", WeightFormat::int8}, {"nf4", WeightFormat::nf4}, {"fp4", WeightFormat::fp4}})));
+      choice<WeightFormat>({{"int8", formats::kInt8}, {"nf4", formats::kNf4}, {"fp4", formats::kFp4}})));
   all.push_back(made<double>(
       {.key = "llm_int8_threshold",
        .help = "Magnitude from which an activation of llm-int8 is an outlier; 0: no outliers [6]",
@@ -411,67 +298,19 @@ std::vector<Field> made_table() {
   std::vector<Field> all;
   add_numbers(all);
   add_choices(all);
+  const std::size_t machine = all.size();
   add_machine(all);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].group = i < machine ? "Precision" : "Device";
   // A member that this does not name does not compile: it belongs into the table.
   const RunConfig config;
-  const auto& [precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
-               smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-               lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica] = config;
-  (void)std::tie(precision, dtype, quantize_head, llm_int8_threshold, input_scale, activations, calibrator,
-                 smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite, float32_matmul,
-                 lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica);
+  const auto& [precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
+               calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
+               float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica] =
+      config;
+  (void)std::tie(precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
+                 calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
+                 float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica);
   return all;
-}
-
-OrderedJson json_of(const Field& field, const std::vector<std::string>& values) {
-  switch (field.kind) {
-    case FieldKind::list:
-      return values;
-    case FieldKind::on:
-      return values.front() == "true";
-    case FieldKind::whole:
-      return number_of<std::int64_t>(values.front()).value();
-    case FieldKind::real:
-      return number_of<double>(values.front()).value();
-    case FieldKind::text:
-      break;
-  }
-  return values.front();
-}
-
-std::string_view json_type_of(FieldKind kind) {
-  switch (kind) {
-    case FieldKind::list:
-      return "a list of texts";
-    case FieldKind::on:
-      return "true or false";
-    case FieldKind::whole:
-    case FieldKind::real:
-      return "a number";
-    case FieldKind::text:
-      break;
-  }
-  return "a text";
-}
-
-// As the field's parse() reads them.
-std::vector<std::string> values_of(const Field& field, const JsonReader& json) {
-  const auto refuse = [&](const JsonReader& found) {
-    throw FieldError(field.key, "expected {}, found {}", json_type_of(field.kind), found.found());
-  };
-  if (field.kind == FieldKind::list) {
-    if (!json.is_array()) refuse(json);
-    std::vector<std::string> values;
-    for (const JsonReader& each : json.items()) {
-      if (!each.is_text()) refuse(each);
-      values.push_back(each.text());
-    }
-    return values;
-  }
-  const bool is_number = field.kind == FieldKind::whole || field.kind == FieldKind::real;
-  if (is_number ? !json.is_number() : field.kind == FieldKind::on ? !json.is_boolean() : !json.is_text())
-    refuse(json);
-  return {json.is_text() ? json.text() : json.found()};
 }
 
 }  // namespace
@@ -491,30 +330,6 @@ std::string flag_of(std::string_view key) {
   std::string flag = "--" + std::string(key);
   std::replace(flag.begin(), flag.end(), '_', '-');
   return flag;
-}
-
-OrderedJson to_json(const RunConfig& config) {
-  OrderedJson json = OrderedJson::object();
-  for (const Field& each : fields())
-    if (const auto values = each.print(config); !values.empty())
-      json[std::string(each.key)] = json_of(each, values);
-  return json;
-}
-
-RunConfig run_config_from_json(const JsonReader& json) {
-  RunConfig config;
-  for (const auto& [key, value] : json.members()) {
-    const auto at = std::find_if(fields().begin(), fields().end(),
-                                 [&key = key](const Field& each) { return each.key == key; });
-    if (at == fields().end()) {
-      std::vector<std::string_view> known;
-      for (const Field& each : fields()) known.push_back(each.key);
-      json.fail(fmt::format("unknown key '{}': expected {}", key.substr(0, 64), fmt::join(known, ", ")));
-    }
-    if (value.is_null()) continue;
-    for (const std::string& text : values_of(*at, value)) at->parse(config, text);
-  }
-  return config;
 }
 
 }  // namespace assay

@@ -12,8 +12,9 @@
 
 namespace assay {
 
-// What a field's value is in JSON: a text, a whole number, a number, true, or a list of texts.
-enum class FieldKind { text, whole, real, on, list };
+// What a field's value is in JSON: a text, a whole number, a number, true, a list of texts, or an object,
+// which parse() and print() have as JSON.
+enum class FieldKind { text, whole, real, on, list, object };
 
 struct Field {
   std::string_view key;              // "llm_int8_threshold": in JSON and configuration files
@@ -23,12 +24,15 @@ struct Field {
   std::string_view unset = {};    // the text that leaves it unset: "auto"
   std::string_view implied = {};  // what its flag means without a value
   bool has_flag = true;
+  std::string_view group = {};    // heading of its flag in a help text
   bool is_about_numbers = false;  // it changes how results are computed
 
   // The values as parse() reads them, one but for lists; none where the field is not set.
   std::function<std::vector<std::string>(const RunConfig&)> print = {};
   // Sets it, or adds to a list. Throws FieldError for what it does not allow.
   std::function<void(RunConfig&, std::string_view)> parse = {};
+  // What stands for a value in keys, where the value itself is long.
+  std::function<std::string(const RunConfig&)> identity = {};
   std::function<void(RunConfig&)> clear = {};
   std::function<void(const RunConfig&)> check = {};  // throws FieldError for a value out of range
   // "dtype bfloat16"; empty where there is nothing to say.

@@ -10,7 +10,7 @@ namespace assay {
 namespace {
 
 // So that no value can be taken for the end of it.
-std::string quoted(const std::string& value) {
+std::string in_quotes(const std::string& value) {
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
@@ -40,18 +40,44 @@ WeightFormat head_from_text(std::string_view suffix, Preset preset, std::string_
   if (!precision_of(preset).is_quantized())
     throw FieldError("precision", "expected a quantized precision before +head, found '{}'",
                      text.substr(0, 64));
-  if (is(":nf4") || (is("") && (preset == Preset::nf4 || preset == Preset::nf4_dq))) return WeightFormat::nf4;
-  if (is(":fp4") || (is("") && (preset == Preset::fp4 || preset == Preset::fp4_dq))) return WeightFormat::fp4;
-  return WeightFormat::int8;
+  if (is(":nf4") || (is("") && (preset == Preset::nf4 || preset == Preset::nf4_dq))) return formats::kNf4;
+  if (is(":fp4") || (is("") && (preset == Preset::fp4 || preset == Preset::fp4_dq))) return formats::kFp4;
+  return formats::kInt8;
 }
 
 constexpr std::string_view kActivations = "activations:";
 constexpr std::string_view kReplica = "replica:";
+constexpr std::string_view kRecipe = "recipe:";
+
+// Without the fields that do not apply to the precision.
+RunConfig with_what_applies(RunConfig config) {
+  Precision precision = config.precision ? precision_of(*config.precision) : precision_of(*config.recipe);
+  for (const Field& each : fields()) {
+    if (!each.is_set(config)) continue;
+    if (each.applies && !each.applies(precision))
+      each.clear(config);
+    else if (each.apply)
+      each.apply(precision, config);
+  }
+  return config;
+}
+
+// Of "recipe:FILE", perhaps with "+replica:1" behind it.
+RunConfig recipe_from_text(std::string_view text, RunConfig config) {
+  config.precision.reset();
+  const std::size_t plus = text.rfind("+replica:");
+  if (plus != std::string_view::npos) field("replica").parse(config, text.substr(plus + 1 + kReplica.size()));
+  field("recipe").parse(config, text.substr(0, plus));
+  return with_what_applies(std::move(config));
+}
 
 }  // namespace
 
 std::string RunConfig::label() const {
-  return (precision ? std::string(name_of(*precision)) : "as stored") + labels(*this, false);
+  const std::string name = precision ? std::string(name_of(*precision))
+                           : recipe  ? recipe->label()
+                                     : "as stored";
+  return name + labels(*this, false);
 }
 
 std::string RunConfig::label_of_numbers() const {
@@ -61,10 +87,11 @@ std::string RunConfig::label_of_numbers() const {
 std::string RunConfig::key() const {
   std::string text;
   for (const Field& field : fields()) {
-    const std::vector<std::string> values = field.print(*this);
+    std::vector<std::string> values = field.print(*this);
+    if (field.identity && !values.empty()) values = {field.identity(*this)};
     for (std::size_t i = 0; i < values.size(); ++i) {
       text += i > 0 ? "," : fmt::format("{}{}=", text.empty() ? "" : " ", field.key);
-      text += quoted(values[i]);
+      text += in_quotes(values[i]);
     }
   }
   return text;
@@ -73,10 +100,14 @@ std::string RunConfig::key() const {
 RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
   RunConfig config = common;
   // "nf4@cuda:0": on a device of its own.
-  if (const std::size_t at = text.find('@'); at != std::string_view::npos) {
+  // A recipe's file may have an @ in its name too.
+  const std::size_t at = text.rfind('@');
+  const bool is_device = at != std::string_view::npos && text.substr(at).find('.') == std::string_view::npos;
+  if (is_device || (at != std::string_view::npos && !text.starts_with(kRecipe))) {
     field("device").parse(config, text.substr(at + 1));
     text = text.substr(0, at);
   }
+  if (text.starts_with(kRecipe)) return recipe_from_text(text.substr(kRecipe.size()), std::move(config));
   const std::size_t plus = text.find('+');
   if (plus == 0)
     throw FieldError("precision", "expected a name before +head, found '{}'", text.substr(0, 64));
@@ -104,15 +135,7 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
     if (end == std::string_view::npos) break;
     rest.remove_prefix(end + 1);
   }
-  Precision precision = precision_of(*config.precision);
-  for (const Field& each : fields()) {
-    if (!each.is_set(config)) continue;
-    if (each.applies && !each.applies(precision))
-      each.clear(config);
-    else if (each.apply)
-      each.apply(precision, config);
-  }
-  return config;
+  return with_what_applies(std::move(config));
 }
 
 void require_used(const RunConfig& common, std::span<const RunConfig> made) {

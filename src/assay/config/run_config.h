@@ -27,6 +27,7 @@ enum class Activations { as_dtype, int8 };
 struct RunConfig {
   // Numbers. Unset: float32, or what a checkpoint that is quantized already holds.
   std::optional<Preset> precision = {};
+  std::optional<Recipe> recipe = {};  // in place of a precision: a format for each module
   // Of everything that is not quantized; unset: float32.
   std::optional<DType> dtype = {};
   std::optional<WeightFormat> quantize_head = {};    // int8, nf4 or fp4; unset: the LM head as `dtype`
@@ -65,9 +66,9 @@ struct RunConfig {
 
 // `text` is a precision; with the LM head quantized too "nf4+head" (int8, or beside nf4 and fp4 the same) or
 // "nf4+head:int8", with int8 activations "nf4+activations:int8" or "nf4+head+activations:int8"; or "auto",
-// which leaves it unset; then "@" and a device: "nf4@cuda:0". "float32+replica:1" is equal to float32 in all
-// but name, for A/A runs. Everything else is as in `common`, less what does not apply to the precision.
-// Throws FieldError.
+// which leaves it unset; or "recipe:FILE"; then "@" and a device: "nf4@cuda:0". "float32+replica:1" is equal
+// to float32 in all but name, for A/A runs. Everything else is as in `common`, less what does not apply to
+// the precision. Throws FieldError.
 RunConfig run_config_from_text(std::string_view text, const RunConfig& common = {});
 
 // Throws FieldError for a field that `common` sets and none of the configurations made of it has.

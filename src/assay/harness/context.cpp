@@ -59,7 +59,7 @@ LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) 
   const RunConfig own = context_.baseline;
   sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const RunConfig& configuration) {
     if (!(configuration == own))
-      throw Error("{}: only the loaded model ({}) is at hand", configuration.label(), own.label());
+      throw Error("{}: this experiment runs only configuration {}", configuration.label(), own.label());
     return local_session(loaded, should_stop);
   });
   context_.sessions = sessions_.get();
@@ -154,7 +154,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   context_.sweep = options.sweep;
   const auto stored = stored_precision(*folder_, spec);
   context_.is_quantized_already = stored.has_value();
-  if (!options.baseline.precision && !stored)
+  if (!options.baseline.precision && !options.baseline.recipe && !stored)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
   context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);

@@ -11,22 +11,22 @@ namespace assay {
 
 std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa) {
   // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
-  const int parts = planes_of(precision.weights);
-  const WeightFormat format = multiplied_format(precision);
+  const Multiply multiply = multiply_of(precision);
+  const int parts = planes_of(multiply);
   ProductKind kind = isa >= Isa::avx512 ? ProductKind::avx512_float32 : ProductKind::avx2_float32;
-  if (is_int8(format) || precision.has_int8_activations)
+  if (multiply == Multiply::int8 || precision.has_int8_activations)
     kind = isa == Isa::amx      ? ProductKind::amx_int8
            : isa >= Isa::avx512 ? ProductKind::avx512_vnni
            : has_avx2_vnni()    ? ProductKind::avx2_vnni
                                 : ProductKind::avx2_int8;
-  else if (isa >= Isa::avx512bf16 && format != WeightFormat::float32)
+  else if (isa >= Isa::avx512bf16 && multiply != Multiply::float32)
     return BoundingProduct{isa == Isa::amx ? ProductKind::amx_bfloat16 : ProductKind::avx512_bfloat16,
                            parts * (parts + 1) / 2};
   return why_not_usable(kind).empty() ? std::optional(BoundingProduct{kind, 1}) : std::nullopt;
 }
 
-WeightFormat multiplied_format(const Precision& precision) {
-  return is_four_bit(precision.weights) ? precision.dtype : precision.weights;
+Multiply multiply_of(const Precision& precision) {
+  return precision.arithmetic_of(precision.weights).multiply;
 }
 
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape) {
@@ -111,7 +111,7 @@ ReadProbe& Roofline::probe_for(Bytes working_set) {
 
 Roofline::Peaks device_peaks(Backend& backend, Bytes working_set, const Precision& precision, Seconds each) {
   const DeviceRates rates =
-      backend.measure_rates(working_set, multiplied_format(precision), each).value_or(DeviceRates{});
+      backend.measure_rates(working_set, multiply_of(precision), each).value_or(DeviceRates{});
   return {rates.bytes_per_second, rates.operations_per_second};
 }
 

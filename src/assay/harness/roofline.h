@@ -21,8 +21,8 @@ struct BoundingProduct {
 // without a probe of its own takes that of the next tier.
 std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa);
 
-// What products of these weights are computed in: 4-bit codes as what everything else is kept in.
-WeightFormat multiplied_format(const Precision& precision);
+// What most weights of the blocks are multiplied in: 4-bit codes as what everything else is kept in.
+Multiply multiply_of(const Precision& precision);
 
 // A batch of a case after tokenization: its tokens by sequence.
 struct BatchShape {

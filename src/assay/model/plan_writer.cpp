@@ -54,8 +54,10 @@ BufferId PlanWriter::buffer(std::string name, std::int64_t columns) {
 }
 
 WeightId PlanWriter::weight(WeightSpec spec) {
-  spec.has_bfloat16_scales = spec_.has_bfloat16_weights && is_four_bit(spec.format) &&
-                             !has_nested_scales(spec.format) && !spec.is_stored_quantized;
+  // Scales that are weights of the file lose nothing in its type.
+  if (spec_.has_bfloat16_weights && is_four_bit(spec.format) && !has_nested_scales(spec.format) &&
+      !spec.is_stored_quantized)
+    spec.format = with_scale(spec.format, ScaleType::bfloat16);
   plan_.weights.push_back(std::move(spec));
   return static_cast<WeightId>(plan_.weights.size()) - 1;
 }
@@ -70,7 +72,7 @@ WeightId PlanWriter::head_matrix(std::string name) {
                  .columns = spec_.embedding_width(),
                  .kind = WeightSpec::Kind::matrix,
                  .format = precision_.lm_head,
-                 .expanded = precision_.dtype,
+                 .arithmetic = precision_.lm_head_arithmetic(),
                  .is_stored_quantized = precision_.is_lm_head_stored,
                  .allows_non_finite = precision_.allows_non_finite});
 }
@@ -152,6 +154,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
                            std::int64_t out_column, const LinearUse& use) {
   const std::string name = joined_name(modules);
   const WeightFormat format = precision_.format_of(modules.front().name);
+  const MatmulArithmetic arithmetic = precision_.arithmetic_of(format);
   const bool is_in = is_quantized(format), is_stored = is_in && precision_.is_stored;
   std::int64_t outputs = 0;
   bool has_bias = false;
@@ -159,15 +162,15 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
     outputs += module.outputs;
     has_bias = has_bias || module.has_bias;
   }
-  LinearOp op{
-      .activation = use.activation,
-      .adds_to_output = use.adds,
-      .outlier_threshold = format == WeightFormat::llm_int8 ? precision_.outlier_threshold : 0,
-      .has_tensor_scale = format == WeightFormat::int8 && precision_.input_scale == InputScale::per_tensor,
-      .has_int8_inputs = is_four_bit(format) && precision_.has_int8_activations,
-      .in = in,
-      .out = out,
-      .out_column = out_column};
+  LinearOp op{.activation = use.activation,
+              .adds_to_output = use.adds,
+              .outlier_threshold =
+                  arithmetic.activations == ActivationType::int8_symmetric ? precision_.outlier_threshold : 0,
+              .has_tensor_scale = arithmetic.activations == ActivationType::int8_per_tensor,
+              .has_int8_inputs = arithmetic.activations == ActivationType::int8_per_group,
+              .in = in,
+              .out = out,
+              .out_column = out_column};
   for (const Module& module : modules) op.modules.push_back(module.name);
   op.weight = weight(
       {.name = name + ".weight",
@@ -177,7 +180,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
        .stored_transposed = spec_.names.linear_is_transposed && !is_stored,
        .slices = slices_of(modules, ".weight", false),
        .format = format,
-       .expanded = precision_.dtype,
+       .arithmetic = arithmetic,
        .is_stored_quantized = is_stored,
        .allows_non_finite = precision_.allows_non_finite,
        .why_not_quantized = is_in ? std::string_view() : precision_.why_not_quantized(modules.front().name),
@@ -198,7 +201,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
 }
 
 void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_input_shared) {
-  if (spec_of(op.weight).format != WeightFormat::int8) return;  // kept as it is: its inputs are, too
+  if (spec_of(op.weight).format != formats::kInt8) return;  // kept as it is: its inputs are, too
   if (precision_.input_scale == InputScale::calibrated)
     op.static_input = StaticInput{found.code.scale, found.code.zero_point, found.clipped_share};
   if (found.smoothing.empty()) return;
@@ -233,8 +236,9 @@ LmHead PlanWriter::head_over(BufferId hidden) {
   head.product.weight = spec_.is_head_tied ? tokens_ : head_matrix(spec_.names.head);
   if (spec_.has_head_bias) head.product.bias = vector(spec_.names.head_bias, spec_.vocab);
   spec_of(head.product.weight).is_table_too = spec_.is_head_tied;
-  head.product.has_int8_inputs = is_four_bit(precision_.lm_head) && precision_.has_int8_activations;
-  if (precision_.lm_head == WeightFormat::llm_int8)
+  const ActivationType activations = precision_.lm_head_arithmetic().activations;
+  head.product.has_int8_inputs = activations == ActivationType::int8_per_group;
+  if (activations == ActivationType::int8_symmetric)
     head.product.outlier_threshold = precision_.outlier_threshold;
   return head;
 }
@@ -242,7 +246,9 @@ LmHead PlanWriter::head_over(BufferId hidden) {
 Plan PlanWriter::finish(BufferId hidden) {
   plan_.hidden = hidden;
   plan_.head = head_over(hidden);
-  precision_.modules.check(modules_of(plan_));
+  const std::vector<std::string> modules = modules_of(plan_);
+  precision_.modules.check(modules);
+  if (precision_.recipe) precision_.recipe->check(modules);
   return std::move(plan_);
 }
 

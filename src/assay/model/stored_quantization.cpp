@@ -44,6 +44,29 @@ Precision int8_precision(const int8::Config& config, const QuantizedWeights& wei
   return precision;
 }
 
+// Of modules in one format or several: that of most is the precision's own.
+Precision precision_of_stored(const std::vector<std::pair<std::string, WeightFormat>>& stored) {
+  std::vector<std::pair<WeightFormat, std::size_t>> counts;
+  for (const auto& [module, format] : stored) {
+    const auto at = std::find_if(counts.begin(), counts.end(),
+                                 [&format = format](const auto& each) { return each.first == format; });
+    if (at == counts.end())
+      counts.emplace_back(format, 1);
+    else
+      ++at->second;
+  }
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  Precision precision = precision_of(counts.front().first);
+  for (std::size_t i = 1; i < counts.size(); ++i)
+    precision.name += " + " + precision_of(counts[i].first).name;
+  precision.name += " (as stored)";
+  precision.is_stored = true;
+  for (const auto& [module, format] : stored)
+    if (format != precision.weights) precision.stored_formats.emplace(module, format);
+  return precision;
+}
+
 }  // namespace
 
 StoredCodes quantized_tensor(const WeightSpec& weight) {
@@ -83,31 +106,22 @@ std::optional<Precision> stored_precision(const ModelFolder& folder, const Model
   const auto weights = quantized_weights(folder);
   const Plan plan = plan_forward(spec, Precision{});
   std::vector<std::string> kept;
-  std::optional<WeightFormat> format;
-  std::string first;  // the weight that decided
-  const auto look_at = [&](const std::string& weight) {
-    const std::optional<WeightFormat> found = weights->format_of(weight);
-    if (!found) return false;
-    if (format && *found != *format)
-      throw Error("{}: it is stored as {}, '{}' as {}: expected one format", folder.find(weight).where(),
-                  precision_of(*found).name, first, precision_of(*format).name);
-    if (!format) first = weight;
-    format = found;
-    return true;
-  };
-  for (const std::string& module : modules_of(plan))
-    if (!look_at(module + ".weight")) kept.push_back(module);
-  const bool is_lm_head_stored = !spec.is_head_tied && look_at(spec.names.head);
-  if (!format || kept.size() == modules_of(plan).size())
+  std::vector<std::pair<std::string, WeightFormat>> stored;  // by module
+  for (const std::string& module : modules_of(plan)) {
+    if (const auto format = weights->format_of(module + ".weight"))
+      stored.emplace_back(module, *format);
+    else
+      kept.push_back(module);
+  }
+  if (stored.empty())
     throw Error("{}: quantization_config is there, but no weight of the blocks is stored quantized",
                 folder.config().where());
-  Precision precision = precision_of(*format);
-  precision.name += " (as stored)";
-  precision.is_stored = true;
+  Precision precision = precision_of_stored(stored);
   precision.skipped_modules = std::move(kept);
   precision.outlier_threshold = static_cast<float>(config->threshold);
-  precision.is_lm_head_stored = is_lm_head_stored;
-  if (is_lm_head_stored) precision.lm_head = *format;
+  const auto head = spec.is_head_tied ? std::nullopt : weights->format_of(spec.names.head);
+  precision.is_lm_head_stored = head.has_value();
+  if (head) precision.lm_head = *head;
   return precision;
 }
 

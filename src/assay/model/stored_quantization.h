@@ -14,8 +14,8 @@ namespace assay {
 
 // The precision that the folder's weights are stored in, "nf4-dq (as stored)"; none where config.json has no
 // quantization_config. The tensors decide which modules are; of int8 its configuration names the precision.
-// Throws Error for another method than bitsandbytes and assay, for modules of different formats, and where
-// nothing is stored quantized.
+// Modules may be stored in different formats ("nf4 + llm-int8 (as stored)"). Throws Error for another method
+// than bitsandbytes and assay, and where nothing is stored quantized.
 std::optional<Precision> stored_precision(const ModelFolder& folder, const ModelSpec& spec);
 
 // What an int8 checkpoint keeps of its calibration, by the plan's weights that are stored quantized: codes of

@@ -10,7 +10,16 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// Numbers that are a part of a name by themselves become stars: "h.3.ln_1" and "h.4.ln_1" are one.
+const char* kind_of(const Op& op) {
+  return std::visit(Cases{[](const EmbedOp&) { return "embedding"; }, [](const NormOp&) { return "norm"; },
+                          [](const LinearOp&) { return "matmul"; }, [](const RotaryOp&) { return "rotary"; },
+                          [](const AttentionOp&) { return "attention"; },
+                          [](const GatedOp&) { return "gate"; }, [](const AddOp&) { return "add"; }},
+                    op.what);
+}
+
+}  // namespace
+
 std::string without_layer(const std::string& name) {
   std::string text;
   for (std::size_t begin = 0; begin <= name.size();) {
@@ -23,15 +32,25 @@ std::string without_layer(const std::string& name) {
   return text;
 }
 
-const char* kind_of(const Op& op) {
-  return std::visit(Cases{[](const EmbedOp&) { return "embedding"; }, [](const NormOp&) { return "norm"; },
-                          [](const LinearOp&) { return "matmul"; }, [](const RotaryOp&) { return "rotary"; },
-                          [](const AttentionOp&) { return "attention"; },
-                          [](const GatedOp&) { return "gate"; }, [](const AddOp&) { return "add"; }},
-                    op.what);
+std::vector<FormatGroup> format_groups(const Plan& plan) {
+  std::vector<FormatGroup> groups;
+  const auto head = static_cast<std::size_t>(plan.head.product.weight);
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    for (const TensorPart& part : tensors_of(plan.weights[i])) {
+      const WeightSpec& weight = part.spec;
+      if (weight.kind == WeightSpec::Kind::vector) continue;
+      const std::string name = without_layer(weight.name) + (i == head ? " (LM head)" : "");
+      auto group = std::find_if(groups.begin(), groups.end(), [&](const FormatGroup& each) {
+        return each.name == name && each.format == weight.format;
+      });
+      if (group == groups.end()) group = groups.insert(groups.end(), {.name = name, .format = weight.format});
+      ++group->tensors;
+      group->elements += weight.elements();
+      group->bytes = group->bytes + stored_bytes(weight);
+    }
+  }
+  return groups;
 }
-
-}  // namespace
 
 std::vector<OperationGroup> operation_groups(const Plan& plan, std::int64_t rows, std::int64_t past,
                                              std::int64_t head_rows) {
@@ -46,7 +65,10 @@ std::vector<OperationGroup> operation_groups(const Plan& plan, std::int64_t rows
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {.name = name, .kind = kind, .operations = {}, .cost = {}});
       const LinearOp* linear = is_head ? &plan.head.product : std::get_if<LinearOp>(&plan.ops[i].what);
-      if (linear != nullptr) group->format = plan.weight(linear->weight).format;
+      if (linear != nullptr) {
+        group->format = plan.weight(linear->weight).format;
+        group->multiply = plan.weight(linear->weight).arithmetic.multiply;
+      }
     }
     group->operations.push_back(i);
     group->cost += costs[i];

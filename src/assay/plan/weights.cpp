@@ -23,10 +23,8 @@ std::vector<TensorPart> tensors_of(const WeightSpec& weight) {
 
 Bytes stored_bytes(const WeightSpec& weight) {
   if (weight.kind == WeightSpec::Kind::vector) return {weight.elements() * 4};
-  const double bits = info(weight.format).bits_per_weight;
-  const double own = weight.has_bfloat16_scales ? 4 + (bits - 4) / 2 : bits;
-  const double elements = static_cast<double>(weight.elements()) * own / 8;
-  return {static_cast<std::int64_t>(elements) + (is_int8(weight.format) ? weight.rows * 4 : 0)};
+  if (weight.planes() > 1) return {weight.elements() * 2 * weight.planes()};
+  return stored_bytes(weight.format, weight.rows, weight.columns);
 }
 
 }  // namespace assay

@@ -33,11 +33,8 @@ struct WeightSpec {
   // What it is made of, in order: query, key and value projections are one matrix, of one tensor each or of a
   // fused one. Empty: of the one tensor `name`.
   std::vector<WeightSlice> slices = {};
-  WeightFormat format = WeightFormat::float32;
-  // What 4-bit weights become in a matrix multiplication: float32 or bfloat16.
-  WeightFormat expanded = WeightFormat::float32;
-  // Scales of 4-bit blocks are held in bfloat16, which the file's weights are: nothing is lost.
-  bool has_bfloat16_scales = false;
+  WeightFormat format = formats::kFloat32;
+  MatmulArithmetic arithmetic = {};  // of a matrix: what it is multiplied in
   // The file holds codes of `format` and their scales, [rows, columns]: they are taken as they are.
   bool is_stored_quantized = false;
   bool allows_non_finite = false;           // NaN and infinity are quantized as 0
@@ -57,6 +54,8 @@ struct WeightSpec {
   std::int64_t tensor_first = 0, tensor_count = 0;
 
   std::int64_t elements() const { return rows * columns; }
+  // The bfloat16 parts that a matrix in float32 is packed as; 1 where it is packed as it is.
+  int planes() const { return format == formats::kFloat32 ? planes_of(arithmetic.multiply) : 1; }
   // The output that a row, or element of a vector, of the tensor is.
   std::int64_t output_of(std::int64_t row) const {
     return run_outputs.empty() ? row : run_outputs[static_cast<std::size_t>(row / run_rows)] + row % run_rows;

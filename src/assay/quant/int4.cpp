@@ -12,6 +12,11 @@ const std::array<float, 16>& int4_book() {
   return kBook;
 }
 
+const std::array<float, 16>& int4_codes() {
+  static constexpr std::array<float, 16> kCodes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return kCodes;
+}
+
 void quantize_int4(std::span<const float> row, std::int64_t group, std::uint8_t* codes, float* scales) {
   const auto size = static_cast<std::size_t>(group);
   for (std::size_t first = 0; first < row.size(); first += size) {

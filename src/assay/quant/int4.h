@@ -13,6 +13,9 @@ inline constexpr std::int64_t kInt4Group = 128;
 // A code's value before scaling: code - 8, from -8 to 7.
 const std::array<float, 16>& int4_book();
 
+// The same where a group has a zero point or minimum: the code itself, from 0 to 15.
+const std::array<float, 16>& int4_codes();
+
 // Quantizes one output's inputs, cut into groups of `group` (the last may be shorter; no group crosses
 // outputs). With m the value of a group's largest magnitude (the first of equals, with its sign): scale = m /
 // -8, so that m itself has code 0 and is kept; inverse = 1 / scale; codes[i] = clamp(rint(row[i] * inverse),

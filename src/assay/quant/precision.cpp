@@ -19,17 +19,17 @@ struct PresetEntry {
 
 // In the order of the enum.
 constexpr PresetEntry kPresets[] = {
-    {"float32", {"fp32", "f32"}, WeightFormat::float32},
-    {"float16", {"fp16", "f16"}, WeightFormat::float32},
-    {"bfloat16", {"bf16", ""}, WeightFormat::bfloat16},
-    {"int8-dynamic", {"int8", ""}, WeightFormat::int8},
-    {"int8-static", {"", ""}, WeightFormat::int8},
-    {"llm-int8", {"llm.int8", ""}, WeightFormat::llm_int8},
-    {"nf4", {"", ""}, WeightFormat::nf4},
-    {"fp4", {"", ""}, WeightFormat::fp4},
-    {"nf4-dq", {"", ""}, WeightFormat::nf4_dq},
-    {"fp4-dq", {"", ""}, WeightFormat::fp4_dq},
-    {"int4-g128", {"int4", ""}, WeightFormat::int4_g128},
+    {"float32", {"fp32", "f32"}, formats::kFloat32},
+    {"float16", {"fp16", "f16"}, formats::kFloat32},
+    {"bfloat16", {"bf16", ""}, formats::kBfloat16},
+    {"int8-dynamic", {"int8", ""}, formats::kInt8},
+    {"int8-static", {"", ""}, formats::kInt8},
+    {"llm-int8", {"llm.int8", ""}, formats::kLlmInt8},
+    {"nf4", {"", ""}, formats::kNf4},
+    {"fp4", {"", ""}, formats::kFp4},
+    {"nf4-dq", {"", ""}, formats::kNf4Dq},
+    {"fp4-dq", {"", ""}, formats::kFp4Dq},
+    {"int4-g128", {"int4", ""}, formats::kInt4G128},
 };
 
 std::string lower(std::string_view text) {
@@ -41,18 +41,95 @@ std::string lower(std::string_view text) {
 
 }  // namespace
 
-const WeightFormatInfo& info(WeightFormat format) {
-  static constexpr WeightFormatInfo kInfos[] = {
-      {"float32", 32},      {"tf32", 32},    {"bfloat16", 16},   {"float16", 16}, {"2 x bfloat16", 32},
-      {"3 x bfloat16", 48}, {"int8", 8},     {"int8", 8},        {"nf4", 4.5},    {"fp4", 4.5},
-      {"nf4-dq", 4.5},      {"fp4-dq", 4.5}, {"int4-g128", 4.25}};
-  return kInfos[static_cast<std::size_t>(format)];
+namespace {
+
+Multiply multiply_of(Float32Matmul how) {
+  switch (how) {
+    case Float32Matmul::float32:
+      return Multiply::float32;
+    case Float32Matmul::bf16x3:
+      return Multiply::bfloat16_x2;
+    case Float32Matmul::bf16x6:
+      return Multiply::bfloat16_x3;
+    case Float32Matmul::tf32:
+      return Multiply::tf32;
+  }
+  return Multiply::float32;
+}
+
+Multiply multiply_of(const WeightFormat& dtype) {
+  return dtype == formats::kBfloat16  ? Multiply::bfloat16
+         : dtype == formats::kFloat16 ? Multiply::float16
+                                      : Multiply::float32;
+}
+
+ActivationType int8_activations(InputScale scale) {
+  switch (scale) {
+    case InputScale::per_token:
+      return ActivationType::int8_per_token;
+    case InputScale::per_tensor:
+      return ActivationType::int8_per_tensor;
+    case InputScale::calibrated:
+      return ActivationType::int8_calibrated;
+  }
+  return ActivationType::int8_per_token;
+}
+
+}  // namespace
+
+MatmulArithmetic Precision::arithmetic_of(const WeightFormat& format) const {
+  if (format == formats::kFloat32) return {multiply_of(float32_matmul), ActivationType::as_multiplied};
+  if (!assay::is_quantized(format)) return {multiply_of(format), ActivationType::as_multiplied};
+  if (is_int8(format))
+    return {Multiply::int8,
+            format.rounds_to_float16 ? ActivationType::int8_symmetric : int8_activations(input_scale)};
+  return {multiply_of(dtype),
+          has_int8_activations ? ActivationType::int8_per_group : ActivationType::as_multiplied};
+}
+
+MatmulArithmetic Precision::lm_head_arithmetic() const {
+  MatmulArithmetic arithmetic = arithmetic_of(lm_head);
+  if (is_int8(lm_head) && !lm_head.rounds_to_float16) arithmetic.activations = ActivationType::int8_per_token;
+  return arithmetic;
+}
+
+std::vector<WeightFormat> Precision::formats() const {
+  std::vector<WeightFormat> all{weights};
+  const auto add = [&](const WeightFormat& format) {
+    if (std::find(all.begin(), all.end(), format) == all.end()) all.push_back(format);
+  };
+  if (recipe)
+    for (const RecipeRule& rule : recipe->rules) add(rule.format);
+  for (const auto& [module, format] : stored_formats) add(format);
+  return all;
+}
+
+bool Precision::has_any(const std::function<bool(const WeightFormat&)>& is_such) const {
+  const std::vector<WeightFormat> all = formats();
+  return std::any_of(all.begin(), all.end(), is_such);
+}
+
+bool Precision::has_any(const WeightFormat& format) const {
+  return has_any([&](const WeightFormat& each) { return each == format; });
+}
+
+bool Precision::is_quantized() const {
+  return has_any([](const WeightFormat& each) { return assay::is_quantized(each); });
 }
 
 std::string_view Precision::why_not_quantized(std::string_view module) const {
   if (std::find(skipped_modules.begin(), skipped_modules.end(), module) != skipped_modules.end())
     return "kept by the checkpoint";
-  return modules.why_left_out(module);
+  if (const std::string_view why = modules.why_left_out(module); !why.empty()) return why;
+  if (recipe && is_quantized() && !assay::is_quantized(recipe->format_of(module)))
+    return "kept by the recipe";
+  return "";
+}
+
+WeightFormat Precision::format_of(std::string_view module) const {
+  if (const auto stored = stored_formats.find(module); stored != stored_formats.end()) return stored->second;
+  const WeightFormat own = recipe ? recipe->format_of(module) : weights;
+  return assay::is_quantized(own) && !why_not_quantized(module).empty() ? dtype : own;
 }
 
 std::vector<std::string> precision_names() {
@@ -78,12 +155,37 @@ Preset preset_from_name(std::string_view text) {
                    wanted, nearest_name(wanted, all));
 }
 
-Precision precision_of(Preset preset) {
+Recipe recipe_of(Preset preset) {
+  const PresetEntry& entry = kPresets[static_cast<std::size_t>(preset)];
+  Recipe recipe{.name = std::string(entry.name), .default_format = entry.weights};
+  if (preset == Preset::bfloat16) recipe.lm_head = entry.weights;
+  return recipe;
+}
+
+namespace {
+
+// Without the rules.
+Precision precision_without_rules(const Recipe& recipe) {
   Precision precision;
-  precision.name = name_of(preset);
-  precision.weights = kPresets[static_cast<std::size_t>(preset)].weights;
+  precision.name = recipe.name;
+  precision.weights = recipe.default_format;
+  precision.lm_head = recipe.lm_head.value_or(precision.dtype);
+  return precision;
+}
+
+}  // namespace
+
+Precision precision_of(const Recipe& recipe) {
+  Precision precision = precision_without_rules(recipe);
+  precision.name = recipe.label();
+  precision.recipe = recipe;
+  return precision;
+}
+
+Precision precision_of(Preset preset) {
+  Precision precision = precision_without_rules(recipe_of(preset));
   if (preset == Preset::bfloat16) {
-    precision.lm_head = precision.dtype = WeightFormat::bfloat16;
+    precision.dtype = formats::kBfloat16;
     precision.kv_cache = KvFormat::bfloat16;
   }
   if (preset == Preset::bfloat16 || preset == Preset::float16) precision.bytes_per_parameter = 2;
@@ -95,11 +197,11 @@ Precision precision_from_name(std::string_view text) {
   return precision_of(preset_from_name(text));
 }
 
-Precision precision_of(WeightFormat quantized) {
+Precision precision_of(const WeightFormat& quantized) {
   for (std::size_t i = 0; i < std::size(kPresets); ++i)
     if (kPresets[i].weights == quantized && is_quantized(quantized))
       return precision_of(static_cast<Preset>(i));
-  throw Error("{} is no quantized format", info(quantized).name);
+  throw Error("{} is no quantized format", name_of(quantized));
 }
 
 std::string_view name_of(KvFormat format) {
@@ -124,22 +226,31 @@ void require(bool applies, std::string_view field, std::string_view precisions, 
 
 constexpr std::string_view kQuantized = "a quantized precision";
 
+// The recipe says what its format is, whatever everything else is kept in.
+bool has_own_lm_head(const Precision& precision) {
+  return precision.recipe && precision.recipe->lm_head;
+}
+
 }  // namespace
+
+bool takes_recipe(const Precision& precision) {
+  return precision.recipe.has_value();
+}
 
 bool takes_dtype(const Precision& precision) {
   return precision.is_quantized();
 }
 
 bool takes_outlier_threshold(const Precision& precision) {
-  return precision.weights == WeightFormat::llm_int8;
+  return precision.has_any(formats::kLlmInt8);
 }
 
 bool takes_input_scale(const Precision& precision) {
-  return precision.weights == WeightFormat::int8 && precision.input_scale != InputScale::calibrated;
+  return precision.has_any(formats::kInt8) && precision.input_scale != InputScale::calibrated;
 }
 
 bool takes_activations(const Precision& precision) {
-  return is_four_bit(precision.weights);
+  return precision.has_any(is_four_bit);
 }
 
 bool takes_calibrator(const Precision& precision) {
@@ -147,19 +258,20 @@ bool takes_calibrator(const Precision& precision) {
 }
 
 bool takes_smoothing(const Precision& precision) {
-  return precision.weights == WeightFormat::int8;
+  return precision.has_any(formats::kInt8);
 }
 
 bool takes_float32_matmul(const Precision& precision) {
-  return precision.weights == WeightFormat::float32;
+  return precision.has_any(formats::kFloat32);
 }
 
 bool takes_cuda_gemm(const Precision& precision) {
-  return !is_int8(precision.weights);
+  return precision.has_any([](const WeightFormat& each) { return !is_int8(each); });
 }
 
 bool takes_lm_head_search(const Precision& precision) {
-  return precision.lm_head == WeightFormat::float32 || precision.lm_head == WeightFormat::bfloat16;
+  return precision.lm_head == formats::kBfloat16 ||
+         (precision.lm_head == formats::kFloat32 && precision.float32_matmul == Float32Matmul::float32);
 }
 
 void set_dtype(Precision& precision, DType dtype) {
@@ -167,16 +279,16 @@ void set_dtype(Precision& precision, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
     throw FieldError("dtype", "expected float32, bfloat16 or float16, found {}", name_of(dtype));
   if (dtype != DType::bf16) return;
-  precision.dtype = WeightFormat::bfloat16;
-  if (!is_quantized(precision.lm_head)) precision.lm_head = WeightFormat::bfloat16;
+  precision.dtype = formats::kBfloat16;
+  if (!is_quantized(precision.lm_head) && !has_own_lm_head(precision)) precision.lm_head = formats::kBfloat16;
   precision.kv_cache = KvFormat::bfloat16;
   precision.bytes_per_parameter = 2;
 }
 
 void set_quantized_lm_head(Precision& precision, WeightFormat format) {
   require(precision.is_quantized(), "quantize_head", kQuantized, precision);
-  if (format != WeightFormat::int8 && format != WeightFormat::nf4 && format != WeightFormat::fp4)
-    throw FieldError("quantize_head", "expected int8, nf4 or fp4, found {}", info(format).name);
+  if (format != formats::kInt8 && format != formats::kNf4 && format != formats::kFp4)
+    throw FieldError("quantize_head", "expected int8, nf4 or fp4, found {}", name_of(format));
   precision.lm_head = format;
 }
 
@@ -224,16 +336,16 @@ void set_smoothing(Precision& precision, double alpha) {
 void set_float32_matmul(Precision& precision, Float32Matmul how) {
   if (how == Float32Matmul::float32) return;
   require(takes_float32_matmul(precision), "float32_matmul", "float32", precision);
-  precision.weights = precision.lm_head = how == Float32Matmul::tf32     ? WeightFormat::tf32
-                                          : how == Float32Matmul::bf16x3 ? WeightFormat::bfloat16_x2
-                                                                         : WeightFormat::bfloat16_x3;
+  precision.float32_matmul = how;
 }
 
 void set_lm_head_search(Precision& precision) {
   if (!takes_lm_head_search(precision))
     throw FieldError("lm_head_search",
                      "it applies to an LM head in float32 or bfloat16, and that of {} is {}", precision.name,
-                     info(precision.lm_head).name);
+                     is_quantized(precision.lm_head)
+                         ? name_of(precision.lm_head)
+                         : std::string(name_of(precision.lm_head_arithmetic().multiply)));
   precision.has_candidate_search = true;
 }
 
@@ -244,9 +356,9 @@ void require_cuda_gemm(const Precision& precision) {
 }
 
 void use_float16(Precision& precision) {
-  if (!precision.is_quantized()) precision.weights = WeightFormat::float16;
-  if (!is_quantized(precision.lm_head)) precision.lm_head = WeightFormat::float16;
-  precision.dtype = WeightFormat::float16;
+  if (!precision.is_quantized() && !precision.recipe) precision.weights = formats::kFloat16;
+  if (!is_quantized(precision.lm_head) && !has_own_lm_head(precision)) precision.lm_head = formats::kFloat16;
+  precision.dtype = formats::kFloat16;
   if (precision.kv_cache == KvFormat::float32) precision.kv_cache = KvFormat::float16;
   precision.bytes_per_parameter = 2;
 }

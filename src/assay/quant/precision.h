@@ -2,55 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "assay/base/units.h"
+#include "assay/quant/arithmetic.h"
 #include "assay/quant/calibration.h"
+#include "assay/quant/format.h"
+#include "assay/quant/recipe.h"
 #include "assay/quant/selection.h"
 #include "assay/tensor/dtype.h"
 
 namespace assay {
-
-// How the elements of a weight matrix are stored in memory.
-//   tf32              float32, of which a multiplication takes 10 bits of the significand; GPUs alone
-//   float16           GPUs alone: a CPU computes float16 as float32
-//   bfloat16_x2, _x3  a float32 as a sum of two or three bfloat16 parts, for float32 products on bfloat16
-//                     hardware (Henry, Tang and Heinecke 2019)
-//   int8              a scale per output feature; activations are int8 too, with a scale per token
-//   llm_int8          the same of weights in float16, with outlier columns decomposed (Dettmers et al. 2022)
-//   nf4, fp4, _dq     4-bit codes and a scale per 64 weights; _dq: scales of 8 bits (Dettmers et al. 2023)
-//   int4_g128         sixteen even levels and a scale per 128 weights of an output feature (quant/int4.h)
-enum class WeightFormat {
-  float32,
-  tf32,
-  bfloat16,
-  float16,
-  bfloat16_x2,
-  bfloat16_x3,
-  int8,
-  llm_int8,
-  nf4,
-  fp4,
-  nf4_dq,
-  fp4_dq,
-  int4_g128
-};
-constexpr bool is_int8(WeightFormat f) {
-  return f == WeightFormat::int8 || f == WeightFormat::llm_int8;
-}
-constexpr bool is_four_bit(WeightFormat f) {
-  return f >= WeightFormat::nf4;
-}
-constexpr bool is_quantized(WeightFormat f) {
-  return is_int8(f) || is_four_bit(f);
-}
-
-// Parts per element of the bfloat16 formats; 1 for float32.
-constexpr int planes_of(WeightFormat format) {
-  return format == WeightFormat::bfloat16_x3 ? 3 : format == WeightFormat::bfloat16_x2 ? 2 : 1;
-}
 
 // How keys and values are kept. int8: codes of -127 to 127, with a scale for the key and one for the value of
 // each head at each position, so that neither neighbours nor the length of the text change them.
@@ -60,13 +27,6 @@ std::string_view name_of(KvFormat format);
 constexpr std::int64_t kv_bytes(KvFormat format, std::int64_t head_dim) {
   return format == KvFormat::int8 ? head_dim + 4 : head_dim * (format == KvFormat::float32 ? 4 : 2);
 }
-
-struct WeightFormatInfo {
-  std::string_view name;
-  double
-      bits_per_weight;  // with the scales of 4-bit blocks, as they are held; those per output are not counted
-};
-const WeightFormatInfo& info(WeightFormat format);
 
 // Where int8 activations get their scale and zero point from.
 //   per_token   each token's own range
@@ -99,12 +59,16 @@ Preset preset_from_name(std::string_view text);
 enum class Float32Matmul { float32, bf16x3, bf16x6, tf32 };
 
 struct Precision {
-  std::string name;                              // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"
-  WeightFormat weights = WeightFormat::float32;  // matrices of the blocks
-  WeightFormat lm_head = WeightFormat::float32;  // the embedding too where they are tied
+  std::string name;  // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"; of a recipe its label
+  WeightFormat weights = formats::kFloat32;  // matrices of the blocks, but for what follows
+  std::optional<Recipe> recipe = {};         // where its rules decide about the matrices of the blocks
+  // Of a checkpoint that is quantized: modules that it holds in another format.
+  std::map<std::string, WeightFormat, std::less<>> stored_formats = {};
+  WeightFormat lm_head = formats::kFloat32;  // the embedding too where they are tied
   // Of everything else: embeddings, positions and modules that are not quantized. Norms and biases stay
   // float32.
-  WeightFormat dtype = WeightFormat::float32;
+  WeightFormat dtype = formats::kFloat32;
+  Float32Matmul float32_matmul = Float32Matmul::float32;  // of matrices in float32
   KvFormat kv_cache = KvFormat::float32;
   // As Transformers counts a footprint: of what is not quantized.
   std::int64_t bytes_per_parameter = 4;
@@ -126,28 +90,39 @@ struct Precision {
   // the candidates that a bound leaves.
   bool has_candidate_search = false;
 
-  bool is_quantized() const { return assay::is_quantized(weights); }
+  // The formats that matrices of the blocks may have, each once; that of most first.
+  std::vector<WeightFormat> formats() const;
+  // Whether one of them is such.
+  bool has_any(const std::function<bool(const WeightFormat&)>& is_such) const;
+  bool has_any(const WeightFormat& format) const;
+  bool is_quantized() const;
   // Why a module of the blocks is not quantized by a quantized precision; empty where it is.
   std::string_view why_not_quantized(std::string_view module) const;
   // The format of a module's matrix.
-  WeightFormat format_of(std::string_view module) const {
-    return is_quantized() && !why_not_quantized(module).empty() ? dtype : weights;
-  }
+  WeightFormat format_of(std::string_view module) const;
+  // What a matrix of the blocks in this format is multiplied in.
+  MatmulArithmetic arithmetic_of(const WeightFormat& format) const;
+  // The same of the LM head, whose int8 activations have a scale per token.
+  MatmulArithmetic lm_head_arithmetic() const;
 };
 
 // Stands for float32, or for what a checkpoint that is quantized already holds.
 inline constexpr std::string_view kAutoPrecision = "auto";
 
-// The preset of a name, as preset_from_name() reads it.
+// Presets are recipes without rules, which settings of theirs may go with (int8-static: calibrated).
+Recipe recipe_of(Preset preset);
+Precision precision_of(const Recipe& recipe);
 Precision precision_of(Preset preset);
+// The preset of a name, as preset_from_name() reads it.
 Precision precision_from_name(std::string_view text);
 std::vector<std::string> precision_names();
 // That of a quantized format: "nf4-dq".
-Precision precision_of(WeightFormat quantized);
+Precision precision_of(const WeightFormat& quantized);
 
 // What of a precision can be changed, and the change. Each set_ function throws FieldError where the
 // precision does not take it or the value is out of range.
-bool takes_dtype(const Precision& precision);  // a quantized one: so do quantize_head and the modules
+bool takes_recipe(const Precision& precision);  // one that a recipe made
+bool takes_dtype(const Precision& precision);   // a quantized one: so do quantize_head and the modules
 bool takes_outlier_threshold(const Precision& precision);  // llm-int8
 bool takes_input_scale(const Precision& precision);        // int8-dynamic
 bool takes_activations(const Precision& precision);        // 4-bit weights

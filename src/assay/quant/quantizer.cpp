@@ -14,16 +14,12 @@ namespace assay {
 
 namespace {
 
-constexpr bool is_int4(WeightFormat format) {
-  return format == WeightFormat::int4_g128;
+FourBit table_of(const WeightFormat& format) {
+  return format.element == ElementType::nf4 ? FourBit::nf4 : FourBit::fp4;
 }
 
-FourBit table_of(WeightFormat format) {
-  return format == WeightFormat::nf4 || format == WeightFormat::nf4_dq ? FourBit::nf4 : FourBit::fp4;
-}
-
-constexpr std::int64_t groups_of(std::int64_t columns) {
-  return (columns + kInt4Group - 1) / kInt4Group;
+constexpr std::int64_t groups_in(std::int64_t count, std::int64_t size) {
+  return (count + size - 1) / size;
 }
 
 bool are_finite(std::span<const float> values) {
@@ -53,48 +49,45 @@ std::int64_t checked_finite(bool allows_non_finite, const std::string& where, st
 
 }  // namespace
 
-ScaleLayout::ScaleLayout(WeightFormat format, std::int64_t rows, std::int64_t columns)
-    : format_(format), columns_(columns) {
-  if (is_int8(format)) {
-    count = rows;
-    group = columns;
-  } else if (is_int4(format)) {
-    count = rows * groups_of(columns);
-    group = kInt4Group;
+ScaleLayout::ScaleLayout(const WeightFormat& format, std::int64_t rows, std::int64_t columns)
+    : columns_(columns),
+      inputs_(format.inputs_per_scale == 0 ? columns : format.inputs_per_scale),
+      outputs_(format.outputs_per_scale == 0 ? rows : format.outputs_per_scale),
+      crosses_rows_(format.groups_cross_outputs) {
+  if (crosses_rows_) {
+    count = groups_in(rows * columns, inputs_);
+    group = std::gcd(columns, inputs_);
   } else {
-    count = (rows * columns + kFourBitBlock - 1) / kFourBitBlock;
-    group = std::gcd(columns, kFourBitBlock);
+    groups_ = groups_in(columns, inputs_);
+    count = groups_in(rows, outputs_) * groups_;
+    group = inputs_;
   }
 }
 
 std::int64_t ScaleLayout::at(std::int64_t row, std::int64_t column) const {
-  if (is_int8(format_)) return row;
-  if (is_int4(format_)) return row * groups_of(columns_) + column / kInt4Group;
-  return (row * columns_ + column) / kFourBitBlock;
+  if (crosses_rows_) return (row * columns_ + column) / inputs_;
+  return row / outputs_ * groups_ + column / inputs_;
 }
 
-bool has_nested_scales(WeightFormat format) {
-  return format == WeightFormat::nf4_dq || format == WeightFormat::fp4_dq;
+const std::array<float, 16>& code_values(const WeightFormat& format) {
+  if (format.element != ElementType::integer) return code_book(table_of(format));
+  return format.offset == Offset::none ? int4_book() : int4_codes();
 }
 
-const std::array<float, 16>& code_values(WeightFormat format) {
-  return is_int4(format) ? int4_book() : code_book(table_of(format));
-}
-
-float dequantized(WeightFormat format, std::uint8_t code, float scale) {
-  if (is_int8(format)) return static_cast<float>(static_cast<std::int8_t>(code)) * (scale / 127);
+float dequantized(const WeightFormat& format, std::uint8_t code, float scale) {
+  if (format.has_absmax_scales) return static_cast<float>(static_cast<std::int8_t>(code)) * (scale / 127);
   return code_values(format)[code] * scale;
 }
 
-std::int64_t quantize_rows(WeightFormat format, bool allows_non_finite, const std::string& where,
+std::int64_t quantize_rows(const WeightFormat& format, bool allows_non_finite, const std::string& where,
                            std::int64_t columns, std::span<float> values, std::uint8_t* codes,
                            float* scales) {
-  if (format == WeightFormat::llm_int8)
+  if (format.rounds_to_float16)
     std::transform(values.begin(), values.end(), values.begin(),
                    [](float x) { return f16_to_float(float_to_f16(x)); });
   const std::int64_t replaced = checked_finite(allows_non_finite, where, values);
-  if (!is_int8(format) && !is_int4(format)) {
-    quantize_four_bit(table_of(format), values, kFourBitBlock, codes, scales);
+  if (format.element != ElementType::integer) {
+    quantize_four_bit(table_of(format), values, format.inputs_per_scale, codes, scales);
     return replaced;
   }
   const auto width = static_cast<std::size_t>(columns);
@@ -104,7 +97,7 @@ std::int64_t quantize_rows(WeightFormat format, bool allows_non_finite, const st
     if (is_int8(format))
       *scale = quantize_int8(values.subspan(first, width), reinterpret_cast<std::int8_t*>(codes + first));
     else
-      quantize_int4(values.subspan(first, width), kInt4Group, codes + first, scale);
+      quantize_int4(values.subspan(first, width), format.inputs_per_scale, codes + first, scale);
   }
   return replaced;
 }

@@ -14,12 +14,9 @@
 
 namespace assay {
 
-// How the codes of a format share scales. Rows are output features.
-//   int8, llm_int8      a scale per row: the largest magnitude, of codes -127 to 127
-//   nf4, fp4 (and _dq)  a scale per block of 64 weights, blocks running over all rows of the tensor
-//   int4_g128           a scale per group of 128 weights of a row
+// How the codes of a matrix share the scales of its format. Rows are output features.
 struct ScaleLayout {
-  ScaleLayout(WeightFormat format, std::int64_t rows, std::int64_t columns);
+  ScaleLayout(const WeightFormat& format, std::int64_t rows, std::int64_t columns);
 
   std::int64_t count = 0;  // of the whole matrix
   // Which scale an element has.
@@ -28,24 +25,23 @@ struct ScaleLayout {
   std::int64_t group = 0;
 
  private:
-  WeightFormat format_;
-  std::int64_t columns_;
+  std::int64_t columns_, inputs_, outputs_, groups_ = 0;
+  bool crosses_rows_;
 };
 
 // Rows that are quantized together come in multiples of this, so that no block of 64 is cut.
 inline constexpr std::int64_t kQuantizedRows = kFourBitBlock;
 
-bool has_nested_scales(WeightFormat format);  // of 8 bits themselves
 // The values of 4-bit codes, before scaling.
-const std::array<float, 16>& code_values(WeightFormat four_bit_format);
-// What a code stands for: of 4 bits value * scale, of int8 code * (scale / 127).
-float dequantized(WeightFormat format, std::uint8_t code, float scale);
+const std::array<float, 16>& code_values(const WeightFormat& four_bit_format);
+// What a code stands for: of 4 bits value * scale, where scales are largest magnitudes code * (scale / 127).
+float dequantized(const WeightFormat& format, std::uint8_t code, float scale);
 
 // Quantizes whole rows, the first of them a multiple of kQuantizedRows: `values` [rows][columns] to codes,
-// one in a byte (int8 as two's complement), and the scales of these rows. llm_int8 rounds to float16 first,
-// as bitsandbytes does. NaN and infinity become 0 in `values` too where they are allowed; returns how many
-// they were. Throws Error, which `where` begins, where they are not.
-std::int64_t quantize_rows(WeightFormat format, bool allows_non_finite, const std::string& where,
+// one in a byte (int8 as two's complement), and the scales of these rows. Where the format says so they are
+// rounded to float16 first, as bitsandbytes does. NaN and infinity become 0 in `values` too where they are
+// allowed; returns how many they were. Throws Error, which `where` begins, where they are not.
+std::int64_t quantize_rows(const WeightFormat& format, bool allows_non_finite, const std::string& where,
                            std::int64_t columns, std::span<float> values, std::uint8_t* codes, float* scales);
 // The scales that it would find, of a 4-bit format in blocks of 64.
 void find_block_scales(bool allows_non_finite, const std::string& where, std::span<float> values,

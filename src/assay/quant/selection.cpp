@@ -17,6 +17,14 @@ bool any_matches(const std::vector<std::string>& patterns, std::string_view modu
                      [&](const std::string& pattern) { return matches_pattern(pattern, module); });
 }
 
+}  // namespace
+
+bool matches_pattern(std::string_view pattern, std::string_view name) {
+  if (pattern.find_first_of("*?[") == std::string_view::npos)
+    return name.find(pattern) != std::string_view::npos;
+  return fnmatch(std::string(pattern).c_str(), std::string(name).c_str(), 0) == 0;
+}
+
 void check_patterns(const std::vector<std::string>& patterns, std::string_view field,
                     const std::vector<std::string>& modules) {
   for (const std::string& pattern : patterns) {
@@ -30,14 +38,6 @@ void check_patterns(const std::vector<std::string>& patterns, std::string_view f
       throw FieldError(field, "'{}' matches none of the {} modules that can be quantized{}", pattern,
                        modules.size(), modules.empty() ? "" : fmt::format(", such as {}", modules.front()));
   }
-}
-
-}  // namespace
-
-bool matches_pattern(std::string_view pattern, std::string_view name) {
-  if (pattern.find_first_of("*?[") == std::string_view::npos)
-    return name.find(pattern) != std::string_view::npos;
-  return fnmatch(std::string(pattern).c_str(), std::string(name).c_str(), 0) == 0;
 }
 
 std::string_view ModuleSelection::why_left_out(std::string_view module) const {

@@ -11,6 +11,11 @@ namespace assay {
 // other matches wherever it occurs in the name ("h.0.", "c_attn").
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
+// Throws FieldError naming `field` for an empty or absurdly long pattern, and for one that matches none of
+// the modules.
+void check_patterns(const std::vector<std::string>& patterns, std::string_view field,
+                    const std::vector<std::string>& modules);
+
 struct ModuleSelection {
   std::vector<std::string> include;  // only modules that match one of them; empty: all
   std::vector<std::string> exclude;  // and none of these
@@ -20,7 +25,7 @@ struct ModuleSelection {
   // Why a module is left out: "matches no pattern of include", "matches exclude"; empty where it is not.
   std::string_view why_left_out(std::string_view module) const;
   bool selects(std::string_view module) const { return why_left_out(module).empty(); }
-  // Throws FieldError for an empty or absurdly long pattern, and for one that matches none of the modules.
+  // As check_patterns() does.
   void check(const std::vector<std::string>& modules) const;
 };
 

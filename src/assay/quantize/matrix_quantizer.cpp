@@ -169,9 +169,9 @@ void MatrixQuantizer::read(const WeightSpec& weight, std::int64_t first_row, std
 void MatrixQuantizer::round_rows(const WeightSpec& weight, Slab& slab) const {
   slab.rows.resize(slab.originals.size());
   for (std::size_t i = 0; i < slab.rows.size(); ++i) {
-    slab.rows[i] = format_ == WeightFormat::int8 ? slab.originals[i] * factor_of(weight, i)
-                                                 : rounded(dtype_, slab.originals[i]);
-    const float held = format_ == WeightFormat::llm_int8 ? rounded(DType::f16, slab.rows[i]) : slab.rows[i];
+    slab.rows[i] = format_ == formats::kInt8 ? slab.originals[i] * factor_of(weight, i)
+                                             : rounded(dtype_, slab.originals[i]);
+    const float held = format_ == formats::kLlmInt8 ? rounded(DType::f16, slab.rows[i]) : slab.rows[i];
     if (!std::isfinite(held) && allows_non_finite_) slab.originals[i] = 0;
   }
 }

@@ -118,7 +118,7 @@ class Job {
       if (field.is_set(config) && std::find(std::begin(kHeld), std::end(kHeld), field.key) == std::end(kHeld))
         throw FieldError(field.key, "it changes nothing of a folder: expected none");
     Precision precision = precision_of(config.precision.value_or(Preset::nf4));
-    if (!precision.is_quantized() || precision.weights == WeightFormat::int4_g128)
+    if (!precision.is_quantized() || precision.weights == formats::kInt4G128)
       throw FieldError("precision",
                        "a folder can hold nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static, "
                        "found {}",
@@ -265,7 +265,7 @@ class Job {
   }
 
   // int8 that is not bitsandbytes'.
-  bool is_own() const { return precision_.weights == WeightFormat::int8; }
+  bool is_own() const { return precision_.weights == formats::kInt8; }
 
   std::int64_t name_own_int8(const WeightSpec& weight) {
     const auto beside = [&](std::string_view suffix) { return module_of(weight.name) + std::string(suffix); };
@@ -294,7 +294,7 @@ class Job {
 
   std::int64_t name_four_bit(const WeightSpec& weight, const std::map<std::string, NestedScales>& nested) {
     const auto beside = [&](std::string_view suffix) { return weight.name + std::string(suffix); };
-    const bool is_nf4 = weight.format == WeightFormat::nf4 || weight.format == WeightFormat::nf4_dq;
+    const bool is_nf4 = weight.format.element == ElementType::nf4;
     bnb::QuantState state;
     state.type = is_nf4 ? "nf4" : "fp4";
     state.dtype = name_of(dtype_);
@@ -402,12 +402,11 @@ class Job {
 
   Json bnb_config() const {
     const bool is_four = is_four_bit(precision_.weights);
-    const bool is_nf4 = precision_.weights == WeightFormat::nf4 || precision_.weights == WeightFormat::nf4_dq;
+    const bool is_nf4 = precision_.weights.element == ElementType::nf4;
     bnb::ConfigToWrite written;
     written.is_eight_bit = !is_four;
     written.quant_type = is_nf4 ? "nf4" : "fp4";
-    written.is_double =
-        precision_.weights == WeightFormat::nf4_dq || precision_.weights == WeightFormat::fp4_dq;
+    written.is_double = precision_.weights == formats::kNf4Dq || precision_.weights == formats::kFp4Dq;
     written.compute_dtype = is_four ? name_of(dtype_) : "float32";
     written.threshold = static_cast<double>(precision_.outlier_threshold);
     written.skip_modules = skipped();

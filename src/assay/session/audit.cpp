@@ -49,16 +49,16 @@ class Audit {
  private:
   void set_tolerance() {
     const Precision& precision = loaded_.model->precision();
-    looks_across_batch_ = (precision.weights == WeightFormat::llm_int8 && precision.outlier_threshold > 0) ||
+    looks_across_batch_ = (precision.has_any(formats::kLlmInt8) && precision.outlier_threshold > 0) ||
                           precision.input_scale == InputScale::per_tensor;
-    if (is_four_bit(precision.weights) && precision.dtype == WeightFormat::bfloat16 &&
+    if (precision.has_any(is_four_bit) && precision.dtype == formats::kBfloat16 &&
         !precision.has_int8_activations)
       tolerance_ = 0.1;
     // The library sums in an order of its own from some number of tokens on, and 16-bit types round behind
     // it.
     if (loaded_.config.cuda_gemm != CudaGemm::own) {
-      const bool is_float32 = precision.dtype == WeightFormat::float32 &&
-                              precision.weights != WeightFormat::tf32 &&
+      const bool is_float32 = precision.dtype == formats::kFloat32 &&
+                              precision.float32_matmul != Float32Matmul::tf32 &&
                               precision.kv_cache == KvFormat::float32;
       tolerance_ = std::max(tolerance_, is_float32 ? 1e-3 : 0.1);
     }

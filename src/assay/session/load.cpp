@@ -29,12 +29,13 @@ void apply_config(ResolvedDtype& resolved, const RunConfig& config) {
 // The precision of a checkpoint that is quantized already, where it goes with what was asked for.
 ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, const RunConfig& config) {
   const auto is_other = [&](const Precision& wanted) {
-    return wanted.weights != stored.weights || wanted.input_scale != stored.input_scale;
+    return wanted.weights != stored.weights || wanted.input_scale != stored.input_scale ||
+           !stored.stored_formats.empty();
   };
   if (config.precision && is_other(precision_of(*config.precision)))
     throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
                 candidate, stored.name, name_of(*config.precision));
-  for (const char* key : {"include", "exclude", "calibration", "calibrator", "smooth_quant"})
+  for (const char* key : {"recipe", "include", "exclude", "calibration", "calibrator", "smooth_quant"})
     if (field(key).is_set(config))
       throw Error("{}: the model is quantized already, {}: {} changes nothing", candidate, stored.name, key);
   if (stored.is_lm_head_stored && config.quantize_head)
@@ -46,12 +47,13 @@ ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, c
 
 LoadedModel load_candidate(const std::string& candidate, const RunConfig& config,
                            const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
-  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
+  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate, options.data_folder));
   const ModelSpec spec = spec_from_folder(*folder);
   const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
   LoadedModel loaded;
   loaded.config = config;
-  if (!dtype.precision.is_stored) loaded.config.precision = preset_from_name(dtype.precision.name);
+  if (!dtype.precision.is_stored && !config.recipe)
+    loaded.config.precision = preset_from_name(dtype.precision.name);
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
   const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
@@ -62,15 +64,17 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   Calibration calibration;
   if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
   if (calibrates) {
-    const CalibrationText text = read_calibration(
-        config.calibration ? std::filesystem::path(*config.calibration) : shipped_file("texts/calibrate.txt"),
-        *loaded.tokenizer);
+    const CalibrationText text =
+        read_calibration(config.calibration ? std::filesystem::path(*config.calibration)
+                                            : shipped_file("texts/calibrate.txt", options.data_folder),
+                         *loaded.tokenizer);
     const TimePoint begin = Clock::now();
     calibration = calibrate(folder, backend, dtype.precision, text.ids);
     loaded.calibration_s = elapsed(begin, Clock::now()).value;
     loaded.calibration_sha256 = text.sha256;
   }
-  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision, calibration));
+  loaded.model = std::make_shared<Model>(
+      Model::load(folder, backend, dtype.precision, calibration, options.should_stop));
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.warnings = dtype.warnings;
@@ -79,12 +83,12 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
     loaded.warnings.push_back({WarningKind::non_finite_weights,
                                "NaN and infinity among the weights are quantized as 0, as asked for"});
-  if (dtype.precision.weights == WeightFormat::bfloat16 && !backend->multiplies_bfloat16())
+  if (dtype.precision.has_any(formats::kBfloat16) && !backend->multiplies_bfloat16())
     loaded.warnings.push_back({WarningKind::bfloat16_emulated,
                                "weights, keys and values are stored in bfloat16, but without AMX or "
                                "AVX-512 BF16 the arithmetic is float32"});
   const bool is_on_cpu = backend->device().kind == Device::Kind::cpu;
-  if (is_on_cpu && is_four_bit(dtype.precision.weights) && dtype.precision.dtype == WeightFormat::bfloat16 &&
+  if (is_on_cpu && dtype.precision.has_any(is_four_bit) && dtype.precision.dtype == formats::kBfloat16 &&
       !dtype.precision.has_int8_activations)
     loaded.warnings.push_back(
         {WarningKind::mixed_arithmetic,
@@ -173,17 +177,37 @@ RunConfig resolved_for_device(RunConfig config) {
 ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
                            const RunConfig& config) {
   if (const auto stored = stored_precision(folder, spec)) return as_stored(*stored, candidate, config);
-  ResolvedDtype resolved =
-      resolve_dtype(name_of(config.precision.value_or(Preset::float32)), device_of(config));
+  ResolvedDtype resolved;
+  if (config.recipe) {
+    resolved.precision = precision_of(*config.recipe);
+    resolved.label = resolved.precision.name;
+  } else {
+    resolved = resolve_dtype(name_of(config.precision.value_or(Preset::float32)), device_of(config));
+  }
   apply_config(resolved, resolved_for_device(config));
   return resolved;
+}
+
+std::vector<std::string> candidates_from_text(std::string_view list) {
+  std::error_code code;
+  if (std::filesystem::is_directory(list, code)) return {std::string(list)};
+  std::vector<std::string> candidates;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view part = list.substr(begin, end - begin);
+    if (const std::size_t first = part.find_first_not_of(' '); first != std::string_view::npos)
+      candidates.emplace_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
+    begin = end + 1;
+  }
+  if (candidates.empty()) candidates.emplace_back();
+  return candidates;
 }
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
                                      const LoadOptions& options) {
   check_values(config);
-  if (config.precision) {  // what does not go together is known before a folder is looked for
-    Precision precision = precision_of(*config.precision);
+  if (config.precision || config.recipe) {  // what does not go together is known before a folder is read
+    Precision precision = config.precision ? precision_of(*config.precision) : precision_of(*config.recipe);
     apply_to(precision, config);
   }
   RunConfig own = config;
@@ -246,7 +270,7 @@ CoverageFacts coverage_of(const Plan& plan) {
                            : weight.kind == WeightSpec::Kind::table ? "an embedding"
                                                                     : "not of the quantized kind";
       facts.tensors.push_back(
-          {weight.name, std::string(is_vector ? "float32" : info(weight.format).name),
+          {weight.name, is_vector ? "float32" : name_of(weight.format),
            weight.why_not_quantized.empty() ? reason : std::string(weight.why_not_quantized)});
     }
   if (facts.quantized == 0) return {};
@@ -266,8 +290,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
   const Model& model = *loaded.model;
   const MemoryReport memory = model.program().memory();
   CoverageFacts coverage = coverage_of(model.program().plan());
-  if (model.precision().weights == WeightFormat::llm_int8)
-    coverage.outlier_share = model.program().outlier_share();
+  if (model.precision().has_any(formats::kLlmInt8)) coverage.outlier_share = model.program().outlier_share();
   return {.id = loaded.id,
           .path = model.folder().path().string(),
           .family = model.spec().family,
@@ -286,10 +309,10 @@ Bytes get_model_memory_footprint(const Model& model) {
   return model.footprint();
 }
 
-std::filesystem::path shipped_file(const std::string& name) {
+std::filesystem::path shipped_file(const std::string& name, const std::filesystem::path& data_folder) {
   std::filesystem::path path;
   try {
-    path = locate_model("demo") / name;
+    path = locate_model("demo", data_folder) / name;
   } catch (const Error&) {
     throw Error(
         "{}: a text that ships with the program, wanted where no file is given, was not found; give one "

@@ -23,7 +23,9 @@ std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked) {
   if (!asked.empty()) return asked;
   if (context.is_quantized_already) return {std::string(kAutoPrecision)};
-  return default_precisions(device_of(context.common));
+  std::vector<std::string> all = default_precisions(device_of(context.common));
+  if (context.common.recipe) all.emplace_back(kAutoPrecision);  // which the recipe takes the place of
+  return all;
 }
 
 ChosenConfigurations choose_configurations(const ExperimentContext& context,

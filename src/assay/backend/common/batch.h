@@ -23,7 +23,7 @@ class HiddenRows {
   void end(std::int64_t rows) { rows_ = rows; }
 
   const std::vector<std::int64_t>& kept() const { return kept_; }
-  // Of a row of the batch among the hidden states. Throws Error where it has none.
+  // Where a row of the batch is among the hidden states. Throws Error where it has none.
   std::int64_t place_of(std::int64_t row) const;
 
  private:

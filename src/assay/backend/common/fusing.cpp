@@ -69,7 +69,9 @@ std::vector<bool> prologues_of_products(const Plan& plan,
     const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
     if (product == nullptr) continue;
     const WeightSpec& weight = plan.weight(product->weight);
-    if (weight.format == WeightFormat::float32 || is_int8(weight.format)) continue;
+    if (is_int8(weight.format) ||
+        (weight.format == formats::kFloat32 && weight.arithmetic.multiply != Multiply::tf32))
+      continue;
     if (!can_be_made(plan, plan.ops[i], weight.columns)) continue;
     const BufferUse made = buffers_of(plan.ops[i]);
     const BufferId in = made.reads.front(), out = made.writes.front();

@@ -15,13 +15,13 @@ namespace assay {
 // none.
 const RotaryOp* rotation_of_attention(const Plan& plan, std::size_t index);
 
-// Of each operation whether it is a matrix multiplication whose outputs can go through the gate behind it at
-// once, of a multiple of `unit` outputs in each half.
+// Says of each operation whether it is a matrix multiplication whose outputs can go through the gate behind
+// it at once, of a multiple of `unit` outputs in each half.
 std::vector<bool> products_with_gates(const Plan& plan, std::int64_t unit);
 
-// Of each operation whether it is a norm, or the gate of an MLP, that the matrix multiplication behind it can
-// make of its inputs, where the product does not write where it then reads: `share_memory` says whether two
-// buffers do. Not of float32 products, nor of int8 ones, whose inputs are quantized first.
+// Says of each operation whether it is a norm, or the gate of an MLP, that the matrix multiplication behind
+// it can make of its inputs, where the product does not write where it then reads: `share_memory` says
+// whether two buffers do. Not of float32 products, nor of int8 ones, whose inputs are quantized first.
 std::vector<bool> prologues_of_products(const Plan& plan,
                                         const std::function<bool(BufferId, BufferId)>& share_memory);
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 
 #include "assay/base/aligned.h"
@@ -18,7 +19,7 @@ namespace {
 
 // A slab stays in the second-level cache between reading and packing.
 constexpr std::int64_t kSlabFloats = std::int64_t{1} << 18;
-// Of a transposed matrix that is quantized, a slab is a strip: some outputs of every stored row. Strips that
+// Where a transposed matrix is quantized, a slab is a strip: some outputs of every stored row. Strips that
 // are wide read faster, and matrices of GPT-2's smallest model are one strip; of all threads they are
 // bounded.
 constexpr std::int64_t kStripFloats = std::int64_t{3} << 20, kAllStripFloats = std::int64_t{32} << 20;
@@ -41,7 +42,7 @@ struct Tensor {
   // Not std::call_once: an exception does not come through it where libstdc++ is linked statically.
   std::mutex beginning = {};
   bool has_begun = false;
-  std::vector<float> scales = {};  // of 4-bit blocks, and those of outputs where they are stored
+  std::vector<float> scales = {};  // those of 4-bit blocks, and of outputs where they are stored
   std::atomic<std::size_t> pieces_left{0};
   const WeightSpec& spec() const { return part.spec; }
 };
@@ -66,7 +67,7 @@ std::int64_t rows_per_piece(const WeightSpec& spec, int threads) {
   return std::max(unit, slab / stored_size(spec).second / unit * unit);
 }
 
-// Of a row as the source gives it.
+// A row has so many numbers as the source gives it.
 std::int64_t stored_width(const WeightSpec& spec) {
   return spec.stored_transposed ? spec.rows : spec.columns;
 }
@@ -168,7 +169,7 @@ class Stream {
     const WeightSpec& spec = tensor.spec();
     const ScaleLayout layout(spec.format, spec.rows, spec.columns);
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(count * spec.columns));
-    std::vector<float> own;  // of int8, whose scales lie beside the codes at once
+    std::vector<float> own;  // int8 scales, which go beside the codes at once
     float* scales = tensor.scales.data() + layout.at(first, 0);
     if (is_int8(spec.format)) {
       own.resize(static_cast<std::size_t>(count));
@@ -214,6 +215,15 @@ class Stream {
 
 }  // namespace
 
+void WeightSink::put_offsets(std::size_t /*weight*/, const TensorPart& tensor,
+                             std::span<const float> /*offsets*/) {
+  throw std::logic_error("no place for the offsets of " + tensor.spec.name);
+}
+void WeightSink::put_input_groups(std::size_t /*weight*/, const TensorPart& tensor,
+                                  std::span<const std::int32_t> /*groups*/) {
+  throw std::logic_error("no place for the input groups of " + tensor.spec.name);
+}
+
 void stream_weights(std::span<const WeightSpec> specs, const WeightSource& source, ThreadPool& pool,
                     WeightSink& sink) {
   std::deque<Tensor> tensors;
@@ -230,6 +240,13 @@ void stream_weights(std::span<const WeightSpec> specs, const WeightSource& sourc
         pieces.push_back({&tensor, first, std::min(each, rows - first)});
       slab_floats = std::max(slab_floats, std::min(each, rows) * width);
     }
+  for (const Tensor& tensor : tensors) {
+    const WeightSpec& spec = tensor.spec();
+    if (spec.format.offset != Offset::none)
+      sink.put_offsets(tensor.weight, tensor.part, source.read_offsets(spec));
+    if (spec.format.has_input_groups)
+      sink.put_input_groups(tensor.weight, tensor.part, source.read_input_groups(spec));
+  }
   const Stream stream(source, sink);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;

@@ -28,7 +28,7 @@ class WeightSink {
   virtual ~WeightSink() = default;
   // Elements of a vector.
   virtual void put_vector(std::size_t weight, std::int64_t first, std::span<const float> values) = 0;
-  // Of a matrix that is not quantized, or of a table.
+  // Elements of a matrix that is not quantized, or of a table.
   virtual void put_floats(std::size_t weight, const FloatBlock& block) = 0;
   // The codes of one output, one in a byte; of int8 with the largest magnitude that they stand for.
   virtual void put_codes(std::size_t weight, std::int64_t output, const std::uint8_t* codes,
@@ -36,6 +36,11 @@ class WeightSink {
   // The scales of all blocks of a tensor of 4-bit codes, as ScaleLayout has them.
   virtual void put_block_scales(std::size_t weight, const TensorPart& tensor,
                                 std::span<const float> scales) = 0;
+  // Beside them, before any code of any tensor, of formats that have them: zero points or minima as scales
+  // are, and the group of each input. A device without such formats refuses them before.
+  virtual void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets);
+  virtual void put_input_groups(std::size_t weight, const TensorPart& tensor,
+                                std::span<const std::int32_t> groups);
 };
 
 // Each slab goes through one thread of the pool from file to device: 1 MB, or 64 rows where those are more;

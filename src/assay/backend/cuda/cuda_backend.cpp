@@ -33,9 +33,9 @@ class CudaBackend : public Backend {
     return DeviceMemory{info.free, info.total, info.allocated, info.peak};
   }
   void reset_peak_memory() override { runtime_->reset_peak(); }
-  std::optional<DeviceRates> measure_rates(Bytes working_set, WeightFormat format, Seconds each) override {
+  std::optional<DeviceRates> measure_rates(Bytes working_set, Multiply multiply, Seconds each) override {
     return DeviceRates{probes_.bytes_per_second(working_set, each),
-                       probes_.operations_per_second(product_of(format), each)};
+                       probes_.operations_per_second(product_of(multiply), each)};
   }
   void synchronize() override { runtime_->synchronize(); }
   Event record() override { return {runtime_->record(), Clock::now()}; }

@@ -45,18 +45,22 @@ std::string_view name_of(ProductKind kind) {
   return probe_of(kind).name;
 }
 
-ProductKind product_of(WeightFormat format) {
-  if (is_int8(format)) return ProductKind::int8;
-  switch (format) {
-    case WeightFormat::tf32:
+ProductKind product_of(Multiply multiply) {
+  switch (multiply) {
+    case Multiply::int8:
+      return ProductKind::int8;
+    case Multiply::tf32:
       return ProductKind::tf32;
-    case WeightFormat::float16:
+    case Multiply::float16:
       return ProductKind::float16;
-    case WeightFormat::bfloat16:
+    case Multiply::bfloat16:
       return ProductKind::bfloat16;
-    default:
-      return ProductKind::float32_fma;
+    case Multiply::float32:
+    case Multiply::bfloat16_x2:
+    case Multiply::bfloat16_x3:
+      break;
   }
+  return ProductKind::float32_fma;
 }
 
 Seconds Probes::time_of(const std::function<void()>& work) {

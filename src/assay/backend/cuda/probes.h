@@ -16,8 +16,7 @@ enum class ProductKind { float32_fma, tf32, float16, bfloat16, int8 };
 inline constexpr ProductKind kProducts[] = {ProductKind::bfloat16, ProductKind::float16, ProductKind::tf32,
                                             ProductKind::int8, ProductKind::float32_fma};
 std::string_view name_of(ProductKind kind);  // "bfloat16 mma.sync"
-// What weights of this format are multiplied by. Of 4-bit codes: pass what everything else is in.
-ProductKind product_of(WeightFormat format);
+ProductKind product_of(Multiply multiply);
 
 class Probes {
  public:

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "assay/backend/common/weight_stream.h"
+#include "assay/base/error.h"
 #include "assay/base/memory.h"
 #include "assay/quant/quantizer.h"
 #include "assay/tensor/half.h"
@@ -24,7 +25,7 @@ bool is_matrix(const WeightSpec& spec) {
 }
 // Of what is no matrix: a quantized format is one of matrices alone.
 bool is_float32(const WeightSpec& spec) {
-  return is_vector(spec) || spec.format == WeightFormat::float32;
+  return is_vector(spec) || (spec.format == formats::kFloat32 && spec.planes() == 1);
 }
 
 // Sets where everything lies; returns the bytes of it all.
@@ -38,8 +39,12 @@ std::int64_t lay_out(PackedWeight& w) {
   if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
   if (!is_four_bit(spec.format)) return elements;
   w.group = ScaleLayout(spec.format, spec.rows, spec.columns).group;
-  return w.scales_at +
-         w.panels * ((w.k_padded() + w.group - 1) / w.group) * kPanel * w.block_scales().bytes();
+  const std::int64_t scales = w.panels * w.groups() * kPanel;
+  const std::int64_t end = w.scales_at + scales * w.block_scales().bytes();
+  if (!has_offsets(spec.format)) return end;
+  w.offsets_at = round_up(end, 64);
+  w.input_groups_at = w.offsets_at + (spec.format.offset == Offset::none ? 0 : scales * 4);
+  return w.input_groups_at + (spec.format.has_input_groups ? w.k_padded() * 4 : 0);
 }
 
 // Where element k of output j of a panel begins, within the panel's plane (Packing::bfloat16).
@@ -108,7 +113,7 @@ void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::span<con
     for (std::int64_t k = 0; k < spec.columns; k += w.group) {
       const std::int64_t at = (output / kPanel * groups + k / w.group) * kPanel + output % kPanel;
       const float scale = scales[static_cast<std::size_t>(layout.at(row, k))];
-      if (!spec.has_bfloat16_scales) {
+      if (!w.has_bfloat16_scales()) {
         floats[at] = scale;
         continue;
       }
@@ -117,6 +122,36 @@ void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::span<con
         throw std::logic_error("the scale of " + spec.name + " is no bfloat16");
     }
   }
+}
+
+// The same of zero points or minima.
+void place_offsets(PackedWeight& w, const TensorPart& tensor, std::span<const float> offsets) {
+  const WeightSpec& spec = tensor.spec;
+  const ScaleLayout layout(spec.format, spec.rows, spec.columns);
+  auto* out = const_cast<float*>(w.offsets());
+  for (std::int64_t row = 0; row < spec.rows; ++row) {
+    const std::int64_t output = tensor.first_output + spec.output_of(row);
+    for (std::int64_t k = 0; k < spec.columns; k += w.group)
+      out[(output / kPanel * w.groups() + k / w.group) * kPanel + output % kPanel] =
+          offsets[static_cast<std::size_t>(layout.at(row, k))];
+  }
+}
+
+// Tensors that are multiplied together have one table.
+void place_input_groups(PackedWeight& w, const TensorPart& tensor, std::span<const std::int32_t> groups) {
+  const WeightSpec& spec = tensor.spec;
+  const std::int64_t count = (spec.columns + w.group - 1) / w.group;
+  const auto is_group = [&](std::int32_t group) { return group >= 0 && group < count; };
+  if (groups.size() != static_cast<std::size_t>(spec.columns) ||
+      !std::all_of(groups.begin(), groups.end(), is_group))
+    throw Error("tensor '{}': expected a group from 0 to {} for each of {} inputs", spec.name, count - 1,
+                spec.columns);
+  auto* out = const_cast<std::int32_t*>(w.input_groups());
+  if (tensor.first_output > 0 && !std::equal(groups.begin(), groups.end(), out))
+    throw Error(
+        "tensor '{}': its inputs are in other groups than those of the tensors that it is multiplied with",
+        spec.name);
+  std::copy(groups.begin(), groups.end(), out);
 }
 
 // Two inputs of an output, as panels of bfloat16 hold them.
@@ -218,6 +253,13 @@ class PanelSink : public WeightSink {
                         std::span<const float> scales) override {
     place_block_scales(weights_[weight], tensor, scales);
   }
+  void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets) override {
+    place_offsets(weights_[weight], tensor, offsets);
+  }
+  void put_input_groups(std::size_t weight, const TensorPart& tensor,
+                        std::span<const std::int32_t> groups) override {
+    place_input_groups(weights_[weight], tensor, groups);
+  }
 
  private:
   static void put_table_rows(PackedWeight& w, const FloatBlock& block) {
@@ -241,7 +283,7 @@ class PanelSink : public WeightSink {
 Packing PackedWeight::packing() const {
   if (is_int8(spec.format)) return Packing::int8;
   if (is_four_bit(spec.format)) return Packing::four_bit;
-  return spec.format == WeightFormat::float32 ? Packing::float32 : Packing::bfloat16;
+  return is_float32(spec) ? Packing::float32 : Packing::bfloat16;
 }
 
 std::int64_t PackedWeight::k_padded() const {
@@ -292,18 +334,21 @@ ByteBook byte_book_of(const std::array<float, 16>& book) {
 }
 
 const ByteBook& PackedWeight::byte_book() const {
-  static const ByteBook nf4 = byte_book_of(code_values(WeightFormat::nf4)),
-                        fp4 = byte_book_of(code_values(WeightFormat::fp4)),
-                        int4 = byte_book_of(code_values(WeightFormat::int4_g128));
-  if (spec.format == WeightFormat::int4_g128) return int4;
-  return spec.format == WeightFormat::nf4 || spec.format == WeightFormat::nf4_dq ? nf4 : fp4;
+  static const ByteBook nf4 = byte_book_of(code_values(formats::kNf4)),
+                        fp4 = byte_book_of(code_values(formats::kFp4)),
+                        int4 = byte_book_of(code_values(formats::kInt4G128));
+  if (spec.format.element == ElementType::integer) return int4;  // formats with offsets need none
+  return spec.format.element == ElementType::nf4 ? nf4 : fp4;
 }
 
 Bytes PackedWeight::weight_bytes() const {
   if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
-  if (packing() == Packing::four_bit)
-    return {(spec.elements() + 1) / 2 +
-            ScaleLayout(spec.format, spec.rows, spec.columns).count * block_scales().bytes()};
+  if (packing() == Packing::four_bit) {
+    const std::int64_t scales = ScaleLayout(spec.format, spec.rows, spec.columns).count;
+    return {(spec.elements() + 1) / 2 + scales * block_scales().bytes() +
+            (spec.format.offset == Offset::none ? 0 : scales * 4) +
+            (spec.format.has_input_groups ? spec.columns * 4 : 0)};
+  }
   return {spec.elements() * (is_float32(spec) ? 4 : 2 * (is_matrix(spec) ? planes() : 1))};
 }
 
@@ -340,11 +385,15 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
       take(i, static_cast<float>(panel[int8_offset(i, row % kPanel)]) * unit);
   } else if (w.packing() == Packing::four_bit) {
     const auto* panel = reinterpret_cast<const std::uint8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
-    const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
-    const BlockScales scales = w.block_scales().from(row / kPanel * groups * kPanel + row % kPanel);
+    const std::int64_t first = row / kPanel * w.groups() * kPanel + row % kPanel;
+    const BlockScales scales = w.block_scales().from(first);
+    const float* offsets = w.offsets();
+    const std::int32_t* groups = w.input_groups();
     for (std::int64_t i = 0; i < columns; ++i) {
       const int code = panel[code_offset(i, row % kPanel)] >> code_shift(i) & 15;
-      take(i, w.book()[static_cast<std::size_t>(code)] * scale_at(scales, i / w.group * kPanel));
+      const std::int64_t at = (groups == nullptr ? i / w.group : groups[i]) * kPanel;
+      const float value = w.book()[static_cast<std::size_t>(code)] * scale_at(scales, at);
+      take(i, offsets == nullptr ? value : value + offsets[first + at]);
     }
   } else if (is_float32(w.spec)) {
     const float* panel = w.data.floats() + row / kPanel * columns * kPanel + row % kPanel;

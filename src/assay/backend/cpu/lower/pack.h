@@ -29,21 +29,34 @@ struct PackedWeight {
   // Of quantized formats: behind the codes in `data`.
   //   int8:  absmax [panels][16], then the sum of each output's codes, as int32
   //   4-bit: BlockScales
-  std::int64_t scales_at = 0;  // bytes
-  std::int64_t group = 0;      // inputs that share a scale of every output
+  //   with zero points, minima or permuted inputs: behind the scales offsets in float32, which lie alike,
+  //   then the group of each input, as int32 [k_padded]
+  std::int64_t scales_at = 0, offsets_at = 0, input_groups_at = 0;  // bytes
+  std::int64_t group = 0;  // inputs that share a scale of every output
 
   Packing packing() const;
   bool is_float() const { return packing() == Packing::float32 || packing() == Packing::bfloat16; }
   std::int64_t k_padded() const;
   std::int64_t panel_bytes() const;  // of codes or elements
   const float* scales() const { return reinterpret_cast<const float*>(data.data() + scales_at); }
-  BlockScales block_scales() const { return {data.data() + scales_at, spec.has_bfloat16_scales}; }
+  bool has_bfloat16_scales() const { return spec.format.scale == ScaleType::bfloat16; }
+  BlockScales block_scales() const { return {data.data() + scales_at, has_bfloat16_scales()}; }
+  // Null where the format has none.
+  const float* offsets() const {
+    return spec.format.offset == Offset::none ? nullptr
+                                              : reinterpret_cast<const float*>(data.data() + offsets_at);
+  }
+  const std::int32_t* input_groups() const {
+    return spec.format.has_input_groups ? reinterpret_cast<const std::int32_t*>(data.data() + input_groups_at)
+                                        : nullptr;
+  }
+  std::int64_t groups() const { return (k_padded() + group - 1) / group; }  // of an output
   const std::int32_t* sums() const {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
   const std::array<float, 16>& book() const;  // of 4-bit codes
   const ByteBook& byte_book() const;          // the same, nearly
-  int planes() const { return planes_of(spec.format); }
+  int planes() const { return spec.planes(); }
   Bytes weight_bytes() const;  // of the weight's own elements
   Bytes slack() const;         // padding beyond them
   // Row `row` of a table, or of a matrix that serves as one, widened to float: out[columns].

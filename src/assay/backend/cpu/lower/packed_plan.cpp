@@ -45,7 +45,8 @@ std::vector<WeightSpec> PackedPlan::specs() const {
   std::vector<WeightSpec> specs = plan.weights;
   if (!plan.has_candidate_search) return specs;
   WeightSpec codes = plan.weight(plan.head.product.weight);
-  codes.format = WeightFormat::int8;
+  codes.format = formats::kInt8;
+  codes.arithmetic = {Multiply::int8, ActivationType::int8_per_token};
   codes.is_table_too = false;
   codes.allows_non_finite = true;  // no bound is found then, and the whole LM head is computed
   specs.push_back(std::move(codes));
@@ -77,21 +78,22 @@ bool PackedPlan::attends_tiles(const AttentionOp& op) const {
 bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
   return table.uses_tiles &&
          (w.packing() == Packing::bfloat16 ||
-          (w.packing() == Packing::four_bit && w.spec.expanded == WeightFormat::bfloat16));
+          (w.packing() == Packing::four_bit && w.spec.arithmetic.multiply == Multiply::bfloat16));
 }
 
 bool PackedPlan::codes_inputs(const LinearOp& op, std::int64_t rows) const {
   const PackedWeight& w = weight(op.weight);
-  if (w.packing() != Packing::four_bit || w.group < kSmallestCodedGroup) return false;
+  if (w.packing() != Packing::four_bit || w.group < kSmallestCodedGroup || has_offsets(w.spec.format))
+    return false;
   // Beside bfloat16, sums of bytes keep up with memory where those of floats do not.
-  return op.has_int8_inputs || (rows <= kFourBitRows && w.spec.expanded == WeightFormat::bfloat16);
+  return op.has_int8_inputs || (rows <= kFourBitRows && w.spec.arithmetic.multiply == Multiply::bfloat16);
 }
 
 bool PackedPlan::rounds_inputs(const LinearOp& op) const {
   const PackedWeight& w = weight(op.weight);
   if (w.packing() == Packing::int8)
     // Beside a bfloat16 cache nothing repeats another library's arithmetic to the last bit.
-    return w.spec.format == WeightFormat::int8 && !op.has_tensor_scale &&
+    return w.spec.format == formats::kInt8 && !op.has_tensor_scale &&
            (!op.static_input || plan.kv_format == KvFormat::bfloat16);
   return multiplies_tiles(w) && planes_for(w) == 1;
 }

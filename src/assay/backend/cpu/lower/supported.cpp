@@ -1,23 +1,46 @@
 #include "assay/backend/cpu/lower/supported.h"
 
+#include "assay/backend/supported.h"
 #include "assay/base/error.h"
 
 namespace assay::cpu {
 
+namespace {
+
+// The formats that kernels serve, by name: a new one is a line here.
+constexpr WeightFormat kServedFormats[] = {formats::kFloat32, formats::kBfloat16, formats::kInt8,
+                                           formats::kLlmInt8, formats::kNf4,      formats::kFp4,
+                                           formats::kNf4Dq,   formats::kFp4Dq,    formats::kInt4G128,
+                                           formats::kInt4K,   formats::kInt4G32};
+
+void check_offsets(const WeightSpec& w) {
+  if (!has_offsets(w.format)) return;
+  if (!w.is_stored_quantized)
+    throw Error("weight '{}': weights are not quantized to {}, which checkpoints hold", w.name,
+                name_of(w.format));
+  if (w.arithmetic.activations == ActivationType::int8_per_group)
+    throw FieldError("activations", "expected dtype beside weights in {}, found int8 (weight '{}')",
+                     name_of(w.format), w.name);
+}
+
+}  // namespace
+
 void check_formats(const Plan& plan) {
   for (const WeightSpec& w : plan.weights) {
-    if (w.format == WeightFormat::tf32)
+    if (w.arithmetic.multiply == Multiply::tf32)
       throw FieldError("float32_matmul", "expected float32, bf16x3 or bf16x6 on a CPU, found tf32");
-    if (w.format == WeightFormat::float16 || w.expanded == WeightFormat::float16)
+    if (w.arithmetic.multiply == Multiply::float16)
       throw Error("weight '{}': expected a format that a CPU multiplies, found float16", w.name);
   }
+  check_served(plan, "CPU", kServedFormats);
+  for (const WeightSpec& w : plan.weights) check_offsets(w);
   if (plan.kv_format == KvFormat::float16)
     throw Error("the KV cache: expected a format that a CPU multiplies, found float16");
 }
 
 void check_planes(const Plan& plan, const KernelTable& table, std::string_view kernels) {
   for (const WeightSpec& w : plan.weights)
-    if (planes_of(w.format) > 1 && !table.uses_tiles)
+    if (w.planes() > 1 && !table.uses_tiles)
       throw FieldError(
           "float32_matmul",
           "matrix multiplications of bfloat16 parts need AMX or AVX-512 BF16, and the kernels here are those "

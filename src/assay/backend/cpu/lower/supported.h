@@ -8,8 +8,8 @@
 
 namespace assay::cpu {
 
-// Throws FieldError, or Error, for formats of GPUs: whoever chooses a precision for a CPU chooses float32
-// instead.
+// Throws Error for a weight in a format that no kernel serves, naming those that one does, and FieldError or
+// Error for arithmetic and caches of GPUs: whoever chooses a precision for a CPU chooses float32 instead.
 void check_formats(const Plan& plan);
 // Throws FieldError for float32 as a sum of bfloat16 parts, where the kernels, which it names, do not
 // multiply these.

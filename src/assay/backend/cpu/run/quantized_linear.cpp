@@ -15,7 +15,7 @@ constexpr int kCodeOffset = 128;
 
 // The codes of a row have a zero point of its own.
 bool has_row_ranges(const PackedWeight& w, const LinearOp& op) {
-  return w.spec.format == WeightFormat::int8 && !op.static_input;
+  return w.spec.format == formats::kInt8 && !op.static_input;
 }
 
 // Widened by a row's inputs. What is not finite is passed over: it concerns its own row alone, which the
@@ -86,7 +86,7 @@ StaticInput Linear::input_of_all(const LinearOp& op, const LinearArgs& whole) {
 // A feature is decomposed for all rows of the call when one of them has an outlier there.
 void Linear::find_outliers(const LinearOp& op, const LinearArgs& whole) {
   outliers_.clear();
-  if (packed_.weight(op.weight).spec.format != WeightFormat::llm_int8 || op.outlier_threshold <= 0) return;
+  if (packed_.weight(op.weight).spec.format != formats::kLlmInt8 || op.outlier_threshold <= 0) return;
   std::fill(is_outlier_.begin(), is_outlier_.end(), std::uint8_t{0});
   const float near_outlier = op.outlier_threshold * 0.999F;  // by float16, which is looked at from here on
   tasks_.run((whole.rows + kNormRows - 1) / kNormRows, [&](std::int64_t chunk) {
@@ -109,7 +109,7 @@ LinearArgs Linear::quantize_inputs(const LinearOp& op, LinearArgs whole, const B
   Tiles codes = work_.int8.codes;
   codes.columns = w.k_padded() / 2;
   const float threshold =
-      w.spec.format == WeightFormat::llm_int8
+      w.spec.format == formats::kLlmInt8
           ? op.outlier_threshold > 0 ? op.outlier_threshold : std::numeric_limits<float>::infinity()
           : 0.0F;
   const StaticInput fixed =
@@ -192,7 +192,8 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           const LinearTarget& target) {
   const PackedWeight& w = packed_.weight(op.weight);
   const bool has_tiles = packed_.multiplies_tiles(w);
-  const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
+  const bool has_offsets = assay::has_offsets(w.spec.format);
+  const std::int64_t groups = w.groups();
   const ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
                           .scales = w.block_scales(),
                           .book = w.book().data(),
@@ -202,9 +203,11 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           .panels = w.panels,
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
                           .out = nullptr,
+                          .offsets = w.offsets(),
+                          .input_groups = w.input_groups(),
                           .fetch = packed_.fetch};
   if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
-  if (whole.rows <= packed_.table.four_bit_rows && !has_tiles)
+  if (whole.rows <= packed_.table.four_bit_rows && !has_tiles && !has_offsets)
     return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
       packed_.table.linear_four_bit({.to = args, .weights = expand});
     });
@@ -216,7 +219,8 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
     some.scales = some.scales.from(task.first_panel * groups * kPanel);
     some.panels = task.panels;
     some.out = work_.expanded(ThreadPool::worker());
-    packed_.table.expand(some);
+    if (some.offsets != nullptr) some.offsets += task.first_panel * groups * kPanel;
+    (has_offsets ? packed_.table.expand_offsets : packed_.table.expand)(some);
     args.first_panel = 0;
     args.w = some.out;
     args.packing = expand.packing;

@@ -31,12 +31,10 @@ struct Format {
   WeightFormat format;
   int matrices;
 };
-constexpr Format kFormats[] = {{WeightFormat::float32, 3},
-                               {WeightFormat::bfloat16, 4},
-                               {WeightFormat::int8, 8},
-                               {WeightFormat::nf4, 12}};
+constexpr Format kFormats[] = {
+    {formats::kFloat32, 3}, {formats::kBfloat16, 4}, {formats::kInt8, 8}, {formats::kNf4, 12}};
 // Of many rows: pairs of square matrices, so that a thread reads the rows that it has written.
-constexpr WeightFormat kManyRowsFormats[] = {WeightFormat::bfloat16, WeightFormat::int8};
+constexpr WeightFormat kManyRowsFormats[] = {formats::kBfloat16, formats::kInt8};
 
 enum Buffers : BufferId { kIn, kOut, kLeft, kRight };
 
@@ -48,13 +46,12 @@ class Matrices {
                                   .has_int8_inputs = is_four_bit(format),
                                   .in = in,
                                   .out = out}});
-    plan_.weights.push_back(
-        {.name = "tuning",
-         .rows = rows,
-         .columns = columns,
-         .kind = WeightSpec::Kind::matrix,
-         .format = format,
-         .expanded = is_four_bit(format) ? WeightFormat::bfloat16 : WeightFormat::float32});
+    plan_.weights.push_back({.name = "tuning",
+                             .rows = rows,
+                             .columns = columns,
+                             .kind = WeightSpec::Kind::matrix,
+                             .format = format,
+                             .arithmetic = {is_four_bit(format) ? Multiply::bfloat16 : Multiply::float32}});
   }
   Plan plan() {
     plan_.buffers = {{"in", kColumns}, {"out", kRows}, {"left", kSide}, {"right", kSide}};

@@ -127,35 +127,20 @@ std::vector<float> folded_bias(const StaticInput& input, const HostCopy& weight,
 }  // namespace
 
 MatrixFormat format_of(const WeightSpec& spec) {
-  switch (spec.format) {
-    case WeightFormat::float32:
-    case WeightFormat::tf32:
-    case WeightFormat::bfloat16_x2:  // refused before
-    case WeightFormat::bfloat16_x3:
-      return MatrixFormat::float32;
-    case WeightFormat::bfloat16:
-      return MatrixFormat::bfloat16;
-    case WeightFormat::float16:
-      return MatrixFormat::float16;
-    case WeightFormat::int8:
-    case WeightFormat::llm_int8:
-      return MatrixFormat::int8;
-    case WeightFormat::nf4:
-    case WeightFormat::fp4:
-    case WeightFormat::nf4_dq:
-    case WeightFormat::fp4_dq:
-    case WeightFormat::int4_g128:
-      return MatrixFormat::four_bit;
-  }
-  return MatrixFormat::float32;
+  if (is_int8(spec.format)) return MatrixFormat::int8;
+  if (is_four_bit(spec.format)) return MatrixFormat::four_bit;
+  return spec.format == formats::kBfloat16  ? MatrixFormat::bfloat16
+         : spec.format == formats::kFloat16 ? MatrixFormat::float16
+                                            : MatrixFormat::float32;
 }
 
 Arithmetic arithmetic_of(const WeightSpec& spec) {
-  if (spec.format == WeightFormat::tf32) return Arithmetic::tf32;
+  const Multiply multiply = spec.arithmetic.multiply;
+  if (multiply == Multiply::tf32) return Arithmetic::tf32;
   if (!is_four_bit(spec.format)) return Arithmetic::float32;  // others have their own
-  return spec.expanded == WeightFormat::bfloat16  ? Arithmetic::bfloat16
-         : spec.expanded == WeightFormat::float16 ? Arithmetic::float16
-                                                  : Arithmetic::float32;
+  return multiply == Multiply::bfloat16  ? Arithmetic::bfloat16
+         : multiply == Multiply::float16 ? Arithmetic::float16
+                                         : Arithmetic::float32;
 }
 
 Bytes PackedWeight::weight_bytes() const {

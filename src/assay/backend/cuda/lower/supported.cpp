@@ -5,19 +5,29 @@
 
 namespace assay::cuda {
 
+namespace {
+
+// The formats that kernels serve, by name: a new one is a line here.
+constexpr WeightFormat kServedFormats[] = {
+    formats::kFloat32, formats::kBfloat16, formats::kFloat16, formats::kInt8,  formats::kLlmInt8,
+    formats::kNf4,     formats::kFp4,      formats::kNf4Dq,   formats::kFp4Dq, formats::kInt4G128};
+
+}  // namespace
+
 MemoryReport memory_of(const WeightLayout& weights, const WorkspaceLayout& work) {
   return {weights.weight_bytes, {weights.bytes - weights.weight_bytes.value}, {work.bytes}};
 }
 
 void check_supported(const Plan& plan) {
   assay::check_supported(plan, "CUDA", kLargestHeadDim);
+  check_served(plan, "CUDA", kServedFormats);
   if (plan.has_candidate_search)
     throw FieldError("lm_head_search",
                      "the CUDA backend does not search the LM head in int8; leave it out on a GPU");
   for (const WeightSpec& w : plan.weights)
-    if (planes_of(w.format) > 1)
+    if (w.planes() > 1)
       throw FieldError("float32_matmul", "expected float32 or tf32 on a GPU, found {} of weight '{}'",
-                       info(w.format).name, w.name);
+                       name_of(w.arithmetic.multiply), w.name);
   const auto check_linear = [](const LinearOp& linear) {
     if (linear.has_int8_inputs)
       throw FieldError("activations",

@@ -130,7 +130,7 @@ void WorkspaceLayout::place_int8_inputs(const Plan& plan, Offsets& offsets) {
     if (!is_int8(weight.format)) return;
     widest = std::max(widest, round_up(weight.columns, tile_inputs(MatrixFormat::int8)));
     has_tensor_scale = has_tensor_scale || op.has_tensor_scale;
-    if (weight.format == WeightFormat::llm_int8 && op.outlier_threshold > 0)
+    if (weight.format == formats::kLlmInt8 && op.outlier_threshold > 0)
       widest_with_outliers = std::max(widest_with_outliers, weight.columns);
   });
   if (widest > 0) {
@@ -151,7 +151,7 @@ void WorkspaceLayout::place_gemm_scratch(const Plan& plan, const DeviceFacts& fa
   for_linears(plan, [&](const LinearOp& op) {
     const WeightSpec& weight = plan.weight(op.weight);
     const Arithmetic arithmetic =
-        weight.format == WeightFormat::tf32 ? Arithmetic::tf32 : Arithmetic::bfloat16;
+        weight.arithmetic.multiply == Multiply::tf32 ? Arithmetic::tf32 : Arithmetic::bfloat16;
     const std::int64_t inputs =
         is_int8(weight.format) ? 0 : kMaxRows * rounded_inputs_stride(weight.columns, arithmetic);
     gemm_bytes = std::max(gemm_bytes, round_up(inputs, kAlignment) +

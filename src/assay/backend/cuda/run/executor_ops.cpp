@@ -136,7 +136,7 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
                                 std::int64_t rows, Epilogue to) {
   const WorkspaceLayout& layout = work_.layout();
   const WeightSpec& weight = weights_.spec(op.weight);
-  const bool is_llm_int8 = weight.format == WeightFormat::llm_int8,
+  const bool is_llm_int8 = weight.format == formats::kLlmInt8,
              has_outliers = is_llm_int8 && op.outlier_threshold > 0,
              has_row_zeros = !is_llm_int8 && !op.static_input;
   QuantizeArgs codes{.kind = is_llm_int8           ? QuantizeArgs::Kind::symmetric

@@ -1,0 +1,136 @@
+#include "assay/quant/format.h"
+
+#include "assay/base/format.h"
+
+namespace assay {
+
+namespace {
+
+struct NamedFormat {
+  std::string_view name, recipe_name;
+  WeightFormat format;
+};
+
+constexpr NamedFormat kNamedFormats[] = {
+    {"float32", "float32", formats::kFloat32},
+    {"bfloat16", "bfloat16", formats::kBfloat16},
+    {"float16", "float16", formats::kFloat16},
+    {"int8", "int8", formats::kInt8},
+    {"int8", "llm-int8", formats::kLlmInt8},
+    {"nf4", "nf4", formats::kNf4},
+    {"fp4", "fp4", formats::kFp4},
+    {"nf4-dq", "nf4-dq", formats::kNf4Dq},
+    {"fp4-dq", "fp4-dq", formats::kFp4Dq},
+    {"int4-g128", "int4-g128", formats::kInt4G128},
+};
+
+// Of the format, or of the one that differs in the type in which scales are held.
+const NamedFormat* named(const WeightFormat& format) {
+  for (const NamedFormat& each : kNamedFormats)
+    if (each.format == format) return &each;
+  for (const NamedFormat& each : kNamedFormats)
+    if (is_quantized(format) && each.format == with_scale(format, ScaleType::float32)) return &each;
+  return nullptr;
+}
+
+constexpr std::string_view kElementNames[] = {"float32", "bfloat16", "float16", "e4m3",  "integer",
+                                              "nf4",     "fp4",      "e2m1",    "iq4-nl"};
+constexpr std::string_view kScaleNames[] = {"no",   "float32", "float16", "bfloat16", "e4m3",
+                                            "e8m0", "4-bit",   "6-bit",   "int8",     "double-quantized"};
+constexpr int kScaleBits[] = {0, 32, 16, 16, 8, 8, 4, 6, 8, 32};
+
+constexpr int bits_of(ScaleType type) {
+  return kScaleBits[static_cast<std::size_t>(type)];
+}
+
+std::string_view name_of(ScaleType type) {
+  return kScaleNames[static_cast<std::size_t>(type)];
+}
+
+// Of a group: its scale and its offset.
+int group_bits(const WeightFormat& f) {
+  const int offset = f.offset == Offset::zero_point ? f.bits
+                     : f.offset == Offset::minimum  ? bits_of(f.scale)
+                                                    : 0;
+  return bits_of(f.scale) + offset;
+}
+
+int super_block_bits(const WeightFormat& f) {
+  return bits_of(f.super_scale) * (f.offset == Offset::minimum ? 2 : 1);
+}
+
+std::string description(const WeightFormat& f) {
+  std::string text = f.element == ElementType::integer
+                         ? fmt::format("{}-bit integer", f.bits)
+                         : std::string(kElementNames[static_cast<std::size_t>(f.element)]);
+  if (!is_quantized(f)) return text;
+  text += fmt::format(", {} scale per ", name_of(f.scale));
+  if (f.outputs_per_scale == 1)
+    text += f.inputs_per_scale == 0 ? "output" : fmt::format("{} inputs", f.inputs_per_scale);
+  else if (f.outputs_per_scale == 0)
+    text += "matrix";
+  else
+    text += fmt::format("{} x {} block", f.outputs_per_scale, f.inputs_per_scale);
+  if (f.inputs_per_super_block > 0) text += fmt::format(" in super-blocks of {}", f.inputs_per_super_block);
+  if (f.offset == Offset::zero_point) text += ", zero point";
+  if (f.offset == Offset::minimum) text += ", minimum";
+  if (f.has_input_groups) text += ", permuted inputs";
+  return text;
+}
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+std::string name_of(const WeightFormat& format) {
+  const NamedFormat* found = named(format);
+  return found != nullptr ? std::string(found->name) : description(format);
+}
+
+std::string recipe_name_of(const WeightFormat& format) {
+  const NamedFormat* found = named(format);
+  return found != nullptr ? std::string(found->recipe_name) : description(format);
+}
+
+std::vector<std::string> weight_format_names() {
+  std::vector<std::string> names;
+  for (const NamedFormat& each : kNamedFormats) names.emplace_back(each.recipe_name);
+  return names;
+}
+
+std::optional<WeightFormat> weight_format_from_name(std::string_view text) {
+  std::string wanted(text.substr(0, 64));
+  for (char& c : wanted) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const NamedFormat& each : kNamedFormats)
+    if (wanted == each.recipe_name) return each.format;
+  return std::nullopt;
+}
+
+std::string names_of(std::span<const WeightFormat> formats) {
+  std::vector<std::string> names;
+  for (const WeightFormat& each : formats) names.push_back(recipe_name_of(each));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+double bits_per_weight(const WeightFormat& f) {
+  double bits = f.bits;
+  if (f.inputs_per_scale > 0 && f.outputs_per_scale > 0)
+    bits +=
+        static_cast<double>(group_bits(f)) / static_cast<double>(f.inputs_per_scale * f.outputs_per_scale);
+  if (f.inputs_per_super_block > 0)
+    bits += static_cast<double>(super_block_bits(f)) / static_cast<double>(f.inputs_per_super_block);
+  return bits;
+}
+
+Bytes stored_bytes(const WeightFormat& f, std::int64_t rows, std::int64_t columns) {
+  const double elements = static_cast<double>(rows * columns) * bits_per_weight(f) / 8;
+  const bool is_shared_by_group = f.inputs_per_scale > 0 && f.outputs_per_scale > 0;
+  const std::int64_t scales = !is_quantized(f) || is_shared_by_group ? 0
+                              : f.outputs_per_scale == 0             ? 1
+                                                                     : ceil_div(rows, f.outputs_per_scale);
+  return {static_cast<std::int64_t>(elements) + ceil_div(scales * group_bits(f), 8)};
+}
+
+}  // namespace assay

@@ -1,0 +1,159 @@
+// How the numbers of a weight matrix are stored: a value, from which its bytes, its scales and its name
+// follow. What they are multiplied in is another value (quant/arithmetic.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/base/units.h"
+
+namespace assay {
+
+// What a stored element stands for, before scaling.
+//   float32, bfloat16, float16, e4m3   the number itself; e4m3 is OCP's FP8, without infinities
+//   integer                            one of 2^bits even levels, the middle one 0 where there is no zero
+//   point nf4, fp4                           an entry of bitsandbytes' tables (quant/four_bit.h) e2m1 OCP's
+//   FP4, of MXFP4 and NVFP4 iq4_nl                             an entry of llama.cpp's table of that name
+enum class ElementType { float32, bfloat16, float16, e4m3, integer, nf4, fp4, e2m1, iq4_nl };
+
+// bits4, bits6 and int8 are whole numbers, multiplied by the scale of their super-block. double_int8 is
+// bitsandbytes' double quantization, which is undone when scales are read: in memory they are float32.
+enum class ScaleType { none, float32, float16, bfloat16, e4m3, e8m0, bits4, bits6, int8, double_int8 };
+
+// Beside the scale of a group.
+//   zero_point   the code that stands for 0, of as many bits as codes have: (code - zero_point) * scale
+//   minimum      a number of the scale's type: code * scale + minimum
+enum class Offset { none, zero_point, minimum };
+
+// The matrix is [outputs][inputs]. How a file orders the bits of codes is known to its reader alone, which
+// gives one code per byte; how a backend packs them is the backend's matter.
+struct WeightFormat {
+  ElementType element = ElementType::float32;
+  int bits = 32;  // of an element
+
+  // Elements that share a scale: so many inputs (0: all) of so many outputs (0: all).
+  ScaleType scale = ScaleType::none;
+  std::int64_t inputs_per_scale = 0, outputs_per_scale = 1;
+  // Groups run on from the last input of an output to the first of the next.
+  bool groups_cross_outputs = false;
+  // The scale is the largest magnitude, which the highest code stands for; else it is the step between codes.
+  bool has_absmax_scales = false;
+  Offset offset = Offset::none;
+
+  // Scales (and minima) of a super-block of inputs share a scale (and a minimum) of this type; 0: none do.
+  std::int64_t inputs_per_super_block = 0;
+  ScaleType super_scale = ScaleType::none;
+
+  // Which group an input belongs to is a table, not its position (GPTQ's g_idx).
+  bool has_input_groups = false;
+  // Weights are rounded to float16 before their codes are found (LLM.int8()).
+  bool rounds_to_float16 = false;
+
+  constexpr bool operator==(const WeightFormat&) const = default;
+};
+
+namespace formats {
+
+inline constexpr WeightFormat kFloat32 = {};
+inline constexpr WeightFormat kBfloat16 = {.element = ElementType::bfloat16, .bits = 16};
+inline constexpr WeightFormat kFloat16 = {.element = ElementType::float16, .bits = 16};
+// A scale per output: the largest magnitude, which the code 127 stands for.
+inline constexpr WeightFormat kInt8 = {
+    .element = ElementType::integer, .bits = 8, .scale = ScaleType::float32, .has_absmax_scales = true};
+// The same of weights in float16 (Dettmers et al. 2022).
+inline constexpr WeightFormat kLlmInt8 = {.element = ElementType::integer,
+                                          .bits = 8,
+                                          .scale = ScaleType::float32,
+                                          .has_absmax_scales = true,
+                                          .rounds_to_float16 = true};
+// A scale per block of 64 weights (Dettmers et al. 2023).
+inline constexpr WeightFormat kNf4 = {.element = ElementType::nf4,
+                                      .bits = 4,
+                                      .scale = ScaleType::float32,
+                                      .inputs_per_scale = 64,
+                                      .groups_cross_outputs = true};
+inline constexpr WeightFormat kFp4 = {.element = ElementType::fp4,
+                                      .bits = 4,
+                                      .scale = ScaleType::float32,
+                                      .inputs_per_scale = 64,
+                                      .groups_cross_outputs = true};
+inline constexpr WeightFormat kNf4Dq = {.element = ElementType::nf4,
+                                        .bits = 4,
+                                        .scale = ScaleType::double_int8,
+                                        .inputs_per_scale = 64,
+                                        .groups_cross_outputs = true};
+inline constexpr WeightFormat kFp4Dq = {.element = ElementType::fp4,
+                                        .bits = 4,
+                                        .scale = ScaleType::double_int8,
+                                        .inputs_per_scale = 64,
+                                        .groups_cross_outputs = true};
+// Sixteen even levels and a scale per 128 inputs of an output (quant/int4.h).
+inline constexpr WeightFormat kInt4G128 = {
+    .element = ElementType::integer, .bits = 4, .scale = ScaleType::float32, .inputs_per_scale = 128};
+
+// Of checkpoints alone, which no weight is quantized to here.
+// A scale and a minimum of 6 bits per 32 inputs, in super-blocks of 256: llama.cpp's Q4_K.
+inline constexpr WeightFormat kInt4K = {.element = ElementType::integer,
+                                        .bits = 4,
+                                        .scale = ScaleType::bits6,
+                                        .inputs_per_scale = 32,
+                                        .offset = Offset::minimum,
+                                        .inputs_per_super_block = 256,
+                                        .super_scale = ScaleType::float16};
+// Groups of 32 inputs with a zero point each, and a table of which group an input is in: GPTQ with desc_act.
+inline constexpr WeightFormat kInt4G32 = {.element = ElementType::integer,
+                                          .bits = 4,
+                                          .scale = ScaleType::float16,
+                                          .inputs_per_scale = 32,
+                                          .offset = Offset::zero_point,
+                                          .has_input_groups = true};
+
+}  // namespace formats
+
+constexpr bool is_quantized(const WeightFormat& f) {
+  return f.scale != ScaleType::none;
+}
+constexpr bool is_int8(const WeightFormat& f) {
+  return f.element == ElementType::integer && f.bits == 8 && is_quantized(f);
+}
+constexpr bool is_four_bit(const WeightFormat& f) {
+  return f.bits == 4 && is_quantized(f);
+}
+// Whether a weight is more than a code's value times the scale of its place.
+constexpr bool has_offsets(const WeightFormat& f) {
+  return f.offset != Offset::none || f.has_input_groups;
+}
+// Scales that are 8-bit codes in a file.
+constexpr bool has_nested_scales(const WeightFormat& f) {
+  return f.scale == ScaleType::double_int8;
+}
+// The same format with scales held in another type.
+constexpr WeightFormat with_scale(WeightFormat format, ScaleType scale) {
+  format.scale = scale;
+  return format;
+}
+
+// "nf4-dq", "float32"; of a format without a name what it is made of: "4-bit integer, float16 scale per 32
+// inputs, zero point". int8 and LLM.int8() are both called "int8": they are stored alike.
+std::string name_of(const WeightFormat& format);
+// By the name that recipes use, any case: one of weight_format_names().
+std::optional<WeightFormat> weight_format_from_name(std::string_view text);
+// As weight_format_from_name() reads it: "llm-int8" of LLM.int8().
+std::string recipe_name_of(const WeightFormat& format);
+// In the order of the constants.
+std::vector<std::string> weight_format_names();
+// "int8, nf4": the names of a list of formats, as a message shows them.
+std::string names_of(std::span<const WeightFormat> formats);
+
+// Bits of an element, with its part of the scales and offsets that groups of a fixed size share; scales of
+// double quantization count as float32, which they are held in. Scales per output or per matrix are not
+// counted.
+double bits_per_weight(const WeightFormat& format);
+// Bytes of a matrix, with all scales and offsets.
+Bytes stored_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t columns);
+
+}  // namespace assay

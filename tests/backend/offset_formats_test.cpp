@@ -1,0 +1,154 @@
+// 4-bit formats with zero points, minima and permuted inputs, mixed in one plan from a source of codes:
+// logits are those of the interpreter over the weights that they stand for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "assay/base/error.h"
+#include "assay/base/random.h"
+#include "assay/quant/quantizer.h"
+#include "support/fixtures.h"
+#include "support/hand_written_plan.h"
+
+namespace assay {
+namespace {
+
+using test::HandWrittenPlan;
+
+constexpr std::int64_t kInputs = 256, kInner = 80, kOutputs = 64, kTokens = 50;
+
+// Matrices in codes, scales, offsets and groups of inputs, beside weights in float32.
+class CodedPlan : public HandWrittenPlan {
+ public:
+  WeightId coded(std::int64_t rows, std::int64_t columns, const WeightFormat& format,
+                 MatmulArithmetic arithmetic) {
+    const WeightId id = matrix(rows, columns, format);
+    plan.weights.back().is_stored_quantized = true;
+    plan.weights.back().arithmetic = arithmetic;
+    Matrix& m = matrices_[plan.weights.back().name];
+    const ScaleLayout layout(format, rows, columns);
+    Random random(static_cast<std::uint64_t>(id) + 7);
+    const auto count = static_cast<std::size_t>(layout.count);
+    for (std::size_t i = 0; i < count; ++i) {
+      m.scales.push_back(static_cast<float>(0.01 + 0.01 * random.uniform()));
+      m.offsets.push_back(-m.scales.back() * static_cast<float>(4 + 8 * random.uniform()));
+    }
+    const std::int64_t groups = (columns + layout.group - 1) / layout.group;
+    for (std::int64_t k = 0; k < columns; ++k)
+      m.groups.push_back(
+          static_cast<std::int32_t>(format.has_input_groups ? k * 7 % groups : k / layout.group));
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t k = 0; k < columns; ++k) {
+        m.codes.push_back(static_cast<std::uint8_t>(16 * random.uniform()));
+        const auto at = static_cast<std::size_t>(row * groups + m.groups[static_cast<std::size_t>(k)]);
+        values.back()[static_cast<std::size_t>(row * columns + k)] =
+            static_cast<float>(m.codes.back()) * m.scales[at] + m.offsets[at];
+      }
+    return id;
+  }
+  void read_codes(const WeightSpec& weight, std::int64_t first, std::int64_t count,
+                  std::uint8_t* out) const override {
+    std::copy_n(of(weight).codes.data() + first * weight.columns, count * weight.columns, out);
+  }
+  std::vector<float> read_scales(const WeightSpec& weight) const override { return of(weight).scales; }
+  std::vector<float> read_offsets(const WeightSpec& weight) const override { return of(weight).offsets; }
+  std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const override {
+    return of(weight).groups;
+  }
+  void spoil_group(const std::string& name) { matrices_.at(name).groups[3] = 3; }
+
+ private:
+  struct Matrix {
+    std::vector<std::uint8_t> codes;
+    std::vector<float> scales, offsets;
+    std::vector<std::int32_t> groups;
+  };
+  const Matrix& of(const WeightSpec& weight) const { return matrices_.at(weight.name); }
+  std::map<std::string, Matrix> matrices_;
+};
+
+CodedPlan mixed_plan(Multiply multiply = Multiply::float32) {
+  CodedPlan p;
+  const BufferId in = p.buffer(kInputs), inner = p.buffer(kInner);
+  p.plan.hidden = p.buffer(kOutputs);
+  p.op(Phase::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
+  p.op(Phase::linear, LinearOp{.weight = p.coded(kInner, kInputs, formats::kInt4K, {multiply}),
+                               .activation = Activation::silu,
+                               .in = in,
+                               .out = inner});
+  p.op(Phase::linear, LinearOp{.weight = p.coded(kOutputs, kInner, formats::kInt4G32, {multiply}),
+                               .in = inner,
+                               .out = p.plan.hidden});
+  p.plan.head.product.weight = p.matrix(kTokens, kOutputs);
+  p.plan.vocab = kTokens;
+  p.plan.context = 128;
+  p.plan.layers = p.plan.kv_heads = 1;
+  p.plan.head_dim = 16;
+  return p;
+}
+
+std::vector<TokenId> first_ids(std::int64_t count) {
+  std::vector<TokenId> ids;
+  for (std::int64_t i = 0; i < count; ++i) ids.push_back(static_cast<TokenId>(i * 11 % kTokens));
+  return ids;
+}
+
+TEST(OffsetFormats, GiveTheLogitsOfTheWeightsThatTheyStandFor) {
+  for (const Multiply multiply : {Multiply::float32, Multiply::bfloat16}) {
+    const CodedPlan p = mixed_plan(multiply);
+    for (const std::int64_t rows : {1, 2, 7, 70}) {  // tokens at once take other paths
+      const std::vector<TokenId> ids = first_ids(rows);
+      const std::vector<double> wanted = test::PlanInterpreter(p).logits(ids);
+      double squares = 0;
+      for (const double value : wanted) squares += value * value;
+      const double deviation = std::sqrt(squares / static_cast<double>(wanted.size()));
+      for (const Isa isa : test::usable_isas()) {
+        const std::vector<float> got = test::all_logits(*test::cpu_backend(isa)->prepare(p.plan, p), ids);
+        double most = 0;
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          most = std::max(most, std::fabs(static_cast<double>(got[i]) - wanted[i]));
+        EXPECT_LE(most, (multiply == Multiply::float32 ? 1e-4 : 0.1) * deviation)
+            << name_of(isa) << ", " << rows << " tokens, " << name_of(multiply);
+      }
+    }
+  }
+}
+
+TEST(OffsetFormats, CountTheirOffsets) {
+  const CodedPlan p = mixed_plan();
+  const auto program = test::cpu_backend(Isa::scalar)->prepare(p.plan, p);
+  const std::int64_t tables = kTokens * kInputs * 4 + kTokens * kOutputs * 4;
+  const std::int64_t k_quant = kInner * kInputs / 2 + kInner * 8 * 8,
+                     permuted = kOutputs * kInner / 2 + kOutputs * 3 * 8 + kInner * 4;
+  EXPECT_EQ(program->memory().weights.value, tables + k_quant + permuted);
+}
+
+TEST(OffsetFormats, WhatCannotBeRunIsAnError) {
+  const auto refusal = [](const std::function<void(CodedPlan&)>& spoil) -> std::string {
+    CodedPlan p = mixed_plan();
+    spoil(p);
+    try {
+      test::cpu_backend(Isa::scalar)->prepare(p.plan, p);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto has = [](const std::string& text, std::string_view words) {
+    return text.find(words) != std::string::npos;
+  };
+  EXPECT_PRED2(has, refusal([](CodedPlan& p) { p.plan.weights[1].is_stored_quantized = false; }),
+               "which checkpoints hold");
+  EXPECT_PRED2(has, refusal([](CodedPlan& p) {
+                 p.plan.weights[1].arithmetic.activations = ActivationType::int8_per_group;
+               }),
+               "activations");
+  EXPECT_PRED2(has, refusal([](CodedPlan& p) { p.spoil_group(p.plan.weights[2].name); }),
+               "expected a group from 0 to 2");
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,42 @@
+// TOML as JSON: values, order, and what is refused with file and line.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/base/toml.h"
+
+namespace assay {
+namespace {
+
+std::string refusal(std::string_view text) {
+  try {
+    parse_toml(text, "a.toml");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Toml, BecomesJsonInTheOrderOfTheText) {
+  EXPECT_EQ(
+      parse_toml("z = 'a'  # c\nb = [1, 2.5, true]\n[[t]]\nx = 'p=\"q\"'\n[[t]]\nx.y = 1_000\n", "f").dump(),
+      R"({"z":"a","b":[1,2.5,true],"t":[{"x":"p=\"q\""},{"x":{"y":1000}}]})");
+}
+
+TEST(Toml, KeepsMasksAndDatesAsTheyStand) {
+  EXPECT_EQ(parse_toml("mask = 0x1F\nday = 2024-05-06\n", "f").dump(),
+            R"({"mask":"0x1F","day":"2024-05-06"})");
+}
+
+TEST(Toml, NamesFileAndLineOfWhatIsWrong) {
+  EXPECT_EQ(refusal("a = 1\nb = 'x\n").rfind("a.toml: line 2: not valid TOML", 0), 0U)
+      << refusal("a = 1\nb = 'x\n");
+  EXPECT_EQ(refusal("a = 1\na = 2\n").rfind("a.toml: line 2: not valid TOML", 0), 0U)
+      << refusal("a = 1\na = 2\n");
+  EXPECT_EQ(refusal("a = 1\nb = nan\n"), "a.toml: line 2: expected a finite number, found nan");
+  EXPECT_EQ(refusal("x = " + std::string(10000, '[')).rfind("a.toml: line 1: not valid TOML", 0), 0U);
+}
+
+}  // namespace
+}  // namespace assay
