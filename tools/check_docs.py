@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks that the documents name only what exists.
 
-In ARCHITECTURE.md, CONTRIBUTING.md and docs/ every path and every identifier in backticks must exist: paths from the
-root of the repository, src/assay/ or src/assay/backend/cpu/; identifiers anywhere in the sources. Links to files must
-lead somewhere, in README.md too. The table of folders in ARCHITECTURE.md must be that of src/CMakeLists.txt. Words in
+In README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/ every path and every identifier in backticks must exist: paths
+from the root of the repository, src/, src/assay/ or src/assay/backend/cpu/; identifiers anywhere in the sources. Links
+must lead to a file, and to a heading of it where they name one. The table of folders in ARCHITECTURE.md must be that of src/CMakeLists.txt. Words in
 capitals stand for a name of the reader's: `model/families/NAME.cpp` needs a folder model/families/.
 """
 import itertools
@@ -12,7 +12,7 @@ import re
 import sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-ROOTS = [root, root / "src/assay", root / "src/assay/backend/cpu"]
+ROOTS = [root, root / "src", root / "src/assay", root / "src/assay/backend/cpu"]
 SOURCES = [p for folder in ("src", "tests", "tools", "bench", "examples", "cmake") for p in (root / folder).rglob("*")
            if p.suffix in (".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".txt", ".in", ".cmake") and p.resolve() != pathlib.Path(__file__).resolve()]  # fmt: skip
 WORDS = set(itertools.chain.from_iterable(re.findall(r"\w+", p.read_text(errors="replace")) for p in SOURCES))
@@ -46,6 +46,12 @@ def problem_of(text):
     return None
 
 
+def headings_of(document):
+    """As a link names them: "## A, b and `c`" is a-b-and-c."""
+    titles = re.findall(r"^#+ +(.*)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
 def folder_table(bad):
     """The rows of ARCHITECTURE.md against the assay_layer lines."""
     lines = re.findall(r"^assay_layer\((\w+)([ \w]*)\)", (root / "src/CMakeLists.txt").read_text(), re.M)
@@ -64,19 +70,20 @@ def folder_table(bad):
 
 def main():
     bad, count = [], 0
-    documents = [root / "ARCHITECTURE.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
-    for document in [root / "README.md", *documents]:
+    documents = [root / "README.md", root / "ARCHITECTURE.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    for document in documents:
         is_code = False
         for number, line in enumerate(document.read_text().splitlines(), 1):
             where = f"{document.relative_to(root)}:{number}"
             is_code = is_code != line.startswith("```")
             if is_code:
                 continue
-            for link in re.findall(r"\]\(([^)#:]+)\)", line):
-                if not (document.parent / link).exists():
+            for link, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", line):
+                target = document.parent / link if link else document
+                if not target.exists():
                     bad.append(f"{where}: link to {link}, which does not exist")
-            if document.name == "README.md" and document.parent == root:
-                continue
+                elif heading and heading not in headings_of(target):
+                    bad.append(f"{where}: link to {link}#{heading}: no such heading")
             for text in re.findall(r"`([^`]+)`", line):
                 count += 1
                 if problem := problem_of(text):

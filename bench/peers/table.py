@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Keeps measurements by processor, and writes README's comparison from all that are kept.
+"""Keeps measurements by processor, and writes the comparison in docs/performance.md from all that are kept.
 
 usage: bench/peers/table.py [COMPARE.json...]     adds these to bench/results/NAME.json, then writes the tables
-       bench/peers/table.py --check               only says whether README's tables are those of bench/results
+       bench/peers/table.py --check               only says whether its tables are those of bench/results
 """
 
 import argparse
@@ -16,7 +16,7 @@ from intervals import ratio_text
 from rooflines import SHAPES
 from tables import best_peer, line
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/performance.md"
 BEGIN = "<!-- written by bench/peers/table.py: begin -->"
 END = "<!-- written by bench/peers/table.py: end -->"
 CASES = {
@@ -130,9 +130,9 @@ def tables_text(documents):
     return "\n".join(out).strip() + "\n"
 
 
-def with_tables(readme, text):
-    """The README with `text` between its marks."""
-    head, mark, rest = readme.partition(BEGIN)
+def with_tables(page, text):
+    """The page with `text` between its marks."""
+    head, mark, rest = page.partition(BEGIN)
     _, other_mark, tail = rest.partition(END)
     if not mark or not other_mark:
         raise ValueError(f"expected the lines '{BEGIN}' and '{END}'")
@@ -147,13 +147,13 @@ def main():
     for path in a.files:
         print(results.keep(json.loads(path.read_text(encoding="utf-8"))), file=sys.stderr)
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
-    before = README.read_text(encoding="utf-8")
+    before = PAGE.read_text(encoding="utf-8")
     after = with_tables(before, tables_text(documents))
     if a.check:
         if before != after:
-            print(f"{README}: its comparison is not that of {RESULTS}: run bench/peers/table.py", file=sys.stderr)
+            print(f"{PAGE}: its comparison is not that of {RESULTS}: run bench/peers/table.py", file=sys.stderr)
         return int(before != after)
-    README.write_text(after, encoding="utf-8")
+    PAGE.write_text(after, encoding="utf-8")
     return 0
 
 

@@ -323,6 +323,7 @@ TEST(CudaLibrary, IsRefusedInASentence) {
     FAIL();
   } catch (const FieldError& error) {
     EXPECT_EQ(error.field(), "cuda_gemm");
+    EXPECT_EQ(error.problem(), "cublaslt applies to GPUs; the device is a CPU");
   }
 }
 

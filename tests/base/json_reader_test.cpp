@@ -90,7 +90,7 @@ TEST(ParseOrderedJson, SaysWhereItIsWrong) {
 TEST(ParseOrderedJson, IsNotOverwhelmed) {
   EXPECT_NE(error_of([] { parse_ordered_json(std::string(1'000'000, '['), "f"); }).find("nested deeper"),
             std::string::npos);
-  EXPECT_NE(error_of([] { parse_ordered_json("{\"a\": 1, \"a\": 2}", "f"); }).find("stands twice"),
+  EXPECT_NE(error_of([] { parse_ordered_json("{\"a\": 1, \"a\": 2}", "f"); }).find("duplicate key 'a'"),
             std::string::npos);
   std::string many = "{";
   for (int i = 0; i < 5000; ++i) many += "\"" + std::to_string(i) + "\": 0,";

@@ -120,7 +120,7 @@ TEST_F(CliBadConfig, NotJson) {
   expect_text_refused("{\"model_type\": \"gpt2\",", {"config.json", "JSON"});
   expect_text_refused("[1, 2]", {"config.json", "object"});
   expect_text_refused("{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}",
-                      {"config.json", "model_type", "twice"});
+                      {"config.json", "model_type", "duplicate"});
   expect_text_refused("{\"a\": \"\xff\"}", {"config.json", "JSON"});
   expect_text_refused(std::string("{\"a\": \"\0\"}", 10), {"config.json", "JSON"});
   expect_text_refused("{\"a\": 1e999}", {"config.json", "JSON"});

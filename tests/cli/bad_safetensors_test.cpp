@@ -170,7 +170,7 @@ TEST_F(CliBadSafetensors, TwoTensorsOfOneName) {
   header.insert(header.size() - 1,
                 ",\"" + kTensor + "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}");
   expect_bytes_refused(safetensors_with_header(header, model_.data()),
-                       {"model.safetensors", kTensor, "twice"});
+                       {"model.safetensors", kTensor, "duplicate"});
 }
 
 // Names come from strangers: they must not split the sentence into lines or steer the terminal.

@@ -343,7 +343,7 @@ TEST(CliConfig, BadFiles) {
       {"[sweep]\n", "sweep"},
       {"[sweep\n", "line 1: not valid TOML"},
       {"precision = [\"nf4\"\n", "not valid TOML"},
-      {R"({"isa": "avx2", "isa": "scalar"})", "stands twice"},
+      {R"({"isa": "avx2", "isa": "scalar"})", "duplicate key 'isa'"},
       {"{", "line 1"}};
   for (const auto& [text, word] : kBroken) {
     write_file(folder / "broken.cfg", text);

@@ -294,7 +294,7 @@ TEST(CliWorker, MalformedLines) {
                            {"hello", {"JSON"}},
                            {"{", {"JSON"}},
                            {R"({"op":"quit"} {"op":"quit"})", {"JSON"}},
-                           {R"({"op":"quit","op":"quit"})", {"'op'", "twice"}},
+                           {R"({"op":"quit","op":"quit"})", {"'op'", "duplicate"}},
                            {"[1]", {"object", "array"}},
                            {"null", {"object"}},
                            {"{}", {"'op'"}},

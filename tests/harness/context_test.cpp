@@ -85,7 +85,7 @@ TEST(LocalExperiments, HaveTheModelThatIsLoaded) {
     context.sessions->of(other);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "nf4: only the loaded model (float32) is at hand");
+    EXPECT_STREQ(error.what(), "nf4: this experiment runs only configuration float32");
   }
   // A stop reaches the session.
   is_stopped = true;

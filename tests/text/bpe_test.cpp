@@ -152,7 +152,7 @@ TEST(Vocabulary, RefusesWhatRepeats) {
   vocabulary.add("a", 3, "v");
   EXPECT_EQ(error_of([&] { vocabulary.add("b", 3, "v"); }),
             "v: token 'b': expected an id of its own, found 3, which is that of 'a'");
-  EXPECT_EQ(error_of([&] { vocabulary.add("a", 4, "v"); }), "v: token 'a' stands twice in the vocabulary");
+  EXPECT_EQ(error_of([&] { vocabulary.add("a", 4, "v"); }), "v: duplicate token 'a' in the vocabulary");
   EXPECT_EQ(error_of([&] { vocabulary.add("b", 16777217, "v"); }),
             "v: token 'b': expected an id from 0 to 16777216, found 16777217");
   EXPECT_EQ(error_of([&] { vocabulary.add("b", -1, "v"); }),

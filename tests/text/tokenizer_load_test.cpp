@@ -385,7 +385,7 @@ TEST(TokenizerLoad, RefusesWhatIsNotJson) {
   expect_error(text_error("{\"model\": "), "not valid JSON");
   expect_error(text_error("{\"model\": \"\xFF\"}"), "not valid JSON");
   expect_error(text_error("[]"), "expected a JSON object, found array");
-  expect_error(text_error("{\"version\": \"1.0\", \"version\": \"1.0\"}"), "the key 'version' stands twice");
+  expect_error(text_error("{\"version\": \"1.0\", \"version\": \"1.0\"}"), "duplicate key 'version'");
   expect_error(text_error("{\"model\": " + std::string(100000, '[')), "nested deeper than 64 levels");
 }
 

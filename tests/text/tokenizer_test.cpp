@@ -159,8 +159,7 @@ TEST(Tokenizer, DecodeNamesABadId) {
               tokenizer.decode(Ids{'a', 301});
             }),
             "token id 301 is outside the vocabulary: expected 0 to 300");
-  EXPECT_EQ(error_of([&] { tokenizer.token_text(299); }),
-            "token id 299 stands for no token: the vocabulary skips it");
+  EXPECT_EQ(error_of([&] { tokenizer.token_text(299); }), "token id 299 is unassigned in the vocabulary");
 }
 
 TEST(Tokenizer, RefusesTextThatIsNotUtf8) {

@@ -1,4 +1,4 @@
-"""What is kept by processor, and README's tables from it."""
+"""What is kept by processor, and the tables of docs/performance.md from it."""
 
 import json
 import tempfile
@@ -100,17 +100,17 @@ class Tables(unittest.TestCase):
         self.assertLess(text.index("Newer"), text.index("A Processor"))
 
     def test_replace_what_lies_between_the_marks_alone(self):
-        readme = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
-        once = table.with_tables(readme, "new\n")
+        page = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
+        once = table.with_tables(page, "new\n")
         self.assertEqual(once, f"before\n{table.BEGIN}\n\nnew\n\n{table.END}\nafter\n")
         self.assertEqual(table.with_tables(once, "new\n"), once)
         with self.assertRaises(ValueError):
             table.with_tables("no marks", "new\n")
 
-    def test_readme_is_that_of_the_results(self):
+    def test_page_is_that_of_the_results(self):
         documents = [json.loads(path.read_text()) for path in sorted(expected.RESULTS.glob("*.json"))]
-        readme = table.README.read_text(encoding="utf-8")
-        self.assertEqual(table.with_tables(readme, table.tables_text(documents)), readme, "run bench/peers/table.py")
+        page = table.PAGE.read_text(encoding="utf-8")
+        self.assertEqual(table.with_tables(page, table.tables_text(documents)), page, "run bench/peers/table.py")
 
 
 class Processors(unittest.TestCase):

@@ -42,13 +42,11 @@ Device chosen_device(const Device& device) {
 std::shared_ptr<Backend> make_backend(const Device& asked, const BackendOptions& options) {
   if (const Device device = chosen_device(asked); device.kind == Device::Kind::cuda) {
     if (options.is_isa_forced)
-      throw FieldError("isa",
-                       "instruction sets are those of CPUs: expected none with the device {}, found {}",
-                       device.text(), name_of(options.isa));
+      throw FieldError("isa", "{} applies to CPUs; the device is {}", name_of(options.isa), device.text());
     return make_cuda_backend(device, options.cuda_gemm);
   }
   if (options.cuda_gemm != CudaGemm::own)
-    throw FieldError("cuda_gemm", "expected own on a CPU, found cublaslt, which is a library of GPUs");
+    throw FieldError("cuda_gemm", "cublaslt applies to GPUs; the device is a CPU");
   return std::make_shared<cpu::CpuBackend>(options);
 }
 

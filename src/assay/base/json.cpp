@@ -58,8 +58,7 @@ class EntryBuilder {
   }
   bool key(std::string& text) {
     if (open_ > 0) return builder_->key(text);
-    if (!keys_.insert(text).second)
-      throw Error("{}: the key '{}' stands twice in one object", where_, printable(text));
+    if (!keys_.insert(text).second) throw Error("{}: duplicate key '{}'", where_, printable(text));
     key_ = text;
     entry_ = Json();
     builder_.emplace(entry_, where_, limits_, 1);

@@ -82,7 +82,7 @@ class JsonReader {
 };
 
 // Parses a document whose order of keys matters. Throws Error naming `file`, line and column for what is not
-// JSON, and for nesting beyond 64 levels, more than 4096 keys in one object, or a key that stands twice.
+// JSON, and for nesting beyond 64 levels, more than 4096 keys in one object, or a duplicate key.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& file);
 
 // A document with a line for each value, but an array of numbers on one line; malformed UTF-8 becomes U+FFFD.

@@ -65,8 +65,7 @@ class Builder : public nlohmann::detail::json_sax_dom_parser<Json> {
     return Base::end_array();
   }
   bool key(std::string& text) {
-    if (!keys_.back().insert(text).second)
-      throw Error("{}: the key '{}' stands twice in one object", where_, printable(text));
+    if (!keys_.back().insert(text).second) throw Error("{}: duplicate key '{}'", where_, printable(text));
     if (keys_.back().size() > limits_.keys)
       throw Error("{}: expected at most {} keys in one object, found more", where_, limits_.keys);
     return Base::key(text);

@@ -110,14 +110,14 @@ void check_four_bit(const StoredCodes& weight, const Checkpoint& checkpoint) {
 // LLM.int8().
 void check_layout_of_codes(const Checkpoint& checkpoint, const StoredCodes& weight) {
   const CheckpointTensor format = checkpoint.find(beside(module_of(weight.name), bnb::kWeightFormat));
-  if (!format) return;  // files of before it existed are rows too
+  if (!format) return;  // older files lack it, and are row-major too
   std::uint8_t value = 0;
   if (format->dtype == DType::u8 && format->elements() == 1)
     format.read_bytes(0, std::as_writable_bytes(std::span(&value, 1)));
   else
     value = 255;
   if (value != 0)
-    throw Error("{}: expected one U8 of 0 (rows as they are): other layouts are of GPUs of old",
+    throw Error("{}: expected one U8 of 0 (row-major): tiled layouts of older GPU versions are not supported",
                 format.where());
 }
 

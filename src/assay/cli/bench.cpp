@@ -237,10 +237,12 @@ void add_bench(CLI::App& app, int& exit_code) {
            "Seconds after which a test starts no further repeat; 0: no limit [0]");
   add_whole_list(*command, "-t,--threads", options.threads,
                  "Numbers of threads, joined by commas [one for each core this process may use]", 1, 1024);
-  command->add_option("--precision", flags->model.precision,
-                      "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
-                      "nf4+activations:int8 the activations [float32, or as the "
-                      "checkpoint is]");
+  command
+      ->add_option("--precision", flags->model.precision,
+                   "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
+                   "nf4+activations:int8 the activations [float32, or as the "
+                   "checkpoint is]")
+      ->type_name("LIST");
   flags->model.add_fields_but(*command, {"threads"});
   command->add_option(
       "--format", flags->format,

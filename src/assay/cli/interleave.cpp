@@ -140,7 +140,9 @@ void add_interleave(CLI::App& app, int& exit_code, const std::string& command_li
   command->add_option("B", flags->b, "The later build: its program")->required();
   flags->model.precision.clear();
   flags->model.add_to(*command);
-  command->get_option("--precision")->description("Precisions, joined by commas [float32]");
+  command->get_option("--precision")
+      ->description("Precisions, joined by commas [float32]")
+      ->type_name("LIST");
   command
       ->add_option("-p,--prompt", flags->prompt.prompts, "Prompt, a case of its own; repeat for more [one]")
       ->allow_extra_args(false);

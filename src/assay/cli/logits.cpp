@@ -72,7 +72,7 @@ void add_logits(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("logits", "Write the logits of every position to a .npy file");
   flags->model.add_to(*command);
   flags->prompt.add_to(*command);
-  command->add_option("-o,--output", flags->path, "File to write [logits.npy]");
+  command->add_option("-o,--output", flags->path, "File to write [logits.npy]")->type_name("FILE");
   flags->output.add_to(*command);
   command->footer("Example: assay logits demo --ids 1,2,3 -o logits.npy");
   command->callback([flags, &exit_code] { exit_code = run_logits(*flags); });

@@ -12,6 +12,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
 #include "assay/cli/console.h"
+#include "assay/cli/help.h"
 #include "assay/config/fields.h"
 #include "assay/report/table.h"
 
@@ -77,6 +78,7 @@ int run_program(int argc, char** argv) {
   assay::cli::add_worker(app, exit_code);
   assay::cli::add_report(app, exit_code);
   assay::cli::add_help(app, exit_code);
+  assay::cli::arrange_help(app);
   if (argc > 1) check_command(app, argv[1]);
   try {
     std::vector<std::string> words = assay::cli::with_config(app, {argv + 1, argv + argc});

@@ -46,7 +46,7 @@ CLI::Option* add_whole(CLI::App& app, const std::string& names, std::int64_t& ta
   const auto read = [names, min, max, &target](const std::string& text) {
     target = whole(names, text, min, max);
   };
-  return app.add_option_function<std::string>(names, read, description);
+  return app.add_option_function<std::string>(names, read, description)->type_name("N");
 }
 
 CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector<std::int64_t>& target,
@@ -59,7 +59,7 @@ CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector
       at = comma + 1;
     }
   };
-  return app.add_option_function<std::string>(names, read, description);
+  return app.add_option_function<std::string>(names, read, description)->type_name("LIST");
 }
 
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
@@ -100,10 +100,14 @@ CLI::Option* add_field(CLI::App& app, const Field& field, RunConfig& config) {
     const auto read = [&](const std::vector<std::string>& values) {
       for (const std::string& value : values) field.parse(config, value);
     };
-    return app.add_option_function<std::vector<std::string>>(names, read, help)->allow_extra_args(false);
+    return app.add_option_function<std::vector<std::string>>(names, read, help)
+        ->allow_extra_args(false)
+        ->type_name("PATTERN");
   }
   CLI::Option* option = app.add_option_function<std::string>(
       names, [&](const std::string& value) { field.parse(config, value); }, help);
+  if (field.kind == FieldKind::whole) option->type_name("N");
+  if (field.kind == FieldKind::real) option->type_name("X");
   if (!field.implied.empty()) option->expected(0, 1)->default_str(std::string(field.implied));
   return option;
 }
@@ -185,7 +189,8 @@ void SamplingFlags::add_to(CLI::App& app) {
   add_real(app, "--repetition-penalty", options.repetition_penalty,
            "Penalty on tokens that occurred before; above 1 makes them less probable [1]");
   add_whole(app, "--seed", seed, "Seed for sampling; the text does not depend on the number of threads [0]",
-            0, std::numeric_limits<std::int64_t>::max());
+            0, std::numeric_limits<std::int64_t>::max())
+      ->group("Sampling");
 }
 
 SamplingOptions SamplingFlags::checked() const {

@@ -97,9 +97,9 @@ void add_perplexity(CLI::App& app, int& exit_code) {
             "Tokens from one window to the next; 0: half the context [0]");
   command->add_option("--protocol", flags->protocol,
                       "Protocol of the windows: hf, as in the perplexity guide of Transformers [hf]");
-  command->add_option(
-      "--through", flags->through,
-      "Path that scores the text: prefill, or decode, token by token, whose arithmetic may differ [prefill]");
+  command->add_option("--through", flags->through,
+                      "Phase that scores the text: prefill, or decode, token by token, whose arithmetic may "
+                      "differ [prefill]");
   add_whole(*command, "--batch-size", flags->batch, "Windows computed together [4; through decode 1]", 1);
   command->add_flag("--ids", flags->is_ids, "Read token ids from FILE, not text");
   flags->output.add_to(*command);

@@ -44,6 +44,7 @@ struct StudyFlags::Flag {
       case StudyOption::Kind::text:
       case StudyOption::Kind::words:
         given = command.add_option(names, text, option.help);
+        if (kind == StudyOption::Kind::words) given->type_name("LIST");
         return;
       case StudyOption::Kind::prompts:
         given = command.add_option(names, prompts.prompts, option.help);

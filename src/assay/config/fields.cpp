@@ -298,7 +298,9 @@ std::vector<Field> made_table() {
   std::vector<Field> all;
   add_numbers(all);
   add_choices(all);
+  const std::size_t machine = all.size();
   add_machine(all);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].group = i < machine ? "Precision" : "Device";
   // A member that this does not name does not compile: it belongs into the table.
   const RunConfig config;
   const auto& [precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,

@@ -24,6 +24,7 @@ struct Field {
   std::string_view unset = {};    // the text that leaves it unset: "auto"
   std::string_view implied = {};  // what its flag means without a value
   bool has_flag = true;
+  std::string_view group = {};    // heading of its flag in a help text
   bool is_about_numbers = false;  // it changes how results are computed
 
   // The values as parse() reads them, one but for lists; none where the field is not set.

@@ -59,7 +59,7 @@ LocalExperiment::LocalExperiment(const LoadedModel& loaded, SweepOptions sweep) 
   const RunConfig own = context_.baseline;
   sessions_ = std::make_unique<Sessions>([loaded, should_stop, own](const RunConfig& configuration) {
     if (!(configuration == own))
-      throw Error("{}: only the loaded model ({}) is at hand", configuration.label(), own.label());
+      throw Error("{}: this experiment runs only configuration {}", configuration.label(), own.label());
     return local_session(loaded, should_stop);
   });
   context_.sessions = sessions_.get();

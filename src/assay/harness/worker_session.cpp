@@ -163,7 +163,7 @@ class WorkerSession : public Session {
       failure = reader(json).at("error").text();
       is_fatal = reader(json).has("is_fatal") && reader(json).at("is_fatal").boolean();
     } catch (const Error& error) {
-      lose(WorkerLost::Cause::crashed, fmt::format("{}, so it is not understood", error.what()));
+      lose(WorkerLost::Cause::crashed, fmt::format("cannot parse {}", error.what()));
     }
     if (is_fatal) lose(WorkerLost::Cause::crashed, failure);  // it has ended itself
     throw Error("{}", failure);

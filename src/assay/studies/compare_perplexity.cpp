@@ -255,7 +255,7 @@ Study perplexity_study() {
                    option("stride", &Options::stride, "Tokens from one window to the next",
                           {.min = 1, .name_in_run = "stride", .shown_default = "half a window"}),
                    choice("through", &Options::through, score_through_from_name, name_of,
-                          "Path that scores the text: prefill, or decode, token by token",
+                          "Phase that scores the text: prefill, or decode, token by token",
                           {.name_in_run = "through"})},
        .is_in_suite = true,
        .cases = perplexity_cases,

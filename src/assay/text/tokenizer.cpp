@@ -114,7 +114,7 @@ struct Tokenizer::Data {
   std::size_t place(TokenId id) const {
     if (id < 0 || id >= vocabulary.end_id())
       throw Error("token id {} is outside the vocabulary: expected 0 to {}", id, vocabulary.end_id() - 1);
-    if (!vocabulary.has(id)) throw Error("token id {} stands for no token: the vocabulary skips it", id);
+    if (!vocabulary.has(id)) throw Error("token id {} is unassigned in the vocabulary", id);
     return vocabulary.place(id);
   }
 

@@ -43,7 +43,7 @@ void Vocabulary::add(std::string_view text, std::int64_t id, std::string_view wh
   if (slot < slot_of_id_.size() && slot_of_id_[slot] >= 0)
     throw Error("{}: token {}: expected an id of its own, found {}, which is that of {}", where,
                 in_quotes(text), id, in_quotes(this->text(static_cast<TokenId>(id))));
-  if (find(text)) throw Error("{}: token {} stands twice in the vocabulary", where, in_quotes(text));
+  if (find(text)) throw Error("{}: duplicate token {} in the vocabulary", where, in_quotes(text));
   if (slot >= slot_of_id_.size()) slot_of_id_.resize(slot + 1, -1);
   slot_of_id_[slot] = static_cast<std::int32_t>(texts_.size());
   id_of_text_.emplace(texts_.emplace_back(text), static_cast<TokenId>(id));
