@@ -45,6 +45,10 @@ ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, c
   return resolved;
 }
 
+bool is_preset(const Precision& precision) {
+  return !precision.is_stored && !precision.recipe;
+}
+
 LoadedModel load_candidate(const std::string& candidate, const RunConfig& config,
                            const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
   auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
@@ -52,8 +56,7 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
   LoadedModel loaded;
   loaded.config = config;
-  if (!dtype.precision.is_stored && !config.recipe)
-    loaded.config.precision = preset_from_name(dtype.precision.name);
+  if (is_preset(dtype.precision)) loaded.config.precision = preset_from_name(dtype.precision.name);
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
   const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;

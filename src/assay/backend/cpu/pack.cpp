@@ -10,6 +10,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "assay/backend/cpu/pack_offsets.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
 #include "assay/quant/quantizer.h"
@@ -166,6 +167,7 @@ void place_stored(const Part& part, const WeightSource& source, std::uint8_t* sl
 // The scales of all blocks of a tensor, when they are known: quantized themselves or not, and laid out for
 // the panels.
 void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<float>& scales) {
+  if (w.packing() != Packing::four_bit) return;
   const WeightSpec& spec = tensor.spec;
   if (has_nested_scales(spec.format) && !spec.is_stored_quantized)
     unnest_scales(nest_scales(scales), scales.data());
@@ -187,36 +189,6 @@ void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::vector<f
         throw std::logic_error("the scale of " + spec.name + " is no bfloat16");
     }
   }
-}
-
-// The same of zero points or minima.
-void place_offsets(PackedWeight& w, const TensorPart& tensor, const std::vector<float>& offsets) {
-  const WeightSpec& spec = tensor.spec;
-  const ScaleLayout layout(spec.format, spec.rows, spec.columns);
-  auto* out = const_cast<float*>(w.offsets());
-  for (std::int64_t row = 0; row < spec.rows; ++row) {
-    const std::int64_t output = tensor.first_output + spec.output_of(row);
-    for (std::int64_t k = 0; k < spec.columns; k += w.group)
-      out[(output / kPanel * w.groups() + k / w.group) * kPanel + output % kPanel] =
-          offsets[static_cast<std::size_t>(layout.at(row, k))];
-  }
-}
-
-// Tensors that are multiplied together have one table.
-void place_input_groups(PackedWeight& w, const TensorPart& tensor, const std::vector<std::int32_t>& groups) {
-  const WeightSpec& spec = tensor.spec;
-  const std::int64_t count = (spec.columns + w.group - 1) / w.group;
-  const auto is_group = [&](std::int32_t group) { return group >= 0 && group < count; };
-  if (groups.size() != static_cast<std::size_t>(spec.columns) ||
-      !std::all_of(groups.begin(), groups.end(), is_group))
-    throw Error("tensor '{}': expected a group from 0 to {} for each of {} inputs", spec.name, count - 1,
-                spec.columns);
-  auto* out = const_cast<std::int32_t*>(w.input_groups());
-  if (tensor.first_output > 0 && !std::equal(groups.begin(), groups.end(), out))
-    throw Error(
-        "tensor '{}': its inputs are in other groups than those of the tensors that it is multiplied with",
-        spec.name);
-  std::copy(groups.begin(), groups.end(), out);
 }
 
 // Two inputs of an output, as panels of bfloat16 hold them.
@@ -414,37 +386,6 @@ const std::array<float, 16>& PackedWeight::book() const {
   return code_values(spec.format);
 }
 
-ByteBook byte_book_of(const std::array<float, 16>& book) {
-  float highest = 0;
-  for (const float value : book) highest = std::max(highest, std::fabs(value));
-  ByteBook best{};
-  double least = 0;
-  // From three quarters of the range to all of it: less would waste a bit.
-  for (int sixteenths = 96 * 16; sixteenths <= 127 * 16; ++sixteenths) {
-    ByteBook tried{};
-    tried.unit = highest / (static_cast<float>(sixteenths) / 16);
-    double squares = 0;
-    for (std::size_t i = 0; i < book.size(); ++i) {
-      const float value = std::nearbyint(book[i] / tried.unit);
-      const double error = static_cast<double>(value * tried.unit) - static_cast<double>(book[i]);
-      tried.values[i] = static_cast<std::int8_t>(value);
-      squares += error * error;
-    }
-    if (sixteenths > 96 * 16 && squares >= least) continue;
-    least = squares;
-    best = tried;
-  }
-  return best;
-}
-
-const ByteBook& PackedWeight::byte_book() const {
-  static const ByteBook nf4 = byte_book_of(code_values(formats::kNf4)),
-                        fp4 = byte_book_of(code_values(formats::kFp4)),
-                        int4 = byte_book_of(code_values(formats::kInt4G128));
-  if (spec.format.element == ElementType::integer) return int4;  // formats with offsets need none
-  return spec.format.element == ElementType::nf4 ? nf4 : fp4;
-}
-
 Bytes PackedWeight::weight_bytes() const {
   if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
   if (packing() == Packing::four_bit) {
@@ -585,17 +526,10 @@ std::vector<PackedWeight> pack_weights(const std::vector<WeightSpec>& specs, con
     tensor.has_begun = true;  // not where that threw
   };
   const auto end = [](Tensor& tensor) {
-    if (tensor.weight->packing() == Packing::four_bit)
-      place_block_scales(*tensor.weight, tensor.part, tensor.scales);
+    place_block_scales(*tensor.weight, tensor.part, tensor.scales);
     tensor.scales = std::vector<float>();
   };
-  for (Tensor& tensor : tensors) {
-    const WeightSpec& spec = tensor.part.spec;
-    if (spec.format.offset != Offset::none)
-      place_offsets(*tensor.weight, tensor.part, source.read_offsets(spec));
-    if (spec.format.has_input_groups)
-      place_input_groups(*tensor.weight, tensor.part, source.read_input_groups(spec));
-  }
+  for (Tensor& tensor : tensors) place_offsets(*tensor.weight, tensor.part, source);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "assay/backend/cpu/expand_offsets.h"
 #include "assay/backend/cpu/linear.h"
 #include "assay/tensor/half.h"
 
@@ -202,9 +203,7 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           .group = w.group,
                           .panels = w.panels,
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
-                          .out = nullptr,
-                          .offsets = w.offsets(),
-                          .input_groups = w.input_groups()};
+                          .out = nullptr};
   if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
   if (whole.rows <= packed_.table.four_bit_rows && !has_tiles && !has_offsets)
     return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
@@ -218,8 +217,9 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
     some.scales = some.scales.from(task.first_panel * groups * kPanel);
     some.panels = task.panels;
     some.out = work_.expanded(ThreadPool::worker());
-    if (some.offsets != nullptr) some.offsets += task.first_panel * groups * kPanel;
-    (has_offsets ? packed_.table.expand_offsets : packed_.table.expand)(some);
+    const float* offsets = w.offsets();
+    if (offsets != nullptr) offsets += task.first_panel * groups * kPanel;
+    has_offsets ? expand_offsets(some, offsets, w.input_groups()) : packed_.table.expand(some);
     args.first_panel = 0;
     args.w = some.out;
     args.packing = expand.packing;
