@@ -27,6 +27,12 @@ class DeviceFault : public Error {
   using Error::Error;
 };
 
+// A stop callback of the caller said so: what was under way is left undone.
+class Stopped : public Error {
+ public:
+  using Error::Error;
+};
+
 // What the caller asked wrong: a flag, a value out of its range. Exit code 2.
 class UsageError : public Error {
  public:

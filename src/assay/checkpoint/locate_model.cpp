@@ -30,8 +30,9 @@ fs::path executable_folder() {
   return name != nullptr ? fs::absolute(name, code).parent_path() : fs::path();
 }
 
-fs::path locate_demo() {
+fs::path locate_demo(const fs::path& data_folder) {
   std::vector<fs::path> places;
+  if (!data_folder.empty()) places.push_back(data_folder / "demo");
   if (const std::string models = environment("ASSAY_MODELS"); !models.empty())
     places.push_back(fs::path(models) / "demo");
   const fs::path here = executable_folder();
@@ -111,11 +112,11 @@ fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
 
 }  // namespace
 
-fs::path locate_model(const std::string& candidate) {
+fs::path locate_model(const std::string& candidate, const fs::path& data_folder) {
   if (candidate.empty())
     throw Error("the model's name is empty: expected a folder, a Hugging Face cache entry or 'demo'");
   if (fs::is_directory(candidate)) return candidate;
-  if (candidate == "demo") return locate_demo();
+  if (candidate == "demo") return locate_demo(data_folder);
   if (fs::exists(candidate)) throw Error("{}: expected a model folder, found a file", candidate);
   const auto at = candidate.rfind('@');
   const std::string name = candidate.substr(0, at),

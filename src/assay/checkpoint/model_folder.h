@@ -45,7 +45,9 @@ class ModelFolder {
 // The folder that a candidate names: an existing folder, `demo` (the model that ships with the program), or
 // an entry of the Hugging Face cache such as `gpt2`, `org/name` or `org/name@revision` (HF_HUB_CACHE,
 // HF_HOME/hub,
-// ~/.cache/huggingface/hub). Throws Error saying where it looked.
-std::filesystem::path locate_model(const std::string& candidate);
+// ~/.cache/huggingface/hub). `data_folder` is where demo/ is looked for first: a library inside another
+// program, which does not lie beside it, is told so. Throws Error saying where it looked.
+std::filesystem::path locate_model(const std::string& candidate,
+                                   const std::filesystem::path& data_folder = {});
 
 }  // namespace assay

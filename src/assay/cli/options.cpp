@@ -83,11 +83,7 @@ std::vector<std::string> words_of(const std::string& list) {
 }
 
 std::vector<std::string> candidates_of(const std::string& model) {
-  std::error_code code;
-  if (std::filesystem::is_directory(model, code)) return {model};
-  std::vector<std::string> parts = words_of(model);
-  if (parts.empty()) parts.emplace_back();
-  return parts;
+  return candidates_from_text(model);
 }
 
 CLI::Option* add_field(CLI::App& app, const Field& field, RunConfig& config) {
@@ -149,8 +145,9 @@ LoadedModel ModelFlags::load(bool needs_tokenizer) const {
   } else {  // loading says best what does not go together
     field("precision").parse(what, precision);
   }
-  return load_model_and_tokenizer(candidates_of(model), what,
-                                  {.needs_tokenizer = needs_tokenizer, .pins_caller = true});
+  return load_model_and_tokenizer(
+      candidates_of(model), what,
+      {.needs_tokenizer = needs_tokenizer, .pins_caller = true, .should_stop = is_interrupted});
 }
 
 void PromptFlags::add_to(CLI::App& app) {

@@ -83,7 +83,7 @@ class Generation {
         run_greedily(steps);
         made += steps;
       } else {
-        step(made == 0);
+        step(made == 0, should_stop);
         ++made;
       }
     }
@@ -164,7 +164,7 @@ class Generation {
     }
   }
 
-  void step(bool is_prefill) {
+  void step(bool is_prefill, const ShouldStop& should_stop) {
     const Seconds begin = since_start();
     // Right padding is there while the prompt is read: in every step where nothing is kept.
     const bool pads_right = options_.padding == Padding::right && (is_prefill || !options_.uses_cache);
@@ -186,7 +186,9 @@ class Generation {
     }
     next_.assign(active_.size(), -1);
     sampling_ = {};
-    run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(items, parts); });
+    run_in_steps(
+        program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(items, parts); },
+        is_prefill ? should_stop : ShouldStop{});
     if (pads_right) remove_right_padding();
     backend_.synchronize();
     const Seconds end = since_start(), computing = end - begin - sampling_;

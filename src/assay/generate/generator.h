@@ -65,7 +65,9 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
 
 // Prompts may have different lengths; each is computed without padding and leaves the batch when it ends.
 // Equal prompts give equal ids whatever else is in the batch. Throws Error for an empty prompt, for a prompt
-// whose tokens and new tokens exceed the context, and for max_new_tokens < 1.
+// whose tokens and new tokens exceed the context, and for max_new_tokens < 1. should_stop is asked between
+// the pieces of a long prompt, where it makes generate() throw Stopped, and between new tokens, where what
+// was generated is returned as interrupted.
 GenerationTrace generate(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
                          const GenerationOptions& options, const OnToken& on_token = {},
                          const ShouldStop& should_stop = {});

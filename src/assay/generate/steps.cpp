@@ -8,11 +8,15 @@
 namespace assay {
 
 void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
-                  const std::function<void(std::span<const StepPart>)>& after_step) {
+                  const std::function<void(std::span<const StepPart>)>& after_step,
+                  const std::function<bool()>& should_stop) {
   Batch batch;
   std::vector<StepPart> parts;
+  bool has_run = false;
   const auto flush = [&] {
     if (batch.ids.empty()) return;
+    if (has_run && should_stop && should_stop()) throw Stopped("stopped while the prompt was read");
+    has_run = true;
     batch.wants_all = false;
     program.run(batch, cache);
     after_step(parts);

@@ -29,9 +29,10 @@ struct StepPart {
 };
 
 // Calls `after_step` with the parts of each step while its hidden states are valid. Results do not depend on
-// how the items are cut into steps.
+// how the items are cut into steps. should_stop is asked between steps; where it says so, throws Stopped.
 void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> items,
-                  const std::function<void(std::span<const StepPart>)>& after_step);
+                  const std::function<void(std::span<const StepPart>)>& after_step,
+                  const std::function<bool()>& should_stop = {});
 
 // Lengths beyond which a sequence turns its queries and keys by other angles, the first tokens' too
 // (LongRoPE). Where a sequence grows beyond one, what the cache holds of it is of no use any more.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <unordered_set>
 
 #include "assay/base/error.h"
@@ -25,9 +26,11 @@ std::vector<std::int64_t> stored_shape(const WeightSpec& weight) {
 
 class FolderSource : public WeightSource {
  public:
-  explicit FolderSource(const ModelFolder& folder) : folder_(folder), quantized_(quantized_weights(folder)) {}
+  explicit FolderSource(const ModelFolder& folder, const std::function<bool()>& should_stop = {})
+      : folder_(folder), quantized_(quantized_weights(folder)), should_stop_(should_stop) {}
   void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t count,
                  float* out) const override {
+    check_stop();
     const CheckpointTensor at = folder_.find(weight.name);
     const std::int64_t width = stored_shape(weight).back();
     if (weight.stored_transposed && width != weight.rows) {  // some columns of each row
@@ -41,9 +44,11 @@ class FolderSource : public WeightSource {
   }
   void read_codes(const WeightSpec& weight, std::int64_t first, std::int64_t count,
                   std::uint8_t* out) const override {
+    check_stop();
     quantized_->read_codes(quantized_tensor(weight), first, count, out);
   }
   std::vector<float> read_scales(const WeightSpec& weight) const override {
+    check_stop();
     return quantized_->read_scales(quantized_tensor(weight));
   }
   std::vector<float> read_offsets(const WeightSpec& weight) const override {
@@ -54,8 +59,17 @@ class FolderSource : public WeightSource {
   }
 
  private:
+  // Several threads read; the caller's function is asked by one at a time.
+  void check_stop() const {
+    if (!should_stop_) return;
+    const std::lock_guard lock(mutex_);
+    if (should_stop_()) throw Stopped("{}: loading was stopped", folder_.path().string());
+  }
+
   const ModelFolder& folder_;
   std::unique_ptr<const QuantizedWeights> quantized_;
+  const std::function<bool()> should_stop_;
+  mutable std::mutex mutex_;
 };
 
 void check_tensor(const WeightSpec& weight, const ModelFolder& folder, const QuantizedWeights* quantized) {
@@ -184,13 +198,14 @@ namespace {
 // Of a folder whose tensors are checked.
 std::unique_ptr<Program> program_of_checked(const ModelSpec& spec, const ModelFolder& folder,
                                             Backend& backend, const Precision& precision,
-                                            const Calibration& calibration) {
+                                            const Calibration& calibration,
+                                            const std::function<bool()>& should_stop = {}) {
   const bool keeps_calibration = precision.is_stored && precision.needs_calibration();
   if (precision.needs_calibration() && !keeps_calibration && calibration.empty())
     throw Error("{}: it needs a calibration, and none was given", precision.name);
   Plan plan = plan_forward(spec, precision, calibration);
   if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, folder));
-  return backend.prepare(plan, FolderSource(folder));
+  return backend.prepare(plan, FolderSource(folder, should_stop));
 }
 
 }  // namespace
@@ -227,7 +242,8 @@ std::vector<float> column_magnitudes(const WeightSpec& whole, const ModelFolder&
 }
 
 Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
-                  const Precision& precision, const Calibration& calibration) {
+                  const Precision& precision, const Calibration& calibration,
+                  const std::function<bool()>& should_stop) {
   const TimePoint begin = Clock::now();
   Model model;
   model.spec_ = spec_from_folder(*folder);
@@ -237,7 +253,8 @@ Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Bac
   model.warnings_ = model.spec_.warnings;
   const auto warnings = check_tensors(model.spec_, precision, *model.folder_);
   model.warnings_.insert(model.warnings_.end(), warnings.begin(), warnings.end());
-  model.program_ = program_of_checked(model.spec_, *model.folder_, *model.backend_, precision, calibration);
+  model.program_ =
+      program_of_checked(model.spec_, *model.folder_, *model.backend_, precision, calibration, should_stop);
   model.load_time_ = elapsed(begin, Clock::now());
   return model;
 }

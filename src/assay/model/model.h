@@ -1,6 +1,7 @@
 // A model ready to run: its architecture, and its weights on a device.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,9 +17,11 @@ class Model {
  public:
   // Checks every tensor's presence and shape, then reads, converts and packs the weights. Throws Error naming
   // the file and the tensor, and where the precision needs a calibration and none is given. A checkpoint that
-  // keeps its calibration takes that one.
+  // keeps its calibration takes that one. should_stop is asked before each piece of a tensor is read, on any
+  // thread, one at a time; where it says so, throws Stopped.
   static Model load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
-                    const Precision& precision, const Calibration& calibration = {});
+                    const Precision& precision, const Calibration& calibration = {},
+                    const std::function<bool()>& should_stop = {});
 
   const ModelSpec& spec() const { return spec_; }
   const Precision& precision() const { return precision_; }

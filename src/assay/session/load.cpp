@@ -51,7 +51,7 @@ bool is_preset(const Precision& precision) {
 
 LoadedModel load_candidate(const std::string& candidate, const RunConfig& config,
                            const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
-  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
+  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate, options.data_folder));
   const ModelSpec spec = spec_from_folder(*folder);
   const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
   LoadedModel loaded;
@@ -67,15 +67,17 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   Calibration calibration;
   if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
   if (calibrates) {
-    const CalibrationText text = read_calibration(
-        config.calibration ? std::filesystem::path(*config.calibration) : shipped_file("texts/calibrate.txt"),
-        *loaded.tokenizer);
+    const CalibrationText text =
+        read_calibration(config.calibration ? std::filesystem::path(*config.calibration)
+                                            : shipped_file("texts/calibrate.txt", options.data_folder),
+                         *loaded.tokenizer);
     const TimePoint begin = Clock::now();
     calibration = calibrate(folder, backend, dtype.precision, text.ids);
     loaded.calibration_s = elapsed(begin, Clock::now()).value;
     loaded.calibration_sha256 = text.sha256;
   }
-  loaded.model = std::make_shared<Model>(Model::load(folder, backend, dtype.precision, calibration));
+  loaded.model = std::make_shared<Model>(
+      Model::load(folder, backend, dtype.precision, calibration, options.should_stop));
   loaded.id = candidate;
   loaded.dtype_label = dtype.label;
   loaded.warnings = dtype.warnings;
@@ -189,6 +191,21 @@ ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, con
   return resolved;
 }
 
+std::vector<std::string> candidates_from_text(std::string_view list) {
+  std::error_code code;
+  if (std::filesystem::is_directory(list, code)) return {std::string(list)};
+  std::vector<std::string> candidates;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view part = list.substr(begin, end - begin);
+    if (const std::size_t first = part.find_first_not_of(' '); first != std::string_view::npos)
+      candidates.emplace_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
+    begin = end + 1;
+  }
+  if (candidates.empty()) candidates.emplace_back();
+  return candidates;
+}
+
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
                                      const LoadOptions& options) {
   check_values(config);
@@ -293,10 +310,10 @@ Bytes get_model_memory_footprint(const Model& model) {
   return model.footprint();
 }
 
-std::filesystem::path shipped_file(const std::string& name) {
+std::filesystem::path shipped_file(const std::string& name, const std::filesystem::path& data_folder) {
   std::filesystem::path path;
   try {
-    path = locate_model("demo") / name;
+    path = locate_model("demo", data_folder) / name;
   } catch (const Error&) {
     throw Error(
         "{}: a text that ships with the program, wanted where no file is given, was not found; give one "

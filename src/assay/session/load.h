@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,7 +52,16 @@ struct LoadOptions {
   std::shared_ptr<Backend> shared_backend = nullptr;
   bool needs_tokenizer = true;  // false: a folder without one serves for token ids
   bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
+  // That holds demo/, which ships with the program; empty: where ASSAY_MODELS says, or where an installed or
+  // a built program has it.
+  std::filesystem::path data_folder = {};
+  // Asked before each piece of a tensor is read, by one thread at a time; true: loading throws Stopped.
+  std::function<bool()> should_stop = {};
 };
+
+// "gpt2, demo": the candidates that a list names, in its order; a folder whose name has a comma is one. Of an
+// empty text, one without a name.
+std::vector<std::string> candidates_from_text(std::string_view list);
 
 // Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come
 // from the same folder. When all fail, one Error gives each candidate's reason. A precision that is not set
@@ -70,7 +80,7 @@ Bytes get_model_memory_footprint(const Model& model);
 ModelFacts model_facts(const LoadedModel& loaded);
 
 // A file that ships with the program ("texts/evaluate.txt"), beside the demo model. Throws Error when it is
-// absent.
-std::filesystem::path shipped_file(const std::string& name);
+// absent. `data_folder` as in LoadOptions.
+std::filesystem::path shipped_file(const std::string& name, const std::filesystem::path& data_folder = {});
 
 }  // namespace assay

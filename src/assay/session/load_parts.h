@@ -48,6 +48,8 @@ auto first_candidate(const std::vector<std::string>& candidates, const Load& loa
       return load(candidate);
     } catch (const UsageError&) {
       throw;  // the next candidate does not make the flags better
+    } catch (const Stopped&) {
+      throw;
     } catch (const Error& error) {
       if (candidates.size() == 1) throw;
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());

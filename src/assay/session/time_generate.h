@@ -29,12 +29,12 @@ struct TimeOptions {
   bool stops_at_end = false;  // timing wants exactly max_new_tokens, so that variants do equal work
   Truncation truncation = Truncation::none;
   bool has_warm_up = true;  // a short generation before the clock starts
-  SamplingOptions sampling;
-  OnToken on_token;  // for streaming; its time is inside the latency
+  SamplingOptions sampling = {};
+  OnToken on_token = {};  // for streaming; its time is inside the latency
   // Sees the text as it grows, special tokens left out; all calls together give decode_after(). Not called
   // where there is no tokenizer; its time is inside the latency, but for the last call.
-  std::function<void(std::string_view)> on_text;
-  ShouldStop should_stop;
+  std::function<void(std::string_view)> on_text = {};
+  ShouldStop should_stop = {};
 };
 
 struct TimedGeneration {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1;
 
-struct Stopped {};  // leaves a test in its middle; its row is not finished
+struct TestCut {};  // leaves a test in its middle; its row is not finished
 
 // Runs one test again and again, and counts what a repeat must read and compute.
 class TestRun {
@@ -85,7 +85,7 @@ class TestRun {
 
   // The most probable token after every sequence whose last row was in this step.
   void choose(std::span<const StepPart> parts, std::int64_t count) {
-    if (should_stop_ && should_stop_()) throw Stopped();
+    if (should_stop_ && should_stop_()) throw TestCut();
     std::vector<std::int64_t> rows;
     std::vector<std::size_t> owners;
     for (const StepPart& part : parts) {
@@ -181,7 +181,7 @@ class BenchRun {
     try {
       for (const std::string& precision : options_.precisions)
         for (const std::optional<int> threads : threads_) measure_all(precision, threads);
-    } catch (const Stopped&) {
+    } catch (const TestCut&) {
     }
     return std::move(rows_);
   }
