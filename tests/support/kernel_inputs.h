@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/quant/precision.h"
 #include "assay/tensor/half.h"
 
 namespace assay::test {
