@@ -140,6 +140,8 @@ TEST(CliRecipe, IsTakenByFlagsAndShownByInspect) {
   test::expect_success(swept);
   EXPECT_EQ(nlohmann::json::parse(swept.out)["rows"][1]["label"].get<std::string>(),
             recipe["label"].get<std::string>());
+  EXPECT_EQ(nlohmann::json::parse(swept.out)["rows"][1]["parameters"]["recipe"].get<std::string>(),
+            recipe["recipe"].dump());
   test::expect_failure(test::run_program({"generate", demo, "--precision", "nf4", "--recipe",
                                           folder / "mix.toml", "-p", "Once"}),
                        2, {"--recipe", "nf4"});

@@ -28,22 +28,17 @@ class ThreadPool;
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // Rows as the file has them: [rows, columns], or [columns, rows] where the specification says
-  // stored_transposed.
+  // Rows as the file has them: [rows, columns], or [columns, rows] of a weight that is stored_transposed.
   virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                          float* out) const = 0;
-  // Of a weight that is_stored_quantized, instead: codes of outputs [first_row, first_row + row_count), one
-  // in a byte, out [row_count][columns] (int8 as two's complement, -127 to 127; 4-bit 0 to 15). first_row *
-  // columns is even.
+  // Of a weight that is_stored_quantized, instead: codes of outputs from first_row on, one in a byte, out
+  // [row_count][columns] (int8 as two's complement, -127 to 127; 4-bit 0 to 15). first_row * columns is even.
   virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const;
-  // And all its scales, as ScaleLayout (quant/quantizer.h) has them, those of super-blocks multiplied in: of
-  // int8 the largest magnitude of each output, of 4-bit codes the scale of each block or group.
+  // And all its scales, as ScaleLayout (quant/quantizer.h) has them; what is added to a code times each scale
+  // (a minimum, or -scale * zero point); and where inputs are permuted the group of each, [columns].
   virtual std::vector<float> read_scales(const WeightSpec& weight) const;
-  // Of a format with zero points or minima, beside each scale: what is added to code * scale (-scale * zero
-  // point, or the minimum).
   virtual std::vector<float> read_offsets(const WeightSpec& weight) const;
-  // Of a format whose inputs are permuted: the group of each input, [columns].
   virtual std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const;
 };
 

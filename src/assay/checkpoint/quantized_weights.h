@@ -41,7 +41,7 @@ class QuantizedWeights {
   // By row or block, as the format has them; scales of scales are undone as bitsandbytes does. Throws Error
   // for scales that are not finite.
   virtual std::vector<float> read_scales(const StoredCodes& tensor) const = 0;
-  // Of formats with zero points or minima, and with permuted inputs: as a WeightSource gives them.
+  // What formats with zero points or minima have, and those with permuted inputs, as a WeightSource gives it.
   virtual std::vector<float> read_offsets(const StoredCodes&) const { return {}; }
   virtual std::vector<std::int32_t> read_input_groups(const StoredCodes&) const { return {}; }
   // What was calibrated of the weight's inputs. Throws Error as check() does.

@@ -48,8 +48,8 @@ std::string mask_of(const std::vector<int>& processors) {
   return "0x" + digits;
 }
 
-// The fields about numbers: precision, and what changes it.
-void add_numbers(std::vector<Field>& all) {
+// What weights are stored in: a precision or a recipe.
+void add_formats(std::vector<Field>& all) {
   all.push_back(made(
       {.key = "precision",
        .help =
@@ -73,6 +73,10 @@ void add_numbers(std::vector<Field>& all) {
                                 p.name);
            }},
       at(&RunConfig::recipe), recipe_codec()));
+}
+
+// What changes a precision.
+void add_numbers(std::vector<Field>& all) {
   all.push_back(made<DType>(
       {.key = "dtype",
        .help =
@@ -296,6 +300,7 @@ void add_machine(std::vector<Field>& all) {
 
 std::vector<Field> made_table() {
   std::vector<Field> all;
+  add_formats(all);
   add_numbers(all);
   add_choices(all);
   const std::size_t machine = all.size();

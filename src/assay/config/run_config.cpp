@@ -62,7 +62,7 @@ RunConfig with_what_applies(RunConfig config) {
   return config;
 }
 
-// Of "recipe:FILE", perhaps with "+replica:1" behind it.
+// `text` is the FILE of "recipe:FILE", perhaps with "+replica:1" behind it.
 RunConfig recipe_from_text(std::string_view text, RunConfig config) {
   config.precision.reset();
   const std::size_t plus = text.rfind("+replica:");

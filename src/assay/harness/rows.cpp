@@ -8,6 +8,7 @@
 
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
+#include "assay/config/fields.h"
 #include "assay/machine/energy.h"
 #include "assay/results/results_json.h"
 
@@ -257,6 +258,8 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
       {"max_new_tokens", std::to_string(what.new_tokens)},
       {"cache", what.uses_cache ? "on" : "off"}};
   if (!result.facts.tuning.empty()) row.parameters.emplace_back("tuning", result.facts.tuning);
+  if (what.configuration.recipe)
+    row.parameters.emplace_back("recipe", field("recipe").print(what.configuration).front());
   if (what.prompts.size() > 1) {
     const auto all = static_cast<std::int64_t>(what.prompts.size());
     row.parameters.emplace_back("batch_size", std::to_string(what.batch_size == 0 ? all : what.batch_size));

@@ -44,7 +44,7 @@ Precision int8_precision(const int8::Config& config, const QuantizedWeights& wei
   return precision;
 }
 
-// Of modules in one format or several: that of most is the precision's own.
+// Modules may have several formats: that of most is the precision's own.
 Precision precision_of_stored(const std::vector<std::pair<std::string, WeightFormat>>& stored) {
   std::vector<std::pair<WeightFormat, std::size_t>> counts;
   for (const auto& [module, format] : stored) {

@@ -34,7 +34,7 @@ struct WeightSpec {
   // fused one. Empty: of the one tensor `name`.
   std::vector<WeightSlice> slices = {};
   WeightFormat format = formats::kFloat32;
-  MatmulArithmetic arithmetic = {};  // of a matrix: what it is multiplied in
+  MatmulArithmetic arithmetic = {};  // what a matrix is multiplied in
   // The file holds codes of `format` and their scales, [rows, columns]: they are taken as they are.
   bool is_stored_quantized = false;
   bool allows_non_finite = false;           // NaN and infinity are quantized as 0

@@ -24,7 +24,7 @@ constexpr NamedFormat kNamedFormats[] = {
     {"int4-g128", "int4-g128", formats::kInt4G128},
 };
 
-// Of the format, or of the one that differs in the type in which scales are held.
+// The entry of the format, or of the one that differs in the type in which scales are held.
 const NamedFormat* named(const WeightFormat& format) {
   for (const NamedFormat& each : kNamedFormats)
     if (each.format == format) return &each;
@@ -47,7 +47,7 @@ std::string_view name_of(ScaleType type) {
   return kScaleNames[static_cast<std::size_t>(type)];
 }
 
-// Of a group: its scale and its offset.
+// A scale and its offset.
 int group_bits(const WeightFormat& f) {
   const int offset = f.offset == Offset::zero_point ? f.bits
                      : f.offset == Offset::minimum  ? bits_of(f.scale)

@@ -33,7 +33,7 @@ enum class Offset { none, zero_point, minimum };
 // gives one code per byte; how a backend packs them is the backend's matter.
 struct WeightFormat {
   ElementType element = ElementType::float32;
-  int bits = 32;  // of an element
+  int bits = 32;  // per element
 
   // Elements that share a scale: so many inputs (0: all) of so many outputs (0: all).
   ScaleType scale = ScaleType::none;
@@ -95,7 +95,7 @@ inline constexpr WeightFormat kFp4Dq = {.element = ElementType::fp4,
 inline constexpr WeightFormat kInt4G128 = {
     .element = ElementType::integer, .bits = 4, .scale = ScaleType::float32, .inputs_per_scale = 128};
 
-// Of checkpoints alone, which no weight is quantized to here.
+// Formats that checkpoints bring, and to which no weight is quantized here.
 // A scale and a minimum of 6 bits per 32 inputs, in super-blocks of 256: llama.cpp's Q4_K.
 inline constexpr WeightFormat kInt4K = {.element = ElementType::integer,
                                         .bits = 4,

@@ -68,7 +68,7 @@ struct Precision {
   // Of everything else: embeddings, positions and modules that are not quantized. Norms and biases stay
   // float32.
   WeightFormat dtype = formats::kFloat32;
-  Float32Matmul float32_matmul = Float32Matmul::float32;  // of matrices in float32
+  Float32Matmul float32_matmul = Float32Matmul::float32;  // for matrices in float32
   KvFormat kv_cache = KvFormat::float32;
   // As Transformers counts a footprint: of what is not quantized.
   std::int64_t bytes_per_parameter = 4;

@@ -20,7 +20,7 @@ struct RecipeRule {
 
 struct Recipe {
   std::string name;
-  WeightFormat default_format = formats::kFloat32;  // of matrices in the blocks that no rule matches
+  WeightFormat default_format = formats::kFloat32;  // matrices in the blocks that no rule matches
   std::optional<WeightFormat> lm_head = {};         // unset: as everything that is not quantized
   std::vector<RecipeRule> rules = {};               // the first that matches decides
 

@@ -45,6 +45,25 @@ ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, c
   return resolved;
 }
 
+bool is_preset(const Precision& precision) {
+  return !precision.is_stored && !precision.recipe;
+}
+
+void choose_pad_token(LoadedModel& loaded, const ModelFolder& folder) {
+  // Padding is masked, but it must be a token of the model.
+  const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
+  const auto end_of_text = loaded.tokenizer != nullptr ? loaded.tokenizer->end_of_text() : std::nullopt;
+  if (!ends.empty())
+    loaded.pad_token = ends.front();
+  else if (end_of_text && *end_of_text < loaded.model->spec().vocab)
+    loaded.pad_token = *end_of_text;
+  const JsonView json = folder.config();
+  if (json.has("pad_token_id")) {  // -1: none, in configurations of Llama
+    const auto id = json.integer("pad_token_id", -1, loaded.model->spec().vocab - 1);
+    if (id >= 0) loaded.pad_token = static_cast<TokenId>(id);
+  }
+}
+
 LoadedModel load_candidate(const std::string& candidate, const RunConfig& config,
                            const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
   auto folder = std::make_shared<const ModelFolder>(locate_model(candidate, options.data_folder));
@@ -52,8 +71,7 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
   LoadedModel loaded;
   loaded.config = config;
-  if (!dtype.precision.is_stored && !config.recipe)
-    loaded.config.precision = preset_from_name(dtype.precision.name);
+  if (is_preset(dtype.precision)) loaded.config.precision = preset_from_name(dtype.precision.name);
   const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
                              std::filesystem::exists(folder->path() / "vocab.json");
   const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
@@ -109,18 +127,7 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
         {WarningKind::tokenizer_too_large,
          fmt::format("the tokenizer knows {} tokens but the model only {}, so some texts cannot be run",
                      loaded.tokenizer->vocab_size(), loaded.model->spec().vocab)});
-  // Padding is masked, but it must be a token of the model.
-  const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
-  const auto end_of_text = loaded.tokenizer != nullptr ? loaded.tokenizer->end_of_text() : std::nullopt;
-  if (!ends.empty())
-    loaded.pad_token = ends.front();
-  else if (end_of_text && *end_of_text < loaded.model->spec().vocab)
-    loaded.pad_token = *end_of_text;
-  const JsonView json = folder->config();
-  if (json.has("pad_token_id")) {  // -1: none, in configurations of Llama
-    const auto id = json.integer("pad_token_id", -1, loaded.model->spec().vocab - 1);
-    if (id >= 0) loaded.pad_token = static_cast<TokenId>(id);
-  }
+  choose_pad_token(loaded, *folder);
   return loaded;
 }
 

@@ -159,8 +159,8 @@ struct BlockScales {
   [[gnu::always_inline]] std::int64_t bytes() const { return are_bfloat16 ? 2 : 4; }  // of one
 };
 
-// 4-bit codes of some panels to weights in float32 or bfloat16, packed: book[code] * scale; by expand_offsets
-// book[code] * scale + offset. `group` is a power of two.
+// 4-bit codes of some panels to weights in float32 or bfloat16, packed: book[code] * scale.
+// `group` is a power of two.
 struct ExpandArgs {
   const std::uint8_t* codes;  // of the first panel
   BlockScales scales;         // of the first panel
@@ -168,10 +168,6 @@ struct ExpandArgs {
   std::int64_t k, k_padded, group, panels;
   Packing packing;  // float32 [panels][k][16] or bfloat16
   void* out;
-  // Of expand_offsets alone. Offsets lie as scales do, from the first panel on; null: 0. Where groups are
-  // given, [k_padded], they say which scale and offset an input has.
-  const float* offsets = nullptr;
-  const std::int32_t* input_groups = nullptr;
   WeightFetch fetch = {};
 };
 
@@ -361,7 +357,6 @@ struct KernelTable {
   void (*quantize)(const QuantizeArgs&) noexcept;
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
-  void (*expand_offsets)(const ExpandArgs&) noexcept;
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
   std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;

@@ -50,7 +50,7 @@ struct PackedWeight {
     return spec.format.has_input_groups ? reinterpret_cast<const std::int32_t*>(data.data() + input_groups_at)
                                         : nullptr;
   }
-  std::int64_t groups() const { return (k_padded() + group - 1) / group; }  // of an output
+  std::int64_t groups() const { return (k_padded() + group - 1) / group; }  // per output
   const std::int32_t* sums() const {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }

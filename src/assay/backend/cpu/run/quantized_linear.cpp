@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "assay/backend/cpu/run/expand_offsets.h"
 #include "assay/backend/cpu/run/linear.h"
 #include "assay/tensor/half.h"
 
@@ -203,8 +204,6 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           .panels = w.panels,
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
                           .out = nullptr,
-                          .offsets = w.offsets(),
-                          .input_groups = w.input_groups(),
                           .fetch = packed_.fetch};
   if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
   if (whole.rows <= packed_.table.four_bit_rows && !has_tiles && !has_offsets)
@@ -219,8 +218,9 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
     some.scales = some.scales.from(task.first_panel * groups * kPanel);
     some.panels = task.panels;
     some.out = work_.expanded(ThreadPool::worker());
-    if (some.offsets != nullptr) some.offsets += task.first_panel * groups * kPanel;
-    (has_offsets ? packed_.table.expand_offsets : packed_.table.expand)(some);
+    const float* offsets = w.offsets();
+    if (offsets != nullptr) offsets += task.first_panel * groups * kPanel;
+    has_offsets ? expand_offsets(some, offsets, w.input_groups()) : packed_.table.expand(some);
     args.first_panel = 0;
     args.w = some.out;
     args.packing = expand.packing;

@@ -400,40 +400,23 @@ float scale_at(const BlockScales& scales, std::int64_t i) {
                              : static_cast<const float*>(scales.data)[i];
 }
 
-// Calls value_of(code, i, k) of each weight, i being the place of its scale.
-template <typename ValueOf>
-void expand_by(const ExpandArgs& args, const ValueOf& value_of) noexcept {
+void expand(const ExpandArgs& args) noexcept {
   const std::int64_t groups = (args.k_padded + args.group - 1) / args.group;
   for (std::int64_t panel = 0; panel < args.panels; ++panel) {
     const std::uint8_t* codes = args.codes + panel * args.k_padded / 2 * kPanel;
+    const BlockScales scales = args.scales.from(panel * groups * kPanel);
     const bool is_float32 = args.packing == Packing::float32;
-    for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); ++k) {
-      const std::int64_t group = args.input_groups == nullptr ? k / args.group : args.input_groups[k];
+    for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); ++k)
       for (std::int64_t j = 0; j < kPanel; ++j) {
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        const float value = value_of(code, (panel * groups + group) * kPanel + j, k);
+        const float value = args.book[code] * scale_at(scales, k / args.group * kPanel + j);
         if (is_float32)
           static_cast<float*>(args.out)[(panel * args.k + k) * kPanel + j] = value;
         else
           static_cast<std::uint16_t*>(
               args.out)[(panel * args.k_padded + k / 2 * 2) * kPanel + j * 2 + k % 2] = float_to_bf16(value);
       }
-    }
   }
-}
-
-void expand(const ExpandArgs& args) noexcept {
-  expand_by(args, [&](int code, std::int64_t i, std::int64_t) {
-    return args.book[code] * scale_at(args.scales, i);
-  });
-}
-
-// Inputs beyond k are 0, which a code of 0 is not here.
-void expand_offsets(const ExpandArgs& args) noexcept {
-  expand_by(args, [&](int code, std::int64_t i, std::int64_t k) {
-    if (k >= args.k) return 0.0F;
-    return args.book[code] * scale_at(args.scales, i) + (args.offsets == nullptr ? 0.0F : args.offsets[i]);
-  });
 }
 
 void linear_four_bit(const FourBitArgs& args) noexcept {
@@ -558,7 +541,6 @@ void fill(KernelTable& table) {
   table.quantize = quantize;
   table.linear_int8 = linear_int8;
   table.expand = expand;
-  table.expand_offsets = expand_offsets;
   table.linear_four_bit = linear_four_bit;
   table.four_bit_rows = kFourBitRows;
   table.quantize_groups = quantize_groups;
