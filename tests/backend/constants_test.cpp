@@ -21,7 +21,7 @@ LoadedModel tuned_model(Preset precision, const KernelConstants& constants) {
   config.threads = 2;
   LoadOptions options;
   options.needs_tokenizer = false;
-  options.constants = constants;
+  options.constants = std::make_shared<const KernelConstants>(constants);
   return load_model_and_tokenizer({test::fixture_model(kTunedModel).string()}, config, options);
 }
 

@@ -99,7 +99,9 @@ class Worker {
       if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
     }
     LoadOptions options{.needs_tokenizer = request.at("needs_tokenizer").boolean(), .pins_caller = true};
-    if (request.has("constants")) options.constants = constants_from_json(request.at("constants"));
+    if (request.has("constants"))
+      options.constants =
+          std::make_shared<const KernelConstants>(constants_from_json(request.at("constants")));
     const Bytes before = read_process_memory().anonymous;
     loaded_ = load_model_and_tokenizer(request.at("candidates").texts(),
                                        run_config_from_json(request.at("configuration")), options);

@@ -222,7 +222,7 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
   std::shared_ptr<Backend> backend = options.shared_backend;
   if (backend == nullptr) {
     BackendOptions of_backend = backend_options(config, options.pins_caller);
-    of_backend.constants = options.constants;
+    if (options.constants != nullptr) of_backend.constants = *options.constants;
     backend = make_backend(device_of(own), of_backend);
   }
   return first_candidate(candidates, [&](const std::string& candidate) {

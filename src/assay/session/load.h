@@ -4,12 +4,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "assay/backend/constants.h"
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
 #include "assay/config/run_config.h"
@@ -18,9 +16,10 @@
 
 namespace assay {
 
-class Backend;    // backend/backend.h
-class Model;      // model/model.h
-class Tokenizer;  // text/tokenizer.h
+class Backend;           // backend/backend.h
+struct KernelConstants;  // backend/constants.h
+class Model;             // model/model.h
+class Tokenizer;         // text/tokenizer.h
 
 struct ResolvedDtype {
   Precision precision;  // what really runs
@@ -54,7 +53,8 @@ struct LoadOptions {
   std::shared_ptr<Backend> shared_backend = nullptr;
   bool needs_tokenizer = true;  // false: a folder without one serves for token ids
   bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
-  std::optional<KernelConstants> constants = {};  // taken by CPU kernels as they are: nothing is tuned
+  // Taken by CPU kernels as they are: then nothing is tuned.
+  std::shared_ptr<const KernelConstants> constants = nullptr;
   // That holds demo/, which ships with the program; empty: where ASSAY_MODELS says, or where an installed or
   // a built program has it.
   std::filesystem::path data_folder = {};
