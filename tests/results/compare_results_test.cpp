@@ -126,7 +126,7 @@ Row timed_beside(const std::vector<double>& seconds, const std::vector<double>& 
   std::vector<std::vector<double>> by_process;
   for (const double each : seconds) by_process.push_back({each});
   Row row = timed_case("0", by_process);
-  row.set("roof_gb_s", value_of_repeats(gb_s));
+  row.set("roofline_gb_s", value_of_repeats(gb_s));
   row.set("thread_round_trip_us", value_of_repeats(round_trip));
   return row;
 }

@@ -19,8 +19,8 @@ Row beside(const std::string& label, const Numbers& seconds, const Numbers& gb_s
   row.label = label;
   for (std::size_t i = 0; i < seconds.size(); ++i) row.places.push_back({static_cast<int>(i), 0});
   row.set("total_latency_s", Value{seconds.front(), {}, seconds, "mean"});
-  if (!gb_s.empty()) row.set("roof_gb_s", Value{gb_s.front(), {}, gb_s, "mean"});
-  if (!gflops.empty()) row.set("roof_gflops", Value{gflops.front(), {}, gflops, "mean"});
+  if (!gb_s.empty()) row.set("roofline_gb_s", Value{gb_s.front(), {}, gb_s, "mean"});
+  if (!gflops.empty()) row.set("roofline_gflops", Value{gflops.front(), {}, gflops, "mean"});
   return row;
 }
 ResultSet results_with(std::vector<Row> rows) {

@@ -86,7 +86,7 @@ TEST(TakeawayLimits, CountFinishedRowsOfTheTradeOff) {
 TEST(TakeawayLimits, OfLatency) {
   ResultSet results;
   results.rows = {weighing("base", 4, 0.25), weighing("a", 2, 0.5), weighing("b", 3, 0.125)};
-  results.rows[1].set("percent_of_roof", 40);
+  results.rows[1].set("percent_of_roofline", 40);
   results.other_comparisons = {speed_of("base", "b", 2, Verdict::higher),
                                speed_of("a", "b", 4, Verdict::higher)};
   results.comparisons = {speed_of("b", "base", 0.5, Verdict::lower)};

@@ -16,7 +16,7 @@ Row tradeoff_row(const std::string& label, double megabytes, double latency) {
   row.set("resident_weights_bytes", megabytes * 1024 * 1024);
   row.set("total_latency_s", latency);
   row.set("tokens_per_sec", 50 / latency);
-  row.set("percent_of_roof", 40);
+  row.set("percent_of_roofline", 40);
   row.parameters = {{"largest_gap", "synchronization (70 % of the time above the roofline)"}};
   return row;
 }

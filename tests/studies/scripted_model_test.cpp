@@ -138,12 +138,12 @@ TEST_F(ScriptedTradeoff, RowsHoldTheirFigures) {
   expect("head_computed_percent", 25);
   EXPECT_EQ(result.find("float32")->find("quantized_weights_percent"), nullptr);
   // The roofline allows 0.125 s of 1 s; 8 GB and 5 GFLOP in 1 s.
-  expect("roof_latency_s", 0.125);
-  expect("percent_of_roof", 12.5);
+  expect("roofline_latency_s", 0.125);
+  expect("percent_of_roofline", 12.5);
   expect("achieved_gb_s", 8);
   expect("achieved_gflops", 5);
-  expect("roof_gb_s", 32);
-  expect("roof_gflops", 100);
+  expect("roofline_gb_s", 32);
+  expect("roofline_gflops", 100);
   expect("bytes_per_token", 1.6e9);
   expect("flops_per_token", 1e9);
   EXPECT_EQ(row.parameter("bound"), "memory");

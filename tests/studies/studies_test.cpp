@@ -181,7 +181,7 @@ void expect_metrics(const Row& row, std::size_t samples) {
   }
   EXPECT_GT(row.find("tokens_generated")->value, 0);
   EXPECT_GT(row.find("memory_bytes")->value, 0);
-  EXPECT_GT(row.find("percent_of_roof")->value, 0);
+  EXPECT_GT(row.find("percent_of_roofline")->value, 0);
 }
 
 TEST(RunForVariedLengths, GivesARowPerLength) {
