@@ -8,6 +8,7 @@
 #include "assay/base/error.h"
 #include "assay/results/results_json.h"
 #include "support/fake_session.h"
+#include "support/prose.h"
 #include "support/scripted_session.h"
 #include "support/temporary_folder.h"
 
@@ -287,7 +288,7 @@ TEST(CompareCases, AreNoneWhereOneHasFailed) {
   EXPECT_EQ(comparison->metric, "total_latency_s");
   EXPECT_EQ(comparison->seconds_each, 4.5);
   EXPECT_EQ(comparison->margin, 0.03);
-  EXPECT_FALSE(comparison->sentence.empty());
+  EXPECT_FALSE(sentence_of(*comparison).empty());
   CaseResult failed = one;
   failed.status = RowStatus::error;
   EXPECT_FALSE(compare_cases(failed, two, context));

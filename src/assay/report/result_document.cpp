@@ -122,7 +122,7 @@ class ResultDocument {
       });
       // The trade-off holds perplexities too; they are compared where they were scored.
       const bool is_elsewhere = (c.metric == "perplexity") != (scenario == Scenario::perplexity);
-      if (is_here && !is_elsewhere) list.items.push_back(capitalised(sentence(sentence_of(c))));
+      if (is_here && !is_elsewhere) list.items.push_back(sentence(sentence_of(c)));
     }
     return list;
   }
@@ -205,7 +205,7 @@ class ResultDocument {
     Section& section =
         new_section("Findings", sentences.size() <= kMostOnTerminal ? Shown::everywhere : Shown::on_pages);
     List list;
-    for (const std::string& each : sentences) list.items.push_back(capitalised(sentence(each)));
+    for (const std::string& each : sentences) list.items.push_back(sentence(each));
     section.add(std::move(list));
   }
 

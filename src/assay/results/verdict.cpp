@@ -58,9 +58,10 @@ std::optional<NoiseEstimate> noise_estimate(std::span<const std::vector<double>>
 }
 
 Family family_of(std::string_view tag) {
-  const Metric& what = metric(tag);
-  if (what.unit == "B") return Family::memory;
-  const bool is_speed = what.unit == "s" || what.unit == "ms" || what.unit == "tokens/s";
+  const Metric* what = find_metric(tag);
+  if (what == nullptr) return Family::speed;  // a ratio that names no metric is one of times
+  if (what->unit == "B") return Family::memory;
+  const bool is_speed = what->unit == "s" || what->unit == "ms" || what->unit == "tokens/s";
   return is_speed ? Family::speed : Family::quality;
 }
 

@@ -40,9 +40,11 @@ std::string said(const LatencyTakeaway& latency) {
     text += latency.fastest.size() == 1
                 ? fmt::format(" ({:.1f} ms)", 1e3 * latency.baseline_s)
                 : fmt::format(". None is shown to be faster than {}", latency.baseline);
-  text += ".";
   if (const auto& c = latency.against_baseline)
-    text += fmt::format(" {} is {} than {}.", c->subject, factor_with_interval(*c), c->baseline);
+    text += latency.fastest.size() == 1
+                ? fmt::format(", {} than {}", factor_with_interval(*c), c->baseline)
+                : fmt::format(". {} is {} than {}", c->subject, factor_with_interval(*c), c->baseline);
+  text += ".";
   if (const auto& small = latency.smallest) {
     const Comparison& c = small->comparison;
     text += fmt::format(" {}, the smallest, is {} than {} and reaches {:.0f} % of the roofline", c.subject,

@@ -115,8 +115,8 @@ std::string sentence_of(const Comparison& c) {
     case Verdict::lower:
     case Verdict::higher:
       if (!is_speed)
-        return fmt::format("The {} of {} is {} than that of {}: {}", metric_name(c), c.subject,
-                           verdict_word(c), c.baseline, ratio_of(c));
+        return fmt::format("{} has a {} {} than {}: {}", c.subject, verdict_word(c), metric_name(c),
+                           c.baseline, ratio_of(c));
       return fmt::format("{} is {} than {}{}{}", c.subject, factor_with_interval(c), c.baseline,
                          from_processes(c),
                          c.metric == "total_latency_s" ? "" : fmt::format(" ({})", metric_name(c)));
