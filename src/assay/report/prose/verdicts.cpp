@@ -105,8 +105,9 @@ std::string factor_with_interval(const Comparison& c) {
   if (family_of(c.metric) != Family::speed)
     return fmt::format("ratio {}", number_with_interval(c.ratio, c.interval, 4));
   const Factor factor = speed_factor(c);
-  return fmt::format("{}x {}", number_with_interval(factor.value, factor.interval, 3),
-                     factor.is_faster ? "faster" : "slower");
+  const std::string interval =
+      factor.interval ? fmt::format(" [{:.3g}, {:.3g}]", factor.interval->low, factor.interval->high) : "";
+  return fmt::format("{:.3g}x{} {}", factor.value, interval, factor.is_faster ? "faster" : "slower");
 }
 
 std::string sentence_of(const Comparison& c) {
