@@ -124,7 +124,7 @@ OrderedJson to_json(const Sample& s) {
           {"gpu", gpu_to_json(s.gpu)},
           {"roofline_repeats", s.roofline_repeats},
           {"ids_hash", s.ids_hash},
-          {"roof",
+          {"roofline",
            {s.bytes, s.flops, s.roofline_s, s.roofline_gb_s, s.roofline_gflops, s.memory_bound_s,
             s.round_trip_us}},
           {"disturbance", disturbance_to_json(s.disturbance)}};
@@ -152,7 +152,7 @@ Sample sample_from_json(const JsonReader& json) {
   s.computed_prompt_tokens = counts.at(3).count<std::int64_t>();
   s.new_tokens = counts.at(4).count<std::int64_t>();
   s.ids_hash = json.at("ids_hash").text();
-  const JsonReader roofline = json.at("roof");
+  const JsonReader roofline = json.at("roofline");
   s.bytes = roofline.at(0).number(0, kMostCount);
   s.flops = roofline.at(1).number(0, kMostCount);
   s.roofline_s = roofline.at(2).number(0, kMostCount);
@@ -168,7 +168,7 @@ OrderedJson to_json(const FirstRun& f) {
   OrderedJson parts = OrderedJson::array();
   for (const CaseProfile::Part& part : f.profile.parts)
     parts.push_back(
-        OrderedJson{{"phase", part.phase}, {"seconds", part.seconds}, {"roof_s", part.roofline_s}});
+        OrderedJson{{"phase", part.phase}, {"seconds", part.seconds}, {"roofline_s", part.roofline_s}});
   return {{"prompt_ids", f.prompt_ids},
           {"ids", f.ids},
           {"texts", f.texts},
@@ -189,7 +189,7 @@ FirstRun first_run_from_json(const JsonReader& json) {
   for (const JsonReader& part : json.at("profile").items())
     f.profile.parts.push_back({part.at("phase").text(),
                                part.at("seconds").number(-kMostSeconds, kMostSeconds),
-                               part.at("roof_s").number(0, kMostSeconds)});
+                               part.at("roofline_s").number(0, kMostSeconds)});
   f.kv_cache_bytes = json.at("kv_cache_bytes").number(0, kMostCount);
   f.measured_memory_bytes = json.at("measured_memory_bytes").number(-kMostCount, kMostCount);
   f.peak_rss_bytes = json.at("rss_bytes").at(0).number(0, kMostCount);

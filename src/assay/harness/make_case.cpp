@@ -28,7 +28,8 @@ void fit_context(const ExperimentContext& context, Case& what) {
         {WarningKind::prompt_truncated,
          fmt::format("a prompt of {} tokens was cut on the left, because it and {} new tokens exceed the "
                      "context of {}",
-                     tokens, what.new_tokens, context.context_length)});
+                     tokens, what.new_tokens, context.context_length),
+         static_cast<double>(tokens + what.new_tokens), static_cast<double>(context.context_length)});
     return;
   }
 }
