@@ -250,7 +250,8 @@ class RowBuilder {
 Setting setting_of(const RunConfig& config, const SessionFacts& facts) {
   Setting setting;
   if (config.precision) setting.precision = name_of(*config.precision);
-  if (config.quantize_head) setting.lm_head = info(*config.quantize_head).name;
+  if (config.recipe) setting.precision = field("recipe").print(config).front();
+  if (config.quantize_head) setting.lm_head = name_of(*config.quantize_head);
   if (config.activations) setting.activations = *config.activations == Activations::int8 ? "int8" : "dtype";
   if (config.kv_cache) setting.kv_cache = name_of(*config.kv_cache);
   setting.device = facts.device;

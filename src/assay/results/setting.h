@@ -9,7 +9,7 @@
 namespace assay {
 
 struct Setting {
-  std::string precision;    // "nf4"; empty: as the checkpoint stores its weights
+  std::string precision;    // "nf4", or a recipe; empty: as the checkpoint stores its weights
   std::string lm_head;      // the format of a quantized LM head; empty: it is not quantized
   std::string activations;  // "int8", "dtype"; empty: not set
   std::string kv_cache;     // "int8"; empty: the type that the precision computes in
