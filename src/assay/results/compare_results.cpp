@@ -293,7 +293,7 @@ std::string what_shows(const Comparison& c, double asked) {
   const double times = std::pow(c.detectable_difference / asked, 2);
   if (c.metric == kPerplexityTag) return fmt::format("with a text of {:.2g} times the length", times);
   return fmt::format("with about {} processes (--processes)",
-                     static_cast<int>(std::ceil(c.processes * times)));
+                     static_cast<std::int64_t>(std::min(1e9, std::ceil(c.processes * times))));
 }
 
 }  // namespace
