@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/backend/cpu/pack.h"
+#include "assay/backend/cpu/lower/pack.h"
 #include "assay/quant/quantizer.h"
 
 namespace assay::cpu {
