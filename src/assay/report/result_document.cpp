@@ -201,9 +201,9 @@ class ResultDocument {
     const std::vector<std::string> sentences = sentences_of(results_.findings);
     if (sentences.empty()) return;
     // Many of them bury what follows.
-    constexpr std::size_t kMostOnTerminal = 6;
+    constexpr std::size_t kMaxOnTerminal = 6;
     Section& section =
-        new_section("Findings", sentences.size() <= kMostOnTerminal ? Shown::everywhere : Shown::on_pages);
+        new_section("Findings", sentences.size() <= kMaxOnTerminal ? Shown::everywhere : Shown::on_pages);
     List list;
     for (const std::string& each : sentences) list.items.push_back(sentence(each));
     section.add(std::move(list));

@@ -43,7 +43,7 @@ std::optional<NoiseEstimate> noise_estimate(std::span<const std::vector<double>>
   const std::vector<double> medians = medians_of(log_ratios);
   const auto effect = statistics::effect_of(medians);
   const auto spread = statistics::spread_of(log_ratios);
-  if (!effect || !spread || static_cast<int>(medians.size()) < kFewestProcesses) return std::nullopt;
+  if (!effect || !spread || static_cast<int>(medians.size()) < kMinProcesses) return std::nullopt;
   const auto processes = static_cast<int>(medians.size());
   std::size_t rounds = 0;
   for (const std::vector<double>& own : log_ratios) rounds = std::max(rounds, own.size());
@@ -79,7 +79,7 @@ Comparison compare_processes(std::span<const std::vector<double>> log_ratios, do
   comparison.processes = static_cast<int>(medians.size());
   for (const std::vector<double>& own : log_ratios) comparison.pairs += static_cast<int>(own.size());
   comparison.ratio = std::exp(statistics::mean(medians));
-  if (comparison.processes >= kFewestProcesses) {
+  if (comparison.processes >= kMinProcesses) {
     comparison.effect = statistics::effect_of(medians);
   } else if (comparison.processes == 1) {
     for (const std::vector<double>& own : log_ratios)
@@ -95,7 +95,7 @@ Comparison compare_losses(std::span<const double> differences, double margin) {
   const std::vector<double> blocks = statistics::block_means(differences, statistics::kLossBlock);
   comparison.pairs = comparison.processes =
       static_cast<int>(static_cast<std::int64_t>(differences.size()) / statistics::kLossBlock);
-  if (comparison.processes >= static_cast<int>(statistics::kFewestForInterval))
+  if (comparison.processes >= static_cast<int>(statistics::kMinForInterval))
     comparison.effect = statistics::effect_of(blocks);
   comparison.ratio = std::exp(statistics::mean(differences));
   if (comparison.effect) comparison.effect->estimate = statistics::mean(differences);
@@ -109,7 +109,7 @@ Comparison compare_unpaired(std::span<const double> subject, std::span<const dou
   comparison.pairs = comparison.processes = static_cast<int>(std::min(subject.size(), baseline.size()));
   const std::vector<double> a = logs(baseline), b = logs(subject);
   comparison.ratio = std::exp(statistics::mean(b) - statistics::mean(a));
-  if (comparison.processes >= kFewestProcesses) comparison.effect = statistics::difference_of(a, b);
+  if (comparison.processes >= kMinProcesses) comparison.effect = statistics::difference_of(a, b);
   return comparison;
 }
 

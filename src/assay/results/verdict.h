@@ -34,7 +34,7 @@ std::span<const Named<Verdict>> verdicts();
 std::string_view name_of(Verdict verdict);
 
 // Fewer processes than the first get no verdict; fewer than the second are named in the sentence.
-inline constexpr int kFewestProcesses = 3, kUsualProcesses = 5;
+inline constexpr int kMinProcesses = 3, kUsualProcesses = 5;
 
 // Comparisons of one kind, whose levels are corrected together.
 enum class Family { speed, memory, quality };

@@ -38,7 +38,7 @@ void append(Positions& to, const Positions& from) {
 }
 
 // A fit that explains less of the variance is not reported.
-constexpr double kFewestR2 = 0.5;
+constexpr double kMinR2 = 0.5;
 
 }  // namespace
 
@@ -46,7 +46,7 @@ std::vector<Finding> step_findings(const StepTimes& on, const StepTimes& off) {
   std::vector<Finding> found;
   const auto fit = [&](const StepTimes& steps, bool has_cache, int degree) {
     auto fitted = statistics::fit_polynomial(steps.position, steps.milliseconds, degree);
-    if (fitted && fitted->r2 < kFewestR2) fitted.reset();
+    if (fitted && fitted->r2 < kMinR2) fitted.reset();
     if (fitted) found.emplace_back(StepFit{has_cache, fitted->coefficients, fitted->r2});
     return fitted;
   };
@@ -78,27 +78,27 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
     const std::int64_t length = std::min(wanted, longest);
     const std::vector<TokenId> ids = ids_of_length(context, options.base, length);
     for (const bool uses_cache : {true, false}) {
-      Case what = baseline_case(context, Scenario::cache,
+      Case spec = baseline_case(context, Scenario::cache,
                                 fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},
                                 options.new_tokens);
-      what.uses_cache = uses_cache;
+      spec.uses_cache = uses_cache;
       if (length < wanted)
-        what.warnings.push_back(
+        spec.warnings.push_back(
             {WarningKind::length_reduced,
              fmt::format("{} prompt tokens were asked for, but the context has room for {}", wanted, length),
              static_cast<double>(wanted), static_cast<double>(length)});
-      cases.push_back(std::move(what));
+      cases.push_back(std::move(spec));
     }
   }
   const std::vector<Prompt> prompts = padded_prompts(context, options);
   for (const Padding padding : {Padding::none, Padding::left, Padding::right}) {
     if (!options.has_padding) break;
-    Case what =
+    Case spec =
         baseline_case(context, Scenario::padding,
                       padding == Padding::none ? "no padding" : fmt::format("padded {}", name_of(padding)),
                       prompts, options.new_tokens);
-    what.padding = padding;
-    cases.push_back(std::move(what));
+    spec.padding = padding;
+    cases.push_back(std::move(spec));
   }
   return cases;
 }
@@ -111,7 +111,7 @@ class Ablation {
 
   void finish() {
     for (CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == Scenario::padding && outcome.result.is_measured())
+      if (outcome.result.spec.scenario == Scenario::padding && outcome.result.is_measured())
         add_overhead(outcome);
     if (options_.has_cache) {
       compare_caches();
@@ -142,8 +142,8 @@ class Ablation {
 
   const CaseResult* without_padding() const {
     for (const CaseOutcome& outcome : outcomes_)
-      if (const Case& what = outcome.result.what;
-          what.scenario == Scenario::padding && what.padding == Padding::none && outcome.result.is_measured())
+      if (const Case& spec = outcome.result.spec;
+          spec.scenario == Scenario::padding && spec.padding == Padding::none && outcome.result.is_measured())
         return &outcome.result;
     return nullptr;
   }
@@ -151,10 +151,10 @@ class Ablation {
   void compare_caches() {
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& off = outcome.result;
-      if (off.what.scenario != Scenario::cache || off.what.uses_cache) continue;
+      if (off.spec.scenario != Scenario::cache || off.spec.uses_cache) continue;
       const auto is_same_with_cache = [&](const CaseOutcome& other) {
-        const Case& what = other.result.what;
-        return what.scenario == Scenario::cache && what.uses_cache && what.prompts == off.what.prompts &&
+        const Case& spec = other.result.spec;
+        return spec.scenario == Scenario::cache && spec.uses_cache && spec.prompts == off.spec.prompts &&
                other.result.is_measured();
       };
       const auto on = std::find_if(outcomes_.begin(), outcomes_.end(), is_same_with_cache);
@@ -166,8 +166,8 @@ class Ablation {
   void fit_positions() {
     Positions on, off;
     for (const CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == Scenario::cache && outcome.result.is_measured())
-        append(outcome.result.what.uses_cache ? on : off, positions_of(outcome.result));
+      if (outcome.result.spec.scenario == Scenario::cache && outcome.result.is_measured())
+        append(outcome.result.spec.uses_cache ? on : off, positions_of(outcome.result));
     if (on.position.empty() || off.position.empty()) return;
     add_series("cache on", true, on);
     add_series("cache off", false, off);
@@ -197,7 +197,7 @@ class Ablation {
     if (none == nullptr) return;
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& padded = outcome.result;
-      if (padded.what.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
+      if (padded.spec.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
       outcome.comparison = compare_cases(padded, *none, context_);
     }
   }

@@ -80,13 +80,13 @@ void add_edge_texts(const ExperimentContext&, const EdgeOptions&, std::vector<Ca
   for (const CaseOutcome& outcome : outcomes) {
     const CaseResult& c = outcome.result;
     if (c.status == RowStatus::ok && !c.first.texts.empty())
-      result.texts.push_back({"edge prompt: " + c.what.label,
+      result.texts.push_back({"edge prompt: " + c.spec.label,
                               "",
                               c.first.texts.front(),
                               {},
                               c.first.ids.front(),
                               Scenario::edge_prompts,
-                              c.what.label});
+                              c.spec.label});
   }
 }
 

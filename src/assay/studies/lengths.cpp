@@ -22,16 +22,16 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
   std::vector<Case> cases;
   for (const std::int64_t wanted : lengths) {
     const std::int64_t length = std::min(wanted, longest);
-    Case what = baseline_case(context, Scenario::lengths, fmt::format("{} tokens", length),
+    Case spec = baseline_case(context, Scenario::lengths, fmt::format("{} tokens", length),
                               {ids_of_length(context, options.base, length)}, options.new_tokens);
-    what.uses_cache = options.uses_cache;
+    spec.uses_cache = options.uses_cache;
     if (length < wanted)
-      what.warnings.push_back(
+      spec.warnings.push_back(
           {WarningKind::length_reduced,
            fmt::format("{} prompt tokens were asked for, but {} and {} new tokens fill the context of {}",
                        wanted, length, options.new_tokens, context.context_length),
            static_cast<double>(wanted), static_cast<double>(length)});
-    cases.push_back(std::move(what));
+    cases.push_back(std::move(spec));
   }
   return cases;
 }

@@ -50,9 +50,9 @@ class Tradeoff {
     if (journal != nullptr)
       journal->read_each("text", key, [&](const JsonReader& data) { known = first_run_from_json(data); });
     if (known) return std::move(*known);
-    Case what = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
-    what.configuration = configuration;
-    FirstRun run = context_.sessions->of(configuration).first_run(what);
+    Case spec = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
+    spec.configuration = configuration;
+    FirstRun run = context_.sessions->of(configuration).first_run(spec);
     if (journal != nullptr) journal->append("text", key, to_json(run));
     return run;
   }
@@ -61,9 +61,9 @@ class Tradeoff {
   std::optional<FirstRun> text_of(const CaseResult& c, std::size_t i) {
     if (i == 0) return c.first;
     try {
-      return generate(c.what.configuration, i);
+      return generate(c.spec.configuration, i);
     } catch (const WorkerLost& lost) {
-      context_.sessions->drop(c.what.configuration);
+      context_.sessions->drop(c.spec.configuration);
       if (lost.cause() == WorkerLost::Cause::stopped) result_.is_interrupted = true;
     } catch (const JournalError&) {
       throw;
@@ -74,7 +74,7 @@ class Tradeoff {
   }
 
   void add_texts(const CaseResult& c, bool is_baseline) {
-    const std::string label = c.what.configuration.label();
+    const std::string label = c.spec.configuration.label();
     TextDivergence divergence{label};
     for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
       const std::optional<FirstRun> run = text_of(c, i);
@@ -175,8 +175,8 @@ Study tradeoff_study() {
            [](const ExperimentContext& context, const Options& options, const PredictedSeconds& seconds_of) {
              const std::vector<Case> cases = tradeoff_cases(context, options);
              double all = predicted_sweep_s(cases, context.sweep, seconds_of);
-             for (const Case& what : cases)
-               all += static_cast<double>(options.prompts.size() - 1) * seconds_of(what);
+             for (const Case& spec : cases)
+               all += static_cast<double>(options.prompts.size() - 1) * seconds_of(spec);
              return all;
            },
        .share =

@@ -133,7 +133,7 @@ std::string sentence_of(const Comparison& c) {
   return fmt::format(
       "{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio_of(c),
       is_of_text(c) ? fmt::format(", from a text of only {} tokens", statistics::kLossBlock * c.processes)
-                    : fmt::format("; a verdict needs {} processes", kFewestProcesses));
+                    : fmt::format("; a verdict needs {} processes", kMinProcesses));
 }
 
 std::string sentence_of(const ComparedRow& row) {
