@@ -124,7 +124,7 @@ ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Codebook& cod
                      panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4,
                      whole = weights.k / kCodeInputs * kCodeInputs;
   const std::uint8_t* codes = first.codes;
-  const WeightFetch fetch = weights.fetch;
+  const WeightFetch& fetch = weights.fetch;
   for (std::int64_t group = 0; group * weights.group < whole; ++group) {
     Vec scales[Columns];
     for (int j = 0; j < Columns; ++j)
