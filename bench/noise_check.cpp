@@ -176,7 +176,7 @@ class Check {
     assay::WorkerExperimentOptions options = experiment_options(run);
     options.program = worker(slowdown, slows_all);
     options.sweep.processes = options_.processes;
-    options.sweep.repeats = assay::kFewestRounds;
+    options.sweep.repeats = assay::kMinRounds;
     return assay::WorkerExperiment(options);
   }
 

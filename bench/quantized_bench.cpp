@@ -116,14 +116,15 @@ void coded_inputs(benchmark::State& state, Isa isa) {
                                   0.01F);
   std::vector<std::int32_t> starts(x_scales.size(), -128 * 3);
   AlignedBuffer scratch(static_cast<std::size_t>(assay::cpu::coded_scratch_bytes(shape.rows)), "scratch");
-  const assay::cpu::ByteBook book = assay::cpu::byte_book_of(assay::code_book(assay::FourBit::nf4));
+  const assay::cpu::ByteCodebook codebook =
+      assay::cpu::byte_codebook_of(assay::codebook_of(assay::FourBit::nf4));
   std::int64_t copy = 0;
   for (auto _ : state) {
     table.linear_coded_inputs(
         {.to = output_of(shape, y, assay::Activation::none),
          .weights = {.codes = reinterpret_cast<const std::uint8_t*>(w.data()) + copy * shape.bytes,
                      .scales = {scales.data() + copy * shape.panels * groups * kPanel, false},
-                     .book = nullptr,
+                     .codebook = nullptr,
                      .k = shape.k,
                      .k_padded = shape.k,
                      .group = kBlock,
@@ -131,7 +132,7 @@ void coded_inputs(benchmark::State& state, Isa isa) {
                      .packing = assay::cpu::Packing::four_bit,
                      .out = nullptr,
                      .fetch = assay::usual_constants().fetch},
-         .book = book.values.data(),
+         .codebook = codebook.values.data(),
          .x = {reinterpret_cast<std::int8_t*>(x.data()), x_scales.data(), starts.data(), capacity},
          .scratch = scratch.data()});
     copy = (copy + 1) % shape.copies;

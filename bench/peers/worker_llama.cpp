@@ -113,7 +113,7 @@ class Peer {
     const std::size_t capacity = (longest + more + kStep - 1) / kStep * kStep;
     if (context_ && sequences_ == prompts.size() && capacity_ == capacity && batch_size_ >= total) return;
     context_.reset();
-    sequences_ = prompts.size(), capacity_ = capacity, batch_size_ = std::max(total, kLeastBatch);
+    sequences_ = prompts.size(), capacity_ = capacity, batch_size_ = std::max(total, kMinBatch);
     llama_context_params how = llama_context_default_params();
     how.n_ctx = static_cast<std::uint32_t>(capacity_ * sequences_);
     how.n_batch = static_cast<std::uint32_t>(batch_size_);
@@ -130,8 +130,8 @@ class Peer {
   }
 
  private:
-  static constexpr std::size_t kStep = 256;         // what llama.cpp rounds a context up to
-  static constexpr std::size_t kLeastBatch = 2048;  // its default
+  static constexpr std::size_t kStep = 256;       // what llama.cpp rounds a context up to
+  static constexpr std::size_t kMinBatch = 2048;  // its default
 
   // The likeliest id after each row of new tokens.
   Ids pass(const std::vector<Ids>& rows) {

@@ -62,7 +62,7 @@ struct HeadOnly {
                      .columns = kHidden,
                      .kind = WeightSpec::Kind::matrix,
                      .format = format}};
-    plan.ops = {{"embed", Phase::embed, EmbedOp{.tokens = 0, .out = 0}}};
+    plan.ops = {{"embed", OpClass::embed, EmbedOp{.tokens = 0, .out = 0}}};
     plan.hidden = 0;
     plan.head.norm = NormOp{.kind = Norm::rms, .gain = 1, .epsilon = 1e-5F, .in = 0};
     plan.head.product.weight = 2;

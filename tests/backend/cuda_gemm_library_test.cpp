@@ -175,7 +175,7 @@ struct GpuWithLibrary {
 
 std::int64_t products_of(const Plan& plan) {
   return std::count_if(plan.ops.begin(), plan.ops.end(),
-                       [](const Op& op) { return std::holds_alternative<LinearOp>(op.what); });
+                       [](const Op& op) { return std::holds_alternative<LinearOp>(op.kind); });
 }
 
 // Of sequences that are one batch of many rows.
@@ -264,7 +264,7 @@ TEST_P(CudaLibraryModel, TakesWhatItPredicts) {
   EXPECT_EQ(predicted.program.workspace, memory.workspace);
   std::int64_t largest = 0;
   for (const Op& op : program.plan().ops)
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) {
       const WeightSpec& weight = program.plan().weight(linear->weight);
       const bool is_half = weight.format == formats::kFloat16 || weight.format == formats::kBfloat16 ||
                            (is_four_bit(weight.format) && weight.arithmetic.multiply != Multiply::float32);

@@ -568,12 +568,12 @@ TEST_F(CudaInt8Kernels, MultipliesCodesExactly) {
 }
 
 TEST_F(CudaInt8Kernels, MultipliesFourBitWeightsByCodedInputs) {
-  std::array<float, 16> book{};
-  for (std::size_t i = 0; i < book.size(); ++i) book[i] = static_cast<float>(i) * 17 - 127;
+  std::array<float, 16> codebook{};
+  for (std::size_t i = 0; i < codebook.size(); ++i) codebook[i] = static_cast<float>(i) * 17 - 127;
   for (const std::int64_t group : {16, 32, 64, 128})
     for (const Shape& shape : kShapes) {
       const TestMatrix m =
-          make_matrix(MatrixFormat::four_bit, shape.outputs, shape.inputs, random_, group, book);
+          make_matrix(MatrixFormat::four_bit, shape.outputs, shape.inputs, random_, group, codebook);
       const std::int64_t stride = round_up(shape.inputs, 64), groups = groups_of_strip(shape.inputs, group);
       Floats x = random_.floats(shape.rows * shape.inputs, -2, 2);
       if (shape.rows > 4) x[at_of(4 * shape.inputs + 3)] = kNaN;
@@ -588,12 +588,12 @@ TEST_F(CudaInt8Kernels, MultipliesFourBitWeightsByCodedInputs) {
                                         .codes = codes,
                                         .codes_stride = stride,
                                         .scales = scales});
-      run(*runtime_, LinearCodedArgs{.codes = codes,
-                                     .codes_stride = stride,
-                                     .rows = shape.rows,
-                                     .x_scales = scales,
-                                     .weight = put(m),
-                                     .to = {.out = out, .out_stride = shape.outputs}});
+      run(*runtime_, LinearInt8ActivationsArgs{.codes = codes,
+                                               .codes_stride = stride,
+                                               .rows = shape.rows,
+                                               .x_scales = scales,
+                                               .weight = put(m),
+                                               .to = {.out = out, .out_stride = shape.outputs}});
       const auto got_codes = get(codes, shape.rows * stride);
       const Floats got_scales = get(scales, shape.rows * groups), got = get(out, shape.rows * shape.outputs);
       for (std::int64_t row = 0; row < shape.rows; ++row) {

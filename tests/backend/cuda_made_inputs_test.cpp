@@ -28,7 +28,7 @@ class CudaMadeInputs : public CudaKernels {
   }
   // The product of what lies in `apart` is that of what it makes of `x` itself.
   void expect_same(const LinearArgs& of_apart, DevicePointer<const float> x, std::int64_t x_stride,
-                   const MadeInputs& made) {
+                   const FusedPrologue& made) {
     LinearArgs args = of_apart;
     const std::int64_t count = args.rows * kOutputs;
     const auto apart = room<float>(count), together = room<float>(count);
@@ -75,7 +75,7 @@ TEST_F(CudaMadeInputs, HaveTheBitsOfANormByItself) {
                      .weight = put(make_matrix(way.format, kOutputs, inputs, random_, way.group)),
                      .arithmetic = way.arithmetic},
                     held, stride,
-                    {.kind = MadeInputs::Kind::norm,
+                    {.kind = FusedPrologue::Kind::norm,
                      .gain = gain,
                      .bias = own_bias,
                      .epsilon = 1e-5F,
@@ -127,7 +127,7 @@ TEST_F(CudaMadeInputs, HaveTheBitsOfAGateByItself) {
                    .rows = rows,
                    .weight = put(make_matrix(way.format, kOutputs, inputs, random_, way.group)),
                    .arithmetic = way.arithmetic},
-                  held, stride, {.kind = MadeInputs::Kind::gated, .activation = activation});
+                  held, stride, {.kind = FusedPrologue::Kind::gated, .activation = activation});
     }
 }
 
@@ -138,7 +138,7 @@ TEST_F(CudaMadeInputs, AreOfFewRowsAndNotOfFloat32) {
                   .rows = 5,
                   .weight = put(make_matrix(MatrixFormat::bfloat16, 16, 32, random_)),
                   .to = {.out = out, .out_stride = 16}};
-  args.made.kind = MadeInputs::Kind::gated;
+  args.made.kind = FusedPrologue::Kind::gated;
   EXPECT_THROW(run(*runtime_, args), Error);
   args.rows = 4;
   run(*runtime_, args);
@@ -160,12 +160,12 @@ class PlanOfModel {
     const std::vector<bool> all = made_of_inputs(plan_, layout_);
     std::vector<bool> of_kind;
     for (std::size_t i = 0; i < all.size(); ++i)
-      if (std::holds_alternative<Kind>(plan_.ops[i].what)) of_kind.push_back(all[i]);
+      if (std::holds_alternative<Kind>(plan_.ops[i].kind)) of_kind.push_back(all[i]);
     return of_kind;
   }
   std::size_t first_gate() const {
     std::size_t i = 0;
-    while (!std::holds_alternative<GatedOp>(plan_.ops[i].what)) ++i;
+    while (!std::holds_alternative<GatedOp>(plan_.ops[i].kind)) ++i;
     return i;
   }
   WorkspaceLayout::Place& place_of(BufferId id) { return layout_.buffers[static_cast<std::size_t>(id)]; }
@@ -212,8 +212,8 @@ TEST(CudaMadeInPlans, AreNotGatesThatAreNeededElsewhere) {
   PlanOfModel model("llama_grouped", "bfloat16");
   const std::size_t at = model.first_gate();
   const auto gates = count_of(model.made<GatedOp>());
-  const GatedOp gate = std::get<GatedOp>(model.plan().ops[at].what);
-  const BufferId out = std::get<LinearOp>(model.plan().ops[at + 1].what).out;
+  const GatedOp gate = std::get<GatedOp>(model.plan().ops[at].kind);
+  const BufferId out = std::get<LinearOp>(model.plan().ops[at + 1].kind).out;
   const WorkspaceLayout::Place place = model.place_of(gate.in);
   model.place_of(gate.in).at = model.place_of(out).at + (kMaxRows * model.place_of(out).stride - 1) * 4;
   EXPECT_LT(count_of(model.made<GatedOp>()), gates);
@@ -227,7 +227,7 @@ TEST(CudaMadeInPlans, AreNotGatesThatAreNeededElsewhere) {
   EXPECT_EQ(count_of(model.made<GatedOp>()), 0);
   --width(gate.out);
 
-  const Op reader{.name = "reader", .what = AddOp{.in = gate.out, .out = out}};
+  const Op reader{.name = "reader", .kind = AddOp{.in = gate.out, .out = out}};
   model.plan().ops.insert(model.plan().ops.begin() + static_cast<std::ptrdiff_t>(at) + 2, reader);
   EXPECT_EQ(count_of(model.made<GatedOp>()), gates - 1);
 }

@@ -367,7 +367,7 @@ TEST(CudaProgram, RefusesWhatItDoesNotRunInASentence) {
     EXPECT_EQ(gpu.runtime->live_bytes(), 0);
   };
   refused([](Plan& p) { p.has_candidate_search = true; }, "does not search the LM head in int8");
-  refused([](Plan& p) { p.head.product.has_int8_inputs = true; }, "does not multiply int8 activations");
+  refused([](Plan& p) { p.head.product.has_int8_activations = true; }, "does not multiply int8 activations");
   refused([](Plan& p) { p.weights[p.head.product.weight].arithmetic.multiply = Multiply::bfloat16_x3; },
           "expected float32 or tf32 on a GPU, found 3 x bfloat16");
   refused([](Plan& p) { p.head.soft_cap = -1; }, "lm_head: the CUDA backend does not run a soft cap");

@@ -176,15 +176,15 @@ TEST(HandWrittenPlanFixtures, ShowEachIngredient) {
             }
             return false;
           },
-          op.what);
+          op.kind);
     };
   };
   differs("qwen3", [](Plan&, Op& op) {  // one head less
-    auto* norm = std::get_if<NormOp>(&op.what);
+    auto* norm = std::get_if<NormOp>(&op.kind);
     return norm != nullptr && norm->groups > 1 && --norm->groups > 0;
   });
   differs("qwen3", [](Plan&, Op& op) {  // the norm of keys on queries
-    auto* norm = std::get_if<NormOp>(&op.what);
+    auto* norm = std::get_if<NormOp>(&op.kind);
     return norm != nullptr && norm->column > 0 && (norm->column = 0, true);
   });
   differs("gemma2", change(&AttentionOp::soft_cap, 0.0F));
@@ -285,7 +285,7 @@ TEST_P(HandWrittenPlans, TakeTheMemoryThatIsPredicted) {
 // A key or value that is not finite is seen by every query that sees it, bent scores or not.
 TEST_P(HandWrittenPlans, ReportWhatIsNotFinite) {
   HandWrittenPlan p = written(what());
-  const auto& embed = std::get<EmbedOp>(p.plan.ops.front().what);
+  const auto& embed = std::get<EmbedOp>(p.plan.ops.front().kind);
   constexpr TokenId kBad = 36;
   const WeightSpec& tokens = p.plan.weight(embed.tokens);
   p.values[static_cast<std::size_t>(embed.tokens)][static_cast<std::size_t>(kBad * tokens.columns)] =
@@ -342,7 +342,7 @@ TEST(OutliersOfPlans, BeginAtTheThreshold) {
   HandWrittenPlan p;
   p.plan.hidden = p.buffer(64);
   const WeightId tokens = p.table(3, 64);
-  p.op(Phase::embed, EmbedOp{.tokens = tokens, .out = p.plan.hidden});
+  p.op(OpClass::embed, EmbedOp{.tokens = tokens, .out = p.plan.hidden});
   p.plan.head.product = {.weight = p.matrix(20, 64, formats::kLlmInt8), .outlier_threshold = 6};
   p.plan.vocab = 20;
   p.plan.context = 8;
@@ -373,12 +373,12 @@ TEST(TensorScales, AreThoseOfActivationsTimesTheirFactors) {
     HandWrittenPlan p;
     const BufferId in = p.buffer(kInputs);
     p.plan.hidden = p.buffer(kInputs);
-    p.op(Phase::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
-    p.op(Phase::linear, LinearOp{.weight = p.matrix(kInputs, kInputs, formats::kInt8),
-                                 .has_tensor_scale = true,
-                                 .input_factors = std::move(factors),
-                                 .in = in,
-                                 .out = p.plan.hidden});
+    p.op(OpClass::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
+    p.op(OpClass::linear, LinearOp{.weight = p.matrix(kInputs, kInputs, formats::kInt8),
+                                   .has_tensor_scale = true,
+                                   .input_factors = std::move(factors),
+                                   .in = in,
+                                   .out = p.plan.hidden});
     p.plan.head.product.weight = p.matrix(kPlanVocab, kInputs);
     p.plan.vocab = kPlanVocab;
     p.plan.context = kTokens;
@@ -416,7 +416,7 @@ TEST(UnsupportedPlans, AreErrors) {
   };
   const auto attention = [](Plan& plan) -> AttentionOp& {
     for (Op& op : plan.ops)
-      if (auto* found = std::get_if<AttentionOp>(&op.what)) return *found;
+      if (auto* found = std::get_if<AttentionOp>(&op.kind)) return *found;
     throw std::logic_error("no attention");
   };
   refuses([&](Plan& plan) { attention(plan).soft_cap = -1; }, "soft cap");
@@ -426,7 +426,7 @@ TEST(UnsupportedPlans, AreErrors) {
   refuses(
       [](Plan& plan) {
         for (Op& op : plan.ops)
-          if (auto* norm = std::get_if<NormOp>(&op.what)) norm->groups += 9;
+          if (auto* norm = std::get_if<NormOp>(&op.kind)) norm->groups += 9;
       },
       "columns");
 }
@@ -447,11 +447,11 @@ TEST(PruningOfParts, KeepsQueriesThatOthersNeed) {
   const Pruning pruning = pruning_of(by_head.plan);
   ASSERT_LT(pruning.attention, by_head.plan.ops.size());
   ASSERT_LT(pruning.qkv_product, pruning.attention);
-  const auto& attention = std::get<AttentionOp>(by_head.plan.ops[pruning.attention].what);
-  const auto product_with = [&](decltype(Op::what) what) {
+  const auto& attention = std::get<AttentionOp>(by_head.plan.ops[pruning.attention].kind);
+  const auto product_with = [&](decltype(Op::kind) what) {
     Plan plan = by_head.plan;
     plan.ops.insert(plan.ops.begin() + static_cast<std::ptrdiff_t>(pruning.attention),
-                    {"between", Phase::norm, std::move(what)});
+                    {"between", OpClass::norm, std::move(what)});
     return pruning_of(plan).qkv_product;
   };
   const std::size_t none = by_head.plan.ops.size() + 1;
@@ -476,7 +476,7 @@ TEST(CostOfParts, CountsEachGroupOfANorm) {
   HandWrittenPlan p = written(kPlans[1]);
   const double before = cost_of(p.plan, 1, 0, 1).flops.value;
   for (Op& op : p.plan.ops)
-    if (auto* norm = std::get_if<NormOp>(&op.what); norm != nullptr && norm->groups > 1) norm->groups = 1;
+    if (auto* norm = std::get_if<NormOp>(&op.kind); norm != nullptr && norm->groups > 1) norm->groups = 1;
   // Of four heads of queries and two of keys, of ten elements each, in two layers.
   EXPECT_DOUBLE_EQ(before - cost_of(p.plan, 1, 0, 1).flops.value, 8.0 * 10 * (3 + 1) * 2);
 }

@@ -74,14 +74,14 @@ CodedPlan mixed_plan(Multiply multiply = Multiply::float32) {
   CodedPlan p;
   const BufferId in = p.buffer(kInputs), inner = p.buffer(kInner);
   p.plan.hidden = p.buffer(kOutputs);
-  p.op(Phase::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
-  p.op(Phase::linear, LinearOp{.weight = p.coded(kInner, kInputs, formats::kInt4K, {multiply}),
-                               .activation = Activation::silu,
-                               .in = in,
-                               .out = inner});
-  p.op(Phase::linear, LinearOp{.weight = p.coded(kOutputs, kInner, formats::kInt4G32, {multiply}),
-                               .in = inner,
-                               .out = p.plan.hidden});
+  p.op(OpClass::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
+  p.op(OpClass::linear, LinearOp{.weight = p.coded(kInner, kInputs, formats::kInt4K, {multiply}),
+                                 .activation = Activation::silu,
+                                 .in = in,
+                                 .out = inner});
+  p.op(OpClass::linear, LinearOp{.weight = p.coded(kOutputs, kInner, formats::kInt4G32, {multiply}),
+                                 .in = inner,
+                                 .out = p.plan.hidden});
   p.plan.head.product.weight = p.matrix(kTokens, kOutputs);
   p.plan.vocab = kTokens;
   p.plan.context = 128;

@@ -144,8 +144,8 @@ TEST(Regions, TasksReadWhatWasPlacedAndFetchedForThem) {
       const WeightSpec matrix{
           .name = "matrix", .rows = kOutputs, .columns = 64, .kind = WeightSpec::Kind::matrix};
       plan.weights = {matrix, matrix};
-      plan.ops = {{"up", Phase::linear, LinearOp{.weight = 0, .in = 0, .out = 1}}};
-      if (is_gated) plan.ops.push_back({"gate", Phase::linear, GatedOp{.in = 1, .out = 2}});
+      plan.ops = {{"up", OpClass::linear, LinearOp{.weight = 0, .in = 0, .out = 1}}};
+      if (is_gated) plan.ops.push_back({"gate", OpClass::linear, GatedOp{.in = 1, .out = 2}});
       plan.head.product.weight = 1;
       plan.hidden = 0;
       plan.vocab = kOutputs;
@@ -162,7 +162,7 @@ TEST(Regions, TasksReadWhatWasPlacedAndFetchedForThem) {
       const FusedOp& op = packed.ops.front();
       ASSERT_EQ(op.gate != nullptr, is_gated);
       g_begun.clear();
-      linear.run(std::get<LinearOp>(op.op->what), work[0], 1,
+      linear.run(std::get<LinearOp>(op.op->kind), work[0], 1,
                  {.out = work[is_gated ? 2 : 1], .gate = op.gate});
       // Of the regions together each byte once, and every task begins inside the region of a worker, as far
       // from its beginning as whole tasks reach.
@@ -280,8 +280,8 @@ TEST(Placement, ProgramsOfTwoNodesPlaceTheirWeights) {
   plan.buffers = {{"in", 192}, {"out", 640}, {"gated", 320}};
   const WeightSpec matrix{.name = "matrix", .rows = 640, .columns = 192, .kind = WeightSpec::Kind::matrix};
   plan.weights = {matrix, matrix};
-  plan.ops = {{"up", Phase::linear, LinearOp{.weight = 0, .in = 0, .out = 1}},
-              {"gate", Phase::linear, GatedOp{.in = 1, .out = 2}}};
+  plan.ops = {{"up", OpClass::linear, LinearOp{.weight = 0, .in = 0, .out = 1}},
+              {"gate", OpClass::linear, GatedOp{.in = 1, .out = 2}}};
   plan.head.product.weight = 1;
   plan.hidden = 0;
   plan.vocab = 640;

@@ -232,7 +232,7 @@ TEST_P(QuantizedKernelTest, LlmInt8IsThatOfBitsandbytes) {
 }
 
 TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
-  for (const auto* book : {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()})
+  for (const auto* codebook : {&codebook_of(FourBit::nf4), &codebook_of(FourBit::fp4), &int4_codebook()})
     for (const std::int64_t k : {1, 31, 32, 60, 64, 130, 300})
       for (const std::int64_t group : {1, 2, 4, 32, 64, 128})
         for (const Packing packing : {Packing::float32, Packing::bfloat16}) {
@@ -247,7 +247,7 @@ TEST_P(QuantizedKernelTest, ExpandedCodesEqualReference) {
             std::vector<float> out(static_cast<std::size_t>(panels * padded * kPanel + 1), -5.0F);
             table.expand({.codes = codes.data(),
                           .scales = {scales.data(), false},
-                          .book = book->data(),
+                          .codebook = codebook->data(),
                           .k = k,
                           .k_padded = padded,
                           .group = group,
@@ -278,7 +278,7 @@ TEST_P(QuantizedKernelTest, FourBitProductsEqualThoseOfExpandedCodes) {
         std::vector<float> expanded(static_cast<std::size_t>(panels * padded * kPanel));
         const ExpandArgs weights{.codes = codes.data(),
                                  .scales = {scales.data(), false},
-                                 .book = code_book(FourBit::nf4).data(),
+                                 .codebook = codebook_of(FourBit::nf4).data(),
                                  .k = k,
                                  .k_padded = padded,
                                  .group = group,
@@ -361,7 +361,8 @@ TEST_P(QuantizedKernelTest, CodesOfGroupsEqualReference) {
 
 // Sums of bytes are exact, and groups are added in one order: every instruction set gives the same bits.
 TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
-  for (const std::array<float, 16>* book : {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()})
+  for (const std::array<float, 16>* codebook :
+       {&codebook_of(FourBit::nf4), &codebook_of(FourBit::fp4), &int4_codebook()})
     for (const std::int64_t k : {1, 31, 64, 130, 300, 700})
       for (const std::int64_t n : {1, 16, 33, 70, 150})
         for (const auto& [rows, group] :
@@ -389,7 +390,7 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
           quantize.rows = rows;
           quantize.k = k;
           quantize.group = group;
-          quantize.unit = byte_book_of(*book).unit;
+          quantize.unit = byte_codebook_of(*codebook).unit;
           const CodedInputs in(reference_, quantize, 3), own(table_, quantize, 3);
           AlignedBuffer scratch(static_cast<std::size_t>(coded_scratch_bytes(rows)), "scratch");
           std::memset(scratch.data(), 0xff, static_cast<std::size_t>(coded_scratch_bytes(rows)));
@@ -400,7 +401,7 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
           const Guarded codes(any);
           const auto of_groups = random_floats(static_cast<std::size_t>(panels * in.groups * kPanel), 6, 3);
           const Guarded scales(of_groups);
-          const ByteBook bytes = byte_book_of(*book);
+          const ByteCodebook bytes = byte_codebook_of(*codebook);
           const auto run = [&, rows = rows, group = group](const KernelTable& table,
                                                            const CodedRows& x_rows) {
             std::vector<float> y(static_cast<std::size_t>(rows * n), 3.0F);
@@ -423,14 +424,14 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
                                               .panels = panels},
                                        .weights = {.codes = codes.data(),
                                                    .scales = {scales.data(), false},
-                                                   .book = nullptr,
+                                                   .codebook = nullptr,
                                                    .k = k,
                                                    .k_padded = in.padded,
                                                    .group = group,
                                                    .panels = panels,
                                                    .packing = Packing::float32,
                                                    .out = nullptr},
-                                       .book = bytes.values.data(),
+                                       .codebook = bytes.values.data(),
                                        .x = x_rows,
                                        .scratch = scratch.data()});
             return y;
@@ -442,7 +443,7 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
           std::vector<float> weights(static_cast<std::size_t>(panels * in.padded * kPanel));
           reference_.expand({.codes = codes.data(),
                              .scales = {scales.data(), false},
-                             .book = book->data(),
+                             .codebook = codebook->data(),
                              .k = k,
                              .k_padded = in.padded,
                              .group = group,
@@ -459,19 +460,20 @@ TEST_P(QuantizedKernelTest, ProductsOfCodedInputsEqualReference) {
                 magnitude += std::fabs(static_cast<double>(of_groups[static_cast<std::size_t>(
                     (output / kPanel * in.groups + i / group) * kPanel + output % kPanel)]));
               }
-              const double highest = static_cast<double>(*std::max_element(book->begin(), book->end()));
+              const double highest =
+                  static_cast<double>(*std::max_element(codebook->begin(), codebook->end()));
               ASSERT_NEAR(static_cast<double>(got[static_cast<std::size_t>(row * n + output)]), sum,
                           0.009 * highest * magnitude);
             }
         }
 }
 
-TEST(ByteBook, IsWithinHalfAUnit) {
-  for (const std::array<float, 16>* book :
-       {&code_book(FourBit::nf4), &code_book(FourBit::fp4), &int4_book()}) {
-    const ByteBook bytes = byte_book_of(*book);
-    for (std::size_t i = 0; i < book->size(); ++i)
-      EXPECT_LE(std::fabs(static_cast<float>(bytes.values[i]) * bytes.unit - (*book)[i]),
+TEST(ByteCodebook, IsWithinHalfAUnit) {
+  for (const std::array<float, 16>* codebook :
+       {&codebook_of(FourBit::nf4), &codebook_of(FourBit::fp4), &int4_codebook()}) {
+    const ByteCodebook bytes = byte_codebook_of(*codebook);
+    for (std::size_t i = 0; i < codebook->size(); ++i)
+      EXPECT_LE(std::fabs(static_cast<float>(bytes.values[i]) * bytes.unit - (*codebook)[i]),
                 0.5001F * bytes.unit);
     EXPECT_GE(std::abs(*std::max_element(bytes.values.begin(), bytes.values.end())), 84);
   }

@@ -159,7 +159,7 @@ TEST(Tuning, NoCandidateChangesABit) {
   Plan plan;
   plan.buffers = {{"in", 320}, {"out", 208}};
   for (const WeightFormat format : {formats::kFloat32, formats::kBfloat16, formats::kInt8, formats::kNf4}) {
-    plan.ops.push_back({"op", Phase::linear,
+    plan.ops.push_back({"op", OpClass::linear,
                         LinearOp{.weight = static_cast<WeightId>(plan.weights.size()), .in = 0, .out = 1}});
     plan.weights.push_back(
         {.name = "matrix", .rows = 208, .columns = 320, .kind = WeightSpec::Kind::matrix, .format = format});
@@ -188,7 +188,7 @@ TEST(Tuning, NoCandidateChangesABit) {
         packed.fetch = candidate.fetch;
         tasks.set_share_rows(candidate.share_rows);
         std::vector<float> found;
-        linear.run(std::get<LinearOp>(fused.op->what), work[0], rows, {.out = work[1]});
+        linear.run(std::get<LinearOp>(fused.op->kind), work[0], rows, {.out = work[1]});
         for (std::int64_t row = 0; row < rows; ++row)
           found.insert(found.end(), work[1].floats + row * work[1].stride,
                        work[1].floats + row * work[1].stride + 208);

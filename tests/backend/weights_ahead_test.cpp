@@ -27,9 +27,9 @@ struct Fixture {
     Plan plan;
     plan.buffers = {{"a", 32}, {"b", 640}, {"c", 320}};
     plan.weights = {matrix(640), matrix(640), matrix(48)};
-    plan.ops = {{"first", Phase::linear, LinearOp{.weight = 0, .in = 0, .out = 1}},
-                {"second", Phase::linear, LinearOp{.weight = 1, .in = 0, .out = 1}}};
-    if (is_gated) plan.ops.push_back({"gate", Phase::linear, GatedOp{.in = 1, .out = 2}});
+    plan.ops = {{"first", OpClass::linear, LinearOp{.weight = 0, .in = 0, .out = 1}},
+                {"second", OpClass::linear, LinearOp{.weight = 1, .in = 0, .out = 1}}};
+    if (is_gated) plan.ops.push_back({"gate", OpClass::linear, GatedOp{.in = 1, .out = 2}});
     plan.head.product.weight = 2;
     plan.hidden = 0;
     plan.vocab = 48;
@@ -101,7 +101,7 @@ TEST(WeightsAhead, NoMoreThanFitsBesideOtherThings) {
   WeightSpec wide = matrix(640);
   wide.columns = 4096;
   plan.weights = {wide, wide};
-  plan.ops = {{"only", Phase::linear, LinearOp{.weight = 0, .in = 0, .out = 1}}};
+  plan.ops = {{"only", OpClass::linear, LinearOp{.weight = 0, .in = 0, .out = 1}}};
   plan.head.product.weight = 1;
   plan.hidden = 0;
   plan.vocab = 640;

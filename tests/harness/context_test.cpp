@@ -89,9 +89,9 @@ TEST(LocalExperiments, HaveTheModelThatIsLoaded) {
   }
   // A stop reaches the session.
   is_stopped = true;
-  Case what;
-  what.prompts = {std::vector<TokenId>{1}};
-  EXPECT_THROW(context.sessions->of(loaded.config).run(what), Error);
+  Case spec;
+  spec.prompts = {std::vector<TokenId>{1}};
+  EXPECT_THROW(context.sessions->of(loaded.config).run(spec), Error);
 }
 
 TEST(LocalExperiments, LoadWhatAStudyAsksFor) {

@@ -29,15 +29,15 @@ TEST(GpuSession, MeasuresTheDevicesMemoryAndRoofline) {
   EXPECT_EQ(loaded.dtype_label, "float16");
   EXPECT_EQ(loaded.model->backend().device().text(), "cuda:0");
 
-  Case what;
-  what.scenario = Scenario::baseline;
-  what.label = "gpu";
-  what.configuration = loaded.config;
-  what.prompts = {std::vector<TokenId>{1, 2, 3, 4}};
-  what.new_tokens = 3;
+  Case spec;
+  spec.scenario = Scenario::baseline;
+  spec.label = "gpu";
+  spec.configuration = loaded.config;
+  spec.prompts = {std::vector<TokenId>{1, 2, 3, 4}};
+  spec.new_tokens = 3;
   LocalExperiment experiment(loaded);
   experiment.get().sweep.repeats = 2;
-  const SweepResult result = run_sweep(*experiment.get().sessions, "gpu", {what}, experiment.get().sweep);
+  const SweepResult result = run_sweep(*experiment.get().sessions, "gpu", {spec}, experiment.get().sweep);
   ASSERT_TRUE(result.cases.front().is_measured()) << result.cases.front().reason;
 
   const PredictedMemory predicted = backend->predict(loaded.model->program().plan(), 4 + 3 - 1);

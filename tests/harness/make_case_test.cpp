@@ -19,22 +19,22 @@ class MadeCases : public testing::Test {
         std::make_shared<const Tokenizer>(Tokenizer::load(test::fixture_model("with_tokenizer")));
   }
   Case fitted(std::vector<Prompt> prompts, std::int64_t new_tokens) {
-    Case what = baseline_case(context_, Scenario::lengths, "a label", std::move(prompts), new_tokens);
-    fit_context(context_, what);
-    return what;
+    Case spec = baseline_case(context_, Scenario::lengths, "a label", std::move(prompts), new_tokens);
+    fit_context(context_, spec);
+    return spec;
   }
   ExperimentContext context_;
 };
 
 TEST_F(MadeCases, AreOfTheBaseline) {
-  const Case what = baseline_case(context_, Scenario::kv_cache, "a label", {"one", "two"}, 7);
-  EXPECT_EQ(what.scenario, Scenario::kv_cache);
-  EXPECT_EQ(what.label, "a label");
-  EXPECT_EQ(what.configuration, context_.baseline);
-  EXPECT_EQ(what.prompts, (std::vector<Prompt>{"one", "two"}));
-  EXPECT_EQ(what.new_tokens, 7);
-  EXPECT_EQ(what.batch_size, 0);
-  EXPECT_TRUE(what.uses_cache);
+  const Case spec = baseline_case(context_, Scenario::kv_cache, "a label", {"one", "two"}, 7);
+  EXPECT_EQ(spec.scenario, Scenario::kv_cache);
+  EXPECT_EQ(spec.label, "a label");
+  EXPECT_EQ(spec.configuration, context_.baseline);
+  EXPECT_EQ(spec.prompts, (std::vector<Prompt>{"one", "two"}));
+  EXPECT_EQ(spec.new_tokens, 7);
+  EXPECT_EQ(spec.batch_size, 0);
+  EXPECT_TRUE(spec.uses_cache);
 }
 
 TEST_F(MadeCases, AreCutWhereTheyExceedTheContext) {

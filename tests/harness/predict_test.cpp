@@ -47,14 +47,14 @@ class ExactPredictions : public testing::Test {
     return all;
   }
   static Case case_of(std::vector<Prompt> prompts, std::int64_t batch_size, std::int64_t new_tokens) {
-    Case what;
-    what.prompts = std::move(prompts);
-    what.batch_size = batch_size;
-    what.new_tokens = new_tokens;
-    return what;
+    Case spec;
+    spec.prompts = std::move(prompts);
+    spec.batch_size = batch_size;
+    spec.new_tokens = new_tokens;
+    return spec;
   }
-  PredictedCase predicted(const Case& what) {
-    return predict_cases(context_, folder_, {what}, peaks()).front();
+  PredictedCase predicted(const Case& spec) {
+    return predict_cases(context_, folder_, {spec}, peaks()).front();
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> asked_;
   std::vector<std::string> peaks_asked_;
@@ -67,7 +67,7 @@ TEST_F(ExactPredictions, AddUpTheStepsOfTheBatches) {
   const Case three = case_of({Ids(3, 1), Ids(5, 1), Ids(2, 1)}, 2, 4);
   const PredictedCase one = predicted(three);
   EXPECT_DOUBLE_EQ(one.seconds, seconds_of({{{3, 5}, 4, true}, {{2}, 4, true}}, 1e6, "float32"));
-  EXPECT_EQ(one.what.new_tokens, 4);
+  EXPECT_EQ(one.spec.new_tokens, 4);
   EXPECT_EQ(one.why_not, "");
   EXPECT_EQ(one.memory.value, 2000 + 5 + 4 - 1);
   Case together = three;
@@ -129,7 +129,7 @@ TEST(UsualPeaks, AreMeasuredOnThisMachine) {
   EXPECT_GT(peaks.bytes_per_second, 1e8);
   EXPECT_LT(peaks.bytes_per_second, 1e14);
   EXPECT_EQ(peaks.operations_per_second > 1e8,
-            bounding_product(precision_from_name("float32"), isa_from_name(loaded.model->backend().kernels()))
+            peak_instruction(precision_from_name("float32"), isa_from_name(loaded.model->backend().kernels()))
                 .has_value());
 }
 

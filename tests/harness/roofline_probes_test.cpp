@@ -13,7 +13,7 @@ namespace {
 using Bound = std::pair<int, int>;  // kind and multiplications of the probe; -1 where there is none
 
 Bound bound(Precision precision, Isa isa) {
-  const auto product = bounding_product(precision, isa);
+  const auto product = peak_instruction(precision, isa);
   return product ? Bound{static_cast<int>(product->kind), product->each} : Bound{-1, -1};
 }
 
@@ -34,7 +34,7 @@ Bound usable(ProductKind kind) {
   return why_not_usable(kind).empty() ? Bound{static_cast<int>(kind), 1} : Bound{-1, -1};
 }
 
-TEST(BoundingProduct, OfSplitFloatsCountsTheirParts) {
+TEST(PeakInstruction, OfSplitFloatsCountsTheirParts) {
   const int avx512 = static_cast<int>(ProductKind::avx512_bfloat16),
             amx = static_cast<int>(ProductKind::amx_bfloat16);
   EXPECT_EQ(bound(formats::kBfloat16, Isa::avx512bf16), Bound(avx512, 1));
@@ -45,14 +45,14 @@ TEST(BoundingProduct, OfSplitFloatsCountsTheirParts) {
   EXPECT_EQ(bound(formats::kBfloat16, Isa::avx2), usable(ProductKind::avx2_float32));
 }
 
-TEST(BoundingProduct, OfFloat32IsTheTiersOwn) {
+TEST(PeakInstruction, OfFloat32IsTheTiersOwn) {
   EXPECT_EQ(bound(formats::kFloat32, Isa::scalar), usable(ProductKind::avx2_float32));
   EXPECT_EQ(bound(formats::kFloat32, Isa::avx2), usable(ProductKind::avx2_float32));
   for (const Isa isa : {Isa::avx512, Isa::avx512bf16, Isa::amx})
     EXPECT_EQ(bound(formats::kFloat32, isa), usable(ProductKind::avx512_float32));
 }
 
-TEST(BoundingProduct, OfInt8IsThatOfBytes) {
+TEST(PeakInstruction, OfInt8IsThatOfBytes) {
   const ProductKind avx2 = has_avx2_vnni() ? ProductKind::avx2_vnni : ProductKind::avx2_int8;
   for (const WeightFormat format : {formats::kInt8, formats::kLlmInt8}) {
     EXPECT_EQ(bound(format, Isa::avx2), usable(avx2));
@@ -114,7 +114,7 @@ TEST(HostPeaks, DivideByTheMultiplicationsOfTheModel) {
     double most = 0;  // of several, since others may disturb one
     for (int i = 0; i < 5; ++i)
       most =
-          std::max(most, host_peaks(probe, pool, BoundingProduct{kind, each}, {0.01}).operations_per_second);
+          std::max(most, host_peaks(probe, pool, PeakInstruction{kind, each}, {0.01}).operations_per_second);
     return most;
   };
   const double ratio = rate(1) / rate(16);

@@ -56,7 +56,7 @@ TEST(RooflinePeaks, TheLongerOfReadingAndComputingBounds) {
 // By phase: keys, values and operations of each sequence, weights once for all.
 void expect_step(const PhaseCosts& step, const std::vector<PhaseCosts>& sequences,
                  const PhaseCosts& together) {
-  for (std::size_t i = 0; i < kPhases; ++i) {
+  for (std::size_t i = 0; i < kOpClasses; ++i) {
     std::int64_t kv = 0;
     double flops = 0;
     for (const PhaseCosts& one : sequences) {
@@ -90,9 +90,9 @@ TEST(StepCosts, CountWeightsOncePerStep) {
   EXPECT_GT(total.flops.value, 0);
 }
 
-TEST(BoundingProduct, FollowsFormatAndTier) {
+TEST(PeakInstruction, FollowsFormatAndTier) {
   const auto kind = [](const char* precision, Isa isa) -> int {
-    const auto product = bounding_product(precision_from_name(precision), isa);
+    const auto product = peak_instruction(precision_from_name(precision), isa);
     return product ? static_cast<int>(product->kind) : -1;
   };
   const auto or_none = [](ProductKind of) { return why_not_usable(of).empty() ? static_cast<int>(of) : -1; };
@@ -104,16 +104,16 @@ TEST(BoundingProduct, FollowsFormatAndTier) {
   EXPECT_EQ(kind("bfloat16", Isa::amx), static_cast<int>(ProductKind::amx_bfloat16));
   EXPECT_EQ(kind("bfloat16", Isa::avx512bf16), static_cast<int>(ProductKind::avx512_bfloat16));
   EXPECT_EQ(kind("bfloat16", Isa::avx512), or_none(ProductKind::avx512_float32));
-  EXPECT_EQ(bounding_product(precision_from_name("bfloat16"), Isa::amx)->each, 1);
+  EXPECT_EQ(peak_instruction(precision_from_name("bfloat16"), Isa::amx)->each, 1);
 }
 
 Case case_of_two_batches() {
-  Case what;
-  what.prompts = {std::vector<TokenId>{1, 2, 3}, std::vector<TokenId>{4, 5, 6, 7, 8},
+  Case spec;
+  spec.prompts = {std::vector<TokenId>{1, 2, 3}, std::vector<TokenId>{4, 5, 6, 7, 8},
                   std::vector<TokenId>{9, 10}};
-  what.batch_size = 2;
-  what.new_tokens = 4;
-  return what;
+  spec.batch_size = 2;
+  spec.new_tokens = 4;
+  return spec;
 }
 
 TEST(RunCase, RecordsWhatItsStepsCost) {

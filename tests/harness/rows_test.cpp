@@ -17,7 +17,7 @@ namespace {
 // Three processes of three rounds, each run of which `change` may change.
 CaseResult nine_runs(const std::function<void(Sample&, int)>& change) {
   CaseResult c;
-  c.what.prompts = {"a"};
+  c.spec.prompts = {"a"};
   for (int i = 0; i < 9; ++i) {
     Sample s = test::scripted_sample(0.5, {0.25, 0.25});
     change(s, i);
@@ -169,11 +169,11 @@ TEST(RowWarnings, OfDriftIsFromATenthOn) {
 
 TEST(RowParameters, SayWhatRan) {
   CaseResult c = nine_runs([](Sample&, int) {});
-  c.what.label = "a label";
-  c.what.scenario = Scenario::threads;
-  c.what.configuration.precision = Preset::nf4;
-  c.what.new_tokens = 9;
-  c.what.parameters = {{"prompt", "mine"}};
+  c.spec.label = "a label";
+  c.spec.scenario = Scenario::threads;
+  c.spec.configuration.precision = Preset::nf4;
+  c.spec.new_tokens = 9;
+  c.spec.parameters = {{"prompt", "mine"}};
   c.facts.device = "cpu";
   c.facts.kernels = "avx2";
   c.facts.threads = 3;
@@ -196,9 +196,9 @@ TEST(RowParameters, SayWhatRan) {
   EXPECT_EQ(row.warnings[1].text, "of the case");
   EXPECT_EQ(row.places, c.places());
   c.facts.model.dtype = "what ran";
-  c.what.prompts = {"a", "b"};
-  c.what.padding = Padding::right;
-  c.what.uses_cache = false;
+  c.spec.prompts = {"a", "b"};
+  c.spec.padding = Padding::right;
+  c.spec.uses_cache = false;
   row = row_of(c, {});
   EXPECT_EQ(row.parameter("precision"), "what ran");
   EXPECT_EQ(row.parameter("batch_size"), "2");
@@ -273,10 +273,10 @@ TEST(RowEnergy, NeedsAllRuns) {
 
 TEST(CompareCases, AreNoneWhereOneHasFailed) {
   CaseResult one = nine_runs([](Sample&, int) {}), two = one;
-  one.what.label = "one";
-  one.what.scenario = Scenario::lengths;
+  one.spec.label = "one";
+  one.spec.scenario = Scenario::lengths;
   one.visit_s = 4.5;
-  two.what.label = "two";
+  two.spec.label = "two";
   ExperimentContext context;
   context.margin = 0.03;
   const auto comparison = compare_cases(one, two, context);

@@ -126,31 +126,32 @@ TEST_F(RunCosts, ARunFasterThanItsRooflineIsMeasuredAgain) {
 
 TEST_F(RunCosts, AProfileSplitsTheTimeByWhatItWasFor) {
   StepProfile profile;
-  const auto part = [&](Phase phase) -> StepProfile::Part& {
+  const auto part = [&](OpClass phase) -> StepProfile::Part& {
     return profile.parts[static_cast<std::size_t>(phase)];
   };
-  part(Phase::linear) = {{8}, {1}};
-  part(Phase::attention) = {{4}, {0.5}};
-  part(Phase::head) = {{2}, {0.25}};
-  part(Phase::embed) = {{0.5}, {0.125}};
-  part(Phase::norm) = {{0.25}, {0.0625}};
+  part(OpClass::linear) = {{8}, {1}};
+  part(OpClass::attention) = {{4}, {0.5}};
+  part(OpClass::head) = {{2}, {0.25}};
+  part(OpClass::embed) = {{0.5}, {0.125}};
+  part(OpClass::norm) = {{0.25}, {0.0625}};
   const Roofline::Peaks peaks{.bytes_per_second = 1e9, .operations_per_second = 1e9};
-  double allowed[kPhases] = {};
+  double allowed[kOpClasses] = {};
   for (const BatchShape& shape : shapes_)
     for (const PhaseCosts& costs : step_costs(plan(), shape))
-      for (std::size_t i = 0; i < kPhases; ++i)
+      for (std::size_t i = 0; i < kOpClasses; ++i)
         allowed[i] += std::max(bytes_of(costs[i]), costs[i].flops.value) / 1e9;
-  const auto roofline = [&](Phase phase) { return allowed[static_cast<std::size_t>(phase)]; };
+  const auto roofline = [&](OpClass phase) { return allowed[static_cast<std::size_t>(phase)]; };
   // The parts take 14.75 s; what is left of 16 s belongs to none of them.
   const CaseProfile split = profile_of(profile, 16, plan(), shapes_, peaks);
   const struct {
     const char* phase;
     double seconds, roofline_s;
-  } expected[] = {{"matrix multiplication", 7, roofline(Phase::linear)},
-                  {"attention", 3.5, roofline(Phase::attention)},
-                  {"the LM head", 1.75, roofline(Phase::head)},
-                  {"other operations", 0.375 + 0.1875 + 1.25, roofline(Phase::embed) + roofline(Phase::norm)},
-                  {"synchronization", 1.9375, 0}};
+  } expected[] = {
+      {"matrix multiplication", 7, roofline(OpClass::linear)},
+      {"attention", 3.5, roofline(OpClass::attention)},
+      {"the LM head", 1.75, roofline(OpClass::head)},
+      {"other operations", 0.375 + 0.1875 + 1.25, roofline(OpClass::embed) + roofline(OpClass::norm)},
+      {"synchronization", 1.9375, 0}};
   ASSERT_EQ(split.parts.size(), 5U);
   for (std::size_t i = 0; i < 5; ++i) {
     SCOPED_TRACE(expected[i].phase);

@@ -196,17 +196,17 @@ TEST(FirstRunJson, WhatNoRunTakesIsRefused) {
 }
 
 TEST(CaseJson, EveryFieldHasItsPlace) {
-  Case what;
-  what.scenario = Scenario::padding;
-  what.label = "a label";
-  what.configuration.precision = preset_from_name("nf4");
-  what.prompts = {"text", std::vector<TokenId>{1, 2, 3}};
-  what.batch_size = 2;
-  what.new_tokens = 7;
-  what.uses_cache = false;
-  what.padding = Padding::left;
-  what.truncation = Truncation::right;
-  OrderedJson json = to_json(what);
+  Case spec;
+  spec.scenario = Scenario::padding;
+  spec.label = "a label";
+  spec.configuration.precision = preset_from_name("nf4");
+  spec.prompts = {"text", std::vector<TokenId>{1, 2, 3}};
+  spec.batch_size = 2;
+  spec.new_tokens = 7;
+  spec.uses_cache = false;
+  spec.padding = Padding::left;
+  spec.truncation = Truncation::right;
+  OrderedJson json = to_json(spec);
   EXPECT_EQ(json["prompts"].dump(), R"(["text",[1,2,3]])");
   EXPECT_EQ(json["configuration"]["precision"], "nf4");
   const OrderedJson configuration = json["configuration"];
@@ -215,12 +215,12 @@ TEST(CaseJson, EveryFieldHasItsPlace) {
   EXPECT_EQ(json.dump(),
             R"({"scenario":"padding","label":"a label","batch_size":2,"new_tokens":7,"cache":false,)"
             R"("padding":"left","truncate":"right"})");
-  const OrderedJson whole = to_json(what);
+  const OrderedJson whole = to_json(spec);
   const Case back = case_from_json(whole);
   EXPECT_EQ(to_json(back), whole);
-  EXPECT_EQ(back.prompts, what.prompts);
-  EXPECT_EQ(back.configuration, what.configuration);
-  EXPECT_EQ(back.key(), "padding | a label | " + what.configuration.key());
+  EXPECT_EQ(back.prompts, spec.prompts);
+  EXPECT_EQ(back.configuration, spec.configuration);
+  EXPECT_EQ(back.key(), "padding | a label | " + spec.configuration.key());
 }
 
 TEST(Sample, DecodesForTheSumOfItsSteps) {

@@ -71,28 +71,28 @@ TEST(AnswerRequest, HasWhatTheSessionGives) {
   test::Script script;
   script.facts = [](const RunConfig&) { return known_facts(); };
   script.score = [](const RunConfig&) { return known_losses(); };
-  script.run = [](const Case& what, int) {
-    return test::scripted_sample(static_cast<double>(what.new_tokens), {});
+  script.run = [](const Case& spec, int) {
+    return test::scripted_sample(static_cast<double>(spec.new_tokens), {});
   };
-  script.first_run = [](const Case& what) {
+  script.first_run = [](const Case& spec) {
     FirstRun first;
-    first.texts = {what.label};
+    first.texts = {spec.label};
     return first;
   };
   test::ScriptedSession session({}, script, 0);
   const auto answer = [&](const std::string& op, const OrderedJson& request) {
     return answer_request(session, op, JsonReader(request, "request"));
   };
-  Case what;
-  what.label = "mine";
-  what.new_tokens = 5;
+  Case spec;
+  spec.label = "mine";
+  spec.new_tokens = 5;
   const OrderedJson facts = answer("facts", OrderedJson::object());
   EXPECT_EQ(facts["ok"], true);
   EXPECT_EQ(facts["facts"], to_json(known_facts()));
-  const OrderedJson first = answer("first_run", {{"case", to_json(what)}});
+  const OrderedJson first = answer("first_run", {{"case", to_json(spec)}});
   EXPECT_EQ(first["ok"], true);
   EXPECT_EQ(first["first_run"]["texts"].dump(), R"(["mine"])");
-  const OrderedJson run = answer("run", {{"case", to_json(what)}});
+  const OrderedJson run = answer("run", {{"case", to_json(spec)}});
   EXPECT_EQ(run["ok"], true);
   EXPECT_EQ(run["sample"]["total_latency_s"], 5);
   const OrderedJson losses = answer("score", {{"file", "a.txt"}});

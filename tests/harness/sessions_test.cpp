@@ -127,8 +127,8 @@ class FailingSweep : public testing::Test {
   SweepResult run(const std::function<double()>& fail) {
     Sessions sessions([&](const RunConfig& configuration) {
       ++made_;
-      return std::make_unique<test::FakeSession>(configuration, [&](const RunConfig&, const Case& what) {
-        return what.label == "bad" ? fail() : 0.1;
+      return std::make_unique<test::FakeSession>(configuration, [&](const RunConfig&, const Case& spec) {
+        return spec.label == "bad" ? fail() : 0.1;
       });
     });
     Case good, bad;
@@ -178,17 +178,17 @@ TEST_F(FailingSweep, AStopIsNoFailure) {
 
 TEST_F(FailingSweep, ACaseThatIsAskedForTwiceSaysSo) {
   Sessions sessions = test::fake_sessions([](const RunConfig&, const Case&) { return 0.1; });
-  Case what;
-  what.label = "a";
-  what.warnings = {{WarningKind::prompt_truncated, "it was cut"}};
+  Case spec;
+  spec.label = "a";
+  spec.warnings = {{WarningKind::prompt_truncated, "it was cut"}};
   options_.repeats = 1;
-  const SweepResult result = run_sweep(sessions, "s", {what, what}, options_);
+  const SweepResult result = run_sweep(sessions, "s", {spec, spec}, options_);
   ASSERT_EQ(result.cases.size(), 1U);
   EXPECT_EQ(result.cases[0].warnings,
             (std::vector<Warning>{{WarningKind::prompt_truncated, "it was cut"},
                                   {WarningKind::duplicate_case,
                                    "the case was asked for more than once and is measured once"}}));
-  EXPECT_EQ(result.find(what.key()), &result.cases[0]);
+  EXPECT_EQ(result.find(spec.key()), &result.cases[0]);
   EXPECT_EQ(result.find("another"), nullptr);
 }
 

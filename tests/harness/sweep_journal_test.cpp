@@ -123,7 +123,7 @@ TEST_F(JournaledSweep, KeepsThePlanOfTheJournal) {
   cut(5);  // with the plan: two processes of two rounds
   options_.processes.reset();
   options_.repeats.reset();
-  EXPECT_EQ(run(true).cases[0].places(), (std::vector<SamplePlace>{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
+  EXPECT_EQ(run(true).cases[0].places(), (std::vector<SampleId>{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
   EXPECT_EQ(script_.made, 1);
 }
 

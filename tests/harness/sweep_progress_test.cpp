@@ -20,12 +20,12 @@ class ToldSweep : public testing::Test {
     script_.run_s = [](const Case&, int) { return 2.0; };
   }
   static Case told(const std::string& label, std::optional<int> threads = {}) {
-    Case what;
-    what.label = label;
-    what.configuration.precision = Preset::float32;
-    what.configuration.threads = threads;
-    what.prompts = {"a"};
-    return what;
+    Case spec;
+    spec.label = label;
+    spec.configuration.precision = Preset::float32;
+    spec.configuration.threads = threads;
+    spec.prompts = {"a"};
+    return spec;
   }
   using Lines = std::vector<std::string>;
   test::TimedScript script_;

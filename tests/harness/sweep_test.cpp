@@ -23,18 +23,18 @@
 namespace assay {
 namespace {
 
-double latency_of(const RunConfig&, const Case& what) {
-  return what.label == "slow" ? 0.2 : 0.1;
+double latency_of(const RunConfig&, const Case& spec) {
+  return spec.label == "slow" ? 0.2 : 0.1;
 }
 
 Case case_of(const std::string& label, const std::string& precision = "float32") {
-  Case what;
-  what.scenario = Scenario::lengths;
-  what.label = label;
-  what.configuration.precision = preset_from_name(precision);
-  what.prompts = {"a"};
-  what.new_tokens = 4;
-  return what;
+  Case spec;
+  spec.scenario = Scenario::lengths;
+  spec.label = label;
+  spec.configuration.precision = preset_from_name(precision);
+  spec.prompts = {"a"};
+  spec.new_tokens = 4;
+  return spec;
 }
 
 class SweepTest : public ::testing::Test {
@@ -193,8 +193,8 @@ class Visits : public ::testing::Test {
   int made_ = 0;
   std::vector<std::pair<std::string, int>> log_;  // case and process of each run
   Sessions sessions_ = test::fake_processes(
-      [this](const RunConfig&, const Case& what, int made) {
-        log_.emplace_back(what.label, made);
+      [this](const RunConfig&, const Case& spec, int made) {
+        log_.emplace_back(spec.label, made);
         return 0.1 + 0.01 * made;
       },
       &made_);
@@ -208,7 +208,7 @@ TEST_F(Visits, StartEveryConfigurationAfreshAndRunItsRounds) {
   EXPECT_EQ(made_, 8);
   for (const CaseResult& c : result.cases) {
     ASSERT_EQ(c.samples.size(), 12u);
-    std::vector<SamplePlace> expected;
+    std::vector<SampleId> expected;
     for (int process = 0; process < 4; ++process)
       for (int round = 0; round < 3; ++round) expected.push_back({process, round});
     EXPECT_EQ(c.places(), expected);
@@ -315,8 +315,8 @@ TEST(PlanVisits, FollowsFromWhatTheyCost) {
 // Every figure of a comparison by hand: three processes of three rounds, of which the medians count.
 TEST(CompareCases, IsStudentsTOfTheProcessesMedians) {
   CaseResult base, slow;
-  base.what = case_of("base");
-  slow.what = case_of("slow");
+  base.spec = case_of("base");
+  slow.spec = case_of("slow");
   // Log ratios; one wild round in the first process moves its median to a neighbour at most.
   const double ratios[3][3] = {{0.10, 0.12, 9.0}, {0.14, 0.13, 0.15}, {0.09, 0.10, 0.11}};
   for (int process = 0; process < 3; ++process)
@@ -343,7 +343,7 @@ TEST(CompareCases, IsStudentsTOfTheProcessesMedians) {
 // The row's figures from the same medians.
 TEST(RowOf, ShowsTheMeanOfTheProcessesMedians) {
   CaseResult c;
-  c.what = case_of("a");
+  c.spec = case_of("a");
   const double times[3][3] = {{1, 1, 50}, {2, 2, 2}, {4, 3, 5}};
   for (int process = 0; process < 3; ++process)
     for (int round = 0; round < 3; ++round) {
@@ -365,7 +365,7 @@ TEST(RowOf, ShowsTheMeanOfTheProcessesMedians) {
   EXPECT_EQ(latency.n(), 9);
   EXPECT_EQ(latency.statistic, "mean of medians");
   EXPECT_EQ(row.places.size(), 9u);
-  EXPECT_EQ(row.places[4], (SamplePlace{1, 1}));
+  EXPECT_EQ(row.places[4], (SampleId{1, 1}));
   EXPECT_NEAR(row.find("tokens_per_sec")->value, 4, 1e-12);              // 8 tokens in 2 s
   EXPECT_NEAR(row.find("decode_latency_s")->value, 0.9, 1e-12);          // all steps
   EXPECT_NEAR(row.find("decode_tokens_per_sec")->value, 7 / 0.9, 1e-9);  // without the first token
@@ -376,7 +376,7 @@ TEST(RowOf, ShowsTheMeanOfTheProcessesMedians) {
 
 TEST(RowOf, FromFewProcessesClaimsNoInterval) {
   CaseResult c;
-  c.what = case_of("a");
+  c.spec = case_of("a");
   for (int process = 0; process < 2; ++process)
     for (int round = 0; round < 9; ++round) c.samples[{process, round}].total_latency_s = 1 + 0.1 * round;
   const auto warned = [](const Row& row) {
@@ -494,17 +494,17 @@ TEST_F(SweepTest, ConfigurationsThatDifferInAFieldHaveSessionsOfTheirOwn) {
 }
 
 TEST(Case, SurvivesJson) {
-  Case what = case_of("a");
-  what.prompts = {"text", std::vector<TokenId>{1, 2, 3}};
-  what.batch_size = 2;
-  what.uses_cache = false;
-  what.padding = Padding::left;
-  what.truncation = Truncation::right;
-  const nlohmann::ordered_json json = to_json(what);
+  Case spec = case_of("a");
+  spec.prompts = {"text", std::vector<TokenId>{1, 2, 3}};
+  spec.batch_size = 2;
+  spec.uses_cache = false;
+  spec.padding = Padding::left;
+  spec.truncation = Truncation::right;
+  const nlohmann::ordered_json json = to_json(spec);
   EXPECT_EQ(json["prompts"], nlohmann::ordered_json::parse(R"(["text", [1, 2, 3]])"));
   const Case back = case_from_json(json);
-  EXPECT_EQ(to_json(back), to_json(what));
-  EXPECT_EQ(back.key(), what.key());
+  EXPECT_EQ(to_json(back), to_json(spec));
+  EXPECT_EQ(back.key(), spec.key());
 }
 
 TEST(Case, ABadOneIsRefusedByItsPath) {

@@ -14,11 +14,11 @@ class TimedSweep : public testing::Test {
  protected:
   TimedSweep() { options_.clock = script_.clock(); }
   static Case timed(const std::string& label, std::optional<int> threads = {}) {
-    Case what;
-    what.label = label;
-    what.configuration.threads = threads;
-    what.prompts = {"a"};
-    return what;
+    Case spec;
+    spec.label = label;
+    spec.configuration.threads = threads;
+    spec.prompts = {"a"};
+    return spec;
   }
   SweepResult run(bool have_processes, const std::vector<Case>& cases) {
     Sessions sessions = test::timed_sessions(script_, have_processes);
@@ -72,7 +72,7 @@ TEST_F(TimedSweep, OfALaterVisitRepeatsWhatIsNotSteadyOncePerSession) {
   options_.repeats = 1;
   script_.first_s = 0.125;
   std::map<std::string, int> runs;
-  script_.run_s = [&](const Case& what, int) { return ++runs[what.label] % 2 == 0 ? 0.125 : 0.0625; };
+  script_.run_s = [&](const Case& spec, int) { return ++runs[spec.label] % 2 == 0 ? 0.125 : 0.0625; };
   run(true, {timed("a"), timed("b")});
   const auto second = std::find(script_.log.rbegin(), script_.log.rend(), "start");
   // Each run takes twice or half as long as the one before: three of the first case, one of the other, and
@@ -91,7 +91,7 @@ TEST_F(TimedSweep, ProcessesAndRoundsFollowFromTheirCost) {
   const SweepResult result = run(true, {timed("a")});
   EXPECT_EQ(script_.made, 10);
   EXPECT_EQ(result.cases[0].samples.size(), 70U);
-  EXPECT_EQ(result.cases[0].places().back(), (SamplePlace{9, 6}));
+  EXPECT_EQ(result.cases[0].places().back(), (SampleId{9, 6}));
 }
 
 TEST_F(TimedSweep, LooksAfterFiveAndSevenProcesses) {
@@ -180,8 +180,8 @@ TEST_F(TimedSweep, InOneProcessLooksEverMoreRarely) {
 TEST_F(TimedSweep, LooksAtTheCasesThatStillRun) {
   script_.first_s = 2;
   int bad = 0;
-  script_.run_s = [&](const Case& what, int) -> double {
-    if (what.label != "bad") return 1;
+  script_.run_s = [&](const Case& spec, int) -> double {
+    if (spec.label != "bad") return 1;
     if (++bad == 4) throw Error("it broke");
     return bad % 2 == 0 ? 1 : 3;
   };
@@ -233,7 +233,7 @@ TEST_F(TimedSweep, NumbersTheProcessesOfItsGroups) {
       run_sweep(sessions, "s", {timed("a"), timed("b", 2), timed("c", 3), timed("d", 4)}, options_);
   const auto processes = [&](std::size_t i) {
     std::vector<int> all;
-    for (const SamplePlace& place : result.cases[i].places()) all.push_back(place.process);
+    for (const SampleId& place : result.cases[i].places()) all.push_back(place.process);
     return all;
   };
   EXPECT_EQ(processes(0), (std::vector<int>{0, 1, 2, 3, 4, 5}));

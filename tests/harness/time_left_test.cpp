@@ -7,9 +7,9 @@ namespace assay {
 namespace {
 
 Case timed_case(int replica) {
-  Case what;
-  what.configuration.replica = replica;
-  return what;
+  Case spec;
+  spec.configuration.replica = replica;
+  return spec;
 }
 
 double sweep_of(int configurations, const SweepOptions& options, double seconds = 1) {

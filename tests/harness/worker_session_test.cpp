@@ -115,9 +115,9 @@ TEST_F(SpokenWorker, IsGivenNoConstantsWhereNothingIsTuned) {
 }
 
 TEST_F(SpokenWorker, RunsWhatItIsGiven) {
-  Case what;
-  what.label = "a case \xff";  // no worker is asked in broken UTF-8
-  what.prompts = {std::vector<TokenId>{1, 2}};
+  Case spec;
+  spec.label = "a case \xff";  // no worker is asked in broken UTF-8
+  spec.prompts = {std::vector<TokenId>{1, 2}};
   FirstRun first;
   first.seconds = 0.5;
   Sample sample;
@@ -133,8 +133,8 @@ TEST_F(SpokenWorker, RunsWhatItIsGiven) {
                                {{"ok", true}, {"losses", to_json(losses)}},
                                {{"ok", true}, {"losses", to_json(losses)}},
                                {{"ok", true}, {"audit", {to_json(row), to_json(row)}}}});
-  EXPECT_EQ(session->first_run(what).seconds, 0.5);
-  EXPECT_EQ(session->run(what).total_latency_s, 0.25);
+  EXPECT_EQ(session->first_run(spec).seconds, 0.5);
+  EXPECT_EQ(session->run(spec).total_latency_s, 0.25);
   EXPECT_EQ(session->score({"a.txt", 64, 32, ScoreThrough::decode}).corpus_sha256, "sha");
   EXPECT_EQ(session->score({.file = "b.txt"}).tokens, 9);
   const auto rows = session->audit({"a", std::vector<TokenId>{3}}, 5);
@@ -142,9 +142,9 @@ TEST_F(SpokenWorker, RunsWhatItIsGiven) {
   EXPECT_EQ(rows[1].what, "cache off");
   const auto all = asked();
   ASSERT_EQ(all.size(), 6U);
-  what.label = "a case \xef\xbf\xbd";
-  EXPECT_EQ(all[1], (OrderedJson{{"op", "first_run"}, {"case", to_json(what)}}));
-  EXPECT_EQ(all[2], (OrderedJson{{"op", "run"}, {"case", to_json(what)}}));
+  spec.label = "a case \xef\xbf\xbd";
+  EXPECT_EQ(all[1], (OrderedJson{{"op", "first_run"}, {"case", to_json(spec)}}));
+  EXPECT_EQ(all[2], (OrderedJson{{"op", "run"}, {"case", to_json(spec)}}));
   EXPECT_EQ(all[3].dump(), R"({"op":"score","file":"a.txt","context":64,"stride":32,"through":"decode"})");
   EXPECT_EQ(all[4].dump(),
             R"({"op":"score","file":"b.txt","context":null,"stride":null,"through":"prefill"})");

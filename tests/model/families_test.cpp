@@ -271,12 +271,12 @@ TEST_F(Families, SmoothingOfSharedInputs) {
                                                                   2.0F);
     const Plan plan = plan_forward(spec, precision_from_name("int8-dynamic"), calibration);
     for (const Op& op : plan.ops) {
-      const auto* linear = std::get_if<LinearOp>(&op.what);
+      const auto* linear = std::get_if<LinearOp>(&op.kind);
       if (linear == nullptr || linear->modules.front() != module) continue;
       EXPECT_EQ(linear->input_factors.empty(), !is_shared);
       EXPECT_FALSE(plan.weight(linear->weight).column_factors.empty());
       for (const Op& each : plan.ops)
-        if (const auto* norm = std::get_if<NormOp>(&each.what); norm != nullptr && norm->out == linear->in) {
+        if (const auto* norm = std::get_if<NormOp>(&each.kind); norm != nullptr && norm->out == linear->in) {
           EXPECT_EQ(plan.weight(norm->gain).column_factors.empty(), is_shared);
           break;
         }

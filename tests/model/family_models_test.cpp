@@ -162,7 +162,7 @@ TEST(LlamaPlan, IsOneMatrixMultiplicationForQueriesKeysAndValues) {
   const ModelFolder folder(test::fixture_model("llama_grouped"));
   const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name("float32"));
   const auto linear_ops = std::count_if(plan.ops.begin(), plan.ops.end(), [](const Op& op) {
-    return std::holds_alternative<LinearOp>(op.what);
+    return std::holds_alternative<LinearOp>(op.kind);
   });
   EXPECT_EQ(linear_ops, 2 * 4);
   EXPECT_EQ(modules_of(plan).size(), 2U * 7);

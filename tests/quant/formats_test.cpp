@@ -44,7 +44,7 @@ TEST_P(FourBitTest, CodesScalesAndValuesAreThoseOfBitsandbytes) {
   const auto values = floats(name + ".values");
   for (std::size_t i = 0; i < x.size(); ++i) {
     ASSERT_EQ(codes[i], packed[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15) << i << ": " << x[i];
-    ASSERT_EQ(code_book(type)[codes[i]] * absmax[i / 64], values[i]) << i;
+    ASSERT_EQ(codebook_of(type)[codes[i]] * absmax[i / 64], values[i]) << i;
   }
 }
 

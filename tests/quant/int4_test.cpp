@@ -43,7 +43,7 @@ TEST(Int4, ValuesLieWithinHalfALevelExceptBeyondTheLast) {
   std::vector<float> scales(8);
   quantize_int4(row, kInt4Group, codes.data(), scales.data());
   for (std::size_t i = 0; i < row.size(); ++i) {
-    const float scale = scales[i / 128], value = int4_book()[codes[i]] * scale;
+    const float scale = scales[i / 128], value = int4_codebook()[codes[i]] * scale;
     const float reach = std::fabs(row[i] / scale) > 7.5F && row[i] / scale > 0 ? 1.0F : 0.5F;
     EXPECT_LE(std::fabs(value - row[i]), reach * std::fabs(scale) * 1.00001F) << i;
   }

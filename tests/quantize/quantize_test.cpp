@@ -410,8 +410,8 @@ TEST(Quantize, AHeadThatIsStoredQuantizedIsReadAsItStands) {
   tensors.remove(head.name);
   add(head.name, "U8", static_cast<std::int64_t>(packed.size()), packed);
   add(head.name + ".absmax", "F32", static_cast<std::int64_t>(absmax.size()), test::float_bytes(absmax));
-  const auto& book = code_book(FourBit::nf4);
-  add(head.name + ".quant_map", "F32", 16, test::float_bytes({book.begin(), book.end()}));
+  const auto& codebook = codebook_of(FourBit::nf4);
+  add(head.name + ".quant_map", "F32", 16, test::float_bytes({codebook.begin(), codebook.end()}));
   add(head.name + ".quant_state.bitsandbytes__nf4", "U8", static_cast<std::int64_t>(text.size()), text);
   test::write_file(out / "model.safetensors", tensors.file());
   LoadOptions load;

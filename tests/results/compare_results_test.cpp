@@ -175,7 +175,7 @@ TEST(Gate, RowsOfOtherProcessesCountTogether) {
     ResultSet all;
     for (int group = 0; group < 2; ++group) {
       Row row = timed_case(group == 0 ? "float32" : "nf4", {{factor}, {1.01 * factor}, {0.99 * factor}});
-      for (SamplePlace& place : row.places) place.process = 2 * place.process + group;
+      for (SampleId& place : row.places) place.process = 2 * place.process + group;
       all.rows.push_back(row);
     }
     return all;

@@ -125,14 +125,14 @@ TEST(LossBlocks, HoldSixteenTokensEach) {
 }
 
 TEST(ValueOfProcesses, ByHand) {
-  const std::vector<SamplePlace> places = {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}};
+  const std::vector<SampleId> places = {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}};
   const Value two = value_of_processes({1, 2, 99, 8, 8, 1}, places);
   EXPECT_NEAR(two.value, 4, 1e-12);  // the geometric mean of 2 and 8
   EXPECT_FALSE(two.interval);
   EXPECT_EQ(two.processes, 2);
   EXPECT_EQ(two.statistic, "mean of medians");
   // Not all are above 0: their mean, 1, 2 and 6 less 3, with the error of 1, 2, 6.
-  const std::vector<SamplePlace> three = {{0, 0}, {1, 0}, {2, 0}};
+  const std::vector<SampleId> three = {{0, 0}, {1, 0}, {2, 0}};
   const Value mixed = value_of_processes({-2, -1, 3}, three);
   EXPECT_NEAR(mixed.value, 0, 1e-12);
   EXPECT_NEAR(mixed.interval->high, 4.302653 * std::sqrt(7.0 / 3), 1e-5);
@@ -223,16 +223,16 @@ TEST(Conclude, TakesPriorsFromOtherRows) {
     result->conclude(0.02);
   }
   EXPECT_EQ(without.comparisons[0].effect->degrees, 2);
-  EXPECT_EQ(with.comparisons[0].effect->degrees, 2 + statistics::kMostPriorDegrees);
+  EXPECT_EQ(with.comparisons[0].effect->degrees, 2 + statistics::kMaxPriorDegrees);
   // Column means are 0, so that each row's variance is 1e-4 over 1 - 1/6; of two degrees the logarithm has
   // the mean -0.5772. Of a difference twice as much, and 8 degrees of it against 2 of the three log ratios.
   const double prior = 2 * 1e-4 / (1 - 1 / 6.0) * std::exp(0.5772156649015329);
-  constexpr double kMostDegrees = statistics::kMostPriorDegrees;
+  constexpr double kMaxDegrees = statistics::kMaxPriorDegrees;
   const double deviations[] = {0.01, -0.01, 0};  // r1 / r0
   double squares = 0;
   for (const double x : deviations) squares += x * x;
   EXPECT_NEAR(with.comparisons[0].effect->error,
-              std::sqrt((kMostDegrees * prior + 2 * squares / 2) / (kMostDegrees + 2) / 3), 1e-9);
+              std::sqrt((kMaxDegrees * prior + 2 * squares / 2) / (kMaxDegrees + 2) / 3), 1e-9);
   // The best against the five others.
   ASSERT_EQ(with.other_comparisons.size(), 5U);
   EXPECT_EQ(with.other_comparisons[0].chosen_among, 6);

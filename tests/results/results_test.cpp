@@ -71,7 +71,7 @@ TEST(Rows, ValuesOfRepeatsAndProcesses) {
   EXPECT_EQ(five.samples, (std::vector<double>{1, 1, 1, 1, 6}));
   EXPECT_EQ(five.n(), 5);
   EXPECT_EQ(five.processes, 0);
-  const std::vector<SamplePlace> same(6, SamplePlace{3, 0});
+  const std::vector<SampleId> same(6, SampleId{3, 0});
   const Value one = value_of_processes({1, 6, 2, 5, 3, 40}, same);
   EXPECT_EQ(one.value, 4);
   EXPECT_EQ(one.statistic, "median");
@@ -79,7 +79,7 @@ TEST(Rows, ValuesOfRepeatsAndProcesses) {
   EXPECT_EQ(one.low(), 1);
   EXPECT_EQ(one.high(), 40);
   // Logarithms 0, 1, 5: their mean is 2, their error sqrt(7 / 3).
-  const std::vector<SamplePlace> places = {{0, 0}, {1, 0}, {2, 0}};
+  const std::vector<SampleId> places = {{0, 0}, {1, 0}, {2, 0}};
   const Value three = value_of_processes({1, std::exp(1), std::exp(5)}, places);
   EXPECT_NEAR(three.value, std::exp(2), 1e-9);
   EXPECT_NEAR(std::log(*three.low()), 2 - 4.302653 * std::sqrt(7.0 / 3), 1e-5);

@@ -92,7 +92,7 @@ TEST(Calibrate, FactorsGoIntoTheNormBeforeAProductOrIntoItsInputs) {
   const NormOp* norm = nullptr;
   int in_norms = 0, in_inputs = 0;
   for (const Op& op : plan.ops) {
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) {
       const auto into_weights = factors(linear->weight);
       ASSERT_EQ(into_weights, found.at(op.name + ".weight").smoothing);
       const bool is_in_norm = norm != nullptr && norm->out == linear->in && linear->input_factors.empty();
@@ -105,7 +105,7 @@ TEST(Calibrate, FactorsGoIntoTheNormBeforeAProductOrIntoItsInputs) {
       ++(is_in_norm ? in_norms : in_inputs);
       EXPECT_FALSE(linear->static_input.has_value());
     }
-    norm = std::get_if<NormOp>(&op.what);
+    norm = std::get_if<NormOp>(&op.kind);
   }
   EXPECT_EQ(in_norms, 2 * spec.layers);
   EXPECT_EQ(in_inputs, 2 * spec.layers);

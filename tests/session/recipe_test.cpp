@@ -51,7 +51,7 @@ TEST_F(MixedFormats, EachModuleHasItsOwn) {
   const Model model = Model::load(folder_, test::cpu_backend(Isa::scalar), precision);
   std::vector<WeightFormat> seen;
   for (const Op& op : model.program().plan().ops)
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) {
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) {
       const WeightSpec& weight = model.program().plan().weight(linear->weight);
       EXPECT_EQ(name_of(weight.format), name_of(recipe.format_of(linear->modules.front()))) << weight.name;
       if (std::find(seen.begin(), seen.end(), weight.format) == seen.end()) seen.push_back(weight.format);

@@ -208,7 +208,7 @@ TEST(VariancePrior, HasItsClosedForms) {
   using Estimates = std::vector<EstimatedVariance>;
   // Equal estimates: of 2 degrees, log-chi-squared has the mean digamma(1) = -0.5772; of 4, digamma(2).
   const VariancePrior two = variance_prior(Estimates(6, {3, 2}));
-  EXPECT_EQ(two.degrees, kMostPriorDegrees);
+  EXPECT_EQ(two.degrees, kMaxPriorDegrees);
   EXPECT_NEAR(two.variance, 3 * std::exp(kEuler), 1e-8);
   EXPECT_NEAR(variance_prior(Estimates(6, {3, 4})).variance, 3 * 2 * std::exp(kEuler - 1), 1e-8);
   EXPECT_NEAR(variance_prior(Estimates(6, {3, 40})).variance, 3 * 20 * std::exp(-2.9705239922421490), 1e-9);

@@ -87,7 +87,7 @@ TEST(VariancePrior, IsWorthLittleWhereVariancesDiffer) {
     return statistics::variance_prior(estimates);
   };
   const auto equal = prior_of(0), unequal = prior_of(1);
-  EXPECT_EQ(equal.degrees, statistics::kMostPriorDegrees);
+  EXPECT_EQ(equal.degrees, statistics::kMaxPriorDegrees);
   EXPECT_NEAR(equal.variance, 4, 0.6);
   EXPECT_LT(unequal.degrees, 3);
   EXPECT_EQ(statistics::variance_prior(std::vector<statistics::EstimatedVariance>(5, {1, 4})).degrees, 0);

@@ -26,7 +26,7 @@ Cost cost_of_bytes(std::int64_t weights, std::int64_t kv, double flops) {
 
 BenchRow row_of_samples(std::vector<double> samples) {
   BenchRow row;
-  row.what = {.prompt_tokens = 4, .new_tokens = 0, .depth = 0, .batch = 2};
+  row.spec = {.prompt_tokens = 4, .new_tokens = 0, .depth = 0, .batch = 2};
   row.samples_s = std::move(samples);
   return row;
 }
@@ -133,10 +133,10 @@ TEST(BenchRows, SayWhatRan) {
   EXPECT_EQ(rows[0].isa, loaded.model->backend().kernels());
   EXPECT_EQ(rows[0].kernels, rows[0].isa);
   EXPECT_EQ(rows[0].weight_bytes, loaded.model->program().memory().weights.value);
-  EXPECT_EQ(rows[0].what.prompt_tokens, 4);
+  EXPECT_EQ(rows[0].spec.prompt_tokens, 4);
   EXPECT_EQ(rows[0].warnings.front().text, "of the load");
   EXPECT_EQ(rows[1].model, loaded.id);
-  EXPECT_EQ(rows[1].what.prompt_tokens, 4);
+  EXPECT_EQ(rows[1].spec.prompt_tokens, 4);
   EXPECT_EQ(rows[1].threads, default_thread_count()) << "the number that was not asked for";
   EXPECT_TRUE(rows[1].samples_s.empty());
 }
@@ -260,7 +260,7 @@ TEST(BenchRows, OfDeepSequencesReadTheirKeysAndValues) {
   const LoadedModel loaded = load_named("float32", 1);
   const Plan& plan = loaded.model->program().plan();
   for (const BenchRow& row : rows) {
-    const Cost cost = cost_of(plan, 1, row.what.depth, 1);
+    const Cost cost = cost_of(plan, 1, row.spec.depth, 1);
     EXPECT_DOUBLE_EQ(row.bytes_per_token, static_cast<double>(cost.weight_bytes.value + cost.kv_bytes.value))
         << row.test;
   }

@@ -51,10 +51,10 @@ TEST(RunBench, RowsFollowFromTheirSamplesAndCosts) {
     EXPECT_EQ(row.test, names[i]);
     EXPECT_EQ(row.status, RowStatus::ok) << row.reason;
     ASSERT_EQ(row.samples_s.size(), 4U);
-    const std::int64_t depth = row.what.depth;
+    const std::int64_t depth = row.spec.depth;
     // Two sequences: keys and values of each, weights once per step.
     Cost cost;
-    if (row.what.prompt_tokens > 0) {
+    if (row.spec.prompt_tokens > 0) {
       cost.weight_bytes = cost_of(plan, 8, 0, 2).weight_bytes;
       const Cost own = cost_of(plan, 4, depth, 1);
       cost.kv_bytes = {2 * own.kv_bytes.value};
@@ -68,7 +68,7 @@ TEST(RunBench, RowsFollowFromTheirSamplesAndCosts) {
       }
     }
     const double bytes = static_cast<double>(cost.weight_bytes.value + cost.kv_bytes.value),
-                 tokens = row.what.prompt_tokens > 0 ? 8 : 6, time = row.median_s;
+                 tokens = row.spec.prompt_tokens > 0 ? 8 : 6, time = row.median_s;
     EXPECT_DOUBLE_EQ(time, statistics::median(row.samples_s));
     EXPECT_DOUBLE_EQ(
         *row.spread,

@@ -24,14 +24,14 @@ class Interleave : public testing::Test {
  protected:
   ExperimentContext context(double ratio_of_b) {
     sessions_ = std::make_unique<Sessions>(test::fake_processes(
-        [this, ratio_of_b](const RunConfig& c, const Case& what, int made) {
+        [this, ratio_of_b](const RunConfig& c, const Case& spec, int made) {
           const bool is_b = c.replica == kOtherProgram;
           EXPECT_TRUE(is_b || c.replica == 0) << c.replica;
           // Sessions start in pairs, in either order.
           const int pair = made / 2;
           ++runs_[is_b];
           const double own = is_b ? kPairOwn[pair % 8] + std::log(ratio_of_b) : 0;
-          return (std::get<std::string>(what.prompts[0]) == "long" ? 2 : 1) *
+          return (std::get<std::string>(spec.prompts[0]) == "long" ? 2 : 1) *
                  std::exp(kPairShares[pair % 8] + own);
         },
         &made_));
@@ -152,7 +152,7 @@ TEST_F(Interleave, PairsEndWithTheTime) {
   };
   own.sweep.max_time_s = 100;
   run_interleaved(own, options({"short"}, 0.0001));
-  EXPECT_LT(made_, 2 * kMostPairs);
+  EXPECT_LT(made_, 2 * kMaxPairs);
   EXPECT_GE(made_, 20);
 }
 
@@ -166,7 +166,7 @@ TEST(PairsToAdd, FollowTheSpread) {
   EXPECT_EQ(pairs_to_add({five}, shown / 2, 0.95), 17) << "1.1 x 4 x 5 - 5";
   EXPECT_EQ(pairs_to_add({{{0}, {0}, {0}, {0}, {0}}, five}, shown / 2, 0.95), 17)
       << "the case that needs most";
-  EXPECT_EQ(pairs_to_add({five}, shown / 1000, 0.95), kMostPairs - 5);
+  EXPECT_EQ(pairs_to_add({five}, shown / 1000, 0.95), kMaxPairs - 5);
   EXPECT_GT(pairs_to_add({five}, shown, 0.99), 0);
   EXPECT_EQ(pairs_to_add({}, 0.01, 0.95), 0);
   EXPECT_EQ(pairs_to_add({{{0.1}}}, 0.01, 0.95), 0) << "one pair has no spread";

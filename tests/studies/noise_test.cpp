@@ -13,10 +13,10 @@ using test::ScriptedStudies;
 TEST_F(ScriptedStudies, NoiseTakesPairsOverTenProcesses) {
   std::vector<int> rounds;
   int runs = 0;
-  script_.run = [&](const Case& what, int) {
-    EXPECT_EQ(what.new_tokens, 32);
-    EXPECT_EQ(what.prompts, std::vector<Prompt>{"Once upon a time, in a land far, far away,"});
-    EXPECT_EQ(what.scenario, Scenario::noise);
+  script_.run = [&](const Case& spec, int) {
+    EXPECT_EQ(spec.new_tokens, 32);
+    EXPECT_EQ(spec.prompts, std::vector<Prompt>{"Once upon a time, in a land far, far away,"});
+    EXPECT_EQ(spec.scenario, Scenario::noise);
     ++runs;
     return test::scripted_sample(1, {});
   };

@@ -137,9 +137,10 @@ TEST_F(ScriptedPerplexity, TellsItsProgressByItsClock) {
   Lines told;
   TimePoint now;
   context_.sweep.clock = [&] { return now; };
-  context_.sweep.on_progress = [&](const std::string& what, std::int64_t done, std::int64_t all,
+  context_.sweep.on_progress = [&](const std::string& now_running, std::int64_t done, std::int64_t all,
                                    std::optional<double> left) {
-    told.push_back(fmt::format("{} | {} of {} | {}", what, done, all, left ? fmt::format("{}", *left) : "-"));
+    told.push_back(
+        fmt::format("{} | {} of {} | {}", now_running, done, all, left ? fmt::format("{}", *left) : "-"));
     now += std::chrono::seconds(6);
   };
   scored();
@@ -246,10 +247,10 @@ TEST_F(ScriptedStudies, PredictedPerplexityCountsItsWindows) {
                                      .corpus = folder.path() / "text.txt",
                                      .context = window,
                                      .stride = stride},
-                   [&](const Case& what) {
-                     EXPECT_EQ(what.new_tokens, 1);
-                     lengths.push_back(std::get<Ids>(what.prompts[0]).size());
-                     return what.configuration.label() == "nf4" ? 100.0 : 1.0;
+                   [&](const Case& spec) {
+                     EXPECT_EQ(spec.new_tokens, 1);
+                     lengths.push_back(std::get<Ids>(spec.prompts[0]).size());
+                     return spec.configuration.label() == "nf4" ? 100.0 : 1.0;
                    });
   };
   ASSERT_EQ(context().tokenizer->encode("a").size(), 1U);

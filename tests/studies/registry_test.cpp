@@ -260,8 +260,8 @@ Study fake_study(const std::string& name, std::vector<std::string>& log,
                               }});
 }
 
-double fake_latency(const RunConfig&, const Case& what) {
-  return what.label.ends_with("slow") ? 0.12 : 0.1;
+double fake_latency(const RunConfig&, const Case& spec) {
+  return spec.label.ends_with("slow") ? 0.12 : 0.1;
 }
 
 // A stop between two studies: what the first has found is kept, and the second does not begin.
@@ -291,8 +291,8 @@ TEST(RunStudies, JudgesTheComparisonsOfAllStudiesTogether) {
   int made = 0;
   // The slow case is slower by 4 to 10 %, depending on the process.
   Sessions sessions = test::fake_processes(
-      [](const RunConfig&, const Case& what, int own) {
-        return what.label.ends_with("slow") ? 0.1 * (1.04 + 0.015 * (own % 5)) : 0.1;
+      [](const RunConfig&, const Case& spec, int own) {
+        return spec.label.ends_with("slow") ? 0.1 * (1.04 + 0.015 * (own % 5)) : 0.1;
       },
       &made);
   std::vector<std::string> log;
@@ -316,7 +316,7 @@ TEST(RunStudies, JudgesTheComparisonsOfAllStudiesTogether) {
 TEST(RunStudies, JudgesWhatAnInterruptedRunHas) {
   int made = 0;
   Sessions sessions = test::fake_processes(
-      [](const RunConfig&, const Case& what, int) { return what.label.ends_with("slow") ? 0.2 : 0.1; },
+      [](const RunConfig&, const Case& spec, int) { return spec.label.ends_with("slow") ? 0.2 : 0.1; },
       &made);
   std::vector<std::string> log;
   bool stops = false;
@@ -371,8 +371,8 @@ std::vector<std::string> length_remarks(const std::vector<double>& latencies, do
   for (std::size_t i = 0; i < latencies.size(); ++i) lengths.push_back(static_cast<std::int64_t>(i) + 4);
   int made = 0;
   Sessions sessions = test::fake_processes(
-      [&](const RunConfig&, const Case& what, int own) {
-        const auto ids = std::get<std::vector<TokenId>>(what.prompts.front());
+      [&](const RunConfig&, const Case& spec, int own) {
+        const auto ids = std::get<std::vector<TokenId>>(spec.prompts.front());
         return latencies[ids.size() - 4] *
                (1 + jitter * static_cast<double>(own * 5 * static_cast<int>(ids.size()) % 7 - 3));
       },

@@ -65,13 +65,13 @@ TEST(DescribeSteps, OfAParabolaHasItsThreeCoefficients) {
 
 TEST_F(ScriptedStudies, CacheAblationFitsPositionsAndNamesTheUnexpected) {
   bool is_reversed = false;
-  script_.run = [&](const Case& what, int process) {
+  script_.run = [&](const Case& spec, int process) {
     // A step at position p takes 2 ms with the cache, 1 + 0.2 p ms without; they would cross at 5.
-    const int prompt = what.label.find(" 4 tokens") != std::string::npos ? 4 : 8;
+    const int prompt = spec.label.find(" 4 tokens") != std::string::npos ? 4 : 8;
     std::vector<double> steps;
     for (int i = 0; i < 3; ++i)
       steps.push_back(
-          1e-3 * (what.uses_cache != is_reversed ? 2 + 0.01 * (prompt + i + 1) : 1 + 0.2 * (prompt + i + 1)));
+          1e-3 * (spec.uses_cache != is_reversed ? 2 + 0.01 * (prompt + i + 1) : 1 + 0.2 * (prompt + i + 1)));
     if (process == 1) steps[0] *= 1.01;  // the median of the runs does not see it
     return test::scripted_sample(0.001, steps, prompt);
   };
@@ -143,12 +143,12 @@ TEST_F(ScriptedStudies, AblationTellsWhichLengthsItReduced) {
 }
 
 TEST_F(ScriptedStudies, PaddingOverheadIsAShareOfWhatIsComputed) {
-  script_.run = [](const Case& what, int process) {
-    const double slow = what.padding == Padding::left ? 1.5 * std::exp(kDeviation[process]) : 1;
+  script_.run = [](const Case& spec, int process) {
+    const double slow = spec.padding == Padding::left ? 1.5 * std::exp(kDeviation[process]) : 1;
     Sample s = test::scripted_sample(0.5 * slow, {0.25 * slow, 0.25 * slow}, 30);
     s.sequences = 2;
     s.new_tokens = 6;
-    s.computed_prompt_tokens = what.padding == Padding::none ? 30 : 40;
+    s.computed_prompt_tokens = spec.padding == Padding::none ? 30 : 40;
     return s;
   };
   const ExperimentResult result = run("padding", [](std::any& o) {

@@ -19,15 +19,15 @@ using test::kError;
 using test::kT2;
 using test::ScriptedModel;
 
-std::string name_of_precision(const Case& what) {
-  return what.configuration.label();
+std::string name_of_precision(const Case& spec) {
+  return spec.configuration.label();
 }
 
 class ScriptedTradeoff : public ScriptedModel {
  protected:
   ScriptedTradeoff() {
-    script_.run = [](const Case& what, int process) {
-      const std::string name = name_of_precision(what);
+    script_.run = [](const Case& spec, int process) {
+      const std::string name = name_of_precision(spec);
       // float32: 0.4 + 4 * 0.4 = 2 s; int8 half of it; nf4 one and a half times.
       const double factor = name == "float32" ? 1 : name == "int8-dynamic" ? 0.5 : 1.5;
       const double own = factor * (name == "float32" ? 1 : std::exp(kDeviation[process]));
@@ -65,16 +65,16 @@ class ScriptedTradeoff : public ScriptedModel {
       }
       return facts;
     };
-    script_.first_run = [](const Case& what) {
+    script_.first_run = [](const Case& spec) {
       FirstRun first;
       first.seconds = 2;
       first.kv_cache_bytes = 1000;
       first.measured_memory_bytes = 2000;
       first.peak_rss_bytes = 4000;
       first.current_rss_bytes = 3000;
-      first.texts = {"a text of " + what.configuration.label()};
+      first.texts = {"a text of " + spec.configuration.label()};
       first.prompt_ids = {{5, 6}};
-      const std::string name = what.configuration.label();
+      const std::string name = spec.configuration.label();
       first.ids = {name == "float32" ? std::vector<TokenId>{1, 2, 3, 4, 5, 6}
                    : name == "nf4"   ? std::vector<TokenId>{1, 2, 7, 7, 7, 7}
                                      : std::vector<TokenId>{1, 2, 3, 4, 5, 6}};
@@ -198,8 +198,8 @@ TEST_F(ScriptedTradeoff, ComparisonsAndTextsFollow) {
 }
 
 TEST_F(ScriptedTradeoff, AGainThatIsNotShownPaysForNothing) {
-  script_.run = [](const Case& what, int process) {
-    const double own = name_of_precision(what) == "float32" ? 1 : 0.99 * std::exp(20 * kDeviation[process]);
+  script_.run = [](const Case& spec, int process) {
+    const double own = name_of_precision(spec) == "float32" ? 1 : 0.99 * std::exp(20 * kDeviation[process]);
     return test::scripted_sample(0.4 * own, std::vector<double>(4, 0.4 * own));
   };
   const ExperimentResult result = run_quantization_tradeoff(context(), options_);

@@ -159,9 +159,9 @@ TEST(RowWarnings, DriftAndOutliersHaveTheirLimits) {
 
 TEST(RowOfBatches, CountsSequencesAndPredictsMemory) {
   CaseResult c;
-  c.what.prompts = {"a", "b", "c", "d", "e"};
-  c.what.batch_size = 2;
-  c.what.new_tokens = 4;
+  c.spec.prompts = {"a", "b", "c", "d", "e"};
+  c.spec.batch_size = 2;
+  c.spec.new_tokens = 4;
   Sample s = test::scripted_sample(1, {0.5, 0.5, 1, 1}, 50);
   s.sequences = 5;
   s.batches = 3;
@@ -186,8 +186,8 @@ TEST(RowOfBatches, CountsSequencesAndPredictsMemory) {
   EXPECT_EQ(row.parameter("padding"), "none");
   EXPECT_EQ(row.parameter("cache"), "on");
   EXPECT_EQ(row.parameter("max_new_tokens"), "4");
-  c.what.batch_size = 0;
-  c.what.uses_cache = false;
+  c.spec.batch_size = 0;
+  c.spec.uses_cache = false;
   EXPECT_EQ(row_of(c, {}).parameter("batch_size"), "5");
   EXPECT_EQ(row_of(c, {}).parameter("cache"), "off");
   EXPECT_EQ(row_of(c, {}).find("predicted_memory_bytes"), nullptr);

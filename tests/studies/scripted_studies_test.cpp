@@ -139,14 +139,14 @@ TEST_F(ScriptedStudies, ThreadsWarnBeyondTheProcessors) {
 }
 
 TEST_F(ScriptedStudies, KvCacheFormatsTellMemoryAndSteps) {
-  script_.run = [](const Case& what, int process) {
-    const double own = what.label == "int8" ? 1.25 * std::exp(kDeviation[process]) : 1;
+  script_.run = [](const Case& spec, int process) {
+    const double own = spec.label == "int8" ? 1.25 * std::exp(kDeviation[process]) : 1;
     return test::scripted_sample(1, {0.1, 0.1 * own, 0.9});  // the median of the steps
   };
   const auto first = script_.first_run;
-  script_.first_run = [first](const Case& what) {
-    FirstRun made = first(what);
-    made.kv_cache_bytes = what.label == "int8" ? 260 : 1000;
+  script_.first_run = [first](const Case& spec) {
+    FirstRun made = first(spec);
+    made.kv_cache_bytes = spec.label == "int8" ? 260 : 1000;
     return made;
   };
   const ExperimentResult result = run("kv-cache", [](std::any& o) {
@@ -167,16 +167,16 @@ TEST_F(ScriptedStudies, KvCacheFormatsTellMemoryAndSteps) {
 
 TEST_F(ScriptedStudies, EdgePromptsExplainTheirDifference) {
   int of_code = 0;
-  script_.run = [&](const Case& what, int process) {
+  script_.run = [&](const Case& spec, int process) {
     Sample s = test::scripted_sample(1, {1, 1}, 20);
     s.sampling_s = 0.5;
-    if (what.label == "code") {
+    if (spec.label == "code") {
       s = test::scripted_sample(1.25, {2, 2}, 40);  // 0.25 more of prefill, 2 of decode, 0.25 of sampling
       s.sampling_s = 0.75;
       if (++of_code == 5) s.step_s = {2, 90};  // one run in nine, whose total the test leaves alone
       s.total_latency_s *= std::exp(kDeviation[process]);
     }
-    if (what.label == "digits") s.total_latency_s *= std::exp(9 * kDeviation[process]);
+    if (spec.label == "digits") s.total_latency_s *= std::exp(9 * kDeviation[process]);
     return s;
   };
   const ExperimentResult result =
@@ -193,8 +193,8 @@ TEST_F(ScriptedStudies, EdgePromptsExplainTheirDifference) {
 }
 
 TEST_F(ScriptedStudies, TheNoiseIsThatOfEqualProcesses) {
-  script_.run = [](const Case& what, int process) {
-    const double own = what.configuration.replica == 1 ? std::exp(0.03 + 2 * kDeviation[process % 3]) : 1;
+  script_.run = [](const Case& spec, int process) {
+    const double own = spec.configuration.replica == 1 ? std::exp(0.03 + 2 * kDeviation[process % 3]) : 1;
     return test::scripted_sample(own, {});
   };
   const auto noise = measure_noise(context(), 20);
@@ -325,8 +325,8 @@ TEST_F(ScriptedStudies, PerplexityCountsRareTokensByTheirLoss) {
 }
 
 TEST_F(ScriptedStudies, PredictedTimesCountRunsAndStarts) {
-  const auto seconds_of = [](const Case& what) {
-    return what.configuration.label() == "float32" ? 1.0 : 3.0;
+  const auto seconds_of = [](const Case& spec) {
+    return spec.configuration.label() == "float32" ? 1.0 : 3.0;
   };
   const ExperimentContext made = context();
   // A round of 1.02 + 3.02 s, two of them to warm up and three to measure, in three processes that start
@@ -345,8 +345,8 @@ TEST_F(ScriptedStudies, PredictedTimesCountRunsAndStarts) {
   test::write_file(folder.path() / "text.txt", text);
   const auto tokens = static_cast<std::int64_t>(made.tokenizer->encode(text).size());
   std::vector<std::int64_t> lengths;
-  const auto remember = [&](const Case& what) {
-    lengths.push_back(static_cast<std::int64_t>(std::get<std::vector<TokenId>>(what.prompts[0]).size()));
+  const auto remember = [&](const Case& spec) {
+    lengths.push_back(static_cast<std::int64_t>(std::get<std::vector<TokenId>>(spec.prompts[0]).size()));
     return 0.5;
   };
   const PerplexityOptions perplexity{.precisions = {"float32"}, .corpus = folder.path() / "text.txt"};

@@ -24,9 +24,9 @@ std::string refusal_of(const std::function<void()>& action) {
   return "";
 }
 
-std::vector<std::string> texts_of(const Case& what) {
+std::vector<std::string> texts_of(const Case& spec) {
   std::vector<std::string> all;
-  for (const Warning& warning : what.warnings) all.push_back(warning.text);
+  for (const Warning& warning : spec.warnings) all.push_back(warning.text);
   return all;
 }
 
@@ -55,15 +55,15 @@ TEST_F(ScriptedStudies, BaselineCasesShowTheirPrompts) {
     facts.model.load_s = 7;
     return facts;
   };
-  script_.first_run = [](const Case& what) {
+  script_.first_run = [](const Case& spec) {
     FirstRun first;
-    first.texts = {"text of " + what.label, "no other"};
+    first.texts = {"text of " + spec.label, "no other"};
     first.ids = {{1, 2}, {9}};
     first.prompt_ids = {{3}, {8}};
     return first;
   };
-  script_.run = [](const Case& what, int) {
-    if (what.label == "prompt 1") throw Error("it fails");
+  script_.run = [](const Case& spec, int) {
+    if (spec.label == "prompt 1") throw Error("it fails");
     return test::scripted_sample(1, {});
   };
   const ExperimentResult result = study.run(context(), options);
@@ -87,12 +87,12 @@ TEST_F(ScriptedStudies, BatchedCasesSayWhatTheyCouldNotHave) {
   options.padding = Padding::left;
   const std::vector<Case> cases = study.cases(context(), options);
   ASSERT_EQ(cases.size(), 4U);
-  for (const Case& what : cases) {
-    EXPECT_EQ(what.scenario, Scenario::batches);
-    EXPECT_EQ(what.prompts.size(), 5U);
-    EXPECT_EQ(what.new_tokens, 7);
-    EXPECT_EQ(what.padding, Padding::left);
-    EXPECT_EQ(what.truncation, Truncation::none);
+  for (const Case& spec : cases) {
+    EXPECT_EQ(spec.scenario, Scenario::batches);
+    EXPECT_EQ(spec.prompts.size(), 5U);
+    EXPECT_EQ(spec.new_tokens, 7);
+    EXPECT_EQ(spec.padding, Padding::left);
+    EXPECT_EQ(spec.truncation, Truncation::none);
   }
   EXPECT_EQ(cases[1].label, "batch 2");
   EXPECT_EQ(cases[1].batch_size, 2);
@@ -207,8 +207,8 @@ TEST_F(ScriptedStudies, ThreadCasesAreOfTheirNumber) {
   std::vector<int> expected, found;
   for (int n = 1; n < static_cast<int>(allowed); n *= 2) expected.push_back(n);
   expected.push_back(static_cast<int>(allowed));
-  for (const Case& what : study.cases(context(), ThreadsOptions{}))
-    found.push_back(*what.configuration.threads);
+  for (const Case& spec : study.cases(context(), ThreadsOptions{}))
+    found.push_back(*spec.configuration.threads);
   EXPECT_EQ(found, expected);
 }
 

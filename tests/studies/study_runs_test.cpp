@@ -148,9 +148,9 @@ TEST(DescribeSteps, LinesThatNeverMeetDoNotCross) {
 TEST_F(ScriptedStudies, KvCacheWithoutStepsTellsMemoryAlone) {
   script_.run = [](const Case&, int) { return test::scripted_sample(1, {}); };
   const auto first = script_.first_run;
-  script_.first_run = [first](const Case& what) {
-    FirstRun made = first(what);
-    made.kv_cache_bytes = what.label == "float32" ? 1000 : what.label == "int8" ? 260 : 500;
+  script_.first_run = [first](const Case& spec) {
+    FirstRun made = first(spec);
+    made.kv_cache_bytes = spec.label == "float32" ? 1000 : spec.label == "int8" ? 260 : 500;
     return made;
   };
   const Study& study = study_named("kv-cache");
@@ -158,8 +158,8 @@ TEST_F(ScriptedStudies, KvCacheWithoutStepsTellsMemoryAlone) {
   EXPECT_EQ(result.remarks,
             (std::vector<std::string>{"Keys and values in bfloat16 take 0.50 times the memory of float32.",
                                       "Keys and values in int8 take 0.26 times the memory of float32."}));
-  script_.run = [](const Case& what, int) -> Sample {
-    if (what.label == "bfloat16") throw Error("it fails");
+  script_.run = [](const Case& spec, int) -> Sample {
+    if (spec.label == "bfloat16") throw Error("it fails");
     return test::scripted_sample(1, {0.5, 0.5});
   };
   result = study.run(context(), study.defaults);
@@ -168,27 +168,27 @@ TEST_F(ScriptedStudies, KvCacheWithoutStepsTellsMemoryAlone) {
   ASSERT_NE(step, nullptr);
   EXPECT_EQ(step->margin, 0.02);
   EXPECT_EQ(result.comparison(Scenario::kv_cache, "bfloat16", "float32", "step_latency_ms"), nullptr);
-  script_.run = [](const Case& what, int) -> Sample {
-    if (what.label == "float32") throw Error("it fails");
+  script_.run = [](const Case& spec, int) -> Sample {
+    if (spec.label == "float32") throw Error("it fails");
     return test::scripted_sample(1, {0.5, 0.5});
   };
   EXPECT_TRUE(study.run(context(), study.defaults).remarks.empty());
 }
 
 TEST_F(ScriptedStudies, EdgePromptsKeepTheirTextsAndNameThePhase) {
-  script_.first_run = [](const Case& what) {
+  script_.first_run = [](const Case& spec) {
     FirstRun first;
-    first.texts = {"text of " + what.label};
+    first.texts = {"text of " + spec.label};
     first.ids = {{1, 2}};
     first.prompt_ids = {{3}};
     return first;
   };
   const auto remarks = [&](double prefill, double decode, double sampling) {
-    script_.run = [=](const Case& what, int process) -> Sample {
-      if (what.label == "digits") throw Error("it fails");
+    script_.run = [=](const Case& spec, int process) -> Sample {
+      if (spec.label == "digits") throw Error("it fails");
       Sample s = test::scripted_sample(1, {1}, 20);
       s.sampling_s = 0.5;
-      if (what.label != "code") return s;
+      if (spec.label != "code") return s;
       s = test::scripted_sample(1 + prefill, {1 + decode}, 7);
       s.sampling_s = 0.5 + sampling;
       s.total_latency_s *= std::exp(kDeviation[process % 3]);
@@ -231,8 +231,8 @@ TEST_F(ScriptedStudies, ThreadsAreTheFewestOfThoseThatTie) {
 }
 
 TEST_F(ScriptedStudies, SeriesOfStepsHaveTheirMedians) {
-  script_.run = [](const Case& what, int) {
-    const auto tokens = static_cast<std::int64_t>(std::get<Tokens>(what.prompts[0]).size());
+  script_.run = [](const Case& spec, int) {
+    const auto tokens = static_cast<std::int64_t>(std::get<Tokens>(spec.prompts[0]).size());
     return test::scripted_sample(1, {0.001, 0.002, 0.009}, tokens);
   };
   const ExperimentResult result = run("cache", [](std::any& o) {

@@ -50,13 +50,13 @@ class ScriptedTexts : public ScriptedStudies {
  protected:
   ScriptedTexts() {
     take({});
-    script_.first_run = [this](const Case& what) {
+    script_.first_run = [this](const Case& spec) {
       ++generated_;
       FirstRun first;
       first.seconds = 9;
-      first.texts = {"text of " + what.label};
-      first.prompt_ids = {std::get<Ids>(what.prompts[0])};
-      first.ids = {ids_(what.configuration.label(), std::get<Ids>(what.prompts[0])[0])};
+      first.texts = {"text of " + spec.label};
+      first.prompt_ids = {std::get<Ids>(spec.prompts[0])};
+      first.ids = {ids_(spec.configuration.label(), std::get<Ids>(spec.prompts[0])[0])};
       return first;
     };
   }
@@ -135,9 +135,9 @@ TEST_F(ScriptedTexts, AreKeptAndGeneratedOnce) {
 TEST_F(ScriptedTexts, ThatCannotBeGeneratedAreLeftOut) {
   const auto first = script_.first_run;
   std::function<void()> fail;
-  script_.first_run = [&](const Case& what) {
-    if (std::get<Ids>(what.prompts[0])[0] == 2 && what.configuration.label() == "nf4") fail();
-    return first(what);
+  script_.first_run = [&](const Case& spec) {
+    if (std::get<Ids>(spec.prompts[0])[0] == 2 && spec.configuration.label() == "nf4") fail();
+    return first(spec);
   };
   fail = [] { throw Error("it fails"); };
   ExperimentResult result = texts(context());

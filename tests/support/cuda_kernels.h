@@ -69,7 +69,7 @@ struct TestMatrix {
   Floats values = {};
   std::vector<int> codes = {};  // of int8 and four_bit
   Floats scales = {};
-  std::array<float, 16> book{};
+  std::array<float, 16> codebook{};
   std::vector<std::byte> data = {};
 
   float value(std::int64_t row, std::int64_t k) const { return values[at_of(row * inputs + k)]; }
@@ -78,8 +78,8 @@ struct TestMatrix {
 
 inline TestMatrix make_matrix(MatrixFormat format, std::int64_t outputs, std::int64_t inputs, Random& random,
                               std::int64_t group = 64,
-                              const std::array<float, 16>& book = code_book(FourBit::nf4)) {
-  TestMatrix m{.format = format, .outputs = outputs, .inputs = inputs, .group = group, .book = book};
+                              const std::array<float, 16>& codebook = codebook_of(FourBit::nf4)) {
+  TestMatrix m{.format = format, .outputs = outputs, .inputs = inputs, .group = group, .codebook = codebook};
   m.data.assign(at_of(matrix_bytes(format, outputs, inputs)), std::byte{0});
   if (format == MatrixFormat::int8) m.scales = random.floats(outputs, 0.1F, 2);
   if (format == MatrixFormat::four_bit) {
@@ -113,7 +113,7 @@ inline TestMatrix make_matrix(MatrixFormat format, std::int64_t outputs, std::in
         case MatrixFormat::four_bit:
           m.codes.push_back(random.below(16));
           *to |= static_cast<std::byte>(m.codes.back() << shift_of_code(k));
-          value = book[at_of(m.codes.back())] * m.scales[at_of(scale_of(inputs, group, row, k))];
+          value = codebook[at_of(m.codes.back())] * m.scales[at_of(scale_of(inputs, group, row, k))];
           break;
       }
       m.values.push_back(value);
@@ -128,7 +128,7 @@ inline Matrix put_matrix(DeviceMemory& memory, const TestMatrix& m) {
                 .group = m.group,
                 .format = m.format};
   if (!m.scales.empty()) matrix.scales = memory.put(m.scales);
-  std::copy(m.book.begin(), m.book.end(), matrix.book);
+  std::copy(m.codebook.begin(), m.codebook.end(), matrix.codebook);
   return matrix;
 }
 
@@ -186,7 +186,7 @@ inline float rounded(float x, const Way& way) {
 }
 inline double weight_of(const TestMatrix& m, std::int64_t row, std::int64_t k, const Way& way) {
   if (m.format != MatrixFormat::four_bit) return static_cast<double>(rounded(m.value(row, k), way));
-  return static_cast<double>(rounded(m.book[at_of(m.code(row, k))], way)) *
+  return static_cast<double>(rounded(m.codebook[at_of(m.code(row, k))], way)) *
          static_cast<double>(m.scales[at_of(scale_of(m.inputs, m.group, row, k))]);
 }
 

@@ -25,8 +25,8 @@ class FakeSession : public Session {
     facts.threads = 1;
     return facts;
   }
-  FirstRun first_run(const Case& what) override {
-    if (what.label == "fails") throw Error("it always fails");
+  FirstRun first_run(const Case& spec) override {
+    if (spec.label == "fails") throw Error("it always fails");
     FirstRun first;
     first.texts = {"text"};
     first.ids = first.prompt_ids = {{1}};
@@ -34,10 +34,10 @@ class FakeSession : public Session {
     return first;
   }
   // Remembers the order.
-  Sample run(const Case& what) override {
-    if (log_ != nullptr) log_->push_back(what.label);
+  Sample run(const Case& spec) override {
+    if (log_ != nullptr) log_->push_back(spec.label);
     Sample sample;
-    sample.total_latency_s = latency_(configuration_, what);
+    sample.total_latency_s = latency_(configuration_, spec);
     sample.new_tokens = sample.sequences = sample.batches = sample.prompt_tokens = 1;
     sample.ids_hash = "same";
     return sample;

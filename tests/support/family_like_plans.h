@@ -79,7 +79,7 @@ class IngredientsWriter {
   void embed() {
     const auto table = [&](std::int64_t rows, std::int64_t width) { return p_.table(rows, width); };
     if (what_.embed_width == 0) {
-      p_.op(Phase::embed,
+      p_.op(OpClass::embed,
             EmbedOp{.tokens = table(kPlanVocab, kPlanHidden),
                     .positions = what_.has_positions ? table(kPlanContext + 2, kPlanHidden) : kNone,
                     .position_offset = what_.has_positions ? 2 : 0,
@@ -87,21 +87,21 @@ class IngredientsWriter {
                     .out = x_});
     } else {
       const BufferId narrow = p_.buffer(what_.embed_width);
-      p_.op(Phase::embed, EmbedOp{.tokens = table(kPlanVocab, what_.embed_width), .out = narrow});
-      p_.op(Phase::linear, linear(narrow, x_, kPlanHidden));
-      p_.op(Phase::embed, EmbedOp{.positions = table(kPlanContext, kPlanHidden), .out = y_});
-      p_.op(Phase::embed, AddOp{.in = y_, .out = x_});
+      p_.op(OpClass::embed, EmbedOp{.tokens = table(kPlanVocab, what_.embed_width), .out = narrow});
+      p_.op(OpClass::linear, linear(narrow, x_, kPlanHidden));
+      p_.op(OpClass::embed, EmbedOp{.positions = table(kPlanContext, kPlanHidden), .out = y_});
+      p_.op(OpClass::embed, AddOp{.in = y_, .out = x_});
     }
-    if (what_.norms_embedding) p_.op(Phase::norm, norm(x_, x_, kPlanHidden, Norm::layer));
+    if (what_.norms_embedding) p_.op(OpClass::norm, norm(x_, x_, kPlanHidden, Norm::layer));
   }
 
   void write_qkv(BufferId in, std::int64_t queries, std::int64_t keys) {
-    if (!what_.splits_qkv) return p_.op(Phase::linear, linear(in, qkv_, queries + 2 * keys));
+    if (!what_.splits_qkv) return p_.op(OpClass::linear, linear(in, qkv_, queries + 2 * keys));
     for (const auto& [outputs, column] :
          {std::pair{keys, queries + keys}, {keys, queries}, {queries, std::int64_t{0}}}) {
       LinearOp op = linear(in, qkv_, outputs);
       op.out_column = column;
-      p_.op(Phase::linear, std::move(op));
+      p_.op(OpClass::linear, std::move(op));
     }
   }
   void norm_queries_and_keys(std::int64_t queries, std::int64_t keys) {
@@ -111,7 +111,7 @@ class IngredientsWriter {
       NormOp op = norm(qkv_, qkv_, is_whole ? columns : what_.head_dim, what_.norm);
       op.column = column;
       op.groups = static_cast<int>(is_whole ? 1 : columns / what_.head_dim);
-      p_.op(Phase::norm, op);
+      p_.op(OpClass::norm, op);
     }
   }
   AttentionOp attention(int layer) const {
@@ -130,14 +130,14 @@ class IngredientsWriter {
   }
   // x += what a product of `in` gives, normed first in post-norm models.
   void add_to_stream(BufferId in) {
-    if (!what_.is_post_norm) return p_.op(Phase::linear, linear(in, x_, kPlanHidden, true));
-    p_.op(Phase::linear, linear(in, y_, kPlanHidden));
-    p_.op(Phase::norm, norm(y_, y_, kPlanHidden, what_.norm));
-    p_.op(Phase::linear, AddOp{.scale = what_.residual_scale, .in = y_, .out = x_});
+    if (!what_.is_post_norm) return p_.op(OpClass::linear, linear(in, x_, kPlanHidden, true));
+    p_.op(OpClass::linear, linear(in, y_, kPlanHidden));
+    p_.op(OpClass::norm, norm(y_, y_, kPlanHidden, what_.norm));
+    p_.op(OpClass::linear, AddOp{.scale = what_.residual_scale, .in = y_, .out = x_});
   }
   BufferId input_of_block() {
     if (what_.is_post_norm) return x_;
-    p_.op(Phase::norm, norm(x_, h_, kPlanHidden, what_.norm));
+    p_.op(OpClass::norm, norm(x_, h_, kPlanHidden, what_.norm));
     return h_;
   }
   void write_layer(int layer, std::int64_t queries, std::int64_t keys) {
@@ -152,18 +152,18 @@ class IngredientsWriter {
                   .frequencies = {}};
       for (std::int64_t i = 0; i < what_.rotary_pairs; ++i)
         op.frequencies.push_back(std::pow(0.3F, static_cast<float>(i)));
-      p_.op(Phase::attention, std::move(op));
+      p_.op(OpClass::attention, std::move(op));
     }
-    p_.op(Phase::attention, attention(layer));
+    p_.op(OpClass::attention, attention(layer));
     add_to_stream(attended_);
     const BufferId mlp_in = what_.is_parallel ? in : input_of_block();
     if (what_.is_gated) {
-      p_.op(Phase::linear, linear(mlp_in, gate_up_, 2 * kPlanMlp));
-      p_.op(Phase::linear, GatedOp{.activation = Activation::silu, .in = gate_up_, .out = mlp_});
+      p_.op(OpClass::linear, linear(mlp_in, gate_up_, 2 * kPlanMlp));
+      p_.op(OpClass::linear, GatedOp{.activation = Activation::silu, .in = gate_up_, .out = mlp_});
     } else {
       LinearOp op = linear(mlp_in, mlp_, kPlanMlp);
       op.activation = Activation::gelu_erf;
-      p_.op(Phase::linear, std::move(op));
+      p_.op(OpClass::linear, std::move(op));
     }
     add_to_stream(mlp_);
   }
@@ -173,7 +173,7 @@ class IngredientsWriter {
     plan.hidden = x_;
     if (what_.embed_width > 0) {
       plan.hidden = p_.buffer(what_.embed_width);
-      p_.op(Phase::linear, linear(x_, plan.hidden, what_.embed_width));
+      p_.op(OpClass::linear, linear(x_, plan.hidden, what_.embed_width));
     }
     const std::int64_t width = plan.buffers[static_cast<std::size_t>(plan.hidden)].columns;
     if (what_.has_final_norm) plan.head.norm = norm(plan.hidden, kNone, width, what_.norm);

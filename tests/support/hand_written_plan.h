@@ -40,7 +40,7 @@ class HandWrittenPlan : public WeightSource {
         {.name = "", .rows = rows, .columns = columns, .kind = WeightSpec::Kind::matrix, .format = format},
         2 / std::sqrt(static_cast<double>(columns)));
   }
-  void op(Phase phase, decltype(Op::what) what) {
+  void op(OpClass phase, decltype(Op::kind) what) {
     plan.ops.push_back({"op" + std::to_string(plan.ops.size()), phase, std::move(what)});
   }
 
@@ -76,7 +76,7 @@ class PlanInterpreter {
     for (const BufferSpec& buffer : plan_.buffers)
       buffers_.emplace_back(static_cast<std::size_t>(rows_ * buffer.columns),
                             std::numeric_limits<double>::quiet_NaN());
-    for (const Op& op : plan_.ops) std::visit([&](const auto& what) { run(what); }, op.what);
+    for (const Op& op : plan_.ops) std::visit([&](const auto& what) { run(what); }, op.kind);
     const std::int64_t width = columns(plan_.hidden);
     std::vector<double> all;
     for (std::int64_t row = 0; row < rows_; ++row) {

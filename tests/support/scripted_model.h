@@ -60,8 +60,8 @@ class ScriptedStudies : public ScriptedModel {
   };
   void take(std::map<std::string, Time> times) {
     times_ = std::move(times);
-    script_.run = [this](const Case& what, int process) {
-      const auto at = times_.find(what.label);
+    script_.run = [this](const Case& spec, int process) {
+      const auto at = times_.find(spec.label);
       const Time time = at == times_.end() ? Time{1, 0} : at->second;
       const double all = time.seconds * std::exp(time.wide * kDeviation[process % 3]);
       return scripted_sample(all / 2, {all / 4, all / 4});

@@ -39,8 +39,8 @@ class ScriptedSession : public Session {
   ScriptedSession(RunConfig configuration, const Script& script, int process)
       : configuration_(std::move(configuration)), script_(script), process_(process) {}
   SessionFacts facts() override { return script_.facts(configuration_); }
-  FirstRun first_run(const Case& what) override { return script_.first_run(what); }
-  Sample run(const Case& what) override { return script_.run(what, process_); }
+  FirstRun first_run(const Case& spec) override { return script_.first_run(spec); }
+  Sample run(const Case& spec) override { return script_.run(spec, process_); }
   CorpusLosses score(const CorpusRequest&) override { return script_.score(configuration_); }
   std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
     return script_.audit(prompts, new_tokens);

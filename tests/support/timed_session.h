@@ -36,17 +36,17 @@ class TimedSession : public Session {
     facts.threads = made_;
     return facts;
   }
-  FirstRun first_run(const Case& what) override {
-    script_.log.push_back("first " + what.label);
+  FirstRun first_run(const Case& spec) override {
+    script_.log.push_back("first " + spec.label);
     script_.pass(script_.first_s);
     FirstRun first;
     first.seconds = script_.first_s;
     return first;
   }
-  Sample run(const Case& what) override {
-    script_.log.push_back(what.label);
+  Sample run(const Case& spec) override {
+    script_.log.push_back(spec.label);
     Sample sample;
-    sample.total_latency_s = script_.run_s(what, made_);
+    sample.total_latency_s = script_.run_s(spec, made_);
     script_.pass(sample.total_latency_s);
     return sample;
   }

@@ -132,7 +132,7 @@ struct StepProfile {
     Seconds time;     // of the wall
     Seconds waiting;  // of it: what a thread spent without work, in the mean
   };
-  std::array<Part, kPhases> parts{};  // by Phase
+  std::array<Part, kOpClasses> parts{};  // by Phase
   // By operation of the plan and then the LM head, each over all steps, where the device times them one by
   // one; else empty.
   std::vector<Seconds> operations;

@@ -19,7 +19,7 @@ struct WeightFetch {
 };
 
 // The rows of a step are cut into shares of about so many, each kept to by some of the threads.
-inline constexpr std::int64_t kUsualShareRows = 256, kFewestShareRows = 128, kMostShareRows = 512;
+inline constexpr std::int64_t kUsualShareRows = 256, kMinShareRows = 128, kMaxShareRows = 512;
 
 struct KernelConstants {
   WeightFetch fetch = {};

@@ -56,7 +56,7 @@ void check_supported(const Plan& plan, std::string_view backend, int largest_hea
                          refuse(op.name, "ALiBi slopes of some heads alone");
                      },
                      [](const GatedOp&) {}, [](const AddOp&) {}},
-               op.what);
+               op.kind);
   if (!is_cap(plan.head.soft_cap)) refuse("lm_head", kNotACap);
   if (!(plan.head.scale > 0) || !std::isfinite(plan.head.scale))
     refuse("lm_head", "logits whose scale is not a positive number");

@@ -31,7 +31,7 @@ std::string shortened_key(std::string_view key) {
   return key.size() <= kLongestQuote ? std::string(key) : std::string(key.substr(0, kLongestQuote)) + "...";
 }
 
-constexpr std::size_t kMostKeys = 4096;  // an ordered object compares a new key with every earlier one
+constexpr std::size_t kMaxKeys = 4096;  // an ordered object compares a new key with every earlier one
 
 }  // namespace
 
@@ -215,7 +215,7 @@ std::string readable_json(const OrderedJson& json) {
 
 OrderedJson parse_ordered_json(std::string_view text, const std::string& file) {
   OrderedJson json;
-  strict_json::Builder<OrderedJson> builder(json, file, {.keys = kMostKeys});
+  strict_json::Builder<OrderedJson> builder(json, file, {.keys = kMaxKeys});
   strict_json::parse<OrderedJson>(text, file, builder);
   return json;
 }

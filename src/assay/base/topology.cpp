@@ -11,7 +11,7 @@ namespace assay {
 
 namespace {
 
-constexpr int kMostProcessors = 1 << 16, kMostNodes = 1024;
+constexpr int kMaxProcessors = 1 << 16, kMaxNodes = 1024;
 
 std::string line_of(const std::string& path) {
   std::ifstream file(path);
@@ -31,7 +31,7 @@ std::vector<int> processors_of_list(const std::string& text) {
     int last = first;
     if (found.ec == std::errc() && found.ptr != end && *found.ptr == '-')
       found = std::from_chars(found.ptr + 1, end, last);
-    if (found.ec != std::errc() || first < 0 || last < first || last >= kMostProcessors) return {};
+    if (found.ec != std::errc() || first < 0 || last < first || last >= kMaxProcessors) return {};
     for (int i = first; i <= last; ++i) all.push_back(i);
     if (found.ptr != end && *found.ptr != ',') return {};
     at = found.ptr == end ? end : found.ptr + 1;
@@ -45,7 +45,7 @@ std::vector<Processor> read_topology(const std::vector<int>& processors, const s
   const std::set<int> efficient(slow.begin(), slow.end());
   std::map<int, int> node_of;
   for (const int node : processors_of_list(line_of(folder + "node/online"))) {
-    if (node >= kMostNodes) break;
+    if (node >= kMaxNodes) break;
     for (const int id : processors_of_list(line_of(folder + "node/node" + std::to_string(node) + "/cpulist")))
       node_of[id] = node;
   }

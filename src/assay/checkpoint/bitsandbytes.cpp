@@ -44,14 +44,14 @@ std::string QuantState::text() const {
 QuantState quant_state_from_text(std::string_view text, const std::string& where) {
   const Json json = parse_json_object(text, where);
   const JsonView view(json, where);
-  constexpr std::int64_t kLargest = std::int64_t{1} << 40;
+  constexpr std::int64_t kMax = std::int64_t{1} << 40;
   QuantState state;
   state.type = view.text("quant_type");
-  state.block = view.integer("blocksize", 1, kLargest);
+  state.block = view.integer("blocksize", 1, kMax);
   state.dtype = view.text("dtype");
   state.shape = shape_from(view);
   if (view.has("nested_blocksize") || view.has("nested_offset")) {
-    state.nested = QuantState::Nested{.block = view.integer("nested_blocksize", 1, kLargest),
+    state.nested = QuantState::Nested{.block = view.integer("nested_blocksize", 1, kMax),
                                       .offset = static_cast<float>(view.number("nested_offset"))};
     if (!std::isfinite(state.nested->offset))
       throw Error("{}: nested_offset: expected a finite number", where);

@@ -98,13 +98,13 @@ void check_four_bit(const StoredCodes& weight, const Checkpoint& checkpoint) {
   expect_floats(map, 16);
   const std::vector<float> values = floats_of(map);
   const bool is_nf4 = weight.format.element == ElementType::nf4;
-  const auto& book = code_book(is_nf4 ? FourBit::nf4 : FourBit::fp4);
+  const auto& codebook = codebook_of(is_nf4 ? FourBit::nf4 : FourBit::fp4);
   // bitsandbytes itself reads its own table, not the file's: a file with another one is not what it says.
   constexpr float kTolerance = 1e-6F;
-  for (std::size_t i = 0; i < book.size(); ++i)
-    if (!(std::fabs(values[i] - book[i]) <= kTolerance))
+  for (std::size_t i = 0; i < codebook.size(); ++i)
+    if (!(std::fabs(values[i] - codebook[i]) <= kTolerance))
       throw Error("{}: code {} stands for {}: that is not the {} table, where it is {}", map.where(), i,
-                  values[i], is_nf4 ? "nf4" : "fp4", book[i]);
+                  values[i], is_nf4 ? "nf4" : "fp4", codebook[i]);
 }
 
 // LLM.int8().

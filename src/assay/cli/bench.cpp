@@ -46,10 +46,10 @@ OrderedJson json_of(const BenchRow& row) {
           {"isa", row.isa},
           {"tuning", row.tuning},
           {"threads", row.threads},
-          {"batch", row.what.batch},
-          {"prompt_tokens", row.what.prompt_tokens},
-          {"new_tokens", row.what.new_tokens},
-          {"depth", row.what.depth},
+          {"batch", row.spec.batch},
+          {"prompt_tokens", row.spec.prompt_tokens},
+          {"new_tokens", row.spec.new_tokens},
+          {"depth", row.spec.depth},
           {"samples_s", row.samples_s},
           {"median_s", known(row.median_s)},
           {"spread", row.spread ? OrderedJson(*row.spread) : OrderedJson()},
@@ -144,7 +144,7 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
                       {}};
   for (const BenchRow& row : rows) {
     std::vector<double> rates;
-    for (const double s : row.samples_s) rates.push_back(static_cast<double>(row.what.tokens()) / s);
+    for (const double s : row.samples_s) rates.push_back(static_cast<double>(row.spec.tokens()) / s);
     table.rows.push_back({row.model + " " + row.precision,
                           scaled(static_cast<double>(row.weight_bytes), 1 << 30, "GiB", "MiB"),
                           scaled(static_cast<double>(row.parameters), 1e9, "B", "M"), "CPU",
@@ -183,10 +183,10 @@ int run_bench(const BenchFlags& flags) {
   };
   options.should_stop = is_interrupted;
   const auto load = [&](const std::string& precision, std::optional<int> threads) {
-    RunConfig what = run_config_from_text(precision, flags.model.config);
-    if (threads) what.threads = threads;
+    RunConfig spec = run_config_from_text(precision, flags.model.config);
+    if (threads) spec.threads = threads;
     progress.clear();
-    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), what,
+    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), spec,
                                                   {.needs_tokenizer = false, .pins_caller = true});
     if (!flags.output.is_quiet) note(loaded.load_line());
     return loaded;

@@ -17,10 +17,10 @@ namespace assay::cli {
 namespace {
 
 constexpr std::string_view kUngrouped = "Options", kUnnamed = "TEXT";  // CLI11's own
-constexpr std::string_view kMostUsed = "Most used", kModel = "Model and text", kPrecisionGroup = "Precision",
+constexpr std::string_view kMaxUsed = "Most used", kModel = "Model and text", kPrecisionGroup = "Precision",
                            kSampling = "Sampling", kMeasuring = "Measuring", kDevice = "Device",
                            kOutput = "Output";
-constexpr std::array kGroupOrder{kMostUsed, kModel, kPrecisionGroup, kSampling, kMeasuring, kDevice, kOutput};
+constexpr std::array kGroupOrder{kMaxUsed, kModel, kPrecisionGroup, kSampling, kMeasuring, kDevice, kOutput};
 
 struct Topic {
   std::string_view flag, group;
@@ -95,9 +95,9 @@ constexpr Topic kTopics[] = {
 };
 
 // What most runs are given, in the order in which their help shows it.
-constexpr std::string_view kMostUsedOfRun[] = {"--output", "--precision", "--prompt",  "--max-new-tokens",
-                                               "--skip",   "--time",      "--dry-run", "--resume",
-                                               "--device", "--threads"};
+constexpr std::string_view kMaxUsedOfRun[] = {"--output", "--precision", "--prompt",  "--max-new-tokens",
+                                              "--skip",   "--time",      "--dry-run", "--resume",
+                                              "--device", "--threads"};
 
 // "--max-new-tokens", the first of an option's long names.
 std::string long_flag(const CLI::Option& option) {
@@ -169,9 +169,9 @@ class HelpFormatter : public CLI::Formatter {
       std::vector<const CLI::Option*> options = app.get_options([&group](const CLI::Option* option) {
         return option->get_group() == group && option->nonpositional();
       });
-      if (group == kMostUsed)
+      if (group == kMaxUsed)
         std::sort(options.begin(), options.end(), [](const CLI::Option* a, const CLI::Option* b) {
-          return place_in(kMostUsedOfRun, long_flag(*a)) < place_in(kMostUsedOfRun, long_flag(*b));
+          return place_in(kMaxUsedOfRun, long_flag(*a)) < place_in(kMaxUsedOfRun, long_flag(*b));
         });
       if (!options.empty()) text += make_group(group, false, options);
     }
@@ -185,10 +185,9 @@ void arrange(CLI::App& command, const std::shared_ptr<HelpFormatter>& formatter,
     const std::string flag = long_flag(*option);
     if (flag.empty()) continue;
     const Topic topic = topic_of(flag);
-    const bool is_most_used =
-        is_run && std::count(std::begin(kMostUsedOfRun), std::end(kMostUsedOfRun), flag);
+    const bool is_most_used = is_run && std::count(std::begin(kMaxUsedOfRun), std::end(kMaxUsedOfRun), flag);
     if (is_most_used || option->get_group() == kUngrouped)
-      option->group(std::string(is_most_used ? kMostUsed : topic.group));
+      option->group(std::string(is_most_used ? kMaxUsed : topic.group));
     const std::string type = option->get_type_name();
     if (option->get_items_expected_max() > 0 && !topic.value.empty() && (type.empty() || type == kUnnamed))
       option->type_name(std::string(topic.value));

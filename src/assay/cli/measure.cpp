@@ -44,12 +44,12 @@ std::vector<std::string> warnings_of_plan(const std::vector<PredictedCase>& case
   std::vector<std::string> lines;
   std::map<std::string, int> times;
   for (const PredictedCase& p : cases) {
-    for (const Warning& warning : p.what.warnings)
+    for (const Warning& warning : p.spec.warnings)
       lines.push_back(
-          fmt::format("{}, {}: {}", name_of(p.what.scenario), p.what.label, sentence_of(warning)));
-    if (++times[p.what.key()] == 2)
+          fmt::format("{}, {}: {}", name_of(p.spec.scenario), p.spec.label, sentence_of(warning)));
+    if (++times[p.spec.key()] == 2)
       lines.push_back(fmt::format("{}, {}: the case was asked for more than once and is measured once",
-                                  name_of(p.what.scenario), p.what.label));
+                                  name_of(p.spec.scenario), p.spec.label));
   }
   return lines;
 }
@@ -152,10 +152,10 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   if (flags_.output.is_json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const PredictedCase& p : predicted) {
-      nlohmann::ordered_json row = to_json(p.what);
+      nlohmann::ordered_json row = to_json(p.spec);
       row["predicted_s"] = p.seconds;
       row["predicted_memory_bytes"] = p.memory.value;
-      row["warnings"] = to_json(p.what.warnings);
+      row["warnings"] = to_json(p.spec.warnings);
       rows.push_back(std::move(row));
     }
     answer_json({{"cases", rows}});
@@ -169,22 +169,22 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
   std::vector<std::pair<Scenario, std::vector<Case>>> sweeps;  // by scenario
   std::map<std::string, double> seconds;                       // by key
   for (const PredictedCase& p : predicted) {
-    table.rows.push_back({std::string(name_of(p.what.scenario)), p.what.label, p.what.configuration.label(),
+    table.rows.push_back({std::string(name_of(p.spec.scenario)), p.spec.label, p.spec.configuration.label(),
                           p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "fails",
                           fmt::format("{:.0f}", p.memory.megabytes())});
     if (!p.why_not.empty()) {
-      failures += fmt::format("{}, {} will fail: {}.\n", name_of(p.what.scenario), p.what.label, p.why_not);
+      failures += fmt::format("{}, {} will fail: {}.\n", name_of(p.spec.scenario), p.spec.label, p.why_not);
       continue;
     }
-    if (sweeps.empty() || sweeps.back().first != p.what.scenario)
-      sweeps.emplace_back(p.what.scenario, std::vector<Case>{});
-    sweeps.back().second.push_back(p.what);
-    seconds[p.what.key()] = p.seconds;
+    if (sweeps.empty() || sweeps.back().first != p.spec.scenario)
+      sweeps.emplace_back(p.spec.scenario, std::vector<Case>{});
+    sweeps.back().second.push_back(p.spec);
+    seconds[p.spec.key()] = p.seconds;
   }
   double all = 0;
   for (const auto& [scenario, members] : sweeps)
     all +=
-        predicted_sweep_s(members, experiment().sweep, [&](const Case& what) { return seconds[what.key()]; });
+        predicted_sweep_s(members, experiment().sweep, [&](const Case& spec) { return seconds[spec.key()]; });
   for (const std::string& line : warnings_of_plan(predicted)) note("warning: " + line);
   answer(report::to_text(table, terminal_width()) + failures +
          fmt::format("{} about {:.0f} s to warm up and to "

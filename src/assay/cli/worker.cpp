@@ -28,7 +28,7 @@ namespace {
 
 using Answer = nlohmann::ordered_json;
 constexpr const char* kRequest = "request";
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 
 // A misspelt key must not quietly mean its default.
 void check_keys(const JsonReader& request, std::vector<std::string_view> known) {
@@ -94,7 +94,7 @@ class Worker {
     check_keys(request, {"candidates", "configuration", "needs_tokenizer", "memory_limit", "constants"});
     forget();
     if (request.has("memory_limit")) {
-      const auto limit = static_cast<rlim_t>(request.at("memory_limit").integer(1, kMostBytes));
+      const auto limit = static_cast<rlim_t>(request.at("memory_limit").integer(1, kMaxBytes));
       const rlimit bytes{limit, limit};
       if (setrlimit(RLIMIT_DATA, &bytes) != 0) throw Error("the memory limit cannot be set");
     }
@@ -231,7 +231,7 @@ class Worker {
     }
     Answer phases = Answer::array();
     for (std::size_t i = 0; i < profile.parts.size(); ++i)
-      phases.push_back({{"name", name_of(static_cast<Phase>(i))},
+      phases.push_back({{"name", name_of(static_cast<OpClass>(i))},
                         {"seconds", profile.parts[i].time.value / static_cast<double>(steps)},
                         {"waiting_s", profile.parts[i].waiting.value / static_cast<double>(steps)}});
     return {{"ok", true}, {"operations", operations}, {"phases", phases}};
@@ -260,7 +260,7 @@ class Worker {
   // What this moment's machine reaches at most on the model's threads; 0 where nothing measures it.
   Answer roofline(const JsonReader& request) {
     check_keys(request, {"working_set_bytes"});
-    const std::int64_t bytes = request.at("working_set_bytes").integer(1, kMostBytes);
+    const std::int64_t bytes = request.at("working_set_bytes").integer(1, kMaxBytes);
     if (!roofline_) roofline_.emplace(model());
     const Roofline::Peaks peaks = roofline_->measure({bytes});
     return {{"ok", true},

@@ -38,7 +38,7 @@ namespace {
 
 bool mixes_rows_beside_attention(const Plan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) {
-    return !std::holds_alternative<AttentionOp>(op.what) && mixes_rows(op);
+    return !std::holds_alternative<AttentionOp>(op.kind) && mixes_rows(op);
   });
 }
 
@@ -117,7 +117,7 @@ class Generation {
 
   // How many steps the device may make by itself now; 0: none.
   std::int64_t greedy_steps(std::int64_t made) const {
-    constexpr std::int64_t kMost = 16;  // tokens are known when all of them are
+    constexpr std::int64_t kMax = 16;  // tokens are known when all of them are
     constexpr std::int64_t kWatched = 4;
     const bool is_decode =
         made > 0 && options_.uses_cache && static_cast<std::int64_t>(active_.size()) <= program_.max_rows();
@@ -127,7 +127,7 @@ class Generation {
     // Rows of sequences that have ended must not change those of the others.
     if (!options_.end_tokens.empty() && active_.size() > 1 && has_mixed_rows_) return 0;
     const bool is_watched = on_token_ || !options_.end_tokens.empty();
-    return std::min(is_watched ? kWatched : kMost, options_.max_new_tokens - made);
+    return std::min(is_watched ? kWatched : kMax, options_.max_new_tokens - made);
   }
 
   void run_greedily(std::int64_t steps) {

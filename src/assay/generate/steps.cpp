@@ -59,7 +59,7 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
 std::vector<std::int64_t> rotary_switches(const Plan& plan) {
   std::vector<std::int64_t> switches;
   for (const Op& op : plan.ops)
-    if (const auto* rotary = std::get_if<RotaryOp>(&op.what);
+    if (const auto* rotary = std::get_if<RotaryOp>(&op.kind);
         rotary != nullptr && !rotary->long_frequencies.empty() &&
         std::ranges::find(switches, rotary->original_context) == switches.end())
       switches.push_back(rotary->original_context);

@@ -12,7 +12,7 @@ using OrderedJson = nlohmann::ordered_json;
 namespace {
 
 // Far beyond any run: what a file holds above it is damaged.
-constexpr double kMostSeconds = 1e9, kMostCount = 1e30;
+constexpr double kMaxSeconds = 1e9, kMaxCount = 1e30;
 
 OrderedJson prompt_to_json(const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
@@ -33,7 +33,7 @@ OrderedJson disturbance_to_json(const Disturbance& d) {
 
 Disturbance disturbance_from_json(const JsonReader& json) {
   Disturbance d;
-  d.seconds = json.at(0).number(0, kMostSeconds);
+  d.seconds = json.at(0).number(0, kMaxSeconds);
   d.involuntary_switches = json.at(1).whole<std::int64_t>();
   d.stolen_cpu_s = json.at(2).number();
   d.other_cpu_s = json.at(3).number();
@@ -41,9 +41,9 @@ Disturbance disturbance_from_json(const JsonReader& json) {
   d.quota_wait_s = json.at(5).number();
   d.lowest_mhz = json.at(6).number();
   d.highest_mhz = json.at(7).number();
-  d.watched_s = json.at(8).number(0, kMostSeconds);
-  d.watched_stolen_cpu_s = json.at(9).number(0, kMostSeconds);
-  d.processor_wait_s = json.at(10).number(0, kMostSeconds);
+  d.watched_s = json.at(8).number(0, kMaxSeconds);
+  d.watched_stolen_cpu_s = json.at(9).number(0, kMaxSeconds);
+  d.processor_wait_s = json.at(10).number(0, kMaxSeconds);
   d.major_faults = json.at(11).count<std::int64_t>();
   d.minor_faults = json.at(12).count<std::int64_t>();
   d.migrations = json.at(13).count<std::int64_t>();
@@ -58,10 +58,10 @@ OrderedJson gpu_to_json(const std::optional<GpuUse>& use) {
 
 std::optional<GpuUse> gpu_from_json(const JsonReader& json) {
   GpuUse use;
-  use.lowest_mhz = json.at(0).number(0, kMostCount);
-  use.highest_mhz = json.at(1).number(0, kMostCount);
-  use.highest_celsius = json.at(2).number(0, kMostCount);
-  use.mean_watts = json.at(3).number(0, kMostCount);
+  use.lowest_mhz = json.at(0).number(0, kMaxCount);
+  use.highest_mhz = json.at(1).number(0, kMaxCount);
+  use.highest_celsius = json.at(2).number(0, kMaxCount);
+  use.mean_watts = json.at(3).number(0, kMaxCount);
   use.was_slowed_by_heat = json.at(4).boolean();
   use.was_slowed_by_power = json.at(5).boolean();
   use.others = json.at(6).count<std::int64_t>();
@@ -132,16 +132,16 @@ OrderedJson to_json(const Sample& s) {
 
 Sample sample_from_json(const JsonReader& json) {
   Sample s;
-  s.total_latency_s = json.at("total_latency_s").number(0, kMostSeconds);
-  s.end_to_end_s = json.at("end_to_end_s").number(0, kMostSeconds);
-  s.tokenize_s = json.at("tokenize_s").number(0, kMostSeconds);
-  s.prefill_s = json.at("prefill_s").number(0, kMostSeconds);
-  s.sampling_s = json.at("sampling_s").number(0, kMostSeconds);
-  s.detokenize_s = json.at("detokenize_s").number(0, kMostSeconds);
-  s.first_token_s = json.at("first_token_s").number(0, kMostSeconds);
-  s.step_s = json.at("step_s").numbers(0, kMostSeconds);
-  s.first_tokenize_s = json.at("first_tokenize_s").number(0, kMostSeconds);
-  if (json.has("energy_j")) s.energy_j = json.at("energy_j").number(0, kMostCount);
+  s.total_latency_s = json.at("total_latency_s").number(0, kMaxSeconds);
+  s.end_to_end_s = json.at("end_to_end_s").number(0, kMaxSeconds);
+  s.tokenize_s = json.at("tokenize_s").number(0, kMaxSeconds);
+  s.prefill_s = json.at("prefill_s").number(0, kMaxSeconds);
+  s.sampling_s = json.at("sampling_s").number(0, kMaxSeconds);
+  s.detokenize_s = json.at("detokenize_s").number(0, kMaxSeconds);
+  s.first_token_s = json.at("first_token_s").number(0, kMaxSeconds);
+  s.step_s = json.at("step_s").numbers(0, kMaxSeconds);
+  s.first_tokenize_s = json.at("first_tokenize_s").number(0, kMaxSeconds);
+  if (json.has("energy_j")) s.energy_j = json.at("energy_j").number(0, kMaxCount);
   if (json.has("energy_why_not")) s.energy_why_not = json.at("energy_why_not").text();
   if (json.has("gpu")) s.gpu = gpu_from_json(json.at("gpu"));
   s.roofline_repeats = json.at("roofline_repeats").count<int>();
@@ -153,13 +153,13 @@ Sample sample_from_json(const JsonReader& json) {
   s.new_tokens = counts.at(4).count<std::int64_t>();
   s.ids_hash = json.at("ids_hash").text();
   const JsonReader roofline = json.at("roof");
-  s.bytes = roofline.at(0).number(0, kMostCount);
-  s.flops = roofline.at(1).number(0, kMostCount);
-  s.roofline_s = roofline.at(2).number(0, kMostCount);
-  s.roofline_gb_s = roofline.at(3).number(0, kMostCount);
-  s.roofline_gflops = roofline.at(4).number(0, kMostCount);
-  s.memory_bound_s = roofline.at(5).number(0, kMostCount);
-  s.round_trip_us = roofline.at(6).number(0, kMostCount);
+  s.bytes = roofline.at(0).number(0, kMaxCount);
+  s.flops = roofline.at(1).number(0, kMaxCount);
+  s.roofline_s = roofline.at(2).number(0, kMaxCount);
+  s.roofline_gb_s = roofline.at(3).number(0, kMaxCount);
+  s.roofline_gflops = roofline.at(4).number(0, kMaxCount);
+  s.memory_bound_s = roofline.at(5).number(0, kMaxCount);
+  s.round_trip_us = roofline.at(6).number(0, kMaxCount);
   s.disturbance = disturbance_from_json(json.at("disturbance"));
   return s;
 }
@@ -187,15 +187,14 @@ FirstRun first_run_from_json(const JsonReader& json) {
   for (const JsonReader& ids : json.at("ids").items()) f.ids.push_back(ids.whole_numbers<TokenId>());
   f.texts = json.at("texts").texts();
   for (const JsonReader& part : json.at("profile").items())
-    f.profile.parts.push_back({part.at("phase").text(),
-                               part.at("seconds").number(-kMostSeconds, kMostSeconds),
-                               part.at("roof_s").number(0, kMostSeconds)});
-  f.kv_cache_bytes = json.at("kv_cache_bytes").number(0, kMostCount);
-  f.measured_memory_bytes = json.at("measured_memory_bytes").number(-kMostCount, kMostCount);
-  f.peak_rss_bytes = json.at("rss_bytes").at(0).number(0, kMostCount);
-  f.current_rss_bytes = json.at("rss_bytes").at(1).number(0, kMostCount);
-  if (json.has("device_used_bytes")) f.device_used_bytes = json.at("device_used_bytes").number(0, kMostCount);
-  f.seconds = json.at("seconds").number(0, kMostSeconds);
+    f.profile.parts.push_back({part.at("phase").text(), part.at("seconds").number(-kMaxSeconds, kMaxSeconds),
+                               part.at("roof_s").number(0, kMaxSeconds)});
+  f.kv_cache_bytes = json.at("kv_cache_bytes").number(0, kMaxCount);
+  f.measured_memory_bytes = json.at("measured_memory_bytes").number(-kMaxCount, kMaxCount);
+  f.peak_rss_bytes = json.at("rss_bytes").at(0).number(0, kMaxCount);
+  f.current_rss_bytes = json.at("rss_bytes").at(1).number(0, kMaxCount);
+  if (json.has("device_used_bytes")) f.device_used_bytes = json.at("device_used_bytes").number(0, kMaxCount);
+  f.seconds = json.at("seconds").number(0, kMaxSeconds);
   return f;
 }
 

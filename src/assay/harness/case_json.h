@@ -11,7 +11,7 @@
 namespace assay {
 
 nlohmann::ordered_json to_json(const std::vector<Prompt>& prompts);
-nlohmann::ordered_json to_json(const Case& what);
+nlohmann::ordered_json to_json(const Case& spec);
 nlohmann::ordered_json to_json(const Sample& sample);
 nlohmann::ordered_json to_json(const FirstRun& first);
 

@@ -7,28 +7,28 @@ namespace assay {
 
 Case baseline_case(const ExperimentContext& context, Scenario scenario, std::string label,
                    std::vector<Prompt> prompts, std::int64_t new_tokens) {
-  Case what;
-  what.scenario = scenario;
-  what.label = std::move(label);
-  what.configuration = context.baseline;
-  what.prompts = std::move(prompts);
-  what.new_tokens = new_tokens;
-  return what;
+  Case spec;
+  spec.scenario = scenario;
+  spec.label = std::move(label);
+  spec.configuration = context.baseline;
+  spec.prompts = std::move(prompts);
+  spec.new_tokens = new_tokens;
+  return spec;
 }
 
-void fit_context(const ExperimentContext& context, Case& what) {
-  const std::int64_t room = context.context_length - what.new_tokens;
-  for (const Prompt& prompt : what.prompts) {
+void fit_context(const ExperimentContext& context, Case& spec) {
+  const std::int64_t room = context.context_length - spec.new_tokens;
+  for (const Prompt& prompt : spec.prompts) {
     const auto* text = std::get_if<std::string>(&prompt);
     const std::size_t tokens =
         text != nullptr ? encode(context, *text).size() : std::get<std::vector<TokenId>>(prompt).size();
     if (static_cast<std::int64_t>(tokens) <= room) continue;
-    what.truncation = Truncation::left;
-    what.warnings.push_back(
+    spec.truncation = Truncation::left;
+    spec.warnings.push_back(
         {WarningKind::prompt_truncated,
          fmt::format("a prompt of {} tokens was cut on the left, because it and {} new tokens exceed the "
                      "context of {}",
-                     tokens, what.new_tokens, context.context_length)});
+                     tokens, spec.new_tokens, context.context_length)});
     return;
   }
 }

@@ -15,7 +15,7 @@ Case baseline_case(const ExperimentContext& context, Scenario scenario, std::str
                    std::vector<Prompt> prompts, std::int64_t new_tokens);
 
 // Where a prompt and its new tokens exceed the context: truncates on the left, and adds a warning.
-void fit_context(const ExperimentContext& context, Case& what);
+void fit_context(const ExperimentContext& context, Case& spec);
 
 // A prompt as people read it.
 std::string shown(const Prompt& prompt);

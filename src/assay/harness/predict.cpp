@@ -30,19 +30,19 @@ class Predictor {
         peaks_of_(peaks_of),
         measures_once_(measures_once) {}
 
-  PredictedCase operator()(const Case& what) {
-    PredictedCase predicted{what, 0, {}, ""};
+  PredictedCase operator()(const Case& spec) {
+    PredictedCase predicted{spec, 0, {}, ""};
     try {
-      const std::vector<std::int64_t> tokens = tokens_of(what);
+      const std::vector<std::int64_t> tokens = tokens_of(spec);
       const auto all = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t size = what.batch_size == 0 ? all : std::min(all, what.batch_size);
+      const std::int64_t size = spec.batch_size == 0 ? all : std::min(all, spec.batch_size);
       for (std::int64_t first = 0; first < all; first += size)
         predicted.seconds +=
-            seconds_of(what, {tokens.begin() + first, tokens.begin() + std::min(all, first + size)});
+            seconds_of(spec, {tokens.begin() + first, tokens.begin() + std::min(all, first + size)});
       const std::int64_t longest = *std::max_element(tokens.begin(), tokens.end());
       if (context_.predicted_memory)
-        predicted.memory = context_.predicted_memory(what.configuration, size, longest + what.new_tokens - 1);
-      predicted.why_not = context_.sessions->why_not(what.configuration);
+        predicted.memory = context_.predicted_memory(spec.configuration, size, longest + spec.new_tokens - 1);
+      predicted.why_not = context_.sessions->why_not(spec.configuration);
     } catch (const Error& error) {
       predicted.why_not = error.what();
     }
@@ -55,17 +55,17 @@ class Predictor {
     Roofline::Peaks reached;
   };
 
-  std::vector<std::int64_t> tokens_of(const Case& what) const {
+  std::vector<std::int64_t> tokens_of(const Case& spec) const {
     std::vector<std::int64_t> tokens;
-    for (const Prompt& prompt : what.prompts) {
+    for (const Prompt& prompt : spec.prompts) {
       const auto* text = std::get_if<std::string>(&prompt);
       std::vector<TokenId> ids =
           text != nullptr ? encode(context_, *text) : std::get<std::vector<TokenId>>(prompt);
-      truncate(ids, context_.context_length - what.new_tokens, what.truncation, context_.tokenizer.get());
+      truncate(ids, context_.context_length - spec.new_tokens, spec.truncation, context_.tokenizer.get());
       tokens.push_back(static_cast<std::int64_t>(ids.size()));
-      if (tokens.back() + what.new_tokens > context_.context_length)
+      if (tokens.back() + spec.new_tokens > context_.context_length)
         throw Error("{} of the prompt and {} new ones exceed the model's context of {}",
-                    counted(tokens.back(), "token"), what.new_tokens, context_.context_length);
+                    counted(tokens.back(), "token"), spec.new_tokens, context_.context_length);
     }
     return tokens;
   }
@@ -81,11 +81,11 @@ class Predictor {
     return at->second;
   }
 
-  double seconds_of(const Case& what, std::vector<std::int64_t> tokens) {
-    const Peaks& peaks = peaks_for(what.configuration);
+  double seconds_of(const Case& spec, std::vector<std::int64_t> tokens) {
+    const Peaks& peaks = peaks_for(spec.configuration);
     double seconds = 0;
     for (const PhaseCosts& costs :
-         step_costs(peaks.plan, {std::move(tokens), what.new_tokens, what.uses_cache}))
+         step_costs(peaks.plan, {std::move(tokens), spec.new_tokens, spec.uses_cache}))
       seconds += peaks.reached.seconds(total_cost(costs));
     return seconds;
   }
@@ -110,18 +110,18 @@ Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const 
   const auto backend = make_backend(device_of(configuration), backend_options(configuration, true));
   const Bytes read = cost_of(plan, 1, 0, 1).weight_bytes;
   constexpr Seconds kTime{0.02};
-  constexpr std::int64_t kLargest = std::int64_t{1} << 28;
+  constexpr std::int64_t kMax = std::int64_t{1} << 28;
   if (backend->pool() == nullptr) return usual_share(device_peaks(*backend, read, precision, kTime));
-  ReadProbe probe({std::min(read.value, kLargest)}, *backend->pool());
+  ReadProbe probe({std::min(read.value, kMax)}, *backend->pool());
   return usual_share(host_peaks(probe, *backend->pool(),
-                                bounding_product(precision, isa_from_name(backend->kernels())), kTime));
+                                peak_instruction(precision, isa_from_name(backend->kernels())), kTime));
 }
 
 std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
                                          const std::vector<Case>& cases, const ReachedPeaks& peaks_of) {
   Predictor predictor(context, folder, peaks_of, false);
   std::vector<PredictedCase> all;
-  for (const Case& what : cases) all.push_back(predictor(what));
+  for (const Case& spec : cases) all.push_back(predictor(spec));
   return all;
 }
 
@@ -129,7 +129,7 @@ std::function<double(const Case&)> seconds_predictor(const ExperimentContext& co
                                                      const ModelFolder& folder,
                                                      const ReachedPeaks& peaks_of) {
   auto predictor = std::make_shared<Predictor>(context, folder, peaks_of, true);
-  return [predictor](const Case& what) { return (*predictor)(what).seconds; };
+  return [predictor](const Case& spec) { return (*predictor)(spec).seconds; };
 }
 
 }  // namespace assay

@@ -12,7 +12,7 @@
 namespace assay {
 
 struct PredictedCase {
-  Case what;
+  Case spec;
   double seconds = 0;   // of one run
   Bytes memory;         // weights, activations, keys and values
   std::string why_not;  // it cannot run: "the prompt's 2000 tokens ..."; empty where it can

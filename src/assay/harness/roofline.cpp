@@ -9,7 +9,7 @@
 
 namespace assay {
 
-std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa) {
+std::optional<PeakInstruction> peak_instruction(const Precision& precision, Isa isa) {
   // Products of n parts with n parts count n (n + 1) / 2 of bfloat16.
   const Multiply multiply = multiply_of(precision);
   const int parts = planes_of(multiply);
@@ -20,9 +20,9 @@ std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa 
            : has_avx2_vnni()    ? ProductKind::avx2_vnni
                                 : ProductKind::avx2_int8;
   else if (isa >= Isa::avx512bf16 && multiply != Multiply::float32)
-    return BoundingProduct{isa == Isa::amx ? ProductKind::amx_bfloat16 : ProductKind::avx512_bfloat16,
+    return PeakInstruction{isa == Isa::amx ? ProductKind::amx_bfloat16 : ProductKind::avx512_bfloat16,
                            parts * (parts + 1) / 2};
-  return why_not_usable(kind).empty() ? std::optional(BoundingProduct{kind, 1}) : std::nullopt;
+  return why_not_usable(kind).empty() ? std::optional(PeakInstruction{kind, 1}) : std::nullopt;
 }
 
 Multiply multiply_of(const Precision& precision) {
@@ -38,7 +38,7 @@ std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape) {
     for (const std::int64_t prompt : shape.prompt_tokens) {
       const std::int64_t known = prompt + made, own = reads_all ? known : 1;
       const PhaseCosts one = costs_by_phase(plan, own, known - own, 1);
-      for (std::size_t i = 0; i < kPhases; ++i) {
+      for (std::size_t i = 0; i < kOpClasses; ++i) {
         costs[i].kv_bytes = costs[i].kv_bytes + one[i].kv_bytes;
         costs[i].flops = costs[i].flops + one[i].flops;
       }
@@ -46,7 +46,7 @@ std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape) {
     }
     const auto sequences = static_cast<std::int64_t>(shape.prompt_tokens.size());
     const PhaseCosts weights = costs_by_phase(plan, rows, 0, sequences);
-    for (std::size_t i = 0; i < kPhases; ++i) costs[i].weight_bytes = weights[i].weight_bytes;
+    for (std::size_t i = 0; i < kOpClasses; ++i) costs[i].weight_bytes = weights[i].weight_bytes;
     steps.push_back(costs);
   }
   return steps;
@@ -75,9 +75,9 @@ bool Roofline::Peaks::is_memory_bound(const Cost& cost) const {
 
 ProbePlan plan_probe(Bytes working_set, Bytes weights, Bytes available) {
   // A working set far beyond every cache reads as fast as a larger one.
-  constexpr std::int64_t kLargest = std::int64_t{1} << 30, kSmallest = std::int64_t{1} << 16;
-  const std::int64_t room = available.value > 0 ? std::min(kLargest, available.value / 4) : kLargest;
-  const auto size = static_cast<double>(std::clamp(working_set.value, kSmallest, std::max(kSmallest, room)));
+  constexpr std::int64_t kMax = std::int64_t{1} << 30, kMin = std::int64_t{1} << 16;
+  const std::int64_t room = available.value > 0 ? std::min(kMax, available.value / 4) : kMax;
+  const auto size = static_cast<double>(std::clamp(working_set.value, kMin, std::max(kMin, room)));
   ProbePlan plan;
   plan.eighths = std::lround(8 * std::log2(size));
   const double rounded = std::exp2(static_cast<double>(plan.eighths) / 8);
@@ -97,7 +97,7 @@ Roofline::Roofline(const Model& model)
       pool_(backend_.pool()),
       weights_(model.program().step_weights()) {
   if (pool_ != nullptr)
-    product_ = bounding_product(model.precision(), isa_from_name(model.backend().kernels()));
+    product_ = peak_instruction(model.precision(), isa_from_name(model.backend().kernels()));
 }
 
 ReadProbe& Roofline::probe_for(Bytes working_set) {
@@ -115,7 +115,7 @@ Roofline::Peaks device_peaks(Backend& backend, Bytes working_set, const Precisio
   return {rates.bytes_per_second, rates.operations_per_second};
 }
 
-Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<BoundingProduct>& product,
+Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<PeakInstruction>& product,
                            Seconds each) {
   constexpr int kStreams = 4;  // as the kernels walk the weights
   Roofline::Peaks peaks;

@@ -13,13 +13,13 @@
 
 namespace assay {
 
-struct BoundingProduct {
+struct PeakInstruction {
   ProductKind kind;
   int each;  // multiplications of the probe for one of the model
 };
 // The matrix multiplication that bounds the kernels of a tier; nothing where there is no probe for it. A tier
 // without a probe of its own takes that of the next tier.
-std::optional<BoundingProduct> bounding_product(const Precision& precision, Isa isa);
+std::optional<PeakInstruction> peak_instruction(const Precision& precision, Isa isa);
 
 // What most weights of the blocks are multiplied in: 4-bit codes as what everything else is kept in.
 Multiply multiply_of(const Precision& precision);
@@ -30,7 +30,7 @@ struct BatchShape {
   std::int64_t new_tokens = 0;
   bool uses_cache = true;
 };
-using PhaseCosts = std::array<Cost, kPhases>;
+using PhaseCosts = std::array<Cost, kOpClasses>;
 // By step, the prefill first. Weights count once per step for all sequences, keys and values for each
 // sequence; padding does not count, since it need not be computed.
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape);
@@ -72,13 +72,13 @@ class Roofline {
   Precision precision_;
   ThreadPool* pool_;
   MemoryRegions weights_;
-  std::optional<BoundingProduct> product_;
+  std::optional<PeakInstruction> product_;
   std::map<std::int64_t, std::unique_ptr<ReadProbe>> probes_;
 };
 
 // What a device, or a probe and the products of a pool's threads, reach. Takes about twice `each`.
 Roofline::Peaks device_peaks(Backend& backend, Bytes working_set, const Precision& precision, Seconds each);
-Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<BoundingProduct>& product,
+Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<PeakInstruction>& product,
                            Seconds each);
 
 }  // namespace assay

@@ -65,7 +65,7 @@ class RowBuilder {
     if (const auto found = statistics::outliers(times); found.size() * 10 > times.size())
       row.warnings.push_back(
           {WarningKind::outliers, "more than a tenth of the runs are outliers, which are kept"});
-    if (times.size() >= 2 * statistics::kFewestForInterval) {
+    if (times.size() >= 2 * statistics::kMinForInterval) {
       const std::size_t half = times.size() / 2;
       const double early = statistics::median(std::span(times).first(half)),
                    late = statistics::median(std::span(times).last(half));
@@ -77,8 +77,8 @@ class RowBuilder {
                          late > early ? "slower" : "faster")});
     }
     std::set<int> processes;
-    for (const SamplePlace& place : result_.places()) processes.insert(place.process);
-    if (const auto count = static_cast<int>(processes.size()); count < kFewestProcesses)
+    for (const SampleId& place : result_.places()) processes.insert(place.process);
+    if (const auto count = static_cast<int>(processes.size()); count < kMinProcesses)
       row.warnings.push_back(
           {WarningKind::too_few_runs,
            count == 1 ? fmt::format("{} in one process {} too few for a verdict",
@@ -192,8 +192,8 @@ class RowBuilder {
     const auto sequences =
         (first_.sequences + first_.batches - 1) / std::max<std::int64_t>(1, first_.batches);
     const std::int64_t tokens =
-        first_.prompt_tokens / std::max<std::int64_t>(1, first_.sequences) + result_.what.new_tokens - 1;
-    const Bytes predicted = context_.predicted_memory(result_.what.configuration, sequences, tokens);
+        first_.prompt_tokens / std::max<std::int64_t>(1, first_.sequences) + result_.spec.new_tokens - 1;
+    const Bytes predicted = context_.predicted_memory(result_.spec.configuration, sequences, tokens);
     if (predicted.value > 0) row.set("predicted_memory_bytes", static_cast<double>(predicted.value));
   }
 
@@ -243,29 +243,29 @@ class RowBuilder {
 }  // namespace
 
 Row row_of(const CaseResult& result, const ExperimentContext& context) {
-  const Case& what = result.what;
+  const Case& spec = result.spec;
   Row row;
-  row.scenario = what.scenario;
-  row.label = what.label;
+  row.scenario = spec.scenario;
+  row.label = spec.label;
   row.status = result.status;
   row.reason = result.reason;
   row.parameters = {
-      {"configuration", what.configuration.label()},
-      {"precision", result.facts.model.dtype.empty() ? what.configuration.label() : result.facts.model.dtype},
+      {"configuration", spec.configuration.label()},
+      {"precision", result.facts.model.dtype.empty() ? spec.configuration.label() : result.facts.model.dtype},
       {"device", result.facts.device},
       {"kernels", result.facts.kernels},
       {"threads", std::to_string(result.facts.threads)},
-      {"max_new_tokens", std::to_string(what.new_tokens)},
-      {"cache", what.uses_cache ? "on" : "off"}};
+      {"max_new_tokens", std::to_string(spec.new_tokens)},
+      {"cache", spec.uses_cache ? "on" : "off"}};
   if (!result.facts.tuning.empty()) row.parameters.emplace_back("tuning", result.facts.tuning);
-  if (what.configuration.recipe)
-    row.parameters.emplace_back("recipe", field("recipe").print(what.configuration).front());
-  if (what.prompts.size() > 1) {
-    const auto all = static_cast<std::int64_t>(what.prompts.size());
-    row.parameters.emplace_back("batch_size", std::to_string(what.batch_size == 0 ? all : what.batch_size));
-    row.parameters.emplace_back("padding", name_of(what.padding));
+  if (spec.configuration.recipe)
+    row.parameters.emplace_back("recipe", field("recipe").print(spec.configuration).front());
+  if (spec.prompts.size() > 1) {
+    const auto all = static_cast<std::int64_t>(spec.prompts.size());
+    row.parameters.emplace_back("batch_size", std::to_string(spec.batch_size == 0 ? all : spec.batch_size));
+    row.parameters.emplace_back("padding", name_of(spec.padding));
   }
-  for (const auto& parameter : what.parameters) row.parameters.push_back(parameter);
+  for (const auto& parameter : spec.parameters) row.parameters.push_back(parameter);
   row.warnings = result.facts.warnings;
   row.warnings.insert(row.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (row.status != RowStatus::ok || result.samples.empty()) return row;
@@ -282,9 +282,9 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
   const auto ratios = log_ratios(candidate, baseline, &Sample::total_latency_s);
   if (ratios.empty()) return std::nullopt;
   Comparison comparison = compare_processes(ratios, context.margin);
-  comparison.scenario = candidate.what.scenario;
-  comparison.subject = candidate.what.label;
-  comparison.baseline = baseline.what.label;
+  comparison.scenario = candidate.spec.scenario;
+  comparison.subject = candidate.spec.label;
+  comparison.baseline = baseline.spec.label;
   comparison.metric = "total_latency_s";
   comparison.seconds_each = candidate.visit_s;
   set_sentence(comparison);

@@ -16,7 +16,7 @@ namespace assay {
 
 namespace {
 
-struct Ran {
+struct CaseOutcome {
   Sample sample;
   std::vector<BatchShape> shapes;
   std::vector<std::vector<TokenId>> prompt_ids, ids;
@@ -26,13 +26,13 @@ struct Ran {
 
 class CaseRun {
  public:
-  CaseRun(const LoadedModel& loaded, const Case& what, bool watches_memory, const ShouldStop& should_stop)
-      : loaded_(loaded), what_(what), watches_memory_(watches_memory), should_stop_(should_stop) {
-    if (what.prompts.empty()) throw Error("{}: no prompt was given", what.label);
-    if (what.batch_size < 0) throw FieldError("batch_size", "expected 0 or more, found {}", what.batch_size);
+  CaseRun(const LoadedModel& loaded, const Case& spec, bool watches_memory, const ShouldStop& should_stop)
+      : loaded_(loaded), what_(spec), watches_memory_(watches_memory), should_stop_(should_stop) {
+    if (spec.prompts.empty()) throw Error("{}: no prompt was given", spec.label);
+    if (spec.batch_size < 0) throw FieldError("batch_size", "expected 0 or more, found {}", spec.batch_size);
   }
 
-  Ran run() {
+  CaseOutcome run() {
     const auto all = static_cast<std::int64_t>(what_.prompts.size());
     const std::int64_t size = what_.batch_size == 0 ? all : what_.batch_size;
     const TimePoint begin = Clock::now();
@@ -117,17 +117,17 @@ class CaseRun {
   const Case& what_;
   const bool watches_memory_;
   const ShouldStop& should_stop_;
-  Ran ran_;
+  CaseOutcome ran_;
 };
 
-std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& what) {
+std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& spec) {
   std::vector<BatchShape> shapes;
-  const auto all = static_cast<std::int64_t>(what.prompts.size());
-  const std::int64_t size = what.batch_size == 0 ? all : what.batch_size;
+  const auto all = static_cast<std::int64_t>(spec.prompts.size());
+  const std::int64_t size = spec.batch_size == 0 ? all : spec.batch_size;
   for (std::int64_t i = 0; i < all; ++i) {
-    if (i % size == 0) shapes.push_back({{}, what.new_tokens, what.uses_cache});
-    std::vector<TokenId> ids = prompt_ids(loaded, what.prompts[static_cast<std::size_t>(i)]);
-    truncate(ids, loaded.model->spec().context - what.new_tokens, what.truncation, loaded.tokenizer.get());
+    if (i % size == 0) shapes.push_back({{}, spec.new_tokens, spec.uses_cache});
+    std::vector<TokenId> ids = prompt_ids(loaded, spec.prompts[static_cast<std::size_t>(i)]);
+    truncate(ids, loaded.model->spec().context - spec.new_tokens, spec.truncation, loaded.tokenizer.get());
     shapes.back().prompt_tokens.push_back(static_cast<std::int64_t>(ids.size()));
   }
   return shapes;
@@ -135,13 +135,13 @@ std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& w
 
 }  // namespace
 
-Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
+Sample run_case(const LoadedModel& loaded, const Case& spec, Roofline* roofline,
                 const ShouldStop& should_stop, DisturbanceWatch* watch, GpuSensors* sensors) {
   Roofline::Peaks peaks;
   Bytes working_set;
   if (roofline != nullptr) {
     working_set =
-        working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, what).front()));
+        working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, spec).front()));
     peaks = roofline->measure(working_set);
   }
   std::optional<DisturbanceWatch> own;
@@ -150,7 +150,7 @@ Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
   const EnergyWatch energy;
   const GpuWatch gpu(sensors);
   watch->begin_run();
-  Ran ran = CaseRun(loaded, what, false, should_stop).run();
+  CaseOutcome ran = CaseRun(loaded, spec, false, should_stop).run();
   ran.sample.disturbance = watch->so_far();
   if (sensors != nullptr) ran.sample.gpu = gpu.use();
   if (is_on_gpu) {
@@ -166,18 +166,18 @@ Sample run_case(const LoadedModel& loaded, const Case& what, Roofline* roofline,
   return std::move(ran.sample);
 }
 
-FirstRun first_run(const LoadedModel& loaded, const Case& what, Roofline& roofline, Bytes held_before,
+FirstRun first_run(const LoadedModel& loaded, const Case& spec, Roofline& roofline, Bytes held_before,
                    const ShouldStop& should_stop) {
   Program& program = loaded.model->program();
   program.trim();
   const Roofline::Peaks peaks =
-      roofline.measure(working_set_of(step_costs(program.plan(), expected_shapes(loaded, what).front())));
+      roofline.measure(working_set_of(step_costs(program.plan(), expected_shapes(loaded, spec).front())));
   Backend& backend = loaded.model->backend();
   backend.reset_peak_memory();
   program.begin_profile();
-  Ran ran;
+  CaseOutcome ran;
   try {
-    ran = CaseRun(loaded, what, true, should_stop).run();
+    ran = CaseRun(loaded, spec, true, should_stop).run();
   } catch (...) {
     program.end_profile();
     throw;

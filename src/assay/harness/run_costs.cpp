@@ -52,8 +52,8 @@ void set_roofline(const Plan& plan, const std::vector<BatchShape>& shapes, const
 void repeat_impossible(const Plan& plan, const std::vector<BatchShape>& shapes, Sample& sample,
                        Roofline::Peaks& peaks, const std::function<Roofline::Peaks()>& measure) {
   constexpr double kImpossible = 1.03;
-  constexpr int kMostRepeats = 3;
-  while (sample.roofline_repeats < kMostRepeats &&
+  constexpr int kMaxRepeats = 3;
+  while (sample.roofline_repeats < kMaxRepeats &&
          roofline_s_of(plan, shapes, peaks) > kImpossible * sample.total_latency_s) {
     const Roofline::Peaks again = measure();
     peaks.bytes_per_second = std::max(peaks.bytes_per_second, again.bytes_per_second);
@@ -64,27 +64,27 @@ void repeat_impossible(const Plan& plan, const std::vector<BatchShape>& shapes, 
 
 CaseProfile profile_of(const StepProfile& profile, double total_s, const Plan& plan,
                        const std::vector<BatchShape>& shapes, const Roofline::Peaks& peaks) {
-  std::array<double, kPhases> allowed{};
+  std::array<double, kOpClasses> allowed{};
   for (const BatchShape& shape : shapes)
     for (const PhaseCosts& costs : step_costs(plan, shape))
-      for (std::size_t i = 0; i < kPhases; ++i) allowed[i] += peaks.seconds(costs[i]);
-  const auto own = [&](Phase phase) {
+      for (std::size_t i = 0; i < kOpClasses; ++i) allowed[i] += peaks.seconds(costs[i]);
+  const auto own = [&](OpClass phase) {
     const StepProfile::Part& part = profile.parts[static_cast<std::size_t>(phase)];
     return (part.time - part.waiting).value;
   };
-  const auto roofline = [&](Phase phase) { return allowed[static_cast<std::size_t>(phase)]; };
+  const auto roofline = [&](OpClass phase) { return allowed[static_cast<std::size_t>(phase)]; };
   double waiting = 0, known = 0;
   for (const StepProfile::Part& part : profile.parts) {
     waiting += part.waiting.value;
     known += part.time.value;
   }
   CaseProfile result;
-  result.parts.push_back({"matrix multiplication", own(Phase::linear), roofline(Phase::linear)});
-  result.parts.push_back({"attention", own(Phase::attention), roofline(Phase::attention)});
-  result.parts.push_back({"the LM head", own(Phase::head), roofline(Phase::head)});
+  result.parts.push_back({"matrix multiplication", own(OpClass::linear), roofline(OpClass::linear)});
+  result.parts.push_back({"attention", own(OpClass::attention), roofline(OpClass::attention)});
+  result.parts.push_back({"the LM head", own(OpClass::head), roofline(OpClass::head)});
   result.parts.push_back({"other operations",
-                          own(Phase::embed) + own(Phase::norm) + std::max(0.0, total_s - known),
-                          roofline(Phase::embed) + roofline(Phase::norm)});
+                          own(OpClass::embed) + own(OpClass::norm) + std::max(0.0, total_s - known),
+                          roofline(OpClass::embed) + roofline(OpClass::norm)});
   result.parts.push_back({"synchronization", waiting, 0});
   return result;
 }

@@ -71,7 +71,7 @@ KernelConstants constants_from_json(const JsonReader& json) {
   return {.fetch = {.distance = json.at("fetch_distance").integer(1, kFurthest),
                     .most = json.at("fetch_most").integer(1, kFurthest),
                     .is_to_second_level = json.at("is_to_second_level").boolean()},
-          .share_rows = json.at("share_rows").integer(kFewestShareRows, kMostShareRows)};
+          .share_rows = json.at("share_rows").integer(kMinShareRows, kMaxShareRows)};
 }
 
 OrderedJson to_json(const CorpusLosses& losses) {

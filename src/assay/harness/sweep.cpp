@@ -15,9 +15,9 @@ namespace assay {
 namespace {
 
 // In one process, where an interval is that of its rounds.
-constexpr int kFewestInOneProcess = static_cast<int>(statistics::kFewestForInterval);
-constexpr int kMostInOneProcess = 200;
-constexpr int kMostRounds = 10, kMostProcesses = 10;
+constexpr int kMinInOneProcess = static_cast<int>(statistics::kMinForInterval);
+constexpr int kMaxInOneProcess = 200;
+constexpr int kMaxRounds = 10, kMaxProcesses = 10;
 
 class SweepRun {
  public:
@@ -32,7 +32,7 @@ class SweepRun {
     if (options.processes.value_or(1) > 1 && !sessions.have_processes())
       throw FieldError("processes", "expected 1, because everything runs in this process, found {}",
                        *options.processes);
-    for (const Case& what : cases) add(what);
+    for (const Case& spec : cases) add(spec);
   }
 
   SweepResult run() {
@@ -40,13 +40,13 @@ class SweepRun {
       replay();
       const auto groups = sessions_.groups(configurations());
       begin_ = options_.clock();
-      for (int visit = 0; wants_visit(visit); ++visit) {
+      for (int replicate = 0; wants_replicate(replicate); ++replicate) {
         visit_begin_ = options_.clock();
         has_run_ = false;
         for (std::size_t i = 0; i < groups.size(); ++i) {
           groups_left_ = groups.size() - 1 - i;
           // The baseline is in each group, in a process of its own each time.
-          run_group(groups[i], visit, visit * static_cast<int>(groups.size()) + static_cast<int>(i));
+          run_group(groups[i], replicate, replicate * static_cast<int>(groups.size()) + static_cast<int>(i));
         }
         if (has_run_) visits_.push_back(elapsed(visit_begin_, options_.clock()).value);
       }
@@ -62,27 +62,27 @@ class SweepRun {
  private:
   bool stopped() const { return options_.should_stop && options_.should_stop(); }
 
-  void add(const Case& what) {
+  void add(const Case& spec) {
     for (CaseResult& other : result_.cases)
-      if (other.what.key() == what.key()) {
+      if (other.spec.key() == spec.key()) {
         other.warnings.push_back(
             {WarningKind::duplicate_case, "the case was asked for more than once and is measured once"});
         return;
       }
     CaseResult& added = result_.cases.emplace_back();
-    added.what = what;
-    added.warnings = what.warnings;
+    added.spec = spec;
+    added.warnings = spec.warnings;
   }
 
   std::vector<RunConfig> configurations() const {
     std::vector<RunConfig> all;
     for (const CaseResult& c : result_.cases)
-      if (std::find(all.begin(), all.end(), c.what.configuration) == all.end())
-        all.push_back(c.what.configuration);
+      if (std::find(all.begin(), all.end(), c.spec.configuration) == all.end())
+        all.push_back(c.spec.configuration);
     return all;
   }
 
-  std::string journal_key(const CaseResult& c) const { return name_ + " | " + c.what.key(); }
+  std::string journal_key(const CaseResult& c) const { return name_ + " | " + c.spec.key(); }
 
   void replay() {
     if (options_.journal == nullptr) return;
@@ -91,7 +91,7 @@ class SweepRun {
       options_.journal->read_each("first", journal_key(c), [&](const JsonReader& data) {
         c.first = first_run_from_json(data.at("first_run"));
         c.facts = session_facts_from_json(data.at("facts"));
-        sessions_.remember(c.what.configuration, c.facts);
+        sessions_.remember(c.spec.configuration, c.facts);
         was_begun_.insert(&c);
       });
       options_.journal->read_each("sample", journal_key(c), [&](const JsonReader& data) {
@@ -104,11 +104,11 @@ class SweepRun {
     });
   }
 
-  void run_group(const std::vector<RunConfig>& group, int visit, int process) {
+  void run_group(const std::vector<RunConfig>& group, int replicate, int process) {
     std::vector<CaseResult*> members;
     for (CaseResult& c : result_.cases)
       if (c.status == RowStatus::ok &&
-          std::find(group.begin(), group.end(), c.what.configuration) != group.end())
+          std::find(group.begin(), group.end(), c.spec.configuration) != group.end())
         members.push_back(&c);
     if (has_all(members, process)) return;
     if (sessions_.have_processes())
@@ -119,16 +119,16 @@ class SweepRun {
     const TimePoint begin = options_.clock();
     // What is loaded first may get better pages.
     std::vector<CaseResult*> order = members;
-    if (visit > 0) shuffle(order);
+    if (replicate > 0) shuffle(order);
     for (CaseResult* c : order) {
       if (stopped()) return;
-      show(fmt::format("{}: warming up {}", name_, c->what.label), visit, 0);
+      show(fmt::format("{}: warming up {}", name_, c->spec.label), replicate, 0);
       attempt(*c, [&] { warm_up(*c); });
     }
     measure_begin_ = options_.clock();
     start_s_ = elapsed(begin, measure_begin_).value;
-    for (int round = 0; !stopped() && wants_round(members, visit, round); ++round)
-      run_round(members, visit, {process, round});
+    for (int round = 0; !stopped() && wants_round(members, replicate, round); ++round)
+      run_round(members, replicate, {process, round});
   }
 
   // Whether a journal holds all that would be measured.
@@ -152,14 +152,14 @@ class SweepRun {
     return options_.max_time_s && elapsed(begin_, options_.clock()).value >= *options_.max_time_s;
   }
 
-  bool wants_visit(int visit) const {
+  bool wants_replicate(int replicate) const {
     if (stopped()) return false;
-    if (visit == 0) return true;
-    if (is_over() || !plan_ || visit >= plan_->processes) return false;
+    if (replicate == 0) return true;
+    if (is_over() || !plan_ || replicate >= plan_->processes) return false;
     // Looks at how narrow the intervals are, few and ever further apart: looking more often would sooner or
     // later find them narrow by chance.
-    const bool is_look = visit == kUsualProcesses || visit == 7;
-    return options_.processes || !is_look || !all_narrow();
+    const bool is_interim_look = replicate == kUsualProcesses || replicate == 7;
+    return options_.processes || !is_interim_look || !all_narrow();
   }
 
   // An error is the failure of this case alone, unless the whole run is stopped.
@@ -168,7 +168,7 @@ class SweepRun {
     try {
       action();
     } catch (const WorkerLost& lost) {
-      sessions_.drop(c.what.configuration);
+      sessions_.drop(c.spec.configuration);
       if (lost.cause() == WorkerLost::Cause::stopped) throw;
       fail(c, lost.what());
     } catch (const JournalError&) {
@@ -189,12 +189,12 @@ class SweepRun {
   // The first run gives texts, profile and memory. A session is warmed up by the first of its cases until two
   // runs take about the same time; each further case runs once, where that is short.
   void warm_up(CaseResult& c) {
-    if (const std::string why = sessions_.why_not(c.what.configuration); !why.empty()) throw Error("{}", why);
-    Session& session = sessions_.of(c.what.configuration);
-    const bool is_session_warm = !warmed_up_.insert(c.what.configuration.key()).second;
+    if (const std::string why = sessions_.why_not(c.spec.configuration); !why.empty()) throw Error("{}", why);
+    Session& session = sessions_.of(c.spec.configuration);
+    const bool is_session_warm = !warmed_up_.insert(c.spec.configuration.key()).second;
     const bool is_first = was_begun_.count(&c) == 0;
     if (is_first) {
-      c.first = session.first_run(c.what);
+      c.first = session.first_run(c.spec);
       c.facts = session.facts();  // what it counts while it runs included
       was_begun_.insert(&c);
       if (options_.journal != nullptr)
@@ -206,7 +206,7 @@ class SweepRun {
     if (is_session_warm && last >= kShort_s) return;
     const int most = is_first || !is_session_warm ? 3 : 1;
     for (int run = 0; run < most && (last < kLong_s || (run == 0 && !is_first)) && !stopped(); ++run) {
-      const double now = session.run(c.what).total_latency_s;
+      const double now = session.run(c.spec).total_latency_s;
       ++c.warm_ups;
       const bool is_steady = std::abs(now - last) < kSteady * last;
       last = now;
@@ -214,20 +214,20 @@ class SweepRun {
     }
   }
 
-  void run_round(const std::vector<CaseResult*>& members, int visit, SamplePlace place) {
+  void run_round(const std::vector<CaseResult*>& members, int replicate, SampleId place) {
     std::vector<CaseResult*> order;
     for (CaseResult* c : members)
       if (c->status == RowStatus::ok && c->samples.count(place) == 0) order.push_back(c);
     shuffle(order);
     for (CaseResult* c : order) {
       if (stopped()) return;
-      const std::string configuration = c->what.configuration.label();
-      show(fmt::format("{}: {}{}, process {}, run {}", name_, c->what.label,
-                       configuration == c->what.label ? "" : " (" + configuration + ")", visit + 1,
+      const std::string configuration = c->spec.configuration.label();
+      show(fmt::format("{}: {}{}, process {}, run {}", name_, c->spec.label,
+                       configuration == c->spec.label ? "" : " (" + configuration + ")", replicate + 1,
                        place.round + 1),
-           visit, place.round);
+           replicate, place.round);
       attempt(*c, [&] {
-        const Sample sample = sessions_.of(c->what.configuration).run(c->what);
+        const Sample sample = sessions_.of(c->spec.configuration).run(c->spec);
         c->samples[place] = sample;
         has_run_ = true;
         if (options_.journal != nullptr)
@@ -239,33 +239,33 @@ class SweepRun {
     round_s_ = elapsed(measure_begin_, options_.clock()).value / (place.round + 1);
   }
 
-  bool wants_round(const std::vector<CaseResult*>& members, int visit, int round) {
+  bool wants_round(const std::vector<CaseResult*>& members, int replicate, int round) {
     if (std::none_of(members.begin(), members.end(),
                      [](const CaseResult* c) { return c->status == RowStatus::ok; }))
       return false;
-    if ((visit > 0 || round >= options_.fewest) && is_over()) return false;
+    if ((replicate > 0 || round >= options_.fewest) && is_over()) return false;
     if (sessions_.have_processes()) {
-      if (!plan_ && round >= options_.repeats.value_or(kFewestRounds)) plan();
-      return round < (plan_ ? plan_->rounds : options_.repeats.value_or(kFewestRounds));
+      if (!plan_ && round >= options_.repeats.value_or(kMinRounds)) plan();
+      return round < (plan_ ? plan_->rounds : options_.repeats.value_or(kMinRounds));
     }
     if (options_.repeats) return round < *options_.repeats;
-    if (round < kFewestInOneProcess) return true;
-    if (round >= kMostInOneProcess || elapsed(measure_begin_, options_.clock()).value >= options_.time_s)
+    if (round < kMinInOneProcess) return true;
+    if (round >= kMaxInOneProcess || elapsed(measure_begin_, options_.clock()).value >= options_.time_s)
       return false;
-    return !is_look(round) || !all_narrow();
+    return !is_interim_look(round) || !all_narrow();
   }
 
   // Once, from the first group's visit: the other groups are as large.
   void plan() {
     const auto groups = static_cast<double>(groups_left_ + 1);
     plan_ = plan_visits({groups * start_s_, groups * round_s_}, options_);
-    if (groups > 1) plan_->rounds = static_cast<int>(options_.repeats.value_or(kFewestRounds));
+    if (groups > 1) plan_->rounds = static_cast<int>(options_.repeats.value_or(kMinRounds));
     if (options_.journal != nullptr)
       options_.journal->append("visits", name_, {{"processes", plan_->processes}, {"rounds", plan_->rounds}});
   }
 
-  static bool is_look(int round) {
-    for (int look = kFewestInOneProcess; look <= round; look += std::max(2, look * 2 / 5))
+  static bool is_interim_look(int round) {
+    for (int look = kMinInOneProcess; look <= round; look += std::max(2, look * 2 / 5))
       if (look == round) return true;
     return false;
   }
@@ -279,28 +279,31 @@ class SweepRun {
     });
   }
 
-  void show(const std::string& now, int visit, std::int64_t round) const {
+  void show(const std::string& now, int replicate, std::int64_t round) const {
     if (!options_.on_progress) return;
-    const std::int64_t rounds = plan_ ? plan_->rounds : options_.repeats.value_or(kFewestInOneProcess),
-                       visits = plan_ ? plan_->processes : 1;
-    options_.on_progress(now, visit * rounds + round, visits * rounds, seconds_left(visit, round));
+    const std::int64_t rounds = plan_ ? plan_->rounds : options_.repeats.value_or(kMinInOneProcess),
+                       replicates = plan_ ? plan_->processes : 1;
+    options_.on_progress(now, replicate * rounds + round, replicates * rounds,
+                         seconds_left(replicate, round));
   }
 
   // Not known before the first round is over.
-  std::optional<double> seconds_left(int visit, std::int64_t round) const {
+  std::optional<double> seconds_left(int replicate, std::int64_t round) const {
     if (round_s_ <= 0) return std::nullopt;
     const double spent = elapsed(begin_, options_.clock()).value;
     double left = 0;
     if (plan_) {
       const double rest = round_s_ * static_cast<double>(std::max<std::int64_t>(0, plan_->rounds - round)),
                    group = start_s_ + round_s_ * plan_->rounds,
-                   visits = visits_.empty() ? group * static_cast<double>(groups_left_ + 1) : visits_.back();
-      left = rest + static_cast<double>(groups_left_) * group + (plan_->processes - 1 - visit) * visits;
+                   replicates =
+                       visits_.empty() ? group * static_cast<double>(groups_left_ + 1) : visits_.back();
+      left =
+          rest + static_cast<double>(groups_left_) * group + (plan_->processes - 1 - replicate) * replicates;
     } else if (sessions_.have_processes()) {
       return std::nullopt;
     } else {
-      left = round_s_ * static_cast<double>(std::max<std::int64_t>(
-                            0, options_.repeats.value_or(kFewestInOneProcess) - round));
+      left = round_s_ * static_cast<double>(
+                            std::max<std::int64_t>(0, options_.repeats.value_or(kMinInOneProcess) - round));
       if (!options_.repeats) left = std::max(left, options_.time_s - spent);
     }
     if (options_.max_time_s) left = std::min(left, std::max(0.0, *options_.max_time_s - spent));
@@ -311,7 +314,7 @@ class SweepRun {
     auto& cases = result_.cases;
     for (CaseResult& c : cases) {
       if (c.status == RowStatus::ok && c.samples.empty() && result_.is_interrupted) was_begun_.erase(&c);
-      if (c.facts.kernels.empty()) c.facts = facts_or_none(c.what.configuration);
+      if (c.facts.kernels.empty()) c.facts = facts_or_none(c.spec.configuration);
     }
     std::vector<CaseResult> kept;
     for (CaseResult& c : cases) {
@@ -360,7 +363,7 @@ Bytes Sessions::budget_for(const RunConfig& configuration) const {
   return own.value > 0 ? own : budget_;
 }
 
-double Sessions::share_of(const RunConfig& configuration) const {
+double Sessions::memory_share(const RunConfig& configuration) const {
   return static_cast<double>(memory_of_(configuration).value) /
          static_cast<double>(budget_for(configuration).value);
 }
@@ -414,12 +417,12 @@ std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig
   if (budget_.value == 0 || !memory_of_) return {configurations};
   const RunConfig& first = configurations.front();
   std::vector<std::vector<RunConfig>> groups{{first}};
-  double held = share_of(first);
+  double held = memory_share(first);
   for (std::size_t i = 1; i < configurations.size(); ++i) {
-    const double own = share_of(configurations[i]);
+    const double own = memory_share(configurations[i]);
     if (held + own > 1 && groups.back().size() > 1) {
       groups.push_back({first});
-      held = share_of(first);
+      held = memory_share(first);
     }
     groups.back().push_back(configurations[i]);
     held += own;
@@ -441,15 +444,15 @@ std::vector<double> CaseResult::each(double Sample::*member) const {
   return all;
 }
 
-std::vector<SamplePlace> CaseResult::places() const {
-  std::vector<SamplePlace> all;
+std::vector<SampleId> CaseResult::places() const {
+  std::vector<SampleId> all;
   for (const auto& [place, sample] : samples) all.push_back(place);
   return all;
 }
 
 const CaseResult* SweepResult::find(const std::string& key) const {
   for (const CaseResult& c : cases)
-    if (c.what.key() == key) return &c;
+    if (c.spec.key() == key) return &c;
   return nullptr;
 }
 
@@ -461,21 +464,21 @@ SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::ve
 VisitPlan plan_visits(const VisitCost& cost, const SweepOptions& options) {
   constexpr double kShort_s = 60, kLong_s = 240;
   constexpr int kLoadsWorth = 9;  // rounds
-  const int rounds = static_cast<int>(options.repeats.value_or(kFewestRounds));
-  const double visit = std::max(1e-9, cost.start_s + rounds * cost.round_s);
-  const auto fit = [&](double seconds) { return static_cast<int>(std::min(1e6, seconds / visit)); };
+  const int rounds = static_cast<int>(options.repeats.value_or(kMinRounds));
+  const double replicate = std::max(1e-9, cost.start_s + rounds * cost.round_s);
+  const auto fit = [&](double seconds) { return static_cast<int>(std::min(1e6, seconds / replicate)); };
   VisitPlan plan{1, rounds};
   if (options.processes)
     plan.processes = static_cast<int>(*options.processes);
-  else if (kUsualProcesses * visit <= kShort_s)
-    plan.processes = std::clamp(fit(options.time_s), kUsualProcesses, kMostProcesses);
-  else if (kFewestProcesses * visit <= kLong_s || cost.start_s <= kLoadsWorth * cost.round_s)
-    plan.processes = std::clamp(fit(kShort_s), kFewestProcesses, kUsualProcesses - 1);
+  else if (kUsualProcesses * replicate <= kShort_s)
+    plan.processes = std::clamp(fit(options.time_s), kUsualProcesses, kMaxProcesses);
+  else if (kMinProcesses * replicate <= kLong_s || cost.start_s <= kLoadsWorth * cost.round_s)
+    plan.processes = std::clamp(fit(kShort_s), kMinProcesses, kUsualProcesses - 1);
   else if (!options.repeats)
-    plan.rounds = kFewestInOneProcess;
+    plan.rounds = kMinInOneProcess;
   if (!options.repeats && cost.round_s > 0) {
     const double left = options.time_s / plan.processes - cost.start_s;
-    plan.rounds = std::clamp(static_cast<int>(std::min(1e6, left / cost.round_s)), plan.rounds, kMostRounds);
+    plan.rounds = std::clamp(static_cast<int>(std::min(1e6, left / cost.round_s)), plan.rounds, kMaxRounds);
   }
   return plan;
 }

@@ -52,7 +52,7 @@ class Sessions {
  private:
   Bytes budget_for(const RunConfig& configuration) const;
   // Of the memory that it is allowed.
-  double share_of(const RunConfig& configuration) const;
+  double memory_share(const RunConfig& configuration) const;
 
   SessionMaker make_;
   std::function<Bytes(const RunConfig&)> memory_of_;
@@ -66,19 +66,19 @@ class Sessions {
 };
 
 struct CaseResult {
-  Case what;
+  Case spec;
   RowStatus status = RowStatus::ok;
   std::string reason;  // of an error
   SessionFacts facts;
   FirstRun first;
-  std::map<SamplePlace, Sample> samples;
+  std::map<SampleId, Sample> samples;
   double visit_s = 0;  // that a visit of all cases took, in the mean; 0: not known
   std::vector<Warning> warnings;
   int warm_ups = 0;
 
   bool is_measured() const { return status == RowStatus::ok && !samples.empty(); }
   std::vector<double> each(double Sample::*member) const;  // in the order of processes and rounds
-  std::vector<SamplePlace> places() const;                 // of each
+  std::vector<SampleId> places() const;                    // of each
 };
 
 struct SweepResult {
@@ -93,14 +93,14 @@ SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::ve
                       const SweepOptions& options);
 
 // With fewer rounds in a process, one outlier could move its median far.
-inline constexpr int kFewestRounds = 3;
+inline constexpr int kMinRounds = 3;
 
 // What a visit costs, in seconds: starting, loading and warming up all configurations; a round.
 struct VisitCost {
   double start_s = 0, round_s = 0;
 };
 struct VisitPlan {
-  int processes = 1, rounds = kFewestRounds;
+  int processes = 1, rounds = kMinRounds;
 };
 // How many processes to take, and rounds in each: five processes where their three rounds take a minute at
 // most, and up to ten within time_s; else three or four, unless that takes more than four minutes and

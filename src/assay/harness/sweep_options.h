@@ -23,7 +23,7 @@ struct SweepOptions {
   // Processes that each configuration is started and loaded in, one after the other; unset: chosen from what
   // they cost (plan_visits()). Above 1 only where sessions have processes of their own.
   std::optional<std::int64_t> processes = {};
-  // Rounds in each process; unset: at least kFewestRounds in several, from six until every interval is narrow
+  // Rounds in each process; unset: at least kMinRounds in several, from six until every interval is narrow
   // in one.
   std::optional<std::int64_t> repeats = {};
   double narrow = 0.02;  // half the width of an interval / its centre, from which no process is added

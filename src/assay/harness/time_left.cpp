@@ -13,10 +13,10 @@ double predicted_sweep_s(const std::vector<Case>& cases, const SweepOptions& opt
   constexpr double kBesideRun_s = 0.02, kStart_s = 0.15;
   double round = 0, start = 0;
   std::vector<RunConfig> known;
-  for (const Case& what : cases) {
-    round += seconds_of(what) + kBesideRun_s;
-    if (std::find(known.begin(), known.end(), what.configuration) != known.end()) continue;
-    known.push_back(what.configuration);
+  for (const Case& spec : cases) {
+    round += seconds_of(spec) + kBesideRun_s;
+    if (std::find(known.begin(), known.end(), spec.configuration) != known.end()) continue;
+    known.push_back(spec.configuration);
     start += kStart_s;
   }
   constexpr double kWarmUps = 2;

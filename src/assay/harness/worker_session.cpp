@@ -45,13 +45,13 @@ class LocalSession : public Session {
             .context = loaded_.model->spec().context,
             .warnings = loaded_.warnings};
   }
-  FirstRun first_run(const Case& what) override {
-    FirstRun first = assay::first_run(loaded_, what, roofline_, held_before_, should_stop_);
+  FirstRun first_run(const Case& spec) override {
+    FirstRun first = assay::first_run(loaded_, spec, roofline_, held_before_, should_stop_);
     watch_ = DisturbanceWatch();
     return first;
   }
-  Sample run(const Case& what) override {
-    Sample sample = run_case(loaded_, what, &roofline_, should_stop_, &watch_, sensors_.get());
+  Sample run(const Case& spec) override {
+    Sample sample = run_case(loaded_, spec, &roofline_, should_stop_, &watch_, sensors_.get());
     watch_ = DisturbanceWatch();
     return sample;
   }
@@ -96,11 +96,11 @@ class WorkerSession : public Session {
   SessionFacts facts() override {
     return facts_ = session_facts_from_json(reader(ask({{"op", "facts"}})).at("facts"));
   }
-  FirstRun first_run(const Case& what) override {
-    return first_run_from_json(reader(ask({{"op", "first_run"}, {"case", to_json(what)}})).at("first_run"));
+  FirstRun first_run(const Case& spec) override {
+    return first_run_from_json(reader(ask({{"op", "first_run"}, {"case", to_json(spec)}})).at("first_run"));
   }
-  Sample run(const Case& what) override {
-    return sample_from_json(reader(ask({{"op", "run"}, {"case", to_json(what)}})).at("sample"));
+  Sample run(const Case& spec) override {
+    return sample_from_json(reader(ask({{"op", "run"}, {"case", to_json(spec)}})).at("sample"));
   }
   CorpusLosses score(const CorpusRequest& corpus) override {
     return corpus_losses_from_json(reader(ask({{"op", "score"},

@@ -43,8 +43,8 @@ class Session {
  public:
   virtual ~Session() = default;
   virtual SessionFacts facts() = 0;
-  virtual FirstRun first_run(const Case& what) = 0;
-  virtual Sample run(const Case& what) = 0;
+  virtual FirstRun first_run(const Case& spec) = 0;
+  virtual Sample run(const Case& spec) = 0;
   virtual CorpusLosses score(const CorpusRequest& corpus) = 0;
   virtual std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) = 0;
 };

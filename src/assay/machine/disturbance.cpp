@@ -43,9 +43,9 @@ double number_of(const std::filesystem::path& path) {
 
 // More would take longer to read than they tell.
 std::vector<int> watched_processors() {
-  constexpr std::size_t kMost = 16;
+  constexpr std::size_t kMax = 16;
   std::vector<int> all = allowed_processors();
-  all.resize(std::min(all.size(), kMost));
+  all.resize(std::min(all.size(), kMax));
   return all;
 }
 

@@ -201,10 +201,10 @@ double operations_per_second(ProductKind kind, ThreadPool& pool, Seconds at_leas
 }
 
 Seconds phase_round_trip(ThreadPool& pool, Seconds at_most) {
-  constexpr std::size_t kPhases = 2000;
+  constexpr std::size_t kOpClasses = 2000;
   std::vector<double> times;
   const TimePoint start = Clock::now();
-  for (TimePoint begin = start; times.size() < kPhases && elapsed(start, begin) < at_most;) {
+  for (TimePoint begin = start; times.size() < kOpClasses && elapsed(start, begin) < at_most;) {
     pool.run(pool.size(), [](std::int64_t) {});
     const TimePoint end = Clock::now();
     times.push_back(elapsed(begin, end).value);

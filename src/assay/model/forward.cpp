@@ -26,7 +26,7 @@ const RotarySpec* ModelSpec::rotary_of(int layer) const {
 std::vector<std::string> modules_of(const Plan& plan) {
   std::vector<std::string> modules;
   for (const Op& op : plan.ops)
-    if (const auto* linear = std::get_if<LinearOp>(&op.what))
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind))
       modules.insert(modules.end(), linear->modules.begin(), linear->modules.end());
   return modules;
 }

@@ -97,15 +97,15 @@ void PlanWriter::embed(BufferId out) {
   if (!is_projected) {
     op.positions = positions.positions;
     op.position_offset = positions.position_offset;
-    add("embed", Phase::embed, std::move(op));
+    add("embed", OpClass::embed, std::move(op));
   } else {  // only tokens are as narrow
     op.out = buffer("narrow", width);
-    add("embed", Phase::embed, op);
+    add("embed", OpClass::embed, op);
     linear({{.name = spec_.names.project_in, .outputs = spec_.hidden}}, op.out, out);
     if (positions.positions != kNone) {
       positions.out = buffer("positions", spec_.hidden);
-      add("embed.positions", Phase::embed, positions);
-      add("embed.add", Phase::embed, AddOp{.in = positions.out, .out = out});
+      add("embed.positions", OpClass::embed, positions);
+      add("embed.add", OpClass::embed, AddOp{.in = positions.out, .out = out});
     }
   }
   if (!spec_.names.embedding_norm.empty()) norm(spec_.names.embedding_norm, out, out);
@@ -121,7 +121,7 @@ NormOp PlanWriter::norm_op(const std::string& module, BufferId in, BufferId out,
 }
 
 void PlanWriter::norm(const std::string& module, BufferId in, BufferId out) {
-  add(module, Phase::norm, norm_op(module, in, out, spec_.hidden, spec_.has_norm_bias));
+  add(module, OpClass::norm, norm_op(module, in, out, spec_.hidden, spec_.has_norm_bias));
 }
 
 void PlanWriter::norm_part(const std::string& module, BufferId buffer, std::int64_t column, std::int64_t size,
@@ -129,7 +129,7 @@ void PlanWriter::norm_part(const std::string& module, BufferId buffer, std::int6
   NormOp op = norm_op(module, buffer, buffer, size, spec_.has_qk_norm_bias);
   op.column = column;
   op.groups = groups;
-  add(module, Phase::norm, op);
+  add(module, OpClass::norm, op);
 }
 
 void PlanWriter::linear(const std::vector<Module>& modules, BufferId in, BufferId out, const LinearUse& use) {
@@ -167,7 +167,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
               .outlier_threshold =
                   arithmetic.activations == ActivationType::int8_symmetric ? precision_.outlier_threshold : 0,
               .has_tensor_scale = arithmetic.activations == ActivationType::int8_per_tensor,
-              .has_int8_inputs = arithmetic.activations == ActivationType::int8_per_group,
+              .has_int8_activations = arithmetic.activations == ActivationType::int8_per_group,
               .in = in,
               .out = out,
               .out_column = out_column};
@@ -197,7 +197,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
   if (const auto found = calibration_.find(modules.front().name + ".weight");
       is_in && found != calibration_.end())
     calibrate(op, found->second, use.is_input_shared);
-  add(name, Phase::linear, std::move(op));
+  add(name, OpClass::linear, std::move(op));
 }
 
 void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_input_shared) {
@@ -208,7 +208,7 @@ void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_
   std::vector<float> inverse;
   for (const float factor : found.smoothing) inverse.push_back(1.0F / factor);
   spec_of(op.weight).column_factors = found.smoothing;
-  const auto* norm = plan_.ops.empty() ? nullptr : std::get_if<NormOp>(&plan_.ops.back().what);
+  const auto* norm = plan_.ops.empty() ? nullptr : std::get_if<NormOp>(&plan_.ops.back().kind);
   // A norm in place is read by more than this: by the residual.
   if (norm == nullptr || norm->out != op.in || norm->in == norm->out || is_input_shared) {
     op.input_factors = std::move(inverse);
@@ -218,7 +218,7 @@ void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_
     if (id != kNone) spec_of(id).column_factors = inverse;
 }
 
-void PlanWriter::add(std::string name, Phase phase, decltype(Op::what) what) {
+void PlanWriter::add(std::string name, OpClass phase, decltype(Op::kind) what) {
   plan_.ops.push_back({std::move(name), phase, std::move(what)});
 }
 
@@ -237,7 +237,7 @@ LmHead PlanWriter::head_over(BufferId hidden) {
   if (spec_.has_head_bias) head.product.bias = vector(spec_.names.head_bias, spec_.vocab);
   spec_of(head.product.weight).is_table_too = spec_.is_head_tied;
   const ActivationType activations = precision_.lm_head_arithmetic().activations;
-  head.product.has_int8_inputs = activations == ActivationType::int8_per_group;
+  head.product.has_int8_activations = activations == ActivationType::int8_per_group;
   if (activations == ActivationType::int8_symmetric)
     head.product.outlier_threshold = precision_.outlier_threshold;
   return head;

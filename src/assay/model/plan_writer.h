@@ -46,7 +46,7 @@ class PlanWriter {
   // out = activation(in * weight^T + bias), or out += . Modules that share their input become one matrix
   // multiplication, their outputs side by side, where the precision treats them alike, else one each.
   void linear(const std::vector<Module>& modules, BufferId in, BufferId out, const LinearUse& use = {});
-  void add(std::string name, Phase phase, decltype(Op::what) what);
+  void add(std::string name, OpClass phase, decltype(Op::kind) what);
 
   // The final norm and the LM head over `hidden`; gives the plan. Throws UsageError for a module selection
   // that names no module.

@@ -100,9 +100,9 @@ std::vector<Cost> costs_by_operation(const Plan& plan, std::int64_t rows, std::i
                         i >= pruning.attention ? head_rows : rows};
     if (i == pruning.qkv_product) {
       visitor.queries = head_rows;
-      visitor.query_columns = std::get<AttentionOp>(plan.ops[pruning.attention].what).k_column();
+      visitor.query_columns = std::get<AttentionOp>(plan.ops[pruning.attention].kind).k_column();
     }
-    costs.push_back(std::visit(visitor, plan.ops[i].what));
+    costs.push_back(std::visit(visitor, plan.ops[i].kind));
   }
   const CostVisitor head{plan, head_rows, past, head_rows};
   Cost product = head(plan.head.product);
@@ -112,12 +112,12 @@ std::vector<Cost> costs_by_operation(const Plan& plan, std::int64_t rows, std::i
   return costs;
 }
 
-std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
-                                         std::int64_t head_rows) {
-  std::array<Cost, kPhases> costs{};
+std::array<Cost, kOpClasses> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                            std::int64_t head_rows) {
+  std::array<Cost, kOpClasses> costs{};
   const std::vector<Cost> each = costs_by_operation(plan, rows, past, head_rows);
   for (std::size_t i = 0; i < each.size(); ++i) {
-    const Phase phase = i < plan.ops.size() ? plan.ops[i].phase : Phase::head;
+    const OpClass phase = i < plan.ops.size() ? plan.ops[i].phase : OpClass::head;
     costs[static_cast<std::size_t>(phase)] += each[i];
   }
   return costs;

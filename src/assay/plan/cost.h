@@ -24,7 +24,7 @@ Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_
 std::vector<Cost> costs_by_operation(const Plan& plan, std::int64_t rows, std::int64_t past,
                                      std::int64_t head_rows);
 // The same by Phase.
-std::array<Cost, kPhases> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
-                                         std::int64_t head_rows);
+std::array<Cost, kOpClasses> costs_by_phase(const Plan& plan, std::int64_t rows, std::int64_t past,
+                                            std::int64_t head_rows);
 
 }  // namespace assay

@@ -53,7 +53,7 @@ StepUse use_of(const Plan& plan, const Op& op) {
                        },
                        [&](const GatedOp& gated) { return whole(gated.out); },
                        [&](const AddOp& add) { return whole(add.out); }},
-                 op.what));
+                 op.kind));
   return use;
 }
 

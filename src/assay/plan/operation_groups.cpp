@@ -15,7 +15,7 @@ const char* kind_of(const Op& op) {
                           [](const LinearOp&) { return "matmul"; }, [](const RotaryOp&) { return "rotary"; },
                           [](const AttentionOp&) { return "attention"; },
                           [](const GatedOp&) { return "gate"; }, [](const AddOp&) { return "add"; }},
-                    op.what);
+                    op.kind);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ std::vector<OperationGroup> operation_groups(const Plan& plan, std::int64_t rows
                               [&](const OperationGroup& g) { return g.name == name && g.kind == kind; });
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {.name = name, .kind = kind, .operations = {}, .cost = {}});
-      const LinearOp* linear = is_head ? &plan.head.product : std::get_if<LinearOp>(&plan.ops[i].what);
+      const LinearOp* linear = is_head ? &plan.head.product : std::get_if<LinearOp>(&plan.ops[i].kind);
       if (linear != nullptr) {
         group->format = plan.weight(linear->weight).format;
         group->multiply = plan.weight(linear->weight).arithmetic.multiply;

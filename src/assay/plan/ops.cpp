@@ -2,17 +2,17 @@
 
 namespace assay {
 
-std::string_view name_of(Phase phase) {
+std::string_view name_of(OpClass phase) {
   switch (phase) {
-    case Phase::embed:
+    case OpClass::embed:
       return "embed";
-    case Phase::norm:
+    case OpClass::norm:
       return "norm";
-    case Phase::attention:
+    case OpClass::attention:
       return "attention";
-    case Phase::linear:
+    case OpClass::linear:
       return "linear";
-    case Phase::head:
+    case OpClass::head:
       return "head";
   }
   return "?";
@@ -64,7 +64,7 @@ BufferUse buffers_of(const Op& op) {
                           [](const AddOp& add) {
                             return BufferUse{{add.in, add.out}, {add.out}};
                           }},
-                    op.what);
+                    op.kind);
 }
 
 bool mixes_rows(const Op& op) {
@@ -73,7 +73,7 @@ bool mixes_rows(const Op& op) {
             [](const LinearOp& linear) { return linear.has_tensor_scale || linear.outlier_threshold > 0; },
             [](const RotaryOp&) { return false; }, [](const AttentionOp&) { return true; },
             [](const GatedOp&) { return false; }, [](const AddOp&) { return false; }},
-      op.what);
+      op.kind);
 }
 
 }  // namespace assay

@@ -19,9 +19,9 @@ namespace assay {
 enum class Norm { layer, rms };
 
 // What an operation is for; times are reported by phase.
-enum class Phase { embed, norm, attention, linear, head };
-inline constexpr std::size_t kPhases = 5;
-std::string_view name_of(Phase phase);
+enum class OpClass { embed, norm, attention, linear, head };
+inline constexpr std::size_t kOpClasses = 5;
+std::string_view name_of(OpClass phase);
 
 using BufferId = int;
 inline constexpr int kNone = -1;
@@ -76,7 +76,7 @@ struct LinearOp {
   std::vector<float> input_factors = {};
   // Of 4-bit weights: inputs become int8 with a scale for each group of inputs that shares one of the
   // weights.
-  bool has_int8_inputs = false;
+  bool has_int8_activations = false;
   BufferId in = kNone, out = kNone;
   std::int64_t out_column = 0;
   // Modules of the checkpoint that it is: "h.3.attn.c_proj"; of q, k and v in one, the three.
@@ -100,7 +100,7 @@ struct RotaryOp {
   const std::vector<float>& frequencies_of(std::int64_t extent) const {
     return long_frequencies.empty() || extent <= original_context ? frequencies : long_frequencies;
   }
-  bool turns_as(const RotaryOp& other) const {
+  bool rotates_like(const RotaryOp& other) const {
     return amplitude == other.amplitude && frequencies == other.frequencies &&
            long_frequencies == other.long_frequencies && original_context == other.original_context;
   }
@@ -117,7 +117,7 @@ struct AttentionOp {
   std::vector<float> alibi_slopes = {};
   BufferId qkv = kNone;  // [rows, (heads + 2 * kv_heads) * head_dim]: queries, keys, values
   BufferId out = kNone;  // [rows, heads * head_dim]
-  bool bends_scores() const { return soft_cap != 0 || !alibi_slopes.empty(); }
+  bool has_score_modifiers() const { return soft_cap != 0 || !alibi_slopes.empty(); }
   std::int64_t k_column() const { return std::int64_t{heads} * head_dim; }
   std::int64_t v_column() const { return k_column() + std::int64_t{kv_heads} * head_dim; }
 };
@@ -136,8 +136,8 @@ struct AddOp {  // out += scale * in: the residual of families that scale it, or
 
 struct Op {
   std::string name;  // "h.3.attn.c_proj"
-  Phase phase = Phase::linear;
-  std::variant<EmbedOp, NormOp, LinearOp, RotaryOp, AttentionOp, GatedOp, AddOp> what;
+  OpClass phase = OpClass::linear;
+  std::variant<EmbedOp, NormOp, LinearOp, RotaryOp, AttentionOp, GatedOp, AddOp> kind;
 };
 
 // One function for each alternative, and none for all: an operation without one does not compile.

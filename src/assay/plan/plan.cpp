@@ -10,7 +10,7 @@ namespace {
 
 std::size_t last_attention(const std::vector<Op>& ops) {
   for (std::size_t i = ops.size(); i-- > 0;) {
-    if (std::holds_alternative<AttentionOp>(ops[i].what)) return i;
+    if (std::holds_alternative<AttentionOp>(ops[i].kind)) return i;
     if (mixes_rows(ops[i])) break;
   }
   return ops.size();
@@ -22,7 +22,7 @@ bool keeps_queries_apart(const Plan& plan, const Op& op, const AttentionOp& atte
   if (std::count(use.reads.begin(), use.reads.end(), attention.qkv) == 0) return true;
   const auto is_other = [&](BufferId id) { return id != attention.qkv; };
   if (std::any_of(use.writes.begin(), use.writes.end(), is_other)) return false;
-  const auto* norm = std::get_if<NormOp>(&op.what);
+  const auto* norm = std::get_if<NormOp>(&op.kind);
   if (norm == nullptr) return true;
   const std::int64_t size = plan.weight(norm->gain).columns, queries = attention.k_column();
   return norm->column >= queries || norm->column + norm->groups * size <= queries ||
@@ -31,9 +31,9 @@ bool keeps_queries_apart(const Plan& plan, const Op& op, const AttentionOp& atte
 
 std::size_t product_of_queries(const Plan& plan, std::size_t attention) {
   const std::vector<Op>& ops = plan.ops;
-  const auto& what = std::get<AttentionOp>(ops[attention].what);
+  const auto& what = std::get<AttentionOp>(ops[attention].kind);
   for (std::size_t i = attention; i-- > 0;) {
-    const auto* linear = std::get_if<LinearOp>(&ops[i].what);
+    const auto* linear = std::get_if<LinearOp>(&ops[i].kind);
     if (linear != nullptr && linear->out == what.qkv && linear->out_column == 0)
       return mixes_rows(ops[i]) || linear->adds_to_output ? ops.size() : i;
     if (!keeps_queries_apart(plan, ops[i], what)) break;

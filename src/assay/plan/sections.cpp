@@ -25,12 +25,12 @@ std::vector<Cut> cuts_of(const Plan& plan) {
   std::optional<Cut> last;  // since the last attention
   bool has_attention = false;
   for (std::size_t i = 1; i < plan.ops.size(); ++i) {
-    if (std::holds_alternative<AttentionOp>(plan.ops[i - 1].what)) {
+    if (std::holds_alternative<AttentionOp>(plan.ops[i - 1].kind)) {
       has_attention = true;
       last.reset();
     }
     if (has_attention && live[i].size() == 1) last = Cut{i, live[i].front()};
-    if (last && std::holds_alternative<AttentionOp>(plan.ops[i].what)) cuts.push_back(*last);
+    if (last && std::holds_alternative<AttentionOp>(plan.ops[i].kind)) cuts.push_back(*last);
   }
   cuts.push_back({plan.ops.size(), plan.hidden});
   return cuts;
@@ -49,7 +49,7 @@ class SectionWriter {
     plan().kv_format = whole.kv_format;
     if (first == kNone) return;
     section_.states = add("(hidden states)", 1, width(first), WeightSpec::Kind::table);
-    plan().ops.push_back({"states", Phase::embed, EmbedOp{.tokens = section_.states, .out = first}});
+    plan().ops.push_back({"states", OpClass::embed, EmbedOp{.tokens = section_.states, .out = first}});
   }
 
   void copy(Op op) {
@@ -67,7 +67,7 @@ class SectionWriter {
                      },
                      [](RotaryOp&) {}, [&](AttentionOp& attention) { attention.layer = plan().layers++; },
                      [](GatedOp&) {}, [](AddOp&) {}},
-               op.what);
+               op.kind);
     plan().ops.push_back(std::move(op));
   }
 
@@ -76,7 +76,7 @@ class SectionWriter {
     plan().layers = std::max(plan().layers, 1);
     plan().head.product.weight = section_.probe;
     plan().buffers.push_back({"probe", 1});
-    plan().ops.push_back({"probe", Phase::head,
+    plan().ops.push_back({"probe", OpClass::head,
                           LinearOp{.weight = section_.probe,
                                    .in = plan().hidden,
                                    .out = static_cast<BufferId>(plan().buffers.size()) - 1}});

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kNames[] = {"minmax", "percentile", "entropy"};
 constexpr std::int64_t kQuantizedBins = 128;  // of the entropy calibrator
-constexpr std::int64_t kMostGrowth = 16;
+constexpr std::int64_t kMaxGrowth = 16;
 
 // numpy.linspace in float32.
 std::vector<float> even_edges(float first, float last, std::size_t bins) {
@@ -134,7 +134,7 @@ RangeObserver::RangeObserver(const ObserverOptions& options)
     : options_(options),
       has_magnitudes_(options.calibrator == Calibrator::percentile && options.is_symmetric) {
   if (options_.bins == 0) options_.bins = options_.calibrator == Calibrator::entropy ? 128 : 2048;
-  most_bins_ = kMostGrowth * options_.bins;
+  most_bins_ = kMaxGrowth * options_.bins;
 }
 
 void RangeObserver::observe(std::span<const float> values) {

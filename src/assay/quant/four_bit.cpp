@@ -39,9 +39,9 @@ struct Order {
   std::array<std::uint8_t, 16> codes;
   std::array<float, 15> bounds;
 };
-constexpr Order order_of(const std::array<float, 16>& book, const std::array<std::uint8_t, 16>& codes) {
+constexpr Order order_of(const std::array<float, 16>& codebook, const std::array<std::uint8_t, 16>& codes) {
   Order order{codes, {}};
-  for (std::size_t i = 0; i < 15; ++i) order.bounds[i] = (book[codes[i]] + book[codes[i + 1]]) / 2;
+  for (std::size_t i = 0; i < 15; ++i) order.bounds[i] = (codebook[codes[i]] + codebook[codes[i + 1]]) / 2;
   return order;
 }
 constexpr Order kNf4Order = order_of(kNf4, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
@@ -99,11 +99,11 @@ std::uint8_t code_of_map(float x) {
   return table[static_cast<std::size_t>((std::clamp(x, -1.0F, 1.0F) + 1.0F) * kHalf + 0.5F)];
 }
 
-constexpr float kSmallest = 1e-38F;
+constexpr float kMin = 1e-38F;
 // Of a block; `is_whole`: not the shorter one at the end.
 [[gnu::always_inline]] inline float scale_of(std::span<const float> part, bool is_whole) {
   const float largest = largest_magnitude(part);
-  return is_whole ? largest : std::max(largest, kSmallest);
+  return is_whole ? largest : std::max(largest, kMin);
 }
 
 // The work of quantize_four_bit. Loops of which compilers make vectors, for the widest of the machine:
@@ -117,7 +117,7 @@ constexpr float kSmallest = 1e-38F;
     const bool is_whole = part.size() == size;
     const float largest = scale_of(part, is_whole);
     absmax[first / size] = largest;
-    const float inverse = 1.0F / std::max(largest, kSmallest);
+    const float inverse = 1.0F / std::max(largest, kMin);
     // How many bounds lie below each.
     constexpr std::size_t kAtOnce = 64;
     for (std::size_t begin = 0; begin < part.size(); begin += kAtOnce) {
@@ -159,7 +159,7 @@ void quantize_blocks_baseline(FourBit type, std::span<const float> x, std::int64
 
 }  // namespace
 
-const std::array<float, 16>& code_book(FourBit type) {
+const std::array<float, 16>& codebook_of(FourBit type) {
   return type == FourBit::nf4 ? kNf4 : kFp4;
 }
 

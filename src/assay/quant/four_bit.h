@@ -12,7 +12,7 @@ namespace assay {
 enum class FourBit { nf4, fp4 };
 
 // The value of each code, between -1 and 1. Those of FP4 are not sorted; its codes 0 and 8 are both zero.
-const std::array<float, 16>& code_book(FourBit type);
+const std::array<float, 16>& codebook_of(FourBit type);
 
 inline constexpr std::int64_t kFourBitBlock = 64;  // weights that share a scale
 inline constexpr std::int64_t kNestedBlock = 256;  // scales that share one, where scales are quantized too

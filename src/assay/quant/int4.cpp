@@ -7,7 +7,7 @@
 
 namespace assay {
 
-const std::array<float, 16>& int4_book() {
+const std::array<float, 16>& int4_codebook() {
   static constexpr std::array<float, 16> kBook = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
   return kBook;
 }

@@ -11,7 +11,7 @@ namespace assay {
 inline constexpr std::int64_t kInt4Group = 128;
 
 // A code's value before scaling: code - 8, from -8 to 7.
-const std::array<float, 16>& int4_book();
+const std::array<float, 16>& int4_codebook();
 
 // The same where a group has a zero point or minimum: the code itself, from 0 to 15.
 const std::array<float, 16>& int4_codes();

@@ -69,14 +69,14 @@ std::int64_t ScaleLayout::at(std::int64_t row, std::int64_t column) const {
   return row / outputs_ * groups_ + column / inputs_;
 }
 
-const std::array<float, 16>& code_values(const WeightFormat& format) {
-  if (format.element != ElementType::integer) return code_book(table_of(format));
-  return format.offset == Offset::none ? int4_book() : int4_codes();
+const std::array<float, 16>& codebook_values(const WeightFormat& format) {
+  if (format.element != ElementType::integer) return codebook_of(table_of(format));
+  return format.offset == Offset::none ? int4_codebook() : int4_codes();
 }
 
 float dequantized(const WeightFormat& format, std::uint8_t code, float scale) {
   if (format.has_absmax_scales) return static_cast<float>(static_cast<std::int8_t>(code)) * (scale / 127);
-  return code_values(format)[code] * scale;
+  return codebook_values(format)[code] * scale;
 }
 
 std::int64_t quantize_rows(const WeightFormat& format, bool allows_non_finite, const std::string& where,

@@ -33,7 +33,7 @@ struct ScaleLayout {
 inline constexpr std::int64_t kQuantizedRows = kFourBitBlock;
 
 // The values of 4-bit codes, before scaling.
-const std::array<float, 16>& code_values(const WeightFormat& four_bit_format);
+const std::array<float, 16>& codebook_values(const WeightFormat& four_bit_format);
 // What a code stands for: of 4 bits value * scale, where scales are largest magnitudes code * (scale / 127).
 float dequantized(const WeightFormat& format, std::uint8_t code, float scale);
 

@@ -178,7 +178,7 @@ void MatrixQuantizer::round_rows(const WeightSpec& weight, Slab& slab) const {
 
 // Two codes to a byte, the first of them high, as bitsandbytes has them; of an odd number the last is zero.
 std::span<const std::byte> MatrixQuantizer::packed_pairs(Slab& slab) const {
-  const auto& values = code_values(format_);
+  const auto& values = codebook_values(format_);
   const auto zero = static_cast<std::uint8_t>(std::find(values.begin(), values.end(), 0.0F) - values.begin());
   slab.packed.resize((slab.codes.size() + 1) / 2);
   for (std::size_t i = 0; i < slab.codes.size(); i += 2) {

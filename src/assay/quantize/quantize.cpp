@@ -301,7 +301,7 @@ class Job {
     state.shape = {weight.rows, weight.columns};
     const std::int64_t blocks = ScaleLayout(weight.format, weight.rows, weight.columns).count;
     std::int64_t bytes = name_tensor(weight.name, DType::u8, {code_bytes(weight), 1});
-    bytes += name_floats(beside(bnb::kQuantMap), code_book(is_nf4 ? FourBit::nf4 : FourBit::fp4));
+    bytes += name_floats(beside(bnb::kQuantMap), codebook_of(is_nf4 ? FourBit::nf4 : FourBit::fp4));
     if (const auto found = nested.find(weight.name); found == nested.end()) {
       bytes += name_tensor(beside(bnb::kAbsmax), DType::f32, {blocks});
     } else {

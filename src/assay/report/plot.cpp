@@ -245,11 +245,11 @@ std::string tick_text(double value) {
 std::string to_svg(const Plot& any) {
   // A page has no place for what is no number, or too large to be told from its neighbours.
   Plot plot = any;
-  constexpr double kLargest = 1e100;
+  constexpr double kMax = 1e100;
   for (PlotSeries& series : plot.series)
     for (PlotPoint& point : series.points)
       for (double* value : {&point.x, &point.y, &point.low, &point.high})
-        *value = std::isnan(*value) ? 0 : std::clamp(*value, -kLargest, kLargest);
+        *value = std::isnan(*value) ? 0 : std::clamp(*value, -kMax, kMax);
   const bool is_empty = std::all_of(plot.series.begin(), plot.series.end(),
                                     [](const PlotSeries& s) { return s.points.empty(); });
   if (is_empty) {

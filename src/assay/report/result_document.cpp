@@ -199,9 +199,9 @@ class ResultDocument {
   void add_findings() {
     if (results_.remarks.empty()) return;
     // Many of them bury what follows.
-    constexpr std::size_t kMostOnTerminal = 6;
+    constexpr std::size_t kMaxOnTerminal = 6;
     Section& section = new_section(
-        "Findings", results_.remarks.size() <= kMostOnTerminal ? Shown::everywhere : Shown::on_pages);
+        "Findings", results_.remarks.size() <= kMaxOnTerminal ? Shown::everywhere : Shown::on_pages);
     List list;
     for (const std::string& remark : results_.remarks) list.items.push_back(sentence(remark));
     section.add(std::move(list));

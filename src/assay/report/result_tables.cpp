@@ -20,14 +20,14 @@ bool some_has(const RowList& rows, std::string_view tag) {
 
 // Times get as many decimals as the smallest needs for three digits; large figures need none.
 int decimals_of(const Metric& m, const RowList& rows) {
-  constexpr int kMost = 6;
+  constexpr int kMax = 6;
   double least = INFINITY;
   for (const Row* row : rows)
     if (const Value* value = row->find(m.tag); value != nullptr && value->value * m.scale > 0)
       least = std::min(least, value->value * m.scale);
   if (!std::isfinite(least)) return m.decimals;
   if (m.unit == "s" || m.unit == "ms")
-    return std::clamp(2 - static_cast<int>(std::floor(std::log10(least))), 0, kMost);
+    return std::clamp(2 - static_cast<int>(std::floor(std::log10(least))), 0, kMax);
   return least >= 1000 ? 0 : m.decimals;
 }
 

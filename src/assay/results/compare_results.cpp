@@ -18,7 +18,7 @@ namespace assay {
 namespace {
 
 constexpr double kErrorLevel = 0.05;
-constexpr int kFewestBlocks = 6;  // of a text
+constexpr int kMinBlocks = 6;  // of a text
 constexpr const char* kLatencyTag = "total_latency_s";
 constexpr const char* kThroughputTag = "tokens_per_sec";
 constexpr const char* kPerplexityTag = "perplexity";
@@ -201,12 +201,11 @@ class Comparer {
     ComparedRow& row = compared_.rows[index];
     row.comparison.pairs = static_cast<int>(std::min(old.size(), now.size()));
     for (const auto& [name, own, results] : {std::tuple("A", &old, &a_), std::tuple("B", &now, &b_)})
-      if (own->size() < static_cast<std::size_t>(kFewestProcesses)) {
+      if (own->size() < static_cast<std::size_t>(kMinProcesses)) {
         row.untested = fmt::format(
             "{} was measured in {}, and a test needs {} or more, because equal processes differ. Repeat it "
             "with `{}`",
-            name, own->size() <= 1 ? "one process" : fmt::format("{} processes", own->size()),
-            kFewestProcesses,
+            name, own->size() <= 1 ? "one process" : fmt::format("{} processes", own->size()), kMinProcesses,
             with_processes(results->command.empty() ? "assay run" : results->command, kUsualProcesses));
         return;
       }
@@ -214,9 +213,9 @@ class Comparer {
     if (!row.untested.empty()) return;
     const ComparedPair pair{&a, &b};
     if (const std::size_t common = mean_log_ratios(std::span(&pair, 1), tag).size();
-        compared_.are_interleaved && common < static_cast<std::size_t>(kFewestProcesses)) {
+        compared_.are_interleaved && common < static_cast<std::size_t>(kMinProcesses)) {
       row.untested = fmt::format("A and B took turns in {} processes, and a test needs {} or more", common,
-                                 kFewestProcesses);
+                                 kMinProcesses);
       return;
     }
     std::vector<statistics::Effect> effects = effects_of(std::span(&pair, 1), tag);
@@ -255,10 +254,10 @@ class Comparer {
     if (old.tokens % LossBlocks::kTokens != 0) differences.pop_back();  // of another length
     constexpr std::int64_t kBlock = std::max<std::int64_t>(1, statistics::kLossBlock / LossBlocks::kTokens);
     const std::vector<double> replicates = statistics::block_means(differences, kBlock);
-    if (replicates.size() < static_cast<std::size_t>(kFewestBlocks)) {
+    if (replicates.size() < static_cast<std::size_t>(kMinBlocks)) {
       row.untested =
           fmt::format("the text has {} tokens, and a test needs {} or more: repeat both with a longer text",
-                      old.tokens, kFewestBlocks * kBlock * LossBlocks::kTokens);
+                      old.tokens, kMinBlocks * kBlock * LossBlocks::kTokens);
       return;
     }
     row.comparison.pairs = static_cast<int>(replicates.size());

@@ -29,7 +29,7 @@ struct ComparedResults {
 // Rows are matched by scenario, label and configuration. Runs of different models are refused: Error.
 //   Latency and throughput: a process is one observation, the logarithm of the median of its runs (Kalibera
 // and Jones, "Rigorous benchmarking in reasonable time", 2013), and those of two runs are compared by Welch's
-// t test, beside the speed of the machine itself (machine_speed.h). Both need kFewestProcesses. Of runs whose
+// t test, beside the speed of the machine itself (machine_speed.h). Both need kMinProcesses. Of runs whose
 // processes took turns, the ratios of the pairs are tested instead, by Student's t: what the host is like at
 // a time is in both.
 //   Perplexity: block by block over the same tokens, by Student's t test of the differences. Both need the

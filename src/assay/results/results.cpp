@@ -35,7 +35,7 @@ const std::string& Row::parameter(std::string_view key) const {
 
 int Row::processes() const {
   std::set<int> all;
-  for (const SamplePlace& place : places) all.insert(place.process);
+  for (const SampleId& place : places) all.insert(place.process);
   return std::max(1, static_cast<int>(all.size()));
 }
 
@@ -60,7 +60,7 @@ Value value_of_repeats(std::vector<double> in_time_order) {
   return value;
 }
 
-Value value_of_processes(std::vector<double> samples, std::span<const SamplePlace> places) {
+Value value_of_processes(std::vector<double> samples, std::span<const SampleId> places) {
   std::map<int, std::vector<double>> by_process;
   for (std::size_t i = 0; i < samples.size(); ++i) by_process[places[i].process].push_back(samples[i]);
   const auto processes = static_cast<int>(by_process.size());
@@ -80,7 +80,7 @@ Value value_of_processes(std::vector<double> samples, std::span<const SamplePlac
   Value value{.value = back(effect->estimate), .interval = {}, .samples = std::move(samples)};
   value.statistic = "mean of medians";
   value.processes = processes;
-  if (processes >= kFewestProcesses) {
+  if (processes >= kMinProcesses) {
     const statistics::Interval interval = effect->interval(0.95);
     value.interval = statistics::Interval{back(interval.low), back(interval.high), interval.level};
   }
@@ -93,7 +93,7 @@ std::vector<std::vector<double>> paired_log_ratios(const Row& subject, const Row
   if (own == nullptr || other == nullptr || own->samples.size() != subject.places.size() ||
       other->samples.size() != baseline.places.size())
     return {};
-  std::map<SamplePlace, double> of_baseline;
+  std::map<SampleId, double> of_baseline;
   for (std::size_t i = 0; i < other->samples.size(); ++i) of_baseline[baseline.places[i]] = other->samples[i];
   std::map<int, std::vector<double>> by_process;
   for (std::size_t i = 0; i < own->samples.size(); ++i)
@@ -179,7 +179,7 @@ class Priors {
     }
     std::vector<statistics::EstimatedVariance> all;
     for (const auto& [processes, table] : tables)
-      if (static_cast<int>(processes.size()) >= kFewestProcesses)
+      if (static_cast<int>(processes.size()) >= kMinProcesses)
         for (const double variance : statistics::row_variances(table))
           all.push_back({variance, static_cast<double>(processes.size() - 1)});
     return all;

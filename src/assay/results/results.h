@@ -21,9 +21,9 @@
 namespace assay {
 
 // Where a sample comes from: the process, counted from 0 over the run of its case, and the round in it.
-struct SamplePlace {
+struct SampleId {
   int process = 0, round = 0;
-  auto operator<=>(const SamplePlace&) const = default;
+  auto operator<=>(const SampleId&) const = default;
 };
 
 struct Value {
@@ -43,7 +43,7 @@ struct Value {
 Value value_of_repeats(std::vector<double> in_time_order);
 // Of repeats in several: the mean of the processes' medians, geometric where all are above 0, and from three
 // processes on its interval by Student's t. Of one process as above.
-Value value_of_processes(std::vector<double> samples, std::span<const SamplePlace> places);
+Value value_of_processes(std::vector<double> samples, std::span<const SampleId> places);
 
 // The losses of a text, summed over blocks of neighbouring tokens: two runs that scored the same tokens are
 // compared block by block.
@@ -60,7 +60,7 @@ struct Row {
   std::vector<std::pair<std::string, std::string>>
       parameters;                                     // precision, cache, kernels, ...: what was run
   std::vector<std::pair<std::string, Value>> values;  // by metric tag
-  std::vector<SamplePlace> places = {};  // of the samples of every sampled value; empty: not known
+  std::vector<SampleId> places = {};  // of the samples of every sampled value; empty: not known
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
   std::string reason;  // of an error

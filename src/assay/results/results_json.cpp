@@ -70,21 +70,21 @@ Value value_from_json(const Metric& what, const JsonReader& json) {
   return value;
 }
 
-OrderedJson places_to_json(const std::vector<SamplePlace>& places) {
+OrderedJson places_to_json(const std::vector<SampleId>& places) {
   OrderedJson process = OrderedJson::array(), round = OrderedJson::array();
-  for (const SamplePlace& place : places) {
+  for (const SampleId& place : places) {
     process.push_back(place.process);
     round.push_back(place.round);
   }
   return {{"process", process}, {"round", round}};
 }
 
-std::vector<SamplePlace> places_from_json(const JsonReader& json) {
+std::vector<SampleId> places_from_json(const JsonReader& json) {
   std::vector<int> process, round;
   for (const JsonReader& item : json.at("process").items()) process.push_back(item.count<int>());
   for (const JsonReader& item : json.at("round").items()) round.push_back(item.count<int>());
   if (process.size() != round.size()) json.refuse("as many processes as rounds");
-  std::vector<SamplePlace> places;
+  std::vector<SampleId> places;
   for (std::size_t i = 0; i < process.size(); ++i) places.push_back({process[i], round[i]});
   return places;
 }

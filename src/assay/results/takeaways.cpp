@@ -373,9 +373,9 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
     }
   if (more.undecided == 0) return std::nullopt;
   // Nobody waits for ten times as many.
-  constexpr int kMostTimes = 10;
+  constexpr int kMaxTimes = 10;
   for (const int processes : needed)
-    if (processes <= kMostTimes * most_now) {
+    if (processes <= kMaxTimes * most_now) {
       ++more.decided;
       more.processes = std::max(more.processes, processes);
     }
@@ -390,7 +390,7 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
     text +=
         results.command.empty() ? "." : fmt::format(": {}", with_processes(results.command, more.processes));
   } else if (more.undecided > of_text) {
-    text += fmt::format(" {} times as many processes would not decide them.", kMostTimes);
+    text += fmt::format(" {} times as many processes would not decide them.", kMaxTimes);
   }
   if (of_text > 0)
     text +=

@@ -14,7 +14,7 @@ namespace assay {
 namespace {
 
 constexpr double kLevel = 0.95;
-constexpr int kMostTimes = 100;  // as many samples: beyond it a number says nothing
+constexpr int kMaxTimes = 100;  // as many samples: beyond it a number says nothing
 constexpr Named<Verdict> kVerdictTable[] = {
     {Verdict::lower, "lower", "lower", "The interval lies below 1."},
     {Verdict::higher, "higher", "higher", "The interval lies above 1."},
@@ -48,7 +48,7 @@ std::optional<NoiseEstimate> noise_estimate(std::span<const std::vector<double>>
   const std::vector<double> medians = medians_of(log_ratios);
   const auto effect = statistics::effect_of(medians);
   const auto spread = statistics::spread_of(log_ratios);
-  if (!effect || !spread || static_cast<int>(medians.size()) < kFewestProcesses) return std::nullopt;
+  if (!effect || !spread || static_cast<int>(medians.size()) < kMinProcesses) return std::nullopt;
   const auto processes = static_cast<int>(medians.size());
   std::size_t rounds = 0;
   for (const std::vector<double>& own : log_ratios) rounds = std::max(rounds, own.size());
@@ -82,7 +82,7 @@ Comparison compare_processes(std::span<const std::vector<double>> log_ratios, do
   comparison.processes = static_cast<int>(medians.size());
   for (const std::vector<double>& own : log_ratios) comparison.pairs += static_cast<int>(own.size());
   comparison.ratio = std::exp(statistics::mean(medians));
-  if (comparison.processes >= kFewestProcesses) {
+  if (comparison.processes >= kMinProcesses) {
     comparison.effect = statistics::effect_of(medians);
   } else if (comparison.processes == 1) {
     for (const std::vector<double>& own : log_ratios)
@@ -98,7 +98,7 @@ Comparison compare_losses(std::span<const double> differences, double margin) {
   const std::vector<double> blocks = statistics::block_means(differences, statistics::kLossBlock);
   comparison.pairs = comparison.processes =
       static_cast<int>(static_cast<std::int64_t>(differences.size()) / statistics::kLossBlock);
-  if (comparison.processes >= static_cast<int>(statistics::kFewestForInterval))
+  if (comparison.processes >= static_cast<int>(statistics::kMinForInterval))
     comparison.effect = statistics::effect_of(blocks);
   comparison.ratio = std::exp(statistics::mean(differences));
   if (comparison.effect) comparison.effect->estimate = statistics::mean(differences);
@@ -112,7 +112,7 @@ Comparison compare_unpaired(std::span<const double> subject, std::span<const dou
   comparison.pairs = comparison.processes = static_cast<int>(std::min(subject.size(), baseline.size()));
   const std::vector<double> a = logs(baseline), b = logs(subject);
   comparison.ratio = std::exp(statistics::mean(b) - statistics::mean(a));
-  if (comparison.processes >= kFewestProcesses) comparison.effect = statistics::difference_of(a, b);
+  if (comparison.processes >= kMinProcesses) comparison.effect = statistics::difference_of(a, b);
   return comparison;
 }
 
@@ -137,7 +137,7 @@ void judge_at(Comparison& c, int divisor) {
   } else {
     c.verdict = Verdict::cannot_tell;
     const auto now = static_cast<int>(effect.replicates);
-    const auto needed = statistics::replicates_needed(effect, margin, level, kMostTimes * now);
+    const auto needed = statistics::replicates_needed(effect, margin, level, kMaxTimes * now);
     c.more_needed = needed ? std::max(1, *needed - now) : kNotInReach;
   }
   c.detectable_difference = std::expm1(statistics::detectable_difference(effect, level));
@@ -182,7 +182,7 @@ double rounded_up(double x) {
 // Processes do not help where a text is too short: its losses are the same each time.
 std::string needed_by(const Comparison& c) {
   if (c.more_needed == kNotInReach)
-    return fmt::format("more than {} times as {} needed", kMostTimes,
+    return fmt::format("more than {} times as {} needed", kMaxTimes,
                        is_of_text(c) ? "much text is" : "many processes are");
   if (is_of_text(c))
     return fmt::format("about {:.0f} more tokens of text are needed",
@@ -244,7 +244,7 @@ void set_sentence(Comparison& c) {
       c.sentence = fmt::format(
           "{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio,
           is_of_text(c) ? fmt::format(", from a text of only {} tokens", statistics::kLossBlock * c.processes)
-                        : fmt::format("; a verdict needs {} processes", kFewestProcesses));
+                        : fmt::format("; a verdict needs {} processes", kMinProcesses));
   }
 }
 

@@ -34,7 +34,7 @@ std::span<const Named<Verdict>> verdicts();
 std::string_view name_of(Verdict verdict);
 
 // Fewer processes than the first get no verdict; fewer than the second are named in the sentence.
-inline constexpr int kFewestProcesses = 3, kUsualProcesses = 5;
+inline constexpr int kMinProcesses = 3, kUsualProcesses = 5;
 
 struct Comparison {
   Scenario scenario = Scenario::baseline;        // of the rows
@@ -69,7 +69,7 @@ Comparison compare_unpaired(std::span<const double> subject, std::span<const dou
 // Gives all comparisons of a run their intervals, verdicts and sentences. They are one family: the chance of
 // any false "lower" or "higher" is 5 % at most (Holm 1979). A verdict is no_difference where the interval
 // lies within the margin, lower or higher where it excludes 1, cannot_tell elsewhere, too_few where there are
-// not kFewestProcesses.
+// not kMinProcesses.
 void judge(std::span<Comparison* const> family);
 void judge(Comparison& alone);
 

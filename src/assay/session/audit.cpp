@@ -12,7 +12,7 @@ namespace assay {
 namespace {
 
 // What each sequence generated, and the logits each of its tokens was chosen from.
-struct Written {
+struct GeneratedTexts {
   std::vector<std::vector<TokenId>> ids;
   std::vector<std::vector<std::vector<float>>> logits;
 };
@@ -75,8 +75,8 @@ class Audit {
     tolerance_ *= std::sqrt(std::max(0.0, squares / n - sum * sum / n / n));
   }
 
-  Written write(bool uses_cache, bool is_batch, Padding padding) {
-    Written written;
+  GeneratedTexts write(bool uses_cache, bool is_batch, Padding padding) {
+    GeneratedTexts written;
     written.ids.resize(prompts_.size());
     written.logits.resize(prompts_.size());
     for (std::size_t first = 0; first < prompts_.size(); first += is_batch ? prompts_.size() : 1) {
@@ -100,7 +100,7 @@ class Audit {
     return written;
   }
 
-  AuditRow compare(const std::string& what, const Written& other) {
+  AuditRow compare(const std::string& what, const GeneratedTexts& other) {
     AuditRow row;
     row.configuration = loaded_.dtype_label;
     row.what = what;
@@ -116,7 +116,7 @@ class Audit {
     return row;
   }
 
-  void compare_sequence(std::size_t i, const Written& other, AuditRow& row) const {
+  void compare_sequence(std::size_t i, const GeneratedTexts& other, AuditRow& row) const {
     for (std::size_t step = 0; step < reference_.ids[i].size(); ++step) {
       const std::vector<float>&a = reference_.logits[i][step], &b = other.logits[i][step];
       const TokenId expected = reference_.ids[i][step], found = other.ids[i][step];
@@ -145,7 +145,7 @@ class Audit {
   const ShouldStop& should_stop_;
   const std::int64_t new_tokens_;
   std::vector<std::vector<TokenId>> prompts_;
-  Written reference_;
+  GeneratedTexts reference_;
   bool looks_across_batch_ = false;
   double tolerance_ = 0;  // of logits: first in their deviations, then absolute
   std::vector<AuditRow> rows_;

@@ -49,7 +49,7 @@ class SectionSource : public WeightSource {
   // kNone in sections behind the first.
   static WeightId table_of_tokens(const Section& section) {
     for (const Op& op : section.plan.ops)
-      if (const auto* embed = std::get_if<EmbedOp>(&op.what);
+      if (const auto* embed = std::get_if<EmbedOp>(&op.kind);
           embed != nullptr && embed->tokens != kNone && embed->tokens != section.states)
         return embed->tokens;
     return kNone;
@@ -222,8 +222,8 @@ class Calibrating {
 };
 
 void require_enough(std::size_t tokens, const std::string& where) {
-  if (static_cast<std::int64_t>(tokens) < kFewestCalibrationTokens)
-    throw Error("{}: expected at least {} tokens to calibrate on, found {}", where, kFewestCalibrationTokens,
+  if (static_cast<std::int64_t>(tokens) < kMinCalibrationTokens)
+    throw Error("{}: expected at least {} tokens to calibrate on, found {}", where, kMinCalibrationTokens,
                 tokens);
 }
 
@@ -236,16 +236,16 @@ CalibrationText read_calibration(const std::filesystem::path& file, const Tokeni
   CalibrationText calibration;
   calibration.sha256 = sha256_hex(text);
   // No token is longer than this on average: what lies beyond would not be used.
-  constexpr std::size_t kMostBytes = static_cast<std::size_t>(kMostCalibrationTokens) * 16;
-  if (text.size() > kMostBytes) {
-    std::size_t end = kMostBytes;
+  constexpr std::size_t kMaxBytes = static_cast<std::size_t>(kMaxCalibrationTokens) * 16;
+  if (text.size() > kMaxBytes) {
+    std::size_t end = kMaxBytes;
     while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // between two characters
     text.resize(end);
   }
   calibration.ids = tokenizer.encode(text);
   require_enough(calibration.ids.size(), file.string());
-  if (calibration.ids.size() > static_cast<std::size_t>(kMostCalibrationTokens))
-    calibration.ids.resize(static_cast<std::size_t>(kMostCalibrationTokens));
+  if (calibration.ids.size() > static_cast<std::size_t>(kMaxCalibrationTokens))
+    calibration.ids.resize(static_cast<std::size_t>(kMaxCalibrationTokens));
   return calibration;
 }
 

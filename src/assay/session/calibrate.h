@@ -19,7 +19,7 @@
 namespace assay {
 
 // Fewer tokens are an error; of more, the first are used.
-inline constexpr std::int64_t kFewestCalibrationTokens = 32, kMostCalibrationTokens = 16384;
+inline constexpr std::int64_t kMinCalibrationTokens = 32, kMaxCalibrationTokens = 16384;
 
 struct CalibrationText {
   std::vector<TokenId> ids;
@@ -32,7 +32,7 @@ CalibrationText read_calibration(const std::filesystem::path& file, const Tokeni
 // asks for: the ranges of the inputs of each matrix of the blocks by its calibrator, and the factors of
 // SmoothQuant, which are found in a pass of their own. One layer's weights are in memory at a time, in
 // float32, with the hidden states of all tokens twice: the size of the model does not matter. Throws Error
-// for fewer tokens than kFewestCalibrationTokens, for what is not finite, and where should_stop said so,
+// for fewer tokens than kMinCalibrationTokens, for what is not finite, and where should_stop said so,
 // which is asked before each window in each layer.
 Calibration calibrate(const std::shared_ptr<const ModelFolder>& folder,
                       const std::shared_ptr<Backend>& backend, const Precision& precision,

@@ -243,7 +243,7 @@ namespace {
 std::optional<double> saturation_of(const Plan& plan) {
   double clipped = 0, columns = 0;
   for (const Op& op : plan.ops) {
-    const auto* linear = std::get_if<LinearOp>(&op.what);
+    const auto* linear = std::get_if<LinearOp>(&op.kind);
     if (linear == nullptr || !linear->static_input) continue;
     const auto width = static_cast<double>(plan.weights[static_cast<std::size_t>(linear->weight)].columns);
     clipped += linear->static_input->clipped_share * width;

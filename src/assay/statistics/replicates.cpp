@@ -170,18 +170,18 @@ VariancePrior variance_prior(std::span<const EstimatedVariance> estimates) {
     logs.push_back(std::log(variance) - digamma(degrees / 2) + std::log(degrees / 2));
     by_chance.push_back(trigamma(degrees / 2));
   }
-  if (logs.size() < kFewestForInterval) return {};
+  if (logs.size() < kMinForInterval) return {};
   // How much the estimates differ beyond what their own degrees explain.
   const double deviation = *standard_deviation(logs);
   const double beyond = deviation * deviation - mean(by_chance);
   VariancePrior prior;
-  prior.degrees = kMostPriorDegrees;
-  if (beyond > trigamma(kMostPriorDegrees / 2))
+  prior.degrees = kMaxPriorDegrees;
+  if (beyond > trigamma(kMaxPriorDegrees / 2))
     prior.degrees =
-        end_of([&](double degrees) { return trigamma(degrees / 2) > beyond; }, 1e-3, kMostPriorDegrees);
+        end_of([&](double degrees) { return trigamma(degrees / 2) > beyond; }, 1e-3, kMaxPriorDegrees);
   // At the limit the variances are taken for equal, however many degrees that would be worth.
   const double of_prior =
-      prior.degrees == kMostPriorDegrees ? 0 : digamma(prior.degrees / 2) - std::log(prior.degrees / 2);
+      prior.degrees == kMaxPriorDegrees ? 0 : digamma(prior.degrees / 2) - std::log(prior.degrees / 2);
   prior.variance = std::exp(mean(logs) + of_prior);
   return prior;
 }

@@ -42,7 +42,7 @@ struct VariancePrior {
   double variance = 0;  // 0: nothing is known
   double degrees = 0;   // of freedom that it counts as: few where the variances differ by more than chance
 };
-inline constexpr double kMostPriorDegrees = 8;  // limits how far a prior outweighs the measurement
+inline constexpr double kMaxPriorDegrees = 8;  // limits how far a prior outweighs the measurement
 // From estimates, each with its degrees of freedom. No degrees for fewer than six estimates.
 struct EstimatedVariance {
   double variance = 0, degrees = 0;

@@ -123,7 +123,7 @@ std::optional<double> standard_deviation(std::span<const double> samples) {
 
 double rank_autocorrelation(std::span<const double> in_time_order) {
   const std::size_t n = in_time_order.size();
-  if (n < kFewestForInterval) return 0;
+  if (n < kMinForInterval) return 0;
   const std::vector<double> ranks = ranks_of(in_time_order);
   const double center = mean(ranks);
   double own = 0, with_next = 0;
@@ -137,7 +137,7 @@ double rank_autocorrelation(std::span<const double> in_time_order) {
 
 std::optional<Interval> repeated_median_interval(std::span<const double> in_time_order) {
   const std::size_t n = in_time_order.size();
-  if (n < kFewestForInterval) return std::nullopt;
+  if (n < kMinForInterval) return std::nullopt;
   std::vector<double> sorted(in_time_order.begin(), in_time_order.end());
   std::sort(sorted.begin(), sorted.end());
   const double r = std::min(rank_autocorrelation(in_time_order), kStrongestCorrelation);
@@ -150,7 +150,7 @@ std::optional<Interval> repeated_median_interval(std::span<const double> in_time
 
 std::optional<Shift> paired_shift(std::span<const double> differences, double level) {
   const std::size_t n = differences.size();
-  if (n < kFewestForInterval) return std::nullopt;
+  if (n < kMinForInterval) return std::nullopt;
   std::vector<double> averages;
   averages.reserve(n * (n + 1) / 2);
   for (std::size_t i = 0; i < n; ++i)

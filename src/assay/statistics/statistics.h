@@ -24,7 +24,7 @@ struct Interval {
   double low = 0, high = 0, level = 0.95;
 };
 // Below it no interval is given: order statistics of five samples reach 94 % at most.
-inline constexpr std::size_t kFewestForInterval = 6;
+inline constexpr std::size_t kMinForInterval = 6;
 
 // The median's interval for repeats in time order that may depend on their neighbours: order statistics,
 // whose distance from the middle grows by sqrt((1 + r) / (1 - r)) with the correlation r of neighbours'

@@ -15,12 +15,12 @@ struct BaselineOptions {
 std::vector<Case> baseline_cases(const ExperimentContext& context, const BaselineOptions& options) {
   std::vector<Case> cases;
   for (std::size_t i = 0; i < options.prompts.size(); ++i) {
-    Case what = baseline_case(context, Scenario::baseline, fmt::format("prompt {}", i + 1),
+    Case spec = baseline_case(context, Scenario::baseline, fmt::format("prompt {}", i + 1),
                               {options.prompts[i]}, options.new_tokens);
-    what.uses_cache = options.uses_cache;
-    what.truncation = options.truncation;
-    what.parameters.emplace_back("prompt", shown(options.prompts[i]));
-    cases.push_back(std::move(what));
+    spec.uses_cache = options.uses_cache;
+    spec.truncation = options.truncation;
+    spec.parameters.emplace_back("prompt", shown(options.prompts[i]));
+    cases.push_back(std::move(spec));
   }
   return cases;
 }
@@ -31,7 +31,7 @@ void add_texts(const ExperimentContext&, const BaselineOptions&, std::vector<Cas
     const CaseResult& c = outcome.result;
     if (!c.is_measured()) continue;
     outcome.row.set("load_s", c.facts.model.load_s);
-    result.texts.push_back({outcome.row.label, shown(c.what.prompts.front()), c.first.texts.front(),
+    result.texts.push_back({outcome.row.label, shown(c.spec.prompts.front()), c.first.texts.front(),
                             c.first.prompt_ids.front(), c.first.ids.front()});
   }
 }

@@ -29,19 +29,19 @@ std::vector<Case> batched_cases(const ExperimentContext& context, const BatchedO
   for (const std::int64_t wanted : options.batch_sizes) {
     if (wanted < 1) throw FieldError("batch_sizes", "expected whole numbers from 1, found {}", wanted);
     const std::int64_t size = std::min(wanted, all);
-    Case what =
+    Case spec =
         baseline_case(context, Scenario::batches, fmt::format("batch {}", size), prompts, options.new_tokens);
-    what.batch_size = size;
-    what.padding = options.padding;
-    if (options.prompts.empty()) fit_context(context, what);
+    spec.batch_size = size;
+    spec.padding = options.padding;
+    if (options.prompts.empty()) fit_context(context, spec);
     if (size < wanted)
-      what.warnings.push_back(
+      spec.warnings.push_back(
           {WarningKind::batch_reduced,
            fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all)});
     if (all % size != 0)
-      what.warnings.push_back({WarningKind::partial_batch,
+      spec.warnings.push_back({WarningKind::partial_batch,
                                fmt::format("the last batch holds {} of {} sequences", all % size, size)});
-    cases.push_back(std::move(what));
+    cases.push_back(std::move(spec));
   }
   return cases;
 }
@@ -50,7 +50,7 @@ void add_trend(const ExperimentContext&, const BatchedOptions&, std::vector<Case
                ExperimentResult& result) {
   std::vector<std::pair<std::string, std::string>> larger;
   for (const CaseOutcome& outcome : outcomes)
-    if (outcome.comparison && outcome.result.what.batch_size > outcomes.front().result.what.batch_size)
+    if (outcome.comparison && outcome.result.spec.batch_size > outcomes.front().result.spec.batch_size)
       larger.emplace_back(outcome.comparison->subject, outcome.comparison->baseline);
   result.conclusions.emplace_back([larger](ExperimentResult& all) {
     for (const auto& [subject, baseline] : larger)

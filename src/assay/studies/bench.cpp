@@ -23,22 +23,22 @@ struct TestCut {};  // leaves a test in its middle; its row is not finished
 // Runs one test again and again, and counts what a repeat must read and compute.
 class TestRun {
  public:
-  TestRun(const Model& model, const BenchCase& what, const std::function<bool()>& should_stop)
+  TestRun(const Model& model, const BenchCase& spec, const std::function<bool()>& should_stop)
       : backend_(model.backend()),
         program_(model.program()),
-        what_(what),
+        what_(spec),
         should_stop_(should_stop),
         cache_(program_.make_cache()) {
     Random random(kSeed);
     const auto vocab = static_cast<std::uint64_t>(program_.plan().vocab);
-    for (std::int64_t i = 0; i < what.batch; ++i) {
+    for (std::int64_t i = 0; i < spec.batch; ++i) {
       numbers_.push_back(cache_->add_sequence());
       std::vector<TokenId>& ids = ids_.emplace_back();
-      const std::int64_t known = what.depth + std::max<std::int64_t>(what.prompt_tokens, 1);
+      const std::int64_t known = spec.depth + std::max<std::int64_t>(spec.prompt_tokens, 1);
       for (std::int64_t j = 0; j < known; ++j) ids.push_back(static_cast<TokenId>(random.next() % vocab));
     }
     next_.resize(ids_.size());
-    if (what.depth > 0) step(0, what.depth);
+    if (spec.depth > 0) step(0, spec.depth);
   }
 
   Seconds repeat() {
@@ -194,10 +194,10 @@ class BenchRun {
       loaded = load_(precision, threads);
     } catch (const Error& error) {
       if (rows_.empty()) throw;
-      for (const BenchCase& what : cases_) {
+      for (const BenchCase& spec : cases_) {
         BenchRow row;
-        row.test = what.name();
-        row.what = what;
+        row.test = spec.name();
+        row.spec = spec;
         row.model = rows_.front().model;
         row.precision = precision;
         row.threads = threads.value_or(default_thread_count());
@@ -208,21 +208,21 @@ class BenchRun {
       return;
     }
     if (rows_.empty()) check_lengths(loaded->model->spec().context);
-    for (const BenchCase& what : cases_) add_row(*loaded, what);
+    for (const BenchCase& spec : cases_) add_row(*loaded, spec);
   }
 
   void check_lengths(std::int64_t context) const {
-    for (const BenchCase& what : cases_)
-      if (what.depth + what.prompt_tokens + what.new_tokens > context)
-        throw Error("{}: {} tokens exceed the model's context of {}", what.name(),
-                    what.depth + what.prompt_tokens + what.new_tokens, context);
+    for (const BenchCase& spec : cases_)
+      if (spec.depth + spec.prompt_tokens + spec.new_tokens > context)
+        throw Error("{}: {} tokens exceed the model's context of {}", spec.name(),
+                    spec.depth + spec.prompt_tokens + spec.new_tokens, context);
   }
 
-  void add_row(const LoadedModel& loaded, const BenchCase& what) {
+  void add_row(const LoadedModel& loaded, const BenchCase& spec) {
     const Model& model = *loaded.model;
     BenchRow row;
-    row.test = what.name();
-    row.what = what;
+    row.test = spec.name();
+    row.spec = spec;
     row.model = loaded.id;
     row.precision = loaded.dtype_label;
     row.device = model.backend().device().text();
@@ -243,7 +243,7 @@ class BenchRun {
 
   void measure(const Model& model, BenchRow& row) {
     show(row, 0);
-    TestRun test(model, row.what, options_.should_stop);
+    TestRun test(model, row.spec, options_.should_stop);
     const Cost cost = test.counted_repeat();
     Peaks peaks(model, {(cost.weight_bytes + cost.kv_bytes).value / test.steps()});
     const TimePoint begin = options_.clock();
@@ -284,7 +284,7 @@ std::string BenchCase::name() const {
 
 void set_speed(BenchRow& row, const Cost& cost) {
   const double bytes = static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
-  const auto tokens = static_cast<double>(row.what.tokens());
+  const auto tokens = static_cast<double>(row.spec.tokens());
   row.median_s = statistics::median(row.samples_s);
   if (row.samples_s.size() > 1)
     row.spread = (statistics::quantile(row.samples_s, 0.75) - statistics::quantile(row.samples_s, 0.25)) /

@@ -24,7 +24,7 @@ struct BenchCase {
 struct BenchRow {
   std::string test, model, precision, device, kernels, isa, tuning;
   int threads = 0;
-  BenchCase what;
+  BenchCase spec;
   std::int64_t parameters = 0, weight_bytes = 0;  // of the model
   std::vector<double> samples_s;
   double median_s = 0;

@@ -38,7 +38,7 @@ void append(Positions& to, const Positions& from) {
 }
 
 // A fit that explains less of the variance is not reported.
-constexpr double kFewestR2 = 0.5;
+constexpr double kMinR2 = 0.5;
 
 std::string text_of(const statistics::Fit& fit) {
   std::string text = fmt::format("{:.3g} ms {} {:.3g} us per position", fit.coefficients[0],
@@ -55,7 +55,7 @@ std::vector<std::string> describe_steps(const StepTimes& on, const StepTimes& of
   std::vector<std::string> sentences;
   const auto fit = [&](const StepTimes& steps, const char* with, int degree) {
     auto found = statistics::fit_polynomial(steps.position, steps.milliseconds, degree);
-    if (found && found->r2 < kFewestR2) found.reset();
+    if (found && found->r2 < kMinR2) found.reset();
     if (found)
       sentences.push_back(fmt::format("{} the KV cache, a decode step takes {}{}.", with, text_of(*found),
                                       degree == 2 ? " in a quadratic fit" : ""));
@@ -93,27 +93,27 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
     const std::int64_t length = std::min(wanted, longest);
     const std::vector<TokenId> ids = ids_of_length(context, options.base, length);
     for (const bool uses_cache : {true, false}) {
-      Case what = baseline_case(context, Scenario::cache,
+      Case spec = baseline_case(context, Scenario::cache,
                                 fmt::format("cache {}, {} tokens", uses_cache ? "on" : "off", length), {ids},
                                 options.new_tokens);
-      what.uses_cache = uses_cache;
+      spec.uses_cache = uses_cache;
       if (length < wanted)
-        what.warnings.push_back(
+        spec.warnings.push_back(
             {WarningKind::length_reduced,
              fmt::format("{} prompt tokens were asked for, but the context has room for {}", wanted,
                          length)});
-      cases.push_back(std::move(what));
+      cases.push_back(std::move(spec));
     }
   }
   const std::vector<Prompt> prompts = padded_prompts(context, options);
   for (const Padding padding : {Padding::none, Padding::left, Padding::right}) {
     if (!options.has_padding) break;
-    Case what =
+    Case spec =
         baseline_case(context, Scenario::padding,
                       padding == Padding::none ? "no padding" : fmt::format("padded {}", name_of(padding)),
                       prompts, options.new_tokens);
-    what.padding = padding;
-    cases.push_back(std::move(what));
+    spec.padding = padding;
+    cases.push_back(std::move(spec));
   }
   return cases;
 }
@@ -127,7 +127,7 @@ class Ablation {
 
   void finish() {
     for (CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == Scenario::padding && outcome.result.is_measured())
+      if (outcome.result.spec.scenario == Scenario::padding && outcome.result.is_measured())
         add_overhead(outcome);
     if (options_.has_cache) {
       compare_caches();
@@ -158,7 +158,7 @@ class Ablation {
 
   const CaseResult* find(Scenario scenario, const std::string& label) const {
     for (const CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == scenario && outcome.result.what.label == label &&
+      if (outcome.result.spec.scenario == scenario && outcome.result.spec.label == label &&
           outcome.result.is_measured())
         return &outcome.result;
     return nullptr;
@@ -167,14 +167,14 @@ class Ablation {
   void compare_caches() {
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& off = outcome.result;
-      if (off.what.scenario != Scenario::cache || off.what.uses_cache) continue;
+      if (off.spec.scenario != Scenario::cache || off.spec.uses_cache) continue;
       const CaseResult* on =
-          find(Scenario::cache, "cache on" + off.what.label.substr(std::string("cache off").size()));
+          find(Scenario::cache, "cache on" + off.spec.label.substr(std::string("cache off").size()));
       if (on == nullptr || !off.is_measured()) continue;
       outcome.comparison = compare_cases(off, *on, context_);
       if (!outcome.comparison) continue;
       result_.conclusions.emplace_back(
-          [subject = off.what.label, baseline = on->what.label](ExperimentResult& all) {
+          [subject = off.spec.label, baseline = on->spec.label](ExperimentResult& all) {
             const Comparison* c = all.comparison(Scenario::cache, subject, baseline);
             if (c->verdict == Verdict::lower)
               all.remarks.push_back(
@@ -186,8 +186,8 @@ class Ablation {
   void fit_positions() {
     Positions on, off;
     for (const CaseOutcome& outcome : outcomes_)
-      if (outcome.result.what.scenario == Scenario::cache && outcome.result.is_measured())
-        append(outcome.result.what.uses_cache ? on : off, positions_of(outcome.result));
+      if (outcome.result.spec.scenario == Scenario::cache && outcome.result.is_measured())
+        append(outcome.result.spec.uses_cache ? on : off, positions_of(outcome.result));
     if (on.position.empty() || off.position.empty()) return;
     for (std::string& sentence : describe_steps(on, off)) result_.remarks.push_back(std::move(sentence));
     add_series("cache on", on);
@@ -216,14 +216,14 @@ class Ablation {
     if (none == nullptr) return;
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& padded = outcome.result;
-      if (padded.what.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
+      if (padded.spec.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
       outcome.comparison = compare_cases(padded, *none, context_);
       if (!outcome.comparison) continue;
       const Sample& s = padded.samples.begin()->second;
       result_.conclusions.emplace_back(
-          [subject = padded.what.label, baseline = none->what.label,
+          [subject = padded.spec.label, baseline = none->spec.label,
            counted = fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %)",
-                                 padded.what.label, s.computed_prompt_tokens - s.prompt_tokens,
+                                 padded.spec.label, s.computed_prompt_tokens - s.prompt_tokens,
                                  s.computed_prompt_tokens, overhead_percent(s))](ExperimentResult& all) {
             all.remarks.push_back(fmt::format(
                 "{}. {}.", counted, all.comparison(Scenario::padding, subject, baseline)->sentence));

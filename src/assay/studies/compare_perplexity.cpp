@@ -143,8 +143,7 @@ class PerplexityRun {
     Value perplexity{std::exp(loss.value), {}, {}};
     // Losses of neighbouring passages depend on each other: blocks have to be longer than for differences.
     const std::vector<double> blocks = statistics::block_means(losses, statistics::kTextBlock);
-    if (auto effect = statistics::effect_of(blocks);
-        effect && blocks.size() >= statistics::kFewestForInterval) {
+    if (auto effect = statistics::effect_of(blocks); effect && blocks.size() >= statistics::kMinForInterval) {
       effect->estimate = loss.value;
       loss.interval = effect->interval(0.95);
       perplexity.interval = statistics::Interval{std::exp(loss.interval->low), std::exp(loss.interval->high),
@@ -205,11 +204,11 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
   const std::int64_t length =
       std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
   const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-  Case what = baseline_case(context, Scenario::perplexity, "window", {ids}, 1);
+  Case spec = baseline_case(context, Scenario::perplexity, "window", {ids}, 1);
   double all = 0;
   for (const RunConfig& configuration : configurations_of(context, options)) {
-    what.configuration = configuration;
-    all += static_cast<double>(1 + tokens / stride) * seconds_of(what);
+    spec.configuration = configuration;
+    all += static_cast<double>(1 + tokens / stride) * seconds_of(spec);
   }
   return all;
 }

@@ -93,7 +93,7 @@ void explain(const ExperimentContext&, const EdgeOptions&, std::vector<CaseOutco
     }
     if (c.status == RowStatus::ok && !c.first.texts.empty())
       result.texts.push_back(
-          {"edge prompt: " + c.what.label, "", c.first.texts.front(), {}, c.first.ids.front()});
+          {"edge prompt: " + c.spec.label, "", c.first.texts.front(), {}, c.first.ids.front()});
   }
 }
 

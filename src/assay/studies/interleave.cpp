@@ -67,11 +67,11 @@ class Interleaving {
   std::vector<Case> cases_of(const RunConfig& configuration) const {
     std::vector<Case> cases;
     for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
-      Case what = baseline_case(context_, Scenario::baseline,
+      Case spec = baseline_case(context_, Scenario::baseline,
                                 fmt::format("{}, prompt {}", configuration.label(), i + 1),
                                 {options_.prompts[i]}, options_.new_tokens);
-      what.configuration = configuration;
-      cases.push_back(std::move(what));
+      spec.configuration = configuration;
+      cases.push_back(std::move(spec));
     }
     return cases;
   }
@@ -113,10 +113,10 @@ class Interleaving {
 
   static std::vector<Case> both_of(const std::vector<Case>& cases) {
     std::vector<Case> both;
-    for (const Case& what : cases) {
-      both.push_back(what);
-      both.push_back(what);
-      both.back().configuration = in_other_program(what.configuration);
+    for (const Case& spec : cases) {
+      both.push_back(spec);
+      both.push_back(spec);
+      both.back().configuration = in_other_program(spec.configuration);
     }
     return both;
   }
@@ -130,7 +130,7 @@ class Interleaving {
       if (a == nullptr || b == nullptr) continue;
       if (made == 0) {
         pairs.push_back({*a, *b});
-        pairs.back().b.what = cases[i];
+        pairs.back().b.spec = cases[i];
       } else if (i < pairs.size()) {
         join(*a, made, pairs[i].a);
         join(*b, made, pairs[i].b);
@@ -200,7 +200,7 @@ int pairs_to_add(const std::vector<std::vector<std::vector<double>>>& log_ratios
     if (shown <= detectable) continue;
     const auto made = static_cast<double>(medians.size());
     // A little more than the spread so far asks for, which may be too small.
-    const double needed = std::min<double>(kMostPairs, 1.1 * made * std::pow(shown / detectable, 2));
+    const double needed = std::min<double>(kMaxPairs, 1.1 * made * std::pow(shown / detectable, 2));
     most = std::max(most, static_cast<int>(std::ceil(needed - made)));
   }
   return most;

@@ -21,10 +21,10 @@ struct InterleaveOptions {
   bool scores_text = true;
   std::optional<std::filesystem::path> corpus = {};  // unset: the text that ships
   // Relative: pairs of processes are added until a difference of latency of this size is found nine in ten
-  // times in each case, or there are kMostPairs, or SweepOptions::max_time_s is over. 0: none are added.
+  // times in each case, or there are kMaxPairs, or SweepOptions::max_time_s is over. 0: none are added.
   double detectable = 0;
 };
-inline constexpr int kMostPairs = 200;
+inline constexpr int kMaxPairs = 200;
 
 // A is the program of the context's workers, B the other one: WorkerExperimentOptions::other_program, or
 // whatever its sessions make of configurations that are the replica kOtherProgram. Each result has a row for
@@ -37,7 +37,7 @@ struct Interleaved {
 Interleaved run_interleaved(const ExperimentContext& context, const InterleaveOptions& options = {});
 
 // How many pairs to add to those whose log ratios are given, by case and process, so that each case detects a
-// difference of `detectable` (relative) at this level; at most to kMostPairs. 0: they suffice.
+// difference of `detectable` (relative) at this level; at most to kMaxPairs. 0: they suffice.
 int pairs_to_add(const std::vector<std::vector<std::vector<double>>>& log_ratios, double detectable,
                  double level);
 

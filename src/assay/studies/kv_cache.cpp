@@ -26,10 +26,10 @@ std::vector<Case> kv_cache_cases(const ExperimentContext& context, const KvCache
   for (const std::string& format : options.formats) {
     RunConfig parsed;
     field("kv_cache").parse(parsed, format);
-    Case what = baseline_case(context, Scenario::kv_cache, std::string(name_of(*parsed.kv_cache)), {ids},
+    Case spec = baseline_case(context, Scenario::kv_cache, std::string(name_of(*parsed.kv_cache)), {ids},
                               options.new_tokens);
-    what.configuration.kv_cache = parsed.kv_cache;
-    cases.push_back(std::move(what));
+    spec.configuration.kv_cache = parsed.kv_cache;
+    cases.push_back(std::move(spec));
   }
   return cases;
 }

@@ -22,15 +22,15 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
   std::vector<Case> cases;
   for (const std::int64_t wanted : lengths) {
     const std::int64_t length = std::min(wanted, longest);
-    Case what = baseline_case(context, Scenario::lengths, fmt::format("{} tokens", length),
+    Case spec = baseline_case(context, Scenario::lengths, fmt::format("{} tokens", length),
                               {ids_of_length(context, options.base, length)}, options.new_tokens);
-    what.uses_cache = options.uses_cache;
+    spec.uses_cache = options.uses_cache;
     if (length < wanted)
-      what.warnings.push_back(
+      spec.warnings.push_back(
           {WarningKind::length_reduced,
            fmt::format("{} prompt tokens were asked for, but {} and {} new tokens fill the context of {}",
                        wanted, length, options.new_tokens, context.context_length)});
-    cases.push_back(std::move(what));
+    cases.push_back(std::move(spec));
   }
   return cases;
 }
@@ -42,8 +42,8 @@ std::string counted(const std::vector<const Comparison*>& comparisons) {
                          [&](const Comparison* c) { return c->verdict == verdict; });
   };
   std::vector<std::string> found;
-  const auto add = [&](Verdict verdict, const std::string& what) {
-    if (const auto count = number(verdict); count > 0) found.push_back(fmt::format("{} in {}", what, count));
+  const auto add = [&](Verdict verdict, const std::string& spec) {
+    if (const auto count = number(verdict); count > 0) found.push_back(fmt::format("{} in {}", spec, count));
   };
   double margin = 0;
   for (const Comparison* c : comparisons) margin = std::max(margin, c->margin);

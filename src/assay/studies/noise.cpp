@@ -13,9 +13,9 @@ constexpr double kEnough_s = 5;
 constexpr int kProcesses = 10;  // fewer where they cost more than plan_visits() allows
 
 std::vector<Case> noise_cases(const ExperimentContext& context) {
-  Case what =
+  Case spec =
       baseline_case(context, Scenario::noise, "baseline", {"Once upon a time, in a land far, far away,"}, 32);
-  std::vector<Case> cases{what, what};
+  std::vector<Case> cases{spec, spec};
   cases[1].label = "baseline again";
   cases[1].configuration.replica = 1;
   return cases;
@@ -23,7 +23,7 @@ std::vector<Case> noise_cases(const ExperimentContext& context) {
 
 SweepOptions options_of(const ExperimentContext& context, std::int64_t pairs) {
   SweepOptions sweep = context.sweep;
-  sweep.repeats = std::max<std::int64_t>(kFewestRounds, (pairs + kProcesses - 1) / kProcesses);
+  sweep.repeats = std::max<std::int64_t>(kMinRounds, (pairs + kProcesses - 1) / kProcesses);
   sweep.time_s = kEnough_s;
   return sweep;
 }
@@ -31,7 +31,7 @@ SweepOptions options_of(const ExperimentContext& context, std::int64_t pairs) {
 // Where all runs are of one process, or of so few that no verdict is given, it would be of no use.
 bool has_verdicts(const ExperimentContext& context) {
   return context.sessions->have_processes() &&
-         context.sweep.processes.value_or(kUsualProcesses) >= kFewestProcesses;
+         context.sweep.processes.value_or(kUsualProcesses) >= kMinProcesses;
 }
 
 ExperimentResult run_noise(const ExperimentContext& context, const NoiseOptions& options) {

@@ -62,7 +62,7 @@ void add_equal_names(const ExperimentContext& context, const std::vector<std::st
   const auto shown_as = choose_configurations(context, precisions_or_default(context, precisions)).shown_as;
   for (CaseOutcome& outcome : outcomes)
     for (const auto& [asked, runs_as] : shown_as)
-      if (runs_as == outcome.result.what.configuration.label())
+      if (runs_as == outcome.result.spec.configuration.label())
         outcome.row.warnings.push_back(
             {WarningKind::duplicate_case,
              asked == runs_as

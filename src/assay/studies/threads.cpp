@@ -20,15 +20,15 @@ std::vector<Case> threads_cases(const ExperimentContext& context, const ThreadsO
   std::vector<Case> cases;
   for (const std::int64_t count : counts) {
     if (count < 1 || count > 1024) throw FieldError("threads", "expected 1 to 1024, found {}", count);
-    Case what =
+    Case spec =
         baseline_case(context, Scenario::threads, fmt::format("{} thread{}", count, count == 1 ? "" : "s"),
                       {options.prompt}, options.new_tokens);
-    what.configuration.threads = static_cast<int>(count);
+    spec.configuration.threads = static_cast<int>(count);
     if (count > allowed)
-      what.warnings.push_back(
+      spec.warnings.push_back(
           {WarningKind::too_many_threads, fmt::format("{} threads on {} processor{} wait for each other",
                                                       count, allowed, allowed == 1 ? "" : "s")});
-    cases.push_back(std::move(what));
+    cases.push_back(std::move(spec));
   }
   return cases;
 }

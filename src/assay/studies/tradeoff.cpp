@@ -41,11 +41,11 @@ class Tradeoff {
     const double more = c.facts.model.load_s - baseline.facts.model.load_s;
     outcome.row.set("quantize_s", more);
     const auto per_token = [](const CaseResult& r) {
-      return statistics::median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.what.new_tokens);
+      return statistics::median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.spec.new_tokens);
     };
     const double saved = per_token(baseline) - per_token(c);
     if (saved <= 0) return;
-    result_.conclusions.emplace_back([label = outcome.row.label, baseline_label = baseline.what.label,
+    result_.conclusions.emplace_back([label = outcome.row.label, baseline_label = baseline.spec.label,
                                       tokens = std::max(0.0, more / saved)](ExperimentResult& all) {
       const Comparison* c = all.comparison(Scenario::tradeoff, label, baseline_label);
       if (c == nullptr || c->verdict != Verdict::lower) return;
@@ -62,9 +62,9 @@ class Tradeoff {
     if (journal != nullptr)
       journal->read_each("text", key, [&](const JsonReader& data) { known = first_run_from_json(data); });
     if (known) return std::move(*known);
-    Case what = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
-    what.configuration = configuration;
-    FirstRun run = context_.sessions->of(configuration).first_run(what);
+    Case spec = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
+    spec.configuration = configuration;
+    FirstRun run = context_.sessions->of(configuration).first_run(spec);
     if (journal != nullptr) journal->append("text", key, to_json(run));
     return run;
   }
@@ -73,9 +73,9 @@ class Tradeoff {
   std::optional<FirstRun> text_of(const CaseResult& c, std::size_t i) {
     if (i == 0) return c.first;
     try {
-      return generate(c.what.configuration, i);
+      return generate(c.spec.configuration, i);
     } catch (const WorkerLost& lost) {
-      context_.sessions->drop(c.what.configuration);
+      context_.sessions->drop(c.spec.configuration);
       if (lost.cause() == WorkerLost::Cause::stopped) result_.is_interrupted = true;
     } catch (const JournalError&) {
       throw;
@@ -86,7 +86,7 @@ class Tradeoff {
   }
 
   void add_texts(const CaseResult& c, bool is_baseline) {
-    const std::string label = c.what.configuration.label();
+    const std::string label = c.spec.configuration.label();
     std::string divergences;
     bool has_diverged = false;
     for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
@@ -182,8 +182,8 @@ Study tradeoff_study() {
            [](const ExperimentContext& context, const Options& options, const PredictedSeconds& seconds_of) {
              const std::vector<Case> cases = tradeoff_cases(context, options);
              double all = predicted_sweep_s(cases, context.sweep, seconds_of);
-             for (const Case& what : cases)
-               all += static_cast<double>(options.prompts.size() - 1) * seconds_of(what);
+             for (const Case& spec : cases)
+               all += static_cast<double>(options.prompts.size() - 1) * seconds_of(spec);
              return all;
            },
        .share =

@@ -174,9 +174,9 @@ void Bpe::encode_long(std::string_view word, std::vector<TokenId>& out) const {
 }
 
 WordCache::WordCache(std::size_t text_bytes) {
-  constexpr std::size_t kShortText = 256, kBytesPerEntry = 8, kMostEntries = std::size_t{1} << 14;
+  constexpr std::size_t kShortText = 256, kBytesPerEntry = 8, kMaxEntries = std::size_t{1} << 14;
   if (text_bytes >= kShortText)
-    entries_.resize(std::bit_floor(std::min(text_bytes / kBytesPerEntry, kMostEntries)));
+    entries_.resize(std::bit_floor(std::min(text_bytes / kBytesPerEntry, kMaxEntries)));
 }
 
 bool WordCache::append(std::string_view word, std::vector<TokenId>& out) {

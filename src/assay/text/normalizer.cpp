@@ -37,9 +37,9 @@ std::string replace_matches(std::string_view text, const Regex& pattern, std::st
     out += text.substr(at, match->begin - at);
     out += content;
     at = match->end;
-    if (out.size() > kAnyText + Normalizer::kLargestGrowth * text.size())
+    if (out.size() > kAnyText + Normalizer::kMaxGrowth * text.size())
       throw Error("{}: expected replacements that make a text at most {} times as long, found {}", where,
-                  Normalizer::kLargestGrowth, in_quotes(content));
+                  Normalizer::kMaxGrowth, in_quotes(content));
   }
   return out += text.substr(at);
 }
@@ -58,8 +58,7 @@ std::string replace_all(std::string_view text, std::string_view pattern, std::st
 }
 
 Normalizer::Step& Normalizer::add(Step::Kind kind, const std::string& where) {
-  if (steps_.size() == kMostSteps)
-    throw Error("{}: expected at most {} steps, found more", where, kMostSteps);
+  if (steps_.size() == kMaxSteps) throw Error("{}: expected at most {} steps, found more", where, kMaxSteps);
   Step& step = steps_.emplace_back();
   step.kind = kind;
   step.where = where;
@@ -77,9 +76,9 @@ void Normalizer::prepend(const std::string& prefix, const std::string& where) {
 void Normalizer::replace(const std::string& pattern, const std::string& content, const std::string& where) {
   if (pattern.empty()) throw Error("{}: expected a text to replace, found an empty one", where);
   growth_ *= std::max<std::size_t>(1, (content.size() + pattern.size() - 1) / pattern.size());
-  if (growth_ > kLargestGrowth)
+  if (growth_ > kMaxGrowth)
     throw Error("{}: expected replacements that make a text at most {} times as long, found {}", where,
-                kLargestGrowth, in_quotes(content));
+                kMaxGrowth, in_quotes(content));
   Step& step = add(Step::Kind::replace, where);
   step.pattern = pattern;
   step.content = content;

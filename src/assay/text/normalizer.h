@@ -34,7 +34,7 @@ class Normalizer {
   // What a file asks for cannot exhaust memory: replacements make a text at most this many times as long, and
   // the prefixes have at most this many bytes together; nor can it ask for many passes over a text. A normal
   // form makes a text at most 11 times as long, and what is in that form already no longer.
-  static constexpr std::size_t kLargestGrowth = 4, kLongestPrefix = 16, kMostSteps = 8;
+  static constexpr std::size_t kMaxGrowth = 4, kLongestPrefix = 16, kMaxSteps = 8;
 
   // All throw Error, naming `where`, when a pattern is empty or the bounds are exceeded.
   void prepend(const std::string& prefix, const std::string& where);

@@ -61,7 +61,7 @@ class MadeTexts {
 
 class PreTokenizer {
  public:
-  static constexpr std::size_t kMostSteps = 16;
+  static constexpr std::size_t kMaxSteps = 16;
   using Step = std::variant<SplitStep, Metaspace, ByteLevelStep>;
   using OnWord = std::function<void(std::string_view)>;
 

@@ -75,9 +75,9 @@ PreTokenizer::Step read_step(const Component& component, const JsonView& file) {
 
 void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec) {
   const std::vector<Component> all = components(file, "pre_tokenizer", "pretokenizers");
-  if (all.size() > PreTokenizer::kMostSteps)
+  if (all.size() > PreTokenizer::kMaxSteps)
     throw Error("{}: pre_tokenizer: expected at most {} steps, found {}", file.where(),
-                PreTokenizer::kMostSteps, all.size());
+                PreTokenizer::kMaxSteps, all.size());
   std::vector<PreTokenizer::Step> steps;
   const auto is_bytes = [](const Component& component) { return component.type == "ByteLevel"; };
   const auto count = std::count_if(all.begin(), all.end(), is_bytes);

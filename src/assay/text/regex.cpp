@@ -209,10 +209,10 @@ struct Regex::Search::State {
       : region(oniguruma()->new_region()), limits(oniguruma()->new_limits()) {
     if (region == nullptr || limits == nullptr) throw std::bad_alloc();
     oniguruma()->initialize_limits(limits);
-    oniguruma()->limit_stack(limits, kMostOpenAlternatives);
-    oniguruma()->limit_retries_in_match(limits, kMostRetries);
+    oniguruma()->limit_stack(limits, kMaxOpenAlternatives);
+    oniguruma()->limit_retries_in_match(limits, kMaxRetries);
     // Over all places that one search tries, where each may fail a few times for good reasons.
-    oniguruma()->limit_retries_in_search(limits, kMostRetries + 16 * text_bytes);
+    oniguruma()->limit_retries_in_search(limits, kMaxRetries + 16 * text_bytes);
   }
   ~State() {
     oniguruma()->release_region(region, 1);
@@ -243,10 +243,10 @@ void Regex::Search::fail(int code) const {
   const std::string pattern = in_quotes(compiled_.pattern);
   if (code == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER || code == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER)
     throw Error("{}: the pattern {} fails in more than {} ways in a text of {} bytes", compiled_.where,
-                pattern, kMostRetries, text_.size());
+                pattern, kMaxRetries, text_.size());
   if (code == ONIGERR_MATCH_STACK_LIMIT_OVER)
     throw Error("{}: the pattern {} leaves more than {} alternatives open in a text of {} bytes",
-                compiled_.where, pattern, kMostOpenAlternatives, text_.size());
+                compiled_.where, pattern, kMaxOpenAlternatives, text_.size());
   throw Error("{}: the pattern {} cannot be applied to a text of {} bytes: {}", compiled_.where, pattern,
               text_.size(), error_text(code, nullptr));
 }

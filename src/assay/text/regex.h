@@ -32,9 +32,9 @@ class Regex {
  public:
   static constexpr std::size_t kLongestPattern = 8192;  // bytes; the longest in use has 2,500
   // A place in a text where more alternatives than this fail is an error, as in `tokenizers`.
-  static constexpr unsigned long kMostRetries = 10'000'000;
+  static constexpr unsigned long kMaxRetries = 10'000'000;
   // Alternatives that one match may leave open; 40 bytes each. A run of a million letters needs a million.
-  static constexpr unsigned kMostOpenAlternatives = 4'000'000;
+  static constexpr unsigned kMaxOpenAlternatives = 4'000'000;
 
   // `pattern` is valid UTF-8. Throws Error, naming `where` and the pattern, when it is too long or Oniguruma
   // refuses it, and when Oniguruma is not installed.

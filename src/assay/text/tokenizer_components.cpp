@@ -15,7 +15,7 @@ namespace assay {
 namespace {
 
 // Template pieces and ids beyond this are refused: templates in use have two or three.
-constexpr std::size_t kMostTemplateTokens = 64;
+constexpr std::size_t kMaxTemplateTokens = 64;
 
 // A Sequence of Replace, ByteFallback, Fuse and Strip, in this order, any of them missing.
 DecodeRules read_decoder_steps(const std::vector<Component>& all, const std::string& where) {
@@ -48,9 +48,9 @@ DecodeRules read_decoder_steps(const std::vector<Component>& all, const std::str
     if (type == "Fuse") is_fused = true;
     if (type != "Strip") continue;
     rules.strip = one_character(view, "content");
-    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    rules.most_stripped = static_cast<std::size_t>(view.integer("start", 0, kMost));
-    if (const std::int64_t stop = view.integer("stop", 0, kMost); stop != 0)
+    constexpr std::int64_t kMax = std::numeric_limits<std::uint32_t>::max();
+    rules.most_stripped = static_cast<std::size_t>(view.integer("start", 0, kMax));
+    if (const std::int64_t stop = view.integer("stop", 0, kMax); stop != 0)
       throw Error("{}: unsupported Strip of {} characters at the end: expected 0", view.where(), stop);
   }
   return rules;
@@ -77,12 +77,12 @@ void append_template_ids(const JsonView& post, const JsonView& piece, const Toke
                 in_quotes(name));
   const JsonView view(*token, fmt::format("{}: {}", tokens.where(), in_quotes(name)));
   for (const Json& id : array_at(view, "ids")) {
-    const bool is_known = id.is_number_unsigned() && id.get<std::uint64_t>() <= Vocabulary::kLargestId &&
+    const bool is_known = id.is_number_unsigned() && id.get<std::uint64_t>() <= Vocabulary::kMaxId &&
                           spec.vocabulary.has(id.get<TokenId>());
     if (!is_known) throw Error("{}: ids: expected ids of the vocabulary, found {}", view.where(), shown(id));
-    if (out.size() == kMostTemplateTokens)
+    if (out.size() == kMaxTemplateTokens)
       throw Error("{}: expected a template of at most {} special tokens, found more", post.where(),
-                  kMostTemplateTokens);
+                  kMaxTemplateTokens);
     out.push_back(id.get<TokenId>());
   }
 }
@@ -91,8 +91,8 @@ void read_template(const JsonView& post, TokenizerSpec& spec) {
   std::vector<TokenId> before, after;
   bool has_text = false;
   const Json& pieces = array_at(post, "single");
-  if (pieces.size() > kMostTemplateTokens)
-    throw Error("{}: single: expected at most {} pieces, found {}", post.where(), kMostTemplateTokens,
+  if (pieces.size() > kMaxTemplateTokens)
+    throw Error("{}: single: expected at most {} pieces, found {}", post.where(), kMaxTemplateTokens,
                 pieces.size());
   for (const Json& item : pieces) {
     if (!item.is_object()) throw Error("{}: single: expected an object, found {}", post.where(), shown(item));
@@ -252,9 +252,9 @@ void read_post_processor(const JsonView& file, TokenizerSpec& spec) {
                   short_text(type));
     read_template(view, spec);
   }
-  if (spec.bos.size() + spec.eos.size() > kMostTemplateTokens)
+  if (spec.bos.size() + spec.eos.size() > kMaxTemplateTokens)
     throw Error("{}: post_processor: expected at most {} special tokens, found {}", file.where(),
-                kMostTemplateTokens, spec.bos.size() + spec.eos.size());
+                kMaxTemplateTokens, spec.bos.size() + spec.eos.size());
 }
 
 }  // namespace assay

@@ -61,7 +61,7 @@ void read_added_tokens(const JsonView& view, TokenizerSpec& spec) {
     const std::string token_where = fmt::format("{}: added_tokens: entry {}", view.where(), entry++);
     if (!token.is_object()) throw Error("{}: expected an object, found {}", token_where, shown(token));
     const JsonView token_view(token, token_where);
-    spec.add(read_added_token(token_view, token_view.integer("id", 0, Vocabulary::kLargestId), true),
+    spec.add(read_added_token(token_view, token_view.integer("id", 0, Vocabulary::kMaxId), true),
              token_where);
   }
 }
@@ -74,9 +74,9 @@ void read_vocabulary(const Json& tokens, Vocabulary& vocabulary, const std::stri
       throw Error("{}: token {}: expected an id, found {}", where, in_quotes(text), shown(id));
     // Beyond 2^63 an unsigned number would turn negative and still be refused, but be shown as what it is
     // not.
-    if (id.is_number_unsigned() && id.get<std::uint64_t>() > std::uint64_t{Vocabulary::kLargestId})
+    if (id.is_number_unsigned() && id.get<std::uint64_t>() > std::uint64_t{Vocabulary::kMaxId})
       throw Error("{}: token {}: expected an id from 0 to {}, found {}", where, in_quotes(text),
-                  Vocabulary::kLargestId, id.get<std::uint64_t>());
+                  Vocabulary::kMaxId, id.get<std::uint64_t>());
     vocabulary.add(text, id.get<std::int64_t>(), where);
   }
   if (vocabulary.size() == 0) throw Error("{}: expected tokens, found an empty vocabulary", where);
@@ -103,8 +103,8 @@ MergeRule merge_rule(const Vocabulary& vocabulary, std::string_view line, std::s
 }
 
 AddedToken read_added_token(const JsonView& view, std::int64_t id, bool strict) {
-  if (id < 0 || id > Vocabulary::kLargestId)
-    throw Error("{}: expected an id from 0 to {}, found {}", view.where(), Vocabulary::kLargestId, id);
+  if (id < 0 || id > Vocabulary::kMaxId)
+    throw Error("{}: expected an id from 0 to {}, found {}", view.where(), Vocabulary::kMaxId, id);
   AddedToken token;
   token.content = view.text("content");
   token.id = static_cast<TokenId>(id);

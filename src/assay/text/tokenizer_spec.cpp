@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kLongestFile = std::uint64_t{64} << 20;  // the largest vocabularies in use take 35 MB
 // Searching for them takes up to a hundred bytes of memory for each.
-constexpr std::size_t kMostAddedBytes = std::size_t{2} << 20;
+constexpr std::size_t kMaxAddedBytes = std::size_t{2} << 20;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 bool is_there(const fs::path& path) {
@@ -28,9 +28,9 @@ bool is_there(const fs::path& path) {
 
 // The file's object, or an empty one where there is no such file. These hold added tokens at most.
 Json read_if_there(const fs::path& path) {
-  constexpr std::uint64_t kLargest = std::uint64_t{16} << 20;
+  constexpr std::uint64_t kMax = std::uint64_t{16} << 20;
   constexpr std::size_t kMaxValues = 1'000'000;
-  return is_there(path) ? read_json_object(path, kLargest, kMaxValues) : Json::object();
+  return is_there(path) ? read_json_object(path, kMax, kMaxValues) : Json::object();
 }
 
 void read_merges_text(const fs::path& path, TokenizerSpec& spec) {
@@ -56,7 +56,7 @@ void read_tokens_beside(const fs::path& folder, const Json& config, TokenizerSpe
   const fs::path added_path = folder / "added_tokens.json";
   const Json added = read_if_there(added_path);
   for (const auto& [text, id] : added.items()) {
-    const auto number = JsonView(added, added_path.string()).integer(text, 0, Vocabulary::kLargestId);
+    const auto number = JsonView(added, added_path.string()).integer(text, 0, Vocabulary::kMaxId);
     AddedToken token;
     token.content = text;
     token.id = static_cast<TokenId>(number);
@@ -153,9 +153,9 @@ void TokenizerSpec::add(AddedToken token, const std::string& where) {
   if (token.content.empty()) return;  // the library passes over it too
   check_length(token.content, where);
   added_bytes_ += token.content.size();
-  if (added_bytes_ > kMostAddedBytes)
+  if (added_bytes_ > kMaxAddedBytes)
     throw Error("{}: token {}: expected added tokens of at most {} bytes together, found more", where,
-                in_quotes(token.content), kMostAddedBytes);
+                in_quotes(token.content), kMaxAddedBytes);
   if (const auto known = vocabulary.find(token.content)) {
     if (*known != token.id)
       throw Error("{}: token {}: expected id {}, which it has already, found {}", where,

@@ -33,12 +33,11 @@ void check_length(std::string_view token, std::string_view where) {
 }
 
 void Vocabulary::add(std::string_view text, std::int64_t id, std::string_view where) {
-  if (id < 0 || id > kLargestId)
-    throw Error("{}: token {}: expected an id from 0 to {}, found {}", where, in_quotes(text), kLargestId,
-                id);
+  if (id < 0 || id > kMaxId)
+    throw Error("{}: token {}: expected an id from 0 to {}, found {}", where, in_quotes(text), kMaxId, id);
   check_length(text, where);
-  if (texts_.size() == kMostTokens)
-    throw Error("{}: token {}: expected at most {} tokens, found more", where, in_quotes(text), kMostTokens);
+  if (texts_.size() == kMaxTokens)
+    throw Error("{}: token {}: expected at most {} tokens, found more", where, in_quotes(text), kMaxTokens);
   const auto slot = static_cast<std::size_t>(id);
   if (slot < slot_of_id_.size() && slot_of_id_[slot] >= 0)
     throw Error("{}: token {}: expected an id of its own, found {}, which is that of {}", where,

@@ -16,12 +16,12 @@ namespace assay {
 class Vocabulary {
  public:
   // Larger ids are refused: a table of all ids is kept.
-  static constexpr TokenId kLargestId = 1 << 24;
+  static constexpr TokenId kMaxId = 1 << 24;
 
   // Longer texts are refused: the longest in use have some hundred bytes.
   static constexpr std::size_t kLongestToken = 4096;
   // More tokens are refused: the largest vocabularies in use have a quarter of a million.
-  static constexpr std::size_t kMostTokens = std::size_t{1} << 21;
+  static constexpr std::size_t kMaxTokens = std::size_t{1} << 21;
 
   // Throws Error, naming `where`, when the id is out of range or taken, the text stands already or is too
   // long, or there are too many tokens.

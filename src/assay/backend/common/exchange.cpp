@@ -43,8 +43,8 @@ Plan exchanged_plan(const Plan& own, WeightId weight, const Plan& other) {
     product = *from;
   };
   for (std::size_t i = 0; i < plan.ops.size(); ++i)
-    if (auto* product = std::get_if<LinearOp>(&plan.ops[i].what))
-      take(*product, std::get_if<LinearOp>(&other.ops[i].what));
+    if (auto* product = std::get_if<LinearOp>(&plan.ops[i].kind))
+      take(*product, std::get_if<LinearOp>(&other.ops[i].kind));
   take(plan.head.product, &other.head.product);
   return plan;
 }

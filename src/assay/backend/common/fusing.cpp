@@ -8,8 +8,8 @@ namespace {
 
 bool is_gate_pair(const Plan& plan, std::size_t i, std::int64_t unit) {
   if (i + 1 >= plan.ops.size()) return false;
-  const auto* linear = std::get_if<LinearOp>(&plan.ops[i].what);
-  const auto* gate = std::get_if<GatedOp>(&plan.ops[i + 1].what);
+  const auto* linear = std::get_if<LinearOp>(&plan.ops[i].kind);
+  const auto* gate = std::get_if<GatedOp>(&plan.ops[i + 1].kind);
   if (linear == nullptr || gate == nullptr || gate->in != linear->out) return false;
   const std::int64_t outputs = plan.weight(linear->weight).rows;
   return outputs == plan.buffers[static_cast<std::size_t>(linear->out)].columns &&
@@ -28,8 +28,8 @@ bool is_read_by_gates_alone(const Plan& plan, BufferId id, std::int64_t unit) {
 
 // Whether a product of so many inputs can make of them what the operation does.
 bool can_be_made(const Plan& plan, const Op& op, std::int64_t inputs) {
-  if (const auto* norm = std::get_if<NormOp>(&op.what)) return norm->groups == 1 && norm->column == 0;
-  const auto* gate = std::get_if<GatedOp>(&op.what);
+  if (const auto* norm = std::get_if<NormOp>(&op.kind)) return norm->groups == 1 && norm->column == 0;
+  const auto* gate = std::get_if<GatedOp>(&op.kind);
   return gate != nullptr && plan.buffers[static_cast<std::size_t>(gate->out)].columns == inputs;
 }
 
@@ -46,8 +46,8 @@ bool is_read_from(const Plan& plan, std::size_t first, BufferId id) {
 
 const RotaryOp* rotation_of_attention(const Plan& plan, std::size_t index) {
   if (index == 0 || index >= plan.ops.size()) return nullptr;
-  const auto* attention = std::get_if<AttentionOp>(&plan.ops[index].what);
-  const auto* rotary = std::get_if<RotaryOp>(&plan.ops[index - 1].what);
+  const auto* attention = std::get_if<AttentionOp>(&plan.ops[index].kind);
+  const auto* rotary = std::get_if<RotaryOp>(&plan.ops[index - 1].kind);
   const bool fits = rotary != nullptr && attention != nullptr && rotary->buffer == attention->qkv &&
                     rotary->column == 0 && rotary->head_dim == attention->head_dim &&
                     rotary->heads == attention->heads + attention->kv_heads;
@@ -58,7 +58,7 @@ std::vector<bool> products_with_gates(const Plan& plan, std::int64_t unit) {
   std::vector<bool> have(plan.ops.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i)
     have[i] = is_gate_pair(plan, i, unit) &&
-              is_read_by_gates_alone(plan, std::get<LinearOp>(plan.ops[i].what).out, unit);
+              is_read_by_gates_alone(plan, std::get<LinearOp>(plan.ops[i].kind).out, unit);
   return have;
 }
 
@@ -66,7 +66,7 @@ std::vector<bool> prologues_of_products(const Plan& plan,
                                         const std::function<bool(BufferId, BufferId)>& share_memory) {
   std::vector<bool> are(plan.ops.size());
   for (std::size_t i = 0; i + 1 < plan.ops.size(); ++i) {
-    const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].what);
+    const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].kind);
     if (product == nullptr) continue;
     const WeightSpec& weight = plan.weight(product->weight);
     if (is_int8(weight.format) ||

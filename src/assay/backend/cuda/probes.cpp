@@ -73,18 +73,18 @@ Seconds Probes::time_of(const std::function<void()>& work) {
 }
 
 double Probes::seconds_each(Seconds each, const std::function<void(std::int64_t)>& work) {
-  constexpr std::int64_t kMostRounds = std::int64_t{1} << 40;
+  constexpr std::int64_t kMaxRounds = std::int64_t{1} << 40;
   work(1);  // kernels are loaded when they first run
-  for (std::int64_t rounds = 1;; rounds = std::min(kMostRounds, rounds * 4)) {
+  for (std::int64_t rounds = 1;; rounds = std::min(kMaxRounds, rounds * 4)) {
     const double seconds = time_of([&] { work(rounds); }).value;
-    if (seconds < each.value && rounds < kMostRounds) continue;
+    if (seconds < each.value && rounds < kMaxRounds) continue;
     return std::min(seconds, time_of([&] { work(rounds); }).value) / static_cast<double>(rounds);
   }
 }
 
 double Probes::bytes_per_second(Bytes working_set, Seconds each) {
-  constexpr std::int64_t kUnit = 1 << 16, kLargest = std::int64_t{4} << 30;
-  const std::int64_t room = std::min(kLargest, runtime_->memory_info().free.value / 8),
+  constexpr std::int64_t kUnit = 1 << 16, kMax = std::int64_t{4} << 30;
+  const std::int64_t room = std::min(kMax, runtime_->memory_info().free.value / 8),
                      bytes = std::max(kUnit, std::min(working_set.value, room) / kUnit * kUnit),
                      blocks =
                          std::max<std::int64_t>(1, std::min<std::int64_t>(8LL * runtime_->facts().processors,

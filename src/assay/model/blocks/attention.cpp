@@ -61,7 +61,7 @@ void write_attention(PlanWriter& write, int layer, BufferId in, bool is_shared, 
   write_norm(write, spec.names.query_norm, layer, spec.heads, 0, buffers.qkv);  // q = norm(q)
   write_norm(write, spec.names.key_norm, layer, spec.kv_heads, spec.query_columns(), buffers.qkv);
   if (const RotarySpec* rotary = spec.rotary_of(layer))  // q, k turned by their positions
-    write.add(fmt::format("rotary.{}", layer), Phase::attention,
+    write.add(fmt::format("rotary.{}", layer), OpClass::attention,
               RotaryOp{.buffer = buffers.qkv,
                        .heads = spec.heads + spec.kv_heads,
                        .head_dim = spec.head_dim,
@@ -70,7 +70,7 @@ void write_attention(PlanWriter& write, int layer, BufferId in, bool is_shared, 
                        .amplitude = rotary->amplitude,
                        .long_frequencies = rotary->long_frequencies,
                        .original_context = rotary->original_context});
-  write.add(fmt::format("attention.{}", layer), Phase::attention,  // a = softmax(q k' s) v
+  write.add(fmt::format("attention.{}", layer), OpClass::attention,  // a = softmax(q k' s) v
             AttentionOp{.layer = layer,
                         .heads = spec.heads,
                         .kv_heads = spec.kv_heads,

@@ -12,7 +12,7 @@ void write_mlp(PlanWriter& write, int layer, BufferId in, const BlockBuffers& bu
     modules.push_back({PlanWriter::named(pattern, layer), outputs, spec.has_mlp_bias});
   if (spec.mlp == Mlp::gated) {
     write.linear(modules, in, buffers.gate_up);  // g, u = in Wgate, in Wup
-    write.add(fmt::format("gated.{}", layer), Phase::linear,
+    write.add(fmt::format("gated.{}", layer), OpClass::linear,
               GatedOp{spec.activation, buffers.gate_up, buffers.mlp});  // f = act(g) * u
   } else {
     write.linear(modules, in, buffers.mlp, {.activation = spec.activation});  // f = act(in Win)

@@ -164,7 +164,7 @@ struct BlockScales {
 struct ExpandArgs {
   const std::uint8_t* codes;  // of the first panel
   BlockScales scales;         // of the first panel
-  const float* book;          // [16]
+  const float* codebook;      // [16]
   std::int64_t k, k_padded, group, panels;
   Packing packing;  // float32 [panels][k][16] or bfloat16
   void* out;
@@ -178,7 +178,7 @@ struct FourBitArgs {
   ExpandArgs weights;  // of all panels; packing and out are not read
 };
 inline constexpr std::int64_t kFourBitRows = 2;
-inline constexpr std::int64_t kSmallestCodedGroup = 16;  // of inputs in int8
+inline constexpr std::int64_t kMinCodedGroup = 16;  // of inputs in int8
 
 // Rows as int8 with a scale for each group of inputs, beside 4-bit weights.
 struct CodedRows {
@@ -208,12 +208,12 @@ struct QuantizeGroupsArgs {
 // Rows of int8 inputs times 4-bit codes, whose values are held as bytes: for each group of inputs an exact
 // sum of products, times scale of the inputs * scale of the weights; the groups are added by one chain of
 // multiply-adds.
-struct CodedInputsArgs {
-  LinearArgs to;            // x and w are not read
-  ExpandArgs weights;       // of all panels, group at least 16; book, packing and out are not read
-  const std::int8_t* book;  // [16]: the dequantized values of codes, in units
-  CodedRows x;              // row 0 is that of `to`
-  std::byte* scratch;       // of coded_scratch_bytes(to.rows), 64-byte aligned; null for one or two rows
+struct Int8ActivationsArgs {
+  LinearArgs to;                // x and w are not read
+  ExpandArgs weights;           // of all panels, group at least 16; book, packing and out are not read
+  const std::int8_t* codebook;  // [16]: the dequantized values of codes, in units
+  CodedRows x;                  // row 0 is that of `to`
+  std::byte* scratch;           // of coded_scratch_bytes(to.rows), 64-byte aligned; null for one or two rows
 };
 // Panels of a call that has scratch memory, at most; and inputs whose weights become bytes at a time.
 inline constexpr std::int64_t kCodedPanels = 4, kCodedInputs = 8 * kInt8Columns;
@@ -299,7 +299,7 @@ struct AttendArgs {
   std::int64_t first_tile_row, first_tile_column;
   WeightFetch fetch = {};  // of keys and values
 
-  [[gnu::always_inline]] bool bends_scores() const { return soft_cap != 0 || alibi_slopes != nullptr; }
+  [[gnu::always_inline]] bool has_score_modifiers() const { return soft_cap != 0 || alibi_slopes != nullptr; }
   // Of a row: its position, its slope, and where its output's tiles begin.
   [[gnu::always_inline]] std::int64_t position_of(std::int64_t row) const {
     return first_position + (rows_are_heads ? 0 : row);
@@ -360,7 +360,7 @@ struct KernelTable {
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
   std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;
-  void (*linear_coded_inputs)(const CodedInputsArgs&) noexcept;
+  void (*linear_coded_inputs)(const Int8ActivationsArgs&) noexcept;
   // After the attend calls of a task: lets go of what the processor keeps between them (tiles).
   void (*end_attending)() noexcept;
   void (*mark_candidates)(const CandidateArgs&) noexcept;

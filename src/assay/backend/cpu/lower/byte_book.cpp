@@ -7,19 +7,19 @@
 
 namespace assay::cpu {
 
-ByteBook byte_book_of(const std::array<float, 16>& book) {
+ByteCodebook byte_codebook_of(const std::array<float, 16>& codebook) {
   float highest = 0;
-  for (const float value : book) highest = std::max(highest, std::fabs(value));
-  ByteBook best{};
+  for (const float value : codebook) highest = std::max(highest, std::fabs(value));
+  ByteCodebook best{};
   double least = 0;
   // From three quarters of the range to all of it: less would waste a bit.
   for (int sixteenths = 96 * 16; sixteenths <= 127 * 16; ++sixteenths) {
-    ByteBook tried{};
+    ByteCodebook tried{};
     tried.unit = highest / (static_cast<float>(sixteenths) / 16);
     double squares = 0;
-    for (std::size_t i = 0; i < book.size(); ++i) {
-      const float value = std::nearbyint(book[i] / tried.unit);
-      const double error = static_cast<double>(value * tried.unit) - static_cast<double>(book[i]);
+    for (std::size_t i = 0; i < codebook.size(); ++i) {
+      const float value = std::nearbyint(codebook[i] / tried.unit);
+      const double error = static_cast<double>(value * tried.unit) - static_cast<double>(codebook[i]);
       tried.values[i] = static_cast<std::int8_t>(value);
       squares += error * error;
     }
@@ -30,10 +30,10 @@ ByteBook byte_book_of(const std::array<float, 16>& book) {
   return best;
 }
 
-const ByteBook& PackedWeight::byte_book() const {
-  static const ByteBook nf4 = byte_book_of(code_values(formats::kNf4)),
-                        fp4 = byte_book_of(code_values(formats::kFp4)),
-                        int4 = byte_book_of(code_values(formats::kInt4G128));
+const ByteCodebook& PackedWeight::byte_codebook() const {
+  static const ByteCodebook nf4 = byte_codebook_of(codebook_values(formats::kNf4)),
+                            fp4 = byte_codebook_of(codebook_values(formats::kFp4)),
+                            int4 = byte_codebook_of(codebook_values(formats::kInt4G128));
   if (spec.format.element == ElementType::integer) return int4;  // formats with offsets need none
   return spec.format.element == ElementType::nf4 ? nf4 : fp4;
 }

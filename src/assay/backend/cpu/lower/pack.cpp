@@ -306,8 +306,8 @@ std::int64_t PackedWeight::panel_bytes() const {
   return 0;
 }
 
-const std::array<float, 16>& PackedWeight::book() const {
-  return code_values(spec.format);
+const std::array<float, 16>& PackedWeight::codebook() const {
+  return codebook_values(spec.format);
 }
 
 Bytes PackedWeight::weight_bytes() const {
@@ -361,7 +361,7 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
     for (std::int64_t i = 0; i < columns; ++i) {
       const int code = panel[code_offset(i, row % kPanel)] >> code_shift(i) & 15;
       const std::int64_t at = (groups == nullptr ? i / w.group : groups[i]) * kPanel;
-      const float value = w.book()[static_cast<std::size_t>(code)] * scale_at(scales, at);
+      const float value = w.codebook()[static_cast<std::size_t>(code)] * scale_at(scales, at);
       take(i, offsets == nullptr ? value : value + offsets[first + at]);
     }
   } else if (is_float32(w.spec)) {

@@ -13,11 +13,11 @@ namespace assay::cpu {
 
 // The values of 4-bit codes as whole numbers of at most 127 times a unit: the unit with which they differ
 // least, by the sum of squares.
-struct ByteBook {
+struct ByteCodebook {
   std::array<std::int8_t, 16> values;
   float unit;
 };
-ByteBook byte_book_of(const std::array<float, 16>& book);
+ByteCodebook byte_codebook_of(const std::array<float, 16>& codebook);
 
 struct PackedWeight {
   WeightSpec spec;
@@ -54,8 +54,8 @@ struct PackedWeight {
   const std::int32_t* sums() const {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
-  const std::array<float, 16>& book() const;  // of 4-bit codes
-  const ByteBook& byte_book() const;          // the same, nearly
+  const std::array<float, 16>& codebook() const;  // of 4-bit codes
+  const ByteCodebook& byte_codebook() const;      // the same, nearly
   int planes() const { return spec.planes(); }
   Bytes weight_bytes() const;  // of the weight's own elements
   Bytes slack() const;         // padding beyond them

@@ -14,13 +14,13 @@ std::vector<FusedOp> fuse(const Plan& plan) {
   std::vector<FusedOp> fused;
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     FusedOp op{.op = &plan.ops[i], .index = i};
-    if (std::holds_alternative<AttentionOp>(plan.ops[i].what)) {
+    if (std::holds_alternative<AttentionOp>(plan.ops[i].kind)) {
       op.rotary = rotation_of_attention(plan, i);
       if (op.rotary != nullptr) fused.pop_back();
     }
     fused.push_back(op);
     if (has_gate[i]) {
-      fused.back().gate = &std::get<GatedOp>(plan.ops[i + 1].what);
+      fused.back().gate = &std::get<GatedOp>(plan.ops[i + 1].kind);
       ++i;
     }
   }
@@ -72,7 +72,7 @@ int planes_for(const PackedWeight& w) {
 
 bool PackedPlan::attends_tiles(const AttentionOp& op) const {
   return table.uses_tiles && plan.kv_format == KvFormat::bfloat16 && op.head_dim % kTileColumns == 0 &&
-         !op.bends_scores();
+         !op.has_score_modifiers();
 }
 
 bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
@@ -81,12 +81,13 @@ bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
           (w.packing() == Packing::four_bit && w.spec.arithmetic.multiply == Multiply::bfloat16));
 }
 
-bool PackedPlan::codes_inputs(const LinearOp& op, std::int64_t rows) const {
+bool PackedPlan::takes_int8_activations(const LinearOp& op, std::int64_t rows) const {
   const PackedWeight& w = weight(op.weight);
-  if (w.packing() != Packing::four_bit || w.group < kSmallestCodedGroup || has_offsets(w.spec.format))
+  if (w.packing() != Packing::four_bit || w.group < kMinCodedGroup || has_offsets(w.spec.format))
     return false;
   // Beside bfloat16, sums of bytes keep up with memory where those of floats do not.
-  return op.has_int8_inputs || (rows <= kFourBitRows && w.spec.arithmetic.multiply == Multiply::bfloat16);
+  return op.has_int8_activations ||
+         (rows <= kFourBitRows && w.spec.arithmetic.multiply == Multiply::bfloat16);
 }
 
 bool PackedPlan::rounds_inputs(const LinearOp& op) const {

@@ -50,7 +50,7 @@ struct PackedPlan {
   // By tile products: bfloat16, or 4-bit codes that become bfloat16.
   bool multiplies_tiles(const PackedWeight& w) const;
   // Inputs of 4-bit weights become int8 for `rows` rows.
-  bool codes_inputs(const LinearOp& op, std::int64_t rows) const;
+  bool takes_int8_activations(const LinearOp& op, std::int64_t rows) const;
   // The activations lose more by becoming bytes, or one bfloat16, than an activation function to 1e-4 does;
   // schemes that repeat the arithmetic of others have it exact.
   bool rounds_inputs(const LinearOp& op) const;

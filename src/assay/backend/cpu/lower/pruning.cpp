@@ -7,7 +7,7 @@ namespace assay::cpu {
 namespace {
 
 // One or two rows of 4-bit weights are computed in another arithmetic than a prompt's.
-constexpr std::int64_t kFewestKept = kFourBitRows + 1;
+constexpr std::int64_t kMinKept = kFourBitRows + 1;
 
 void copy_row(const Buffer& buffer, std::int64_t from, std::int64_t to) {
   if (buffer.floats != nullptr)
@@ -24,7 +24,7 @@ void copy_row(const Buffer& buffer, std::int64_t from, std::int64_t to) {
 RowPruner::RowPruner(const PackedPlan& packed, Workspace& work)
     : work_(work), ops_(packed.plan.ops.size()), pruning_(pruning_of(packed.plan)) {
   if (pruning_.qkv_product == ops_) return;
-  const std::int64_t queries = std::get<AttentionOp>(packed.plan.ops[pruning_.attention].what).k_column();
+  const std::int64_t queries = std::get<AttentionOp>(packed.plan.ops[pruning_.attention].kind).k_column();
   query_panels_ = queries % kTileColumns == 0 ? queries / kPanel : 0;
 }
 
@@ -43,12 +43,12 @@ std::vector<RowRange> RowPruner::rows_to_keep(const Batch& batch) const {
   }
   if (kept == 0) return ranges;
   for (RowRange& range : ranges) {
-    const std::int64_t more = std::clamp<std::int64_t>(kFewestKept - kept, 0, range.first);
+    const std::int64_t more = std::clamp<std::int64_t>(kMinKept - kept, 0, range.first);
     range.first -= more;
     kept += more;
   }
   // Moving them costs more than it saves; or they are too few to be computed as a prompt is.
-  if (2 * kept > all || kept < kFewestKept) return {};
+  if (2 * kept > all || kept < kMinKept) return {};
   return ranges;
 }
 

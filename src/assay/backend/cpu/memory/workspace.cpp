@@ -50,7 +50,7 @@ class WantsOfBuffers {
                          read_finely(op.in);
                          read_finely(op.out);
                        }},
-                 fused.op->what);
+                 fused.op->kind);
     }
   }
   const std::vector<Wants>& all() const { return wants_; }
@@ -243,15 +243,15 @@ void Workspace::make_quantized_buffers() {
     int8.absmax = reinterpret_cast<float*>(arena_.take(capacity * 4));
     int8.zero_points = reinterpret_cast<std::int32_t*>(arena_.take(capacity * 4));
   }
-  bool codes_all = packed_.plan.head.product.has_int8_inputs;
+  bool codes_all = packed_.plan.head.product.has_int8_activations;
   for (const FusedOp& fused : packed_.ops)
-    if (const auto* linear = std::get_if<LinearOp>(&fused.op->what))
-      codes_all = codes_all || linear->has_int8_inputs;
+    if (const auto* linear = std::get_if<LinearOp>(&fused.op->kind))
+      codes_all = codes_all || linear->has_int8_activations;
   const std::int64_t coded_rows = codes_all ? coded_capacity(kMaxRows) : kFourBitRows;
   if (codes_all) expanded_bytes_ = std::max(expanded_bytes_, coded_scratch_bytes(kMaxRows));
   if (expanded_bytes_ > 0) expanded_ = arena_.take(expanded_bytes_ * threads_);
   if (widest_four_bit > 0) {
-    const std::int64_t inputs = widest_four_bit * coded_rows, groups = inputs / kSmallestCodedGroup;
+    const std::int64_t inputs = widest_four_bit * coded_rows, groups = inputs / kMinCodedGroup;
     coded_.codes = reinterpret_cast<std::int8_t*>(arena_.take(inputs));
     coded_.scales = reinterpret_cast<float*>(arena_.take(groups * 4));
     coded_.starts = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
@@ -270,9 +270,9 @@ CodedRows Workspace::coded_rows(std::int64_t rows) const {
 void Workspace::make_rotary_tables() {
   rotary_tables.clear();
   for (const Op& op : packed_.plan.ops) {
-    const auto* rotary = std::get_if<RotaryOp>(&op.what);
+    const auto* rotary = std::get_if<RotaryOp>(&op.kind);
     if (rotary == nullptr) continue;
-    const auto is_alike = [&](const RotaryTable& table) { return table.op->turns_as(*rotary); };
+    const auto is_alike = [&](const RotaryTable& table) { return table.op->rotates_like(*rotary); };
     if (std::any_of(rotary_tables.begin(), rotary_tables.end(), is_alike)) continue;
     const auto pairs = static_cast<std::int64_t>(rotary->frequencies.size());
     rotary_tables.push_back({.op = rotary,
@@ -284,7 +284,7 @@ void Workspace::make_rotary_tables() {
 
 const RotaryTable& Workspace::table_of(const RotaryOp& op) const {
   return *std::find_if(rotary_tables.begin(), rotary_tables.end(),
-                       [&](const RotaryTable& table) { return table.op->turns_as(op); });
+                       [&](const RotaryTable& table) { return table.op->rotates_like(op); });
 }
 
 }  // namespace assay::cpu

@@ -40,7 +40,7 @@ MemoryReport memory_of(const PackedPlan& packed, const Workspace& work) {
 // Whether the weight is that of a product whose outputs go through a gate.
 bool is_gated(const PackedPlan& packed, std::size_t weight) {
   return std::any_of(packed.ops.begin(), packed.ops.end(), [&](const FusedOp& fused) {
-    const auto* linear = std::get_if<LinearOp>(&fused.op->what);
+    const auto* linear = std::get_if<LinearOp>(&fused.op->kind);
     return linear != nullptr && fused.gate != nullptr && static_cast<std::size_t>(linear->weight) == weight;
   });
 }
@@ -121,7 +121,7 @@ std::vector<std::span<const std::byte>> Executor::step_weights() const {
     regions.emplace_back(w.data.data(), static_cast<std::size_t>(w.bytes));
   };
   for (const Op& op : plan().ops)
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) add_region(packed_.weight(linear->weight));
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) add_region(packed_.weight(linear->weight));
   // Behind the plan's own weights lie the int8 codes in which candidates of the LM head are found.
   add_region(candidates_ ? packed_.weights.back() : packed_.head());
   return regions;
@@ -137,13 +137,13 @@ StepProfile Executor::end_profile() {
   return std::exchange(profile_, std::nullopt).value_or(StepProfile{});
 }
 
-Executor::PhaseTimer::PhaseTimer(Executor& program, Phase phase) : program_(program), phase_(phase) {
+Executor::OpTimer::OpTimer(Executor& program, OpClass phase) : program_(program), phase_(phase) {
   if (!program.profile_) return;
   busy_ = program.pool_->busy_time();
   begin_ = Clock::now();
 }
 
-Executor::PhaseTimer::~PhaseTimer() {
+Executor::OpTimer::~OpTimer() {
   if (!program_.profile_) return;
   StepProfile::Part& part = program_.profile_->parts[static_cast<std::size_t>(phase_)];
   const Seconds time = elapsed(begin_, Clock::now());
@@ -164,7 +164,7 @@ void Executor::run(const Batch& batch, KvCache& cache) {
   attention_->begin(batch);
   for (const FusedOp& fused : packed_.ops) {
     if (rows == 0) break;
-    const PhaseTimer timer(*this, fused.op->phase);
+    const OpTimer timer(*this, fused.op->phase);
     const bool is_last_attention = fused.index == pruner_->attention() && !kept.empty();
     run_op(fused, rows, batch, kv, is_last_attention ? kept : all, kept);
     if (is_last_attention) rows = pruner_->keep(batch, kept);
@@ -181,7 +181,7 @@ void Executor::run_op(const FusedOp& fused, std::int64_t rows, const Batch& batc
                    [&](const AttentionOp& op) { attention_->run(op, fused.rotary, batch, cache, attended); },
                    [&](const GatedOp& op) { gate(op, rows); },  //
                    [&](const AddOp& op) { add(op, rows); }},
-             fused.op->what);
+             fused.op->kind);
 }
 
 void Executor::embed(const EmbedOp& op, const Batch& batch) {
@@ -308,7 +308,7 @@ void Executor::norm_head(std::span<const std::int64_t> rows) {
 }
 
 void Executor::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
-  const PhaseTimer timer(*this, Phase::head);
+  const OpTimer timer(*this, OpClass::head);
   for (std::size_t first = 0; first < rows.size(); first += kHeadRows) {
     const auto part = rows.subspan(first, std::min<std::size_t>(kHeadRows, rows.size() - first));
     const auto count = static_cast<std::int64_t>(part.size());

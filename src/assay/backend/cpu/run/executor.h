@@ -36,16 +36,16 @@ class Executor : public Program {
 
  private:
   // Adds the time from its making to its end to a phase of the profile, where one is taken.
-  class PhaseTimer {
+  class OpTimer {
    public:
-    PhaseTimer(Executor& program, Phase phase);
-    ~PhaseTimer();
-    PhaseTimer(const PhaseTimer&) = delete;
-    PhaseTimer& operator=(const PhaseTimer&) = delete;
+    OpTimer(Executor& program, OpClass phase);
+    ~OpTimer();
+    OpTimer(const OpTimer&) = delete;
+    OpTimer& operator=(const OpTimer&) = delete;
 
    private:
     Executor& program_;
-    Phase phase_;
+    OpClass phase_;
     TimePoint begin_;
     Seconds busy_;
   };

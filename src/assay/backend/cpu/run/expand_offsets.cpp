@@ -18,7 +18,7 @@ void expand_offsets(const ExpandArgs& args, const float* offsets, const std::int
       for (std::int64_t j = 0; j < kPanel; ++j) {
         const std::int64_t at = (panel * groups + group) * kPanel + j;
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        float value = args.book[code] * scale_at(at) + (offsets == nullptr ? 0.0F : offsets[at]);
+        float value = args.codebook[code] * scale_at(at) + (offsets == nullptr ? 0.0F : offsets[at]);
         if (k >= args.k) value = 0;  // which a code of 0 is not here
         if (is_float32)
           static_cast<float*>(args.out)[(panel * args.k + k) * kPanel + j] = value;

@@ -4,7 +4,7 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr std::int64_t kFewestManyRowsPanels = 2 * kGroup;
+constexpr std::int64_t kMinManyRowsPanels = 2 * kGroup;
 // Of tasks on the vector units, which go best by sixes.
 constexpr std::int64_t kManyVectorPanels = 12;
 
@@ -31,7 +31,7 @@ LinearArgs part_of(const LinearArgs& whole, const ProductPart& part) {
 
 std::int64_t panels_of_task(std::int64_t panels, int threads, std::int64_t most) {
   std::int64_t best = 0, best_time = 0;
-  for (std::int64_t size = most; size >= kFewestManyRowsPanels; size -= 2) {
+  for (std::int64_t size = most; size >= kMinManyRowsPanels; size -= 2) {
     const std::int64_t tasks = (panels + size - 1) / size, time = (tasks + threads - 1) / threads * size;
     if (best == 0 || time < best_time) {
       best = size;

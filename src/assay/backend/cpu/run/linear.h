@@ -115,8 +115,8 @@ class Linear {
                 const LinearTarget& target);
   void run_four_bit(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                     const LinearTarget& target);
-  void run_coded_inputs(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
-                        const LinearTarget& target, const ExpandArgs& weights);
+  void run_int8_activations(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
+                            const LinearTarget& target, const ExpandArgs& weights);
   void fold_zero_points();
 
   const PackedPlan& packed_;

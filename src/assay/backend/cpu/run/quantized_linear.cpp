@@ -22,11 +22,11 @@ bool has_row_ranges(const PackedWeight& w, const LinearOp& op) {
 // Widened by a row's inputs. What is not finite is passed over: it concerns its own row alone, which the
 // kernels make NaN.
 Range range_of_row(const float* x, std::int64_t k, const float* factors, Range range) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kMax = std::numeric_limits<float>::max();
   for (std::int64_t i = 0; i < k; ++i) {
     const float value = factors == nullptr ? x[i] : x[i] * factors[i];
-    range.low = value < range.low && value >= -kLargest ? value : range.low;
-    range.high = value > range.high && value <= kLargest ? value : range.high;
+    range.low = value < range.low && value >= -kMax ? value : range.low;
+    range.high = value > range.high && value <= kMax ? value : range.high;
   }
   return range;
 }
@@ -52,7 +52,7 @@ void for_near_outliers(const float* x, std::int64_t k, float least, const Look& 
 void Linear::fold_zero_points() {
   static_biases_.resize(packed_.weights.size());
   for (const Op& op : packed_.plan.ops) {
-    const auto* linear = std::get_if<LinearOp>(&op.what);
+    const auto* linear = std::get_if<LinearOp>(&op.kind);
     if (linear == nullptr || !linear->static_input) continue;
     const PackedWeight& w = packed_.weight(linear->weight);
     const float* bias = packed_.vector(linear->bias);
@@ -152,8 +152,8 @@ void Linear::run_int8(const LinearOp& op, const LinearArgs& whole, const Product
 }
 
 // Inputs and weights are multiplied as bytes.
-void Linear::run_coded_inputs(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
-                              const LinearTarget& target, const ExpandArgs& weights) {
+void Linear::run_int8_activations(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
+                                  const LinearTarget& target, const ExpandArgs& weights) {
   const PackedWeight& w = packed_.weight(op.weight);
   const CodedRows coded = work_.coded_rows(whole.rows);
   const auto quantize = [&](std::int64_t first, std::int64_t rows) {
@@ -165,7 +165,7 @@ void Linear::run_coded_inputs(const LinearOp& op, const LinearArgs& whole, const
                                    .k = whole.k,
                                    .k_padded = weights.k_padded,
                                    .group = weights.group,
-                                   .unit = w.byte_book().unit,
+                                   .unit = w.byte_codebook().unit,
                                    .out = coded});
   };
   const bool has_scratch = whole.rows > kFourBitRows;
@@ -178,7 +178,7 @@ void Linear::run_coded_inputs(const LinearOp& op, const LinearArgs& whole, const
     packed_.table.linear_coded_inputs(
         {.to = args,
          .weights = weights,
-         .book = w.byte_book().values.data(),
+         .codebook = w.byte_codebook().values.data(),
          .x = x,
          .scratch = has_scratch ? work_.expanded(ThreadPool::worker()) : nullptr});
   };
@@ -197,7 +197,7 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
   const std::int64_t groups = w.groups();
   const ExpandArgs expand{.codes = reinterpret_cast<const std::uint8_t*>(w.data.data()),
                           .scales = w.block_scales(),
-                          .book = w.book().data(),
+                          .codebook = w.codebook().data(),
                           .k = whole.k,
                           .k_padded = w.k_padded(),
                           .group = w.group,
@@ -205,7 +205,8 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
                           .out = nullptr,
                           .fetch = packed_.fetch};
-  if (packed_.codes_inputs(op, whole.rows)) return run_coded_inputs(op, whole, part, target, expand);
+  if (packed_.takes_int8_activations(op, whole.rows))
+    return run_int8_activations(op, whole, part, target, expand);
   if (whole.rows <= packed_.table.four_bit_rows && !has_tiles && !has_offsets)
     return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
       packed_.table.linear_four_bit({.to = args, .weights = expand});

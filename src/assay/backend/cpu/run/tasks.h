@@ -30,8 +30,8 @@ struct RowShares {
     return std::clamp<std::int64_t>(rows - first(share), 0, each);
   }
 };
-inline constexpr std::int64_t kMaxShares = kMaxRows / kFewestShareRows;
-static_assert(kMostShareRows == kMaxRows);
+inline constexpr std::int64_t kMaxShares = kMaxRows / kMinShareRows;
+static_assert(kMaxShareRows == kMaxRows);
 // Shares of about `share_rows` rows.
 RowShares row_shares(std::int64_t rows, int threads, std::int64_t share_rows);
 // Panels of a task of few rows: the more, the longer a thread reads without a break, but the threads should

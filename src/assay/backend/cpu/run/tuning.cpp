@@ -18,13 +18,13 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr double kLeastGain = 1.03, kMostLoss = 0.99;
+constexpr double kMinGain = 1.03, kMaxLoss = 0.99;
 // Threads that wait for each other do not sleep meanwhile: what they lack of the time others had. (Alone 0.94
 // to 1, beside one other program 0.54.)
-constexpr double kLeastOwnShare = 0.85;
+constexpr double kMinOwnShare = 0.85;
 // Of the time: to measure each choice; of that, to find the best, while the rest confirms it.
 constexpr double kShares[] = {0.6, 0.4}, kFirstShare = 0.7;
-constexpr int kFewestRounds = 3, kMostRounds = 40;
+constexpr int kMinRounds = 3, kMaxRounds = 40;
 constexpr std::int64_t kColumns = 1024, kRows = 4096, kSide = 768;
 // Matrices of a format, together more than most caches hold.
 struct Format {
@@ -41,9 +41,9 @@ enum Buffers : BufferId { kIn, kOut, kLeft, kRight };
 class Matrices {
  public:
   void add(WeightFormat format, std::int64_t rows, std::int64_t columns, BufferId in, BufferId out) {
-    plan_.ops.push_back({"tuning", Phase::linear,
+    plan_.ops.push_back({"tuning", OpClass::linear,
                          LinearOp{.weight = static_cast<WeightId>(plan_.weights.size()),
-                                  .has_int8_inputs = is_four_bit(format),
+                                  .has_int8_activations = is_four_bit(format),
                                   .in = in,
                                   .out = out}});
     plan_.weights.push_back({.name = "tuning",
@@ -115,7 +115,7 @@ class Work {
   double run_some(int count, std::int64_t rows) {
     const TimePoint begin = Clock::now();
     for (int i = 0; i < count; ++i, ++next_) {
-      const auto& op = std::get<LinearOp>(next_->op->what);
+      const auto& op = std::get<LinearOp>(next_->op->kind);
       linear_->run(op, (*work_)[op.in], rows, {.out = (*work_)[op.out]});
     }
     return elapsed(begin, Clock::now()).value;
@@ -153,7 +153,7 @@ std::vector<CandidateTimes> measure(Work& work, Choice choice, std::span<const K
                                     TimePoint end) {
   std::vector<CandidateTimes> times(candidates.size());
   TimePoint begin = Clock::now();
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMaxRounds; ++round) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       const std::vector<double> of_formats = work.run(choice, candidates[i]);
       times[i].resize(of_formats.size());
@@ -161,7 +161,7 @@ std::vector<CandidateTimes> measure(Work& work, Choice choice, std::span<const K
         times[i][format].push_back(of_formats[format]);
     }
     const TimePoint now = Clock::now();
-    if (round + 1 >= kFewestRounds && now + (now - begin) > end) break;
+    if (round + 1 >= kMinRounds && now + (now - begin) > end) break;
     begin = now;
   }
   return times;
@@ -182,8 +182,8 @@ Chosen choose(Work& work, Choice choice, const std::vector<KernelConstants>& can
   const double all = std::accumulate(once.begin(), once.end(), 0.0) * static_cast<double>(candidates.size());
   const double confirmed = 2 * all / static_cast<double>(candidates.size());
   const TimePoint now = Clock::now();
-  if (now + duration_of(kFewestRounds * all) >= after(kFirstShare) ||
-      now + duration_of(kFewestRounds * (all + confirmed)) >= after(1))
+  if (now + duration_of(kMinRounds * all) >= after(kFirstShare) ||
+      now + duration_of(kMinRounds * (all + confirmed)) >= after(1))
     return chosen;
   chosen.is_measured = true;
   const std::vector<CandidateTimes> times = measure(work, choice, candidates, after(kFirstShare));
@@ -244,7 +244,7 @@ double gain_over(const CandidateTimes& first, const CandidateTimes& other) {
 
 std::size_t best_of(std::span<const CandidateTimes> times) {
   std::size_t best = 0;
-  double best_gain = kLeastGain;
+  double best_gain = kMinGain;
   for (std::size_t i = 1; i < times.size(); ++i)
     if (const double gain = gain_over(times[0], times[i]); gain >= best_gain) {
       best_gain = gain;
@@ -254,8 +254,8 @@ std::size_t best_of(std::span<const CandidateTimes> times) {
 }
 
 bool is_better(const CandidateTimes& first_again, const CandidateTimes& best_again) {
-  return gain_over(first_again, best_again) >= kLeastGain &&
-         least_gain_over(first_again, best_again) >= kMostLoss;
+  return gain_over(first_again, best_again) >= kMinGain &&
+         least_gain_over(first_again, best_again) >= kMaxLoss;
 }
 
 Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most,
@@ -278,7 +278,7 @@ Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_mos
     const auto processors = std::min(static_cast<std::size_t>(pool.size()), allowed_processors().size());
     const double own_share = (processor_seconds() - used_s) /
                              (elapsed(start, Clock::now()).value * static_cast<double>(processors));
-    if (tuning.is_measured && own_share < kLeastOwnShare) tuning = {.constants = usual, .is_disturbed = true};
+    if (tuning.is_measured && own_share < kMinOwnShare) tuning = {.constants = usual, .is_disturbed = true};
   } catch (const Error&) {  // no memory
   } catch (const std::bad_alloc&) {
   }

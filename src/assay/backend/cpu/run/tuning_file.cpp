@@ -20,8 +20,8 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 20;
-constexpr std::size_t kMostEntries = 256;
+constexpr std::uint64_t kMaxFile = std::uint64_t{1} << 20;
+constexpr std::size_t kMaxEntries = 256;
 constexpr std::int64_t kNearest = 64, kFurthest = std::int64_t{1} << 16;
 
 constexpr double kHighestGain = 100;
@@ -32,7 +32,7 @@ std::string key_of(Isa isa, int threads) {
 
 Json entries_of(const std::string& file) {
   try {
-    return read_json_object(file, kLargestFile, 16 * kMostEntries);
+    return read_json_object(file, kMaxFile, 16 * kMaxEntries);
   } catch (const Error&) {
     return Json::object();
   }
@@ -80,7 +80,7 @@ std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads)
     Tuning tuning{.constants = {.fetch = {.distance = entry.integer("fetch_distance", kNearest, kFurthest),
                                           .most = entry.integer("fetch_most", kNearest, kFurthest),
                                           .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
-                                .share_rows = entry.integer("share_rows", kFewestShareRows, kMaxRows)},
+                                .share_rows = entry.integer("share_rows", kMinShareRows, kMaxRows)},
                   .gain = entry.number("gain"),
                   .many_rows_gain = entry.number("many_rows_gain"),
                   .is_measured = true};
@@ -99,7 +99,7 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
     std::filesystem::create_directories(folder);
     const FolderLock lock(folder);  // another process may add its own
     Json entries = entries_of(file);
-    if (entries.size() >= kMostEntries) entries = Json::object();
+    if (entries.size() >= kMaxEntries) entries = Json::object();
     entries[key_of(isa, threads)] = {{"fetch_distance", tuning.constants.fetch.distance},
                                      {"fetch_most", tuning.constants.fetch.most},
                                      {"fetch_level", tuning.constants.fetch.is_to_second_level ? 2 : 1},

@@ -8,7 +8,7 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{128} << 10;  // an eighth of Zen 4's second-level cache
+constexpr std::int64_t kMaxBytes = std::int64_t{128} << 10;  // an eighth of Zen 4's second-level cache
 
 }  // namespace
 
@@ -20,7 +20,7 @@ WeightsAhead::WeightsAhead(const PackedPlan& packed, ThreadPool& pool) : pool_(p
   std::vector<Product> next(packed.weights.size());  // by weight
   WeightId before = head;
   for (const FusedOp& fused : packed.ops)
-    if (const auto* linear = std::get_if<LinearOp>(&fused.op->what)) {
+    if (const auto* linear = std::get_if<LinearOp>(&fused.op->kind)) {
       const std::int64_t panels = packed.weight(linear->weight).panels;
       next[static_cast<std::size_t>(before)] = {linear->weight, fused.gate == nullptr ? panels : panels / 2};
       before = linear->weight;
@@ -49,7 +49,7 @@ std::span<const std::byte> WeightsAhead::region(const PackedPlan& packed, const 
   const PackedWeight& w = packed.weight(next.weight);
   const std::int64_t first = own.first * at_once,
                      bytes = std::min(own.count * at_once, next.panels - first) * w.panel_bytes();
-  return {w.data.data() + first * w.panel_bytes(), static_cast<std::size_t>(std::min(bytes, kMostBytes))};
+  return {w.data.data() + first * w.panel_bytes(), static_cast<std::size_t>(std::min(bytes, kMaxBytes))};
 }
 
 }  // namespace assay::cpu

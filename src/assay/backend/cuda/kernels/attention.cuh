@@ -16,7 +16,7 @@ struct CacheRow {
   }
   std::int64_t row_in_page;
 };
-ASSAY_DEVICE CacheRow cache_row(const RowPlaces& places, const CacheLayout& cache, std::int64_t first_page,
+ASSAY_DEVICE CacheRow cache_row(const KvSlots& places, const CacheLayout& cache, std::int64_t first_page,
                                 std::int64_t key, std::int64_t part) {
   const DevicePointer<std::byte> page =
       Global<const DevicePointer<std::byte>>(places.pages)[first_page + key / kPagePositions];
@@ -90,7 +90,7 @@ ASSAY_KERNEL_OF(32) rotate_and_store(RotateStoreArgs a) {
 }
 
 inline constexpr int kAttendThreads = 128;
-inline constexpr int kDimsOfThread = static_cast<int>(kLargestHeadDim) / kAttendThreads;
+inline constexpr int kDimsOfThread = static_cast<int>(kMaxHeadDim) / kAttendThreads;
 // Floats of shared memory: the query, weights of a chunk, partial sums.
 inline constexpr int kQueryAt = 0, kWeightsAt = 512, kPartialAt = kWeightsAt + 256,
                      kWarpsAt = kPartialAt + 128, kAttendShared = kWarpsAt + 4;

@@ -140,7 +140,7 @@ ASSAY_DEVICE float element_of(const Matrix& matrix, std::int64_t row, std::int64
       return static_cast<float>(data.load<std::int8_t>(at)) *
              (Global<const float>(matrix.scales)[row] * (1.0F / 127.0F));
     case MatrixFormat::four_bit:
-      return matrix.book[data.load<std::uint8_t>(at) >> shift_of_code(k) & 15] *
+      return matrix.codebook[data.load<std::uint8_t>(at) >> shift_of_code(k) & 15] *
              Global<const float>(matrix.scales)[scale_of(matrix.inputs, matrix.group, row, k)];
   }
   return 0;

@@ -20,7 +20,7 @@ ASSAY_DEVICE void put_pair(const ExpandArgs& a, std::int64_t row, std::int64_t k
 }
 
 // The 32 codes of a lane: each byte of word i two of k16 step i (layout.h).
-ASSAY_DEVICE void expand_codes(const ExpandArgs& a, const Words4& words, const Shared<float>& book,
+ASSAY_DEVICE void expand_codes(const ExpandArgs& a, const Words4& words, const Shared<float>& codebook,
                                std::int64_t row, std::int64_t first_k) {
   const Matrix& m = a.matrix;
   const Global<const float> scales(m.scales);
@@ -30,7 +30,7 @@ ASSAY_DEVICE void expand_codes(const ExpandArgs& a, const Words4& words, const S
       const std::int64_t output = row + 8 * (j % 2), k = first_k + 16 * i + 8 * (j / 2);
       const float scale = scales[scale_of(m.inputs, m.group, output, k)];
       const float next = m.group > 1 ? scale : scales[scale_of(m.inputs, m.group, output, k + 1)];
-      put_pair(a, output, k, {book[codes & 15U] * scale, book[codes >> 4] * next});
+      put_pair(a, output, k, {codebook[codes & 15U] * scale, codebook[codes >> 4] * next});
     }
 }
 
@@ -38,8 +38,8 @@ ASSAY_DEVICE void expand_codes(const ExpandArgs& a, const Words4& words, const S
 ASSAY_KERNEL_OF(kLinearThreads) expand_matrix(ExpandArgs a) {
   let_next_start();
   const Matrix& m = a.matrix;
-  const Shared<float> book = shared<float>(0);
-  if (thread_index() < 16) book[thread_index()] = m.book[thread_index()];
+  const Shared<float> codebook = shared<float>(0);
+  if (thread_index() < 16) codebook[thread_index()] = m.codebook[thread_index()];
   barrier();
   const std::int32_t lane = thread_index() % kWarp, g = lane / 4, t = lane % 4;
   const std::int64_t tiles = tiles_of_strip(m.format, m.inputs),
@@ -50,7 +50,7 @@ ASSAY_KERNEL_OF(kLinearThreads) expand_matrix(ExpandArgs a) {
       Global<const std::byte>(m.data).load<Words4>((block_y() * tiles + tile) * (kTileBytes / 16) + lane);
   const std::int64_t row = block_y() * kStrip + g, k = tile * tile_inputs(m.format) + 2 * t;
   if (m.format == MatrixFormat::four_bit) {
-    expand_codes(a, words, book, row, k);
+    expand_codes(a, words, codebook, row, k);
   } else if (m.format == MatrixFormat::float32) {
     for (int i = 0; i < 2; ++i)
       put_pair(a, row + 8 * i, k, {float_of(words.word[i]), float_of(words.word[i + 2])});

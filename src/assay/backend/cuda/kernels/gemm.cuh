@@ -98,36 +98,36 @@ struct GemmPlace {
 ASSAY_DEVICE std::int32_t staged_word(std::int32_t row, std::int32_t chunk) {
   return row * (kStageBytes / 4) + ((chunk ^ (row & 7)) * 4);
 }
-template <typename Place>
+template <typename Accessor>
 ASSAY_DEVICE std::int32_t stage_at(std::int64_t stage) {
-  return static_cast<std::int32_t>(stage % kStages) * Place::kRows * (kStageBytes / 4);
+  return static_cast<std::int32_t>(stage % kStages) * Accessor::kRows * (kStageBytes / 4);
 }
 
 // Rows beyond the last repeat it. What is beyond the end is not there, and is not used.
-template <typename Place>
-ASSAY_DEVICE void load_stage(const Place& at, const GemmInputs& in, const Global<const std::byte>& x,
+template <typename Accessor>
+ASSAY_DEVICE void load_stage(const Accessor& at, const GemmInputs& in, const Global<const std::byte>& x,
                              std::int64_t stage) {
-  const std::int64_t first = at.begin * Place::kTileBytesOfRow + stage * kStageBytes,
-                     end = at.end * Place::kTileBytesOfRow;
+  const std::int64_t first = at.begin * Accessor::kTileBytesOfRow + stage * kStageBytes,
+                     end = at.end * Accessor::kTileBytesOfRow;
   constexpr int kChunks = kStageBytes / 16;
-  for (int i = thread_index(); i < Place::kRows * kChunks; i += kLinearThreads) {
+  for (int i = thread_index(); i < Accessor::kRows * kChunks; i += kLinearThreads) {
     const int row = i / kChunks, chunk = i % kChunks;
     const std::int64_t byte = first + chunk * 16;
     if (byte < end)
-      cp_async_16(shared<std::uint32_t>(0), stage_at<Place>(stage) + staged_word(row, chunk), x,
+      cp_async_16(shared<std::uint32_t>(0), stage_at<Accessor>(stage) + staged_word(row, chunk), x,
                   least(at.first_row + row, in.rows - 1) * in.x_stride + byte);
   }
   cp_async_commit();
 }
 
 // Operand B of a step: of each two blocks of 8 rows the registers of the one, then of the other.
-template <int Blocks, typename Place>
-ASSAY_DEVICE void load_step(std::uint32_t (&b)[Blocks / 2][4], const Place& at, std::int64_t stage,
+template <int Blocks, typename Accessor>
+ASSAY_DEVICE void load_step(std::uint32_t (&b)[Blocks / 2][4], const Accessor& at, std::int64_t stage,
                             int step) {
   const std::int32_t row = at.warp_row + at.lane % 8 + at.lane / 16 * 8, chunk = 2 * step + at.lane / 8 % 2;
   ASSAY_UNROLL
   for (int j = 0; j < Blocks / 2; ++j)
-    ldmatrix_x4(b[j], shared<std::uint32_t>(0), stage_at<Place>(stage) + staged_word(row + 16 * j, chunk));
+    ldmatrix_x4(b[j], shared<std::uint32_t>(0), stage_at<Accessor>(stage) + staged_word(row + 16 * j, chunk));
 }
 
 // Sums of the range that is gone through, and of those before it.
@@ -147,13 +147,13 @@ struct GemmSums {
 };
 
 // Goes through the ranges as their ends are reached.
-template <typename Place, typename Sums>
+template <typename Accessor, typename Sums>
 struct RangeFolder {
-  const Place& at;
+  const Accessor& at;
   Sums& sums;
   std::int32_t range;
 
-  ASSAY_DEVICE RangeFolder(const Place& place, Sums& all) : at(place), sums(all), range(place.range) {}
+  ASSAY_DEVICE RangeFolder(const Accessor& place, Sums& all) : at(place), sums(all), range(place.range) {}
   ASSAY_DEVICE void fold_before(std::int64_t tile) {
     while (range < at.end_range - 1 && at.end_of(range) <= tile) fold();
   }
@@ -166,8 +166,8 @@ struct RangeFolder {
   }
 };
 
-template <typename Tiles, int Strips, int Blocks, typename Place>
-ASSAY_DEVICE void sum_tiles(const Place& at, const GemmInputs& in,
+template <typename Tiles, int Strips, int Blocks, typename Accessor>
+ASSAY_DEVICE void sum_tiles(const Accessor& at, const GemmInputs& in,
                             GemmSums<typename Tiles::Sum, Strips, Blocks>& sums) {
   const Global<const std::byte> data(in.weight.data), x(in.x);
   Words4 w[Strips][kStageSteps] = {};
@@ -210,14 +210,14 @@ ASSAY_DEVICE void sum_tiles(const Place& at, const GemmInputs& in,
 template <typename Type>
 ASSAY_DEVICE void make_bank_tables(const Shared<std::uint32_t>& table, const Matrix& weight) {
   for (int i = thread_index(); i < 256 * kWarp; i += kLinearThreads)
-    table[i] = Type::bits(weight.book[i / kWarp & 15]) | Type::bits(weight.book[i / kWarp >> 4]) << 16;
+    table[i] = Type::bits(weight.codebook[i / kWarp & 15]) | Type::bits(weight.codebook[i / kWarp >> 4]) << 16;
 }
 
 // A tile of 4-bit codes is a stage. Sums of a group are scaled when it ends, as among few rows.
-template <typename Type, int Strips, int Blocks, typename Place>
-ASSAY_DEVICE void sum_codes(const Place& at, const GemmInputs& in, GemmSums<float, Strips, Blocks>& sums) {
+template <typename Type, int Strips, int Blocks, typename Accessor>
+ASSAY_DEVICE void sum_codes(const Accessor& at, const GemmInputs& in, GemmSums<float, Strips, Blocks>& sums) {
   const Global<const std::byte> data(in.weight.data), x(in.x);
-  const Shared<std::uint32_t> table = shared<std::uint32_t>(kStages * Place::kRows * kStageBytes);
+  const Shared<std::uint32_t> table = shared<std::uint32_t>(kStages * Accessor::kRows * kStageBytes);
   make_bank_tables<Type>(table, in.weight);  // the first barrier of the loop is behind it
   const GroupScales scales(in.weight, 0);
   const int steps = steps_of_group(in.weight.group);
@@ -276,8 +276,8 @@ ASSAY_DEVICE void sum_codes(const Place& at, const GemmInputs& in, GemmSums<floa
 
 // Calls take(row, output, sum) for what exists, strip by strip through shared memory: neighbouring lanes have
 // neighbouring outputs.
-template <typename T, int Strips, int Blocks, typename Place, typename Take>
-ASSAY_DEVICE void take_sums(const Place& at, const GemmInputs& in, const T (&total)[Strips][Blocks][4],
+template <typename T, int Strips, int Blocks, typename Accessor, typename Take>
+ASSAY_DEVICE void take_sums(const Accessor& at, const GemmInputs& in, const T (&total)[Strips][Blocks][4],
                             const Take& take) {
   constexpr int kWarpRows = Blocks * 8;
   const Shared<T> mine = shared<T>(thread_index() / kWarp * kWarpRows * kPaddedStrip * 4);
@@ -306,8 +306,8 @@ ASSAY_DEVICE std::int64_t partial_at(const GemmInputs& in, std::int64_t range, s
                                      std::int64_t output) {
   return (range * in.rows + row) * in.weight.outputs + output;
 }
-template <typename T, int Strips, int Blocks, typename Place, typename Take>
-ASSAY_DEVICE void finish_gemm(const Place& at, const GemmInputs& in, const T (&total)[Strips][Blocks][4],
+template <typename T, int Strips, int Blocks, typename Accessor, typename Take>
+ASSAY_DEVICE void finish_gemm(const Accessor& at, const GemmInputs& in, const T (&total)[Strips][Blocks][4],
                               const Take& take) {
   if (in.ranges == kRanges) return take_sums(at, in, total, take);
   const Global<T> partial = Global<std::byte>(in.partial).as<T>();

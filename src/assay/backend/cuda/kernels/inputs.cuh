@@ -52,9 +52,9 @@ class MadeRows {
         moments_(byte + 4 * kRanges),
         values_(byte + kMomentBytes + thread_index() / kWarp * kMadeBytesOfWarp),
         at_once_(static_cast<std::int32_t>(kMadeAtOnce) *
-                 (static_cast<std::int32_t>(kMostMadeRows) / static_cast<std::int32_t>(in_.rows))),
+                 (static_cast<std::int32_t>(kMaxPrologueRows) / static_cast<std::int32_t>(in_.rows))),
         end_(least(end, in_.inputs)) {
-    if (made_.kind != MadeInputs::Kind::norm) return;
+    if (made_.kind != FusedPrologue::Kind::norm) return;
     for (std::int64_t row = 0; row < in_.rows; ++row) {
       const Moments of_row = moments_of(in_.x + row * in_.stride, in_.inputs, made_.subtracts_mean,
                                         made_.epsilon, shared<float>(byte));
@@ -70,7 +70,7 @@ class MadeRows {
   template <int Count>
   ASSAY_DEVICE void prepare(std::int64_t first) {
     static_assert(kMadeAtOnce % Count == 0);
-    if (made_.kind == MadeInputs::Kind::none || first < made_end_) return;
+    if (made_.kind == FusedPrologue::Kind::none || first < made_end_) return;
     first_ = first;
     made_end_ = first + at_once_;
     const std::int64_t end = least(made_end_, end_);
@@ -85,7 +85,7 @@ class MadeRows {
   }
 
   ASSAY_DEVICE Floats2 pair(std::int64_t row, std::int64_t k) const {
-    if (made_.kind == MadeInputs::Kind::none) return in_.pair(row, k);
+    if (made_.kind == FusedPrologue::Kind::none) return in_.pair(row, k);
     if (row >= in_.rows || k >= in_.inputs) return {0, 0};
     return values_[place_of(row, k)];
   }
@@ -100,7 +100,7 @@ class MadeRows {
            2;
   }
   ASSAY_DEVICE void make(std::int64_t row, std::int64_t k, std::int64_t end) const {
-    const bool is_norm = made_.kind == MadeInputs::Kind::norm;
+    const bool is_norm = made_.kind == FusedPrologue::Kind::norm;
     Floats2 x[kPairs], up[kPairs];
     ASSAY_UNROLL
     for (int j = 0; j < kPairs; ++j) {
@@ -119,7 +119,7 @@ class MadeRows {
         values_[place_of(row, i)] = Floats2{made(x[j].x, up[j].x, i), made(x[j].y, up[j].y, i + 1)};
   }
 
-  const MadeInputs& made_;
+  const FusedPrologue& made_;
   InputRows in_, up_;
   Global<const float> gain_, bias_;
   Shared<float> moments_;  // [rows][2]: mean and scale

@@ -24,7 +24,7 @@ struct Matrix {
   DevicePointer<const float> scales = {};  // of int8 and four_bit
   std::int64_t outputs = 0, inputs = 0, group = 0;
   MatrixFormat format = MatrixFormat::float32;
-  float book[16] = {};
+  float codebook[16] = {};
 };
 
 // out[row] = scale * tokens[ids[row]] + places[positions[row] + position_offset], of the tables that have
@@ -89,7 +89,7 @@ struct RotateArgs {
 
 // Where the rows of a batch stand in the cache. Padding has no place there: a sequence's first token that is
 // none has key 0.
-struct RowPlaces {
+struct KvSlots {
   DevicePointer<const std::int32_t> key = {};  // [rows]: the row's own key, -1 of padding
   DevicePointer<const std::int32_t> first_page =
       {};  // [rows]: where the pages of its sequence begin in `pages`
@@ -104,7 +104,7 @@ struct StoreArgs {
   std::int64_t x_stride = 0, rows = 0;
   CacheLayout cache = {};
   std::int32_t layer = 0;
-  RowPlaces places = {};
+  KvSlots places = {};
 };
 
 // Both at once: `rotate` of the queries and behind them the keys that `store` stores.
@@ -130,7 +130,7 @@ struct AttendArgs {
   std::int64_t window = 0;                 // 0 = all
   float soft_cap = 0;                      // 0 = none
   DevicePointer<const float> slopes = {};  // [heads], or null
-  RowPlaces places = {};
+  KvSlots places = {};
   std::int64_t sequences = 1;  // that the rows are of: a hint, on which bits do not depend
   // At least the highest key of the rows, plus one: how many launches there are depends on it, bits do not.
   std::int64_t longest = 0;
@@ -148,7 +148,7 @@ struct AttendTilesArgs {
   std::int32_t rows_of_group = 1, tiles = 1, stages = 2;
 };
 inline constexpr std::int64_t kChunkKeys = 256;
-inline constexpr std::int64_t kLargestHeadDim = 512;
+inline constexpr std::int64_t kMaxHeadDim = 512;
 // What scratch memory rows with keys up to `longest` want.
 constexpr std::int64_t attend_scratch_floats(std::int64_t rows, std::int64_t heads, std::int64_t head_dim,
                                              std::int64_t longest) {
@@ -185,7 +185,7 @@ std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int pro
 
 // What a multiplication makes of its inputs before it multiplies them, with the bits of NormArgs or
 // GatedArgs; of few rows alone, since every block makes it for itself.
-struct MadeInputs {
+struct FusedPrologue {
   enum class Kind : std::int32_t { none, norm, gated };
   Kind kind = Kind::none;
   DevicePointer<const float> gain = {}, bias = {};  // of a norm of whole rows
@@ -193,13 +193,13 @@ struct MadeInputs {
   bool subtracts_mean = false;
   Activation activation = Activation::silu;  // of a gate: x has 2 * inputs columns
 };
-inline constexpr std::int64_t kMostMadeRows = 4;
+inline constexpr std::int64_t kMaxPrologueRows = 4;
 // Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
 // takes 8 floats more, so that lanes of four rows meet no bank twice.
 inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
 // Of shared memory: sums of warps, moments of rows, and what each of 8 warps has made.
-inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMostMadeRows) * 4,
-                              kMadeBytesOfWarp = kMostMadeRows * (kMadeAtOnce + kMadePadding) * 4;
+inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMaxPrologueRows) * 4,
+                              kMadeBytesOfWarp = kMaxPrologueRows * (kMadeAtOnce + kMadePadding) * 4;
 inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
 
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
@@ -211,7 +211,7 @@ struct LinearArgs {
   Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
   Epilogue to = {};
   Scratch scratch = {};
-  MadeInputs made = {};
+  FusedPrologue made = {};
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels/kernels.h, QuantizeArgs):
@@ -278,7 +278,7 @@ struct QuantizeGroupsArgs {
 
 // Those codes times a 4-bit matrix whose book holds integers, -127 to 127: for each group an exact sum of
 // products, times scale of the inputs * scale of the weights.
-struct LinearCodedArgs {
+struct LinearInt8ActivationsArgs {
   DevicePointer<const std::int8_t> codes = {};
   std::int64_t codes_stride = 0, rows = 0;
   DevicePointer<const float> x_scales = {};
@@ -388,7 +388,7 @@ void run(Runtime& runtime, const LinearArgs& args);
 void run(Runtime& runtime, const QuantizeArgs& args);
 void run(Runtime& runtime, const LinearInt8Args& args);
 void run(Runtime& runtime, const QuantizeGroupsArgs& args);
-void run(Runtime& runtime, const LinearCodedArgs& args);
+void run(Runtime& runtime, const LinearInt8ActivationsArgs& args);
 void run(Runtime& runtime, const BendArgs& args);
 void run(Runtime& runtime, const ArgmaxArgs& args);
 void run(Runtime& runtime, const LogProbabilityArgs& args);
@@ -418,7 +418,7 @@ struct Kernels {
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;
-  Kernel<LinearCodedArgs> linear_coded[kRowBlocks];
+  Kernel<LinearInt8ActivationsArgs> linear_int8_activations[kRowBlocks];
   Kernel<RoundArgs> round_inputs;
   Kernel<GemmArgs> gemm_tf32[kGemmSizes], gemm_float16[kGemmSizes], gemm_bfloat16[kGemmSizes];
   Kernel<GemmArgs> gemm_four_float16[kGemmSizes], gemm_four_bfloat16[kGemmSizes], add_ranges;

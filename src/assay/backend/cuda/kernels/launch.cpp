@@ -114,8 +114,8 @@ void launch_gemm(Runtime& runtime, const Kernel<Args> (&kernels)[kGemmSizes], co
 }
 
 bool fits_gemm(std::int64_t rows, const Matrix& weight) {
-  constexpr std::int64_t kMostBlocks = 65535;  // of rows and of outputs
-  return rows > kFewRows && rows <= kMostBlocks && weight.outputs <= kMostBlocks * kSmallTile;
+  constexpr std::int64_t kMaxBlocks = 65535;  // of rows and of outputs
+  return rows > kFewRows && rows <= kMaxBlocks && weight.outputs <= kMaxBlocks * kSmallTile;
 }
 
 // Rounds the rows into scratch memory and multiplies them; false where they do not fit.
@@ -256,9 +256,9 @@ void run(Runtime& runtime, const RotateStoreArgs& args) {
 
 void run(Runtime& runtime, const AttendArgs& args) {
   if (args.rows == 0) return;
-  if (args.cache.head_dim > kLargestHeadDim)
+  if (args.cache.head_dim > kMaxHeadDim)
     throw Error("attention heads have {} elements; at most {} fit the kernels of a GPU", args.cache.head_dim,
-                kLargestHeadDim);
+                kMaxHeadDim);
   constexpr std::uint32_t kAttendBytes = (512 + 256 + 128 + 4) * 4;
   LaunchShape shape{.grid_y = count_of(args.rows),
                     .grid_z = count_of(args.heads),
@@ -284,10 +284,10 @@ void run(Runtime& runtime, const AttendArgs& args) {
 
 void run(Runtime& runtime, const LinearArgs& args) {
   const Kernels& kernels = runtime.kernels();
-  const bool makes_inputs = args.made.kind != MadeInputs::Kind::none;
-  if (makes_inputs && args.rows > kMostMadeRows)
+  const bool makes_inputs = args.made.kind != FusedPrologue::Kind::none;
+  if (makes_inputs && args.rows > kMaxPrologueRows)
     throw Error("a multiplication makes {} rows of its inputs; at most {} were expected", args.rows,
-                kMostMadeRows);
+                kMaxPrologueRows);
   if (makes_inputs && args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
     throw Error("a multiplication in float32 takes its inputs as they are");
   const std::uint32_t made_bytes = makes_inputs ? kMadeBytes : 0;
@@ -373,9 +373,9 @@ void run(Runtime& runtime, const QuantizeGroupsArgs& args) {
   launch_blocks(runtime, runtime.kernels().quantize_groups, args, args.rows);
 }
 
-void run(Runtime& runtime, const LinearCodedArgs& args) {
+void run(Runtime& runtime, const LinearInt8ActivationsArgs& args) {
   check_group(args.weight.group, 16);
-  launch_linear(runtime, runtime.kernels().linear_coded, args, kByteTable);
+  launch_linear(runtime, runtime.kernels().linear_int8_activations, args, kByteTable);
 }
 
 void run(Runtime& runtime, const ArgmaxArgs& args) {

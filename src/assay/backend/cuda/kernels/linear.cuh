@@ -252,8 +252,8 @@ ASSAY_KERNEL_OF(kLinearThreads, 2) four_bit_float32(LinearArgs a) {
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<1, 3>> tiles(at, data);
   const GroupScales scales(a.weight, at.strip);
-  const Shared<float> book = shared<float>(0), partial = shared<float>(64);
-  if (thread_index() < 16) book[thread_index()] = a.weight.book[thread_index()];
+  const Shared<float> codebook = shared<float>(0), partial = shared<float>(64);
+  if (thread_index() < 16) codebook[thread_index()] = a.weight.codebook[thread_index()];
   barrier();
   wait_for_previous();
   MadeRows in(a, at.end * 64, 64 + kPartialBytes<kFourBitRows>);
@@ -268,7 +268,7 @@ ASSAY_KERNEL_OF(kLinearThreads, 2) four_bit_float32(LinearArgs a) {
           for (int j = 0; j < 2; ++j) {
             const std::uint32_t code = w.word[step] >> (8 * (half + 2 * upper) + 4 * j) & 15U;
             weights[half][j] =
-                k + j < a.weight.inputs ? book[code] * scales.of(at.g + 8 * half, k + j) : 0.0F;
+                k + j < a.weight.inputs ? codebook[code] * scales.of(at.g + 8 * half, k + j) : 0.0F;
           }
         ASSAY_UNROLL
         for (int row = 0; row < kFourBitRows; ++row) {
@@ -291,7 +291,7 @@ inline constexpr int kTableBytes = 256 * 4;
 template <typename Type>
 ASSAY_DEVICE void make_byte_table(const Shared<std::uint32_t>& table, const Matrix& weight) {
   for (int i = thread_index(); i < 256; i += kLinearThreads)
-    table[i] = Type::bits(weight.book[i & 15]) | Type::bits(weight.book[i >> 4]) << 16;
+    table[i] = Type::bits(weight.codebook[i & 15]) | Type::bits(weight.codebook[i >> 4]) << 16;
   barrier();
 }
 ASSAY_DEVICE void expand_codes(std::uint32_t (&a)[4], std::uint32_t codes,
@@ -351,7 +351,7 @@ linear_four_bit(LinearArgs a) {
 // exactly, and so are their sums in float32.
 template <int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
-linear_coded(LinearCodedArgs a) {
+linear_int8_activations(LinearInt8ActivationsArgs a) {
   const LinearPlace at(a.weight, 8 * Blocks);
   const Global<const std::byte> data(a.weight.data);
   TileStream<kTilesAhead<Blocks, 3>> tiles(at, data);

@@ -47,14 +47,14 @@ inline Kernels kernel_table() {
 #define ASSAY_BF16(blocks) linear_halves<Bfloat16, blocks>
 #define ASSAY_FOUR_F16(blocks) device::linear_four_bit<Float16, blocks>
 #define ASSAY_FOUR_BF16(blocks) device::linear_four_bit<Bfloat16, blocks>
-#define ASSAY_CODED(blocks) device::linear_coded<blocks>
+#define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
 #define ASSAY_INT8(blocks) device::linear_int8<blocks>
   ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
   ASSAY_FOR_BLOCKS(linear_float16, ASSAY_F16);
   ASSAY_FOR_BLOCKS(linear_bfloat16, ASSAY_BF16);
   ASSAY_FOR_BLOCKS(four_bit_float16, ASSAY_FOUR_F16);
   ASSAY_FOR_BLOCKS(four_bit_bfloat16, ASSAY_FOUR_BF16);
-  ASSAY_FOR_BLOCKS(linear_coded, ASSAY_CODED);
+  ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
   ASSAY_FOR_BLOCKS(linear_int8, ASSAY_INT8);
 #undef ASSAY_TF32
 #undef ASSAY_F16

@@ -167,8 +167,8 @@ WeightLayout::WeightLayout(const Plan& plan) {
   }
   for (const Op& op : plan.ops) {
     OpConstants& own = constants.emplace_back();
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) own = laid_out(plan, *linear, offsets);
-    if (const auto* attention = std::get_if<AttentionOp>(&op.what))
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) own = laid_out(plan, *linear, offsets);
+    if (const auto* attention = std::get_if<AttentionOp>(&op.kind))
       if (!attention->alibi_slopes.empty()) own.slopes_at = offsets.take(attention->heads * 4LL);
   }
   constants.push_back(laid_out(plan, plan.head.product, offsets));
@@ -180,7 +180,7 @@ Weights::Weights(const Plan& plan, const WeightSource& source, const std::shared
   std::vector<const LinearOp*> linears(layout_.constants.size());
   std::map<WeightId, HostCopy> copies;
   for (std::size_t i = 0; i < linears.size(); ++i) {
-    linears[i] = i == plan.ops.size() ? &plan.head.product : std::get_if<LinearOp>(&plan.ops[i].what);
+    linears[i] = i == plan.ops.size() ? &plan.head.product : std::get_if<LinearOp>(&plan.ops[i].kind);
     if (linears[i] == nullptr || !linears[i]->static_input) continue;
     copies[linears[i]->weight];
     if (linears[i]->bias != kNone) copies[linears[i]->bias];
@@ -210,7 +210,7 @@ Weights::Weights(const Plan& plan, const WeightSource& source, const std::shared
       if (linear->static_input)
         put(own.static_bias_at, folded_bias(*linear->static_input, copies[linear->weight],
                                             linear->bias == kNone ? nullptr : &copies[linear->bias]));
-    } else if (const auto* attention = std::get_if<AttentionOp>(&plan.ops[i].what)) {
+    } else if (const auto* attention = std::get_if<AttentionOp>(&plan.ops[i].kind)) {
       put(own.slopes_at, attention->alibi_slopes);
     }
   }
@@ -256,7 +256,7 @@ Matrix Weights::matrix(WeightId id) const {
                 .format = w.format};
   if (w.scales_at > 0) matrix.scales = at<float>(id, w.scales_at);
   if (w.format == MatrixFormat::four_bit)
-    std::copy_n(code_values(w.spec.format).begin(), std::size(matrix.book), matrix.book);
+    std::copy_n(codebook_values(w.spec.format).begin(), std::size(matrix.codebook), matrix.codebook);
   return matrix;
 }
 

@@ -19,7 +19,7 @@ MemoryReport memory_of(const WeightLayout& weights, const WorkspaceLayout& work)
 }
 
 void check_supported(const Plan& plan) {
-  assay::check_supported(plan, "CUDA", kLargestHeadDim);
+  assay::check_supported(plan, "CUDA", kMaxHeadDim);
   check_served(plan, "CUDA", kServedFormats);
   if (plan.has_candidate_search)
     throw FieldError("lm_head_search",
@@ -29,13 +29,13 @@ void check_supported(const Plan& plan) {
       throw FieldError("float32_matmul", "expected float32 or tf32 on a GPU, found {} of weight '{}'",
                        name_of(w.arithmetic.multiply), w.name);
   const auto check_linear = [](const LinearOp& linear) {
-    if (linear.has_int8_inputs)
+    if (linear.has_int8_activations)
       throw FieldError("activations",
                        "the CUDA backend does not multiply int8 activations by 4-bit weights; leave it out "
                        "on a GPU");
   };
   for (const Op& op : plan.ops)
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) check_linear(*linear);
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) check_linear(*linear);
   check_linear(plan.head.product);
 }
 

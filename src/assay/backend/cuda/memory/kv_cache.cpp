@@ -47,9 +47,9 @@ PagePool::Slab& PagePool::slab_of(Page page) {
 }
 
 PagePool::Page PagePool::take() {
-  constexpr std::int64_t kLargestStep = std::int64_t{64} << 20;
+  constexpr std::int64_t kMaxStep = std::int64_t{64} << 20;
   if (free_.empty())
-    add_slab(std::clamp<std::int64_t>(pages_, 1, std::max<std::int64_t>(kLargestStep / held_bytes(), 1)));
+    add_slab(std::clamp<std::int64_t>(pages_, 1, std::max<std::int64_t>(kMaxStep / held_bytes(), 1)));
   const Page page = free_.back();
   free_.pop_back();
   ++slab_of(page).used;

@@ -11,16 +11,16 @@ namespace {
 
 constexpr std::int64_t kLineFloats = 32;  // of a line of the caches
 // States of chunks that are attended side by side: more would be worth less than the memory.
-constexpr std::int64_t kMostScratchBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kMaxScratchBytes = std::int64_t{32} << 20;
 
 bool is_alike(const RotaryOp& a, const RotaryOp& b) {
-  return a.turns_as(b);
+  return a.rotates_like(b);
 }
 
 template <typename Visit>
 void for_linears(const Plan& plan, const Visit& visit) {
   for (const Op& op : plan.ops)
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) visit(*linear);
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) visit(*linear);
   visit(plan.head.product);
 }
 
@@ -49,7 +49,7 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, Cud
   made_at = offsets.take(kMaxRows * 4);
   std::int64_t heads = 0, head_dim = 0;
   for (const Op& op : plan.ops)
-    if (const auto* attention = std::get_if<AttentionOp>(&op.what)) {
+    if (const auto* attention = std::get_if<AttentionOp>(&op.kind)) {
       heads = std::max<std::int64_t>(heads, attention->heads);
       head_dim = std::max<std::int64_t>(head_dim, attention->head_dim);
     }
@@ -57,7 +57,7 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, Cud
     // As many rows of a head as attention takes in chunks.
     const std::int64_t rows = 4LL * facts.processors / heads + 1;
     scratch_floats =
-        std::min(attend_scratch_floats(rows, heads, head_dim, plan.context), kMostScratchBytes / 4);
+        std::min(attend_scratch_floats(rows, heads, head_dim, plan.context), kMaxScratchBytes / 4);
     scratch_at = offsets.take(scratch_floats * 4);
   }
   bytes = offsets.used();
@@ -101,7 +101,7 @@ void WorkspaceLayout::place_buffers(const Plan& plan, Offsets& offsets) {
 
 void WorkspaceLayout::place_rotary_tables(const Plan& plan, Offsets& offsets) {
   for (const Op& op : plan.ops) {
-    const auto* rotary = std::get_if<RotaryOp>(&op.what);
+    const auto* rotary = std::get_if<RotaryOp>(&op.kind);
     if (rotary == nullptr) continue;
     if (std::any_of(rotary_tables.begin(), rotary_tables.end(),
                     [&](const RotaryTable& table) { return is_alike(*table.op, *rotary); }))
@@ -162,7 +162,7 @@ void WorkspaceLayout::place_gemm_scratch(const Plan& plan, const DeviceFacts& fa
 
 void WorkspaceLayout::place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets) {
   for (const Op& op : plan.ops) {
-    const auto* linear = std::get_if<LinearOp>(&op.what);
+    const auto* linear = std::get_if<LinearOp>(&op.kind);
     if (linear == nullptr) continue;
     const WeightSpec& weight = plan.weight(linear->weight);
     const auto arithmetic = library_arithmetic(format_of(weight), arithmetic_of(weight), linear->activation,

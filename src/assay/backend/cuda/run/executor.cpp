@@ -46,7 +46,7 @@ void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSourc
                   next.weight(weight).name);
   };
   for (const Op& op : next.ops)
-    if (const auto* linear = std::get_if<LinearOp>(&op.what)) check_inputs(*linear);
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) check_inputs(*linear);
   check_inputs(next.head.product);
   Workspace work(next, runtime_, options_.gemm);
   weights_.exchange(weight, next.weight(weight), source, runtime_);
@@ -209,7 +209,7 @@ void CudaProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink)
     run_head(row_of, static_cast<std::int64_t>(count));
     drain(first, count, sink);
   }
-  mark(Phase::head, plan_.ops.size());
+  mark(OpClass::head, plan_.ops.size());
   add_marks();
 }
 

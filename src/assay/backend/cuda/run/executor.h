@@ -93,7 +93,7 @@ class CudaProgram : public Program {
   void run_op(std::size_t index, Step& step);
   EmbedArgs embedding(const EmbedOp& op, std::int64_t rows) const;
   bool is_made_of_inputs(std::size_t index, const Step& step) const;
-  MadeInputs made_inputs(const Op* op) const;
+  FusedPrologue made_inputs(const Op* op) const;
   void norm(const NormOp& op, const Step& step);
   void gate(const GatedOp& op, const Step& step);
   void multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in, const Buffer& out,
@@ -105,12 +105,12 @@ class CudaProgram : public Program {
   void attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step);
   void keep_rows(BufferId id, std::int64_t rows);
   void show_inputs(const LinearOp& op, const Step& step) const;
-  RowPlaces places(bool are_kept) const;
+  KvSlots places(bool are_kept) const;
   // Logits of rows of the hidden states.
   void run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows);
   void drain(std::size_t first, std::size_t count, const HeadSink& sink);
   void begin_marks();
-  void mark(Phase phase, std::size_t op);
+  void mark(OpClass phase, std::size_t op);
   void add_marks();
   template <typename T>
   void upload(DevicePointer<T> to, std::span<const T> from) {
@@ -140,7 +140,7 @@ class CudaProgram : public Program {
   bool is_recording_ = false;
 
   struct Mark {
-    Phase phase{};  // of what ran since the mark before; of the first nothing did
+    OpClass phase{};  // of what ran since the mark before; of the first nothing did
     std::size_t op = 0;
     std::uint64_t point = 0;
   };

@@ -40,7 +40,7 @@ void CudaProgram::run_op(std::size_t index, Step& step) {
                                                   .rows = step.rows,
                                                   .n = out.columns});
                    }},
-             plan_.ops[index].what);
+             plan_.ops[index].kind);
 }
 
 EmbedArgs CudaProgram::embedding(const EmbedOp& op, std::int64_t rows) const {
@@ -106,12 +106,12 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
   cuda::run(*runtime_, product);
 }
 
-MadeInputs CudaProgram::made_inputs(const Op* op) const {
+FusedPrologue CudaProgram::made_inputs(const Op* op) const {
   if (op == nullptr) return {};
-  if (const auto* gate = std::get_if<GatedOp>(&op->what))
-    return {.kind = MadeInputs::Kind::gated, .activation = gate->activation};
-  const auto& norm = std::get<NormOp>(op->what);
-  return {.kind = MadeInputs::Kind::norm,
+  if (const auto* gate = std::get_if<GatedOp>(&op->kind))
+    return {.kind = FusedPrologue::Kind::gated, .activation = gate->activation};
+  const auto& norm = std::get<NormOp>(op->kind);
+  return {.kind = FusedPrologue::Kind::norm,
           .gain = weights_.vector(norm.gain),
           .bias = weights_.vector(norm.bias),
           .epsilon = norm.epsilon,
@@ -120,7 +120,7 @@ MadeInputs CudaProgram::made_inputs(const Op* op) const {
 
 // What the multiplication behind it makes of its inputs.
 bool CudaProgram::is_made_of_inputs(std::size_t index, const Step& step) const {
-  return made_of_inputs_[index] && step.rows <= kMostMadeRows && !observer_ && !profile_;
+  return made_of_inputs_[index] && step.rows <= kMaxPrologueRows && !observer_ && !profile_;
 }
 
 std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout) {
@@ -214,7 +214,7 @@ RotateArgs CudaProgram::rotation(const RotaryOp& op, std::int64_t rows) const {
           .sines = work_.at<float>(table.sines_at)};
 }
 
-RowPlaces CudaProgram::places(bool are_kept) const {
+KvSlots CudaProgram::places(bool are_kept) const {
   return {work_.rows(are_kept ? kKeptKeys : kKeys), work_.rows(are_kept ? kKeptFirstPages : kFirstPages),
           work_.at<DevicePointer<std::byte>>(work_.layout().pages_at)};
 }
@@ -286,7 +286,7 @@ void CudaProgram::show_inputs(const LinearOp& op, const Step& step) const {
 namespace assay {
 
 std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows) {
-  if (rows > cuda::kMostMadeRows) return std::vector<bool>(plan.ops.size());
+  if (rows > cuda::kMaxPrologueRows) return std::vector<bool>(plan.ops.size());
   return cuda::made_of_inputs(plan, cuda::WorkspaceLayout(plan, {}));
 }
 

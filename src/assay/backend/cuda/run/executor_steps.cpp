@@ -9,7 +9,7 @@ namespace assay::cuda {
 
 namespace {
 
-constexpr std::size_t kMostGraphs = 64;
+constexpr std::size_t kMaxGraphs = 64;
 
 // Ends a recording whatever happens.
 class Recording {
@@ -49,7 +49,7 @@ void CudaProgram::run_or_replay(const GraphKey& key, const std::function<void()>
   if (found != graphs_.end() && !profile_) return runtime_->replay(*found->second);
   work();
   if (found != graphs_.end() || !options_.uses_graphs) return;
-  if (graphs_.size() >= kMostGraphs) graphs_.clear();
+  if (graphs_.size() >= kMaxGraphs) graphs_.clear();
   is_recording_ = true;
   try {
     Recording recording(*runtime_);
@@ -100,7 +100,7 @@ void CudaProgram::run_greedily(const Batch& batch, KvCache& cache, std::int64_t 
 
 // That a step can begin with what the step before it has embedded.
 const EmbedOp* CudaProgram::first_embedding() const {
-  return plan_.ops.empty() ? nullptr : std::get_if<EmbedOp>(&plan_.ops.front().what);
+  return plan_.ops.empty() ? nullptr : std::get_if<EmbedOp>(&plan_.ops.front().kind);
 }
 
 // The LM head of all rows of a decode step, and what the next step begins with.
@@ -153,7 +153,7 @@ void CudaProgram::begin_marks() {
   if (profile_ && !is_recording_) marks_.push_back({.point = runtime_->record()});
 }
 
-void CudaProgram::mark(Phase phase, std::size_t op) {
+void CudaProgram::mark(OpClass phase, std::size_t op) {
   if (profile_ && !is_recording_) marks_.push_back({.phase = phase, .op = op, .point = runtime_->record()});
 }
 

@@ -6,7 +6,7 @@ namespace assay::cuda {
 
 namespace {
 
-constexpr std::int64_t kElementsOfBlock = 256, kTilesOfBlock = 8, kMostGridRows = 65535;
+constexpr std::int64_t kElementsOfBlock = 256, kTilesOfBlock = 8, kMaxGridRows = 65535;
 
 std::uint32_t blocks_for(std::int64_t n, std::int64_t unit) {
   return static_cast<std::uint32_t>((n + unit - 1) / unit);
@@ -35,7 +35,7 @@ std::optional<Arithmetic> library_arithmetic(MatrixFormat format, Arithmetic cho
 void run(Runtime& runtime, const ExpandArgs& args) {
   const Matrix& m = args.matrix;
   if (m.format == MatrixFormat::int8) throw Error("an int8 matrix is not expanded");
-  if (args.out_stride < expanded_stride(m.inputs) || strips_of(m.outputs) > kMostGridRows)
+  if (args.out_stride < expanded_stride(m.inputs) || strips_of(m.outputs) > kMaxGridRows)
     throw Error("a matrix of {} x {} is not expanded to rows of {}", m.outputs, m.inputs, args.out_stride);
   if (m.outputs == 0 || m.inputs == 0) return;
   launch(runtime, runtime.kernels().expand,
@@ -59,9 +59,9 @@ bool multiply_by_library(Runtime& runtime, const LinearArgs& args, const Library
   const Matrix& weight = args.weight;
   const std::optional<Arithmetic> arithmetic =
       library_arithmetic(weight.format, args.arithmetic, args.to.activation, args.to.adds);
-  if (!arithmetic || args.rows < kLibraryRows || args.rows > kMostGridRows ||
-      args.made.kind != MadeInputs::Kind::none || weight.outputs == 0 || weight.inputs == 0 ||
-      strips_of(weight.outputs) > kMostGridRows ||
+  if (!arithmetic || args.rows < kLibraryRows || args.rows > kMaxGridRows ||
+      args.made.kind != FusedPrologue::Kind::none || weight.outputs == 0 || weight.inputs == 0 ||
+      strips_of(weight.outputs) > kMaxGridRows ||
       expanded_matrix_bytes(weight.outputs, weight.inputs, *arithmetic) > scratch.matrix.bytes)
     return false;
   GemmProblem problem{.x = args.x.as<const std::byte>(),

@@ -504,7 +504,7 @@ void attend_tiles(const AttendArgs& args, std::int64_t first_row, std::int64_t r
 }
 
 void attend_bfloat16_tiles(const AttendArgs& args) noexcept {
-  if (args.bends_scores()) return attend_bfloat16(args);
+  if (args.has_score_modifiers()) return attend_bfloat16(args);
   AttendState state;
   // Heads of a short past go one by one, as a single row does: their keys are still near for the next.
   const std::int64_t at_once = args.rows_are_heads && args.first_position < kSpan ? 1 : kTileRows;

@@ -110,8 +110,8 @@ struct ManyRowProducts<Codes> {
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Codes& b, std::int64_t k, float* c) {
     const WidenedCodes widened(b, panels, k);
-    constexpr std::int64_t kMost = ManyRowProducts<Pairs>::kRows;
-    const std::int64_t calls = (rows + kMost - 1) / kMost, at_once = (rows + calls - 1) / calls;
+    constexpr std::int64_t kMax = ManyRowProducts<Pairs>::kRows;
+    const std::int64_t calls = (rows + kMax - 1) / kMax, at_once = (rows + calls - 1) / calls;
     for (std::int64_t row = 0; row < rows; row += at_once)
       ManyRowProducts<Pairs>::multiply_rows(rows - row < at_once ? rows - row : at_once, panels,
                                             a + row * a_stride, a_stride, widened.pairs(b.fetch), k,
@@ -125,7 +125,7 @@ struct HeadProducts<Codes> {
   static constexpr bool kReadsBeyond = false;
   static void multiply_rows(std::int64_t rows, std::int64_t panels, const float* a, std::int64_t a_stride,
                             const Codes& b, std::int64_t k, float* c) {
-    if (rows >= kFewestTwoPanelRows && panels % 2 == 0)
+    if (rows >= kMinTwoPanelRows && panels % 2 == 0)
       return ManyRowProducts<Codes>::multiply_rows(rows, panels, a, a_stride, b, k, c);
     const WidenedCodes widened(b, panels, k);
     for (std::int64_t row = 0; row < rows; row += kFewPairRows)

@@ -277,7 +277,7 @@ struct ThreePanels {
     kOf[rows - 5](chunk);
   }
 };
-constexpr std::int64_t kFewestTwoPanelRows = 7, kFewestThreePanelRows = 64;
+constexpr std::int64_t kMinTwoPanelRows = 7, kMinThreePanelRows = 64;
 
 // Panels [first, last), a multiple of Panels::kPanels, of all rows: the panels stay in the second-level cache
 // while blocks of rows, which stay in the nearest one, pass over them.
@@ -318,9 +318,9 @@ void linear_many_pair_rows(const LinearArgs& args, std::int64_t first, std::int6
 
 void linear_pairs(const LinearArgs& args) noexcept {
   const std::int64_t first = args.first_panel, end = first + args.panels;
-  if (args.rows < kFewestTwoPanelRows) return linear_few_pair_rows(args, first, end);
+  if (args.rows < kMinTwoPanelRows) return linear_few_pair_rows(args, first, end);
   // By sixes: what is left is then even in number, but for a single last one.
-  const std::int64_t triples = first + (args.rows >= kFewestThreePanelRows ? args.panels / 6 * 6 : 0),
+  const std::int64_t triples = first + (args.rows >= kMinThreePanelRows ? args.panels / 6 * 6 : 0),
                      pairs = triples + (end - triples) / 2 * 2;
   linear_many_pair_rows<ThreePanels>(args, first, triples);
   linear_many_pair_rows<TwoPanels>(args, triples, pairs);

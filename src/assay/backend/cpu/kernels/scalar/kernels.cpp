@@ -409,7 +409,7 @@ void expand(const ExpandArgs& args) noexcept {
     for (std::int64_t k = 0; k < (is_float32 ? args.k : args.k_padded); ++k)
       for (std::int64_t j = 0; j < kPanel; ++j) {
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        const float value = args.book[code] * scale_at(scales, k / args.group * kPanel + j);
+        const float value = args.codebook[code] * scale_at(scales, k / args.group * kPanel + j);
         if (is_float32)
           static_cast<float*>(args.out)[(panel * args.k + k) * kPanel + j] = value;
         else
@@ -432,7 +432,7 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
       double sum = 0;
       for (std::int64_t k = 0; k < weights.k; ++k) {
         const int code = codes[code_offset(k, j)] >> code_shift(k) & 15;
-        const float weight = weights.book[code] * scale_at(scales, k / weights.group * kPanel + j);
+        const float weight = weights.codebook[code] * scale_at(scales, k / weights.group * kPanel + j);
         sum += static_cast<double>(to.x[row * to.x_stride + k]) * static_cast<double>(weight);
       }
       finish(to, row, output, sum);
@@ -468,7 +468,7 @@ void quantize_groups(const QuantizeGroupsArgs& args) noexcept {
   }
 }
 
-void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
+void linear_coded_inputs(const Int8ActivationsArgs& args) noexcept {
   const LinearArgs& to = args.to;
   const ExpandArgs& weights = args.weights;
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
@@ -482,8 +482,8 @@ void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
         std::int32_t dot = 0;
         for (std::int64_t k = group * weights.group;
              k < std::min((group + 1) * weights.group, weights.k_padded); ++k)
-          dot +=
-              args.x.codes[args.x.offset(row, k)] * args.book[codes[code_offset(k, j)] >> code_shift(k) & 15];
+          dot += args.x.codes[args.x.offset(row, k)] *
+                 args.codebook[codes[code_offset(k, j)] >> code_shift(k) & 15];
         const float scale = args.x.scales[group * args.x.capacity + row];
         sum = std::fma(static_cast<float>(dot),
                        scale * scale_at(weights.scales, (panel * groups + group) * kPanel + j), sum);

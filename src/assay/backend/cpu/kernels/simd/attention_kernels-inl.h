@@ -118,7 +118,7 @@ void copy_seen_values(const KvShape& shape, const Element* values, std::int64_t 
   }
 }
 // What those of a block take at most.
-constexpr std::int64_t kMostValueBytes = kKvBlockPositions * kMaxHeadDim * 4;
+constexpr std::int64_t kMaxValueBytes = kKvBlockPositions * kMaxHeadDim * 4;
 
 // Scores of int8 keys, or weights of int8 values, times the scales of their positions.
 void scale_positions(const std::int8_t* scales, std::int64_t rows, float* x) {
@@ -215,11 +215,11 @@ struct HeadProducts {
   }
 };
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
-// kFewestChunkRows to Rows rows times two panels.
+// kMinChunkRows to Rows rows times two panels.
 template <int Rows, typename Values>
 void multiply_two_panels(std::int64_t rows, const float* a, std::int64_t a_stride, const Values& b,
                          std::int64_t k, float* c) {
-  if constexpr (Rows > kFewestChunkRows)
+  if constexpr (Rows > kMinChunkRows)
     if (rows < Rows) return multiply_two_panels<Rows - 1>(rows, a, a_stride, b, k, c);
   multiply_block<Rows, 2>(a, a_stride, b, k, c, kSumColumns);
 }
@@ -275,7 +275,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
   alignas(64) float factors[(kRows + Vec::kWidth - 1) / Vec::kWidth * Vec::kWidth] = {};
   const std::int64_t padded = args.shape.padded(), first_position = args.position_of(first_row);
   const std::int64_t next = args.rows_are_heads ? 0 : 1;  // from a row's position to that of the next
-  const bool bends = args.bends_scores();
+  const bool bends = args.has_score_modifiers();
   constexpr bool kIsInt8 = sizeof(Element) == 1;
   const Softmax state{highest, total};
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -347,7 +347,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
 // one has a weight of zero for.
 template <typename Element>
 [[gnu::noinline]] void attend_row_alone(const AttendArgs& args, std::int64_t row) {
-  alignas(64) char room[kMostValueBytes];
+  alignas(64) char room[kMaxValueBytes];
   attend_rows<FewRowProducts<ValuesOf<Element>>, Element>(args, row, 1, reinterpret_cast<Element*>(room));
 }
 
@@ -366,7 +366,7 @@ void attend_of(const AttendArgs& args) {
   if (args.rows_are_heads) return attend_by<HeadProducts<ValuesOf<Element>>, Element>(args);
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
   using Products = ManyRowProducts<ValuesOf<Element>>;
-  if (args.rows >= kFewestChunkRows && args.shape.padded() % (2 * kPanel) == 0)
+  if (args.rows >= kMinChunkRows && args.shape.padded() % (2 * kPanel) == 0)
     return attend_by<Products, Element>(args);
 #endif
   using Few = FewRowProducts<ValuesOf<Element>>;

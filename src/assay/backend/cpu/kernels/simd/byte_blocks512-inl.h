@@ -95,8 +95,9 @@ void add_byte_block(std::int64_t rows, const ByteBlock& block) {
 
 // The weights of `inputs` inputs from k on as bytes that are 128 too large: to + panel * size, all panels
 // side by side.
-void expand_bytes(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t first_panel, std::int64_t panels,
-                  std::int64_t k, std::int64_t inputs, std::uint8_t* to, std::int64_t size) {
+void expand_bytes(const Int8ActivationsArgs& args, Dot::Bytes codebook, std::int64_t first_panel,
+                  std::int64_t panels, std::int64_t k, std::int64_t inputs, std::uint8_t* to,
+                  std::int64_t size) {
   const std::int64_t panel_bytes = args.weights.k_padded / kCodeInputs * kPanel * 4;
   const std::uint8_t* codes = args.weights.codes + first_panel * panel_bytes + k / kCodeInputs * kPanel * 4;
   for (std::int64_t i = 0; i < inputs; i += kCodeInputs, codes += kPanel * 4, to += 2 * kPanel * 4)
@@ -104,13 +105,13 @@ void expand_bytes(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t fir
       const std::uint8_t* eight = codes + panel * panel_bytes;
       fetch_ahead(eight, distance_of<kGroup>(args.weights.fetch), args.weights.fetch);
       const __m512i some = _mm512_loadu_si512(eight);
-      _mm512_store_si512(to + panel * size, Dot::look_up_low(book, some).v);
-      _mm512_store_si512(to + panel * size + kPanel * 4, Dot::look_up_high(book, some).v);
+      _mm512_store_si512(to + panel * size, Dot::look_up_low(codebook, some).v);
+      _mm512_store_si512(to + panel * size + kPanel * 4, Dot::look_up_high(codebook, some).v);
     }
 }
 
 // At most kCodedPanels panels of all rows.
-void linear_coded_panels(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t first_panel,
+void linear_coded_panels(const Int8ActivationsArgs& args, Dot::Bytes codebook, std::int64_t first_panel,
                          std::int64_t panels) {
   const LinearArgs& to = args.to;
   const ExpandArgs& weights = args.weights;
@@ -126,7 +127,7 @@ void linear_coded_panels(const CodedInputsArgs& args, Dot::Bytes book, std::int6
     const std::int64_t inputs = weights.k_padded - k < kCodedInputs ? weights.k_padded - k : kCodedInputs,
                        group = k / weights.group;
     const bool is_last = k + inputs == weights.k_padded;
-    expand_bytes(args, book, first_panel, panels, k, inputs, bytes, kCodedInputs * kPanel);
+    expand_bytes(args, codebook, first_panel, panels, k, inputs, bytes, kCodedInputs * kPanel);
     for (std::int64_t panel = 0; panel < panels; ++panel)
       for (std::int64_t i = 0; i * weights.group < inputs; ++i)
         load_scales(weights.scales, ((first_panel + panel) * groups + group + i) * kPanel)
@@ -168,9 +169,9 @@ void linear_coded_panels(const CodedInputsArgs& args, Dot::Bytes book, std::int6
   }
 }
 
-void linear_coded_blocks(const CodedInputsArgs& args) {
-  const Dot::Bytes book = Dot::byte_book(args.book);
+void linear_coded_blocks(const Int8ActivationsArgs& args) {
+  const Dot::Bytes codebook = Dot::byte_codebook(args.codebook);
   const std::int64_t last = args.to.first_panel + args.to.panels;
   for (std::int64_t panel = args.to.first_panel; panel < last; panel += kCodedPanels)
-    linear_coded_panels(args, book, panel, last - panel < kCodedPanels ? last - panel : kCodedPanels);
+    linear_coded_panels(args, codebook, panel, last - panel < kCodedPanels ? last - panel : kCodedPanels);
 }

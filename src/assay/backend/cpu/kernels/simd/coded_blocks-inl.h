@@ -5,10 +5,10 @@
 #include "assay/backend/cpu/kernels/simd/signed_blocks-inl.h"
 
 // Of fewer rows the codes are looked up for each two (measured on Zen 4).
-constexpr std::int64_t kFewestCodedBlockRows = 3;
+constexpr std::int64_t kMinCodedBlockRows = 3;
 
-// At most kSignedPanels panels of at most kSignedPassRows rows: no fewer than kFewestSignedRows.
-void linear_coded_pass(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t first_row,
+// At most kSignedPanels panels of at most kSignedPassRows rows: no fewer than kMinSignedRows.
+void linear_coded_pass(const Int8ActivationsArgs& args, Dot::Bytes codebook, std::int64_t first_row,
                        std::int64_t rows, std::int64_t panel, std::int64_t panels) {
   const LinearArgs& to = args.to;
   const ExpandArgs& weights = args.weights;
@@ -20,7 +20,7 @@ void linear_coded_pass(const CodedInputsArgs& args, Dot::Bytes book, std::int64_
   alignas(64) std::int8_t near_weights[kSignedPanels * kNearBytes];
   alignas(64) NearRows near;
   alignas(64) float sums[kSignedPassRows * kSignedColumns];
-  alignas(64) float scales[kSignedInputs / kSmallestCodedGroup * kSignedColumns];
+  alignas(64) float scales[kSignedInputs / kMinCodedGroup * kSignedColumns];
   for (std::int64_t i = 0; i < rows * kSignedColumns; i += Vec::kWidth) Vec::set(0.0F).store(sums + i);
   for (std::int64_t k = 0; k < weights.k_padded; k += kSignedInputs) {
     const std::int64_t inputs = weights.k_padded - k < kSignedInputs ? weights.k_padded - k : kSignedInputs,
@@ -32,8 +32,8 @@ void linear_coded_pass(const CodedInputsArgs& args, Dot::Bytes book, std::int64_
         const std::int64_t part = j % kParts * Vec::kWidth * 4;
         const Vec::Codes eight = Vec::codes(codes + j / kParts * panel_bytes + part);
         std::int8_t* bytes = near_weights + j / kParts * kNearBytes + i * kPanel + part;
-        Dot::look_up_low(book, eight).store(bytes);
-        Dot::look_up_high(book, eight).store(bytes + kPanel * 4);
+        Dot::look_up_low(codebook, eight).store(bytes);
+        Dot::look_up_high(codebook, eight).store(bytes + kPanel * 4);
       }
     for (std::int64_t i = 0; i * weights.group < inputs; ++i)
       for (std::int64_t j = 0; j < panels * kParts; ++j)
@@ -79,15 +79,15 @@ void linear_coded_pass(const CodedInputsArgs& args, Dot::Bytes book, std::int64_
   }
 }
 
-void linear_coded_blocks(const CodedInputsArgs& args) {
+void linear_coded_blocks(const Int8ActivationsArgs& args) {
   const LinearArgs& to = args.to;
-  const Dot::Bytes book = Dot::byte_book(args.book);
+  const Dot::Bytes codebook = Dot::byte_codebook(args.codebook);
   const std::int64_t last = to.first_panel + to.panels,
                      passes = (to.rows + kSignedPassRows - 1) / kSignedPassRows;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const std::int64_t row = to.rows * pass / passes, rows = to.rows * (pass + 1) / passes - row;
     for (std::int64_t panel = to.first_panel; panel < last; panel += kSignedPanels)
-      linear_coded_pass(args, book, row, rows, panel,
+      linear_coded_pass(args, codebook, row, rows, panel,
                         last - panel < kSignedPanels ? last - panel : kSignedPanels);
   }
 }

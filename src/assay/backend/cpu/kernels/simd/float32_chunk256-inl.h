@@ -9,7 +9,7 @@
 
 #include "assay/backend/cpu/kernels/simd/chunk_loops-inl.h"
 
-constexpr std::int64_t kChunkRows = 6, kFewestChunkRows = 3;
+constexpr std::int64_t kChunkRows = 6, kMinChunkRows = 3;
 
 struct Chunk {
   const float* a;  // [rows, inputs]
@@ -83,5 +83,5 @@ ASSAY_ADD_CHUNK(6)
 
 void add_chunk(std::int64_t rows, const Chunk& chunk) {
   constexpr void (*kOf[])(const Chunk&) = {add_chunk_3, add_chunk_4, add_chunk_5, add_chunk_6};
-  kOf[rows - kFewestChunkRows](chunk);
+  kOf[rows - kMinChunkRows](chunk);
 }

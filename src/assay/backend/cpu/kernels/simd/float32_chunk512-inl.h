@@ -11,7 +11,7 @@
 #include "assay/backend/cpu/kernels/simd/chunk_loops-inl.h"
 #define ASSAY_HAS_WIDE_CHUNKS
 
-constexpr std::int64_t kChunkRows = 14, kFewestChunkRows = 7;
+constexpr std::int64_t kChunkRows = 14, kMinChunkRows = 7;
 
 struct Chunk {
   const float* a;  // [rows, inputs]
@@ -112,12 +112,12 @@ ASSAY_ADD_CHUNK(14)
 void add_chunk(std::int64_t rows, const Chunk& chunk) {
   constexpr void (*kOf[])(const Chunk&) = {add_chunk_7,  add_chunk_8,  add_chunk_9,  add_chunk_10,
                                            add_chunk_11, add_chunk_12, add_chunk_13, add_chunk_14};
-  kOf[rows - kFewestChunkRows](chunk);
+  kOf[rows - kMinChunkRows](chunk);
 }
 
 // 5 to 9 rows times three panels: 27 sums, 3 vectors of weights and 2 inputs. Fewer loads a product, which
 // reaches 88 instead of 84 % of the compute roofline, where rows are many.
-constexpr std::int64_t kTripleRows = 9, kFewestTripleRows = 5;
+constexpr std::int64_t kTripleRows = 9, kMinTripleRows = 5;
 
 struct TripleChunk {
   const float* a;
@@ -199,7 +199,7 @@ ASSAY_ADD_TRIPLE_CHUNK(9)
 void add_triple_chunk(std::int64_t rows, const TripleChunk& chunk) {
   constexpr void (*kOf[])(const TripleChunk&) = {add_triple_chunk_5, add_triple_chunk_6, add_triple_chunk_7,
                                                  add_triple_chunk_8, add_triple_chunk_9};
-  kOf[rows - kFewestTripleRows](chunk);
+  kOf[rows - kMinTripleRows](chunk);
 }
 
 // Two panels of weights whose inputs lie `b_stride` apart, once and from zero: sums [rows][64], of which the
@@ -252,5 +252,5 @@ void add_spread_chunk(std::int64_t rows, const SpreadChunk& chunk) {
   constexpr void (*kOf[])(const SpreadChunk&) = {
       add_spread_chunk_7,  add_spread_chunk_8,  add_spread_chunk_9,  add_spread_chunk_10,
       add_spread_chunk_11, add_spread_chunk_12, add_spread_chunk_13, add_spread_chunk_14};
-  kOf[rows - kFewestChunkRows](chunk);
+  kOf[rows - kMinChunkRows](chunk);
 }

@@ -25,8 +25,8 @@ struct BlockOfChunk {
 struct PairsOfPanels {
   static constexpr std::int64_t kRows = kChunkRows, kPanels = 2;
   static constexpr std::int64_t kPassPanels = 8;  // panels that the rows of a chunk serve while they are near
-  static constexpr std::int64_t kMostInputs = 256;
-  static std::int64_t inputs(std::int64_t blocks) { return blocks == 1 || blocks > 4 ? kMostInputs : 128; }
+  static constexpr std::int64_t kMaxInputs = 256;
+  static std::int64_t inputs(std::int64_t blocks) { return blocks == 1 || blocks > 4 ? kMaxInputs : 128; }
   // One block alone passes each pair once: it goes through all inputs of a pair before the next.
   static std::int64_t pass_panels(std::int64_t rows) { return rows <= kRows ? kPanels : kPassPanels; }
   static void add(const BlockOfChunk& x) {
@@ -46,9 +46,9 @@ struct PairsOfPanels {
 // Panels by threes, for rows so many that the panels alone stay near: 36 KB.
 struct TriplesOfPanels {
   static constexpr std::int64_t kRows = kTripleRows, kPanels = 3, kPassPanels = 12;
-  static constexpr std::int64_t kFewestPassRows = 64;
-  static constexpr std::int64_t kMostInputs = 192;
-  static std::int64_t inputs(std::int64_t) { return kMostInputs; }
+  static constexpr std::int64_t kMinPassRows = 64;
+  static constexpr std::int64_t kMaxInputs = 192;
+  static std::int64_t inputs(std::int64_t) { return kMaxInputs; }
   static std::int64_t pass_panels(std::int64_t) { return kPassPanels; }
   static void add(const BlockOfChunk& x) {
     const std::int64_t each = (x.blocks + 2) / 3;  // blocks that fetch one of the three panels
@@ -64,13 +64,13 @@ struct TriplesOfPanels {
                               .step = (share + x.inputs - 1) / x.inputs});
   }
 };
-constexpr std::int64_t kFewestPassRows = kFewestChunkRows, kFewestNearRows = TriplesOfPanels::kFewestPassRows;
+constexpr std::int64_t kMinPassRows = kMinChunkRows, kMinNearRows = TriplesOfPanels::kMinPassRows;
 #else
 // Panels one by one: 48 KB of each, which come from the second-level cache as fast as they are multiplied.
 // Few rows have 16 KB stay nearer.
 struct SinglePanels {
-  static constexpr std::int64_t kRows = kChunkRows, kPanels = 1, kPassPanels = 4, kMostInputs = 768;
-  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 8 ? 256 : kMostInputs; }
+  static constexpr std::int64_t kRows = kChunkRows, kPanels = 1, kPassPanels = 4, kMaxInputs = 768;
+  static std::int64_t inputs(std::int64_t blocks) { return blocks <= 8 ? 256 : kMaxInputs; }
   static std::int64_t pass_panels(std::int64_t) { return kPassPanels; }
   static void add(const BlockOfChunk& x) {
     const std::int64_t share = (x.next_bytes + x.blocks - 1) / x.blocks;
@@ -84,7 +84,7 @@ struct SinglePanels {
                        .step = x.blocks == 1 ? 0 : (2 * share + x.inputs - 1) / x.inputs});
   }
 };
-constexpr std::int64_t kFewestPassRows = 7, kFewestNearRows = 24;  // one block alone waits for memory
+constexpr std::int64_t kMinPassRows = 7, kMinNearRows = 24;  // one block alone waits for memory
 #endif
 
 // Outputs that are written when all inputs are done, a line for each panel of each row: of each of `parts`
@@ -139,7 +139,7 @@ void linear_pass(const LinearArgs& args, const Weights& w, std::int64_t first_ro
   constexpr std::int64_t kColumns = Panels::kPanels * kPanel;
   constexpr std::int64_t kSize = sizeof(*w.data);
   alignas(64) float sums[Panels::kPassPanels * kPanel * kPassRows];
-  NearPanels<Weights, Panels::kPanels, Panels::kMostInputs> near;
+  NearPanels<Weights, Panels::kPanels, Panels::kMaxInputs> near;
   const std::int64_t blocks = (rows + Panels::kRows - 1) / Panels::kRows, inputs = Panels::inputs(blocks),
                      chunks = (args.k + inputs - 1) / inputs;
   for (std::int64_t k = 0; k < args.k; k += inputs) {
@@ -189,10 +189,10 @@ void linear_passes(const LinearArgs& args, const Weights& w, std::int64_t first_
 
 // Of fewer rows making floats of bfloat16 beforehand costs more than it saves.
 std::int64_t fewest_chunk_rows(const Floats&) {
-  return kFewestPassRows;
+  return kMinPassRows;
 }
 std::int64_t fewest_chunk_rows(const Pairs&) {
-  return kFewestNearRows;
+  return kMinNearRows;
 }
 
 template <typename Weights>
@@ -208,7 +208,7 @@ void linear_many_rows(const LinearArgs& args, const Weights& w) {
 #if defined(ASSAY_HAS_WIDE_CHUNKS)
     // By sixes: what is left is then even in number, but for a single last one.
     const std::int64_t triples =
-        args.first_panel + (end - row >= TriplesOfPanels::kFewestPassRows ? args.panels / 6 * 6 : 0);
+        args.first_panel + (end - row >= TriplesOfPanels::kMinPassRows ? args.panels / 6 * 6 : 0);
     linear_passes<TriplesOfPanels>(args, w, row, end - row, args.first_panel, triples);
     linear_passes<PairsOfPanels>(args, w, row, end - row, triples, last);
 #else

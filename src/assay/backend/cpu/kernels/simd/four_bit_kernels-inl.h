@@ -2,8 +2,8 @@
 // namespace, after float32_kernels-inl.h. Not a header for others.
 //
 // `Vec` has also: book and look_up (16 values, by 4-bit codes) and store_pairs (pairs of bfloat16). `Dot` has
-// byte_book, look_up_low and look_up_high (bytes by codes), four and add_bytes (sums of their products with
-// inputs), and start_of (what the sums of a group start at is the sum of this of the group's codes).
+// byte_codebook, look_up_low and look_up_high (bytes by codes), four and add_bytes (sums of their products
+// with inputs), and start_of (what the sums of a group start at is the sum of this of the group's codes).
 #pragma once
 
 #include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
@@ -35,8 +35,8 @@ class EightWeights {
   ASSAY_INLINE void set_scale(const CodePanel& panel, std::int64_t k, int group_bits) {
     scale_ = load_scales(panel.scales, (k >> group_bits) * kPanel);
   }
-  ASSAY_INLINE Vec operator()(const Vec::Book& book, int i) const {
-    return Vec::mul(Vec::look_up(book, codes_, i), scale_);
+  ASSAY_INLINE Vec operator()(const Vec::Codebook& codebook, int i) const {
+    return Vec::mul(Vec::look_up(codebook, codes_, i), scale_);
   }
 
  private:
@@ -47,7 +47,7 @@ class EightWeights {
 // A part of a panel, of groups of at least eight inputs, which are whole eights: nothing is asked in the
 // loop.
 template <bool kIsFloat32>
-void expand_eights(const ExpandArgs& args, const Vec::Book& book, const CodePanel& from, void* out) {
+void expand_eights(const ExpandArgs& args, const Vec::Codebook& codebook, const CodePanel& from, void* out) {
   const int bits = group_bits(args);
   const std::uint8_t* codes = from.codes;
   auto* floats = static_cast<float*>(out);
@@ -59,8 +59,8 @@ void expand_eights(const ExpandArgs& args, const Vec::Book& book, const CodePane
     const Vec::Codes eight = Vec::codes(codes);
 #pragma GCC unroll 4
     for (int i = 0; i < kCodeInputs; i += 2) {
-      const Vec even = Vec::mul(Vec::look_up(book, eight, i), scale),
-                odd = Vec::mul(Vec::look_up(book, eight, i + 1), scale);
+      const Vec even = Vec::mul(Vec::look_up(codebook, eight, i), scale),
+                odd = Vec::mul(Vec::look_up(codebook, eight, i + 1), scale);
       if (!kIsFloat32) {
         Vec::store_pairs(even, odd, pairs);
         pairs += 2 * kPanel;
@@ -74,7 +74,7 @@ void expand_eights(const ExpandArgs& args, const Vec::Book& book, const CodePane
 }
 
 // The same of any group and number of inputs.
-void expand_any(const ExpandArgs& args, const Vec::Book& book, const CodePanel& from, void* out) {
+void expand_any(const ExpandArgs& args, const Vec::Codebook& codebook, const CodePanel& from, void* out) {
   const int bits = group_bits(args);
   const bool is_float32 = args.packing == Packing::float32;
   auto* floats = static_cast<float*>(out);
@@ -84,9 +84,9 @@ void expand_any(const ExpandArgs& args, const Vec::Book& book, const CodePanel& 
 #pragma GCC unroll 4
     for (int i = 0; i < kCodeInputs; i += 2) {
       if (bits < 3) weights.set_scale(from, k + i, bits);
-      const Vec even = weights(book, i);
+      const Vec even = weights(codebook, i);
       if (bits == 0) weights.set_scale(from, k + i + 1, bits);
-      const Vec odd = weights(book, i + 1);
+      const Vec odd = weights(codebook, i + 1);
       if (!is_float32) {
         Vec::store_pairs(even, odd, pairs + (k + i) * kPanel);
         continue;
@@ -98,7 +98,7 @@ void expand_any(const ExpandArgs& args, const Vec::Book& book, const CodePanel& 
 }
 
 void expand(const ExpandArgs& args) noexcept {
-  const Vec::Book book = Vec::book(args.book);
+  const Vec::Codebook codebook = Vec::codebook(args.codebook);
   const bool is_float32 = args.packing == Packing::float32,
              are_eights = group_bits(args) >= 3 && (!is_float32 || args.k % kCodeInputs == 0);
   for (std::int64_t panel = 0; panel < args.panels; ++panel)
@@ -108,23 +108,23 @@ void expand(const ExpandArgs& args) noexcept {
                                          : (panel * args.k_padded * kPanel + part * Vec::kWidth * 2) * 2;
       void* out = static_cast<std::byte*>(args.out) + at;
       if (!are_eights)
-        expand_any(args, book, from, out);
+        expand_any(args, codebook, from, out);
       else if (is_float32)
-        expand_eights<true>(args, book, from, out);
+        expand_eights<true>(args, codebook, from, out);
       else
-        expand_eights<false>(args, book, from, out);
+        expand_eights<false>(args, codebook, from, out);
     }
 }
 
 // Adds the products of whole eights of inputs to sums: groups of at least eight.
 template <int Rows, int Columns>
-ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Book& book, const CodePanel& first,
+ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Codebook& codebook, const CodePanel& first,
                              const float* x, std::int64_t x_stride, Vec (&sums)[Rows][Columns]) {
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group,
                      panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4,
                      whole = weights.k / kCodeInputs * kCodeInputs;
   const std::uint8_t* codes = first.codes;
-  const WeightFetch fetch = weights.fetch;
+  const WeightFetch& fetch = weights.fetch;
   for (std::int64_t group = 0; group * weights.group < whole; ++group) {
     Vec scales[Columns];
     for (int j = 0; j < Columns; ++j)
@@ -139,7 +139,7 @@ ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Book& book, c
         const Vec::Codes eight = Vec::codes(of_panel);
 #pragma GCC unroll 8
         for (int i = 0; i < kCodeInputs; ++i) {
-          const Vec w = Vec::mul(Vec::look_up(book, eight, i), scales[j]);
+          const Vec w = Vec::mul(Vec::look_up(codebook, eight, i), scales[j]);
           for (int row = 0; row < Rows; ++row)
             sums[row][j] = Vec::fma(Vec::set(x[row * x_stride + i]), w, sums[row][j]);
         }
@@ -149,7 +149,7 @@ ASSAY_INLINE void add_eights(const ExpandArgs& weights, const Vec::Book& book, c
 
 // Rows times some panels: one chain of multiply-adds along k for each output, as linear has it.
 template <int Rows, int Panels>
-void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int64_t first_row,
+void multiply_four_bit(const FourBitArgs& args, const Vec::Codebook& codebook, std::int64_t first_row,
                        std::int64_t panel) {
   constexpr int kColumns = Panels * kParts;
   const ExpandArgs& weights = args.weights;
@@ -160,7 +160,7 @@ void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int6
   const std::int64_t x_stride = args.to.x_stride;
   const float* x = args.to.x + first_row * x_stride;
   const std::int64_t whole = bits < 3 ? 0 : weights.k / kCodeInputs * kCodeInputs;
-  if (whole > 0) add_eights(weights, book, code_panel(weights, panel, 0), x, x_stride, sums);
+  if (whole > 0) add_eights(weights, codebook, code_panel(weights, panel, 0), x, x_stride, sums);
   // One by one what is left of eight, and all of smaller groups.
   for (std::int64_t k = whole; k < weights.k; k += kCodeInputs)
     for (int j = 0; j < kColumns; ++j) {
@@ -170,7 +170,7 @@ void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int6
       for (int i = 0; i < kCodeInputs; ++i) {
         if (k + i >= weights.k) break;
         if (bits < 3) eight.set_scale(from, k + i, bits);
-        const Vec w = eight(book, i);
+        const Vec w = eight(codebook, i);
         for (int row = 0; row < Rows; ++row)
           sums[row][j] = Vec::fma(Vec::set(x[row * x_stride + k + i]), w, sums[row][j]);
       }
@@ -187,14 +187,14 @@ void multiply_four_bit(const FourBitArgs& args, const Vec::Book& book, std::int6
 
 // The same of inputs in int8. Sums of bytes for each group, then one multiply-add.
 template <int Rows, int Panels>
-void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::int64_t first_row,
-                           std::int64_t panel) {
+void multiply_int8_activations(const Int8ActivationsArgs& args, Dot::Bytes codebook, std::int64_t first_row,
+                               std::int64_t panel) {
   constexpr int kColumns = Panels * kParts;
   const ExpandArgs& weights = args.weights;
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
   const std::int64_t panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4, scales = groups * kPanel;
   const std::uint8_t *codes = weights.codes + panel * panel_bytes, *end = codes + panel_bytes;
-  const WeightFetch fetch = weights.fetch;
+  const WeightFetch& fetch = weights.fetch;
   const std::int64_t in_piece =
       (weights.group < kInt8Columns ? weights.group : kInt8Columns) / kCodeInputs * kPanel * 4;
   fetch_finish(args.to, first_row, Rows, panel * kPanel, Panels * kPanel);
@@ -226,7 +226,7 @@ void multiply_coded_inputs(const CodedInputsArgs& args, Dot::Bytes book, std::in
           if (j % kParts == 0)
             Rows > 2 ? fetch_next(eight + Panels * panel_bytes) : fetch_ahead(eight, ahead, fetch);
           const Vec::Codes some = Vec::codes(eight);
-          const Dot::Bytes low = Dot::look_up_low(book, some), high = Dot::look_up_high(book, some);
+          const Dot::Bytes low = Dot::look_up_low(codebook, some), high = Dot::look_up_high(codebook, some);
           for (int row = 0; row < Rows; ++row) {
             const std::int8_t* inputs = x + row * kInt8Columns;
             dots[row][j].add_bytes(Dot::four(inputs), low);
@@ -286,31 +286,31 @@ void for_few_rows(const LinearArgs& to, const Multiply& multiply) {
 constexpr int kFewFourBitRows = Vec::kRegisters == 32 ? 6 : 2, kFewCodedRows = kFewFourBitRows;
 
 void linear_four_bit(const FourBitArgs& args) noexcept {
-  const Vec::Book book = Vec::book(args.weights.book);
+  const Vec::Codebook codebook = Vec::codebook(args.weights.codebook);
   for_few_rows<kFewFourBitRows, kCodePanels>(
       args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
-        multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
+        multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, codebook, row, panel);
       });
 }
 
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
 // Of more rows the codes become bytes once for all; of fewer, once for each six.
-constexpr std::int64_t kMostCodedRows = 96;
+constexpr std::int64_t kMaxCodedRows = 96;
 #include "assay/backend/cpu/kernels/simd/byte_blocks512-inl.h"
 #elif defined(ASSAY_HAS_SIGNED_BLOCKS)
 #include "assay/backend/cpu/kernels/simd/coded_blocks-inl.h"
 #endif
 
-void linear_coded_inputs(const CodedInputsArgs& args) noexcept {
+void linear_coded_inputs(const Int8ActivationsArgs& args) noexcept {
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
-  if (args.to.rows > kMostCodedRows && args.weights.group % kInt8Columns == 0)
+  if (args.to.rows > kMaxCodedRows && args.weights.group % kInt8Columns == 0)
     return linear_coded_blocks(args);
 #elif defined(ASSAY_HAS_SIGNED_BLOCKS)
-  if (args.to.rows >= kFewestCodedBlockRows) return linear_coded_blocks(args);
+  if (args.to.rows >= kMinCodedBlockRows) return linear_coded_blocks(args);
 #endif
-  const Dot::Bytes book = Dot::byte_book(args.book);
+  const Dot::Bytes codebook = Dot::byte_codebook(args.codebook);
   const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
-    multiply_coded_inputs<decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
+    multiply_int8_activations<decltype(rows)::value, decltype(panels)::value>(args, codebook, row, panel);
   };
   if (args.to.rows == 1)
     for_few_rows<1, kGroup>(args.to, multiply);

@@ -7,12 +7,12 @@
 // Of fewer rows some panels are read side by side (measured on Zen 4, for AVX-VNNI with vpdpbusd of AVX-512
 // on 256 bits).
 #if defined(ASSAY_VNNI_256)
-constexpr std::int64_t kFewestInt8BlockRows = 5;
+constexpr std::int64_t kMinInt8BlockRows = 5;
 #else
-constexpr std::int64_t kFewestInt8BlockRows = kFewestSignedRows;
+constexpr std::int64_t kMinInt8BlockRows = kMinSignedRows;
 #endif
 
-// At most kSignedPanels panels of at most kSignedPassRows rows: no fewer than kFewestSignedRows.
+// At most kSignedPanels panels of at most kSignedPassRows rows: no fewer than kMinSignedRows.
 void linear_int8_pass(const Int8Args& args, std::int64_t first_row, std::int64_t rows, std::int64_t panel,
                       std::int64_t panels, const std::int32_t* starts) {
   const LinearArgs& to = args.to;

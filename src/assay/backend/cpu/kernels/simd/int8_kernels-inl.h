@@ -292,10 +292,10 @@ template <bool kIsStaged>
 void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64_t rows, const std::int8_t* x,
                         std::int64_t strip, const std::int32_t* starts, std::int64_t first,
                         std::int64_t last) {
-  constexpr int kMost = kIsStaged ? kFewInt8Rows : 4, kMostOfFour = kIsStaged ? kFourPanelInt8Rows : 4;
+  constexpr int kMax = kIsStaged ? kFewInt8Rows : 4, kMaxOfFour = kIsStaged ? kFourPanelInt8Rows : 4;
   const LinearArgs& to = args.to;
   const std::int64_t padded = round_up(to.k, kInt8Columns);
-  alignas(64) std::int32_t sums[kMost * kGroup * kPanel];
+  alignas(64) std::int32_t sums[kMax * kGroup * kPanel];
   const std::int64_t side_by_side = int8_panels_at_once(rows);
   for (std::int64_t panel = first; panel < last;) {
     const std::int64_t panels = last - panel >= side_by_side ? side_by_side : 1;
@@ -304,12 +304,11 @@ void linear_int8_panels(const Int8Args& args, std::int64_t first_row, std::int64
     fetch_row(args.w_absmax + panel * kPanel, panels * kPanel);
     fetch_row(args.w_sums + panel * kPanel, panels * kPanel);
     if (panels == kGroup)
-      multiply_int8_rows<kMostOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, starts, sums,
-                                                            to.fetch);
+      multiply_int8_rows<kMaxOfFour, 1, kGroup, kIsStaged>(rows, x, strip, w, padded, starts, sums, to.fetch);
     else if (panels == 2)
-      multiply_int8_rows<kMost, 1, 2, kIsStaged>(rows, x, strip, w, padded, starts, sums, to.fetch);
+      multiply_int8_rows<kMax, 1, 2, kIsStaged>(rows, x, strip, w, padded, starts, sums, to.fetch);
     else
-      multiply_int8_rows<kMost, 1, 1, kIsStaged>(rows, x, strip, w, padded, starts, sums, to.fetch);
+      multiply_int8_rows<kMax, 1, 1, kIsStaged>(rows, x, strip, w, padded, starts, sums, to.fetch);
     finish_int8(args, {.sums = sums,
                        .first_row = first_row,
                        .rows = rows,
@@ -365,14 +364,14 @@ void linear_int8_many_rows(const Int8Args& args) {
     linear_int8_panels<true>(args, row, rows, staged, rows * kInt8Columns, kNoStarts, to.first_panel, last);
   }
 }
-constexpr std::int64_t kFewestManyRows = 1;
+constexpr std::int64_t kMinManyRows = 1;
 #else
 #include "assay/backend/cpu/kernels/simd/int8_blocks-inl.h"
-constexpr std::int64_t kFewestManyRows = kFewestInt8BlockRows;
+constexpr std::int64_t kMinManyRows = kMinInt8BlockRows;
 #endif
 
 void linear_int8(const Int8Args& args) noexcept {
   const LinearArgs& to = args.to;
-  if (to.rows >= kFewestManyRows) return linear_int8_many_rows(args);
+  if (to.rows >= kMinManyRows) return linear_int8_many_rows(args);
   linear_int8_few_rows(args, to.first_panel, to.first_panel + to.panels);
 }

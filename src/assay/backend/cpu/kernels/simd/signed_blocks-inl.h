@@ -21,9 +21,9 @@
 // Up to five rows times two vectors of outputs: 10 sums, 2 of weights, 2 of an input, a product and ones. By
 // vpdpbusd six rows: 12 sums, 2 of weights, an input.
 #if defined(ASSAY_VNNI_256)
-constexpr std::int64_t kSignedRows = 6, kFewestSignedRows = 3;
+constexpr std::int64_t kSignedRows = 6, kMinSignedRows = 3;
 #else
-constexpr std::int64_t kSignedRows = 5, kFewestSignedRows = 2;
+constexpr std::int64_t kSignedRows = 5, kMinSignedRows = 2;
 #endif
 constexpr std::int64_t kSignedOutputs = 2 * Vec::kWidth;
 // Inputs of some panels that are near at a time (16 KB of bytes): whole groups of weights, which have at most
@@ -183,7 +183,7 @@ ASSAY_SIGNED_BLOCK(2)
 void add_signed_block(std::int64_t rows, const SignedBlock& block) {
   constexpr void (*kOf[])(const SignedBlock&) = ASSAY_SIGNED_BLOCKS(add_signed_block);
   constexpr void (*kOfGroups[])(const SignedBlock&) = ASSAY_SIGNED_BLOCKS(add_signed_groups);
-  (block.w_scales == nullptr ? kOf : kOfGroups)[rows - kFewestSignedRows](block);
+  (block.w_scales == nullptr ? kOf : kOfGroups)[rows - kMinSignedRows](block);
 }
 
 // Codes of rows, strips of 64 inputs, as blocks have them.

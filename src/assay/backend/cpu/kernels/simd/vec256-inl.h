@@ -67,19 +67,21 @@ struct Vec {
   }
   Vec to_float16() const { return {_mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))}; }
   // Sixteen values, and those of 8 codes: of input i of the eight whose codes lie in 32 bytes.
-  struct Book {
+  struct Codebook {
     __m256 low, high;
   };
   using Codes = __m256i;
-  static Book book(const float* values) { return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)}; }
+  static Codebook codebook(const float* values) {
+    return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)};
+  }
   static Codes codes(const std::uint8_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
-  static Vec look_up(const Book& book, Codes codes, int i) {
+  static Vec look_up(const Codebook& codebook, Codes codes, int i) {
     const __m256i index = _mm256_srl_epi32(codes, _mm_cvtsi32_si128(i % 4 * 8 + i / 4 * 4));
     const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));  // bit 3 is then the sign
-    return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(book.low, index),
-                             _mm256_permutevar8x32_ps(book.high, index), upper)};
+    return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(codebook.low, index),
+                             _mm256_permutevar8x32_ps(codebook.high, index), upper)};
   }
   // Pairs of bfloat16, the even one first.
   static __m256i narrow(Vec x) {
@@ -141,11 +143,11 @@ struct Dot {
     __m256i v;
     void store(std::int8_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   };
-  static Bytes look_up_low(Bytes book, __m256i codes) {
-    return {_mm256_shuffle_epi8(book.v, _mm256_and_si256(codes, _mm256_set1_epi8(15)))};
+  static Bytes look_up_low(Bytes codebook, __m256i codes) {
+    return {_mm256_shuffle_epi8(codebook.v, _mm256_and_si256(codes, _mm256_set1_epi8(15)))};
   }
-  static Bytes look_up_high(Bytes book, __m256i codes) {
-    return look_up_low(book, _mm256_srli_epi16(codes, 4));
+  static Bytes look_up_high(Bytes codebook, __m256i codes) {
+    return look_up_low(codebook, _mm256_srli_epi16(codes, 4));
   }
   static __m256i four_bytes(const std::int8_t* x) {
     std::int32_t bytes = 0;
@@ -182,7 +184,7 @@ struct Dot {
   }
   // Values by codes are 128 too large instead, so that inputs come straight from memory; sums start at what
   // makes up for it.
-  static Bytes byte_book(const std::int8_t* values) {
+  static Bytes byte_codebook(const std::int8_t* values) {
     return {_mm256_xor_si256(book_of(values), _mm256_set1_epi8(-128))};
   }
   static Vec start_of(Vec codes) {
@@ -237,7 +239,7 @@ struct Dot {
     const __m256i pairs = _mm256_maddubs_epi16(x.magnitudes, _mm256_xor_si256(w, x.flips));
     v = _mm256_add_epi32(v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
-  static Bytes byte_book(const std::int8_t* values) {
+  static Bytes byte_codebook(const std::int8_t* values) {
     return {book_of(values)};
   }
   static Vec start_of(Vec codes) {

@@ -75,16 +75,17 @@ struct Vec {
     return {_mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))};
   }
   // Sixteen values, and those of 16 codes: of input i of the eight whose codes lie in 64 bytes.
-  using Book = __m512;
+  using Codebook = __m512;
   using Codes = __m512i;
-  static Book book(const float* values) {
+  static Codebook codebook(const float* values) {
     return _mm512_loadu_ps(values);
   }
   static Codes codes(const std::uint8_t* p) {
     return _mm512_loadu_si512(p);
   }
-  static Vec look_up(Book book, Codes codes, int i) {
-    return {_mm512_permutexvar_ps(_mm512_srl_epi32(codes, _mm_cvtsi32_si128(i % 4 * 8 + i / 4 * 4)), book)};
+  static Vec look_up(Codebook codebook, Codes codes, int i) {
+    return {
+        _mm512_permutexvar_ps(_mm512_srl_epi32(codes, _mm_cvtsi32_si128(i % 4 * 8 + i / 4 * 4)), codebook)};
   }
   void store_bfloat16(std::uint16_t* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow());
@@ -168,11 +169,11 @@ struct Dot {
     __m512i v;
     void store(std::int8_t* p) const { _mm512_storeu_si512(p, v); }
   };
-  static Bytes look_up_low(Bytes book, __m512i codes) {
-    return {_mm512_shuffle_epi8(book.v, _mm512_and_si512(codes, _mm512_set1_epi8(15)))};
+  static Bytes look_up_low(Bytes codebook, __m512i codes) {
+    return {_mm512_shuffle_epi8(codebook.v, _mm512_and_si512(codes, _mm512_set1_epi8(15)))};
   }
-  static Bytes look_up_high(Bytes book, __m512i codes) {
-    return look_up_low(book, _mm512_srli_epi16(codes, 4));
+  static Bytes look_up_high(Bytes codebook, __m512i codes) {
+    return look_up_low(codebook, _mm512_srli_epi16(codes, 4));
   }
 #if defined(ASSAY_VNNI_512)
   static constexpr bool kHasOffset = true;  // inputs are 128 too large: they have to be unsigned
@@ -191,7 +192,7 @@ struct Dot {
   }
   // Values by codes are 128 too large instead, so that inputs come straight from memory; sums start at what
   // makes up for it.
-  static Bytes byte_book(const std::int8_t* values) {
+  static Bytes byte_codebook(const std::int8_t* values) {
     return {
         _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values))),
                          _mm512_set1_epi8(-128))};
@@ -235,7 +236,7 @@ struct Dot {
     const __m512i pairs = _mm512_maddubs_epi16(x.magnitudes, _mm512_xor_si512(w, x.flips));
     v = _mm512_add_epi32(v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
   }
-  static Bytes byte_book(const std::int8_t* values) {
+  static Bytes byte_codebook(const std::int8_t* values) {
     return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)))};
   }
   static Vec start_of(Vec codes) {
