@@ -1,95 +1,31 @@
 #include "assay/cli/gpu_prediction.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include <nlohmann/json.hpp>
 
-#include "assay/backend/devices.h"
-#include "assay/base/error.h"
-#include "assay/plan/operation_groups.h"
+#include "assay/base/format.h"
 
 namespace assay::cli {
 
-namespace {
-
-// Bytes per second that reading reaches, and dense operations per second of the data sheet.
-struct KnownGpu {
-  const char* name;
-  double read, bfloat16, int8, tf32, float32;
-};
-constexpr KnownGpu kGpus[] = {
-    {"a100", 1.75e12, 312e12, 624e12, 156e12, 19.5e12},
-    {"h100-pcie", 2.02e12, 756e12, 1513e12, 378e12, 51e12},
-    {"h100", 3.05e12, 989e12, 1979e12, 495e12, 67e12},
-    {"h200", 4.1e12, 989e12, 1979e12, 495e12, 67e12},
-};
-// mma.sync ends there on Hopper (arXiv 2501.12084); from one node of a graph to the next (gpu-benches).
-constexpr double kOfPeak = 0.63, kNodeSeconds = 1.25e-6;
-
-const KnownGpu& known_gpu(const std::string& name) {
-  const auto* found =
-      std::find_if(std::begin(kGpus), std::end(kGpus), [&](const KnownGpu& gpu) { return name == gpu.name; });
-  if (found == std::end(kGpus)) throw UsageError("--gpu: expected {}, found '{}'", gpu_names(), name);
-  return *found;
-}
-
-double rate_of(const KnownGpu& gpu, const OperationGroup& group) {
-  if (group.kind != "matmul") return gpu.float32;
-  if (is_int8(group.format)) return kOfPeak * gpu.int8;
-  if (group.multiply == Multiply::tf32) return kOfPeak * gpu.tf32;
-  if (group.format == formats::kFloat32) return gpu.float32;
-  return kOfPeak * gpu.bfloat16;
-}
-
-// Kernels of one operation, as backend/cuda launches them.
-int launches_of(const OperationGroup& group, const GpuStep& step) {
-  constexpr std::int64_t kChunk = 256;
-  if (group.kind == "attention") return step.past + step.rows > kChunk ? 3 : 2;  // store, attend, merge
-  if (group.kind != "matmul") return 1;
-  const int norm = group.name == "lm_head" ? 1 : 0;
-  return norm + (group.format == formats::kLlmInt8 ? 4 : is_int8(group.format) ? 2 : 1);
-}
-
-}  // namespace
-
-std::string gpu_names() {
-  std::string names;
-  for (const KnownGpu& gpu : kGpus) names += (names.empty() ? "" : ", ") + std::string(gpu.name);
-  return names;
-}
-
 nlohmann::ordered_json gpu_prediction_json(const Plan& plan, const GpuStep& step) {
-  const KnownGpu& gpu = known_gpu(step.gpu);
+  const GpuPrediction prediction = predict_gpu_step(plan, step);
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
-  double all = 0, all_bytes = 0;
-  // What the matrix multiplication behind it makes of its inputs is no kernel.
-  const std::vector<bool> is_fused = fused_on_gpu(plan, step.rows);
-  const auto is_kernel = [&](std::size_t op) { return op >= is_fused.size() || !is_fused[op]; };
-  for (const OperationGroup& group : operation_groups(plan, step.rows, step.past, 1)) {
-    const auto kernels_of_group = std::ranges::count_if(group.operations, is_kernel);
-    const auto bytes = static_cast<double>((group.cost.weight_bytes + group.cost.kv_bytes).value);
-    const int launches = kernels_of_group > 0 ? launches_of(group, step) : 0;
-    const double reading = bytes / gpu.read, computing = group.cost.flops.value / rate_of(gpu, group),
-                 waiting = static_cast<double>(kernels_of_group * launches) * kNodeSeconds,
-                 seconds = waiting + std::max(reading, computing);
-    kernels.push_back({{"name", group.name},
-                       {"kind", group.kind},
-                       {"count", group.operations.size()},
-                       {"launches_each", launches},
-                       {"bytes", bytes},
-                       {"flops", group.cost.flops.value},
-                       {"seconds", seconds},
-                       {"bound", waiting >= std::max(reading, computing) ? "launches"
-                                 : reading >= computing                  ? "memory"
-                                                                         : "compute"}});
-    all += seconds;
-    all_bytes += bytes;
-  }
-  return {{"gpu", gpu.name},          {"rows", step.rows},
-          {"past", step.past},        {"kernels", kernels},
-          {"bytes", all_bytes},       {"seconds", all},
-          {"steps_per_sec", 1 / all}, {"read_gb_per_s", gpu.read / 1e9}};
+  for (const PredictedKernel& kernel : prediction.kernels)
+    kernels.push_back({{"name", kernel.name},
+                       {"kind", kernel.kind},
+                       {"count", kernel.count},
+                       {"launches_each", kernel.launches_each},
+                       {"bytes", kernel.bytes},
+                       {"flops", kernel.flops},
+                       {"seconds", kernel.seconds.value},
+                       {"bound", kernel.bound}});
+  return {{"gpu", prediction.gpu},
+          {"rows", step.rows},
+          {"past", step.past},
+          {"kernels", kernels},
+          {"bytes", prediction.bytes},
+          {"seconds", prediction.seconds.value},
+          {"steps_per_sec", 1 / prediction.seconds.value},
+          {"read_gb_per_s", prediction.read_bytes_per_second / 1e9}};
 }
 
 std::string gpu_prediction_text(const nlohmann::ordered_json& p) {

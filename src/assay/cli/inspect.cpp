@@ -287,7 +287,8 @@ void add_inspect(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a model folder holds and predict its memory, without loading the weights");
   command->add_option("--gpu", flags->step.gpu,
-                      fmt::format("GPU for which to predict each kernel of a step: {} [none]", gpu_names()));
+                      fmt::format("GPU for which to predict each kernel of a step: {} [none]",
+                                  fmt::join(known_gpus(), ", ")));
   command->add_option("--precision", flags->precision, "Precision of that step [bfloat16]");
   add_field(*command, field("recipe"), flags->config);
   command->get_option("--recipe")

@@ -15,7 +15,7 @@
 #include "assay/cli/options.h"
 #include "assay/config/fields_json.h"
 #include "assay/generate/generator.h"
-#include "assay/generate/steps.h"
+#include "assay/generate/greedy_step.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/session_json.h"
 #include "assay/machine/gpu_sensors.h"
@@ -189,28 +189,16 @@ class Worker {
     if (past + new_tokens > program.plan().context)
       throw Error("a sequence has {} tokens and {} new ones: at most {} fit the model's context", past,
                   new_tokens, program.plan().context);
+    std::vector<TokenId> next(items.size());
     const auto step = [&] {
       for (std::size_t i = 0; i < items.size(); ++i) {
         items[i].ids = tokens[i];
         items[i].wanted = static_cast<std::int64_t>(tokens[i].size()) - 1;
       }
-      run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {
+      run_greedy_step(program, *cache, items, next, [&](std::span<const StepPart>) {
         if (is_interrupted()) throw Error("interrupted");
-        std::vector<std::int64_t> rows;
-        std::vector<std::size_t> of;
-        for (const StepPart& part : parts) {
-          if (part.first + part.rows != static_cast<std::int64_t>(tokens[part.item].size())) continue;
-          rows.push_back(part.first_row + part.rows - 1);
-          of.push_back(part.item);
-        }
-        if (rows.empty()) return;
-        std::vector<TokenId> next(rows.size());
-        program.head(rows, ArgmaxSink{next});
-        for (std::size_t i = 0; i < of.size(); ++i) {
-          require_finite(next[i]);
-          tokens[of[i]].assign(1, next[i]);
-        }
       });
+      for (std::size_t i = 0; i < items.size(); ++i) tokens[i].assign(1, next[i]);
     };
     if (new_tokens > 0) step();
     program.begin_profile();

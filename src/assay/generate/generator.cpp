@@ -6,7 +6,7 @@
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
-#include "assay/generate/steps.h"
+#include "assay/generate/greedy_step.h"
 
 namespace assay {
 
@@ -209,36 +209,22 @@ class Generation {
 
   // Chooses the next token of every sequence whose last row was in this step.
   void choose(std::span<const StepItem> items, std::span<const StepPart> parts) {
-    std::vector<std::int64_t> rows;
-    std::vector<std::size_t> owners;
-    for (const StepPart& part : parts) {
-      const std::int64_t last = *items[part.item].wanted;
-      if (last < part.first || last >= part.first + part.rows) continue;
-      rows.push_back(part.first_row + last - part.first);
-      owners.push_back(part.item);
-    }
-    if (rows.empty()) return;
-    if (options_.sampling.is_plain_greedy() && !options_.on_logits) {
-      chosen_.resize(rows.size());
-      program_.head(rows, ArgmaxSink{chosen_});
-      for (std::size_t j = 0; j < rows.size(); ++j) {
-        require_finite(chosen_[j]);
-        next_[owners[j]] = chosen_[j];
-      }
-      return;
-    }
+    const NextTokenRows from = next_token_rows(items, parts);
+    if (from.rows.empty()) return;
+    if (options_.sampling.is_plain_greedy() && !options_.on_logits)
+      return choose_greedily(program_, from, next_);
     const auto vocab = static_cast<std::size_t>(program_.plan().vocab);
     logits_.resize(vocab);
-    for (std::size_t j = 0; j < rows.size(); ++j) {
-      program_.head(std::span(rows).subspan(j, 1), LogitsSink{logits_});
+    for (std::size_t j = 0; j < from.rows.size(); ++j) {
+      program_.head(std::span(from.rows).subspan(j, 1), LogitsSink{logits_});
       const Event begin = backend_.record();
-      const std::size_t i = active_[owners[j]];
+      const std::size_t i = active_[from.items[j]];
       if (options_.on_logits) options_.on_logits(i, logits_);
       const auto seen = std::span(texts_[i]);
-      const StepItem& item = items[owners[j]];
+      const StepItem& item = items[from.items[j]];
       const std::size_t before = options_.padding == Padding::left ? missing_[i] : 0,
                         after = item.ids.size() - 1 - static_cast<std::size_t>(*item.wanted);
-      next_[owners[j]] = samplers_[i].next(logits_, seen.subspan(before, seen.size() - before - after));
+      next_[from.items[j]] = samplers_[i].next(logits_, seen.subspan(before, seen.size() - before - after));
       sampling_ = sampling_ + backend_.between(begin, backend_.record());
     }
   }

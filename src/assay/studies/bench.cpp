@@ -6,7 +6,7 @@
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/base/random.h"
-#include "assay/generate/steps.h"
+#include "assay/generate/greedy_step.h"
 #include "assay/harness/roofline.h"
 #include "assay/model/model.h"
 #include "assay/plan/cost.h"
@@ -70,7 +70,7 @@ class TestRun {
                        .ids = std::span<const TokenId>(ids_[i]).subspan(static_cast<std::size_t>(first),
                                                                         static_cast<std::size_t>(count)),
                        .wanted = count - 1});
-    run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(parts, count); });
+    run(items, count);
   }
 
   void decode() {
@@ -79,27 +79,15 @@ class TestRun {
     for (std::int64_t made = 0; made < what_.new_tokens; ++made) {
       const std::vector<TokenId> fed = next_;
       for (std::size_t i = 0; i < items.size(); ++i) items[i] = {numbers_[i], std::span(fed).subspan(i, 1)};
-      run_in_steps(program_, *cache_, items, [&](std::span<const StepPart> parts) { choose(parts, 1); });
+      run(items, 1);
     }
   }
 
-  // The most probable token after every sequence whose last row was in this step.
-  void choose(std::span<const StepPart> parts, std::int64_t count) {
-    if (should_stop_ && should_stop_()) throw TestCut();
-    std::vector<std::int64_t> rows;
-    std::vector<std::size_t> owners;
-    for (const StepPart& part : parts) {
-      if (part.first + part.rows != count) continue;
-      rows.push_back(part.first_row + part.rows - 1);
-      owners.push_back(part.item);
-    }
-    std::vector<TokenId> chosen(rows.size());
-    program_.head(rows, ArgmaxSink{chosen});
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      require_finite(chosen[i]);
-      next_[owners[i]] = chosen[i];
-    }
-    if (is_counting_) add_cost(parts, count);
+  void run(std::span<const StepItem> items, std::int64_t count) {
+    run_greedy_step(program_, *cache_, items, next_, [&](std::span<const StepPart> parts) {
+      if (should_stop_ && should_stop_()) throw TestCut();
+      if (is_counting_) add_cost(parts, count);
+    });
   }
 
   // Weights are read once for all sequences of a step, keys and values for each.
