@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "assay/results/compare_results.h"
-#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -48,16 +47,16 @@ Comparison of_times(double a, double b, double margin = 0.02, std::string_view t
 }
 
 TEST(ComparedRows, SayTheirVerdict) {
-  EXPECT_EQ(sentence_of(of_times(2, 3)), "B is slower than A: latency ratio 1.5 [1.5, 1.5]");
-  EXPECT_EQ(sentence_of(of_times(3, 2)), "B is faster than A: latency ratio 0.6667 [0.6667, 0.6667]");
-  EXPECT_EQ(sentence_of(of_times(2, 3, 0.02, "tokens_per_sec")),
+  EXPECT_EQ(of_times(2, 3).sentence, "B is slower than A: latency ratio 1.5 [1.5, 1.5]");
+  EXPECT_EQ(of_times(3, 2).sentence, "B is faster than A: latency ratio 0.6667 [0.6667, 0.6667]");
+  EXPECT_EQ(of_times(2, 3, 0.02, "tokens_per_sec").sentence,
             "B is faster than A: throughput ratio 1.5 [1.5, 1.5]");
-  EXPECT_EQ(sentence_of(of_times(1, 1.01)), "B equals A within 2 %: latency ratio 1.01 [1.01, 1.01]");
-  EXPECT_EQ(sentence_of(of_times(1, 1.04, 0.05)), "B equals A within 5 %: latency ratio 1.04 [1.04, 1.04]");
+  EXPECT_EQ(of_times(1, 1.01).sentence, "B equals A within 2 %: latency ratio 1.01 [1.01, 1.01]");
+  EXPECT_EQ(of_times(1, 1.04, 0.05).sentence, "B equals A within 5 %: latency ratio 1.04 [1.04, 1.04]");
   EXPECT_EQ(of_times(1, 0.97, 0.05).verdict, Verdict::no_difference);
   EXPECT_EQ(of_times(1, 0.95, 0.05).verdict, Verdict::lower) << "log 0.95 is below -log 1.05";
   EXPECT_EQ(of_times(1, 1, 0).verdict, Verdict::cannot_tell) << "nothing lies within no margin";
-  EXPECT_EQ(sentence_of(of_times(1, 1, 0)), "B against A is undecided: latency ratio 1 [1, 1]");
+  EXPECT_EQ(of_times(1, 1, 0).sentence, "B against A is undecided: latency ratio 1 [1, 1]");
 }
 
 TEST(ComparedRows, HoldWhereTheyComeFrom) {
@@ -86,12 +85,12 @@ TEST(ComparedRows, BytesAreCompared) {
     return only_row(run_of({with_value(tag, a)}), run_of({with_value(tag, b)})).comparison;
   };
   for (const char* tag : {"working_memory_bytes", "memory_bytes"}) {
-    EXPECT_EQ(sentence_of(bytes(tag, 5, 2)), "B takes 3 bytes fewer than A: 2 instead of 5");
+    EXPECT_EQ(bytes(tag, 5, 2).sentence, "B takes 3 bytes fewer than A: 2 instead of 5");
     EXPECT_EQ(bytes(tag, 5, 2).verdict, Verdict::lower);
     EXPECT_EQ(bytes(tag, 5, 2).ratio, 0.4);
-    EXPECT_EQ(sentence_of(bytes(tag, 2, 5)), "B takes 3 bytes more than A: 5 instead of 2");
+    EXPECT_EQ(bytes(tag, 2, 5).sentence, "B takes 3 bytes more than A: 5 instead of 2");
     EXPECT_EQ(bytes(tag, 2, 5).verdict, Verdict::higher);
-    EXPECT_EQ(sentence_of(bytes(tag, 5, 5)), "B equals A: 5 bytes");
+    EXPECT_EQ(bytes(tag, 5, 5).sentence, "B equals A: 5 bytes");
     EXPECT_EQ(bytes(tag, 5, 5).verdict, Verdict::no_difference);
     EXPECT_EQ(bytes(tag, 0, 5).ratio, 1) << "there is no ratio to 0";
     EXPECT_FALSE(bytes(tag, 2, 5).interval);
@@ -201,7 +200,7 @@ TEST(ComparedRows, SayWhyTheyAreNotTested) {
       "A was measured in one process, and a test needs 3 or more, because equal processes differ. Repeat it "
       "with `assay a --processes 5`");
   EXPECT_EQ(row.comparison.pairs, 1);
-  EXPECT_EQ(sentence_of(row.comparison), "B against A is too few processes: latency ratio 1");
+  EXPECT_EQ(row.comparison.sentence, "B against A is too few processes: latency ratio 1");
 }
 
 TEST(ComparedRows, AllCasesTogether) {

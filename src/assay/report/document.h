@@ -7,7 +7,6 @@
 #include <variant>
 #include <vector>
 
-#include "assay/report/plot.h"
 #include "assay/report/table.h"
 
 namespace assay::report {
@@ -23,8 +22,7 @@ struct Lines {
   std::vector<std::string> lines;
 };
 struct Figure {
-  std::string name;  // of its file, without an ending: "latency_by_length"
-  Plot plot;
+  std::string title, path;  // beside the report: "plots/latency_by_length.svg"
 };
 using Content = std::variant<Paragraph, List, Lines, Table, Figure>;
 

@@ -7,7 +7,6 @@
 
 #include "assay/base/format.h"
 #include "assay/report/figures.h"
-#include "assay/report/prose/prose.h"
 #include "assay/report/result_tables.h"
 #include "assay/results/metric.h"
 #include "assay/results/takeaways.h"
@@ -46,9 +45,9 @@ class ResultDocument {
     add_figures();
     add_methods();
     add_every_metric();
-    add_conclusion("Takeaways", sentences_of(takeaways_of(results_)));
+    add_conclusion("Takeaways", results_.takeaways);
     if (const auto recommended = recommendation_of(results_))
-      add_conclusion("Recommendation", sentences_of(*recommended));
+      add_conclusion("Recommendation", recommended->sentences);
     add_failures();
     add_conclusion("Warnings", warnings());
     return std::move(document_);
@@ -92,10 +91,9 @@ class ResultDocument {
     const Row* row = first_with(results_, "memory_bytes");
     if (row == nullptr) return;
     const double bytes = row->find("memory_bytes")->value;
-    section.add(Paragraph{
-        fmt::format("{} has {} parameters; in {} they take {:.2f} MB ({} bytes; 1 MB is 1024 x 1024 bytes).",
-                    results_.model.id, with_commas(results_.model.parameters), results_.model.dtype,
-                    bytes / (1024 * 1024), with_commas(static_cast<std::int64_t>(bytes)))});
+    section.add(Paragraph{fmt::format("{} has {} parameters; in {} they take {:.2f} MB ({:.0f} bytes).",
+                                      results_.model.id, results_.model.parameters, results_.model.dtype,
+                                      bytes / (1024 * 1024), bytes)});
   }
 
   void add_perplexity(Section& section) const {
@@ -122,16 +120,17 @@ class ResultDocument {
       });
       // The trade-off holds perplexities too; they are compared where they were scored.
       const bool is_elsewhere = (c.metric == "perplexity") != (scenario == Scenario::perplexity);
-      if (is_here && !is_elsewhere) list.items.push_back(sentence(sentence_of(c)));
+      if (is_here && !is_elsewhere) list.items.push_back(sentence(c.sentence));
     }
     return list;
   }
 
   // The baseline's text stands among those of the precisions too.
   bool is_repeated(const GeneratedText& text) const {
-    return text.scenario == Scenario::baseline &&
+    return text.label.starts_with("prompt ") &&
            std::any_of(results_.texts.begin(), results_.texts.end(), [&](const GeneratedText& other) {
-             return other.prompt == text.prompt && other.scenario == Scenario::tradeoff;
+             return other.prompt == text.prompt && other.label != text.label &&
+                    other.label.ends_with(text.label);
            });
   }
 
@@ -150,7 +149,7 @@ class ResultDocument {
       std::vector<std::vector<std::string>> labels;
       for (const GeneratedText& t : results_.texts) {
         if (t.prompt != prompt || is_repeated(t)) continue;
-        std::string label = t.scenario == Scenario::tradeoff ? t.generated_by : t.label;
+        std::string label = t.label.substr(0, t.label.rfind(", prompt "));
         const std::string text = one_line(t.text, kLongestText);
         const auto same = std::find_if(table.rows.begin(), table.rows.end(),
                                        [&](const auto& row) { return row[1] == text; });
@@ -198,14 +197,13 @@ class ResultDocument {
   }
 
   void add_findings() {
-    const std::vector<std::string> sentences = sentences_of(results_.findings);
-    if (sentences.empty()) return;
+    if (results_.remarks.empty()) return;
     // Many of them bury what follows.
     constexpr std::size_t kMaxOnTerminal = 6;
-    Section& section =
-        new_section("Findings", sentences.size() <= kMaxOnTerminal ? Shown::everywhere : Shown::on_pages);
+    Section& section = new_section(
+        "Findings", results_.remarks.size() <= kMaxOnTerminal ? Shown::everywhere : Shown::on_pages);
     List list;
-    for (const std::string& each : sentences) list.items.push_back(sentence(each));
+    for (const std::string& remark : results_.remarks) list.items.push_back(sentence(remark));
     section.add(std::move(list));
   }
 
@@ -213,7 +211,8 @@ class ResultDocument {
     const auto figures = figures_of(results_);
     if (figures.empty()) return;
     Section& section = new_section("Figures", Shown::on_pages);
-    for (const auto& [name, plot] : figures) section.add(Figure{name, plot});
+    for (const auto& [name, plot] : figures)
+      section.add(Figure{plot.title, fmt::format("plots/{}.svg", name)});
   }
 
   void add_methods() {
@@ -265,9 +264,8 @@ std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
   std::vector<WarningGroup> groups;
   for (const Row& row : rows)
     for (const Warning& warning : row.warnings) {
-      auto at = std::find_if(groups.begin(), groups.end(), [&](const WarningGroup& group) {
-        return group.warning.kind == warning.kind && group.warning.text == warning.text;
-      });
+      auto at = std::find_if(groups.begin(), groups.end(),
+                             [&](const WarningGroup& group) { return group.warning == warning; });
       if (at == groups.end()) at = groups.insert(groups.end(), {warning, {}, 0});
       at->labels.push_back(one_line(row.label, 60));
     }
@@ -297,8 +295,8 @@ std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
                             : fmt::format("{} and {}", group.labels.front(),
                                           counted(std::ssize(group.labels) - 1, "other row"));
     if (group.others > 0)
-      where += fmt::format("; to another degree in {}",
-                           counted(static_cast<std::int64_t>(group.others), "other row"));
+      where +=
+          fmt::format("; much the same in {}", counted(static_cast<std::int64_t>(group.others), "other row"));
     lines.push_back(fmt::format("{} ({}).", capitalised(sentence_of(group.warning)), where));
   }
   return lines;
@@ -337,7 +335,7 @@ Document document_of(const ComparedResults& compared) {
     else if (!row.untested.empty())
       untested.items.push_back(where + sentence(row.untested));
     else if (c.verdict == Verdict::cannot_tell)
-      undecided.items.push_back(where + sentence(sentence_of(row)));
+      undecided.items.push_back(where + sentence(c.sentence));
   };
   // Throughput is latency the other way round, and bytes that are the same need no line.
   const auto is_shown = [](const ComparedRow& row) {
