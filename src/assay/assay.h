@@ -2,10 +2,10 @@
 //
 //   #include "assay/assay.h"
 //
-//   auto model = assay::load("gpt2", {.precision = "nf4"});          // a folder, a cache entry, or "demo"
-//   auto told = model.generate("Once", {.max_new_tokens = 40});      // told.text, told.ids,
-//   told.tokens_per_sec auto score = model.score("The sea was calm that evening.");      // score.perplexity,
-//   score.loss auto logits = model.logits(model.ids_of("The sea"));             // logits.row(0)[id]
+//   auto model = assay::load("gpt2", {.precision = "nf4"});      // a folder, a cache entry, or "demo"
+//   auto told = model.generate("Once", {.max_new_tokens = 40});  // told.text, told.ids, told.tokens_per_sec
+//   auto score = model.score("The sea was calm.");               // score.perplexity, score.loss
+//   auto logits = model.logits(model.ids_of("The sea"));         // logits.row(0)[id]
 //
 // Options are structs with defaults: name what you change. What goes wrong is an exception whose what() is a
 // sentence that names the file, tensor or option, what was expected, and what was found:

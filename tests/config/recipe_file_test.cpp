@@ -60,6 +60,11 @@ TEST(RecipeFile, NamesFileAndKeyOfWhatIsWrong) {
             std::string::npos);
 }
 
+TEST(RecipeFile, NeedsAName) {
+  EXPECT_THROW(read_recipe(""), FieldError);
+  EXPECT_THROW(run_config_from_text("recipe:"), FieldError);
+}
+
 TEST(RecipeFile, IsPartOfAConfiguration) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "a.toml", kToml);

@@ -96,6 +96,20 @@ TEST(Recipes, AFormatWithoutAKernelIsAnErrorWithTheServedOnes) {
   }
 }
 
+TEST(Recipes, Float16OnACpuIsOneThatNoKernelServes) {
+  RunConfig config;
+  config.recipe = Recipe{.name = "r", .default_format = formats::kFloat16};
+  try {
+    load_model_and_tokenizer({fixture_model("base").string()}, config,
+                             {.shared_backend = test::cpu_backend(Isa::scalar), .needs_tokenizer = false});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has no kernel for float16; it has kernels for float32"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Recipes, AModelLoadedWithOneSaysSo) {
   const RunConfig config{.recipe = Recipe{.name = "r", .default_format = formats::kNf4}, .threads = 1};
   const LoadedModel loaded = load_model_and_tokenizer({test::demo_model().string()}, config);

@@ -42,6 +42,7 @@ Recipe recipe_from_json(const JsonReader& json, const std::string& name) {
 }
 
 Recipe read_recipe(const std::string& file) {
+  if (file.empty()) throw FieldError("recipe", "expected the name of a file, found none");
   const nlohmann::ordered_json json = read_toml_or_json(file);
   return recipe_from_json({json, file}, std::filesystem::path(file).stem().string().substr(0, 64));
 }

@@ -26,13 +26,13 @@ void check_offsets(const WeightSpec& w) {
 }  // namespace
 
 void check_formats(const Plan& plan) {
-  for (const WeightSpec& w : plan.weights) {
+  for (const WeightSpec& w : plan.weights)
     if (w.arithmetic.multiply == Multiply::tf32)
       throw FieldError("float32_matmul", "expected float32, bf16x3 or bf16x6 on a CPU, found tf32");
+  check_served(plan, "CPU", kServedFormats);
+  for (const WeightSpec& w : plan.weights)
     if (w.arithmetic.multiply == Multiply::float16)
       throw Error("weight '{}': expected a format that a CPU multiplies, found float16", w.name);
-  }
-  check_served(plan, "CPU", kServedFormats);
   for (const WeightSpec& w : plan.weights) check_offsets(w);
   if (plan.kv_format == KvFormat::float16)
     throw Error("the KV cache: expected a format that a CPU multiplies, found float16");
