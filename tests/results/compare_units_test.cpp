@@ -44,7 +44,7 @@ TEST(ComparedUnits, WhatIsSaidHoldsInEach) {
   EXPECT_NEAR(c.interval->low, 1.08, 1e-9);
   EXPECT_NEAR(c.interval->high, 1.2, 1e-9);
   EXPECT_EQ(c.verdict, Verdict::higher);
-  EXPECT_EQ(sentence_of(c), "B is slower than A: latency ratio 1.08 [1.08, 1.2]");
+  EXPECT_EQ(sentence_of(c), "B is 1.08x [1.08, 1.2] slower than A in 3 processes");
   const auto effects = effects_of(a, b, false);
   ASSERT_EQ(effects.size(), 3U);
   EXPECT_NEAR(effects[0].estimate, std::log(1.2), 1e-12);
@@ -162,12 +162,13 @@ TEST(ComparedLosses, NeedSixBlocks) {
   EXPECT_EQ(enough.comparison.processes, 6);
   EXPECT_NEAR(enough.comparison.ratio, std::exp(0.1), 1e-12);
   EXPECT_NEAR(enough.comparison.interval->high, std::exp(0.1), 1e-9);
-  EXPECT_EQ(sentence_of(enough.comparison), "B is higher than A: perplexity ratio 1.105 [1.105, 1.105]");
+  EXPECT_EQ(sentence_of(enough.comparison),
+            "B has a higher perplexity than A: perplexity ratio 1.105 [1.105, 1.105]");
   const ComparedRow brief = of_texts(text_row(368, 0), text_row(368, 0.1));
   EXPECT_EQ(brief.untested,
             "the text has 368 tokens, and a test needs 384 or more: repeat both with a longer text");
   EXPECT_NEAR(brief.comparison.ratio, std::exp(0.1), 1e-12);
-  EXPECT_EQ(sentence_of(brief.comparison), "B against A is too little text: perplexity ratio 1.105");
+  EXPECT_EQ(sentence_of(brief), "B against A has no verdict: perplexity ratio 1.105; " + brief.untested);
   EXPECT_FALSE(brief.comparison.interval);
 }
 

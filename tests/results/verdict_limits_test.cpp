@@ -169,23 +169,28 @@ std::string sentence_with(Verdict verdict, const char* metric, int processes, in
 
 TEST(VerdictSentences, OfEachMetric) {
   EXPECT_EQ(sentence_with(Verdict::higher, "total_latency_s", 5), "a is 1.23x slower than b");
-  EXPECT_EQ(sentence_with(Verdict::higher, "inter_token_p90_ms", 5).substr(0, 20), "a is slower than b: ");
-  EXPECT_EQ(sentence_with(Verdict::higher, "tokens_per_sec", 5), "a is faster than b: throughput ratio 1.23");
-  EXPECT_EQ(sentence_with(Verdict::higher, "time_to_first_token_s", 5).substr(0, 22),
-            "a is slower than b: ti");
+  EXPECT_EQ(sentence_with(Verdict::higher, "inter_token_p90_ms", 5).substr(0, 26),
+            "a is 1.23x slower than b (");
+  EXPECT_EQ(sentence_with(Verdict::higher, "tokens_per_sec", 5), "a is 1.23x faster than b (throughput)");
+  EXPECT_EQ(sentence_with(Verdict::higher, "time_to_first_token_s", 5),
+            "a is 1.23x slower than b (time to first token)");
   EXPECT_EQ(sentence_with(Verdict::higher, "memory_bytes", 5),
-            "a is higher than b: memory footprint ratio 1.23");
+            "a has a higher memory footprint than b: memory footprint ratio 1.23");
   EXPECT_EQ(sentence_with(Verdict::no_difference, "perplexity", 5),
             "a equals b within 2 %: perplexity ratio 1.235");
   // Where the ratio rests on fewer than usual, it says so.
-  EXPECT_EQ(sentence_with(Verdict::higher, "total_latency_s", 4),
-            "a is slower than b: latency ratio 1.23 in 4 processes");
+  EXPECT_EQ(sentence_with(Verdict::higher, "total_latency_s", 4), "a is 1.23x slower than b in 4 processes");
   EXPECT_EQ(sentence_with(Verdict::too_few, "total_latency_s", 1),
             "a against b has no verdict: latency ratio 1.23 within one process; a verdict needs 3 processes");
   EXPECT_EQ(sentence_with(Verdict::too_few, "total_latency_s", 2),
             "a against b has no verdict: latency ratio 1.23 in 2 processes; a verdict needs 3 processes");
   EXPECT_EQ(sentence_with(Verdict::too_few, "perplexity", 5),
-            "a against b has no verdict: perplexity ratio 1.235, from a text of only 320 tokens");
+            "a against b has no verdict: perplexity ratio 1.235; a verdict needs a text of 384 tokens");
+  // Bytes are the same in each process, and a number of processes that is not known is not said.
+  EXPECT_EQ(sentence_with(Verdict::higher, "memory_bytes", 1),
+            "a has a higher memory footprint than b: memory footprint ratio 1.23");
+  EXPECT_EQ(sentence_with(Verdict::too_few, "total_latency_s", 0),
+            "a against b has no verdict: latency ratio 1.23; a verdict needs 3 processes");
 }
 
 TEST(VerdictSentences, OfWhatIsNeeded) {

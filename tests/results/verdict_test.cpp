@@ -362,7 +362,7 @@ TEST(Sentence, SaysTheVerdictByTheDirectionOfTheMetric) {
   few.interval.reset();
   few.processes = 4;
   EXPECT_EQ(sentence_of(few),
-            "a against b has no verdict: perplexity ratio 0.4123, from a text of only 256 tokens");
+            "a against b has no verdict: perplexity ratio 0.4123; a verdict needs a text of 384 tokens");
   EXPECT_EQ(verdict_word(few), "too little text");
   Comparison three = decided("total_latency_s", Verdict::lower);
   three.processes = 3;

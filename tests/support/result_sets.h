@@ -60,6 +60,13 @@ inline ResultSet full_results() {
   c.p_value = 0.001;
   c.effect = statistics::Effect{-0.693, 0.01, 4, 5};
   results.comparisons = {c};
+  // The best stands against the others.
+  c.subject = "float32";
+  c.baseline = "nf4";
+  c.ratio = 2;
+  c.interval = statistics::Interval{1.96, 2.04, 0.95};
+  c.verdict = Verdict::higher;
+  c.effect->estimate = 0.693;
   results.other_comparisons = {c};
   results.texts = {
       {"float32, prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}, Scenario::tradeoff, "float32"},

@@ -25,7 +25,8 @@ std::string factor_of(const Comparison& comparison);
 std::string factor_with_interval(const Comparison& comparison);
 // "nf4 is 1.59x [1.5, 1.7] faster than float32".
 std::string sentence_of(const Comparison& comparison);
-// The same of two runs; bytes are counted: "B takes 3 bytes fewer than A: 2 instead of 5".
+// The same of two runs; bytes are counted: "B takes 3 bytes fewer than A: 2 instead of 5". Where nothing was
+// tested, it says why.
 std::string sentence_of(const ComparedRow& row);
 
 // One sentence, or two.

@@ -45,7 +45,8 @@ std::string needed_by(const Comparison& c) {
 
 // What the ratio rests on, where that is less than usual.
 std::string from_processes(const Comparison& c) {
-  if (is_of_text(c) || c.processes >= kUsualProcesses) return "";
+  if (family_of(c.metric) == Family::memory || is_of_text(c)) return "";  // every process gives the same
+  if (c.processes <= 0 || c.processes >= kUsualProcesses) return "";
   return c.processes == 1 ? " within one process" : fmt::format(" in {} processes", c.processes);
 }
 
@@ -132,12 +133,17 @@ std::string sentence_of(const Comparison& c) {
   }
   return fmt::format(
       "{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio_of(c),
-      is_of_text(c) ? fmt::format(", from a text of only {} tokens", statistics::kLossBlock * c.processes)
-                    : fmt::format("; a verdict needs {} processes", kFewestProcesses));
+      is_of_text(c)
+          ? fmt::format("; a verdict needs a text of {} tokens",
+                        statistics::kLossBlock * static_cast<std::int64_t>(statistics::kFewestForInterval))
+          : fmt::format("; a verdict needs {} processes", kFewestProcesses));
 }
 
 std::string sentence_of(const ComparedRow& row) {
   const Comparison& c = row.comparison;
+  if (!row.unlike.empty()) return "B cannot be compared with A: " + row.unlike;
+  if (!row.untested.empty())
+    return fmt::format("B against A has no verdict: {}; {}", ratio_of(c), row.untested);
   if (family_of(c.metric) != Family::memory) return sentence_of(c);
   if (row.a == row.b) return fmt::format("B equals A: {:.0f} bytes", row.b);
   return fmt::format("B takes {:.0f} bytes {} than A: {:.0f} instead of {:.0f}", std::abs(row.b - row.a),
