@@ -76,7 +76,6 @@ constexpr Metric kCatalogue[] = {
      .unit = "",
      .better = Better::neither,
      .decimals = 3,
-     .rank = 2,
      .definition = "Latency / that of the row it is compared with, by process and round; below 1 is faster."},
     {.tag = "tokens_per_sec",
      .title = "Throughput",
