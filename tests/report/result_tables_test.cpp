@@ -200,10 +200,10 @@ TEST(ResultTables, OfTheTradeOff) {
   EXPECT_EQ(tradeoff_table(results).head, (Line{"Float Precision", "Memory (MB)", "Avg Latency (s)"}));
   EXPECT_EQ(tradeoff_table(results).rows[0], (Line{"float32 (baseline)", "1024.50", "3.0000"})) << "the mean";
   results.texts = {{"edge", "", "no prompt", {}, {}},
-                   {"float32, prompt 1", "one", "a text", {}, {}},
-                   {"nf4, prompt 1", "one", "b text", {}, {}},
-                   {"float32, prompt 2", "two", "c\ntext", {}, {}},
-                   {"nf4, prompt 2", "two", "d text", {}, {}}};
+                   {"float32, prompt 1", "one", "a text", {}, {}, Scenario::tradeoff, "float32"},
+                   {"nf4, prompt 1", "one", "b text", {}, {}, Scenario::tradeoff, "nf4"},
+                   {"float32, prompt 2", "two", "c\ntext", {}, {}, Scenario::tradeoff, "float32"},
+                   {"nf4, prompt 2", "two", "d text", {}, {}, Scenario::tradeoff, "nf4"}};
   const Table table = tradeoff_table(results);
   EXPECT_EQ(table.head, (Line{"Float Precision", "Memory (MB)", "Avg Latency (s)", "Prompt 1 Output",
                               "Prompt 2 Output"}));

@@ -285,7 +285,7 @@ TEST(JsonFields, OfAResult) {
   EXPECT_EQ(json["configuration"].dump(), R"({"seed":"1","threads":"2"})");
   EXPECT_EQ(
       json["texts"][0].dump(),
-      R"({"label":"float32, prompt 1","prompt":"a prompt","text":" and\ntext","prompt_ids":[1,2],"ids":[3,4]})");
+      R"({"label":"float32, prompt 1","prompt":"a prompt","text":" and\ntext","prompt_ids":[1,2],"ids":[3,4],"scenario":"trade-off","generated_by":"float32"})");
   EXPECT_EQ(json["noise"].dump(), R"({"processes":5,"rounds":3,"bias":-0.5,"between_processes":0.125,)"
                                   R"("within_process":0.25,"detectable_difference":0.75})");
   EXPECT_EQ(json["comparisons"][0]["subject"], "nf4");

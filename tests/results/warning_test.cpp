@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
@@ -65,10 +66,12 @@ TEST(WarningsOfDisturbance, AreAsHighAsTheLastStepThatWasPassed) {
   d.lowest_mhz = 2000;
   d.highest_mhz = 2150;
   const std::vector<Warning> expected = {
-      {WarningKind::steal, "the hypervisor withheld more than 1 % of the processors' time during the runs"},
+      {WarningKind::steal, "the hypervisor withheld more than 1 % of the processors' time during the runs",
+       1.5, 1},
       {WarningKind::other_processes,
-       "other processes used more than 25 % of the processors' time during the runs"},
-      {WarningKind::context_switches, "the scheduler interrupted the runs more than 200 times a second"}};
+       "other processes used more than 25 % of the processors' time during the runs", 30, 10},
+      {WarningKind::context_switches, "the scheduler interrupted the runs more than 200 times a second",
+       (3000 - 3 * std::sqrt(3000.0)) / 10, 200}};  // three deviations below what was counted
   EXPECT_EQ(warnings_of(d, 2), expected);
   // The kernel's counters of ticks are too coarse for less time.
   d.seconds = 0.1;

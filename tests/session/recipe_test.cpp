@@ -140,8 +140,8 @@ TEST(CliRecipe, IsTakenByFlagsAndShownByInspect) {
   test::expect_success(swept);
   EXPECT_EQ(nlohmann::json::parse(swept.out)["rows"][1]["label"].get<std::string>(),
             recipe["label"].get<std::string>());
-  EXPECT_EQ(nlohmann::json::parse(swept.out)["rows"][1]["parameters"]["recipe"].get<std::string>(),
-            recipe["recipe"].dump());
+  const nlohmann::json row = nlohmann::json::parse(swept.out)["rows"][1];
+  EXPECT_EQ(nlohmann::json::parse(row["parameters"]["recipe"].get<std::string>()), recipe["recipe"]);
   test::expect_failure(test::run_program({"generate", demo, "--precision", "nf4", "--recipe",
                                           folder / "mix.toml", "-p", "Once"}),
                        2, {"--recipe", "nf4"});
