@@ -111,11 +111,8 @@ def crippled_rivals(rows, best):
 
 
 def read_document(path):
-    """(kind of processor, rows); files of earlier versions call the share of the roofline otherwise."""
+    """(kind of processor, rows)."""
     document = json.loads(path.read_text(encoding="utf-8"))
-    for row in document["rows"]:
-        if "share_of_roof" in row:
-            row["share_of_roofline"] = row.pop("share_of_roof")
     return document["machine"].get("kind", OLD_KIND), document["rows"]
 
 

@@ -20,7 +20,9 @@
 #include "assay/harness/session_json.h"
 #include "assay/harness/sweep.h"
 #include "assay/report/files.h"
+#include "assay/report/prose/prose.h"
 #include "assay/results/compare_results.h"
+#include "assay/results/judge.h"
 #include "assay/session/load_parts.h"
 #include "assay/studies/interleave.h"
 #include "assay/studies/suite.h"
@@ -65,10 +67,6 @@ class SlowedProgram : public assay::Program {
     const auto begin = Clock::now();
     own_->head(rows, sink);
     spin(begin, share_);
-  }
-  void exchange(assay::WeightId weight, const assay::Plan& other,
-                const assay::WeightSource& source) override {
-    own_->exchange(weight, other, source);
   }
   void observe_inputs(assay::InputObserver observer) override { own_->observe_inputs(std::move(observer)); }
   double outlier_share() const override { return own_->outlier_share(); }
@@ -200,7 +198,7 @@ class Check {
         for (const Comparison& each : *list) {
           if (each.verdict != Verdict::lower && each.verdict != Verdict::higher) continue;
           is_false = true;
-          fmt::print("run {}: {}\n", i + 1, each.sentence);
+          fmt::print("run {}: {}\n", i + 1, assay::report::sentence_of(each));
         }
         comparisons += list->size();
       }
@@ -304,10 +302,10 @@ class Check {
         try {
           const assay::ComparedResults compared = assay::compare_results(before, after, 0.02);
           const assay::RuleOutcome outcome = assay::judge_rule(compared, rule);
-          ++(outcome.broken.empty() ? count.passed : count.broken);
-          if (outcome.broken.empty() == (slowdown > 0))
+          ++(outcome.is_broken() ? count.broken : count.passed);
+          if (outcome.is_broken() != (slowdown > 0))
             fmt::print("pair {}, slowed by {:.1f} %: {}\n", i + 1, 100 * slowdown,
-                       compared.rows.front().comparison.sentence);
+                       assay::report::sentence_of(compared.rows.front()));
         } catch (const assay::Error& error) {
           ++count.refused;
           fmt::print("pair {}: {}\n", i + 1, error.what());

@@ -30,6 +30,7 @@
 #include "assay/harness/context.h"
 #include "assay/quantize/quantize.h"
 #include "assay/report/files.h"
+#include "assay/report/prose/prose.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
 #include "assay/report/result_tables.h"

@@ -53,9 +53,9 @@ TEST(CliBench, JsonKeys) {
                             "flops_per_token",
                             "achieved_gb_s",
                             "achieved_gflops",
-                            "roof_gb_s",
-                            "roof_gflops",
-                            "percent_of_roof",
+                            "roofline_gb_s",
+                            "roofline_gflops",
+                            "percent_of_roofline",
                             "bound",
                             "kernels",
                             "isa",
@@ -75,7 +75,7 @@ TEST(CliBench, JsonKeys) {
     EXPECT_EQ(row["threads"], 2);
     EXPECT_EQ(row["status"], "ok");
     EXPECT_TRUE(row["bound"] == "memory" || row["bound"] == "compute");
-    EXPECT_GT(row["percent_of_roof"], 0);
+    EXPECT_GT(row["percent_of_roofline"], 0);
   }
 }
 

@@ -31,7 +31,7 @@ TEST(CliSweep, GivesRowsAsJson) {
   for (const Json& row : json["rows"]) {
     EXPECT_EQ(row["status"], "ok");
     EXPECT_EQ(row["values"]["total_latency_s"]["samples"].size(), 3U);
-    for (const char* tag : {"percent_of_roof", "measured_memory_bytes", "predicted_memory_bytes",
+    for (const char* tag : {"percent_of_roofline", "measured_memory_bytes", "predicted_memory_bytes",
                             "kv_cache_bytes", "bytes_per_token", "flops_per_token"})
       EXPECT_TRUE(row["values"].contains(tag)) << tag;
     EXPECT_FALSE(row["parameters"]["bound"].get<std::string>().empty());

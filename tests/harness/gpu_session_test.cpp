@@ -50,9 +50,9 @@ TEST(GpuSession, MeasuresTheDevicesMemoryAndRoofline) {
   const Row row = row_of(result.cases.front(), experiment);
   EXPECT_EQ(row.find("measured_memory_bytes")->value, first.measured_memory_bytes);
   EXPECT_EQ(row.find("device_used_bytes")->value, first.device_used_bytes);
-  EXPECT_GT(row.find("roof_gb_s")->value, 0);
-  EXPECT_GT(row.find("roof_gflops")->value, 0);
-  EXPECT_GT(row.find("percent_of_roof")->value, 0);
+  EXPECT_GT(row.find("roofline_gb_s")->value, 0);
+  EXPECT_GT(row.find("roofline_gflops")->value, 0);
+  EXPECT_GT(row.find("percent_of_roofline")->value, 0);
   EXPECT_GT(row.find("decode_latency_s")->value, 0);
   EXPECT_EQ(row.find("energy_per_token_j"), nullptr);
   const auto absent = std::find_if(row.absent.begin(), row.absent.end(),

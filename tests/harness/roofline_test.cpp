@@ -214,7 +214,7 @@ TEST_F(Predictions, AddBatchesAndNameWhatCannotRun) {
   EXPECT_EQ(predicted[0].why_not, "");
   EXPECT_EQ(predicted[3].why_not, "61 tokens of the prompt and 4 new ones exceed the model's context of 64");
   EXPECT_EQ(predicted[3].seconds, 0);
-  EXPECT_EQ(predicted[4].why_not, "out of memory predicted: 3 MB needed, 2 MB allowed");
+  EXPECT_EQ(predicted[4].why_not, "out of memory predicted: 3 MiB needed, 2 MiB allowed");
   EXPECT_EQ(predicted[5].why_not, "");
   // The first configuration's roofline stands for all: what differs is the cost alone.
   const auto seconds_of = seconds_predictor(context_, folder_);

@@ -8,6 +8,7 @@
 #include "assay/base/error.h"
 #include "assay/results/results_json.h"
 #include "support/fake_session.h"
+#include "support/prose.h"
 #include "support/scripted_session.h"
 #include "support/temporary_folder.h"
 
@@ -50,12 +51,12 @@ TEST(RowRoofline, IsTheMedianOfTheRuns) {
                            s.flops = 6e9;
                          }),
                          {});
-  EXPECT_EQ(value_in(row, "roof_latency_s"), 0.25);
-  EXPECT_EQ(value_in(row, "percent_of_roof"), 12.5);
+  EXPECT_EQ(value_in(row, "roofline_latency_s"), 0.25);
+  EXPECT_EQ(value_in(row, "percent_of_roofline"), 12.5);
   EXPECT_EQ(value_in(row, "achieved_gb_s"), 2);
   EXPECT_EQ(value_in(row, "achieved_gflops"), 3);
-  EXPECT_DOUBLE_EQ(value_in(row, "roof_gb_s"), 8);
-  EXPECT_DOUBLE_EQ(value_in(row, "roof_gflops"), 16);
+  EXPECT_DOUBLE_EQ(value_in(row, "roofline_gb_s"), 8);
+  EXPECT_DOUBLE_EQ(value_in(row, "roofline_gflops"), 16);
   EXPECT_DOUBLE_EQ(value_in(row, "thread_round_trip_us"), 3);
   EXPECT_EQ(value_in(row, "bytes_per_token"), 4e9 / 3);
   EXPECT_EQ(value_in(row, "flops_per_token"), 2e9);
@@ -64,14 +65,14 @@ TEST(RowRoofline, IsTheMedianOfTheRuns) {
 
 TEST(RowRoofline, LeavesOutWhatIsNotKnown) {
   const Row none = row_of(nine_runs([](Sample& s, int) { s.bytes = 3; }), {});
-  EXPECT_EQ(none.find("roof_latency_s"), nullptr);
-  EXPECT_EQ(none.find("roof_gb_s"), nullptr);
+  EXPECT_EQ(none.find("roofline_latency_s"), nullptr);
+  EXPECT_EQ(none.find("roofline_gb_s"), nullptr);
   EXPECT_EQ(none.parameter("bound"), "");
   EXPECT_EQ(value_in(none, "bytes_per_token"), 1);
   const Row some = row_of(nine_runs([](Sample& s, int) { s.roofline_s = 1e-3; }), {});
-  EXPECT_NE(some.find("roof_latency_s"), nullptr);
+  EXPECT_NE(some.find("roofline_latency_s"), nullptr);
   EXPECT_EQ(some.find("thread_round_trip_us"), nullptr);
-  EXPECT_EQ(some.find("roof_gflops"), nullptr);
+  EXPECT_EQ(some.find("roofline_gflops"), nullptr);
   // Half a microsecond, half of a GFLOP/s are values.
   const Row small = row_of(nine_runs([](Sample& s, int) {
                              s.roofline_s = 1e-3;
@@ -80,7 +81,7 @@ TEST(RowRoofline, LeavesOutWhatIsNotKnown) {
                            }),
                            {});
   EXPECT_DOUBLE_EQ(value_in(small, "thread_round_trip_us"), 0.5);
-  EXPECT_DOUBLE_EQ(value_in(small, "roof_gflops"), 0.5);
+  EXPECT_DOUBLE_EQ(value_in(small, "roofline_gflops"), 0.5);
 }
 
 TEST(RowRoofline, IsDoubtedWhereTheIntervalIsAboveIt) {
@@ -287,7 +288,7 @@ TEST(CompareCases, AreNoneWhereOneHasFailed) {
   EXPECT_EQ(comparison->metric, "total_latency_s");
   EXPECT_EQ(comparison->seconds_each, 4.5);
   EXPECT_EQ(comparison->margin, 0.03);
-  EXPECT_FALSE(comparison->sentence.empty());
+  EXPECT_FALSE(sentence_of(*comparison).empty());
   CaseResult failed = one;
   failed.status = RowStatus::error;
   EXPECT_FALSE(compare_cases(failed, two, context));

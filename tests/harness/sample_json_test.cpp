@@ -64,7 +64,7 @@ constexpr const char* kSample = R"({
   "detokenize_s": 0.04, "first_token_s": 0.25, "step_s": [0.1, 0.2], "counts": [2, 1, 8, 9, 6],
   "first_tokenize_s": 0.01, "energy_j": 3.5, "energy_why_not": "no counter",
   "gpu": [1200.0, 1980.0, 61.0, 300.0, true, false, 2], "roofline_repeats": 3, "ids_hash": "abc",
-  "roof": [1e9, 2e9, 0.35, 10.5, 20.5, 0.15, 1.5],
+  "roofline": [1e9, 2e9, 0.35, 10.5, 20.5, 0.15, 1.5],
   "disturbance": [0.75, 4, 0.0625, 0.375, 5, 0.1875, 2000.0, 3000.0, 4.5, 0.3125, 0.875, 11, 7, 13]})";
 
 TEST(SampleJson, EveryFieldHasItsPlace) {
@@ -156,8 +156,8 @@ TEST(FirstRunJson, EveryFieldHasItsPlace) {
   const OrderedJson json = to_json(full_first_run());
   EXPECT_EQ(json, OrderedJson::parse(R"({
     "prompt_ids": [[1, 2], [3]], "ids": [[4], [5, 6]], "texts": ["one", "two"],
-    "profile": [{"phase": "attention", "seconds": 0.5, "roof_s": 0.25},
-                {"phase": "other operations", "seconds": -0.125, "roof_s": 0.75}],
+    "profile": [{"phase": "attention", "seconds": 0.5, "roofline_s": 0.25},
+                {"phase": "other operations", "seconds": -0.125, "roofline_s": 0.75}],
     "kv_cache_bytes": 0.5, "measured_memory_bytes": -2000.0, "rss_bytes": [0.25, 0.375],
     "device_used_bytes": 0.625, "seconds": 0.875})"));
   EXPECT_EQ(to_json(first_run_from_json(json)), json);
@@ -167,7 +167,7 @@ TEST(FirstRunJson, EveryFieldHasItsPlace) {
   earlier.erase("device_used_bytes");
   EXPECT_EQ(first_run_from_json(earlier).device_used_bytes, 0);
   OrderedJson part = json;
-  part["profile"][0]["roof_s"] = 0;
+  part["profile"][0]["roofline_s"] = 0;
   EXPECT_EQ(first_run_from_json(part).profile.parts[0].roofline_s, 0);
 }
 

@@ -13,12 +13,14 @@
 #include "assay/harness/case_json.h"
 #include "assay/harness/make_case.h"
 #include "assay/harness/rows.h"
+#include "assay/results/judge.h"
 #include "support/fake_session.h"
 #include "support/field_values.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
 #include "support/paths.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -337,7 +339,8 @@ TEST(CompareCases, IsStudentsTOfTheProcessesMedians) {
   EXPECT_EQ(comparison->pairs, 9);
   EXPECT_EQ(comparison->processes, 3);
   EXPECT_EQ(comparison->verdict, Verdict::higher);
-  EXPECT_EQ(comparison->sentence, "slow is slower than base: latency ratio 1.13 [1.07, 1.18] in 3 processes");
+  EXPECT_EQ(sentence_of(*comparison),
+            "slow is slower than base: latency ratio 1.13 [1.07, 1.18] in 3 processes");
 }
 
 // The row's figures from the same medians.

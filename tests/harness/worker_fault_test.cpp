@@ -54,7 +54,7 @@ TEST(DeviceBudget, CountsTheMemoryOfEachDevice) {
   const Sessions small([](const RunConfig&) -> std::unique_ptr<Session> { throw Error("none is made"); },
                        [](const RunConfig&) { return Bytes{std::int64_t{3} << 20}; }, Bytes{100'000'000},
                        true, [](const RunConfig&) { return Bytes{std::int64_t{2} << 20}; });
-  EXPECT_EQ(small.why_not(a), "out of memory predicted: 3 MB needed, 2 MB allowed");
+  EXPECT_EQ(small.why_not(a), "out of memory predicted: 3 MiB needed, 2 MiB allowed");
 }
 
 }  // namespace

@@ -15,7 +15,10 @@ ComparedRow row_of_two(const std::string& label, const std::string& metric, doub
   row.comparison.metric = metric;
   row.comparison.ratio = ratio;
   row.comparison.verdict = verdict;
-  row.comparison.sentence = "sentence of " + label;
+  row.comparison.subject = "B";
+  row.comparison.baseline = "A";
+  row.comparison.processes = 5;
+  row.comparison.more_needed = 2;
   return row;
 }
 const std::string kComparedHead =
@@ -58,7 +61,10 @@ TEST(ComparedSections, HoldEveryRowThatTellsSomething) {
           "| lengths | few | nf4 | Latency | 3.000 | - | not tested |\n"
           "| lengths | equal | nf4 | Latency | 1.000 | - | no difference |\n"
           "| lengths | open | nf4 | Perplexity | 1.001 | - | undecided |\n\n"
-          "## Undecided\n\n- all of them: sentence of all of them.\n- lengths, open: sentence of open.\n\n"
+          "## Undecided\n\n- all of them: B against A is undecided: latency ratio 1; about 2 more processes "
+          "are needed.\n"
+          "- lengths, open: B against A is undecided: perplexity ratio 1.001; about 130 more tokens of text "
+          "are needed.\n\n"
           "## Not tested\n\n- lengths, untested: too few.\n\n"
           "## Not comparable\n\n- lengths, unlike: the threads differ.\n\n"
           "## Cases of one run alone\n\n- Only in A: x\n- Only in B: y\n\n"

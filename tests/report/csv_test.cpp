@@ -78,7 +78,7 @@ TEST(SamplesCsv, NamesEveryPhaseOfARun) {
   int value = 0;
   for (const char* tag :
        {"end_to_end_s", "total_latency_s", "detokenize_s", "sampling_s", "prefill_latency_s",
-        "time_to_first_token_s", "tokenize_s", "roof_gb_s", "roof_gflops", "thread_round_trip_us"})
+        "time_to_first_token_s", "tokenize_s", "roofline_gb_s", "roofline_gflops", "thread_round_trip_us"})
     row.set(tag, Value{0, {}, {static_cast<double>(++value)}});
   row.step_s = {{0.5, 0.25}};
   const std::string head = "r,baseline,a,,3,7,";

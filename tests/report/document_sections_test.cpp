@@ -35,29 +35,33 @@ TEST(DocumentSections, OfAScenario) {
   c.subject = "32 tokens";
   c.baseline = "16 tokens";
   c.metric = "total_latency_s";
-  c.sentence = "one is slower";
+  c.verdict = Verdict::higher;
+  c.ratio = 1.5;
+  c.processes = 5;
   Comparison other = c;
   other.subject = "prompt 1";
-  other.sentence = "it ends with a full stop.";
+  other.verdict = Verdict::no_difference;
+  other.ratio = 1;
   Comparison unknown = c;
   unknown.metric = "load_s";  // no row of this label has it
   results.comparisons = {c, other, unknown};
   EXPECT_EQ(section_of(results, "Baseline"),
             "## Baseline\n\n"
             "Each prompt generates with the baseline configuration.\n\n"
-            "| Prompt | Memory (MB) | Latency (ms) | 95 % CI | vs. 16 tokens | Tokens/s |\n"
+            "| Prompt | Memory (MiB) | Latency (ms) | 95 % CI | vs. 16 tokens | Tokens/s |\n"
             "|---|---:|---:|---:|---|---:|\n"
             "| prompt 0 (failed) | 0.0 | - | - | - | - |\n"
-            "| prompt 1 | 1024.5 | 250 | \u00b11.0% | 1x too few processes | 200.0 |\n\n"
-            "demo has 1234 parameters; in bfloat16 they take 1024.50 MB (1074266112 bytes).\n\n"
-            "- it ends with a full stop.\n");
+            "| prompt 1 | 1024.5 | 250 | \u00b11.0% | no difference | 200.0 |\n\n"
+            "demo has 1,234 parameters; in bfloat16 they take 1024.50 MB (1,074,266,112 bytes; 1 MB is 1024 "
+            "x 1024 bytes).\n\n"
+            "- prompt 1 equals 16 tokens within 0 %: latency ratio 1.\n");
   EXPECT_EQ(section_of(results, "Prompt length"),
             "## Prompt length\n\n"
             "The baseline generates from prompts of several lengths.\n\n"
             "| Prompt length | Latency (ms) | 95 % CI | vs. 16 tokens | Tokens/s |\n"
             "|---|---:|---:|---|---:|\n"
-            "| 32 tokens | 500 | \u00b11.0% | 1x too few processes | 100.0 |\n\n"
-            "- one is slower.\n");
+            "| 32 tokens | 500 | \u00b11.0% | 1.5x slower | 100.0 |\n\n"
+            "- 32 tokens is 1.5x slower than 16 tokens.\n");
   EXPECT_EQ(section_of(results, "Decode step times"), "") << "they are a plot";
   const std::string every = section_of(results, "Every metric");
   EXPECT_TRUE(
@@ -66,14 +70,14 @@ TEST(DocumentSections, OfAScenario) {
                         "definitions. The raw "
                         "samples are in results.json and samples.csv.\n\n"
                         "Baseline:\n\n"
-                        "| Prompt | Memory (MB) | Latency (ms) | 95 % CI | Tokens/s |\n"))
+                        "| Prompt | Memory (MiB) | Latency (ms) | 95 % CI | Tokens/s |\n"))
       << every;
   EXPECT_NE(every.find("\n\nPrompt length:\n\n| Prompt length | Latency (ms) | 95 % CI | Tokens/s |\n"),
             std::string::npos)
       << every;
   EXPECT_EQ(every.find("Decode step times"), std::string::npos);
   EXPECT_EQ(every.find("KV cache"), std::string::npos) << "what was not measured";
-  EXPECT_EQ(to_terminal(document_of(results), 80).find("one is slower"), std::string::npos);
+  EXPECT_EQ(to_terminal(document_of(results), 80).find("is 1.5x slower than"), std::string::npos);
 }
 
 // Rows that the trade-off shows too are a table on pages alone; the figures of the text are everywhere.
@@ -88,10 +92,11 @@ TEST(DocumentSections, OfPerplexity) {
   Comparison c;
   c.subject = "float32";
   c.metric = "perplexity";
-  c.sentence = "of texts";
+  c.verdict = Verdict::no_difference;
+  c.margin = 0.02;
   Comparison timed = c;
   timed.metric = "total_latency_s";
-  timed.sentence = "of times";
+  timed.baseline = "nf4";
   results.comparisons = {c, timed};
   results.rows = {scored};
   const std::string begin =
@@ -100,15 +105,21 @@ TEST(DocumentSections, OfPerplexity) {
       "| Precision | Perplexity | Scored (tokens) |\n|---|---:|---:|\n| float32 | 20.126 | 345 |\n\n"
       "float32 scores 345 tokens of wiki (protocol: hf).\n\n"
       "```\nFinal perplexity: 20.13\n";
-  EXPECT_EQ(section_of(results, "Perplexity"), begin + "```\n\n- of texts.\n");
+  EXPECT_EQ(section_of(results, "Perplexity"),
+            begin + "```\n\n- float32 equals  within 2 %: perplexity ratio 1.\n");
   EXPECT_NE(to_terminal(document_of(results), 80).find("float32        20.126"), std::string::npos);
   Row tradeoff = test::measured_row(Scenario::tradeoff, "float32", 0.12345);
   tradeoff.set("perplexity", 20.126);
   results.rows.push_back(tradeoff);
-  EXPECT_EQ(section_of(results, "Perplexity"),
-            begin + "Latency     : 0.123 s (trade-off, float32)\n```\n\n- of texts.\n");
-  EXPECT_NE(section_of(results, "Precision trade-off").find("- of times.\n"), std::string::npos);
-  EXPECT_EQ(section_of(results, "Precision trade-off").find("- of texts.\n"), std::string::npos);
+  EXPECT_EQ(section_of(results, "Perplexity"), begin +
+                                                   "Latency     : 0.123 s (trade-off, float32)\n```\n\n- "
+                                                   "float32 equals  within 2 %: perplexity ratio 1.\n");
+  EXPECT_NE(
+      section_of(results, "Precision trade-off").find("- float32 equals nf4 within 2 %: latency ratio 1.\n"),
+      std::string::npos);
+  EXPECT_EQ(
+      section_of(results, "Precision trade-off").find("- float32 equals  within 2 %: perplexity ratio 1.\n"),
+      std::string::npos);
   EXPECT_NE(to_terminal(document_of(results), 80)
                 .find("Perplexity\n==========\nfloat32 scores 345 tokens of wiki (protocol: hf).\n\n"
                       "Final perplexity: 20.13\n"),
@@ -127,12 +138,12 @@ TEST(DocumentSections, OfTexts) {
   ResultSet results;
   EXPECT_EQ(section_of(results, "Generated texts"), "");
   results.texts = {{"prompt 1", "one", "A", {}, {}},
-                   {"float32, prompt 1", "one", "A", {}, {}},
-                   {"int8, prompt 1", "one", "A", {}, {}},
-                   {"nf4, prompt 1", "one", std::string(1001, 'B'), {}, {}},
-                   {"fp4, prompt 1", "one", "A", {}, {}},
+                   {"float32, prompt 1", "one", "A", {}, {}, Scenario::tradeoff, "float32"},
+                   {"int8, prompt 1", "one", "A", {}, {}, Scenario::tradeoff, "int8"},
+                   {"nf4, prompt 1", "one", std::string(1001, 'B'), {}, {}, Scenario::tradeoff, "nf4"},
+                   {"fp4, prompt 1", "one", "A", {}, {}, Scenario::tradeoff, "fp4"},
                    {"prompt 2", "two", "C", {}, {}},
-                   {"empty", "", "D", {}, {}}};
+                   {"empty", "", "D", {}, {}, Scenario::edge_prompts, "empty"}};
   EXPECT_EQ(section_of(results, "Generated texts"),
             "## Generated texts\n\n"
             "```\nPrompt: one\n```\n\n"
@@ -151,7 +162,8 @@ TEST(DocumentSections, OfTexts) {
             std::string::npos)
       << terminal;
   // The baseline's text of another prompt stands for itself.
-  results.texts = {{"prompt 1", "one", "A", {}, {}}, {"float32, prompt 1", "another", "B", {}, {}}};
+  results.texts = {{"prompt 1", "one", "A", {}, {}},
+                   {"float32, prompt 1", "another", "B", {}, {}, Scenario::tradeoff, "float32"}};
   EXPECT_NE(section_of(results, "Generated texts").find("| prompt 1 | A |"), std::string::npos);
 }
 
@@ -186,10 +198,11 @@ TEST(DocumentSections, OfAnAudit) {
 // Six findings are shown on a terminal, seven are not.
 TEST(DocumentSections, OfFindingsMethodsAndFigures) {
   ResultSet results = test::full_results();
-  results.remarks = {"a", "b.", "c", "d", "e", "f"};
+  results.findings.clear();
+  for (const char* text : {"a", "b.", "c", "d", "e", "f"}) results.findings.emplace_back(StatedFinding{text});
   EXPECT_EQ(section_of(results, "Findings"), "## Findings\n\n- a.\n- b.\n- c.\n- d.\n- e.\n- f.\n");
   EXPECT_NE(to_terminal(document_of(results), 80).find("Findings\n"), std::string::npos);
-  results.remarks.emplace_back("g");
+  results.findings.emplace_back(StatedFinding{"g"});
   EXPECT_EQ(to_terminal(document_of(results), 80).find("Findings\n"), std::string::npos);
   EXPECT_NE(section_of(results, "Findings").find("- g.\n"), std::string::npos);
   EXPECT_EQ(section_of(results, "How it was measured"), "## How it was measured\n\nHow it was done.\n");
@@ -198,7 +211,7 @@ TEST(DocumentSections, OfFindingsMethodsAndFigures) {
             "![Memory of the weights by precision](plots/memory_by_precision.svg)\n\n"
             "![Latency by precision](plots/latency_by_precision.svg)\n");
   results.rows.clear();
-  results.remarks.clear();
+  results.findings.clear();
   results.caption.clear();
   for (const char* title : {"Figures", "Findings", "How it was measured", "Failed cases", "Warnings"})
     EXPECT_EQ(section_of(results, title), "") << title;
@@ -206,7 +219,10 @@ TEST(DocumentSections, OfFindingsMethodsAndFigures) {
 
 TEST(DocumentSections, ThatConclude) {
   ResultSet results = test::full_results();
-  EXPECT_EQ(section_of(results, "Takeaways"), "## Takeaways\n\n- A takeaway.\n");
+  EXPECT_EQ(section_of(results, "Takeaways"),
+            "## Takeaways\n\n"
+            "- Memory: the weights of nf4 take 2.5 MiB, 6.4x less than those of float32 (16.0 MiB).\n"
+            "- Latency: nf4 is the fastest, 2x [1.96, 2.04] faster than float32.\n");
   EXPECT_EQ(section_of(results, "Recommendation"), "");
   EXPECT_EQ(section_of(results, "Failed cases"),
             "## Failed cases\n\n- Precision trade-off, fp4: not enough memory.\n");
@@ -226,7 +242,7 @@ TEST(DocumentSections, ThatConclude) {
   EXPECT_EQ(
       section_of(results, "Recommendation"),
       "## Recommendation\n\n"
-      "- For a small device, choose nf4: its weights take 2.5 MB, and its perplexity is at most 1.02 times "
+      "- For a small device, choose nf4: its weights take 2.5 MiB, and its perplexity is at most 1.02 times "
       "the baseline's.\n"
       "- For best quality, choose float32, the baseline: no faster precision is shown to keep its "
       "quality.\n");
@@ -255,10 +271,10 @@ TEST(DocumentSections, WarningsOfAKindAreGrouped) {
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {two})}),
             (Lines{said(101, "a"), said(102, "b")}));
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {two}), row_with("c", {three})}),
-            (Lines{said(101, "a; much the same in 2 other rows")}));
+            (Lines{said(101, "a; to another degree in 2 other rows")}));
   EXPECT_EQ(grouped_warnings(
                 {row_with("a", {one}), row_with("b", {two}), row_with("c", {two}), row_with("d", {three})}),
-            (Lines{said(102, "b; c; much the same in 2 other rows")}));
+            (Lines{said(102, "b; c; to another degree in 2 other rows")}));
   EXPECT_EQ(grouped_warnings({row_with("a", {one})}), (Lines{said(101, "a")})) << "one row is not all rows";
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {one})}), (Lines{said(101, "all rows")}));
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {one}), row_with("c", {})}),

@@ -129,7 +129,7 @@ TEST(FiguresWords, OfBars) {
   EXPECT_EQ(figures[0].first, "memory_by_precision");
   const std::string subtitle = "m; the first bar is the baseline";
   expect_words(figures[0].second, "Memory of the weights by precision", subtitle,
-               "Weights (MB), lower is better", "");
+               "Weights (MiB), lower is better", "");
   EXPECT_EQ(figures[1].first, "latency_by_precision");
   expect_words(figures[1].second, "Latency by precision", subtitle + "; whiskers: 95 % intervals",
                "Latency (ms), lower is better", "");

@@ -305,7 +305,7 @@ TEST(Figures, DrawTheirRowsWithTheirIntervals) {
   EXPECT_EQ(position.subtitle, "demo; each point is the median over the runs of one step");
   const Plot& memory = figure(3, "memory_by_precision");
   EXPECT_EQ(memory.subtitle, "demo; the first bar is the baseline");
-  EXPECT_EQ(memory.x_label, "Weights (MB), lower is better");
+  EXPECT_EQ(memory.x_label, "Weights (MiB), lower is better");
   expect(memory.series[0].points[1], 0, 3, 0, 0);
   const Plot& bars = figure(4, "latency_by_precision");
   EXPECT_EQ(bars.subtitle, "demo; the first bar is the baseline; whiskers: 95 % intervals");

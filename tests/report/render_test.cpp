@@ -18,7 +18,7 @@ Document small_document() {
   Table table{{"Case", "Latency (ms)"}, {false, true}, {{"a | b", "1.5"}, {"c", "12.0"}}};
   body.add(table);
   body.add(Lines{{"Final perplexity: 5.25", "Latency     : 0.100 s"}});
-  body.add(Figure{"A plot", "plots/a.svg"});
+  body.add(Figure{"a", {.title = "A plot"}});
   body.add(Paragraph{"Only pages say this."}, Shown::on_pages);
   body.add(Paragraph{"Only terminals say this."}, Shown::on_terminals);
   Section detail{"Detail", {}, Shown::on_pages};

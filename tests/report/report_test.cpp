@@ -142,10 +142,10 @@ TEST(Metrics, AreCompleteAndHaveTheirUnitInTheHead) {
   EXPECT_EQ(metric("time_to_first_token_s").column_head(), "TTFT (ms)");
   EXPECT_EQ(metric("tokens_per_sec").column_head(), "Tokens/s");
   EXPECT_EQ(metric("tokens_per_sec_per_sequence").column_head(), "Tokens/s per sequence");
-  EXPECT_EQ(metric("percent_of_roof").column_head(), "Roofline (%)");
+  EXPECT_EQ(metric("percent_of_roofline").column_head(), "Roofline (%)");
   EXPECT_EQ(metric("load_s").column_head(), "Load (s)");
   EXPECT_EQ(metric("perplexity").column_head(), "Perplexity");
-  EXPECT_EQ(metric("memory_bytes").column_head(), "Memory (MB)");
+  EXPECT_EQ(metric("memory_bytes").column_head(), "Memory (MiB)");
   EXPECT_EQ(find_metric("nothing"), nullptr);
   EXPECT_THROW(metric("nothing"), std::logic_error);
 }

@@ -5,6 +5,7 @@
 
 #include "assay/report/render.h"
 #include "assay/report/result_tables.h"
+#include "assay/results/metric.h"
 #include "support/result_sets.h"
 
 namespace assay::report {
@@ -17,11 +18,11 @@ TEST(ResultDocument, OnATerminal) {
             "Every precision generates from the first prompt; the first precision is the\n"
             "baseline.\n"
             "\n"
-            "Precision     Weights (MB)  Latency (ms)  vs. float32  Tokens/s  Perplexity\n"
-            "------------  ------------  ------------  -----------  --------  ----------\n"
-            "float32               16.0           200  -               250.0      20.000\n"
-            "nf4                    2.5           100  0.5x faster     500.0      22.000\n"
-            "fp4 (failed)             -             -  -                   -           -\n"
+            "Precision     Weights (MiB)  Latency (ms)  vs. float32  Tokens/s  Perplexity\n"
+            "------------  -------------  ------------  -----------  --------  ----------\n"
+            "float32                16.0           200  -               250.0      20.000\n"
+            "nf4                     2.5           100  2x faster       500.0      22.000\n"
+            "fp4 (failed)              -             -  -                   -           -\n"
             "\n"
             "Generated texts\n"
             "===============\n"
@@ -46,7 +47,9 @@ TEST(ResultDocument, OnATerminal) {
             "\n"
             "Takeaways\n"
             "=========\n"
-            "- A takeaway.\n"
+            "- Memory: the weights of nf4 take 2.5 MiB, 6.4x less than those of float32 (16.0\n"
+            "  MiB).\n"
+            "- Latency: nf4 is the fastest, 2x [1.96, 2.04] faster than float32.\n"
             "\n"
             "Failed cases\n"
             "============\n"
@@ -60,10 +63,11 @@ TEST(ResultDocument, OnATerminal) {
 
 TEST(ResultDocument, APageHoldsWhatATerminalLeavesOut) {
   const std::string page = to_markdown(document_of(test::full_results()));
-  EXPECT_EQ(page.find("# Assay: demo\n\n## Takeaways\n\n- A takeaway.\n"), 0u) << page;
-  for (const char* words : {"Perplexity", "## Every metric", "Equal texts: float32; nf4.",
-                            "- nf4 is faster than float32: latency ratio 0.5 [0.49, 0.51].",
-                            "| float32 | cache off | equal | - |"})
+  EXPECT_EQ(page.find("# Assay: demo\n\n## Takeaways\n\n- Memory: the weights of nf4 take 2.5 MiB, "), 0u)
+      << page;
+  for (const char* words :
+       {"Perplexity", "## Every metric", "Equal texts: float32; nf4.",
+        "- nf4 is 2x [1.96, 2.04] faster than float32.", "| float32 | cache off | equal | - |"})
     EXPECT_NE(page.find(words), std::string::npos) << words << "\n" << page;
 }
 
@@ -89,8 +93,8 @@ TEST(GroupedWarnings, TheSameWarningStandsOnce) {
       (std::vector<std::string>{
           "Many outliers; repeat on an idle machine (all rows).",
           "Stolen; repeat on a dedicated host (a; b; c).",
-          "The measurement reached at least 197 % of the roofline; repeat on an idle machine (a; much the "
-          "same in 4 other rows).",
+          "The measurement reached at least 197 % of the roofline; repeat on an idle machine (a; to another "
+          "degree in 4 other rows).",
           "An old one (e)."}));
   rows[3].warnings.push_back({WarningKind::steal, "stolen"});
   EXPECT_EQ(grouped_warnings(rows)[1], "Stolen; repeat on a dedicated host (a and 3 other rows).");
@@ -107,7 +111,7 @@ TEST(ScenarioTable, ShowsTheMetricsThatNameTheScenario) {
   EXPECT_EQ(table.rows[0], (std::vector<std::string>{"32 tokens", "5.66", "±1.0%", "8834"}));
   EXPECT_EQ(table.rows[1], (std::vector<std::string>{"128 tokens", "13.10", "-1.5/+213.0%", "3817"}));
   const Table all = every_metric_table(results, Scenario::lengths);
-  EXPECT_NE(std::find(all.head.begin(), all.head.end(), "KV cache (MB)"), all.head.end());
+  EXPECT_NE(std::find(all.head.begin(), all.head.end(), "KV cache (MiB)"), all.head.end());
 }
 
 // A table of labels alone tells nothing. Step times are a plot.

@@ -129,7 +129,7 @@ TEST(ResultTables, VerdictsStandBesideTheLatency) {
   EXPECT_EQ(table.head, (Line{"Threads", "Latency (ms)", "vs. " + fourteen, "Tokens/s"}));
   EXPECT_EQ(table.rank, (std::vector<int>{0, 1, 4, 2}));
   EXPECT_EQ(table.is_number, (std::vector<bool>{false, true, false, true}));
-  EXPECT_EQ(column_of(table, "vs. " + fourteen), (Line{"-", "0.412x faster", "2x undecided"}));
+  EXPECT_EQ(column_of(table, "vs. " + fourteen), (Line{"-", "2.43x faster", "undecided (2x slower)"}));
   // A longer name is not repeated, nor is one of several.
   for (std::size_t i = 1; i < 3; ++i) results.comparisons[i].baseline = fourteen + "x";
   EXPECT_EQ(scenario_table(results, Scenario::threads).head[2], "vs. baseline");
@@ -200,10 +200,10 @@ TEST(ResultTables, OfTheTradeOff) {
   EXPECT_EQ(tradeoff_table(results).head, (Line{"Float Precision", "Memory (MB)", "Avg Latency (s)"}));
   EXPECT_EQ(tradeoff_table(results).rows[0], (Line{"float32 (baseline)", "1024.50", "3.0000"})) << "the mean";
   results.texts = {{"edge", "", "no prompt", {}, {}},
-                   {"float32, prompt 1", "one", "a text", {}, {}},
-                   {"nf4, prompt 1", "one", "b text", {}, {}},
-                   {"float32, prompt 2", "two", "c\ntext", {}, {}},
-                   {"nf4, prompt 2", "two", "d text", {}, {}}};
+                   {"float32, prompt 1", "one", "a text", {}, {}, Scenario::tradeoff, "float32"},
+                   {"nf4, prompt 1", "one", "b text", {}, {}, Scenario::tradeoff, "nf4"},
+                   {"float32, prompt 2", "two", "c\ntext", {}, {}, Scenario::tradeoff, "float32"},
+                   {"nf4, prompt 2", "two", "d text", {}, {}, Scenario::tradeoff, "nf4"}};
   const Table table = tradeoff_table(results);
   EXPECT_EQ(table.head, (Line{"Float Precision", "Memory (MB)", "Avg Latency (s)", "Prompt 1 Output",
                               "Prompt 2 Output"}));

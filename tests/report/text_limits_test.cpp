@@ -95,7 +95,7 @@ TEST(RenderLimits, NothingIsLeftOfNothing) {
   Document document;
   document.title = "T*";
   Section first{"", {}};
-  first.add(Figure{"a*", "b_c.svg"});
+  first.add(Figure{"b_c", {.title = "a*"}});
   first.add(Table{{"h"}, {false}, {}});
   first.add(Paragraph{"One."});
   first.add(Table{{"h"}, {false}, {}});
@@ -111,10 +111,11 @@ TEST(RenderLimits, NothingIsLeftOfNothing) {
   last.add(List{{"= no rule", "#1"}});
   document.sections = {first, second, third, last};
   EXPECT_EQ(to_terminal(document, 40), "One.\n\nTwo.\n\n日本\n====\nThree.\n");
-  EXPECT_EQ(to_markdown(document),
-            "# T\\*\n\n![a\\*](b_c.svg)\n\nOne.\n\nTwo.\n\n## Last\n\n```\na\\nb\n```\n\n\\+ no list\n\n\\- "
-            "none\n\n"
-            "- \\= no rule\n- \\#1\n");
+  EXPECT_EQ(
+      to_markdown(document),
+      "# T\\*\n\n![a\\*](plots/b_c.svg)\n\nOne.\n\nTwo.\n\n## Last\n\n```\na\\nb\n```\n\n\\+ no list\n\n\\- "
+      "none\n\n"
+      "- \\= no rule\n- \\#1\n");
   EXPECT_EQ(to_terminal(Document{}, 40), "");
   EXPECT_EQ(to_markdown(Document{}), "# \n");
 }

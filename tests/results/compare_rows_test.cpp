@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/results/compare_results.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -47,16 +48,20 @@ Comparison of_times(double a, double b, double margin = 0.02, std::string_view t
 }
 
 TEST(ComparedRows, SayTheirVerdict) {
-  EXPECT_EQ(of_times(2, 3).sentence, "B is slower than A: latency ratio 1.5 [1.5, 1.5]");
-  EXPECT_EQ(of_times(3, 2).sentence, "B is faster than A: latency ratio 0.6667 [0.6667, 0.6667]");
-  EXPECT_EQ(of_times(2, 3, 0.02, "tokens_per_sec").sentence,
-            "B is faster than A: throughput ratio 1.5 [1.5, 1.5]");
-  EXPECT_EQ(of_times(1, 1.01).sentence, "B equals A within 2 %: latency ratio 1.01 [1.01, 1.01]");
-  EXPECT_EQ(of_times(1, 1.04, 0.05).sentence, "B equals A within 5 %: latency ratio 1.04 [1.04, 1.04]");
+  EXPECT_EQ(sentence_of(of_times(2, 3)), "B is 1.5x [1.5, 1.5] slower than A in 3 processes");
+  EXPECT_EQ(sentence_of(of_times(3, 2)), "B is 1.5x [1.5, 1.5] faster than A in 3 processes");
+  EXPECT_EQ(sentence_of(of_times(2, 3, 0.02, "tokens_per_sec")),
+            "B is 1.5x [1.5, 1.5] faster than A in 3 processes (throughput)");
+  EXPECT_EQ(sentence_of(of_times(1, 1.01)),
+            "B equals A within 2 %: latency ratio 1.01 [1.01, 1.01] in 3 processes");
+  EXPECT_EQ(sentence_of(of_times(1, 1.04, 0.05)),
+            "B equals A within 5 %: latency ratio 1.04 [1.04, 1.04] in 3 processes");
   EXPECT_EQ(of_times(1, 0.97, 0.05).verdict, Verdict::no_difference);
   EXPECT_EQ(of_times(1, 0.95, 0.05).verdict, Verdict::lower) << "log 0.95 is below -log 1.05";
   EXPECT_EQ(of_times(1, 1, 0).verdict, Verdict::cannot_tell) << "nothing lies within no margin";
-  EXPECT_EQ(of_times(1, 1, 0).sentence, "B against A is undecided: latency ratio 1 [1, 1]");
+  EXPECT_EQ(sentence_of(of_times(1, 1, 0)),
+            "B against A is undecided: latency ratio 1 [1, 1] in 3 processes; more than 100 times as many "
+            "processes are needed");
 }
 
 TEST(ComparedRows, HoldWhereTheyComeFrom) {
@@ -82,18 +87,18 @@ TEST(ComparedRows, HoldWhereTheyComeFrom) {
 
 TEST(ComparedRows, BytesAreCompared) {
   const auto bytes = [](const char* tag, double a, double b) {
-    return only_row(run_of({with_value(tag, a)}), run_of({with_value(tag, b)})).comparison;
+    return only_row(run_of({with_value(tag, a)}), run_of({with_value(tag, b)}));
   };
   for (const char* tag : {"working_memory_bytes", "memory_bytes"}) {
-    EXPECT_EQ(bytes(tag, 5, 2).sentence, "B takes 3 bytes fewer than A: 2 instead of 5");
-    EXPECT_EQ(bytes(tag, 5, 2).verdict, Verdict::lower);
-    EXPECT_EQ(bytes(tag, 5, 2).ratio, 0.4);
-    EXPECT_EQ(bytes(tag, 2, 5).sentence, "B takes 3 bytes more than A: 5 instead of 2");
-    EXPECT_EQ(bytes(tag, 2, 5).verdict, Verdict::higher);
-    EXPECT_EQ(bytes(tag, 5, 5).sentence, "B equals A: 5 bytes");
-    EXPECT_EQ(bytes(tag, 5, 5).verdict, Verdict::no_difference);
-    EXPECT_EQ(bytes(tag, 0, 5).ratio, 1) << "there is no ratio to 0";
-    EXPECT_FALSE(bytes(tag, 2, 5).interval);
+    EXPECT_EQ(sentence_of(bytes(tag, 5, 2)), "B takes 3 bytes fewer than A: 2 instead of 5");
+    EXPECT_EQ(bytes(tag, 5, 2).comparison.verdict, Verdict::lower);
+    EXPECT_EQ(bytes(tag, 5, 2).comparison.ratio, 0.4);
+    EXPECT_EQ(sentence_of(bytes(tag, 2, 5)), "B takes 3 bytes more than A: 5 instead of 2");
+    EXPECT_EQ(bytes(tag, 2, 5).comparison.verdict, Verdict::higher);
+    EXPECT_EQ(sentence_of(bytes(tag, 5, 5)), "B equals A: 5 bytes");
+    EXPECT_EQ(bytes(tag, 5, 5).comparison.verdict, Verdict::no_difference);
+    EXPECT_EQ(bytes(tag, 0, 5).comparison.ratio, 1) << "there is no ratio to 0";
+    EXPECT_FALSE(bytes(tag, 2, 5).comparison.interval);
   }
   // A model has its size once a configuration, its working memory in every case.
   Row first = with_value("memory_bytes", 5), second = with_value("memory_bytes", 6), other = second;
@@ -177,6 +182,7 @@ TEST(ComparedRows, SayWhyTheyAreUnlike) {
   a.parameters.emplace_back("threads", "1");
   const ComparedRow row = only_row(run_of({a}), run_of({b}));
   EXPECT_EQ(row.unlike, "threads is '1' in A and '' in B");
+  EXPECT_EQ(sentence_of(row), "B cannot be compared with A: threads is '1' in A and '' in B");
   EXPECT_FALSE(row.comparison.interval) << "what is unlike is not tested";
   EXPECT_EQ(row.comparison.verdict, Verdict::too_few);
 }
@@ -200,7 +206,7 @@ TEST(ComparedRows, SayWhyTheyAreNotTested) {
       "A was measured in one process, and a test needs 3 or more, because equal processes differ. Repeat it "
       "with `assay a --processes 5`");
   EXPECT_EQ(row.comparison.pairs, 1);
-  EXPECT_EQ(row.comparison.sentence, "B against A is too few processes: latency ratio 1");
+  EXPECT_EQ(sentence_of(row), "B against A has no verdict: latency ratio 1; " + row.untested);
 }
 
 TEST(ComparedRows, AllCasesTogether) {

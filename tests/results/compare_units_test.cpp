@@ -6,6 +6,7 @@
 #include "assay/base/format.h"
 #include "assay/results/compare_results.h"
 #include "assay/results/machine_speed.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -19,8 +20,8 @@ Row beside(const std::string& label, const Numbers& seconds, const Numbers& gb_s
   row.label = label;
   for (std::size_t i = 0; i < seconds.size(); ++i) row.places.push_back({static_cast<int>(i), 0});
   row.set("total_latency_s", Value{seconds.front(), {}, seconds, "mean"});
-  if (!gb_s.empty()) row.set("roof_gb_s", Value{gb_s.front(), {}, gb_s, "mean"});
-  if (!gflops.empty()) row.set("roof_gflops", Value{gflops.front(), {}, gflops, "mean"});
+  if (!gb_s.empty()) row.set("roofline_gb_s", Value{gb_s.front(), {}, gb_s, "mean"});
+  if (!gflops.empty()) row.set("roofline_gflops", Value{gflops.front(), {}, gflops, "mean"});
   return row;
 }
 ResultSet results_with(std::vector<Row> rows) {
@@ -43,7 +44,7 @@ TEST(ComparedUnits, WhatIsSaidHoldsInEach) {
   EXPECT_NEAR(c.interval->low, 1.08, 1e-9);
   EXPECT_NEAR(c.interval->high, 1.2, 1e-9);
   EXPECT_EQ(c.verdict, Verdict::higher);
-  EXPECT_EQ(c.sentence, "B is slower than A: latency ratio 1.08 [1.08, 1.2]");
+  EXPECT_EQ(sentence_of(c), "B is 1.08x [1.08, 1.2] slower than A in 3 processes");
   const auto effects = effects_of(a, b, false);
   ASSERT_EQ(effects.size(), 3U);
   EXPECT_NEAR(effects[0].estimate, std::log(1.2), 1e-12);
@@ -161,12 +162,13 @@ TEST(ComparedLosses, NeedSixBlocks) {
   EXPECT_EQ(enough.comparison.processes, 6);
   EXPECT_NEAR(enough.comparison.ratio, std::exp(0.1), 1e-12);
   EXPECT_NEAR(enough.comparison.interval->high, std::exp(0.1), 1e-9);
-  EXPECT_EQ(enough.comparison.sentence, "B is higher than A: perplexity ratio 1.105 [1.105, 1.105]");
+  EXPECT_EQ(sentence_of(enough.comparison),
+            "B has a higher perplexity than A: perplexity ratio 1.105 [1.105, 1.105]");
   const ComparedRow brief = of_texts(text_row(368, 0), text_row(368, 0.1));
   EXPECT_EQ(brief.untested,
             "the text has 368 tokens, and a test needs 384 or more: repeat both with a longer text");
   EXPECT_NEAR(brief.comparison.ratio, std::exp(0.1), 1e-12);
-  EXPECT_EQ(brief.comparison.sentence, "B against A is too little text: perplexity ratio 1.105");
+  EXPECT_EQ(sentence_of(brief), "B against A has no verdict: perplexity ratio 1.105; " + brief.untested);
   EXPECT_FALSE(brief.comparison.interval);
 }
 

@@ -3,6 +3,7 @@
 
 #include "assay/base/error.h"
 #include "assay/results/compare_results.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -59,7 +60,9 @@ ComparedRow judged_row(const char* metric, double ratio, double low, double high
   row.comparison.interval = statistics::Interval{low, high, 0.95};
   row.comparison.processes = 3;
   row.comparison.detectable_difference = detectable;
-  row.comparison.sentence = "it differs";
+  row.comparison.verdict = Verdict::higher;
+  row.comparison.subject = "B";
+  row.comparison.baseline = "A";
   return row;
 }
 RuleOutcome outcome_of(const std::string& rule, std::vector<ComparedRow> rows) {
@@ -117,14 +120,16 @@ TEST(GateRules, NameWhatBreaksThem) {
   ComparedResults compared;
   compared.all_cases = {judged_row("total_latency_s", 2, 1.5, 3)};
   compared.all_cases[0].label = "all 2 cases together";
+  compared.all_cases[0].is_of_all = true;
   compared.rows = {judged_row("total_latency_s", 2, 1.5, 3), judged_row("tokens_per_sec", 2, 1.5, 3),
                    judged_row("total_latency_s", 1, 0.9, 1.1)};
   compared.failed = {"x: no memory"};
-  EXPECT_EQ(judge_rule(compared, failure_rules("latency:3%")[0]).broken,
-            (std::vector<std::string>{"all 2 cases together: it differs", "lengths, a: it differs",
+  const std::string differs = "B is 2x [1.5, 3] slower than A in 3 processes";
+  EXPECT_EQ(report::broken_by(judge_rule(compared, failure_rules("latency:3%")[0])),
+            (std::vector<std::string>{"all 2 cases together: " + differs, "lengths, a: " + differs,
                                       "failed in B: x: no memory"}));
   // Where nothing else can be judged, what failed breaks the rule.
-  EXPECT_EQ(judge_rule(compared, failure_rules("memory:3%")[0]).broken,
+  EXPECT_EQ(report::broken_by(judge_rule(compared, failure_rules("memory:3%")[0])),
             (std::vector<std::string>{"failed in B: x: no memory"}));
   compared.failed.clear();
   EXPECT_EQ(error_of_rule(compared, "worse:3%"),

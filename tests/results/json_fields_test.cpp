@@ -46,14 +46,12 @@ TEST(JsonFields, OfAComparison) {
   c.p_value = 0.0625;
   c.detectable_difference = 0.375;
   c.effect = statistics::Effect{0.25, 0.125, 6, 9};
-  c.sentence = "a sentence";
   const FieldJson json = to_json(c);
   const char* text =
       R"({"scenario":"batches","subject":"s","baseline":"b","metric":"perplexity","ratio":1.25,)"
       R"("interval":{"low":1.125,"high":1.5,"level":0.75},"margin":0.03125,"verdict":"cannot tell","pairs":15,)"
       R"("processes":5,"p_value":0.0625,"effect":{"log_ratio":0.25,"standard_error":0.125,"degrees":6.0,)"
-      R"("replicates":9},"chosen_among":4,"detectable_difference":0.375,"more_needed":7,"seconds_each":2.5,)"
-      R"("sentence":"a sentence"})";
+      R"("replicates":9},"chosen_among":4,"detectable_difference":0.375,"more_needed":7,"seconds_each":2.5})";
   EXPECT_EQ(json.dump(), text);
   EXPECT_EQ(to_json(comparison_from_json(json)).dump(), text);
   c.more_needed = kNotInReach;
@@ -191,18 +189,22 @@ Row full_row() {
   row.losses = LossBlocks{17, {8, 0.5}};
   row.absent = {{"energy_per_token_j", "no counter"}};
   row.warnings = {{WarningKind::drift, "slower"}};
+  row.setting.precision = "nf4";
+  row.setting.threads = 2;
   return row;
 }
 
 TEST(JsonFields, OfARow) {
   const char* text =
       R"({"scenario":"perplexity","label":"nf4","status":"error","reason":"why","parameters":{"threads":"2"},)"
+      R"("setting":{"precision":"nf4","lm_head":"","activations":"","kv_cache":"","device":"","kernels":"","threads":2,)"
+      R"("cache":true,"batch_size":0,"padding":""},)"
       R"("values":{"total_latency_s":{"value":2.0,"unit":"s","n":3,"interval":{"low":1.0,"high":3.0,"level":0.95},)"
       R"("statistic":"median","mean":3.0,"median":2.0,"processes":2,"samples":[1.0,2.0,6.0]},)"
       R"("load_s":{"value":0.5,"unit":"s","n":1,"interval":null,"samples":[]}},)"
       R"("samples_from":{"process":[0,0,1],"round":[5,6,7]},"step_s":[[0.5],[],[0.25,0.125]],)"
       R"("losses":{"tokens":17,"tokens_per_block":16,"sums":[8.0,0.5]},"absent":{"energy_per_token_j":"no counter"},)"
-      R"("warnings":[{"kind":"drift","text":"slower","remedy":"repeat after the machine has settled"}]})";
+      R"("warnings":[{"kind":"drift","text":"slower","value":null,"limit":null,"remedy":"repeat after the machine has settled"}]})";
   EXPECT_EQ(to_json(full_row()).dump(), text);
   const Row back = row_from_json(to_json(full_row()));
   EXPECT_EQ(to_json(back).dump(), text);
@@ -283,12 +285,12 @@ TEST(JsonFields, OfAResult) {
   EXPECT_EQ(json["configuration"].dump(), R"({"seed":"1","threads":"2"})");
   EXPECT_EQ(
       json["texts"][0].dump(),
-      R"({"label":"float32, prompt 1","prompt":"a prompt","text":" and\ntext","prompt_ids":[1,2],"ids":[3,4]})");
+      R"({"label":"float32, prompt 1","prompt":"a prompt","text":" and\ntext","prompt_ids":[1,2],"ids":[3,4],"scenario":"trade-off","generated_by":"float32"})");
   EXPECT_EQ(json["noise"].dump(), R"({"processes":5,"rounds":3,"bias":-0.5,"between_processes":0.125,)"
                                   R"("within_process":0.25,"detectable_difference":0.75})");
   EXPECT_EQ(json["comparisons"][0]["subject"], "nf4");
   EXPECT_EQ(json["other_comparisons"][0]["subject"], "other");
-  EXPECT_EQ(json["remarks"].dump() + json["takeaways"].dump(), R"(["A remark."]["A takeaway."])");
+  EXPECT_EQ(json["findings"].dump(), R"([{"kind":"stated","text":"A remark."}])");
   EXPECT_EQ(json["caption"], "How it was done.");
   EXPECT_EQ(to_json(results_from_json(json, "f")).dump(), json.dump());
   EXPECT_TRUE(to_json(ResultSet{})["noise"].is_null());
@@ -298,12 +300,12 @@ TEST(JsonFields, OfAResult) {
 TEST(JsonFields, OfAnEarlierResult) {
   FieldJson json = to_json(full_set());
   for (const char* key :
-       {"run_id", "configuration", "comparisons", "other_comparisons", "audit", "noise", "remarks"})
+       {"run_id", "configuration", "comparisons", "other_comparisons", "audit", "noise", "findings"})
     json.erase(key);
   const ResultSet old = results_from_json(json, "f");
   EXPECT_EQ(old.run_id, "");
   EXPECT_TRUE(old.configuration.empty() && old.comparisons.empty() && old.other_comparisons.empty() &&
-              old.audit.empty() && old.remarks.empty());
+              old.audit.empty() && old.findings.empty());
   EXPECT_FALSE(old.noise);
   EXPECT_EQ(old.rows.size(), 3U);
   json["noise"] = {{"processes", 1}};
@@ -328,8 +330,8 @@ TEST(JsonFields, NameTheirSchema) {
   EXPECT_EQ(error_of_file({{"schema", "assay.results"}}), "f: the key 'schema_version' is missing");
   FieldJson json = sound;
   json["schema_version"] = 1.0;
-  EXPECT_EQ(error_of_file(json).substr(0, 66),
-            "f: schema_version: expected 1, the version that this program reads");
+  EXPECT_EQ(error_of_file(json).substr(0, 72),
+            "f: schema_version: expected 1 or 2, the versions that this program reads");
   json["schema_version"] = 0;
   EXPECT_NE(error_of_file(json), "");
 }

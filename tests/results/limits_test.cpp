@@ -6,7 +6,9 @@
 #include "assay/base/format.h"
 #include "assay/machine/disturbance.h"
 #include "assay/results/compare_results.h"
+#include "assay/results/judge.h"
 #include "assay/results/takeaways.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -106,9 +108,9 @@ TEST(Sentence, AsksForRoundNumbers) {
     c.verdict = Verdict::cannot_tell;
     c.processes = 5;
     c.more_needed = more;
-    set_sentence(c);
-    const std::size_t at = c.sentence.find("about ") + 6;
-    return c.sentence.substr(at, c.sentence.find(' ', at) - at);
+    const std::string sentence = sentence_of(c);
+    const std::size_t at = sentence.find("about ") + 6;
+    return sentence.substr(at, sentence.find(' ', at) - at);
   };
   EXPECT_EQ(needed(5), "5");
   EXPECT_EQ(needed(99), "99");
@@ -220,7 +222,7 @@ TEST(Conclude, TakesPriorsFromOtherRows) {
   for (ExperimentResult* result : {&with, &without}) {
     result->comparisons.push_back(*compare_rows(result->rows[1], result->rows[0], "total_latency_s", 0.02));
     result->comparisons[0].seconds_each = 7;
-    result->conclude(0.02);
+    result->judge_all(0.02);
   }
   EXPECT_EQ(without.comparisons[0].effect->degrees, 2);
   EXPECT_EQ(with.comparisons[0].effect->degrees, 2 + statistics::kMaxPriorDegrees);
@@ -271,22 +273,24 @@ TEST(Takeaways, HoldTheirLimits) {
   EXPECT_EQ(recommendation_of(results)->small_device, "a");
   results.comparisons[0].interval->high = 1.06;
   EXPECT_EQ(recommendation_of(results)->small_device, "base");
-  EXPECT_EQ(recommendation_of(results)->sentences[0],
-            "For a small device, choose base: its weights take 100.0 MB.");
+  EXPECT_EQ(test::recommendation_texts(results)[0],
+            "For a small device, choose base: its weights take 100.0 MiB.");
   results.comparisons.clear();
   EXPECT_FALSE(recommendation_of(results)) << "no quality is known";
   // Five are tied: the first four are named.
   results.rows = {sized("base", 100)};
   for (const char* label : {"a", "b", "c", "d"}) results.rows.push_back(sized(label, 10));
-  EXPECT_NE(takeaways_of(results)[0].find("weights of a; b; c; d take 10.0 MB each, 10.0 times less"),
+  EXPECT_NE(test::takeaway_texts(results)[0].find("weights of a, b, c and d take 10.0 MiB each, 10.0x less"),
             std::string::npos)
-      << takeaways_of(results)[0];
+      << test::takeaway_texts(results)[0];
   results.rows.push_back(sized("e", 10));
-  EXPECT_NE(takeaways_of(results)[0].find("weights of a; b; c; d; and 1 other take"), std::string::npos)
-      << takeaways_of(results)[0];
+  EXPECT_NE(test::takeaway_texts(results)[0].find("weights of a, b, c, d and 1 other take"),
+            std::string::npos)
+      << test::takeaway_texts(results)[0];
   results.rows = {sized("base", 100), sized("nf4, lm_head nf4", 10)};
   results.rows[1].set("bits_per_weight", 4.5);
-  EXPECT_NE(takeaways_of(results)[0].find(
+  results.rows[1].setting.lm_head = "nf4";
+  EXPECT_NE(test::takeaway_texts(results)[0].find(
                 "4.5 bits per weight, because positions, norms and biases are not quantized"),
             std::string::npos);
   results.rows.resize(1);
@@ -312,7 +316,7 @@ TEST(MoreProcesses, AsksForTenTimesAsManyAtMost) {
   EXPECT_EQ(more->decided, 2);
   EXPECT_EQ(more->undecided, 3);
   EXPECT_EQ(more->seconds, 350);
-  EXPECT_EQ(more->sentence,
+  EXPECT_EQ(sentence_of(*more),
             "Undecided: 3 of 3 comparisons. 50 processes would probably decide 2 of them, in about 6 min.");
   results.comparisons.resize(1);
   results.comparisons[0].seconds_each = 0;
@@ -320,7 +324,7 @@ TEST(MoreProcesses, AsksForTenTimesAsManyAtMost) {
                                           {"assay run --processes=5 x", "assay run x --processes 50"},
                                           {"assay run --processes 5", "assay run --processes 50"}}) {
     results.command = command;
-    EXPECT_EQ(more_processes_of(results)->sentence,
+    EXPECT_EQ(sentence_of(*more_processes_of(results)),
               std::string("Undecided: 1 of 1 comparisons. 50 processes would probably decide 1 of them: ") +
                   expected);
   }

@@ -23,7 +23,7 @@ std::string error_of(const OrderedJson& json) {
 
 TEST(ResultsJson, NothingIsLost) {
   const OrderedJson json = to_json(test::full_results());
-  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["schema_version"], 2);
   EXPECT_EQ(json["rows"][0]["scenario"], "trade-off");
   EXPECT_EQ(json["rows"][0]["values"]["total_latency_s"]["samples"].size(), 6u);
   EXPECT_EQ(json["rows"][0]["values"]["total_latency_s"]["unit"], "s");
@@ -92,10 +92,10 @@ TEST(ResultsJson, WhatIsWrongIsNamedByItsPath) {
        "r.json: environment.machine.cpu_features: expected an array, found 3"},
       {"/audit/0/verdict", "fine", "r.json: audit[0].verdict: expected one of equal, within tolerance"},
       {"/noise/processes", 1.5, "r.json: noise.processes: expected a whole number"},
-      {"/takeaways", "one", "r.json: takeaways: expected an array, found the string 'one'"},
+      {"/findings", "one", "r.json: findings: expected an array, found the string 'one'"},
       {"/status", "done", "r.json: status: expected one of complete, interrupted, found the string 'done'"},
-      {"/schema_version", 2,
-       "r.json: schema_version: expected 1, the version that this program reads, found 2"},
+      {"/schema_version", 3,
+       "r.json: schema_version: expected 1 or 2, the versions that this program reads, found 3"},
       {"/schema", "other", "r.json: not a results file"},
   };
   for (const Damage& damage : damages) {
@@ -104,8 +104,7 @@ TEST(ResultsJson, WhatIsWrongIsNamedByItsPath) {
     EXPECT_EQ(error_of(json).substr(0, std::string(damage.expected).size()), damage.expected)
         << damage.pointer;
   }
-  for (const char* key :
-       {"created", "environment", "model", "rows", "texts", "takeaways", "schema_version"}) {
+  for (const char* key : {"created", "environment", "model", "rows", "texts", "schema_version"}) {
     OrderedJson json = sound;
     json.erase(key);
     EXPECT_NE(error_of(json).find(std::string("the key '") + key + "' is missing"), std::string::npos)

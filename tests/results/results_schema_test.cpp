@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/file.h"
+#include "assay/report/written_results.h"
 #include "assay/results/results_json.h"
 #include "support/paths.h"
 #include "support/result_sets.h"
@@ -114,26 +115,44 @@ ResultSet everything() {
   results.model.coverage.tensors = {{"a", "nf4", ""}, {"b", "float32", "it is an embedding"}};
   results.model.coverage.quantized = 1;
   results.other_comparisons = results.comparisons;
+  const Comparison& c = results.comparisons[0];
+  results.findings = {NoiseFinding{*results.noise, 0.02},
+                      TextDivergence{"nf4", {{3, 5, 0.1, 0.2}}},
+                      LengthTrend{{c}},
+                      StepFit{false, {1, 2}, 0.9},
+                      StepCrossing{5, 1, 9},
+                      CacheWithoutGain{c},
+                      PaddingOverhead{1, 2, c},
+                      SlowerBatch{c},
+                      KvCacheSaving{"int8", "float32", 0.25, c},
+                      EdgeDifference{c, "prefill", 80, 3, 4},
+                      ThreadChoice{"2 threads", true, c},
+                      StatedFinding{"A remark."}};
+  EXPECT_EQ(results.findings.size(), std::variant_size_v<Finding>);
   return results;
 }
 
 TEST(ResultsSchema, KnowsEveryKey) {
   const Json root = schema();
   const SchemaChecker checker(root);
-  EXPECT_EQ(checker.check(to_json(everything()), root, "results"), "");
-  EXPECT_EQ(checker.check(to_json(ResultSet{}), root, "results"), "");
+  EXPECT_EQ(checker.check(report::results_json(everything()), root, "results"), "");
+  EXPECT_EQ(checker.check(report::results_json(ResultSet{}), root, "results"), "");
 }
 
 TEST(ResultsSchema, RefusesWhatIsDamaged) {
   const Json root = schema();
   const SchemaChecker checker(root);
-  const Json sound = to_json(everything());
+  const Json sound = report::results_json(everything());
   const std::pair<const char*, Json> damages[] = {{"/rows/0/values/total_latency_s/value", "fast"},
                                                   {"/rows/0/status", "fine"},
                                                   {"/rows/0/losses/sums/0", -1},
                                                   {"/comparisons/0/pairs", 1.5},
+                                                  {"/findings/0/noise/bias", "much"},
+                                                  {"/findings/2/steps/0/sentence", "of a finding"},
+                                                  {"/findings/11/new_key", 1},
+                                                  {"/findings/11/kind", "another"},
                                                   {"/new_key", 1},
-                                                  {"/schema_version", 2}};
+                                                  {"/schema_version", 3}};
   for (const auto& [pointer, value] : damages) {
     Json json = sound;
     json[Json::json_pointer(pointer)] = value;

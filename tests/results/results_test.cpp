@@ -1,5 +1,6 @@
 // Lists that are joined, rows that are found, and what a conclusion compares with what.
 #include "assay/results/results.h"
+#include "support/prose.h"
 
 #include <gtest/gtest.h>
 
@@ -100,7 +101,7 @@ ExperimentResult found(const std::string& name) {
   result.audit.resize(1);
   result.audit[0].what = name;
   result.texts = {{name, "", "", {}, {}}};
-  result.remarks = {name};
+  result.findings = {StatedFinding{name}};
   return result;
 }
 
@@ -116,7 +117,7 @@ void expect_both(const Results& all) {
   EXPECT_EQ(all.audit[1].what, "b");
   ASSERT_EQ(all.texts.size(), 2U);
   EXPECT_EQ(all.texts[1].label, "b");
-  EXPECT_EQ(all.remarks, (Labels{"a", "b"}));
+  EXPECT_EQ(test::remarks_of(all), (Labels{"a", "b"}));
   ASSERT_TRUE(all.noise);
   EXPECT_EQ(all.noise->rounds, 7);
 }
@@ -130,17 +131,9 @@ TEST(Results, AddOneAfterTheOther) {
   set.add(b);
   expect_both(set);
   EXPECT_EQ(set.status, RunStatus::complete);
-  int concluded = 0;
-  a.conclusions.emplace_back([&](ExperimentResult&) { concluded += 1; });
-  b.conclusions.emplace_back(
-      [&](ExperimentResult& all) { concluded += 10 * static_cast<int>(all.rows.size()); });
   a.add(b);
   expect_both(a);
   EXPECT_FALSE(a.is_interrupted);
-  a.conclude(0.02);
-  EXPECT_EQ(concluded, 21);
-  a.conclude(0.02);
-  EXPECT_EQ(concluded, 21) << "each is drawn once";
   b.is_interrupted = true;
   a.add(b);
   EXPECT_TRUE(a.is_interrupted);
@@ -197,7 +190,7 @@ TEST(Conclude, ComparesTheBestOfEachRankedScenario) {
     here.seconds_each = 0.5;
     unknown.seconds_each = 0;
     result.comparisons = {here, unknown, elsewhere};
-    result.conclude(0.04);
+    result.judge_all(0.04);
     const bool is_ranked = scenario == Scenario::tradeoff || scenario == Scenario::precisions ||
                            scenario == Scenario::batches || scenario == Scenario::threads ||
                            scenario == Scenario::kv_cache;
@@ -213,7 +206,7 @@ TEST(Conclude, ComparesTheBestOfEachRankedScenario) {
     EXPECT_EQ(slow.verdict, Verdict::higher);
     EXPECT_NEAR(slow.ratio, 3, 1e-12);
     EXPECT_EQ(result.comparisons[0].verdict, Verdict::too_few) << "all are judged";
-    EXPECT_FALSE(result.comparisons[0].sentence.empty());
+    EXPECT_FALSE(sentence_of(result.comparisons[0]).empty());
   }
 }
 
@@ -232,7 +225,7 @@ TEST(Conclude, PriorsComeFromMedians) {
       result.rows.push_back(timed(std::to_string(i), rounds, i < 2 ? Scenario::lengths : scenario_of_rest));
     }
     result.comparisons = {*compare_rows(result.rows[1], result.rows[0], "total_latency_s", 0.02)};
-    result.conclude(0.02);
+    result.judge_all(0.02);
     return std::pair(result.comparisons[0].effect->error, result.comparisons[0].effect->degrees);
   };
   const auto [error, degrees] = error_with(false, Scenario::lengths, 3);
@@ -258,7 +251,7 @@ TEST(Conclude, PriorsOfAllScenariosServeTheOthers) {
   Comparison text = result.comparisons[0];
   text.metric = "perplexity";
   result.comparisons.push_back(text);
-  result.conclude(0.02);
+  result.judge_all(0.02);
   EXPECT_GT(result.comparisons[0].effect->degrees, 2);
   EXPECT_EQ(result.comparisons[1].effect->degrees, 2) << "losses are no times";
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/results/takeaways.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -27,7 +28,6 @@ Comparison judged_as(Scenario scenario, const std::string& subject, const std::s
   c.interval = statistics::Interval{low, high, 0.95};
   c.verdict = verdict;
   c.processes = 5;
-  c.sentence = "sentence of " + subject;
   return c;
 }
 Comparison speed_of(const std::string& subject, const std::string& baseline, double ratio, Verdict verdict) {
@@ -37,7 +37,7 @@ Comparison loss_against(const std::string& subject, double ratio, double low, do
   return judged_as(Scenario::perplexity, subject, "base", ratio, low, high, verdict, "perplexity");
 }
 std::string said(const ResultSet& results, const std::string& topic) {
-  for (const std::string& sentence : takeaways_of(results))
+  for (const std::string& sentence : test::takeaway_texts(results))
     if (sentence.starts_with(topic)) return sentence;
   return "";
 }
@@ -47,17 +47,17 @@ TEST(TakeawayLimits, OfMemory) {
   results.rows = {weighing("base", 4, 1), weighing("unknown", 0, 1), weighing("a", 2, 1), weighing("b", 1, 1),
                   weighing("c", 1.25, 1)};
   EXPECT_EQ(said(results, "Memory"),
-            "Memory: the weights of b take 1.0 MB, 4.0 times less than those of base (4.0 MB).");
+            "Memory: the weights of b take 1.0 MiB, 4.0x less than those of base (4.0 MiB).");
   results.rows[3].set("bits_per_weight", 5);
   const std::string begin =
-      "Memory: the weights of b take 1.0 MB, 4.0 times less than those of base (4.0 MB). They average "
+      "Memory: the weights of b take 1.0 MiB, 4.0x less than those of base (4.0 MiB). They average "
       "5.0 bits per weight, because ";
   EXPECT_EQ(said(results, "Memory"),
             begin +
                 "the embedding, which is also the LM head, is not quantized and every group of "
                 "codes has a scale.");
-  for (const char* head : {"lm_head int8", "lm_head nf4", "lm_head fp4"}) {
-    results.rows[3].label = head;
+  for (const char* head : {"int8", "nf4", "fp4"}) {
+    results.rows[3].setting.lm_head = head;
     EXPECT_NE(said(results, "Memory")
                   .find("because positions, norms and biases are not quantized and every group of codes "
                         "has a scale."),
@@ -80,47 +80,45 @@ TEST(TakeawayLimits, CountFinishedRowsOfTheTradeOff) {
   results.rows[1].scenario = Scenario::precisions;
   results.rows[4].values.pop_back();
   EXPECT_EQ(said(results, "Memory"),
-            "Memory: the weights of a take 2.0 MB, 2.0 times less than those of base (4.0 MB).");
+            "Memory: the weights of a take 2.0 MiB, 2.0x less than those of base (4.0 MiB).");
 }
 
 TEST(TakeawayLimits, OfLatency) {
   ResultSet results;
   results.rows = {weighing("base", 4, 0.25), weighing("a", 2, 0.5), weighing("b", 3, 0.125)};
-  results.rows[1].set("percent_of_roof", 40);
+  results.rows[1].set("percent_of_roofline", 40);
   results.other_comparisons = {speed_of("base", "b", 2, Verdict::higher),
                                speed_of("a", "b", 4, Verdict::higher)};
   results.comparisons = {speed_of("b", "base", 0.5, Verdict::lower)};
   EXPECT_EQ(said(results, "Latency"),
-            "Latency: b is the fastest; it takes 0.5 [0.25, 1] times as long as base. a, the smallest, takes "
-            "4 [2, 8] times "
-            "as long as b and reaches 40 % of the roofline.");
+            "Latency: b is the fastest, 2x [1, 4] faster than base. a, the smallest, is "
+            "4x [2, 8] slower than b and reaches 40 % of the roofline.");
   results.rows[1].parameters = {{"largest_gap", "waiting"}};
   EXPECT_TRUE(
       said(results, "Latency").ends_with("of the roofline; in its profiled run most was lost to waiting."));
   // Two that are smallest are none that could be named.
   results.rows[1].set("resident_weights_bytes", 3 * 1024.0 * 1024);
-  EXPECT_EQ(said(results, "Latency"),
-            "Latency: b is the fastest; it takes 0.5 [0.25, 1] times as long as base.");
+  EXPECT_EQ(said(results, "Latency"), "Latency: b is the fastest, 2x [1, 4] faster than base.");
   results.rows[1].set("resident_weights_bytes", 2 * 1024.0 * 1024);
   // Where it is not shown to be slower, or to be faster than the baseline, nothing is said of that.
   results.other_comparisons[1].verdict = Verdict::cannot_tell;
   EXPECT_EQ(said(results, "Latency"),
-            "Latency: b; a are tied for the fastest. b takes 0.5 [0.25, 1] times as long as base.");
+            "Latency: b and a tie for the fastest. b is 2x [1, 4] faster than base.");
   results.comparisons[0].verdict = Verdict::cannot_tell;
-  EXPECT_EQ(said(results, "Latency"), "Latency: b; a are tied for the fastest.");
+  EXPECT_EQ(said(results, "Latency"), "Latency: b and a tie for the fastest.");
   results.comparisons.clear();
   results.other_comparisons[1].verdict = Verdict::higher;
   results.other_comparisons[1].interval.reset();
-  EXPECT_EQ(said(results, "Latency").substr(0, 65),
-            "Latency: b is the fastest. a, the smallest, takes 4 times as long");
+  EXPECT_EQ(said(results, "Latency").substr(0, 63),
+            "Latency: b is the fastest. a, the smallest, is 4x slower than b");
   // The baseline itself.
   results.rows = {weighing("base", 4, 0.25), weighing("a", 2, 0.5)};
   results.other_comparisons = {speed_of("a", "base", 2, Verdict::no_difference)};
   EXPECT_EQ(said(results, "Latency"),
-            "Latency: base; a are tied for the fastest. None is shown to be faster than base.");
+            "Latency: base and a tie for the fastest. None is shown to be faster than base.");
   results.other_comparisons[0].verdict = Verdict::higher;
   EXPECT_TRUE(said(results, "Latency")
-                  .starts_with("Latency: base is the fastest (250.0 ms). a, the smallest, takes 2 "));
+                  .starts_with("Latency: base is the fastest (250.0 ms). a, the smallest, is 2x "));
 }
 
 TEST(TakeawayLimits, OfQuality) {
@@ -140,31 +138,35 @@ TEST(TakeawayLimits, OfQuality) {
                          loss_against("c", 1.5, 1.375, 1.75, Verdict::higher),
                          speed_of("d", "base", 9, Verdict::higher)};
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: the smallest loss is that of a (perplexity ratio 1.1 [1.05, 1.125]). The "
-            "largest loss is "
-            "that of c (perplexity ratio 1.5 [1.375, 1.75]).");
+            "Quality against base: a (perplexity ratio 1.1 [1.05, 1.125]) loses least. "
+            "c (perplexity ratio 1.5 [1.375, 1.75]) loses most.");
   results.comparisons[0].interval = statistics::Interval{1.125, 1.375, 0.95};
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: b; a are tied for the smallest loss. b; c are tied for the largest loss.");
+            "Quality against base: b and a tie for losing least. b and c tie for losing most.");
   results.comparisons[0].interval = statistics::Interval{1.126, 1.374, 0.95};
-  EXPECT_EQ(said(results, "Quality").find("tied"), std::string::npos);
+  EXPECT_EQ(said(results, "Quality").find(" tie "), std::string::npos);
   results.comparisons[2].interval.reset();
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: the smallest loss is that of a (perplexity ratio 1.1 [1.05, 1.125]). The "
-            "largest loss is "
-            "that of b (perplexity ratio 1.2 [1.126, 1.374]).");
+            "Quality against base: a (perplexity ratio 1.1 [1.05, 1.125]) loses least. "
+            "b (perplexity ratio 1.2 [1.126, 1.374]) loses most.");
 }
 
 TEST(TakeawayLimits, OfTheCache) {
   ResultSet results;
-  results.comparisons = {
-      judged_as(Scenario::cache, "cache off, 16 tokens", "on", 2, 1.5, 2.5, Verdict::higher),
-      judged_as(Scenario::cache, "cache off, 64 tokens", "on", 4, 3, 5, Verdict::higher),
-      judged_as(Scenario::cache, "not cache off, 128 tokens", "on", 8, 7, 9, Verdict::higher)};
+  for (const int tokens : {16, 64, 128}) {
+    Row& row = results.rows.emplace_back();
+    row.scenario = Scenario::cache;
+    row.label = "off " + std::to_string(tokens);
+    row.setting.cache = tokens == 128;
+    row.set("prompt_tokens", tokens);
+  }
+  results.comparisons = {judged_as(Scenario::cache, "off 16", "on", 2, 1.5, 2.5, Verdict::higher),
+                         judged_as(Scenario::cache, "off 64", "on", 4, 3, 5, Verdict::higher),
+                         judged_as(Scenario::cache, "off 128", "on", 8, 7, 9, Verdict::higher)};
   EXPECT_EQ(said(results, "KV cache"),
-            "KV cache: without it, a prompt of 64 tokens and its new tokens take 4 [3, 5] times as long.");
+            "KV cache: without it, generating after a prompt of 64 tokens is 4x [3, 5] slower.");
   results.comparisons[1].interval.reset();
-  EXPECT_EQ(said(results, "KV cache"), "KV cache: sentence of cache off, 64 tokens.");
+  EXPECT_EQ(said(results, "KV cache"), "KV cache: off 64 is 4x slower than on.");
   results.comparisons.erase(results.comparisons.begin(), results.comparisons.begin() + 2);
   EXPECT_EQ(said(results, "KV cache"), "");
 }
@@ -194,19 +196,18 @@ ResultSet two_batches() {
 TEST(TakeawayLimits, OfBatches) {
   ResultSet results = two_batches();
   EXPECT_EQ(said(results, "Batching"),
-            "Batching: four has the highest throughput. four generates 200 [180, 220] tokens/s, 2 [1.6, 2.5] "
-            "times as many as "
-            "one.");
+            "Batching: four has the highest throughput. four generates 200 [180, 220] tokens/s and is "
+            "2x [1.6, 2.5] faster than one.");
   results.rows[3].set("tokens_per_sec", 200);
   results.comparisons[0].interval.reset();
   EXPECT_EQ(
       said(results, "Batching"),
-      "Batching: four has the highest throughput. four generates 200 tokens/s, 2 times as many as one.");
+      "Batching: four has the highest throughput. four generates 200 tokens/s and is 2x faster than one.");
   results.comparisons[0].verdict = Verdict::cannot_tell;
   EXPECT_EQ(said(results, "Batching"), "Batching: four has the highest throughput.");
   results.other_comparisons[0].verdict = Verdict::no_difference;
   results.comparisons.clear();
-  EXPECT_EQ(said(results, "Batching"), "Batching: four; one are tied for the highest throughput.");
+  EXPECT_EQ(said(results, "Batching"), "Batching: four and one tie for the highest throughput.");
 }
 
 // 100 ms are fast enough, a hundredth more is not.
@@ -215,7 +216,7 @@ TEST(TakeawayLimits, AServerNeedsItsTokensInTime) {
   results.comparisons.clear();
   const auto chosen = [&] {
     const auto recommended = recommendation_of(results);
-    return recommended ? recommended->server + ": " + recommended->sentences[0] : std::string();
+    return recommended ? recommended->server + ": " + test::recommendation_texts(results)[0] : std::string();
   };
   const std::string words =
       "nf4: For a server, choose four of nf4: it generates 200 [180, 220] tokens/s, and a token takes at "
@@ -252,9 +253,10 @@ TEST(TakeawayLimits, OfASmallDevice) {
   const auto recommended = recommendation_of(results);
   ASSERT_TRUE(recommended);
   EXPECT_EQ(recommended->small_device, "a") << "the first of equals; nothing is known of c";
-  EXPECT_EQ(recommended->sentences, (Sentences{"For a small device, choose a: its weights take 2.0 MB, and "
-                                               "its perplexity is at most 1.023 times the "
-                                               "baseline's."}));
+  EXPECT_EQ(test::recommendation_texts(results),
+            (Sentences{"For a small device, choose a: its weights take 2.0 MiB, and "
+                       "its perplexity is at most 1.023 times the "
+                       "baseline's."}));
   EXPECT_EQ(recommended->best_quality, "") << "no speed was compared";
   results.comparisons[0].scenario = Scenario::tradeoff;
   EXPECT_EQ(recommendation_of(results)->small_device, "b") << "another scenario's figure";
@@ -275,10 +277,9 @@ TEST(TakeawayLimits, OfBestQuality) {
   };
   EXPECT_EQ(with(Verdict::lower, Verdict::no_difference, Verdict::lower, Verdict::lower), "c")
       << "the fastest";
-  EXPECT_EQ(recommendation_of(results)->sentences.back(),
-            "For best quality, choose c: its perplexity shows no loss, and it takes 0.125 [0.0625, 0.25] "
-            "times as long as "
-            "base.");
+  EXPECT_EQ(test::recommendation_texts(results).back(),
+            "For best quality, choose c: its perplexity shows no loss, and it is 8x [4, 16] faster "
+            "than base.");
   EXPECT_EQ(with(Verdict::lower, Verdict::lower, Verdict::lower, Verdict::higher), "b");
   EXPECT_EQ(with(Verdict::cannot_tell, Verdict::lower, Verdict::lower, Verdict::cannot_tell), "a");
   EXPECT_EQ(with(Verdict::lower, Verdict::no_difference, Verdict::no_difference, Verdict::lower), "b");
@@ -306,22 +307,23 @@ TEST(MoreProcessesLimits, OfTexts) {
   results.comparisons = {text};
   const auto more = more_processes_of(results);
   ASSERT_TRUE(more);
-  EXPECT_EQ(more->sentence, "Undecided: 1 of 1 comparisons. 1 comparison of perplexity needs a longer text.");
+  EXPECT_EQ(sentence_of(*more),
+            "Undecided: 1 of 1 comparisons. 1 comparison of perplexity needs a longer text.");
   EXPECT_EQ(more->processes, 0);
   EXPECT_EQ(more->decided, 0);
   EXPECT_EQ(more->seconds, 0);
   results.other_comparisons = {text};
-  EXPECT_EQ(more_processes_of(results)->sentence,
+  EXPECT_EQ(sentence_of(*more_processes_of(results)),
             "Undecided: 2 of 2 comparisons. 2 comparisons of perplexity need a longer text.");
   // A text's blocks are no processes: ten times 5 are 50, not 500.
   results.comparisons.push_back(undecided_by(5, 46));
-  EXPECT_EQ(more_processes_of(results)->sentence,
+  EXPECT_EQ(sentence_of(*more_processes_of(results)),
             "Undecided: 3 of 3 comparisons. 10 times as many processes would not decide them. 2 comparisons "
             "of perplexity "
             "need a longer text.");
   results.comparisons.back().more_needed = 45;
   results.command = "assay run";
-  EXPECT_EQ(more_processes_of(results)->sentence,
+  EXPECT_EQ(sentence_of(*more_processes_of(results)),
             "Undecided: 3 of 3 comparisons. 50 processes would probably decide 1 of them: assay run "
             "--processes 50. 2 "
             "comparisons of perplexity need a longer text.");
@@ -343,15 +345,15 @@ TEST(MoreProcessesLimits, OfTime) {
   EXPECT_EQ(more->processes, 10);
   EXPECT_EQ(more->decided, 3);
   EXPECT_EQ(more->seconds, 55) << "of each sweep the longest: 3, 0.5 and 2";
-  EXPECT_EQ(more->sentence,
+  EXPECT_EQ(sentence_of(*more),
             "Undecided: 3 of 4 comparisons. 10 processes would probably decide 3 of them, in about 55 s.");
   for (Comparison& c : results.comparisons) c.seconds_each = 0.02;
-  EXPECT_TRUE(more_processes_of(results)->sentence.ends_with("decide 3 of them, in about 1 s."));
+  EXPECT_TRUE(sentence_of(*more_processes_of(results)).ends_with("decide 3 of them, in about 1 s."));
   results.comparisons = {decided};
   EXPECT_FALSE(more_processes_of(results));
-  EXPECT_EQ(takeaways_of(results), Sentences{});
+  EXPECT_EQ(test::takeaway_texts(results), Sentences{});
   results.comparisons = {undecided_by(5, kNotInReach)};
-  EXPECT_EQ(takeaways_of(results),
+  EXPECT_EQ(test::takeaway_texts(results),
             (Sentences{"Undecided: 1 of 1 comparisons. 10 times as many processes would not decide them."}));
 }
 
@@ -366,7 +368,7 @@ TEST(MoreProcessesLimits, OfTheCommand) {
       {"assay run --processes", "assay run --processes 6"}};
   for (const auto& [command, expected] : commands) {
     results.command = command;
-    EXPECT_EQ(more_processes_of(results)->sentence,
+    EXPECT_EQ(sentence_of(*more_processes_of(results)),
               std::string("Undecided: 1 of 1 comparisons. 6 processes would probably decide 1 of them: ") +
                   expected);
   }

@@ -1,6 +1,7 @@
 // Takeaways follow from rows by rule: planted results give known sentences, and none where a rule has no
 // rows.
 #include "assay/results/takeaways.h"
+#include "support/prose.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ Row tradeoff_row(const std::string& label, double megabytes, double latency) {
   row.set("resident_weights_bytes", megabytes * 1024 * 1024);
   row.set("total_latency_s", latency);
   row.set("tokens_per_sec", 50 / latency);
-  row.set("percent_of_roof", 40);
+  row.set("percent_of_roofline", 40);
   row.parameters = {{"largest_gap", "synchronization (70 % of the time above the roofline)"}};
   return row;
 }
@@ -34,7 +35,6 @@ Comparison compared(Scenario scenario, const std::string& subject, const std::st
   c.processes = c.pairs = 10;
   c.margin = 0.02;
   if (verdict == Verdict::cannot_tell) c.more_needed = 10;
-  set_sentence(c);
   return c;
 }
 Comparison latency(const std::string& subject, double ratio, double half, Verdict verdict,
@@ -67,7 +67,7 @@ std::string joined(const std::vector<std::string>& sentences) {
 }
 // The sentence that begins so, without the rest.
 std::string takeaway(const ResultSet& results, const std::string& begin) {
-  for (const std::string& sentence : takeaways_of(results))
+  for (const std::string& sentence : test::takeaway_texts(results))
     if (sentence.rfind(begin, 0) == 0) return sentence;
   return "";
 }
@@ -75,24 +75,23 @@ std::string takeaway(const ResultSet& results, const std::string& begin) {
 TEST(Takeaways, SayWhatThePlantedResultsHold) {
   ResultSet results = planted();
   results.rows[3].set("bits_per_weight", 6.4);
-  EXPECT_EQ(
-      joined(takeaways_of(results)),
-      "Memory: the weights of nf4 take 80.0 MB, 5.0 times less than those of float32 (400.0 MB). They "
-      "average 6.4 bits per weight, because the embedding, which is also the LM head, is not quantized "
-      "and every group of codes has a scale.\n"
-      "Latency: int8 is the fastest; it takes 0.3 [0.29, 0.31] times as long as float32. nf4, the smallest, "
-      "takes 1.67 [1.62, 1.72] times as long as int8 and reaches 40 % of the roofline; in its profiled run "
-      "most was lost to synchronization (70 % of the time above the roofline).\n"
-      "Quality against float32: the smallest loss is that of bfloat16 (perplexity ratio 1 [0.999, 1.001], "
-      "no loss beyond the margin). The largest loss is that of nf4 (perplexity ratio 1.12 [1.1, 1.14]).\n");
+  EXPECT_EQ(joined(test::takeaway_texts(results)),
+            "Memory: the weights of nf4 take 80.0 MiB, 5.0x less than those of float32 (400.0 MiB). They "
+            "average 6.4 bits per weight, because the embedding, which is also the LM head, is not quantized "
+            "and every group of codes has a scale.\n"
+            "Latency: int8 is the fastest, 3.33x [3.23, 3.45] faster than float32. nf4, the smallest, "
+            "is 1.67x [1.62, 1.72] slower than int8 and reaches 40 % of the roofline; in its profiled run "
+            "most was lost to synchronization (70 % of the time above the roofline).\n"
+            "Quality against float32: bfloat16 (perplexity ratio 1 [0.999, 1.001], no loss beyond the "
+            "margin) loses least. nf4 (perplexity ratio 1.12 [1.1, 1.14]) loses most.\n");
 }
 
 TEST(Takeaways, MemoryOfEqualsIsTied) {
   ResultSet results = planted();
   results.rows[2] = tradeoff_row("int8", 80, 0.3);
   EXPECT_EQ(takeaway(results, "Memory"),
-            "Memory: the weights of int8; nf4 take 80.0 MB each, 5.0 times less than those of float32 "
-            "(400.0 MB).");
+            "Memory: the weights of int8 and nf4 take 80.0 MiB each, 5.0x less than those of float32 "
+            "(400.0 MiB).");
   for (Row& row : results.rows) row = tradeoff_row(row.label, 80, 1);
   EXPECT_EQ(takeaway(results, "Memory"), "") << "nobody is smaller than the baseline";
 }
@@ -100,16 +99,15 @@ TEST(Takeaways, MemoryOfEqualsIsTied) {
 TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
   ResultSet results = planted();
   results.other_comparisons[0] = latency("nf4", 1.01, 0.05, Verdict::cannot_tell, "int8");
-  EXPECT_EQ(
-      takeaway(results, "Latency"),
-      "Latency: int8; nf4 are tied for the fastest. int8 takes 0.3 [0.29, 0.31] times as long as float32.");
+  EXPECT_EQ(takeaway(results, "Latency"),
+            "Latency: int8 and nf4 tie for the fastest. int8 is 3.33x [3.23, 3.45] faster than float32.");
   // Equality within the margin is a tie too.
   results.other_comparisons[0] = latency("nf4", 1.005, 0.005, Verdict::no_difference, "int8");
-  EXPECT_NE(takeaway(results, "Latency").find("int8; nf4 are tied for the fastest."), std::string::npos);
+  EXPECT_NE(takeaway(results, "Latency").find("int8 and nf4 tie for the fastest."), std::string::npos);
   // So is the baseline, of which nothing is then said.
   results.other_comparisons[2] = latency("float32", 1.01, 0.05, Verdict::cannot_tell, "int8");
   EXPECT_EQ(takeaway(results, "Latency"),
-            "Latency: int8; nf4; float32 are tied for the fastest. None is shown to be faster than float32.");
+            "Latency: int8, nf4 and float32 tie for the fastest. None is shown to be faster than float32.");
   // Reversed: the baseline wins.
   results = planted();
   results.rows.resize(1);
@@ -117,7 +115,7 @@ TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
   results.other_comparisons = {latency("nf4", 2, 0.1, Verdict::higher)};
   EXPECT_EQ(takeaway(results, "Latency")
                 .rfind("Latency: float32 is the fastest (1000.0 ms). nf4, the "
-                       "smallest, takes 2 [1.9, 2.1] times as long as float32",
+                       "smallest, is 2x [1.9, 2.1] slower than float32",
                        0),
             0u);
   // Undecidable: too few processes for a test.
@@ -128,12 +126,11 @@ TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
 TEST(Takeaways, TheLeastLossIsTiedWhereIntervalsMeet) {
   ResultSet results = planted();
   results.comparisons[3] = quality("bfloat16", 1.0, 0.02, Verdict::cannot_tell);
-  EXPECT_EQ(
-      takeaway(results, "Quality"),
-      "Quality against float32: bfloat16; int8 are tied for the smallest loss. The largest loss is that of "
-      "nf4 (perplexity ratio 1.12 [1.1, 1.14]).");
+  EXPECT_EQ(takeaway(results, "Quality"),
+            "Quality against float32: bfloat16 and int8 tie for losing least. "
+            "nf4 (perplexity ratio 1.12 [1.1, 1.14]) loses most.");
   results.comparisons[4] = quality("int8", 1.11, 0.02, Verdict::higher);
-  EXPECT_NE(takeaway(results, "Quality").find("int8; nf4 are tied for the largest loss."), std::string::npos);
+  EXPECT_NE(takeaway(results, "Quality").find("int8 and nf4 tie for losing most."), std::string::npos);
   for (std::size_t i = 3; i < 6; ++i) results.comparisons[i].interval.reset();
   EXPECT_EQ(takeaway(results, "Quality"), "");
 }
@@ -154,17 +151,18 @@ TEST(Takeaways, RecommendByLabel) {
   EXPECT_EQ(recommended->small_device, "int8");
   EXPECT_EQ(recommended->server, "") << "no batch was measured";
   EXPECT_EQ(recommended->best_quality, "bfloat16");
-  EXPECT_EQ(joined(recommended->sentences),
-            "For a small device, choose int8: its weights take 120.0 MB, and its perplexity is at most 1.025 "
-            "times the baseline's.\n"
-            "For best quality, choose bfloat16: its perplexity shows no loss, and it takes 0.6 [0.59, 0.61] "
-            "times as long as float32.\n");
+  EXPECT_EQ(
+      joined(test::recommendation_texts(results)),
+      "For a small device, choose int8: its weights take 120.0 MiB, and its perplexity is at most 1.025 "
+      "times the baseline's.\n"
+      "For best quality, choose bfloat16: its perplexity shows no loss, and it is 1.67x [1.64, 1.69] "
+      "faster than float32.\n");
   // Reversed: it loses; undecided: it may lose. Neither keeps the quality.
   for (const Verdict verdict : {Verdict::higher, Verdict::cannot_tell}) {
     results.comparisons[3] = quality("bfloat16", 1.01, 0.001, verdict);
     recommended = recommendation_of(results);
     EXPECT_EQ(recommended->best_quality, "float32");
-    EXPECT_EQ(recommended->sentences.back(),
+    EXPECT_EQ(test::recommendation_texts(results).back(),
               "For best quality, choose float32, the baseline: no faster precision is shown to keep its "
               "quality.");
   }
@@ -185,7 +183,7 @@ TEST(Takeaways, RecommendNothingByTheSpeedOfTooFewProcesses) {
   EXPECT_EQ(recommended->small_device, "int8");
   EXPECT_EQ(recommended->server, "");
   EXPECT_EQ(recommended->best_quality, "");
-  EXPECT_EQ(recommended->sentences.size(), 1u);
+  EXPECT_EQ(test::recommendation_texts(results).size(), 1u);
 }
 
 TEST(Takeaways, ASmallDeviceGetsNothingWithTooGreatALoss) {
@@ -196,15 +194,19 @@ TEST(Takeaways, ASmallDeviceGetsNothingWithTooGreatALoss) {
 
 TEST(Takeaways, SayWhatTheCacheGains) {
   ResultSet results;
+  Row& row = results.rows.emplace_back();
+  row.scenario = Scenario::cache;
+  row.label = "cache off, 128 tokens";
+  row.setting.cache = false;
+  row.set("prompt_tokens", 128);
   const auto with = [&](Verdict verdict) {
     results.comparisons = {compared(Scenario::cache, "cache off, 128 tokens", "cache on, 128 tokens",
                                     "total_latency_s", 8, 0.5, verdict)};
     return takeaway(results, "KV cache");
   };
   EXPECT_EQ(with(Verdict::higher),
-            "KV cache: without it, a prompt of 128 tokens and its new tokens take 8 [7.5, 8.5] times as "
-            "long.");
-  EXPECT_EQ(with(Verdict::lower).rfind("KV cache: cache off, 128 tokens is faster than cache on", 0), 0u);
+            "KV cache: without it, generating after a prompt of 128 tokens is 8x [7.5, 8.5] slower.");
+  EXPECT_EQ(with(Verdict::lower).rfind("KV cache: cache off, 128 tokens is 8x [7.5, 8.5] ", 0), 0u);
   EXPECT_NE(with(Verdict::cannot_tell).find("is undecided"), std::string::npos);
 }
 
@@ -238,15 +240,14 @@ ResultSet batches() {
 
 TEST(Takeaways, SayWhatBatchesGain) {
   ResultSet results = batches();
-  EXPECT_EQ(
-      takeaway(results, "Batching"),
-      "Batching: batch 8 has the highest throughput. batch 8 generates 400 [396, 404] tokens/s, 4 [3.85, "
-      "4.17] times as many as batch 1.");
+  EXPECT_EQ(takeaway(results, "Batching"),
+            "Batching: batch 8 has the highest throughput. batch 8 generates 400 [396, 404] tokens/s and is "
+            "4x [3.85, 4.17] faster than batch 1.");
   Comparison& against_4 = results.other_comparisons[3];
   against_4.verdict = Verdict::cannot_tell;
   EXPECT_EQ(
       takeaway(results, "Batching")
-          .rfind("Batching: batch 8; batch 4 are tied for the highest throughput. batch 8 generates 400", 0),
+          .rfind("Batching: batch 8 and batch 4 tie for the highest throughput. batch 8 generates 400", 0),
       0u);
   for (Comparison& c : results.other_comparisons) c.verdict = Verdict::too_few;
   EXPECT_EQ(takeaway(results, "Batching"), "");
@@ -256,7 +257,7 @@ TEST(Takeaways, AServerIsRecommendedByBatchesWithinTheBound) {
   ResultSet results = batches();
   EXPECT_EQ(recommendation_of(results)->server, "float32");
   EXPECT_EQ(
-      recommendation_of(results)->sentences[1],
+      test::recommendation_texts(results)[1],
       "For a server, choose batch 8 of float32: it generates 400 [396, 404] tokens/s, and a token takes "
       "at most 44 ms (bound: 100 ms). Other precisions were not measured in batches.");
   // The batch of the highest throughput keeps its users waiting, and none of the others was tested for best.
@@ -265,7 +266,7 @@ TEST(Takeaways, AServerIsRecommendedByBatchesWithinTheBound) {
   // Tied.
   results = batches();
   results.other_comparisons[3].verdict = Verdict::cannot_tell;
-  EXPECT_NE(recommendation_of(results)->sentences[1].find("choose batch 8 of float32 (tied with batch 4): "),
+  EXPECT_NE(test::recommendation_texts(results)[1].find("choose batch 8 of float32 (tied with batch 4): "),
             std::string::npos);
 }
 
@@ -285,17 +286,17 @@ TEST(MoreProcesses, NamesWhatWouldTellTheRest) {
   EXPECT_EQ(more->processes, 18);
   EXPECT_EQ(more->decided, 1);
   EXPECT_EQ(more->seconds, 180);
-  EXPECT_EQ(more->sentence,
+  EXPECT_EQ(sentence_of(*more),
             "Undecided: 3 of 9 comparisons. 18 processes would probably decide 1 of them, in about 3 min. 1 "
             "comparison of perplexity needs a longer text.");
   results.command = "assay tradeoff demo --processes 5 -o out";
-  EXPECT_NE(more_processes_of(results)->sentence.find(
-                "in about 3 min: assay tradeoff demo -o out --processes 18. 1 comparison of"),
+  EXPECT_NE(sentence_of(*more_processes_of(results))
+                .find("in about 3 min: assay tradeoff demo -o out --processes 18. 1 comparison of"),
             std::string::npos)
-      << more_processes_of(results)->sentence;
+      << sentence_of(*more_processes_of(results));
   results.comparisons[0].more_needed = 500;
   EXPECT_EQ(
-      more_processes_of(results)->sentence,
+      sentence_of(*more_processes_of(results)),
       "Undecided: 3 of 9 comparisons. 10 times as many processes would not decide them. 1 comparison of "
       "perplexity needs a longer text.");
 }

@@ -7,9 +7,11 @@
 #include "assay/base/format.h"
 #include "assay/machine/disturbance.h"
 #include "assay/machine/gpu_sensors.h"
+#include "assay/results/judge.h"
 #include "assay/results/metric.h"
 #include "assay/results/verdict.h"
 #include "assay/results/warning.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -36,7 +38,7 @@ TEST(VerdictLimits, OfCertainRatios) {
   EXPECT_EQ(certain(0.97, 0.02).verdict, Verdict::lower);
   EXPECT_EQ(certain(1, 0).verdict, Verdict::cannot_tell) << "nothing lies within no margin";
   const Comparison c = certain(0.5, 0.02);
-  EXPECT_EQ(c.sentence, "a is faster than b: latency ratio 0.5 [0.5, 0.5]");
+  EXPECT_EQ(sentence_of(c), "a is 2x [2, 2] faster than b");
   EXPECT_EQ(c.margin, 0.02);
   EXPECT_EQ(c.pairs, 5);
   EXPECT_EQ(c.processes, 5);
@@ -162,29 +164,33 @@ std::string sentence_with(Verdict verdict, const char* metric, int processes, in
   c.margin = 0.02;
   c.more_needed = more;
   c.seconds_each = seconds;
-  set_sentence(c);
-  return c.sentence;
+  return sentence_of(c);
 }
 
 TEST(VerdictSentences, OfEachMetric) {
-  EXPECT_EQ(sentence_with(Verdict::higher, "total_latency_s", 5), "a is slower than b: latency ratio 1.23");
-  EXPECT_EQ(sentence_with(Verdict::higher, "inter_token_p90_ms", 5).substr(0, 20), "a is slower than b: ");
-  EXPECT_EQ(sentence_with(Verdict::higher, "tokens_per_sec", 5), "a is faster than b: throughput ratio 1.23");
-  EXPECT_EQ(sentence_with(Verdict::higher, "time_to_first_token_s", 5).substr(0, 22),
-            "a is slower than b: ti");
+  EXPECT_EQ(sentence_with(Verdict::higher, "total_latency_s", 5), "a is 1.23x slower than b");
+  EXPECT_EQ(sentence_with(Verdict::higher, "inter_token_p90_ms", 5).substr(0, 26),
+            "a is 1.23x slower than b (");
+  EXPECT_EQ(sentence_with(Verdict::higher, "tokens_per_sec", 5), "a is 1.23x faster than b (throughput)");
+  EXPECT_EQ(sentence_with(Verdict::higher, "time_to_first_token_s", 5),
+            "a is 1.23x slower than b (time to first token)");
   EXPECT_EQ(sentence_with(Verdict::higher, "memory_bytes", 5),
-            "a is higher than b: memory footprint ratio 1.23");
+            "a has a higher memory footprint than b: memory footprint ratio 1.23");
   EXPECT_EQ(sentence_with(Verdict::no_difference, "perplexity", 5),
             "a equals b within 2 %: perplexity ratio 1.235");
   // Where the ratio rests on fewer than usual, it says so.
-  EXPECT_EQ(sentence_with(Verdict::higher, "total_latency_s", 4),
-            "a is slower than b: latency ratio 1.23 in 4 processes");
+  EXPECT_EQ(sentence_with(Verdict::higher, "total_latency_s", 4), "a is 1.23x slower than b in 4 processes");
   EXPECT_EQ(sentence_with(Verdict::too_few, "total_latency_s", 1),
             "a against b has no verdict: latency ratio 1.23 within one process; a verdict needs 3 processes");
   EXPECT_EQ(sentence_with(Verdict::too_few, "total_latency_s", 2),
             "a against b has no verdict: latency ratio 1.23 in 2 processes; a verdict needs 3 processes");
   EXPECT_EQ(sentence_with(Verdict::too_few, "perplexity", 5),
-            "a against b has no verdict: perplexity ratio 1.235, from a text of only 320 tokens");
+            "a against b has no verdict: perplexity ratio 1.235; a verdict needs a text of 384 tokens");
+  // Bytes are the same in each process, and a number of processes that is not known is not said.
+  EXPECT_EQ(sentence_with(Verdict::higher, "memory_bytes", 1),
+            "a has a higher memory footprint than b: memory footprint ratio 1.23");
+  EXPECT_EQ(sentence_with(Verdict::too_few, "total_latency_s", 0),
+            "a against b has no verdict: latency ratio 1.23; a verdict needs 3 processes");
 }
 
 TEST(VerdictSentences, OfWhatIsNeeded) {
@@ -274,9 +280,10 @@ TEST(WarningLimits, OfClocksAndFaults) {
   d.highest_mhz = 3000;  // the lowest is not known
   EXPECT_TRUE(warnings_of(d, 1).empty());
   d.lowest_mhz = 2000;
-  EXPECT_EQ(warnings_of(d, 1),
-            (std::vector<Warning>{{WarningKind::cpu_frequency,
-                                   "the processor's frequency varied by more than 25 % from run to run"}}));
+  EXPECT_EQ(
+      warnings_of(d, 1),
+      (std::vector<Warning>{{WarningKind::cpu_frequency,
+                             "the processor's frequency varied by more than 25 % from run to run", 50, 10}}));
   d.lowest_mhz = 0.5;
   d.highest_mhz = 0.51;
   EXPECT_TRUE(warnings_of(d, 1).empty());
@@ -285,11 +292,11 @@ TEST(WarningLimits, OfClocksAndFaults) {
   EXPECT_TRUE(warnings_of(d, 1).empty()) << "nothing ran";
   d.seconds = 1;
   d.major_faults = 1;
-  EXPECT_EQ(
-      warnings_of(d, -1),
-      (std::vector<Warning>{{WarningKind::throttling,
-                             "the processor throttled itself during the runs because of heat or power"},
-                            {WarningKind::page_faults, "pages had to be read from a disk during the runs"}}));
+  EXPECT_EQ(warnings_of(d, -1),
+            (std::vector<Warning>{
+                {WarningKind::throttling,
+                 "the processor throttled itself during the runs because of heat or power", 5, 0},
+                {WarningKind::page_faults, "pages had to be read from a disk during the runs", 1, 0}}));
   // Without a number of processors there is one.
   d = {};
   d.seconds = 1;
@@ -311,8 +318,11 @@ TEST(WarningLimits, OfGpus) {
                 {WarningKind::gpu_throttling, "the GPU slowed itself down because of its power limit"}}));
   EXPECT_EQ(warnings_of(GpuUse{.others = 2})[0].text, "2 other processes used the GPU during the runs");
   EXPECT_EQ(warnings_of(GpuUse{.others = 1})[0].kind, WarningKind::gpu_shared);
-  EXPECT_EQ(roofline_warning(99.6), (Warning{WarningKind::roofline_disturbed,
-                                             "the measurement reached at least 100 % of the roofline"}));
+  EXPECT_EQ(roofline_warning(99.6),
+            (Warning{WarningKind::roofline_disturbed,
+                     "the measurement reached at least 100 % of the roofline", 99.6, 100}));
+  EXPECT_EQ(warnings_of(GpuUse{.others = 2})[0].value, 2);
+  EXPECT_EQ(warnings_of(GpuUse{.others = 2})[0].limit, 0);
   EXPECT_EQ(sentences_of(std::vector<Warning>{{WarningKind::drift, "d"}, {WarningKind::other, "o"}}),
             (std::vector<std::string>{"d; repeat after the machine has settled", "o"}));
 }

@@ -1,5 +1,6 @@
 // Intervals and verdicts on data with known answers, and by simulation.
 #include "assay/results/verdict.h"
+#include "assay/results/judge.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 
 #include "assay/base/random.h"
 #include "assay/results/results_json.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -154,13 +156,13 @@ TEST(CompareProcesses, SaysNothingOfFewerThanThree) {
   // Sixty runs of one process, all of one mind, are one sample.
   const Comparison one = judged({std::vector<double>(60, 0.3)});
   EXPECT_EQ(one.verdict, Verdict::too_few);
-  EXPECT_EQ(one.sentence,
+  EXPECT_EQ(sentence_of(one),
             "a against b has no verdict: latency ratio 1.35 [1.35, 1.35] within one process; a "
             "verdict needs 3 processes");
   EXPECT_FALSE(one.p_value);
   const Comparison two = judged(ratios_of({0.3, 0.3001}));
   EXPECT_EQ(two.verdict, Verdict::too_few);
-  EXPECT_EQ(two.sentence,
+  EXPECT_EQ(sentence_of(two),
             "a against b has no verdict: latency ratio 1.35 in 2 processes; a verdict needs 3 processes");
   EXPECT_EQ(judged(ratios_of({0.3, 0.3001, 0.2999})).verdict, Verdict::higher);
 }
@@ -309,12 +311,10 @@ TEST(Comparison, SurvivesJson) {
   c.baseline = "float32";
   c.scenario = Scenario::batches;
   c.seconds_each = 2;
-  set_sentence(c);
-  EXPECT_NE(c.sentence.find("nf4 is slower than float32: latency ratio 1.2"), std::string::npos)
-      << c.sentence;
+  EXPECT_NE(sentence_of(c).find("nf4 is 1.2"), std::string::npos) << sentence_of(c);
   EXPECT_EQ(verdict_word(c), "slower");
   const Comparison back = comparison_from_json(to_json(c));
-  EXPECT_EQ(back.sentence, c.sentence);
+  EXPECT_EQ(sentence_of(back), sentence_of(c));
   EXPECT_EQ(back.verdict, c.verdict);
   EXPECT_EQ(back.interval->low, c.interval->low);
   EXPECT_EQ(back.scenario, c.scenario);
@@ -334,7 +334,6 @@ Comparison unsure_of(const char* metric, int pairs, int more) {
   c.verdict = Verdict::cannot_tell;
   c.processes = pairs;
   c.more_needed = more;
-  set_sentence(c);
   return c;
 }
 
@@ -348,48 +347,43 @@ Comparison decided(const char* metric, Verdict verdict) {
   c.margin = 0.02;
   c.processes = 5;
   c.verdict = verdict;
-  set_sentence(c);
   return c;
 }
 
 TEST(Sentence, SaysTheVerdictByTheDirectionOfTheMetric) {
-  EXPECT_EQ(decided("total_latency_s", Verdict::lower).sentence,
-            "a is faster than b: latency ratio 0.412 [0.4, 0.43]");
-  EXPECT_EQ(decided("tokens_per_sec", Verdict::lower).sentence,
-            "a is slower than b: throughput ratio 0.412 [0.4, 0.43]");
-  EXPECT_EQ(decided("perplexity", Verdict::lower).sentence,
-            "a is lower than b: perplexity ratio 0.4123 [0.4, 0.43]");
-  EXPECT_EQ(decided("total_latency_s", Verdict::no_difference).sentence,
+  EXPECT_EQ(sentence_of(decided("total_latency_s", Verdict::lower)), "a is 2.43x [2.33, 2.5] faster than b");
+  EXPECT_EQ(sentence_of(decided("tokens_per_sec", Verdict::lower)),
+            "a is 2.43x [2.33, 2.5] slower than b (throughput)");
+  EXPECT_EQ(sentence_of(decided("perplexity", Verdict::lower)),
+            "a has a lower perplexity than b: perplexity ratio 0.4123 [0.4, 0.43]");
+  EXPECT_EQ(sentence_of(decided("total_latency_s", Verdict::no_difference)),
             "a equals b within 2 %: latency ratio 0.412 [0.4, 0.43]");
   Comparison few = decided("perplexity", Verdict::too_few);
   few.interval.reset();
   few.processes = 4;
-  set_sentence(few);
-  EXPECT_EQ(few.sentence,
-            "a against b has no verdict: perplexity ratio 0.4123, from a text of only 256 tokens");
+  EXPECT_EQ(sentence_of(few),
+            "a against b has no verdict: perplexity ratio 0.4123; a verdict needs a text of 384 tokens");
   EXPECT_EQ(verdict_word(few), "too little text");
   Comparison three = decided("total_latency_s", Verdict::lower);
   three.processes = 3;
-  set_sentence(three);
-  EXPECT_EQ(three.sentence, "a is faster than b: latency ratio 0.412 [0.4, 0.43] in 3 processes");
+  EXPECT_EQ(sentence_of(three), "a is 2.43x [2.33, 2.5] faster than b in 3 processes");
 }
 
 TEST(Sentence, NamesTheRemedyThatHelps) {
-  EXPECT_EQ(unsure_of("total_latency_s", 10, 169).sentence,
+  EXPECT_EQ(sentence_of(unsure_of("total_latency_s", 10, 169)),
             "a against b is undecided: latency ratio 1; about 170 more processes are needed");
-  EXPECT_EQ(unsure_of("total_latency_s", 10, 1).sentence,
+  EXPECT_EQ(sentence_of(unsure_of("total_latency_s", 10, 1)),
             "a against b is undecided: latency ratio 1; about 1 more process is needed");
-  EXPECT_EQ(unsure_of("total_latency_s", 10, kNotInReach).sentence,
+  EXPECT_EQ(sentence_of(unsure_of("total_latency_s", 10, kNotInReach)),
             "a against b is undecided: latency ratio 1; more than 100 times as many processes are needed");
   Comparison timed = unsure_of("total_latency_s", 10, 20);
   timed.seconds_each = 30;
-  set_sentence(timed);
-  EXPECT_EQ(timed.sentence,
+  EXPECT_EQ(sentence_of(timed),
             "a against b is undecided: latency ratio 1; about 20 more processes (about 10 min) are needed");
   // The same text has the same losses again: only more of it tells more.
-  EXPECT_EQ(unsure_of("perplexity", 61, 169).sentence,
+  EXPECT_EQ(sentence_of(unsure_of("perplexity", 61, 169)),
             "a against b is undecided: perplexity ratio 1; about 11000 more tokens of text are needed");
-  EXPECT_EQ(unsure_of("perplexity", 61, kNotInReach).sentence,
+  EXPECT_EQ(sentence_of(unsure_of("perplexity", 61, kNotInReach)),
             "a against b is undecided: perplexity ratio 1; more than 100 times as much text is needed");
 }
 

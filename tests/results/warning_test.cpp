@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
 #include "assay/machine/disturbance.h"
 #include "assay/machine/gpu_sensors.h"
 #include "assay/results/results_json.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -21,10 +23,13 @@ TEST(Warning, NamesProblemAndRemedy) {
 }
 
 TEST(Warning, SurvivesJsonAndReadsEarlierFiles) {
-  const std::vector<Warning> warnings = {{WarningKind::drift, "slower"}, {WarningKind::steal, "stolen"}};
+  const std::vector<Warning> warnings = {{WarningKind::drift, "slower"},
+                                         {WarningKind::steal, "stolen", 12.5, 5}};
   const nlohmann::ordered_json json = to_json(warnings);
   EXPECT_EQ(json[0]["kind"], "drift");
   EXPECT_EQ(json[0]["text"], "slower");
+  EXPECT_EQ(json[1]["value"], 12.5);
+  EXPECT_EQ(json[1]["limit"], 5);
   EXPECT_EQ(json[0]["remedy"], "repeat after the machine has settled");
   EXPECT_EQ(warnings_from_json(json), warnings);
   const nlohmann::ordered_json earlier = {"a sentence"};
@@ -61,10 +66,12 @@ TEST(WarningsOfDisturbance, AreAsHighAsTheLastStepThatWasPassed) {
   d.lowest_mhz = 2000;
   d.highest_mhz = 2150;
   const std::vector<Warning> expected = {
-      {WarningKind::steal, "the hypervisor withheld more than 1 % of the processors' time during the runs"},
+      {WarningKind::steal, "the hypervisor withheld more than 1 % of the processors' time during the runs",
+       1.5, 1},
       {WarningKind::other_processes,
-       "other processes used more than 25 % of the processors' time during the runs"},
-      {WarningKind::context_switches, "the scheduler interrupted the runs more than 200 times a second"}};
+       "other processes used more than 25 % of the processors' time during the runs", 30, 10},
+      {WarningKind::context_switches, "the scheduler interrupted the runs more than 200 times a second",
+       (3000 - 3 * std::sqrt(3000.0)) / 10, 200}};  // three deviations below what was counted
   EXPECT_EQ(warnings_of(d, 2), expected);
   // The kernel's counters of ticks are too coarse for less time.
   d.seconds = 0.1;

@@ -135,7 +135,7 @@ ExperimentResult concluded(std::vector<Row> rows) {
   result.rows = std::move(rows);
   for (std::size_t i = 1; i < result.rows.size(); ++i)
     result.comparisons.push_back(*compare_rows(result.rows[i], result.rows[0], "total_latency_s", 0.02));
-  result.conclude(0.02);
+  result.judge_all(0.02);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include "assay/base/error.h"
 #include "assay/studies/registry.h"
 #include "support/fixtures.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -43,10 +44,10 @@ TEST_F(KvCacheStudy, ComparesMemoryAndSpeedOfTheFormats) {
   }
   EXPECT_LT(bytes[2], bytes[0]);
   EXPECT_EQ(result.comparisons.size(), 2U);
-  ASSERT_EQ(result.remarks.size(), 2U);
+  ASSERT_EQ(test::remarks_of(result).size(), 2U);
   const std::string expected =
       fmt::format("int8 take {:.2f} times the memory of float32", bytes[2] / bytes[0]);
-  EXPECT_NE(result.remarks[1].find(expected), std::string::npos) << result.remarks[1];
+  EXPECT_NE(test::remarks_of(result)[1].find(expected), std::string::npos) << test::remarks_of(result)[1];
 }
 
 TEST_F(KvCacheStudy, TakesTheLongestPromptThatFits) {

@@ -3,6 +3,7 @@
 
 #include "assay/studies/registry.h"
 #include "assay/studies/suite_plan.h"
+#include "support/prose.h"
 #include "support/scripted_model.h"
 
 namespace assay {
@@ -52,8 +53,8 @@ TEST_F(ScriptedStudies, NoiseTakesPairsOverTenProcesses) {
   EXPECT_FALSE(study.applies(made, NoiseOptions{.pairs = 1}));
   const ExperimentResult result = study.run(context(), NoiseOptions{});
   ASSERT_TRUE(result.noise);
-  ASSERT_EQ(result.remarks.size(), 1U);
-  EXPECT_EQ(result.remarks[0], describe_noise(*result.noise, {}));
+  ASSERT_EQ(test::remarks_of(result).size(), 1U);
+  EXPECT_EQ(test::remarks_of(result)[0], describe_noise(*result.noise, {}));
 }
 
 TEST(DescribeNoise, ShowsPercents) {

@@ -11,6 +11,7 @@
 #include "assay/text/tokenizer.h"
 #include "support/fake_session.h"
 #include "support/fixtures.h"
+#include "support/prose.h"
 
 namespace assay {
 namespace {
@@ -335,7 +336,7 @@ TEST(RunStudies, JudgesWhatAnInterruptedRunHas) {
   EXPECT_TRUE(result.is_interrupted);
   ASSERT_EQ(result.comparisons.size(), 1U);
   EXPECT_EQ(result.comparisons[0].verdict, Verdict::higher);
-  EXPECT_FALSE(result.comparisons[0].sentence.empty());
+  EXPECT_FALSE(sentence_of(result.comparisons[0]).empty());
 }
 
 // The A/A run on a machine whose every process of the second side is slower by a tenth, by hand.
@@ -354,9 +355,11 @@ TEST(RunStudies, TheAaRunTellsWhatTheMachineDoes) {
   EXPECT_NEAR(result.noise->bias, 0.1, 1e-9);
   EXPECT_NEAR(result.noise->between, 0, 1e-9);
   EXPECT_NEAR(result.noise->within, 0, 1e-9);
-  ASSERT_EQ(result.remarks.size(), 1U);
-  EXPECT_EQ(result.remarks[0].rfind("A/A run: equal configurations in 4 processes differ by +10.0 %.", 0), 0U)
-      << result.remarks[0];
+  ASSERT_EQ(test::remarks_of(result).size(), 1U);
+  EXPECT_EQ(
+      test::remarks_of(result)[0].rfind("A/A run: equal configurations in 4 processes differ by +10.0 %.", 0),
+      0U)
+      << test::remarks_of(result)[0];
   // In one process there is nothing to learn.
   Sessions local = test::fake_sessions(fake_latency);
   context.sessions = &local;
@@ -385,7 +388,8 @@ std::vector<std::string> length_remarks(const std::vector<double>& latencies, do
   context.sweep.processes = 5;
   context.sweep.repeats = 3;
   context.margin = margin;
-  return run_for_varied_lengths(context, {.lengths = lengths, .base = "abc ", .new_tokens = 4}).remarks;
+  return test::remarks_of(
+      run_for_varied_lengths(context, {.lengths = lengths, .base = "abc ", .new_tokens = 4}));
 }
 
 // Only what the comparisons found is said of the lengths.
@@ -421,11 +425,11 @@ StepTimes steps(double first, double last, double start_ms, double slope_ms, dou
 // Fits and crossings are said where the data hold them, and nowhere else.
 TEST(DescribeSteps, SaysOnlyWhatThePositionsHold) {
   const auto said = [](const StepTimes& on, const StepTimes& off) {
-    return fmt::format("{}", fmt::join(describe_steps(on, off), "\n"));
+    return fmt::format("{}", fmt::join(step_sentences(on, off), "\n"));
   };
   // The lines 2 + 0.01 x and 1 + 0.03 x cross at 50.
   const StepTimes on = steps(20, 90, 2, 0.01, 0), off = steps(20, 90, 1, 0.03, 0);
-  EXPECT_EQ(describe_steps(on, off).size(), 5U);
+  EXPECT_EQ(step_sentences(on, off).size(), 5U);
   EXPECT_NE(said(on, off).find("With the KV cache, a decode step takes 2 ms + 10 us per position (R2 1.00)."),
             std::string::npos)
       << said(on, off);
@@ -447,11 +451,11 @@ TEST_F(SmallModel, AFailedCaseIsARowOfItsStudy) {
   const Row& own = result.rows[result.rows.size() - 2];
   EXPECT_EQ(own.label, "own prompt 1");
   EXPECT_EQ(own.status, RowStatus::ok);
-  EXPECT_NE(own.find("latency_ratio"), nullptr);
+  EXPECT_NE(own.find("time_ratio"), nullptr);
   const Row& failed = result.rows.back();
   EXPECT_EQ(failed.label, "own prompt 2");
   EXPECT_EQ(failed.status, RowStatus::error);
-  EXPECT_EQ(failed.find("latency_ratio"), nullptr);
+  EXPECT_EQ(failed.find("time_ratio"), nullptr);
   EXPECT_EQ(result.comparisons.size(), result.rows.size() - 2);
 }
 

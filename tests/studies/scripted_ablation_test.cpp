@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/error.h"
+#include "support/prose.h"
 #include "support/scripted_model.h"
 
 namespace assay {
@@ -20,7 +21,7 @@ TEST(DescribeSteps, SaysWhereTheLinesCross) {
     off.position.push_back(at + 5);
     off.milliseconds.push_back(1 + 0.1 * (at + 5));
   }
-  std::vector<std::string> sentences = describe_steps(on, off);
+  std::vector<std::string> sentences = step_sentences(on, off);
   ASSERT_EQ(sentences.size(), 5U);
   EXPECT_EQ(sentences[0], "With the KV cache, a decode step takes 5 ms + 1 us per position (R2 1.00).");
   EXPECT_EQ(sentences[1], "Without the KV cache, a decode step takes 1 ms + 100 us per position (R2 1.00).");
@@ -29,17 +30,17 @@ TEST(DescribeSteps, SaysWhereTheLinesCross) {
             "The fitted lines cross at position 40, within the measured 15 to 100; beyond it a step with the "
             "KV cache is faster.");
   // Reversed: with the cache a step becomes slower, and beyond the crossing it stays so.
-  EXPECT_EQ(describe_steps(off, on).size(), 4U);
+  EXPECT_EQ(step_sentences(off, on).size(), 4U);
   // The crossing lies beyond what was measured, above and below.
   for (double& ms : on.milliseconds) ms += 7;  // 11 / 0.099 = 111
-  EXPECT_EQ(describe_steps(on, off).size(), 4U);
+  EXPECT_EQ(step_sentences(on, off).size(), 4U);
   for (double& ms : on.milliseconds) ms -= 10;  // 1 / 0.099 = 10, below 15
-  EXPECT_EQ(describe_steps(on, off).size(), 4U);
+  EXPECT_EQ(step_sentences(on, off).size(), 4U);
   for (double& ms : on.milliseconds) ms += 0.6;  // 1.6 / 0.099 = 16
-  EXPECT_EQ(describe_steps(on, off).size(), 5U);
+  EXPECT_EQ(step_sentences(on, off).size(), 5U);
   // Undecidable: times that do not follow their position.
   for (std::size_t i = 0; i < on.milliseconds.size(); ++i) on.milliseconds[i] = i % 2 == 0 ? 5 : 1;
-  sentences = describe_steps(on, off);
+  sentences = step_sentences(on, off);
   ASSERT_EQ(sentences.size(), 2U);
   EXPECT_EQ(sentences[0].rfind("Without", 0), 0U);
   EXPECT_EQ(sentences[1].rfind("Without", 0), 0U);
@@ -53,7 +54,7 @@ TEST(DescribeSteps, OfAParabolaHasItsThreeCoefficients) {
     on.milliseconds.push_back(9 - 0.02 * at - 0.0005 * at * at);
     off.milliseconds.push_back(2 - 0.03 * at + 0.0025 * at * at);
   }
-  const std::vector<std::string> sentences = describe_steps(on, off);
+  const std::vector<std::string> sentences = step_sentences(on, off);
   ASSERT_GE(sentences.size(), 4U);
   EXPECT_EQ(sentences[2],
             "With the KV cache, a decode step takes 9 ms - 20 us per position - 500 ns per position squared "
@@ -95,24 +96,26 @@ TEST_F(ScriptedStudies, CacheAblationFitsPositionsAndNamesTheUnexpected) {
   EXPECT_NEAR(result.find("cache off")->find("step_latency_ms")->value, 2.6, 1e-9);  // of 2 to 3.2
   EXPECT_EQ(on.scenario, Scenario::step_times);
   EXPECT_EQ(on.parameter("configuration"), context().baseline.label());
-  ASSERT_FALSE(result.remarks.empty());
-  EXPECT_EQ(result.remarks[0], "With the KV cache, a decode step takes 2 ms + 10 us per position (R2 1.00).");
+  ASSERT_FALSE(test::remarks_of(result).empty());
+  EXPECT_EQ(test::remarks_of(result)[0],
+            "With the KV cache, a decode step takes 2 ms + 10 us per position (R2 1.00).");
   // (2 - 1) / (0.2 - 0.01) = 5.26.
-  EXPECT_NE(result.remarks[4].find("cross at position 5, within the measured 5 to 11"), std::string::npos);
+  EXPECT_NE(test::remarks_of(result)[4].find("cross at position 5, within the measured 5 to 11"),
+            std::string::npos);
   ASSERT_EQ(result.comparisons.size(), 2U);
   EXPECT_EQ(result.comparisons[0].subject, "cache off, 4 tokens");
   EXPECT_EQ(result.comparisons[0].baseline, "cache on, 4 tokens");
   EXPECT_EQ(result.comparisons[0].verdict, Verdict::higher);
-  for (const std::string& remark : result.remarks)
+  for (const std::string& remark : test::remarks_of(result))
     EXPECT_EQ(remark.find("Against expectation"), std::string::npos) << remark;
   is_reversed = true;
   result = ablate();
-  EXPECT_EQ(
-      result.remarks.back().rfind("Against expectation, the KV cache does not help: cache off, 8 tokens "
-                                  "is faster than cache on, 8 tokens: latency ratio 0.",
-                                  0),
-      0U)
-      << result.remarks.back();
+  EXPECT_EQ(test::remarks_of(result).back().rfind(
+                "Against expectation, the KV cache does not help: cache off, 8 tokens "
+                "is faster than cache on, 8 tokens: latency ratio 0.",
+                0),
+            0U)
+      << test::remarks_of(result).back();
 }
 
 TEST_F(ScriptedStudies, AblationTellsWhichLengthsItReduced) {
@@ -163,14 +166,15 @@ TEST_F(ScriptedStudies, PaddingOverheadIsAShareOfWhatIsComputed) {
   EXPECT_EQ(left.find("computed_prompt_tokens")->value, 40);
   EXPECT_NEAR(left.find("real_tokens_per_sec")->value, 36 / 1.5, 1e-9);
   EXPECT_NEAR(left.find("padded_tokens_per_sec")->value, 46 / 1.5, 1e-9);
-  ASSERT_EQ(result.remarks.size(), 2U);
-  EXPECT_EQ(result.remarks[0].rfind("padded left: 10 of 40 computed prompt tokens are padding (25 %). padded "
-                                    "left is slower than no padding: latency ratio 1.5 [",
-                                    0),
+  ASSERT_EQ(test::remarks_of(result).size(), 2U);
+  EXPECT_EQ(test::remarks_of(result)[0].rfind(
+                "padded left: 10 of 40 computed prompt tokens are padding (25 %). padded "
+                "left is slower than no padding: latency ratio 1.5 [",
+                0),
             0U)
-      << result.remarks[0];
+      << test::remarks_of(result)[0];
   EXPECT_EQ(
-      result.remarks[1],
+      test::remarks_of(result)[1],
       "padded right: 10 of 40 computed prompt tokens are padding (25 %). padded right equals no padding "
       "within 2 %: latency ratio 1 [1, 1] in 3 processes.");
 }

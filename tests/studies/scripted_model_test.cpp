@@ -9,6 +9,7 @@
 #include "assay/report/figures.h"
 #include "assay/report/result_tables.h"
 #include "assay/results/takeaways.h"
+#include "support/prose.h"
 #include "support/scripted_model.h"
 
 namespace assay {
@@ -138,12 +139,12 @@ TEST_F(ScriptedTradeoff, RowsHoldTheirFigures) {
   expect("head_computed_percent", 25);
   EXPECT_EQ(result.find("float32")->find("quantized_weights_percent"), nullptr);
   // The roofline allows 0.125 s of 1 s; 8 GB and 5 GFLOP in 1 s.
-  expect("roof_latency_s", 0.125);
-  expect("percent_of_roof", 12.5);
+  expect("roofline_latency_s", 0.125);
+  expect("percent_of_roofline", 12.5);
   expect("achieved_gb_s", 8);
   expect("achieved_gflops", 5);
-  expect("roof_gb_s", 32);
-  expect("roof_gflops", 100);
+  expect("roofline_gb_s", 32);
+  expect("roofline_gflops", 100);
   expect("bytes_per_token", 1.6e9);
   expect("flops_per_token", 1e9);
   EXPECT_EQ(row.parameter("bound"), "memory");
@@ -183,10 +184,10 @@ TEST_F(ScriptedTradeoff, ComparisonsAndTextsFollow) {
   EXPECT_EQ(result.other_comparisons[0].chosen_among, 3);
   EXPECT_EQ(result.other_comparisons[1].subject, "nf4");
   EXPECT_NEAR(result.other_comparisons[1].ratio, 3, 1e-12);
-  ASSERT_EQ(result.remarks.size(), 2U);
-  EXPECT_EQ(result.remarks[0], "int8-dynamic does not diverge from the baseline's text.");
+  ASSERT_EQ(test::remarks_of(result).size(), 2U);
+  EXPECT_EQ(test::remarks_of(result)[0], "int8-dynamic does not diverge from the baseline's text.");
   // 7 four times, of six ids.
-  EXPECT_EQ(result.remarks[1],
+  EXPECT_EQ(test::remarks_of(result)[1],
             "nf4 diverges from the baseline's text: prompt 1 after 2 tokens (a repeated passage makes up 67 "
             "% of it, more than in the baseline's).");
   ASSERT_EQ(result.texts.size(), 3U);
@@ -209,7 +210,7 @@ TEST_F(ScriptedTradeoff, AGainThatIsNotShownPaysForNothing) {
 
 TEST_F(ScriptedTradeoff, GoesThroughTablesFilesAndPictures) {
   ResultSet results = results_of(context(), run_quantization_tradeoff(context(), options_));
-  const std::vector<std::string> takeaways = takeaways_of(results);
+  const std::vector<std::string> takeaways = test::takeaway_texts(results);
   EXPECT_EQ(takeaways[0],
             "Memory: the weights of nf4 take 2.0 MB, 8.0 times less than those of float32 (16.0 MB). They "
             "average 6.5 bits per weight, because the embedding, which is also the LM head, is not quantized "

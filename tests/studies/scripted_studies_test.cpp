@@ -7,6 +7,7 @@
 #include "assay/base/error.h"
 #include "assay/studies/registry.h"
 #include "assay/studies/suite_plan.h"
+#include "support/prose.h"
 #include "support/scripted_model.h"
 #include "support/temporary_folder.h"
 
@@ -37,13 +38,11 @@ TEST_F(ScriptedStudies, BaselineRunsEachPromptAsItIsAsked) {
 TEST_F(ScriptedStudies, BatchesNameOnlyWhatIsAgainstExpectation) {
   const auto remarks = [&](Time four) {
     take({{"batch 1", {1, 0}}, {"batch 4", four}});
-    return run("batches",
-               [](std::any& o) {
-                 auto& options = std::any_cast<BatchedOptions&>(o);
-                 options.prompts = std::vector<Prompt>(4, std::vector<TokenId>{1, 2});
-                 options.batch_sizes = {1, 4};
-               })
-        .remarks;
+    return test::remarks_of(run("batches", [](std::any& o) {
+      auto& options = std::any_cast<BatchedOptions&>(o);
+      options.prompts = std::vector<Prompt>(4, std::vector<TokenId>{1, 2});
+      options.batch_sizes = {1, 4};
+    }));
   };
   EXPECT_TRUE(remarks({0.5, 1}).empty());
   EXPECT_TRUE(remarks({1.02, 9}).empty()) << "undecided";
@@ -76,21 +75,22 @@ TEST_F(ScriptedStudies, LengthsCountTheirVerdicts) {
   EXPECT_EQ(result.other_comparisons[0].baseline, "2 tokens");
   EXPECT_NEAR(result.other_comparisons[0].ratio, 1.5, 1e-9);
   EXPECT_NEAR(result.other_comparisons[3].ratio, 0.5, 1e-9);
-  ASSERT_EQ(result.remarks.size(), 2U);
+  ASSERT_EQ(test::remarks_of(result).size(), 2U);
   EXPECT_EQ(
-      result.remarks[0],
+      test::remarks_of(result)[0],
       "From one prompt length to the next, latency rises in 1, stays within 2 % in 1, is undecided in 1, "
       "falls in 1 of 4 comparisons.");
-  EXPECT_EQ(
-      result.remarks[1].rfind("Against expectation, a longer prompt took less time: 32 tokens is faster "
-                              "than 16 tokens: latency ratio 0.5 [",
-                              0),
-      0U)
-      << result.remarks[1];
+  EXPECT_EQ(test::remarks_of(result)[1].rfind(
+                "Against expectation, a longer prompt took less time: 32 tokens is faster "
+                "than 16 tokens: latency ratio 0.5 [",
+                0),
+            0U)
+      << test::remarks_of(result)[1];
   const ExperimentResult rising = lengths({2, 4});
-  ASSERT_EQ(rising.remarks.size(), 1U);
-  EXPECT_EQ(rising.remarks[0], "From one prompt length to the next, latency rises in 1 of 1 comparisons.");
-  EXPECT_TRUE(lengths({2}).remarks.empty());
+  ASSERT_EQ(test::remarks_of(rising).size(), 1U);
+  EXPECT_EQ(test::remarks_of(rising)[0],
+            "From one prompt length to the next, latency rises in 1 of 1 comparisons.");
+  EXPECT_TRUE(lengths({2}).findings.empty());
   // 0 is the longest, and what exceeds it is cut to it.
   const std::vector<Case> cases = study_named("lengths").cases(
       context(), LengthsOptions{.lengths = {0, 70}, .new_tokens = 4, .uses_cache = false});
@@ -111,7 +111,7 @@ TEST_F(ScriptedStudies, ThreadsAreRecommendedByTests) {
       options.threads = {4, 1, 2};
       options.prompt = std::vector<TokenId>{1};
     });
-    return result.remarks.empty() ? std::string() : result.remarks.front();
+    return test::remarks_of(result).empty() ? std::string() : test::remarks_of(result).front();
   };
   EXPECT_EQ(remark(0.5, 0.25).rfind("Use 4 threads: this number is the fastest, 4 [", 0), 0U)
       << remark(0.5, 0.25);
@@ -154,12 +154,13 @@ TEST_F(ScriptedStudies, KvCacheFormatsTellMemoryAndSteps) {
     for (const StudyOption& option : study_named("kv-cache").options)
       if (option.name == "kv-cache") option.set(options, std::vector<std::string>{"float32", "int8"});
   });
-  ASSERT_EQ(result.remarks.size(), 1U);
-  EXPECT_EQ(result.remarks[0].rfind("Keys and values in int8 take 0.26 times the memory of float32. Decode "
-                                    "steps: int8 is slower than float32: ",
-                                    0),
+  ASSERT_EQ(test::remarks_of(result).size(), 1U);
+  EXPECT_EQ(test::remarks_of(result)[0].rfind(
+                "Keys and values in int8 take 0.26 times the memory of float32. Decode "
+                "steps: int8 is slower than float32: ",
+                0),
             0U)
-      << result.remarks[0];
+      << test::remarks_of(result)[0];
   const Comparison* step = result.comparison(Scenario::kv_cache, "int8", "float32", "step_latency_ms");
   ASSERT_NE(step, nullptr);
   EXPECT_NEAR(step->ratio, 1.25, 1e-9);
@@ -181,15 +182,16 @@ TEST_F(ScriptedStudies, EdgePromptsExplainTheirDifference) {
   };
   const ExperimentResult result =
       run("edge", [](std::any& o) { std::any_cast<EdgeOptions&>(o).new_tokens = 3; });
-  ASSERT_EQ(result.remarks.size(), 1U) << "equal and undecided ones are not explained";
-  EXPECT_EQ(result.remarks[0].rfind("code is slower than typical: latency ratio 1.75", 0), 0U)
-      << result.remarks[0];
+  ASSERT_EQ(test::remarks_of(result).size(), 1U) << "equal and undecided ones are not explained";
+  EXPECT_EQ(test::remarks_of(result)[0].rfind("code is slower than typical: latency ratio 1.75", 0), 0U)
+      << test::remarks_of(result)[0];
   // 2 of 2.5.
-  EXPECT_NE(result.remarks[0].find(": decode explains 80 % of the difference (prompts of 40 and 20 tokens)."),
+  EXPECT_NE(test::remarks_of(result)[0].find(
+                ": decode explains 80 % of the difference (prompts of 40 and 20 tokens)."),
             std::string::npos)
-      << result.remarks[0];
-  EXPECT_NEAR(result.find("code")->find("latency_ratio")->value, 5.25 / 3, 1e-9);
-  EXPECT_EQ(result.find("typical")->find("latency_ratio"), nullptr);
+      << test::remarks_of(result)[0];
+  EXPECT_NEAR(result.find("code")->find("time_ratio")->value, 5.25 / 3, 1e-9);
+  EXPECT_EQ(result.find("typical")->find("time_ratio"), nullptr);
 }
 
 TEST_F(ScriptedStudies, TheNoiseIsThatOfEqualProcesses) {
@@ -288,7 +290,7 @@ TEST_F(ScriptedStudies, PerplexityIsTheExponentOfTheMeanLoss) {
   EXPECT_EQ(result.comparisons[0].verdict, Verdict::higher);
   EXPECT_EQ(result.comparisons[0].margin, 0.005);
   EXPECT_EQ(result.comparisons[0].processes, 48);
-  EXPECT_EQ(result.comparisons[0].sentence,
+  EXPECT_EQ(sentence_of(result.comparisons[0]),
             "nf4 is higher than float32: perplexity ratio 1.105 [1.099, 1.112]");
   EXPECT_EQ(nf4.parameter("corpus"), "text.txt");
   EXPECT_EQ(nf4.parameter("corpus_sha256"), "sha");

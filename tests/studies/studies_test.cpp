@@ -12,6 +12,7 @@
 #include "assay/session/load_parts.h"
 #include "assay/studies/precisions.h"
 #include "support/fixtures.h"
+#include "support/prose.h"
 #include "support/temporary_folder.h"
 
 namespace assay {
@@ -181,7 +182,7 @@ void expect_metrics(const Row& row, std::size_t samples) {
   }
   EXPECT_GT(row.find("tokens_generated")->value, 0);
   EXPECT_GT(row.find("memory_bytes")->value, 0);
-  EXPECT_GT(row.find("percent_of_roof")->value, 0);
+  EXPECT_GT(row.find("percent_of_roofline")->value, 0);
 }
 
 TEST(RunForVariedLengths, GivesARowPerLength) {
@@ -207,8 +208,8 @@ TEST(RunForVariedLengths, GivesARowPerLength) {
   EXPECT_TRUE(has(result.rows[0], "too few"));
   EXPECT_FALSE(result.rows[0].find("total_latency_s")->interval);
   EXPECT_EQ(result.rows[0].find("total_latency_s")->statistic, "mean");
-  ASSERT_EQ(result.remarks.size(), 1u);
-  EXPECT_EQ(result.remarks[0],
+  ASSERT_EQ(test::remarks_of(result).size(), 1u);
+  EXPECT_EQ(test::remarks_of(result)[0],
             "From one prompt length to the next, latency has too few processes for a verdict in 2 of 2 "
             "comparisons.");
   options.lengths = {-1};
@@ -324,7 +325,7 @@ TEST(RunForVariedThreads, RecommendsANumber) {
   options.new_tokens = 4;
   const ExperimentResult result = run_for_varied_threads(experiment, options);
   ASSERT_EQ(result.rows.size(), 2u);
-  EXPECT_TRUE(result.remarks.empty()) << "one process recommends nothing";
+  EXPECT_TRUE(test::remarks_of(result).empty()) << "one process recommends nothing";
 }
 
 TEST(RunQuantizationTradeoff, KeepsFailuresAsRowsAndTexts) {
@@ -446,8 +447,8 @@ TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
   EXPECT_EQ(results.rows[1].status, RowStatus::error);
   EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
   EXPECT_FALSE(results.noise) << "one process has none";
-  EXPECT_GE(results.takeaways.size(), 2u);
-  EXPECT_LE(results.takeaways.size(), 5u);
+  EXPECT_GE(test::takeaway_texts(results).size(), 2u);
+  EXPECT_LE(test::takeaway_texts(results).size(), 5u);
   for (const Row& row : results.rows) {
     if (row.scenario != Scenario::tradeoff) continue;
     EXPECT_NE(row.find("perplexity"), nullptr) << "speed, memory and quality in one row";

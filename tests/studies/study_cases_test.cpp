@@ -5,6 +5,7 @@
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/registry.h"
 #include "assay/studies/suite_plan.h"
+#include "support/prose.h"
 #include "support/scripted_model.h"
 
 namespace assay {
@@ -122,7 +123,7 @@ TEST_F(ScriptedStudies, BatchesCompareWithTheFirstThatIsSmaller) {
     options.batch_sizes = {2, 4, 1};
   });
   // Batch 1 is slower, but smaller than the first; batch 4 is larger, but faster.
-  EXPECT_TRUE(result.remarks.empty());
+  EXPECT_TRUE(test::remarks_of(result).empty());
   EXPECT_EQ(result.comparisons.size(), 2U);
 }
 

@@ -7,6 +7,7 @@
 #include "assay/base/error.h"
 #include "assay/studies/registry.h"
 #include "assay/studies/suite_plan.h"
+#include "support/prose.h"
 #include "support/scripted_model.h"
 #include "support/timed_session.h"
 
@@ -123,7 +124,7 @@ TEST(DescribeSteps, KeepsFitsThatExplainHalfOfTheVariance) {
       off.position.push_back(at);
       off.milliseconds.push_back(10);
     }
-    return describe_steps(on, off);
+    return step_sentences(on, off);
   };
   // The line explains a variance of 0.0876: of that and noise^2, 0.53 and 0.47.
   const auto quiet = sentences(0.28), loud = sentences(0.32);
@@ -140,9 +141,9 @@ TEST(DescribeSteps, LinesThatNeverMeetDoNotCross) {
     on.milliseconds.push_back(2 + 0.5 * at);
     off.milliseconds.push_back(1 + 0.5 * at);
   }
-  EXPECT_EQ(describe_steps(on, off).size(), 4U) << "as steep";
+  EXPECT_EQ(step_sentences(on, off).size(), 4U) << "as steep";
   for (double& ms : on.milliseconds) ms = 2;  // a line too, and the other rises above it
-  EXPECT_EQ(describe_steps(off, on).size(), 4U) << "where the cache makes steps slower nothing is said";
+  EXPECT_EQ(step_sentences(off, on).size(), 4U) << "where the cache makes steps slower nothing is said";
 }
 
 TEST_F(ScriptedStudies, KvCacheWithoutStepsTellsMemoryAlone) {
@@ -155,7 +156,7 @@ TEST_F(ScriptedStudies, KvCacheWithoutStepsTellsMemoryAlone) {
   };
   const Study& study = study_named("kv-cache");
   ExperimentResult result = study.run(context(), study.defaults);
-  EXPECT_EQ(result.remarks,
+  EXPECT_EQ(test::remarks_of(result),
             (std::vector<std::string>{"Keys and values in bfloat16 take 0.50 times the memory of float32.",
                                       "Keys and values in int8 take 0.26 times the memory of float32."}));
   script_.run = [](const Case& spec, int) -> Sample {
@@ -163,7 +164,7 @@ TEST_F(ScriptedStudies, KvCacheWithoutStepsTellsMemoryAlone) {
     return test::scripted_sample(1, {0.5, 0.5});
   };
   result = study.run(context(), study.defaults);
-  ASSERT_EQ(result.remarks.size(), 1U);
+  ASSERT_EQ(test::remarks_of(result).size(), 1U);
   const Comparison* step = result.comparison(Scenario::kv_cache, "int8", "float32", "step_latency_ms");
   ASSERT_NE(step, nullptr);
   EXPECT_EQ(step->margin, 0.02);
@@ -172,7 +173,7 @@ TEST_F(ScriptedStudies, KvCacheWithoutStepsTellsMemoryAlone) {
     if (spec.label == "float32") throw Error("it fails");
     return test::scripted_sample(1, {0.5, 0.5});
   };
-  EXPECT_TRUE(study.run(context(), study.defaults).remarks.empty());
+  EXPECT_TRUE(study.run(context(), study.defaults).findings.empty());
 }
 
 TEST_F(ScriptedStudies, EdgePromptsKeepTheirTextsAndNameThePhase) {
@@ -202,8 +203,9 @@ TEST_F(ScriptedStudies, EdgePromptsKeepTheirTextsAndNameThePhase) {
     EXPECT_EQ(result.texts[0].text, "text of typical");
     EXPECT_EQ(result.texts[0].ids, (std::vector<int>{1, 2}));
     EXPECT_TRUE(result.texts[0].prompt_ids.empty());
-    return result.remarks.empty() ? std::string()
-                                  : result.remarks[0].substr(result.remarks[0].rfind(": ") + 2);
+    return test::remarks_of(result).empty()
+               ? std::string()
+               : test::remarks_of(result)[0].substr(test::remarks_of(result)[0].rfind(": ") + 2);
   };
   EXPECT_EQ(remarks(3, 0.5, 0.5), "prefill explains 75 % of the difference (prompts of 7 and 20 tokens).");
   EXPECT_EQ(remarks(0.25, 0.75, 0), "decode explains 75 % of the difference (prompts of 7 and 20 tokens).");
@@ -222,9 +224,9 @@ TEST_F(ScriptedStudies, ThreadsAreTheFewestOfThoseThatTie) {
   });
   const Comparison* c = result.comparison(Scenario::threads, "2 threads", "1 thread");
   ASSERT_NE(c, nullptr);
-  ASSERT_EQ(result.remarks.size(), 1U);
+  ASSERT_EQ(test::remarks_of(result).size(), 1U);
   EXPECT_EQ(
-      result.remarks[0],
+      test::remarks_of(result)[0],
       fmt::format("Use 2 threads: no larger number is shown to be faster, 2 [{:.3g}, {:.3g}] times as fast "
                   "as 1 thread.",
                   1 / c->interval->high, 1 / c->interval->low));
@@ -297,7 +299,7 @@ TEST_F(ScriptedStudies, LengthsCountWhatIsTooFew) {
   ExperimentContext made = context();
   made.margin = 0.05;
   const auto remark = [&](const ExperimentContext& with) {
-    return study_named("lengths").run(with, lengths_of({2, 4, 8})).remarks.at(0);
+    return test::remarks_of(study_named("lengths").run(with, lengths_of({2, 4, 8}))).at(0);
   };
   EXPECT_EQ(
       remark(made),
@@ -320,7 +322,7 @@ TEST_F(ScriptedStudies, RunCasesKeepsTheOrderAndComparesWithTheFirst) {
   const Finish finish = [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
     finished = outcomes.size();
     EXPECT_FALSE(outcomes[0].comparison);
-    result.remarks.push_back("a remark");
+    test::remarks_of(result).push_back("a remark");
     Row row;
     row.label = "more";
     result.rows.push_back(row);
@@ -333,7 +335,7 @@ TEST_F(ScriptedStudies, RunCasesKeepsTheOrderAndComparesWithTheFirst) {
   ASSERT_EQ(result.comparisons.size(), 2U);
   EXPECT_EQ(result.comparisons[1].subject, "c");
   EXPECT_EQ(result.comparisons[1].baseline, "a");
-  EXPECT_EQ(result.remarks, std::vector<std::string>{"a remark"});
+  EXPECT_EQ(test::remarks_of(result), std::vector<std::string>{"a remark"});
   EXPECT_FALSE(result.is_interrupted);
   result = run_cases(context(), "s", cases, ComparedWith::nothing,
                      [](std::vector<CaseOutcome>&, ExperimentResult&) {});

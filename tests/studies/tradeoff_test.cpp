@@ -5,6 +5,7 @@
 
 #include "assay/base/error.h"
 #include "assay/studies/registry.h"
+#include "support/prose.h"
 #include "support/scripted_model.h"
 #include "support/temporary_folder.h"
 
@@ -76,7 +77,7 @@ class ScriptedTexts : public ScriptedStudies {
 TEST_F(ScriptedTexts, NameThePlaceWhereTheyDiverge) {
   const auto remarks = [&](std::function<Ids(const std::string&, TokenId)> ids) {
     ids_ = std::move(ids);
-    return texts(context()).remarks;
+    return test::remarks_of(texts(context()));
   };
   EXPECT_EQ(remarks(ids_), Lines{"nf4 does not diverge from the baseline's text."});
   EXPECT_EQ(remarks([](const std::string& label, TokenId prompt) {

@@ -59,18 +59,24 @@ inline ResultSet full_results() {
   c.processes = 5;
   c.p_value = 0.001;
   c.effect = statistics::Effect{-0.693, 0.01, 4, 5};
-  set_sentence(c);
   results.comparisons = {c};
+  // The best stands against the others.
+  c.subject = "float32";
+  c.baseline = "nf4";
+  c.ratio = 2;
+  c.interval = statistics::Interval{1.96, 2.04, 0.95};
+  c.verdict = Verdict::higher;
+  c.effect->estimate = 0.693;
   results.other_comparisons = {c};
-  results.texts = {{"float32, prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}},
-                   {"nf4, prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}}};
+  results.texts = {
+      {"float32, prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}, Scenario::tradeoff, "float32"},
+      {"nf4, prompt 1", "a prompt", " and\ntext", {1, 2}, {3, 4}, Scenario::tradeoff, "nf4"}};
   AuditRow audit;
   audit.configuration = "float32";
   audit.what = "cache off";
   results.audit = {audit};
   results.noise = NoiseEstimate{0.01, 0.02, 0.005, 5, 3, 0.03};
-  results.remarks = {"A remark."};
-  results.takeaways = {"A takeaway."};
+  results.findings = {StatedFinding{"A remark."}};
   results.caption = "How it was done.";
   return results;
 }

@@ -38,7 +38,7 @@ void require_memory(Bytes needed, std::string_view purpose) {
   const Bytes available = available_memory();
   if (available.value == 0 || needed.value <= available.value) return;
   constexpr std::int64_t kMega = 1'000'000;
-  throw Error("not enough memory for {}: {} MB needed, {} MB available", purpose, needed.value / kMega,
+  throw Error("not enough memory for {}: {} MiB needed, {} MiB available", purpose, needed.value / kMega,
               available.value / kMega);
 }
 

@@ -11,7 +11,7 @@ namespace assay {
 // zero where nobody says.
 Bytes available_memory();
 
-// Throws Error "not enough memory for PURPOSE: N MB needed, M MB available" where that is known to be so.
+// Throws Error "not enough memory for PURPOSE: N MiB needed, M MiB available" where that is known to be so.
 void require_memory(Bytes needed, std::string_view purpose);
 
 }  // namespace assay

@@ -19,7 +19,7 @@ struct Bytes {
   std::int64_t value = 0;
   friend Bytes operator+(Bytes a, Bytes b) { return {a.value + b.value}; }
   friend auto operator<=>(Bytes a, Bytes b) = default;
-  // MB of 1024 x 1024 bytes, as Transformers users quote a footprint.
+  // MiB of 1024 x 1024 bytes, as Transformers users quote a footprint.
   double megabytes() const { return static_cast<double>(value) / (1024.0 * 1024.0); }
 };
 

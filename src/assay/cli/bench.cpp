@@ -1,5 +1,6 @@
 // assay bench: speed alone, beside what the machine could reach.
 #include "assay/studies/bench.h"
+#include "assay/report/prose/prose.h"
 
 #include <nlohmann/json.hpp>
 
@@ -58,9 +59,9 @@ OrderedJson json_of(const BenchRow& row) {
           {"flops_per_token", known(row.flops_per_token)},
           {"achieved_gb_s", known(row.achieved_gb_s)},
           {"achieved_gflops", known(row.achieved_gflops)},
-          {"roof_gb_s", known(row.roofline_gb_s)},
-          {"roof_gflops", known(row.roofline_gflops)},
-          {"percent_of_roof", known(row.percent_of_roofline)},
+          {"roofline_gb_s", known(row.roofline_gb_s)},
+          {"roofline_gflops", known(row.roofline_gflops)},
+          {"percent_of_roofline", known(row.percent_of_roofline)},
           {"bound", row.bound},
           {"warnings", to_json(row.warnings)}};
 }
@@ -205,7 +206,7 @@ int run_bench(const BenchFlags& flags) {
   if (!flags.output.is_quiet)
     for (const BenchRow& row : rows)
       for (const Warning& warning : row.warnings)
-        note(fmt::format("warning: {}: {}", row.test, sentence_of(warning)));
+        note(fmt::format("warning: {}: {}", row.test, report::sentence_of(warning)));
   if (is_interrupted()) {
     note("interrupted: tests that are not listed were not measured, or not to their end");
     return kInterrupted;

@@ -8,9 +8,10 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/report/prose/prose.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
-#include "assay/results/results_json.h"
+#include "assay/report/written_results.h"
 
 namespace assay::cli {
 
@@ -21,7 +22,7 @@ constexpr int kRuleBroken = 4;
 void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const ComparedRow& row : compared.rows) {
-    nlohmann::ordered_json own = to_json(row.comparison);
+    nlohmann::ordered_json own = report::comparison_json(row.comparison, report::sentence_of(row));
     own["scenario"] = name_of(row.scenario);
     own["label"] = row.label;
     own["configuration"] = row.configuration;
@@ -30,7 +31,8 @@ void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
     rows.push_back(std::move(own));
   }
   nlohmann::ordered_json all_cases = nlohmann::ordered_json::array();
-  for (const ComparedRow& row : compared.all_cases) all_cases.push_back(to_json(row.comparison));
+  for (const ComparedRow& row : compared.all_cases)
+    all_cases.push_back(report::comparison_json(row.comparison, report::sentence_of(row)));
   json["rows"] = rows;
   json["all_cases"] = all_cases;
   json["unlike"] = compared.unlike;
@@ -65,17 +67,17 @@ int answer_comparison(const ComparedResults& compared, const std::vector<Failure
   try {
     for (const FailureRule& rule : rules) {
       const RuleOutcome outcome = judge_rule(compared, rule);
-      for (const std::string& line : outcome.broken) {
+      const std::vector<std::string> lines = report::broken_by(outcome);
+      for (const std::string& line : lines) {
         notes.push_back(fmt::format("--fail-on {} is met: {}", rule.text, line));
         broken.push_back(line);
       }
-      if (outcome.broken.empty() && outcome.detectable_difference > 0)
+      if (lines.empty() && outcome.detectable_difference > 0)
         notes.push_back(fmt::format(
             "--fail-on {} is not met; a difference of {:.2g} % would have been found nine in ten times",
             rule.text, 100 * outcome.detectable_difference));
-      judged.push_back({{"rule", rule.text},
-                        {"broken", outcome.broken},
-                        {"detectable_difference", outcome.detectable_difference}});
+      judged.push_back(
+          {{"rule", rule.text}, {"broken", lines}, {"detectable_difference", outcome.detectable_difference}});
     }
   } catch (const Error&) {
     refused = std::current_exception();

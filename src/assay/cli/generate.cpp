@@ -6,6 +6,7 @@
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
 #include "assay/model/model.h"
+#include "assay/report/prose/prose.h"
 #include "assay/results/results_json.h"
 #include "assay/session/load_parts.h"
 #include "assay/text/tokenizer.h"
@@ -123,7 +124,7 @@ int run_generate(const GenerateFlags& flags) {
   around.load_s = elapsed(load_begin, Clock::now()).value;
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
+    for (const Warning& warning : loaded.warnings) note("warning: " + report::sentence_of(warning));
   }
   for (const Prompt& prompt : prompts)
     prompt_ids(loaded, prompt);  // a bad one is known before the first text is written

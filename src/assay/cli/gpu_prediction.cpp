@@ -34,7 +34,7 @@ std::string gpu_prediction_text(const nlohmann::ordered_json& p) {
                   p["rows"].get<std::int64_t>(), p["rows"] == 1 ? "" : "s", p["past"].get<std::int64_t>(),
                   p["gpu"].get<std::string>());
   text +=
-      fmt::format("  {:<34} {:>5} {:>10} {:>10} {:>9} {:<8}\n", "", "count", "MB", "MFLOP", "us", "bound");
+      fmt::format("  {:<34} {:>5} {:>10} {:>10} {:>9} {:<8}\n", "", "count", "MiB", "MFLOP", "us", "bound");
   const auto number = [](const nlohmann::ordered_json& of, const char* key) { return of[key].get<double>(); };
   for (const auto& k : p["kernels"])
     text += fmt::format("  {:<34} {:>5} {:>10.2f} {:>10.2f} {:>9.1f} {:<8}\n",

@@ -33,6 +33,7 @@ constexpr Topic kTopics[] = {
     {"--prompt", kModel, "TEXT"},
     {"--prompts-file", kModel, "FILE"},
     {"--ids", kModel, "LIST"},
+    {"--with", kModel, "MODEL"},
     {"--max-new-tokens", kModel, "N"},
     {"--n-prompt", kModel, "LIST"},
     {"--n-gen", kModel, "LIST"},

@@ -269,7 +269,7 @@ int run_inspect(const InspectFlags& flags) {
   std::string text = fmt::format("{}\n", printable(folder.path().string()));
   text += spec_lines(spec, plan.parameters(), folder.weight_file_bytes());
   text +=
-      "\nPredicted memory in MB: packed weights, workspace, keys and values per token\n"
+      "\nPredicted memory in MiB: packed weights, workspace, keys and values per token\n"
       "(KB), and the weights read to decode one token. The last column says whether\n"
       "the whole context fits in available memory: yes, in part, or no.\n";
   text += memory_lines(memory, available_memory());

@@ -9,6 +9,7 @@
 #include "assay/machine/gpu_sensors.h"
 #include "assay/machine/machine_json.h"
 #include "assay/machine/machine_rooflines.h"
+#include "assay/report/prose/prose.h"
 #include "assay/report/table.h"
 #include "assay/results/warning.h"
 
@@ -70,7 +71,7 @@ std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
   };
   if (gpus.empty()) line("GPU", "none is usable: " + why_no_gpu());
   for (const GpuRooflines& gpu : gpus) {
-    line(gpu.device, fmt::format("{}, {}, {} SMs, {:.0f} MB, L2 cache {:.0f} MB", gpu.name, gpu.kernels,
+    line(gpu.device, fmt::format("{}, {}, {} SMs, {:.0f} MiB, L2 cache {:.0f} MiB", gpu.name, gpu.kernels,
                                  gpu.processors, gpu.memory.megabytes(), gpu.l2.megabytes()));
     line("  read memory, L2", fmt::format("{:.0f}, {:.0f} GB/s", gpu.memory_bytes_per_second / 1e9,
                                           gpu.l2_bytes_per_second / 1e9));
@@ -89,9 +90,9 @@ std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
     line("  now", fmt::format("{:.0f} MHz, {:.0f} W, {:.0f} C, driver {}", reading.sm_mhz, reading.watts,
                               reading.celsius, sensors->identity().driver));
     if (const auto others = other_processes(*sensors); !others.empty())
-      line("  warning",
-           sentence_of({WarningKind::gpu_shared, fmt::format("{} other process{} on this GPU", others.size(),
-                                                             others.size() == 1 ? " is" : "es are")}));
+      line("  warning", report::sentence_of({WarningKind::gpu_shared,
+                                             fmt::format("{} other process{} on this GPU", others.size(),
+                                                         others.size() == 1 ? " is" : "es are")}));
   }
   return text;
 }
@@ -154,7 +155,7 @@ OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks, const
 std::string size_text(Bytes bytes) {
   if (bytes.value == 0) return "unknown";
   if (bytes.megabytes() < 1) return fmt::format("{} KB", bytes.value / 1024);
-  return fmt::format("{:.0f} MB", bytes.megabytes());
+  return fmt::format("{:.0f} MiB", bytes.megabytes());
 }
 
 std::string limit_text(double limit, const std::string& text) {
@@ -262,7 +263,7 @@ void add_machine(CLI::App& app, int& exit_code) {
       *command, "-t,--threads", flags->threads,
       "Number of threads to measure with, besides a single one [one for each core this process may use]", 1,
       1024);
-  add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MB [1024]", 1, 1024);
+  add_whole(*command, "--largest", flags->largest, "Largest working set to read, in MiB [1024]", 1, 1024);
   add_field(*command, field("tune"), flags->config);
   flags->output.add_to(*command);
   command->footer("Example: assay machine --json");

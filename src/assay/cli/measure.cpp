@@ -19,8 +19,10 @@
 #include "assay/harness/sweep.h"
 #include "assay/harness/time_left.h"
 #include "assay/report/files.h"
+#include "assay/report/prose/prose.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
+#include "assay/report/written_results.h"
 #include "assay/results/results_json.h"
 #include "assay/results/takeaways.h"
 #include "assay/studies/suite_plan.h"
@@ -46,7 +48,7 @@ std::vector<std::string> warnings_of_plan(const std::vector<PredictedCase>& case
   for (const PredictedCase& p : cases) {
     for (const Warning& warning : p.spec.warnings)
       lines.push_back(
-          fmt::format("{}, {}: {}", name_of(p.spec.scenario), p.spec.label, sentence_of(warning)));
+          fmt::format("{}, {}: {}", name_of(p.spec.scenario), p.spec.label, report::sentence_of(warning)));
     if (++times[p.spec.key()] == 2)
       lines.push_back(fmt::format("{}, {}: the case was asked for more than once and is measured once",
                                   name_of(p.spec.scenario), p.spec.label));
@@ -83,8 +85,8 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   add_real(app, "--max-time", max_time_s, "Seconds after which a study starts no further round [no limit]");
   add_whole(app, "--seed", seed, "Seed for the order of cases within a round [1]");
   add_whole(app, "--max-memory", memory_mb,
-            "Memory limit of all workers together, in MB [90 % of the available memory]", 1);
-  add_whole(app, "--worker-memory", worker_memory_mb, "Memory limit of one worker, in MB [no limit]", 1);
+            "Memory limit of all workers together, in MiB [90 % of the available memory]", 1);
+  add_whole(app, "--worker-memory", worker_memory_mb, "Memory limit of one worker, in MiB [no limit]", 1);
   add_real(app, "--case-timeout", case_timeout_s, "Seconds after which a case counts as timed out [600]");
   app.add_flag("--dry-run", is_dry_run, "Show the cases with predicted time and memory; run nothing");
   app.add_flag("--resume", resumes, "Continue the run that was interrupted in the same folder");
@@ -161,7 +163,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
     answer_json({{"cases", rows}});
     return 0;
   }
-  report::Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MB)"},
+  report::Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MiB)"},
                       {false, false, false, true, true},
                       {},
                       {0, 0, 1, 0, 0}};
@@ -204,7 +206,6 @@ ResultSet Measuring::new_results() {
 int Measuring::finish(ResultSet results) {
   progress_.clear();
   results.command = command_line_;
-  results.takeaways = takeaways_of(results);
   results.model.sha256 = sha256_;
   const nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
   for (const auto& [name, value] : flags.items())
@@ -220,7 +221,7 @@ int Measuring::finish(ResultSet results) {
     unwritten = std::current_exception();  // what was measured is shown all the same
   }
   if (flags_.output.is_json) {
-    nlohmann::ordered_json json = to_json(results);
+    nlohmann::ordered_json json = report::results_json(results);
     json["results"] =
         flags_.folder.empty()
             ? nlohmann::ordered_json(nullptr)

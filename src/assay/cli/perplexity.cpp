@@ -1,5 +1,6 @@
 // assay perplexity: one figure of a text file, with its protocol.
 #include "assay/session/perplexity.h"
+#include "assay/report/prose/prose.h"
 
 #include <optional>
 
@@ -38,7 +39,7 @@ int run_perplexity(const PerplexityFlags& flags) {
   const LoadedModel loaded = flags.model.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
-    for (const Warning& warning : loaded.warnings) note("warning: " + sentence_of(warning));
+    for (const Warning& warning : loaded.warnings) note("warning: " + report::sentence_of(warning));
   }
   Progress progress(flags.output.shows_progress());
   const auto unless_0 = [](std::int64_t number) {
@@ -77,7 +78,7 @@ int run_perplexity(const PerplexityFlags& flags) {
   }
   answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
   if (!flags.output.is_quiet)
-    for (const Warning& warning : scored.warnings) note("warning: " + sentence_of(warning));
+    for (const Warning& warning : scored.warnings) note("warning: " + report::sentence_of(warning));
   if (!flags.output.is_quiet)
     note(fmt::format("{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", s.protocol,
                      s.tokens_scored, s.tokens, s.windows, scored.seconds,

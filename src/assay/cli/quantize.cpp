@@ -86,7 +86,7 @@ std::string text_of(const QuantizeReport& report) {
                       report.coverage.quantized, report.coverage.tensors.size(), report.precision,
                       100 * report.coverage.weights_share, report.dtype);
   text += fmt::format(
-      "Weight files: {:.1f} MB before, {:.1f} MB now ({:.2f} times smaller, {:.2f} bits per "
+      "Weight files: {:.1f} MiB before, {:.1f} MiB now ({:.2f} times smaller, {:.2f} bits per "
       "weight)\nWritten: {}\n",
       before / 1e6, after / 1e6, before / after, bits_per_weight(report), report.path.string());
   return text;

@@ -14,6 +14,11 @@ namespace {
 // Far beyond any run: what a file holds above it is damaged.
 constexpr double kMaxSeconds = 1e9, kMaxCount = 1e30;
 
+// The worker may be an earlier build, which called the key otherwise.
+const char* name_in(const JsonReader& json, const char* name, const char* earlier) {
+  return json.has(name) || !json.has(earlier) ? name : earlier;
+}
+
 OrderedJson prompt_to_json(const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   return std::get<std::vector<TokenId>>(prompt);
@@ -124,7 +129,7 @@ OrderedJson to_json(const Sample& s) {
           {"gpu", gpu_to_json(s.gpu)},
           {"roofline_repeats", s.roofline_repeats},
           {"ids_hash", s.ids_hash},
-          {"roof",
+          {"roofline",
            {s.bytes, s.flops, s.roofline_s, s.roofline_gb_s, s.roofline_gflops, s.memory_bound_s,
             s.round_trip_us}},
           {"disturbance", disturbance_to_json(s.disturbance)}};
@@ -152,7 +157,7 @@ Sample sample_from_json(const JsonReader& json) {
   s.computed_prompt_tokens = counts.at(3).count<std::int64_t>();
   s.new_tokens = counts.at(4).count<std::int64_t>();
   s.ids_hash = json.at("ids_hash").text();
-  const JsonReader roofline = json.at("roof");
+  const JsonReader roofline = json.at(name_in(json, "roofline", "roof"));
   s.bytes = roofline.at(0).number(0, kMaxCount);
   s.flops = roofline.at(1).number(0, kMaxCount);
   s.roofline_s = roofline.at(2).number(0, kMaxCount);
@@ -168,7 +173,7 @@ OrderedJson to_json(const FirstRun& f) {
   OrderedJson parts = OrderedJson::array();
   for (const CaseProfile::Part& part : f.profile.parts)
     parts.push_back(
-        OrderedJson{{"phase", part.phase}, {"seconds", part.seconds}, {"roof_s", part.roofline_s}});
+        OrderedJson{{"phase", part.phase}, {"seconds", part.seconds}, {"roofline_s", part.roofline_s}});
   return {{"prompt_ids", f.prompt_ids},
           {"ids", f.ids},
           {"texts", f.texts},
@@ -188,7 +193,7 @@ FirstRun first_run_from_json(const JsonReader& json) {
   f.texts = json.at("texts").texts();
   for (const JsonReader& part : json.at("profile").items())
     f.profile.parts.push_back({part.at("phase").text(), part.at("seconds").number(-kMaxSeconds, kMaxSeconds),
-                               part.at("roof_s").number(0, kMaxSeconds)});
+                               part.at(name_in(part, "roofline_s", "roof_s")).number(0, kMaxSeconds)});
   f.kv_cache_bytes = json.at("kv_cache_bytes").number(0, kMaxCount);
   f.measured_memory_bytes = json.at("measured_memory_bytes").number(-kMaxCount, kMaxCount);
   f.peak_rss_bytes = json.at("rss_bytes").at(0).number(0, kMaxCount);

@@ -15,7 +15,7 @@ namespace assay {
 using OrderedJson = nlohmann::ordered_json;
 
 namespace {
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 
 // Null where the line is not JSON.
 OrderedJson parsed_line(const std::string& line) {

@@ -28,7 +28,8 @@ void fit_context(const ExperimentContext& context, Case& spec) {
         {WarningKind::prompt_truncated,
          fmt::format("a prompt of {} tokens was cut on the left, because it and {} new tokens exceed the "
                      "context of {}",
-                     tokens, spec.new_tokens, context.context_length)});
+                     tokens, spec.new_tokens, context.context_length),
+         static_cast<double>(tokens + spec.new_tokens), static_cast<double>(context.context_length)});
     return;
   }
 }

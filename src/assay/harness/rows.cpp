@@ -58,13 +58,16 @@ class RowBuilder {
       row.warnings.push_back(
           {WarningKind::roofline_disturbed,
            fmt::format("the roofline was disturbed in {} of {} runs and was measured again", repeats,
-                       result_.samples.size())});
+                       result_.samples.size()),
+           repeats, 0});
     if (hashes.size() > 1)
-      row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids"});
+      row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids",
+                              static_cast<double>(hashes.size()), 1});
     const std::vector<double> times = result_.each(&Sample::total_latency_s);
     if (const auto found = statistics::outliers(times); found.size() * 10 > times.size())
-      row.warnings.push_back(
-          {WarningKind::outliers, "more than a tenth of the runs are outliers, which are kept"});
+      row.warnings.push_back({WarningKind::outliers,
+                              "more than a tenth of the runs are outliers, which are kept",
+                              static_cast<double>(found.size()) / static_cast<double>(times.size()), 0.1});
     if (times.size() >= 2 * statistics::kMinForInterval) {
       const std::size_t half = times.size() / 2;
       const double early = statistics::median(std::span(times).first(half)),
@@ -74,7 +77,8 @@ class RowBuilder {
         row.warnings.push_back(
             {WarningKind::drift,
              fmt::format("the second half of the runs was more than 10 % {} than the first",
-                         late > early ? "slower" : "faster")});
+                         late > early ? "slower" : "faster"),
+             100 * (std::max(early, late) / std::min(early, late) - 1), 100 * (kDrift - 1)});
     }
     std::set<int> processes;
     for (const SampleId& place : result_.places()) processes.insert(place.process);
@@ -84,7 +88,8 @@ class RowBuilder {
            count == 1 ? fmt::format("{} in one process {} too few for a verdict",
                                     times.size() == 1 ? "1 run" : fmt::format("{} runs", times.size()),
                                     times.size() == 1 ? "is" : "are")
-                      : fmt::format("{} processes are too few for an interval or a verdict", count)});
+                      : fmt::format("{} processes are too few for an interval or a verdict", count),
+           count, kMinProcesses});
   }
 
  private:
@@ -202,15 +207,15 @@ class RowBuilder {
     row.set("bytes_per_token", first_.bytes / all_tokens);
     row.set("flops_per_token", first_.flops / all_tokens);
     if (first_.roofline_s <= 0) return;
-    set(row, "roof_gb_s", [](const Sample& s) { return s.roofline_gb_s; });
+    set(row, "roofline_gb_s", [](const Sample& s) { return s.roofline_gb_s; });
     if (first_.round_trip_us > 0)
       set(row, "thread_round_trip_us", [](const Sample& s) { return s.round_trip_us; });
     if (first_.roofline_gflops > 0)
-      set(row, "roof_gflops", [](const Sample& s) { return s.roofline_gflops; });
+      set(row, "roofline_gflops", [](const Sample& s) { return s.roofline_gflops; });
     const double roofline = statistics::median(result_.each(&Sample::roofline_s)),
                  time = statistics::median(result_.each(&Sample::total_latency_s));
-    row.set("roof_latency_s", roofline);
-    row.set("percent_of_roof", 100 * roofline / time);
+    row.set("roofline_latency_s", roofline);
+    row.set("percent_of_roofline", 100 * roofline / time);
     row.set("achieved_gb_s", first_.bytes / time / 1e9);
     row.set("achieved_gflops", first_.flops / time / 1e9);
     row.parameters.emplace_back("bound",
@@ -242,6 +247,30 @@ class RowBuilder {
 
 }  // namespace
 
+Setting setting_of(const RunConfig& config, const SessionFacts& facts) {
+  Setting setting;
+  if (config.precision) setting.precision = name_of(*config.precision);
+  if (config.recipe) setting.precision = field("recipe").print(config).front();
+  if (config.quantize_head) setting.lm_head = name_of(*config.quantize_head);
+  if (config.activations) setting.activations = *config.activations == Activations::int8 ? "int8" : "dtype";
+  if (config.kv_cache) setting.kv_cache = name_of(*config.kv_cache);
+  setting.device = facts.device;
+  setting.kernels = facts.kernels;
+  setting.threads = facts.threads;
+  return setting;
+}
+
+Setting setting_of(const Case& spec, const SessionFacts& facts) {
+  Setting setting = setting_of(spec.configuration, facts);
+  setting.cache = spec.uses_cache;
+  if (spec.prompts.size() > 1) {
+    setting.batch_size =
+        spec.batch_size == 0 ? static_cast<std::int64_t>(spec.prompts.size()) : spec.batch_size;
+    setting.padding = name_of(spec.padding);
+  }
+  return setting;
+}
+
 Row row_of(const CaseResult& result, const ExperimentContext& context) {
   const Case& spec = result.spec;
   Row row;
@@ -249,6 +278,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
   row.label = spec.label;
   row.status = result.status;
   row.reason = result.reason;
+  row.setting = setting_of(spec, result.facts);
   row.parameters = {
       {"configuration", spec.configuration.label()},
       {"precision", result.facts.model.dtype.empty() ? spec.configuration.label() : result.facts.model.dtype},
@@ -260,9 +290,8 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
   if (!result.facts.tuning.empty()) row.parameters.emplace_back("tuning", result.facts.tuning);
   if (spec.configuration.recipe)
     row.parameters.emplace_back("recipe", field("recipe").print(spec.configuration).front());
-  if (spec.prompts.size() > 1) {
-    const auto all = static_cast<std::int64_t>(spec.prompts.size());
-    row.parameters.emplace_back("batch_size", std::to_string(spec.batch_size == 0 ? all : spec.batch_size));
+  if (row.setting.batch_size > 0) {
+    row.parameters.emplace_back("batch_size", std::to_string(row.setting.batch_size));
     row.parameters.emplace_back("padding", name_of(spec.padding));
   }
   for (const auto& parameter : spec.parameters) row.parameters.push_back(parameter);
@@ -287,7 +316,6 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
   comparison.baseline = baseline.spec.label;
   comparison.metric = "total_latency_s";
   comparison.seconds_each = candidate.visit_s;
-  set_sentence(comparison);
   return comparison;
 }
 

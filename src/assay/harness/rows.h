@@ -11,6 +11,10 @@
 
 namespace assay {
 
+// What a configuration, and a case, ran with.
+Setting setting_of(const RunConfig& config, const SessionFacts& facts);
+Setting setting_of(const Case& spec, const SessionFacts& facts);
+
 // A row from a case's samples: every metric that follows from them, warnings about the measurement, the
 // roofline beside it, and which phase loses most of the time above the roofline.
 Row row_of(const CaseResult& result, const ExperimentContext& context);

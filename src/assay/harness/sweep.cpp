@@ -434,7 +434,7 @@ std::string Sessions::why_not(const RunConfig& configuration) const {
   if (budget_.value == 0 || !memory_of_) return "";
   const Bytes needed = memory_of_(configuration), allowed = budget_for(configuration);
   if (needed <= allowed) return "";
-  return fmt::format("out of memory predicted: {:.0f} MB needed, {:.0f} MB allowed", needed.megabytes(),
+  return fmt::format("out of memory predicted: {:.0f} MiB needed, {:.0f} MiB allowed", needed.megabytes(),
                      allowed.megabytes());
 }
 

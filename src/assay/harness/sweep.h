@@ -46,7 +46,7 @@ class Sessions {
   void end_all();
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
   std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
-  // Empty, or why it cannot fit: "out of memory predicted: 5000 MB needed, 4000 MB allowed".
+  // Empty, or why it cannot fit: "out of memory predicted: 5000 MiB needed, 4000 MiB allowed".
   std::string why_not(const RunConfig& configuration) const;
 
  private:

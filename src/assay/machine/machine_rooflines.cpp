@@ -40,7 +40,7 @@ class RooflineRun {
         if (threads == 1) peaks_.skipped.push_back(working_set);
         continue;
       }
-      begin_case(fmt::format("reading {:.0f} MB", working_set.megabytes()), threads);
+      begin_case(fmt::format("reading {:.0f} MiB", working_set.megabytes()), threads);
       ReadProbe probe(working_set, pool);
       for (const int streams : {1, 4})
         peaks_.reads.push_back({working_set, threads, streams, best_rate(options_.each, [&](Seconds window) {

@@ -52,8 +52,8 @@ constexpr Phase kPhases[] = {
     {"detokenize_s", "detokenize"},
     {"total_latency_s", "total"},
     {"end_to_end_s", "end to end"},
-    {"roof_gb_s", "roofline of reading"},
-    {"roof_gflops", "roofline of computing"},
+    {"roofline_gb_s", "roofline of reading"},
+    {"roofline_gflops", "roofline of computing"},
     {"thread_round_trip_us", "thread synchronization"},
 };
 

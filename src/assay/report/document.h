@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "assay/report/plot.h"
 #include "assay/report/table.h"
 
 namespace assay::report {
@@ -22,7 +23,8 @@ struct Lines {
   std::vector<std::string> lines;
 };
 struct Figure {
-  std::string title, path;  // beside the report: "plots/latency_by_length.svg"
+  std::string name;  // of its file, without an ending: "latency_by_length"
+  Plot plot;
 };
 using Content = std::variant<Paragraph, List, Lines, Table, Figure>;
 

@@ -7,11 +7,11 @@
 #include "assay/base/format.h"
 #include "assay/base/json_reader.h"
 #include "assay/report/csv.h"
-#include "assay/report/figures.h"
 #include "assay/report/png.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
 #include "assay/report/result_tables.h"
+#include "assay/report/written_results.h"
 #include "assay/results/results_json.h"
 
 namespace assay::report {
@@ -20,20 +20,22 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kTable = "plots/table.svg";
+
 // Their failure is a note: what was measured is on the disk by then.
-void write_plots(const ResultSet& results, const fs::path& folder, WrittenReports& written) try {
-  std::vector<std::pair<std::string, std::string>> pictures;
-  for (const auto& [name, plot] : figures_of(results)) pictures.emplace_back(name, to_svg(plot));
-  if (results.rows.size() > 1) pictures.emplace_back("table", table_svg(build_results_table(results)));
+void write_plots(const ResultSet& results, const Document& document, const fs::path& folder,
+                 WrittenReports& written) try {
+  std::vector<std::pair<std::string, std::string>> pictures = pictures_of(document);
+  if (results.rows.size() > 1) pictures.emplace_back(kTable, table_svg(build_results_table(results)));
   if (pictures.empty()) return;
-  ensure_writable_folder(folder);
+  ensure_writable_folder((folder / kTable).parent_path());
   const auto write = [&](const fs::path& path, const std::string& content) {
     write_file_atomically(path, content);
     written.paths.push_back(path);
   };
   std::vector<std::string> svgs;
-  for (const auto& [name, svg] : pictures) {
-    write(folder / (name + ".svg"), svg);
+  for (const auto& [path, svg] : pictures) {
+    write(folder / path, svg);
     svgs.push_back(svg);
   }
   const DrawnPictures drawn = draw_apart(svgs);
@@ -42,7 +44,7 @@ void write_plots(const ResultSet& results, const fs::path& folder, WrittenReport
     if (drawn.pngs[i].empty())
       ++missing;
     else
-      write(folder / (pictures[i].first + ".png"), drawn.pngs[i]);
+      write((folder / pictures[i].first).replace_extension("png"), drawn.pngs[i]);
   if (missing == pictures.size())
     written.note = "Plots were written as SVG only: " + drawn.why_not;
   else if (missing > 0)
@@ -61,14 +63,15 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
                                     {folder / "samples.csv", samples_csv(results)}};
   if (const Table table = tradeoff_table(results); !table.rows.empty())
     files.push_back({folder / "tradeoff.csv", to_csv(table)});
-  files.push_back({folder / "report.md", to_markdown(document_of(results))});
+  const Document document = document_of(results);
+  files.push_back({folder / "report.md", to_markdown(document)});
   // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes
   // last: it says that the others are there.
-  files.push_back({folder / "results.json", readable_json(to_json(results))});
+  files.push_back({folder / "results.json", readable_json(results_json(results))});
   write_files_atomically(files);
   WrittenReports written;
   for (const FileContent& file : files) written.paths.push_back(file.path);
-  write_plots(results, folder / "plots", written);
+  write_plots(results, document, folder, written);
   return written;
 }
 

@@ -21,10 +21,10 @@ struct PlotSeries {
 
 // Lines over numbers, or where `categories` are given one bar each, drawn sideways with its name.
 struct Plot {
-  std::string title, subtitle;
-  std::string x_label, y_label;  // with units: "Latency (s)"
-  std::vector<PlotSeries> series;
-  std::vector<std::string> categories;  // point i of the first series belongs to category i
+  std::string title = {}, subtitle = {};
+  std::string x_label = {}, y_label = {};  // with units: "Latency (s)"
+  std::vector<PlotSeries> series = {};
+  std::vector<std::string> categories = {};  // point i of the first series belongs to category i
 };
 
 // A document of its own; deterministic, so that equal data give equal bytes. A plot without points says so.

@@ -25,6 +25,10 @@ std::string joined_lines(const std::vector<std::string>& lines) {
   return text;
 }
 
+std::string path_of(const Figure& figure) {
+  return fmt::format("plots/{}.svg", figure.name);
+}
+
 class TerminalRenderer {
  public:
   explicit TerminalRenderer(std::size_t width) : width_(std::max<std::size_t>(width, 20)) {}
@@ -118,7 +122,7 @@ class MarkdownRenderer {
   }
   static std::string render(const Table& table) { return table.rows.empty() ? "" : to_markdown(table); }
   static std::string render(const Figure& figure) {
-    return fmt::format("![{}]({})\n", markdown_words(figure.title), figure.path);
+    return fmt::format("![{}]({})\n", markdown_words(figure.plot.title), path_of(figure));
   }
 };
 
@@ -130,6 +134,15 @@ std::string to_terminal(const Document& document, std::size_t width) {
 
 std::string to_markdown(const Document& document) {
   return MarkdownRenderer()(document);
+}
+
+std::vector<std::pair<std::string, std::string>> pictures_of(const Document& document) {
+  std::vector<std::pair<std::string, std::string>> pictures;
+  for (const Section& section : document.sections)
+    for (const Block& block : section.blocks)
+      if (const auto* figure = std::get_if<Figure>(&block.content))
+        pictures.emplace_back(path_of(*figure), to_svg(figure->plot));
+  return pictures;
 }
 
 }  // namespace assay::report

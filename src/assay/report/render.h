@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "assay/report/document.h"
 
@@ -14,5 +16,9 @@ std::string to_terminal(const Document& document, std::size_t width);
 
 // GitHub's Markdown; text that would be markup is escaped.
 std::string to_markdown(const Document& document);
+
+// The files that the Markdown refers to, as paths beside it: "plots/latency_by_length.svg", and their
+// content.
+std::vector<std::pair<std::string, std::string>> pictures_of(const Document& document);
 
 }  // namespace assay::report

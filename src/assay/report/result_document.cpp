@@ -7,6 +7,7 @@
 
 #include "assay/base/format.h"
 #include "assay/report/figures.h"
+#include "assay/report/prose/prose.h"
 #include "assay/report/result_tables.h"
 #include "assay/results/metric.h"
 #include "assay/results/takeaways.h"
@@ -45,9 +46,9 @@ class ResultDocument {
     add_figures();
     add_methods();
     add_every_metric();
-    add_conclusion("Takeaways", results_.takeaways);
+    add_conclusion("Takeaways", sentences_of(takeaways_of(results_)));
     if (const auto recommended = recommendation_of(results_))
-      add_conclusion("Recommendation", recommended->sentences);
+      add_conclusion("Recommendation", sentences_of(*recommended));
     add_failures();
     add_conclusion("Warnings", warnings());
     return std::move(document_);
@@ -91,9 +92,10 @@ class ResultDocument {
     const Row* row = first_with(results_, "memory_bytes");
     if (row == nullptr) return;
     const double bytes = row->find("memory_bytes")->value;
-    section.add(Paragraph{fmt::format("{} has {} parameters; in {} they take {:.2f} MB ({:.0f} bytes).",
-                                      results_.model.id, results_.model.parameters, results_.model.dtype,
-                                      bytes / (1024 * 1024), bytes)});
+    section.add(Paragraph{
+        fmt::format("{} has {} parameters; in {} they take {:.2f} MB ({} bytes; 1 MB is 1024 x 1024 bytes).",
+                    results_.model.id, with_commas(results_.model.parameters), results_.model.dtype,
+                    bytes / (1024 * 1024), with_commas(static_cast<std::int64_t>(bytes)))});
   }
 
   void add_perplexity(Section& section) const {
@@ -120,17 +122,16 @@ class ResultDocument {
       });
       // The trade-off holds perplexities too; they are compared where they were scored.
       const bool is_elsewhere = (c.metric == "perplexity") != (scenario == Scenario::perplexity);
-      if (is_here && !is_elsewhere) list.items.push_back(sentence(c.sentence));
+      if (is_here && !is_elsewhere) list.items.push_back(sentence(sentence_of(c)));
     }
     return list;
   }
 
   // The baseline's text stands among those of the precisions too.
   bool is_repeated(const GeneratedText& text) const {
-    return text.label.starts_with("prompt ") &&
+    return text.scenario == Scenario::baseline &&
            std::any_of(results_.texts.begin(), results_.texts.end(), [&](const GeneratedText& other) {
-             return other.prompt == text.prompt && other.label != text.label &&
-                    other.label.ends_with(text.label);
+             return other.prompt == text.prompt && other.scenario == Scenario::tradeoff;
            });
   }
 
@@ -149,7 +150,7 @@ class ResultDocument {
       std::vector<std::vector<std::string>> labels;
       for (const GeneratedText& t : results_.texts) {
         if (t.prompt != prompt || is_repeated(t)) continue;
-        std::string label = t.label.substr(0, t.label.rfind(", prompt "));
+        std::string label = t.scenario == Scenario::tradeoff ? t.generated_by : t.label;
         const std::string text = one_line(t.text, kLongestText);
         const auto same = std::find_if(table.rows.begin(), table.rows.end(),
                                        [&](const auto& row) { return row[1] == text; });
@@ -197,13 +198,14 @@ class ResultDocument {
   }
 
   void add_findings() {
-    if (results_.remarks.empty()) return;
+    const std::vector<std::string> sentences = sentences_of(results_.findings);
+    if (sentences.empty()) return;
     // Many of them bury what follows.
     constexpr std::size_t kMaxOnTerminal = 6;
-    Section& section = new_section(
-        "Findings", results_.remarks.size() <= kMaxOnTerminal ? Shown::everywhere : Shown::on_pages);
+    Section& section =
+        new_section("Findings", sentences.size() <= kMaxOnTerminal ? Shown::everywhere : Shown::on_pages);
     List list;
-    for (const std::string& remark : results_.remarks) list.items.push_back(sentence(remark));
+    for (const std::string& each : sentences) list.items.push_back(sentence(each));
     section.add(std::move(list));
   }
 
@@ -211,8 +213,7 @@ class ResultDocument {
     const auto figures = figures_of(results_);
     if (figures.empty()) return;
     Section& section = new_section("Figures", Shown::on_pages);
-    for (const auto& [name, plot] : figures)
-      section.add(Figure{plot.title, fmt::format("plots/{}.svg", name)});
+    for (const auto& [name, plot] : figures) section.add(Figure{name, plot});
   }
 
   void add_methods() {
@@ -264,8 +265,9 @@ std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
   std::vector<WarningGroup> groups;
   for (const Row& row : rows)
     for (const Warning& warning : row.warnings) {
-      auto at = std::find_if(groups.begin(), groups.end(),
-                             [&](const WarningGroup& group) { return group.warning == warning; });
+      auto at = std::find_if(groups.begin(), groups.end(), [&](const WarningGroup& group) {
+        return group.warning.kind == warning.kind && group.warning.text == warning.text;
+      });
       if (at == groups.end()) at = groups.insert(groups.end(), {warning, {}, 0});
       at->labels.push_back(one_line(row.label, 60));
     }
@@ -295,8 +297,8 @@ std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
                             : fmt::format("{} and {}", group.labels.front(),
                                           counted(std::ssize(group.labels) - 1, "other row"));
     if (group.others > 0)
-      where +=
-          fmt::format("; much the same in {}", counted(static_cast<std::int64_t>(group.others), "other row"));
+      where += fmt::format("; to another degree in {}",
+                           counted(static_cast<std::int64_t>(group.others), "other row"));
     lines.push_back(fmt::format("{} ({}).", capitalised(sentence_of(group.warning)), where));
   }
   return lines;
@@ -335,7 +337,7 @@ Document document_of(const ComparedResults& compared) {
     else if (!row.untested.empty())
       untested.items.push_back(where + sentence(row.untested));
     else if (c.verdict == Verdict::cannot_tell)
-      undecided.items.push_back(where + sentence(c.sentence));
+      undecided.items.push_back(where + sentence(sentence_of(row)));
   };
   // Throughput is latency the other way round, and bytes that are the same need no line.
   const auto is_shown = [](const ComparedRow& row) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/format.h"
+#include "assay/report/prose/prose.h"
 #include "assay/results/metric.h"
 
 namespace assay::report {
@@ -77,7 +78,14 @@ Table labelled(const RowList& rows, Scenario scenario) {
   return table;
 }
 
-// The verdict of each row's latency against the baseline's: "0.41x faster".
+// How much faster or slower a row is than the baseline: "1.59x faster", "undecided (1.02x slower)".
+std::string verdict_cell(const Comparison& c) {
+  if (c.verdict == Verdict::lower || c.verdict == Verdict::higher) return factor_of(c);
+  if (c.verdict == Verdict::no_difference) return verdict_word(c);
+  return fmt::format("{} ({})", verdict_word(c), factor_of(c));
+}
+
+// The verdict of each row's latency against the baseline's.
 void add_verdicts(Table& table, const RowList& rows, const ResultSet& results) {
   std::vector<std::string> cells;
   std::string baseline;
@@ -92,7 +100,7 @@ void add_verdicts(Table& table, const RowList& rows, const ResultSet& results) {
     }
     has_one_baseline = has_one_baseline && (baseline.empty() || baseline == at->baseline);
     baseline = at->baseline;
-    cells.push_back(fmt::format("{:.3g}x {}", at->ratio, verdict_word(*at)));
+    cells.push_back(verdict_cell(*at));
   }
   if (baseline.empty()) return;
   constexpr std::size_t kShortName = 14;
@@ -168,9 +176,9 @@ Table tradeoff_table(const ResultSet& results) {
     line.push_back(memory == nullptr ? "Error" : fmt::format("{:.2f}", memory->value / (1024 * 1024)));
     line.push_back(latency == nullptr ? "Error" : fmt::format("{:.4f}", statistics::mean(latency->samples)));
     for (std::size_t i = 0; i < prompts.size(); ++i) {
-      const std::string label = fmt::format("{}, prompt {}", row.label, i + 1);
-      const auto text = std::find_if(results.texts.begin(), results.texts.end(),
-                                     [&](const GeneratedText& t) { return t.label == label; });
+      const auto text = std::find_if(results.texts.begin(), results.texts.end(), [&](const GeneratedText& t) {
+        return t.scenario == Scenario::tradeoff && t.generated_by == row.label && t.prompt == prompts[i];
+      });
       line.push_back(text != results.texts.end() ? text->text : i == 0 ? "Error: " + row.reason : "Error");
     }
     table.rows.push_back(std::move(line));

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "assay/base/error.h"
+#include "assay/results/judge.h"
 #include "assay/results/machine_speed.h"
 #include "assay/results/metric.h"
 #include "assay/results/takeaways.h"
@@ -17,7 +18,6 @@ namespace assay {
 
 namespace {
 
-constexpr double kErrorLevel = 0.05;
 constexpr int kMinBlocks = 6;  // of a text
 constexpr const char* kLatencyTag = "total_latency_s";
 constexpr const char* kThroughputTag = "tokens_per_sec";
@@ -53,79 +53,6 @@ std::vector<double> mean_log_ratios(std::span<const ComparedPair> rows, std::str
       means[i] += statistics::median(own[i]) / static_cast<double>(rows.size());
   }
   return means;
-}
-
-// A comparison whose verdict still depends on how many others are made with it.
-struct Pending {
-  ComparedRow* row;
-  std::vector<statistics::Effect> effects;  // of the logarithm of B / A, in each unit; one at least
-
-  // Effects that contradict each other show nothing.
-  double p_value() const {
-    double p = 0;
-    bool is_higher = false, is_lower = false;
-    for (const statistics::Effect& effect : effects) {
-      p = std::max(p, effect.p_value());
-      (effect.estimate > 0 ? is_higher : is_lower) = true;
-    }
-    return is_higher && is_lower ? 1 : p;
-  }
-  // What all of them leave possible.
-  statistics::Interval interval(double level) const {
-    statistics::Interval all = effects.front().interval(level);
-    for (const statistics::Effect& effect : effects) {
-      const statistics::Interval own = effect.interval(level);
-      all.low = std::min(all.low, own.low);
-      all.high = std::max(all.high, own.high);
-    }
-    return all;
-  }
-  // Relative; it must show in every unit.
-  double detectable_difference(double level) const {
-    double most = 0;
-    for (const statistics::Effect& effect : effects)
-      most = std::max(most, statistics::detectable_difference(effect, level));
-    return std::expm1(most);
-  }
-  // The one that says least.
-  double estimate() const {
-    const auto is_nearer = [](const statistics::Effect& a, const statistics::Effect& b) {
-      return std::abs(a.estimate) < std::abs(b.estimate);
-    };
-    return std::min_element(effects.begin(), effects.end(), is_nearer)->estimate;
-  }
-};
-
-// Whether small is good, in the catalogue's words.
-std::string sentence_of(const Comparison& c) {
-  std::string ratio = fmt::format("{} ratio {:.4g}", metric(c.metric).title, c.ratio);
-  ratio[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(ratio[0])));
-  if (c.interval) ratio += fmt::format(" [{:.4g}, {:.4g}]", c.interval->low, c.interval->high);
-  if (c.verdict == Verdict::lower || c.verdict == Verdict::higher)
-    return fmt::format("B is {} than A: {}", verdict_word(c), ratio);
-  if (c.verdict == Verdict::no_difference)
-    return fmt::format("B equals A within {:.2g} %: {}", 100 * c.margin, ratio);
-  return fmt::format("B against A is {}: {}", verdict_word(c), ratio);
-}
-
-void judge(std::vector<Pending>& family) {
-  std::vector<double> p_values;
-  for (const Pending& pending : family) p_values.push_back(pending.p_value());
-  const std::vector<int> divisors = statistics::holm_divisors(p_values, kErrorLevel);
-  for (std::size_t i = 0; i < family.size(); ++i) {
-    Comparison& c = family[i].row->comparison;
-    const statistics::Interval logs = family[i].interval(1 - kErrorLevel / divisors[i]);
-    c.ratio = std::exp(family[i].estimate());
-    c.interval = statistics::Interval{std::exp(logs.low), std::exp(logs.high), logs.level};
-    c.processes = static_cast<int>(family[i].effects.front().replicates);
-    c.detectable_difference = family[i].detectable_difference(logs.level);
-    const double margin = std::log1p(c.margin);
-    c.verdict = logs.low > -margin && logs.high < margin ? Verdict::no_difference
-                : logs.low > 0                           ? Verdict::higher
-                : logs.high < 0                          ? Verdict::lower
-                                                         : Verdict::cannot_tell;
-    c.sentence = sentence_of(c);
-  }
 }
 
 class Comparer {
@@ -181,18 +108,14 @@ class Comparer {
     c.baseline = "A";
     c.metric = tag;
     c.margin = margin_;
-    c.ratio = a.find(tag)->value > 0 ? b.find(tag)->value / a.find(tag)->value : 1;
+    row.a = a.find(tag)->value;
+    row.b = b.find(tag)->value;
+    c.ratio = row.a > 0 ? row.b / row.a : 1;
     const std::size_t index = compared_.rows.size() - 1;
     if (!is_sampled && tag != kPerplexityTag) {
-      const double old = a.find(tag)->value, now = b.find(tag)->value;
-      c.verdict = now == old ? Verdict::no_difference : now > old ? Verdict::higher : Verdict::lower;
-      c.sentence = now == old ? fmt::format("B equals A: {:.0f} bytes", now)
-                              : fmt::format("B takes {:.0f} bytes {} than A: {:.0f} instead of {:.0f}",
-                                            std::abs(now - old), now > old ? "more" : "fewer", now, old);
-    } else {
-      c.sentence = sentence_of(c);
-      if (row.unlike.empty())
-        tag == kPerplexityTag ? add_losses(a, b, index) : add_processes(a, b, tag, index);
+      judge_exactly(c, row.b, row.a);
+    } else if (row.unlike.empty()) {
+      tag == kPerplexityTag ? add_losses(a, b, index) : add_processes(a, b, tag, index);
     }
   }
 
@@ -250,7 +173,6 @@ class Comparer {
       differences.push_back((now.sums[i] - old.sums[i]) / static_cast<double>(LossBlocks::kTokens));
     }
     row.comparison.ratio = std::exp(sum / static_cast<double>(old.tokens));
-    row.comparison.sentence = sentence_of(row.comparison);
     if (old.tokens % LossBlocks::kTokens != 0) differences.pop_back();  // of another length
     constexpr std::int64_t kBlock = std::max<std::int64_t>(1, statistics::kLossBlock / LossBlocks::kTokens);
     const std::vector<double> replicates = statistics::block_means(differences, kBlock);
@@ -273,6 +195,7 @@ class Comparer {
     if (all.empty()) return;
     ComparedRow& row = compared_.all_cases.emplace_back();
     row.label = fmt::format("all {} cases together", rows.size());
+    row.is_of_all = true;
     row.comparison.subject = "B";
     row.comparison.baseline = "A";
     row.comparison.metric = tag;
@@ -281,14 +204,20 @@ class Comparer {
     of_all_[tag] = std::move(all);
   }
 
-  // All cases together share the error level with the family of single cases.
+  // All cases together share the error level with the family of single cases. Throughput is latency the other
+  // way round, so that each of the two is a family.
   void judge_all(const std::string& tag) {
-    std::vector<Pending> family;
+    std::vector<Judged> family;
+    const auto add = [&](Comparison& c, const std::vector<statistics::Effect>& effects) {
+      c.processes = static_cast<int>(effects.front().replicates);
+      c.ratio = std::exp(effects.front().estimate);
+      family.push_back({&c, effects});
+    };
     for (const auto& [of, index, effects] : pending_)
-      if (of == tag) family.push_back({&compared_.rows[index], effects});
+      if (of == tag) add(compared_.rows[index].comparison, effects);
     for (ComparedRow& row : compared_.all_cases)
-      if (row.comparison.metric == tag) family.push_back({&row, of_all_[tag]});
-    judge(family);
+      if (row.comparison.metric == tag) add(row.comparison, of_all_[tag]);
+    judge_family(family);
   }
 
   struct PendingRow {
@@ -363,10 +292,14 @@ std::string what_shows(const Comparison& c, double asked) {
   const double times = std::pow(c.detectable_difference / asked, 2);
   if (c.metric == kPerplexityTag) return fmt::format("with a text of {:.2g} times the length", times);
   return fmt::format("with about {} processes (--processes)",
-                     static_cast<int>(std::ceil(c.processes * times)));
+                     static_cast<std::int64_t>(std::min(1e9, std::ceil(c.processes * times))));
 }
 
 }  // namespace
+
+std::string ComparedRow::place() const {
+  return is_of_all ? label : fmt::format("{}, {}", name_of(scenario), label);
+}
 
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin) {
   if (a.model.sha256 != b.model.sha256)
@@ -405,14 +338,13 @@ RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule)
     const std::string& why = row.unlike.empty() ? row.untested : row.unlike;
     if (!why.empty()) throw Error("'{}' cannot be judged: {}: {}", rule.text, where, why);
     judged.push_back(&row.comparison);
-    if (is_broken(row.comparison, rule)) outcome.broken.push_back(where + ": " + row.comparison.sentence);
+    if (is_broken(row.comparison, rule)) outcome.broken.push_back(row);
   };
-  for (const ComparedRow& row : compared.all_cases) judge(row, row.label);
-  for (const ComparedRow& row : compared.rows)
-    judge(row, fmt::format("{}, {}", name_of(row.scenario), row.label));
-  for (const std::string& failed : compared.failed) outcome.broken.push_back("failed in B: " + failed);
+  for (const ComparedRow& row : compared.all_cases) judge(row, row.place());
+  for (const ComparedRow& row : compared.rows) judge(row, row.place());
+  outcome.failed = compared.failed;
   if (judged.empty()) {
-    if (!outcome.broken.empty()) return outcome;
+    if (outcome.is_broken()) return outcome;
     throw Error("'{}' cannot be judged: the runs have no case in common that measured {}", rule.text,
                 metric(tag).title);
   }
@@ -424,7 +356,7 @@ RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule)
                                          : **std::max_element(judged.begin(), judged.end(), shows_more);
   outcome.detectable_difference = by.detectable_difference;
   const double asked = kShown * rule.margin;
-  if (outcome.broken.empty() && rule.margin > 0 && by.detectable_difference > asked)
+  if (!outcome.is_broken() && rule.margin > 0 && by.detectable_difference > asked)
     throw Error(
         "'{}' cannot be judged: nothing breaks it, but nine in ten times these runs show no difference below "
         "{:.2g} "

@@ -11,9 +11,12 @@ namespace assay {
 struct ComparedRow {
   Scenario scenario = Scenario::baseline;
   std::string label, configuration;
-  Comparison comparison;  // of B's figure against A's
-  std::string unlike;     // why the two cannot be compared; empty where they can
-  std::string untested;   // why there is no test of them, and what to do about it; empty where there is one
+  bool is_of_all = false;  // of all cases together
+  double a = 0, b = 0;     // the two figures
+  Comparison comparison;   // of B's figure against A's
+  std::string unlike;      // why the two cannot be compared; empty where they can
+  std::string untested;    // why there is no test of them, and what to do about it; empty where there is one
+  std::string place() const;  // "trade-off, nf4"; "all 4 cases together"
 };
 
 struct ComparedResults {
@@ -49,7 +52,9 @@ struct FailureRule {
 std::vector<FailureRule> failure_rules(const std::string& text);
 // What a rule says of a comparison.
 struct RuleOutcome {
-  std::vector<std::string> broken;  // the rows that break it
+  std::vector<ComparedRow> broken;  // that break it
+  std::vector<std::string> failed;  // cases that B could not run, which break every rule
+  bool is_broken() const { return !broken.empty() || !failed.empty(); }
   // Relative: differences from here on are found with a chance of 90 %; of bytes 0, since any is.
   double detectable_difference = 0;
 };

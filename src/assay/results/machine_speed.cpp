@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kRoundTripTag = "thread_round_trip_us";
 // Nothing, reading and multiplying: what a time is measured in.
-constexpr std::string_view kUnits[] = {"", "roof_gb_s", "roof_gflops"};
+constexpr std::string_view kUnits[] = {"", "roofline_gb_s", "roofline_gflops"};
 
 // By process: times in the unit, whose logarithms therefore are added; rates are divided by it.
 std::map<int, double> in_unit(const Row& row, std::string_view tag, bool is_rate, std::string_view unit) {

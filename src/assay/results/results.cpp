@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "assay/results/judge.h"
 #include "assay/results/metric.h"
 
 namespace assay {
@@ -211,19 +212,29 @@ void append_lists(Results& to, ExperimentResult& from) {
   append(to.other_comparisons, from.other_comparisons);
   append(to.audit, from.audit);
   append(to.texts, from.texts);
-  append(to.remarks, from.remarks);
+  append(to.findings, from.findings);
   if (from.noise) to.noise = from.noise;
+}
+
+// What a row's figure is to the baseline's, with the interval that the test gives it.
+void set_ratio(std::vector<Row>& rows, const Comparison& c) {
+  const char* tag = c.metric == kRankedBy      ? "time_ratio"
+                    : c.metric == "perplexity" ? "perplexity_ratio"
+                                               : nullptr;
+  if (tag == nullptr) return;
+  for (Row& row : rows)
+    if (row.scenario == c.scenario && row.label == c.subject && row.status == RowStatus::ok)
+      row.set(tag, Value{c.ratio, c.interval, {}});
 }
 
 }  // namespace
 
 void ExperimentResult::add(ExperimentResult other) {
   append_lists(*this, other);
-  append(conclusions, other.conclusions);
   is_interrupted = is_interrupted || other.is_interrupted;
 }
 
-void ExperimentResult::conclude(double margin) {
+void ExperimentResult::judge_all(double margin) {
   for (const Scenario scenario : kRanked) {
     const std::vector<const Row*> timed = timed_rows(rows, scenario);
     for (std::size_t i = 1; i < timed.size(); ++i) {
@@ -243,9 +254,7 @@ void ExperimentResult::conclude(double margin) {
     if (c->metric == kRankedBy && c->effect)
       c->effect = statistics::with_prior(*c->effect, priors.of_difference(c->scenario));
   judge(family);
-  // A conclusion may add comparisons to neither list: the family is closed.
-  for (const auto& conclusion : conclusions) conclusion(*this);
-  conclusions.clear();
+  for (const Comparison& c : comparisons) set_ratio(rows, c);
 }
 
 const Comparison* ExperimentResult::comparison(Scenario scenario, std::string_view subject,

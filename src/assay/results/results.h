@@ -3,7 +3,6 @@
 #pragma once
 
 #include <compare>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,7 +11,9 @@
 #include <vector>
 
 #include "assay/machine/machine.h"
+#include "assay/results/finding.h"
 #include "assay/results/scenario.h"
+#include "assay/results/setting.h"
 #include "assay/results/status.h"
 #include "assay/results/verdict.h"
 #include "assay/results/warning.h"
@@ -68,6 +69,7 @@ struct Row {
   std::vector<std::vector<double>> step_s = {};
   std::optional<LossBlocks> losses = {};                         // of a text that was scored
   std::vector<std::pair<std::string, std::string>> absent = {};  // metrics without a value, and why
+  Setting setting = {};                                          // the same as the parameters, as values
 
   void set(std::string_view tag, Value value);
   void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
@@ -81,6 +83,8 @@ struct Row {
 struct GeneratedText {
   std::string label, prompt, text;
   std::vector<int> prompt_ids, ids;
+  Scenario scenario = Scenario::baseline;
+  std::string generated_by = {};  // the label of the row whose configuration generated it
 };
 
 // What a quantized precision quantized, and what it left.
@@ -130,16 +134,14 @@ struct ExperimentResult {
   std::vector<Comparison> other_comparisons;
   std::vector<AuditRow> audit;
   std::vector<GeneratedText> texts;
-  std::vector<std::string> remarks;
+  std::vector<Finding> findings;
   std::optional<NoiseEstimate> noise;  // of an A/A run
   bool is_interrupted = false;
-  // What can be said, or written into rows, only after judge() has seen all comparisons of the run.
-  std::vector<std::function<void(ExperimentResult& all)>> conclusions;
 
   void add(ExperimentResult other);
-  // Compares the best row of each scenario with the others, judges all comparisons as one family and draws
-  // the conclusions. Once, when nothing is to be added any more.
-  void conclude(double margin);
+  // Compares the best row of each scenario with the others, judges all comparisons by family, and gives rows
+  // their ratios to the baseline. Once, when nothing is to be measured any more.
+  void judge_all(double margin);
   // Of rows of this scenario, in either list; null where they were not compared.
   const Comparison* comparison(Scenario scenario, std::string_view subject, std::string_view baseline,
                                std::string_view metric = "total_latency_s") const;
@@ -148,7 +150,7 @@ struct ExperimentResult {
 };
 
 struct ResultSet {
-  static constexpr int kSchemaVersion = 1;
+  static constexpr int kSchemaVersion = 2;  // 1 is read too
   std::string created, command;
   std::string run_id;  // tells a run from every other: 16 hexadecimal digits; empty in earlier files
   // Of two runs whose processes took turns (studies/interleave.h): the same in both and in no other. A
@@ -165,9 +167,8 @@ struct ResultSet {
   std::vector<Comparison> comparisons, other_comparisons;  // as in ExperimentResult
   std::vector<AuditRow> audit;
   std::optional<NoiseEstimate> noise;  // of the A/A run at the start
-  std::vector<std::string> remarks;    // sentences: trends, break-even, fits
-  std::vector<std::string> takeaways;
-  std::string caption;  // how it was measured
+  std::vector<Finding> findings;       // trends, fits, what to use
+  std::string caption;                 // how it was measured
 
   // Appends what a study found out.
   void add(ExperimentResult found);

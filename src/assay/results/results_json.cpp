@@ -6,22 +6,16 @@
 
 #include "assay/base/error.h"
 #include "assay/machine/machine_json.h"
+#include "assay/results/finding_json.h"
 #include "assay/results/metric.h"
 #include "assay/results/named_json.h"
+#include "assay/results/optional_json.h"
 
 namespace assay {
 
 using OrderedJson = nlohmann::ordered_json;
 
 namespace {
-
-OrderedJson or_null(std::optional<double> number) {
-  return number ? OrderedJson(*number) : OrderedJson(nullptr);
-}
-// Earlier files may lack it.
-std::optional<double> number_at(const JsonReader& json, const char* key) {
-  return json.has(key) ? std::optional(json.at(key).number()) : std::nullopt;
-}
 
 OrderedJson pairs_to_json(const std::vector<std::pair<std::string, std::string>>& pairs) {
   OrderedJson json = OrderedJson::object();
@@ -33,6 +27,20 @@ std::vector<std::pair<std::string, std::string>> pairs_from_json(const JsonReade
   std::vector<std::pair<std::string, std::string>> pairs;
   for (const auto& [key, value] : json.members()) pairs.emplace_back(key, value.text());
   return pairs;
+}
+
+// What a tag of schema 1 is called now.
+std::string current_tag(const std::string& tag) {
+  constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+      {"percent_of_roof", "percent_of_roofline"},
+      {"roof_latency_s", "roofline_latency_s"},
+      {"roof_gb_s", "roofline_gb_s"},
+      {"roof_gflops", "roofline_gflops"},
+      {"latency_ratio", "time_ratio"},
+  };
+  for (const auto& [old, now] : kRenamed)
+    if (tag == old) return std::string(now);
+  return tag;
 }
 
 std::optional<statistics::Interval> interval_within(const JsonReader& json, double least, double most) {
@@ -108,8 +116,8 @@ void read_observations(const JsonReader& json, Row& row) {
   }
   if (json.has("absent"))
     for (const auto& [tag, reason] : json.at("absent").members()) {
-      if (find_metric(tag) == nullptr) reason.fail("this program knows no metric of this name");
-      row.absent.emplace_back(tag, reason.text());
+      if (find_metric(current_tag(tag)) == nullptr) reason.fail("this program knows no metric of this name");
+      row.absent.emplace_back(current_tag(tag), reason.text());
     }
 }
 
@@ -117,39 +125,6 @@ void read_observations(const JsonReader& json, Row& row) {
 std::vector<Warning> read_warnings(const JsonReader& json) {
   return warnings_from_json(json.has("doubts") && !json.has("warnings") ? json.at("doubts")
                                                                         : json.at("warnings"));
-}
-
-OrderedJson coverage_to_json(const CoverageFacts& coverage) {
-  if (coverage.tensors.empty()) return nullptr;
-  OrderedJson tensors = OrderedJson::array();
-  for (const CoverageFacts::Tensor& tensor : coverage.tensors)
-    tensors.push_back(
-        {{"name", tensor.name},
-         {"format", tensor.format},
-         {"kept_because", tensor.reason.empty() ? OrderedJson(nullptr) : OrderedJson(tensor.reason)}});
-  return {{"quantized_tensors", coverage.quantized},
-          {"weights_share", coverage.weights_share},
-          {"bytes_share", coverage.bytes_share},
-          {"bits_per_weight", coverage.bits_per_weight},
-          {"saturation", or_null(coverage.saturation)},
-          {"outlier_share", or_null(coverage.outlier_share)},
-          {"tensors", tensors}};
-}
-
-CoverageFacts coverage_from_json(const JsonReader& json) {
-  CoverageFacts coverage;
-  coverage.quantized = json.at("quantized_tensors").whole<std::int64_t>();
-  coverage.weights_share = json.at("weights_share").number();
-  coverage.bytes_share = json.at("bytes_share").number();
-  coverage.bits_per_weight = json.at("bits_per_weight").number();
-  coverage.saturation = number_at(json, "saturation");
-  coverage.outlier_share = number_at(json, "outlier_share");
-  for (const JsonReader& tensor : json.at("tensors").items()) {
-    const JsonReader reason = tensor.at("kept_because");
-    coverage.tensors.push_back({tensor.at("name").text(), tensor.at("format").text(),
-                                reason.is_null() ? std::string() : reason.text()});
-  }
-  return coverage;
 }
 
 // Of the logarithm of a ratio.
@@ -168,30 +143,37 @@ statistics::Effect effect_from_json(const JsonReader& json) {
           json.at("replicates").count<std::size_t>()};
 }
 
-OrderedJson noise_to_json(const std::optional<NoiseEstimate>& noise) {
-  if (!noise) return nullptr;
-  return {{"processes", noise->processes},
-          {"rounds", noise->rounds},
-          {"bias", noise->bias},
-          {"between_processes", noise->between},
-          {"within_process", noise->within},
-          {"detectable_difference", noise->detectable_difference}};
-}
-
-std::optional<NoiseEstimate> noise_from_json(const JsonReader& json) {
-  // Earlier versions took runs of one process for replicates: their noise says nothing about processes.
-  if (!json.has("between_processes")) return std::nullopt;
-  return NoiseEstimate{.between = json.at("between_processes").number(),
-                       .within = json.at("within_process").number(),
-                       .bias = json.at("bias").number(),
-                       .processes = json.at("processes").whole<int>(),
-                       .rounds = json.at("rounds").whole<int>(),
-                       .detectable_difference = json.at("detectable_difference").number()};
+// Files of schema 1 tell by the label alone what generated a text: "nf4, prompt 1", "edge prompt: code".
+void read_generator(const JsonReader& json, GeneratedText& text) {
+  if (json.has("scenario")) {
+    text.scenario = entry_at(scenarios(), json.at("scenario")).value;
+    text.generated_by = json.at("generated_by").text();
+    return;
+  }
+  constexpr std::string_view kEdge = "edge prompt: ";
+  const std::size_t prompt = text.label.rfind(", prompt ");
+  text.scenario = text.label.starts_with(kEdge) ? Scenario::edge_prompts
+                  : prompt != std::string::npos ? Scenario::tradeoff
+                                                : Scenario::baseline;
+  text.generated_by = text.scenario == Scenario::edge_prompts ? text.label.substr(kEdge.size())
+                                                              : text.label.substr(0, prompt);
 }
 
 GeneratedText generated_text_from_json(const JsonReader& json) {
-  return {json.at("label").text(), json.at("prompt").text(), json.at("text").text(),
-          json.at("prompt_ids").whole_numbers<int>(), json.at("ids").whole_numbers<int>()};
+  GeneratedText text{json.at("label").text(), json.at("prompt").text(), json.at("text").text(),
+                     json.at("prompt_ids").whole_numbers<int>(), json.at("ids").whole_numbers<int>()};
+  read_generator(json, text);
+  return text;
+}
+
+OrderedJson text_to_json(const GeneratedText& t) {
+  return {{"label", t.label},
+          {"prompt", t.prompt},
+          {"text", t.text},
+          {"prompt_ids", t.prompt_ids},
+          {"ids", t.ids},
+          {"scenario", name_of(t.scenario)},
+          {"generated_by", t.generated_by}};
 }
 
 // What files of earlier versions of the program do not have.
@@ -207,8 +189,15 @@ void read_later_keys(const JsonReader& json, ResultSet& results) {
       results.other_comparisons.push_back(comparison_from_json(c));
   if (json.has("audit"))
     for (const JsonReader& row : json.at("audit").items()) results.audit.push_back(audit_row_from_json(row));
-  if (json.has("noise")) results.noise = noise_from_json(json.at("noise"));
-  if (json.has("remarks")) results.remarks = json.at("remarks").texts();
+  // Earlier versions took runs of one process for replicates: their noise says nothing about processes.
+  if (json.has("noise") && json.at("noise").has("between_processes"))
+    results.noise = noise_from_json(json.at("noise"));
+  if (json.has("findings"))
+    for (const JsonReader& finding : json.at("findings").items())
+      results.findings.push_back(finding_from_json(finding));
+  else if (json.has("remarks"))
+    for (std::string& text : json.at("remarks").texts())
+      results.findings.emplace_back(StatedFinding{std::move(text)});
 }
 
 ResultSet result_set_from_json(const JsonReader& json) {
@@ -223,33 +212,12 @@ ResultSet result_set_from_json(const JsonReader& json) {
   for (const JsonReader& row : json.at("rows").items()) results.rows.push_back(row_from_json(row));
   for (const JsonReader& text : json.at("texts").items())
     results.texts.push_back(generated_text_from_json(text));
-  results.takeaways = json.at("takeaways").texts();
   results.caption = json.at("caption").text();
   read_later_keys(json, results);
   return results;
 }
 
 }  // namespace
-
-OrderedJson to_json(const std::vector<Warning>& warnings) {
-  OrderedJson json = OrderedJson::array();
-  for (const Warning& warning : warnings) {
-    const WarningInfo& info = info_of(warning.kind);
-    json.push_back(OrderedJson{{"kind", info.name}, {"text", warning.text}, {"remedy", info.remedy}});
-  }
-  return json;
-}
-
-std::vector<Warning> warnings_from_json(const JsonReader& json) {
-  std::vector<Warning> warnings;
-  for (const JsonReader& item : json.items()) {
-    if (item.is_text())
-      warnings.push_back({WarningKind::other, item.text()});
-    else
-      warnings.push_back({entry_at(warning_kinds(), item.at("kind")).value, item.at("text").text()});
-  }
-  return warnings;
-}
 
 OrderedJson interval_to_json(const std::optional<statistics::Interval>& interval) {
   if (!interval) return nullptr;
@@ -276,15 +244,14 @@ OrderedJson to_json(const Comparison& c) {
           {"chosen_among", c.chosen_among},
           {"detectable_difference", c.detectable_difference},
           {"more_needed", c.more_needed == kNotInReach ? OrderedJson(nullptr) : OrderedJson(c.more_needed)},
-          {"seconds_each", c.seconds_each},
-          {"sentence", c.sentence}};
+          {"seconds_each", c.seconds_each}};
 }
 
 Comparison comparison_from_json(const JsonReader& json) {
   Comparison c;
   c.subject = json.at("subject").text();
   c.baseline = json.at("baseline").text();
-  c.metric = json.at("metric").text();
+  c.metric = current_tag(json.at("metric").text());
   if (find_metric(c.metric) == nullptr) json.at("metric").fail("this program knows no metric of this name");
   c.ratio = json.at("ratio").number(0, std::numeric_limits<double>::max());
   c.interval = interval_from_json(json.at("interval"));
@@ -299,33 +266,8 @@ Comparison comparison_from_json(const JsonReader& json) {
   if (json.has("effect")) c.effect = effect_from_json(json.at("effect"));
   c.detectable_difference = number_at(json, "detectable_difference").value_or(0);
   c.seconds_each = number_at(json, "seconds_each").value_or(0);
-  c.sentence = json.at("sentence").text();
   c.verdict = entry_at(verdicts(), json.at("verdict")).value;
   return c;
-}
-
-OrderedJson to_json(const AuditRow& row) {
-  return {{"configuration", row.configuration},
-          {"what", row.what},
-          {"verdict", name_of(row.verdict)},
-          {"has_equal_ids", row.has_equal_ids},
-          {"has_equal_logits", row.has_equal_logits},
-          {"largest_difference", row.largest_difference},
-          {"tolerance", row.tolerance},
-          {"first_divergence", row.first_divergence}};
-}
-
-AuditRow audit_row_from_json(const JsonReader& json) {
-  AuditRow row;
-  row.configuration = json.at("configuration").text();
-  row.what = json.at("what").text();
-  row.verdict = entry_at(audit_verdicts(), json.at("verdict")).value;
-  row.has_equal_ids = json.at("has_equal_ids").boolean();
-  row.has_equal_logits = json.at("has_equal_logits").boolean();
-  row.largest_difference = json.at("largest_difference").number();
-  row.tolerance = json.at("tolerance").number();
-  row.first_divergence = json.at("first_divergence").text();
-  return row;
 }
 
 OrderedJson to_json(const Row& row) {
@@ -336,6 +278,7 @@ OrderedJson to_json(const Row& row) {
                    {"status", name_of(row.status)},
                    {"reason", row.reason},
                    {"parameters", pairs_to_json(row.parameters)},
+                   {"setting", to_json(row.setting)},
                    {"values", values}};
   if (!row.places.empty()) json["samples_from"] = places_to_json(row.places);
   if (!row.step_s.empty()) json["step_s"] = row.step_s;
@@ -355,10 +298,12 @@ Row row_from_json(const JsonReader& json) {
   row.status = entry_at(row_statuses(), json.at("status")).value;
   row.reason = json.at("reason").text();
   row.parameters = pairs_from_json(json.at("parameters"));
+  row.setting =
+      json.has("setting") ? setting_from_json(json.at("setting")) : setting_of_parameters(row.parameters);
   for (const auto& [tag, value] : json.at("values").members()) {
-    const Metric* what = find_metric(tag);
+    const Metric* what = find_metric(current_tag(tag));
     if (what == nullptr) value.fail("this program knows no metric of this name");
-    row.values.emplace_back(tag, value_from_json(*what, value));
+    row.values.emplace_back(std::string(what->tag), value_from_json(*what, value));
   }
   if (json.has("samples_from")) row.places = places_from_json(json.at("samples_from"));
   read_observations(json, row);
@@ -366,52 +311,16 @@ Row row_from_json(const JsonReader& json) {
   return row;
 }
 
-OrderedJson to_json(const ModelFacts& m) {
-  return {{"id", m.id},
-          {"path", m.path},
-          {"family", m.family},
-          {"sha256", m.sha256},
-          {"dtype", m.dtype},
-          {"parameters", m.parameters},
-          {"memory_bytes", m.memory_bytes},
-          {"resident_weights_bytes", m.resident_weights_bytes},
-          {"workspace_bytes", m.workspace_bytes},
-          {"head_computed_share", or_null(m.head_computed_share)},
-          {"load_s", m.load_s},
-          {"quantization", coverage_to_json(m.coverage)}};
-}
-
-ModelFacts model_facts_from_json(const JsonReader& json) {
-  ModelFacts m;
-  m.id = json.at("id").text();
-  m.path = json.at("path").text();
-  m.family = json.at("family").text();
-  m.sha256 = json.at("sha256").text();
-  m.dtype = json.at("dtype").text();
-  m.parameters = json.at("parameters").count<std::int64_t>();
-  m.memory_bytes = json.at("memory_bytes").count<std::int64_t>();
-  m.resident_weights_bytes = json.at("resident_weights_bytes").count<std::int64_t>();
-  m.workspace_bytes = json.at("workspace_bytes").count<std::int64_t>();
-  m.head_computed_share = number_at(json, "head_computed_share");
-  m.load_s = json.at("load_s").number(0, metric("load_s").most());
-  // Earlier files have none.
-  if (json.has("quantization")) m.coverage = coverage_from_json(json.at("quantization"));
-  return m;
-}
-
 OrderedJson to_json(const ResultSet& results) {
   OrderedJson rows = OrderedJson::array(), texts = OrderedJson::array();
   for (const Row& row : results.rows) rows.push_back(to_json(row));
-  for (const GeneratedText& t : results.texts)
-    texts.push_back(OrderedJson{{"label", t.label},
-                                {"prompt", t.prompt},
-                                {"text", t.text},
-                                {"prompt_ids", t.prompt_ids},
-                                {"ids", t.ids}});
+  for (const GeneratedText& text : results.texts) texts.push_back(text_to_json(text));
   OrderedJson comparisons = OrderedJson::array(), others = OrderedJson::array(), audit = OrderedJson::array();
   for (const Comparison& comparison : results.comparisons) comparisons.push_back(to_json(comparison));
   for (const Comparison& comparison : results.other_comparisons) others.push_back(to_json(comparison));
   for (const AuditRow& row : results.audit) audit.push_back(to_json(row));
+  OrderedJson findings = OrderedJson::array();
+  for (const Finding& finding : results.findings) findings.push_back(to_json(finding));
   const OrderedJson build{
       {"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
   return {{"schema", "assay.results"},
@@ -427,12 +336,11 @@ OrderedJson to_json(const ResultSet& results) {
           {"caption", results.caption},
           {"rows", rows},
           {"texts", texts},
-          {"noise", noise_to_json(results.noise)},
+          {"noise", results.noise ? to_json(*results.noise) : OrderedJson(nullptr)},
           {"comparisons", comparisons},
           {"other_comparisons", others},
           {"audit", audit},
-          {"remarks", results.remarks},
-          {"takeaways", results.takeaways}};
+          {"findings", findings}};
 }
 
 ResultSet results_from_json(const OrderedJson& json, const std::string& where) {
@@ -441,8 +349,9 @@ ResultSet results_from_json(const OrderedJson& json, const std::string& where) {
     throw Error("{}: not a results file: expected \"schema\": \"assay.results\"", where);
   if (!reader.has("schema_version")) reader.fail("the key 'schema_version' is missing");
   const JsonReader version = reader.at("schema_version");
-  if (json["schema_version"] != ResultSet::kSchemaVersion || !json["schema_version"].is_number_integer())
-    version.refuse(fmt::format("{}, the version that this program reads", ResultSet::kSchemaVersion));
+  const OrderedJson& number = json["schema_version"];
+  if (!number.is_number_integer() || number < 1 || number > ResultSet::kSchemaVersion)
+    version.refuse(fmt::format("1 or {}, the versions that this program reads", ResultSet::kSchemaVersion));
   return result_set_from_json(reader);
 }
 

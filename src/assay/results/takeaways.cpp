@@ -10,46 +10,12 @@ namespace assay {
 
 namespace {
 
-constexpr double kMega = 1024.0 * 1024.0;
 constexpr double kAcceptableLoss = 1.05;  // of perplexity, for a small device
 constexpr std::string_view kLatency = "total_latency_s";
 
 double value_of(const Row& row, std::string_view tag) {
   const Value* value = row.find(tag);
   return value == nullptr ? 0 : value->value;
-}
-
-// "8 [7.5, 8.5]"; without an interval the figure alone.
-std::string with_interval(double value, const std::optional<statistics::Interval>& interval, int digits = 3) {
-  std::string text = fmt::format("{:.{}g}", value, digits);
-  if (interval) text += fmt::format(" [{:.{}g}, {:.{}g}]", interval->low, digits, interval->high, digits);
-  return text;
-}
-
-std::string rate_of(const Value& value) {
-  std::string text = fmt::format("{:.0f}", value.value);
-  if (value.interval) text += fmt::format(" [{:.0f}, {:.0f}]", value.interval->low, value.interval->high);
-  return text;
-}
-
-std::string times_as_long(const Comparison& c) {
-  return fmt::format("takes {} times as long as {}", with_interval(c.ratio, c.interval), c.baseline);
-}
-
-// Of a ratio of times, the ratio of speeds.
-std::string times_as_fast(const Comparison& c) {
-  std::optional<statistics::Interval> inverse;
-  if (c.interval)
-    inverse = statistics::Interval{1 / c.interval->high, 1 / c.interval->low, c.interval->level};
-  return with_interval(1 / c.ratio, inverse);
-}
-
-std::string listed(const std::vector<std::string>& labels) {
-  constexpr std::size_t kNamed = 4;
-  if (labels.size() <= kNamed) return fmt::format("{}", fmt::join(labels, "; "));
-  const std::size_t others = labels.size() - kNamed;
-  return fmt::format("{}; and {} other{}", fmt::join(labels.begin(), labels.begin() + kNamed, "; "), others,
-                     others == 1 ? "" : "s");
 }
 
 std::vector<std::string> labels_of(const std::vector<const Row*>& rows) {
@@ -66,14 +32,14 @@ class Takeaways {
         tradeoff_.push_back(&row);
   }
 
-  std::vector<std::string> run() {
+  std::vector<Takeaway> run() {
     add_memory();
     add_latency();
     add_quality();
     add_cache();
     add_batches();
-    if (const auto more = more_processes_of(results_)) sentences_.push_back(more->sentence);
-    return std::move(sentences_);
+    if (auto more = more_processes_of(results_)) found_.emplace_back(std::move(*more));
+    return std::move(found_);
   }
 
   std::optional<Recommendation> recommendation() const {
@@ -82,7 +48,8 @@ class Takeaways {
     recommend_small(recommended);
     recommend_server(recommended);
     recommend_quality(recommended);
-    if (recommended.sentences.empty()) return std::nullopt;
+    if (recommended.small_device.empty() && recommended.server.empty() && recommended.best_quality.empty())
+      return std::nullopt;
     return recommended;
   }
 
@@ -117,28 +84,13 @@ class Takeaways {
   void add_memory() {
     const std::vector<const Row*> small = smallest();
     if (tradeoff_.size() < 2 || small.empty()) return;
-    const Row& base = *tradeoff_.front();
-    const double own = value_of(*small.front(), "resident_weights_bytes"),
-                 all = value_of(base, "resident_weights_bytes");
-    if (own >= all) return;
-    std::string text = fmt::format(
-        "Memory: the weights of {} take {:.1f} MB{}, {:.1f} times less than those of {} ({:.1f} MB).",
-        listed(labels_of(small)), own / kMega, small.size() == 1 ? "" : " each", all / own, base.label,
-        all / kMega);
-    if (const double bits = value_of(*small.front(), "bits_per_weight"); bits > 0)
-      text += fmt::format(" They average {:.1f} bits per weight, because {}.", bits,
-                          why_more_bits(*small.front()));
-    sentences_.push_back(std::move(text));
-  }
-
-  // Transformers' rule keeps the embedding and the LM head; codes have scales.
-  static std::string why_more_bits(const Row& row) {
-    bool has_head = false;
-    for (const char* format : {"lm_head int8", "lm_head nf4", "lm_head fp4"})
-      has_head = has_head || row.label.find(format) != std::string::npos;
-    return has_head ? "positions, norms and biases are not quantized and every group of codes has a scale"
-                    : "the embedding, which is also the LM head, is not quantized and every group of codes "
-                      "has a scale";
+    const Row &base = *tradeoff_.front(), &first = *small.front();
+    MemoryTakeaway memory{labels_of(small), base.label, value_of(first, "resident_weights_bytes"),
+                          value_of(base, "resident_weights_bytes")};
+    if (memory.bytes >= memory.baseline_bytes) return;
+    memory.bits_per_weight = value_of(first, "bits_per_weight");
+    memory.has_quantized_lm_head = !first.setting.lm_head.empty();
+    found_.emplace_back(std::move(memory));
   }
 
   void add_latency() {
@@ -147,52 +99,33 @@ class Takeaways {
         best_rows(results_.rows, results_.other_comparisons, Scenario::tradeoff);
     if (best.empty()) return;
     const Row &fast = *best.front(), &base = *tradeoff_.front();
-    const bool has_base = std::find(best.begin(), best.end(), &base) != best.end();
-    std::string text = best.size() == 1
-                           ? fmt::format("Latency: {} is the fastest", fast.label)
-                           : fmt::format("Latency: {} are tied for the fastest", listed(labels_of(best)));
-    if (has_base)
-      text += best.size() == 1 ? fmt::format(" ({:.1f} ms)", 1e3 * value_of(base, kLatency))
-                               : fmt::format(". None is shown to be faster than {}", base.label);
-    else if (const Comparison* c = against_baseline(fast); c != nullptr && c->verdict == Verdict::lower)
-      text += fmt::format("{} {}", best.size() == 1 ? "; it" : ". " + fast.label, times_as_long(*c));
-    text += ".";
-    for (const Row* small : smallest()) {
+    LatencyTakeaway latency{labels_of(best), base.label};
+    latency.has_baseline = std::find(best.begin(), best.end(), &base) != best.end();
+    latency.baseline_s = value_of(base, kLatency);
+    if (const Comparison* c = against_baseline(fast);
+        !latency.has_baseline && c != nullptr && c->verdict == Verdict::lower)
+      latency.against_baseline = *c;
+    if (const std::vector<const Row*> small = smallest(); small.size() == 1) {
+      const Row& row = *small.front();
       const Comparison* c =
-          find(results_.other_comparisons, Scenario::tradeoff, small->label, fast.label, kLatency);
-      if (c == nullptr || c->verdict != Verdict::higher || smallest().size() > 1) continue;
-      text += fmt::format(" {}, the smallest, {} and reaches {:.0f} % of the roofline", small->label,
-                          times_as_long(*c), value_of(*small, "percent_of_roof"));
-      if (const std::string gap = small->parameter("largest_gap"); !gap.empty())
-        text += "; in its profiled run most was lost to " + gap;
-      text += ".";
+          find(results_.other_comparisons, Scenario::tradeoff, row.label, fast.label, kLatency);
+      if (c != nullptr && c->verdict == Verdict::higher)
+        latency.smallest = {*c, value_of(row, "percent_of_roofline"), row.parameter("largest_gap")};
     }
-    sentences_.push_back(std::move(text));
-  }
-
-  static std::string described(const Comparison& c) {
-    const char* verdict = c.verdict == Verdict::higher          ? ""
-                          : c.verdict == Verdict::no_difference ? ", no loss beyond the margin"
-                          : c.verdict == Verdict::lower         ? ", lower than the baseline"
-                                                                : ", undecided";
-    return fmt::format("{} (perplexity ratio {}{})", c.subject, with_interval(c.ratio, c.interval, 4),
-                       verdict);
+    found_.emplace_back(std::move(latency));
   }
 
   // A loss is the smallest or the largest where its interval lies beyond all others.
-  static std::string extreme(const std::vector<const Comparison*>& all, bool is_least) {
+  static QualityTakeaway::Extreme extreme(const std::vector<const Comparison*>& all, bool is_least) {
     const auto by_ratio = [](const Comparison* a, const Comparison* b) { return a->ratio < b->ratio; };
     const Comparison* most = is_least ? *std::min_element(all.begin(), all.end(), by_ratio)
                                       : *std::max_element(all.begin(), all.end(), by_ratio);
-    std::vector<std::string> tied;
+    QualityTakeaway::Extreme found{{}, *most};
     for (const Comparison* c : all)
       if (c == most ||
           (is_least ? c->interval->low <= most->interval->high : c->interval->high >= most->interval->low))
-        tied.push_back(c->subject);
-    const std::string which = is_least ? "smallest" : "largest";
-    if (tied.size() == 1)
-      return fmt::format("{} {} loss is that of {}", is_least ? "the" : "The", which, described(*most));
-    return fmt::format("{} are tied for the {} loss", listed(tied), which);
+        found.tied.push_back(c->subject);
+    return found;
   }
 
   void add_quality() {
@@ -200,28 +133,23 @@ class Takeaways {
     for (const Comparison& c : results_.comparisons)
       if (c.metric == "perplexity" && c.interval) all.push_back(&c);
     if (all.empty()) return;
-    const std::string& baseline = all.front()->baseline;
-    if (all.size() == 1)
-      sentences_.push_back(fmt::format("Quality against {}: {}.", baseline, described(*all.front())));
-    else
-      sentences_.push_back(
-          fmt::format("Quality against {}: {}. {}.", baseline, extreme(all, true), extreme(all, false)));
+    QualityTakeaway quality{all.front()->baseline, extreme(all, true)};
+    if (all.size() > 1) quality.most = extreme(all, false);
+    found_.emplace_back(std::move(quality));
   }
-
-  // "cache off, 128 tokens": the prompt's length.
-  static constexpr std::string_view kCacheOff = "cache off, ";
 
   void add_cache() {
     const Comparison* longest = nullptr;
-    for (const Comparison& c : results_.comparisons)
-      if (c.subject.starts_with(kCacheOff)) longest = &c;
-    if (longest == nullptr) return;
-    if (longest->verdict == Verdict::higher && longest->interval)
-      sentences_.push_back(fmt::format(
-          "KV cache: without it, a prompt of {} and its new tokens take {} times as long.",
-          longest->subject.substr(kCacheOff.size()), with_interval(longest->ratio, longest->interval)));
-    else
-      sentences_.push_back(fmt::format("KV cache: {}.", longest->sentence));
+    double tokens = 0;
+    for (const Row& row : results_.rows) {
+      if (row.scenario != Scenario::cache || row.setting.cache) continue;
+      for (const Comparison& c : results_.comparisons)
+        if (c.scenario == Scenario::cache && c.subject == row.label && c.metric == kLatency) {
+          longest = &c;
+          tokens = value_of(row, "prompt_tokens");
+        }
+    }
+    if (longest != nullptr) found_.emplace_back(CacheTakeaway{*longest, tokens});
   }
 
   const Row* first_batch() const {
@@ -238,14 +166,11 @@ class Takeaways {
     const Row* first = first_batch();
     if (best.empty() || first == nullptr) return;
     const Row& fast = *best.front();
-    std::string text = best.size() == 1 ? fmt::format("Batching: {} has the highest throughput", fast.label)
-                                        : fmt::format("Batching: {} are tied for the highest throughput",
-                                                      listed(labels_of(best)));
+    BatchingTakeaway batching{labels_of(best), {}};
+    if (const Value* rate = fast.find("tokens_per_sec")) batching.tokens_per_sec = *rate;
     const Comparison* c = find(results_.comparisons, Scenario::batches, fast.label, first->label, kLatency);
-    if (c != nullptr && c->verdict == Verdict::lower)
-      text += fmt::format(". {} generates {} tokens/s, {} times as many as {}", fast.label,
-                          rate_of(*fast.find("tokens_per_sec")), times_as_fast(*c), first->label);
-    sentences_.push_back(text + ".");
+    if (c != nullptr && c->verdict == Verdict::lower) batching.against_smallest = *c;
+    found_.emplace_back(std::move(batching));
   }
 
   // The upper end of the interval of the perplexity ratio; 1 for the baseline, infinite where it is unknown.
@@ -269,22 +194,22 @@ class Takeaways {
         small = row;
     if (small == nullptr) return;
     recommended.small_device = small->label;
-    recommended.sentences.push_back(
-        fmt::format("For a small device, choose {}: its weights take {:.1f} MB{}.", small->label,
-                    value_of(*small, "resident_weights_bytes") / kMega, quality_of(*small)));
+    recommended.small_bytes = value_of(*small, "resident_weights_bytes");
+    if (const double worst = worst_loss(*small); small != tradeoff_.front() && std::isfinite(worst))
+      recommended.small_perplexity_ratio = worst;
   }
 
   // By the throughput of batches in which each sequence gets its tokens fast enough. What was run one
   // sequence at a time says nothing about a server.
   void recommend_server(Recommendation& recommended) const {
     std::vector<Row> fast_enough;
-    bool has_one_configuration = true;
     for (const Row& row : results_.rows) {
       const Value* each = row.find("time_per_output_token_ms");
       if (row.scenario != Scenario::batches || row.status != RowStatus::ok || each == nullptr) continue;
       if (each->interval && each->interval->high <= kServerTokenBound_ms) fast_enough.push_back(row);
-      has_one_configuration = has_one_configuration &&
-                              row.parameter("configuration") == first_batch()->parameter("configuration");
+      recommended.has_one_server_configuration =
+          recommended.has_one_server_configuration &&
+          row.parameter("configuration") == first_batch()->parameter("configuration");
     }
     // The tests are of the best against the others: where the best is too slow for the bound, none is left.
     const std::vector<const Row*> best =
@@ -292,21 +217,15 @@ class Takeaways {
     if (best.empty()) return;
     const Row& chosen = *best.front();
     recommended.server = chosen.parameter("configuration");
-    std::string others;
-    if (best.size() > 1)
-      others = fmt::format(" (tied with {})", listed(labels_of({best.begin() + 1, best.end()})));
-    recommended.sentences.push_back(
-        fmt::format("For a server, choose {} of {}{}: it generates {} tokens/s, and a token takes at most "
-                    "{:.3g} ms (bound: "
-                    "{:.0f} ms).{}",
-                    chosen.label, recommended.server, others, rate_of(*chosen.find("tokens_per_sec")),
-                    chosen.find("time_per_output_token_ms")->interval->high, kServerTokenBound_ms,
-                    has_one_configuration ? " Other precisions were not measured in batches." : ""));
+    recommended.server_batch = chosen.label;
+    recommended.server_tied = labels_of({best.begin() + 1, best.end()});
+    recommended.server_tokens_per_sec = *chosen.find("tokens_per_sec");
+    recommended.server_token_ms = chosen.find("time_per_output_token_ms")->interval->high;
   }
 
   void recommend_quality(Recommendation& recommended) const {
     if (!has_quality()) return;
-    const Row *chosen = nullptr, *base = tradeoff_.front();
+    const Row* chosen = nullptr;
     bool is_tested = false;
     for (const Row* row : tradeoff_) {
       const Comparison *speed = against_baseline(*row), *loss = quality(*row);
@@ -316,28 +235,13 @@ class Takeaways {
       if (chosen == nullptr || value_of(*row, kLatency) < value_of(*chosen, kLatency)) chosen = row;
     }
     if (!is_tested) return;
-    if (chosen == nullptr) {
-      recommended.best_quality = base->label;
-      recommended.sentences.push_back(fmt::format(
-          "For best quality, choose {}, the baseline: no faster precision is shown to keep its quality.",
-          base->label));
-      return;
-    }
-    recommended.best_quality = chosen->label;
-    recommended.sentences.push_back(
-        fmt::format("For best quality, choose {}: its perplexity shows no loss, and it {}.", chosen->label,
-                    times_as_long(*against_baseline(*chosen))));
-  }
-
-  std::string quality_of(const Row& row) const {
-    const double worst = worst_loss(row);
-    if (&row == tradeoff_.front() || !std::isfinite(worst)) return "";
-    return fmt::format(", and its perplexity is at most {:.4g} times the baseline's", worst);
+    recommended.best_quality = chosen == nullptr ? tradeoff_.front()->label : chosen->label;
+    if (chosen != nullptr) recommended.best_quality_speed = *against_baseline(*chosen);
   }
 
   const ResultSet& results_;
   std::vector<const Row*> tradeoff_;  // the first is the baseline
-  std::vector<std::string> sentences_;
+  std::vector<Takeaway> found_;
 };
 
 }  // namespace
@@ -356,7 +260,7 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
   MoreProcesses more;
   std::vector<int> needed;
   std::map<Scenario, double> seconds;  // of a process of each sweep
-  int of_text = 0, most_now = 0;
+  int most_now = 0;
   for (const auto* list : {&results.comparisons, &results.other_comparisons})
     for (const Comparison& c : *list) {
       ++more.comparisons;
@@ -367,39 +271,23 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
       if (c.verdict != Verdict::cannot_tell) continue;
       ++more.undecided;
       if (c.metric == "perplexity")
-        ++of_text;
+        ++more.undecided_of_text;
       else if (c.more_needed != kNotInReach)
         needed.push_back(c.processes + c.more_needed);
     }
   if (more.undecided == 0) return std::nullopt;
-  // Nobody waits for ten times as many.
-  constexpr int kMaxTimes = 10;
   for (const int processes : needed)
-    if (processes <= kMaxTimes * most_now) {
+    if (processes <= MoreProcesses::kMaxTimes * most_now) {
       ++more.decided;
       more.processes = std::max(more.processes, processes);
     }
   for (const auto& [scenario, each] : seconds) more.seconds += each * more.processes;
-  std::string& text = more.sentence;
-  text = fmt::format("Undecided: {} of {} comparisons.", more.undecided, more.comparisons);
-  if (more.processes > 0) {
-    const std::string when =
-        more.seconds > 0 ? fmt::format(", in about {}", shown_duration(more.seconds)) : "";
-    text +=
-        fmt::format(" {} processes would probably decide {} of them{}", more.processes, more.decided, when);
-    text +=
-        results.command.empty() ? "." : fmt::format(": {}", with_processes(results.command, more.processes));
-  } else if (more.undecided > of_text) {
-    text += fmt::format(" {} times as many processes would not decide them.", kMaxTimes);
-  }
-  if (of_text > 0)
-    text +=
-        fmt::format("{} {} comparison{} of perplexity need{} a longer text.", text.back() == '.' ? "" : ".",
-                    of_text, of_text == 1 ? "" : "s", of_text == 1 ? "s" : "");
+  if (more.processes > 0 && !results.command.empty())
+    more.command = with_processes(results.command, more.processes);
   return more;
 }
 
-std::vector<std::string> takeaways_of(const ResultSet& results) {
+std::vector<Takeaway> takeaways_of(const ResultSet& results) {
   return Takeaways(results).run();
 }
 

@@ -1,49 +1,105 @@
-// The three to four sentences that a result supports, each with its figure and the test behind it, and what
-// to choose.
+// What a result supports, as values: takeaways, what to choose, and how many more processes would decide the
+// rest. report/prose makes sentences of them.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "assay/results/results.h"
 
 namespace assay {
 
-// By rule, from rows of the scenarios tradeoff, cache and batches and their comparisons. A rule whose rows or
-// tests are missing gives nothing. A superlative names what beats all others by the corrected tests, else all
-// that are tied; a ratio carries its interval.
-//   memory    how many times smaller the smallest configuration is, and what keeps it from being smaller
-//   latency   the fastest configurations, against the baseline; what slows the smallest one down
-//   quality   which lose least and most, as ratios of perplexity
-//   cache, batching  what they gain
-//   undecided how many comparisons are, and the command that would probably decide them
-std::vector<std::string> takeaways_of(const ResultSet& results);
+// The configurations with the smallest weights, where those are smaller than the baseline's.
+struct MemoryTakeaway {
+  std::vector<std::string> smallest;  // labels
+  std::string baseline;
+  double bytes = 0, baseline_bytes = 0;
+  double bits_per_weight = 0;          // 0: not known
+  bool has_quantized_lm_head = false;  // what keeps it from being smaller is something else then
+};
+
+// The configurations that nothing was shown to beat, against the baseline.
+struct LatencyTakeaway {
+  std::vector<std::string> fastest;  // the first has the lowest latency
+  std::string baseline;
+  bool has_baseline = false;  // among the fastest
+  double baseline_s = 0;
+  std::optional<Comparison> against_baseline = {};  // of the first, where it is shown to be faster
+  // The smallest configuration, where it is shown to be slower than the fastest, and what slows it down.
+  struct Slow {
+    Comparison comparison;
+    double percent_of_roofline = 0;
+    std::string largest_gap;
+  };
+  std::optional<Slow> smallest = {};
+};
+
+// Which configurations lose least and most, as ratios of perplexity.
+struct QualityTakeaway {
+  struct Extreme {
+    std::vector<std::string> tied;  // their intervals overlap with that of the extreme one
+    Comparison comparison;          // of the extreme one
+  };
+  std::string baseline;
+  Extreme least;
+  std::optional<Extreme> most = {};  // empty: one configuration alone was compared
+};
+
+struct CacheTakeaway {
+  Comparison comparison;  // without the cache against with it, of the longest prompt
+  double prompt_tokens = 0;
+};
+
+struct BatchingTakeaway {
+  std::vector<std::string> fastest;                 // the first has the highest throughput
+  Value tokens_per_sec;                             // of the first
+  std::optional<Comparison> against_smallest = {};  // where it is shown to be faster
+};
+
+// How many comparisons of a run are undecided, and how many processes would probably decide them.
+struct MoreProcesses {
+  static constexpr int kMaxTimes = 10;  // nobody waits for more times as many
+  int undecided = 0, comparisons = 0, undecided_of_text = 0;
+  int processes = 0, decided = 0;  // 0: kMaxTimes as many as now would decide none
+  double seconds = 0;              // that a run with `processes` takes; 0: not known
+  std::string command;             // of such a run; empty: not known
+};
+
+using Takeaway = std::variant<MemoryTakeaway, LatencyTakeaway, QualityTakeaway, CacheTakeaway,
+                              BatchingTakeaway, MoreProcesses>;
+
+// From rows of the scenarios tradeoff, cache and batches and their comparisons, in the order of the variant.
+// A rule whose rows or tests are missing gives nothing. A superlative names what beats all others by the
+// corrected tests, else all that are tied.
+std::vector<Takeaway> takeaways_of(const ResultSet& results);
 
 // The longest time per token and sequence at which a batch is recommended for a server: ten tokens a second,
 // faster than people read.
 inline constexpr double kServerTokenBound_ms = 100;
 
-// What to choose, by label; empty where no test supports a choice. For a small device the smallest whose
-// perplexity rises by 5 % at most; for a server the batch with the highest throughput within
-// kServerTokenBound_ms; for best quality the fastest that is shown to be faster and to lose nothing.
+// What to choose; empty where no test supports a choice.
 struct Recommendation {
-  std::string small_device, server, best_quality;
-  std::vector<std::string> sentences;  // one for each that is not empty, with its figures
+  std::string small_device;  // the smallest whose perplexity rises by 5 % at most
+  double small_bytes = 0;
+  std::optional<double> small_perplexity_ratio = {};  // at most; empty for the baseline
+
+  std::string server;  // the batch with the highest throughput within kServerTokenBound_ms
+  std::string server_batch;
+  std::vector<std::string> server_tied;  // other batches
+  Value server_tokens_per_sec;
+  double server_token_ms = 0;  // at most
+  bool has_one_server_configuration = true;
+
+  std::string best_quality;  // the fastest that is shown to be faster and to lose nothing
+  std::optional<Comparison> best_quality_speed = {};  // empty: it is the baseline
 };
 // Empty where nothing can be recommended.
 std::optional<Recommendation> recommendation_of(const ResultSet& results);
 
-// How many comparisons of a run are undecided, and how many processes would probably decide them.
-struct MoreProcesses {
-  int undecided = 0, comparisons = 0;
-  int processes = 0, decided = 0;  // 0: ten times as many as now would decide none
-  double seconds = 0;              // that a run with `processes` takes; 0: not known
-  std::string sentence;
-};
 // The command line of a run with this number of processes in place of its own.
 std::string with_processes(std::string command, int processes);
-
 // Empty where every comparison has its verdict.
 std::optional<MoreProcesses> more_processes_of(const ResultSet& results);
 

@@ -1,4 +1,4 @@
-// What two sets of repeats allow to be said: faster, slower, no difference, or nothing yet.
+// What two sets of repeats are compared by: ratios, effects and verdicts. judge.h gives the verdicts.
 #pragma once
 
 #include <limits>
@@ -36,11 +36,16 @@ std::string_view name_of(Verdict verdict);
 // Fewer processes than the first get no verdict; fewer than the second are named in the sentence.
 inline constexpr int kMinProcesses = 3, kUsualProcesses = 5;
 
+// Comparisons of one kind, whose levels are corrected together.
+enum class Family { speed, memory, quality };
+inline constexpr int kFamilies = static_cast<int>(Family::quality) + 1;
+Family family_of(std::string_view metric);  // its tag
+
 struct Comparison {
   Scenario scenario = Scenario::baseline;        // of the rows
   std::string subject, baseline, metric;         // labels of rows, the metric's tag
   double ratio = 1;                              // subject / baseline
-  std::optional<statistics::Interval> interval;  // of the ratio; judge() corrects its level
+  std::optional<statistics::Interval> interval;  // of the ratio; judge.h corrects its level
   double margin = 0;                             // differences within it count as none
   Verdict verdict = Verdict::too_few;
   int pairs = 0;      // of runs
@@ -53,32 +58,16 @@ struct Comparison {
   std::optional<double> p_value;                  // of no difference, two-sided, not corrected
   double detectable_difference = 0;               // relative; power 90 % at the interval's level
   std::optional<statistics::Effect> effect = {};  // of the log ratio over replicates
-  std::string sentence;                           // set_sentence()
 };
 inline constexpr int kNotInReach = std::numeric_limits<int>::max();
 
 // Of cases whose runs were taken in the same rounds of the same visits: the log ratios, by process. A process
-// counts once, with the median of its rounds. Gives the ratio and its effect; judge() the rest. Of one
-// process the interval is that of its rounds, and there is no verdict.
+// counts once, with the median of its rounds. Gives the ratio and its effect; judge() (judge.h) the rest. Of
+// one process the interval is that of its rounds, and there is no verdict.
 Comparison compare_processes(std::span<const std::vector<double>> log_ratios, double margin);
 // Of losses over the same tokens, subject - baseline in text order: replicates are blocks of kLossBlock.
 Comparison compare_losses(std::span<const double> differences, double margin);
 // The same of processes that were not paired: a number each, such as the median of its runs.
 Comparison compare_unpaired(std::span<const double> subject, std::span<const double> baseline, double margin);
-
-// Gives all comparisons of a run their intervals, verdicts and sentences. They are one family: the chance of
-// any false "lower" or "higher" is 5 % at most (Holm 1979). A verdict is no_difference where the interval
-// lies within the margin, lower or higher where it excludes 1, cannot_tell elsewhere, too_few where there are
-// not kMinProcesses.
-void judge(std::span<Comparison* const> family);
-void judge(Comparison& alone);
-
-// What the comparison says, without a full stop: "int8 is faster than float32: latency ratio 0.41 [0.4,
-// 0.43]".
-void set_sentence(Comparison& comparison);
-// "45 s", "12 min".
-std::string shown_duration(double seconds);
-// The verdict in a word or two, as the metric's direction has it: "faster", "higher", "undecided".
-std::string verdict_word(const Comparison& comparison);
 
 }  // namespace assay

@@ -109,17 +109,6 @@ const WarningInfo& info_of(WarningKind kind) {
   return entry_of(warning_kinds(), kind);
 }
 
-std::string sentence_of(const Warning& warning) {
-  const std::string_view remedy = info_of(warning.kind).remedy;
-  return remedy.empty() ? warning.text : fmt::format("{}; {}", warning.text, remedy);
-}
-
-std::vector<std::string> sentences_of(std::span<const Warning> warnings) {
-  std::vector<std::string> all;
-  for (const Warning& warning : warnings) all.push_back(sentence_of(warning));
-  return all;
-}
-
 std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
   const double available = d.seconds * std::max(1, processors);
   if (available <= 0) return {};
@@ -136,11 +125,13 @@ std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
     double passed = 0;
     for (const double step : steps)
       if (value > step) passed = step;
-    if (passed > 0) warnings.push_back({kind, fmt::format(fmt::runtime(text), passed)});
+    if (passed > 0)
+      warnings.push_back({kind, fmt::format(fmt::runtime(text), passed), value, *steps.begin()});
   };
   if (d.throttle_events > 0)
-    warnings.push_back(
-        {WarningKind::throttling, "the processor throttled itself during the runs because of heat or power"});
+    warnings.push_back({WarningKind::throttling,
+                        "the processor throttled itself during the runs because of heat or power",
+                        static_cast<double>(d.throttle_events), 0});
   add(100 * d.quota_wait_s / available, {1, 10, 50}, WarningKind::cpu_quota,
       "a control group's CPU quota withheld more than {:g} % of the processors' time during the runs");
   if (d.lowest_mhz > 0)
@@ -164,7 +155,8 @@ std::vector<Warning> warnings_of(const Disturbance& d, int processors) {
   add(at_least(d.migrations) / d.seconds, {100, 1000}, WarningKind::migrations,
       "the scheduler moved threads to another processor more than {:g} times a second");
   if (d.major_faults > 0)
-    warnings.push_back({WarningKind::page_faults, "pages had to be read from a disk during the runs"});
+    warnings.push_back({WarningKind::page_faults, "pages had to be read from a disk during the runs",
+                        static_cast<double>(d.major_faults), 0});
   return warnings;
 }
 
@@ -177,18 +169,20 @@ std::vector<Warning> warnings_of(const GpuUse& use) {
         {WarningKind::gpu_throttling, "the GPU slowed itself down because of its power limit"});
   constexpr double kVaries = 1.1;
   if (use.lowest_mhz > 0 && use.highest_mhz > kVaries * use.lowest_mhz)
-    warnings.push_back(
-        {WarningKind::gpu_frequency, "the GPU's clock varied by more than 10 % from run to run"});
+    warnings.push_back({WarningKind::gpu_frequency,
+                        "the GPU's clock varied by more than 10 % from run to run",
+                        100 * (use.highest_mhz / use.lowest_mhz - 1), 100 * (kVaries - 1)});
   if (use.others > 0)
-    warnings.push_back(
-        {WarningKind::gpu_shared, fmt::format("{} other process{} used the GPU during the runs", use.others,
-                                              use.others == 1 ? "" : "es")});
+    warnings.push_back({WarningKind::gpu_shared,
+                        fmt::format("{} other process{} used the GPU during the runs", use.others,
+                                    use.others == 1 ? "" : "es"),
+                        static_cast<double>(use.others), 0});
   return warnings;
 }
 
 Warning roofline_warning(double percent) {
   return {WarningKind::roofline_disturbed,
-          fmt::format("the measurement reached at least {:.0f} % of the roofline", percent)};
+          fmt::format("the measurement reached at least {:.0f} % of the roofline", percent), percent, 100};
 }
 
 }  // namespace assay

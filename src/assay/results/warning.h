@@ -1,6 +1,7 @@
 // Anything that disturbed or changed a measurement, attached to its row, with what to do about it.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,11 +63,10 @@ const WarningInfo& info_of(WarningKind kind);
 struct Warning {
   WarningKind kind = WarningKind::other;
   std::string text;  // a clause without a capital and a full stop: what happened, and its likely effect
+  // What was measured and the limit that it passed, in the unit of the text; empty where nothing is a number.
+  std::optional<double> value = {}, limit = {};
   bool operator==(const Warning&) const = default;
 };
-// Problem and remedy: "the processor's frequency varied by ...; repeat with a fixed frequency governor".
-std::string sentence_of(const Warning& warning);
-std::vector<std::string> sentences_of(std::span<const Warning> warnings);
 
 // A warning for each counter above what a careful reader would let pass: steal above 1 % of the processors'
 // time and other processes above 10 % (the kernel counts in hundredths of a second: neither below 0.2 s that

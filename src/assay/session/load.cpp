@@ -121,12 +121,15 @@ LoadedModel load_candidate(const std::string& candidate, const RunConfig& config
   if (backend->threads() > processors)
     loaded.warnings.push_back({WarningKind::too_many_threads,
                                fmt::format("{} threads on {} processor{} wait for each other",
-                                           backend->threads(), processors, processors == 1 ? "" : "s")});
+                                           backend->threads(), processors, processors == 1 ? "" : "s"),
+                               static_cast<double>(backend->threads()), static_cast<double>(processors)});
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
     loaded.warnings.push_back(
         {WarningKind::tokenizer_too_large,
          fmt::format("the tokenizer knows {} tokens but the model only {}, so some texts cannot be run",
-                     loaded.tokenizer->vocab_size(), loaded.model->spec().vocab)});
+                     loaded.tokenizer->vocab_size(), loaded.model->spec().vocab),
+         static_cast<double>(loaded.tokenizer->vocab_size()),
+         static_cast<double>(loaded.model->spec().vocab)});
   choose_pad_token(loaded, *folder);
   return loaded;
 }

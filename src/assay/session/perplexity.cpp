@@ -20,7 +20,8 @@ CorpusScore score_hashed(const LoadedModel& loaded, const std::vector<TokenId>& 
   result.seconds = elapsed(begin, Clock::now()).value;
   if (std::string warning = uniform_warning(result.score.perplexity, loaded.model->spec().vocab);
       !warning.empty())
-    result.warnings.push_back({WarningKind::worse_than_uniform, std::move(warning)});
+    result.warnings.push_back({WarningKind::worse_than_uniform, std::move(warning), result.score.perplexity,
+                               static_cast<double>(loaded.model->spec().vocab)});
   return result;
 }
 

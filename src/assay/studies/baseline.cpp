@@ -32,7 +32,8 @@ void add_texts(const ExperimentContext&, const BaselineOptions&, std::vector<Cas
     if (!c.is_measured()) continue;
     outcome.row.set("load_s", c.facts.model.load_s);
     result.texts.push_back({outcome.row.label, shown(c.spec.prompts.front()), c.first.texts.front(),
-                            c.first.prompt_ids.front(), c.first.ids.front()});
+                            c.first.prompt_ids.front(), c.first.ids.front(), Scenario::baseline,
+                            outcome.row.label});
   }
 }
 

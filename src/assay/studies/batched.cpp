@@ -37,28 +37,29 @@ std::vector<Case> batched_cases(const ExperimentContext& context, const BatchedO
     if (size < wanted)
       spec.warnings.push_back(
           {WarningKind::batch_reduced,
-           fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all)});
+           fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all),
+           static_cast<double>(wanted), static_cast<double>(all)});
     if (all % size != 0)
       spec.warnings.push_back({WarningKind::partial_batch,
-                               fmt::format("the last batch holds {} of {} sequences", all % size, size)});
+                               fmt::format("the last batch holds {} of {} sequences", all % size, size),
+                               static_cast<double>(all % size), static_cast<double>(size)});
     cases.push_back(std::move(spec));
   }
   return cases;
 }
 
-void add_trend(const ExperimentContext&, const BatchedOptions&, std::vector<CaseOutcome>& outcomes,
-               ExperimentResult& result) {
-  std::vector<std::pair<std::string, std::string>> larger;
-  for (const CaseOutcome& outcome : outcomes)
-    if (outcome.comparison && outcome.result.spec.batch_size > outcomes.front().result.spec.batch_size)
-      larger.emplace_back(outcome.comparison->subject, outcome.comparison->baseline);
-  result.conclusions.emplace_back([larger](ExperimentResult& all) {
-    for (const auto& [subject, baseline] : larger)
-      if (const Comparison* c = all.comparison(Scenario::batches, subject, baseline);
-          c->verdict == Verdict::higher)
-        all.remarks.push_back("Against expectation, the same prompts take longer in a larger batch: " +
-                              c->sentence);
-  });
+// The same prompts in a larger batch are less work.
+std::vector<Finding> slower_batches(const ExperimentResult& judged) {
+  std::vector<Finding> found;
+  const Row* first = nullptr;
+  for (const Row& row : judged.rows) {
+    if (row.scenario != Scenario::batches) continue;
+    if (first == nullptr) first = &row;
+    const Comparison* c = judged.comparison(Scenario::batches, row.label, first->label);
+    if (c != nullptr && c->verdict == Verdict::higher && row.setting.batch_size > first->setting.batch_size)
+      found.emplace_back(SlowerBatch{*c});
+  }
+  return found;
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ Study batched_study() {
        .is_in_suite = true,
        .cases = batched_cases,
        .compared_with = ComparedWith::first_case,
-       .finish = add_trend,
+       .conclude = slower_batches,
        .share = [](const SharedOptions& shared, Options& options) {
          options.new_tokens = shared.axis_new_tokens();
          if (!shared.batch_prompts.empty()) options.prompts = shared.batch_prompts;

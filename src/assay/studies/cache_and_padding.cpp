@@ -40,44 +40,29 @@ void append(Positions& to, const Positions& from) {
 // A fit that explains less of the variance is not reported.
 constexpr double kMinR2 = 0.5;
 
-std::string text_of(const statistics::Fit& fit) {
-  std::string text = fmt::format("{:.3g} ms {} {:.3g} us per position", fit.coefficients[0],
-                                 fit.coefficients[1] < 0 ? "-" : "+", 1e3 * std::abs(fit.coefficients[1]));
-  if (fit.coefficients.size() > 2)
-    text += fmt::format(" {} {:.3g} ns per position squared", fit.coefficients[2] < 0 ? "-" : "+",
-                        1e6 * std::abs(fit.coefficients[2]));
-  return text + fmt::format(" (R2 {:.2f})", fit.r2);
-}
-
 }  // namespace
 
-std::vector<std::string> describe_steps(const StepTimes& on, const StepTimes& off) {
-  std::vector<std::string> sentences;
-  const auto fit = [&](const StepTimes& steps, const char* with, int degree) {
-    auto found = statistics::fit_polynomial(steps.position, steps.milliseconds, degree);
-    if (found && found->r2 < kMinR2) found.reset();
-    if (found)
-      sentences.push_back(fmt::format("{} the KV cache, a decode step takes {}{}.", with, text_of(*found),
-                                      degree == 2 ? " in a quadratic fit" : ""));
-    return found;
+std::vector<Finding> step_findings(const StepTimes& on, const StepTimes& off) {
+  std::vector<Finding> found;
+  const auto fit = [&](const StepTimes& steps, bool has_cache, int degree) {
+    auto fitted = statistics::fit_polynomial(steps.position, steps.milliseconds, degree);
+    if (fitted && fitted->r2 < kMinR2) fitted.reset();
+    if (fitted) found.emplace_back(StepFit{has_cache, fitted->coefficients, fitted->r2});
+    return fitted;
   };
-  const auto line_on = fit(on, "With", 1), line_off = fit(off, "Without", 1);
-  fit(on, "With", 2);
-  fit(off, "Without", 2);
-  if (!line_on || !line_off) return sentences;
+  const auto line_on = fit(on, true, 1), line_off = fit(off, false, 1);
+  fit(on, true, 2);
+  fit(off, false, 2);
+  if (!line_on || !line_off) return found;
   const double slope = line_off->coefficients[1] - line_on->coefficients[1];
-  if (slope <= 0) return sentences;
+  if (slope <= 0) return found;
   const double at = (line_on->coefficients[0] - line_off->coefficients[0]) / slope;
   const auto [on_first, on_last] = std::minmax_element(on.position.begin(), on.position.end());
   const auto [off_first, off_last] = std::minmax_element(off.position.begin(), off.position.end());
   const double first = std::max(*on_first, *off_first), last = std::min(*on_last, *off_last);
   // Outside the positions that were measured the lines say nothing.
-  if (at >= first && at <= last)
-    sentences.push_back(fmt::format(
-        "The fitted lines cross at position {:.0f}, within the measured {:.0f} to {:.0f}; beyond it a step "
-        "with the KV cache is faster.",
-        at, first, last));
-  return sentences;
+  if (at >= first && at <= last) found.emplace_back(StepCrossing{at, first, last});
+  return found;
 }
 
 namespace {
@@ -100,8 +85,8 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
       if (length < wanted)
         spec.warnings.push_back(
             {WarningKind::length_reduced,
-             fmt::format("{} prompt tokens were asked for, but the context has room for {}", wanted,
-                         length)});
+             fmt::format("{} prompt tokens were asked for, but the context has room for {}", wanted, length),
+             static_cast<double>(wanted), static_cast<double>(length)});
       cases.push_back(std::move(spec));
     }
   }
@@ -118,7 +103,6 @@ std::vector<Case> ablation_cases(const ExperimentContext& context, const Ablatio
   return cases;
 }
 
-// What the rows of an ablation say together.
 class Ablation {
  public:
   Ablation(const ExperimentContext& context, const AblationOptions& options,
@@ -156,10 +140,10 @@ class Ablation {
            static_cast<double>(s.computed_prompt_tokens);
   }
 
-  const CaseResult* find(Scenario scenario, const std::string& label) const {
+  const CaseResult* without_padding() const {
     for (const CaseOutcome& outcome : outcomes_)
-      if (outcome.result.spec.scenario == scenario && outcome.result.spec.label == label &&
-          outcome.result.is_measured())
+      if (const Case& spec = outcome.result.spec;
+          spec.scenario == Scenario::padding && spec.padding == Padding::none && outcome.result.is_measured())
         return &outcome.result;
     return nullptr;
   }
@@ -168,18 +152,14 @@ class Ablation {
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& off = outcome.result;
       if (off.spec.scenario != Scenario::cache || off.spec.uses_cache) continue;
-      const CaseResult* on =
-          find(Scenario::cache, "cache on" + off.spec.label.substr(std::string("cache off").size()));
-      if (on == nullptr || !off.is_measured()) continue;
-      outcome.comparison = compare_cases(off, *on, context_);
-      if (!outcome.comparison) continue;
-      result_.conclusions.emplace_back(
-          [subject = off.spec.label, baseline = on->spec.label](ExperimentResult& all) {
-            const Comparison* c = all.comparison(Scenario::cache, subject, baseline);
-            if (c->verdict == Verdict::lower)
-              all.remarks.push_back(
-                  fmt::format("Against expectation, the KV cache does not help: {}.", c->sentence));
-          });
+      const auto is_same_with_cache = [&](const CaseOutcome& other) {
+        const Case& spec = other.result.spec;
+        return spec.scenario == Scenario::cache && spec.uses_cache && spec.prompts == off.spec.prompts &&
+               other.result.is_measured();
+      };
+      const auto on = std::find_if(outcomes_.begin(), outcomes_.end(), is_same_with_cache);
+      if (on != outcomes_.end() && off.is_measured())
+        outcome.comparison = compare_cases(off, on->result, context_);
     }
   }
 
@@ -189,17 +169,18 @@ class Ablation {
       if (outcome.result.spec.scenario == Scenario::cache && outcome.result.is_measured())
         append(outcome.result.spec.uses_cache ? on : off, positions_of(outcome.result));
     if (on.position.empty() || off.position.empty()) return;
-    for (std::string& sentence : describe_steps(on, off)) result_.remarks.push_back(std::move(sentence));
-    add_series("cache on", on);
-    add_series("cache off", off);
+    add_series("cache on", true, on);
+    add_series("cache off", false, off);
   }
 
   // A row for plots, whose samples are the steps.
-  void add_series(const std::string& label, const Positions& positions) {
+  void add_series(const std::string& label, bool has_cache, const Positions& positions) {
     Row row;
     row.scenario = Scenario::step_times;
     row.label = label;
     row.parameters = {{"configuration", context_.baseline.label()}};
+    row.setting = setting_of(context_.baseline, {});
+    row.setting.cache = has_cache;
     Value at, time;
     at.samples = positions.position;
     at.statistic = time.statistic = "median";
@@ -212,22 +193,12 @@ class Ablation {
   }
 
   void compare_paddings() {
-    const CaseResult* none = find(Scenario::padding, "no padding");
+    const CaseResult* none = without_padding();
     if (none == nullptr) return;
     for (CaseOutcome& outcome : outcomes_) {
       const CaseResult& padded = outcome.result;
       if (padded.spec.scenario != Scenario::padding || &padded == none || !padded.is_measured()) continue;
       outcome.comparison = compare_cases(padded, *none, context_);
-      if (!outcome.comparison) continue;
-      const Sample& s = padded.samples.begin()->second;
-      result_.conclusions.emplace_back(
-          [subject = padded.spec.label, baseline = none->spec.label,
-           counted = fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %)",
-                                 padded.spec.label, s.computed_prompt_tokens - s.prompt_tokens,
-                                 s.computed_prompt_tokens, overhead_percent(s))](ExperimentResult& all) {
-            all.remarks.push_back(fmt::format(
-                "{}. {}.", counted, all.comparison(Scenario::padding, subject, baseline)->sentence));
-          });
     }
   }
 
@@ -240,6 +211,32 @@ class Ablation {
 void finish_ablation(const ExperimentContext& context, const AblationOptions& options,
                      std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
   Ablation(context, options, outcomes, result).finish();
+}
+
+StepTimes steps_in(const ExperimentResult& judged, bool has_cache) {
+  for (const Row& row : judged.rows)
+    if (row.scenario == Scenario::step_times && row.setting.cache == has_cache)
+      return {row.find("position")->samples, row.find("step_latency_ms")->samples};
+  return {};
+}
+
+// What the rows of an ablation say together.
+std::vector<Finding> conclude_ablation(const ExperimentResult& judged) {
+  std::vector<Finding> found;
+  const StepTimes on = steps_in(judged, true), off = steps_in(judged, false);
+  if (!on.position.empty() && !off.position.empty()) found = step_findings(on, off);
+  for (const Comparison& c : judged.comparisons) {
+    if (c.scenario == Scenario::cache && c.verdict == Verdict::lower) found.emplace_back(CacheWithoutGain{c});
+    if (c.scenario != Scenario::padding) continue;
+    for (const Row& row : judged.rows)
+      if (row.scenario == Scenario::padding && row.label == c.subject) {
+        const double computed = row.find("computed_prompt_tokens")->value,
+                     real = row.find("prompt_tokens")->value;
+        found.emplace_back(PaddingOverhead{static_cast<std::int64_t>(computed - real),
+                                           static_cast<std::int64_t>(computed), c});
+      }
+  }
+  return found;
 }
 
 AblationOptions half_of(AblationOptions options, bool is_cache) {
@@ -263,7 +260,8 @@ StudyOf<AblationOptions> half_study(bool is_cache) {
               [is_cache](const ExperimentContext& context, const AblationOptions& options,
                          std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
                 finish_ablation(context, half_of(options, is_cache), outcomes, result);
-              }};
+              },
+          .conclude = conclude_ablation};
 }
 
 StudyOption new_tokens_option() {
@@ -299,6 +297,7 @@ Study ablation_study() {
        .is_in_suite = true,
        .cases = ablation_cases,
        .finish = finish_ablation,
+       .conclude = conclude_ablation,
        .share = [](const SharedOptions& shared, Options& options) {
          options.new_tokens = shared.axis_new_tokens();
        }});

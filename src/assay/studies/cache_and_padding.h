@@ -25,10 +25,10 @@ struct StepTimes {
 };
 // What lines and parabolas through them say, cache on and off: each fit that explains half of the variance,
 // and where the two lines cross if that lies among the positions of both.
-std::vector<std::string> describe_steps(const StepTimes& on, const StepTimes& off);
+std::vector<Finding> step_findings(const StepTimes& on, const StepTimes& off);
 
 // Rows "cache on" and "cache off" per length, and one batch without padding, padded left and padded right,
-// each with its padding overhead. Remarks: the time of a decode step against its position, fitted by a line
+// each with its padding overhead. Findings: the time of a decode step against its position, fitted by a line
 // and a parabola with the cache and without, and where the lines cross; what padding costs. The audit
 // compares ids and logits of all settings.
 ExperimentResult ablate_cache_and_padding(const ExperimentContext& context,

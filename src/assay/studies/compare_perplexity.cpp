@@ -20,7 +20,7 @@ constexpr double kSuddenRise = 1.5;
 
 Warning rise_warning(double ratio, const std::string& baseline) {
   return {WarningKind::perplexity_rise,
-          fmt::format("the perplexity is {:.2f} times that of {}", ratio, baseline)};
+          fmt::format("the perplexity is {:.2f} times that of {}", ratio, baseline), ratio, kSuddenRise};
 }
 
 struct Scored {
@@ -123,6 +123,7 @@ class PerplexityRun {
                       {"kernels", scored.facts.kernels},
                       {"threads", std::to_string(scored.facts.threads)},
                       {"corpus", corpus_.filename().string()}};
+    row.setting = setting_of(scored.configuration, scored.facts);
     row.warnings = scored.facts.warnings;
     return row;
   }
@@ -168,15 +169,7 @@ class PerplexityRun {
     comparison.scenario = Scenario::perplexity;
     comparison.subject = row.label;
     comparison.baseline = baseline.configuration.label();
-    set_sentence(comparison);
     row.set("perplexity_ratio", comparison.ratio);
-    result.conclusions.emplace_back([subject = comparison.subject,
-                                     baseline_label = comparison.baseline](ExperimentResult& all) {
-      const Comparison* judged = all.comparison(Scenario::perplexity, subject, baseline_label, "perplexity");
-      for (Row& own : all.rows)
-        if (own.scenario == Scenario::perplexity && own.label == subject)
-          own.set("perplexity_ratio", Value{judged->ratio, judged->interval, {}});
-    });
     if (comparison.ratio > kSuddenRise)
       row.warnings.push_back(rise_warning(comparison.ratio, comparison.baseline));
     result.comparisons.push_back(std::move(comparison));
@@ -233,7 +226,8 @@ std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
     own.loss = sum / static_cast<double>(own.tokens);
     own.ppx = std::exp(own.loss);
     if (std::string warning = uniform_warning(own.ppx, loaded->model->spec().vocab); !warning.empty())
-      own.warnings.push_back({WarningKind::worse_than_uniform, std::move(warning)});
+      own.warnings.push_back({WarningKind::worse_than_uniform, std::move(warning), own.ppx,
+                              static_cast<double>(loaded->model->spec().vocab)});
     if (const auto& [first, of_first] = all.front(); own.ppx > kSuddenRise * of_first.ppx)
       own.warnings.push_back(rise_warning(own.ppx / of_first.ppx, first));
   }

@@ -18,29 +18,26 @@ std::string repeated(const std::string& text, int times) {
 }
 
 // Names the phase that accounts for most of the difference to the typical prompt.
-std::string explanation(const CaseResult& c, const CaseResult& typical) {
-  struct Part {
-    const char* name;
-    double more;
+EdgeDifference difference_of(const Row& row, const Row& typical, const Comparison& comparison) {
+  const auto middle = [](const Row& of, const char* tag) {
+    const Value* value = of.find(tag);
+    return value == nullptr || value->samples.empty() ? 0 : statistics::median(value->samples);
   };
-  const auto middle = [](const CaseResult& r, double (*of)(const Sample&)) {
-    std::vector<double> all;
-    for (const auto& [round, sample] : r.samples) all.push_back(of(sample));
-    return statistics::median(all);
-  };
-  const auto more = [&](double (*of)(const Sample&)) { return middle(c, of) - middle(typical, of); };
-  const Part parts[] = {{"prefill", more([](const Sample& s) { return s.prefill_s; })},
-                        {"decode", more([](const Sample& s) { return s.decode_s(); })},
-                        {"sampling", more([](const Sample& s) { return s.sampling_s; })}};
-  const Part* most = &parts[0];
-  double whole = 0;
-  for (const Part& part : parts) {
-    whole += part.more;
-    if (std::abs(part.more) > std::abs(most->more)) most = &part;
+  constexpr std::pair<const char*, const char*> kParts[] = {
+      {"prefill", "prefill_latency_s"}, {"decode", "decode_latency_s"}, {"sampling", "sampling_s"}};
+  EdgeDifference found{comparison};
+  double whole = 0, most = 0;
+  for (const auto& [name, tag] : kParts) {
+    const double more = middle(row, tag) - middle(typical, tag);
+    whole += more;
+    if (!found.phase.empty() && std::abs(more) <= std::abs(most)) continue;
+    most = more;
+    found.phase = name;
   }
-  const Sample &own = c.samples.begin()->second, &other = typical.samples.begin()->second;
-  return fmt::format("{} explains {:.0f} % of the difference (prompts of {} and {} tokens)", most->name,
-                     whole == 0 ? 0 : 100 * most->more / whole, own.prompt_tokens, other.prompt_tokens);
+  found.percent = whole == 0 ? 0 : 100 * most / whole;
+  found.prompt_tokens = static_cast<std::int64_t>(row.find("prompt_tokens")->value);
+  found.typical_prompt_tokens = static_cast<std::int64_t>(typical.find("prompt_tokens")->value);
+  return found;
 }
 
 std::vector<Case> edge_cases(const ExperimentContext& context, const EdgeOptions& options) {
@@ -78,23 +75,32 @@ std::vector<Case> edge_cases(const ExperimentContext& context, const EdgeOptions
   return cases;
 }
 
-void explain(const ExperimentContext&, const EdgeOptions&, std::vector<CaseOutcome>& outcomes,
-             ExperimentResult& result) {
-  for (CaseOutcome& outcome : outcomes) {
-    const CaseResult &c = outcome.result, &typical = outcomes.front().result;
-    if (const auto& comparison = outcome.comparison) {
-      outcome.row.set("latency_ratio", comparison->ratio);
-      result.conclusions.emplace_back([subject = comparison->subject, baseline = comparison->baseline,
-                                       why = explanation(c, typical)](ExperimentResult& all) {
-        const Comparison* judged = all.comparison(Scenario::edge_prompts, subject, baseline);
-        if (judged->verdict == Verdict::lower || judged->verdict == Verdict::higher)
-          all.remarks.push_back(fmt::format("{}: {}.", judged->sentence, why));
-      });
-    }
+void add_edge_texts(const ExperimentContext&, const EdgeOptions&, std::vector<CaseOutcome>& outcomes,
+                    ExperimentResult& result) {
+  for (const CaseOutcome& outcome : outcomes) {
+    const CaseResult& c = outcome.result;
     if (c.status == RowStatus::ok && !c.first.texts.empty())
-      result.texts.push_back(
-          {"edge prompt: " + c.spec.label, "", c.first.texts.front(), {}, c.first.ids.front()});
+      result.texts.push_back({"edge prompt: " + c.spec.label,
+                              "",
+                              c.first.texts.front(),
+                              {},
+                              c.first.ids.front(),
+                              Scenario::edge_prompts,
+                              c.spec.label});
   }
+}
+
+std::vector<Finding> differences(const ExperimentResult& judged) {
+  std::vector<Finding> found;
+  const Row* typical = nullptr;
+  for (const Row& row : judged.rows) {
+    if (row.scenario != Scenario::edge_prompts) continue;
+    if (typical == nullptr) typical = &row;
+    const Comparison* c = judged.comparison(Scenario::edge_prompts, row.label, typical->label);
+    if (c != nullptr && (c->verdict == Verdict::lower || c->verdict == Verdict::higher))
+      found.emplace_back(difference_of(row, *typical, *c));
+  }
+  return found;
 }
 
 }  // namespace
@@ -114,7 +120,8 @@ Study edge_prompts_study() {
        .is_in_suite = true,
        .cases = edge_cases,
        .compared_with = ComparedWith::first_case,
-       .finish = explain,
+       .finish = add_edge_texts,
+       .conclude = differences,
        .share = [](const SharedOptions& shared, Options& options) {
          options.new_tokens = shared.axis_new_tokens();
        }});

@@ -34,26 +34,33 @@ std::vector<Case> kv_cache_cases(const ExperimentContext& context, const KvCache
   return cases;
 }
 
-void add_savings(const ExperimentContext& context, const KvCacheOptions&, std::vector<CaseOutcome>& outcomes,
-                 ExperimentResult& result) {
+void compare_steps(const ExperimentContext& context, const KvCacheOptions&,
+                   std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
   const CaseOutcome& first = outcomes.front();
   for (const CaseOutcome& outcome : outcomes) {
     if (&outcome == &first || !outcome.result.is_measured() || !first.result.is_measured()) continue;
-    const std::string memory =
-        fmt::format("Keys and values in {} take {:.2f} times the memory of {}", outcome.row.label,
-                    outcome.result.first.kv_cache_bytes / first.result.first.kv_cache_bytes, first.row.label);
     auto comparison = compare_rows(outcome.row, first.row, "step_latency_ms", context.margin);
-    if (comparison) {
-      comparison->seconds_each = outcome.result.visit_s;
-      result.other_comparisons.push_back(std::move(*comparison));
-    }
-    result.conclusions.emplace_back([memory, subject = outcome.row.label,
-                                     baseline = first.row.label](ExperimentResult& all) {
-      const Comparison* step = all.comparison(Scenario::kv_cache, subject, baseline, "step_latency_ms");
-      all.remarks.push_back(step == nullptr ? memory + "."
-                                            : fmt::format("{}. Decode steps: {}.", memory, step->sentence));
-    });
+    if (!comparison) continue;
+    comparison->seconds_each = outcome.result.visit_s;
+    result.other_comparisons.push_back(std::move(*comparison));
   }
+}
+
+std::vector<Finding> savings(const ExperimentResult& judged) {
+  std::vector<Finding> found;
+  const Row* first = nullptr;
+  for (const Row& row : judged.rows) {
+    if (row.scenario != Scenario::kv_cache) continue;
+    if (first == nullptr) first = &row;
+    const Value *own = row.find("kv_cache_bytes"), *other = first->find("kv_cache_bytes");
+    if (&row == first || own == nullptr || other == nullptr) continue;
+    KvCacheSaving saving{row.label, first->label, own->value / other->value};
+    if (const Comparison* step =
+            judged.comparison(Scenario::kv_cache, row.label, first->label, "step_latency_ms"))
+      saving.decode_step = *step;
+    found.emplace_back(std::move(saving));
+  }
+  return found;
 }
 
 }  // namespace
@@ -71,7 +78,8 @@ Study kv_cache_study() {
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .cases = kv_cache_cases,
        .compared_with = ComparedWith::first_case,
-       .finish = add_savings});
+       .finish = compare_steps,
+       .conclude = savings});
 }
 
 }  // namespace assay

@@ -37,30 +37,21 @@ bool has_verdicts(const ExperimentContext& context) {
 ExperimentResult run_noise(const ExperimentContext& context, const NoiseOptions& options) {
   ExperimentResult result;
   result.noise = measure_noise(context, static_cast<int>(options.pairs));
-  result.conclusions.emplace_back([](ExperimentResult& all) {
-    if (all.noise) all.remarks.push_back(describe_noise(*all.noise, all.comparisons));
-  });
   return result;
 }
 
-}  // namespace
-
-std::string describe_noise(const NoiseEstimate& noise, const std::vector<Comparison>& comparisons) {
-  std::string text = fmt::format(
-      "A/A run: equal configurations in {} processes differ by {:+.1f} %. The standard deviation is "
-      "{:.1f} % between processes and {:.1f} % between runs of a process. With a power of 90 %, one "
-      "comparison of as many processes detects a difference of {:.1f} %",
-      noise.processes, 100 * noise.bias, 100 * noise.between, 100 * noise.within,
-      100 * noise.detectable_difference);
+std::vector<Finding> conclude_noise(const ExperimentResult& judged) {
+  if (!judged.noise) return {};
+  NoiseFinding found{*judged.noise};
   std::vector<double> detectable;
-  for (const Comparison& c : comparisons)
+  for (const Comparison& c : judged.comparisons)
     if (c.metric == "total_latency_s" && c.detectable_difference > 0)
       detectable.push_back(c.detectable_difference);
-  if (!detectable.empty())
-    text += fmt::format("; the median comparison of this run, corrected for multiplicity, detects {:.1f} %",
-                        100 * statistics::median(detectable));
-  return text + ".";
+  if (!detectable.empty()) found.median_detectable_difference = statistics::median(detectable);
+  return {std::move(found)};
 }
+
+}  // namespace
 
 std::optional<NoiseEstimate> measure_noise(const ExperimentContext& context, int pairs) {
   const std::vector<Case> cases = noise_cases(context);
@@ -80,6 +71,7 @@ Study noise_study() {
                           {.name_in_run = "noise-pairs"})},
        .is_in_suite = true,
        .cases = [](const ExperimentContext& context, const Options&) { return noise_cases(context); },
+       .conclude = conclude_noise,
        .run = run_noise,
        .predict_s =
            [](const ExperimentContext& context, const Options& options, const PredictedSeconds& seconds_of) {

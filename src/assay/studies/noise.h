@@ -19,7 +19,4 @@ struct NoiseOptions {
 // seconds where five visits fit. Empty where the processes are too few to tell.
 std::optional<NoiseEstimate> measure_noise(const ExperimentContext& context, int pairs);
 
-// Sentences: how much equal processes differ, and what the run's comparisons can detect.
-std::string describe_noise(const NoiseEstimate& noise, const std::vector<Comparison>& comparisons);
-
 }  // namespace assay

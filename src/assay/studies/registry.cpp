@@ -71,8 +71,9 @@ ExperimentResult run_studies(ExperimentContext context, const std::vector<Planne
     time_left.begin(planned->study->name);
     result.add(planned->study->measure(context, planned->options));
   }
-  // All comparisons are one family, also where the run was interrupted.
-  result.conclude(context.margin);
+  // The comparisons of all studies are judged together, also where the run was interrupted.
+  result.judge_all(context.margin);
+  for (const PlannedStudy* planned : applying) append_findings(planned->study->conclude, result);
   merge_quality(result.rows);
   return result;
 }

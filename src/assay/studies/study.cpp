@@ -23,4 +23,9 @@ ExperimentResult run_cases(const ExperimentContext& context, const std::string& 
   return result;
 }
 
+void append_findings(const std::function<std::vector<Finding>(ExperimentResult&)>& conclude,
+                     ExperimentResult& judged) {
+  for (Finding& finding : conclude(judged)) judged.findings.push_back(std::move(finding));
+}
+
 }  // namespace assay

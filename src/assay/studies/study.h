@@ -34,9 +34,12 @@ struct Study {
   std::any defaults;
   // Throws UsageError and Error for what cannot be measured; loads nothing.
   std::function<std::vector<Case>(const ExperimentContext&, const std::any& options)> cases;
-  // What was measured; ExperimentResult::conclude() is still to be called on it, or on what it is added to.
+  // What was measured; ExperimentResult::judge_all() is still to be called on it, or on what it is added to.
   std::function<ExperimentResult(const ExperimentContext&, const std::any& options)> measure;
-  // The study alone, with its conclusions.
+  // What its rows say together once all comparisons have their verdicts. It may give rows values that rest on
+  // one.
+  std::function<std::vector<Finding>(ExperimentResult& judged)> conclude;
+  // The study alone, judged and with its findings.
   std::function<ExperimentResult(const ExperimentContext&, const std::any& options)> run;
   std::function<double(const ExperimentContext&, const std::any& options, const PredictedSeconds&)> predict_s;
   std::function<bool(const ExperimentContext&, const std::any& options)> applies;  // false: nothing to do
@@ -63,10 +66,10 @@ struct StudyOf {
   bool is_in_suite = false, can_be_skipped = true;
   std::function<std::vector<Case>(const ExperimentContext&, const Options&)> cases = {};
   ComparedWith compared_with = ComparedWith::nothing;
-  // Adds what only this study knows to the rows and comparisons of its cases: values, texts, more rows, and
-  // as conclusions whatever rests on a verdict. Those outlive the outcomes.
+  // Adds what only this study knows to the rows and comparisons of its cases: values, texts, more rows.
   std::function<void(const ExperimentContext&, const Options&, std::vector<CaseOutcome>&, ExperimentResult&)>
       finish = {};
+  std::function<std::vector<Finding>(ExperimentResult& judged)> conclude = {};
   // In place of a sweep over the cases, and of the time that is predicted for one.
   std::function<ExperimentResult(const ExperimentContext&, const Options&)> run = {};
   std::function<double(const ExperimentContext&, const Options&, const PredictedSeconds&)> predict_s = {};
@@ -80,6 +83,10 @@ using Finish = std::function<void(std::vector<CaseOutcome>& outcomes, Experiment
 // with their reason; after an interruption, cases that never began are left out.
 ExperimentResult run_cases(const ExperimentContext& context, const std::string& name,
                            const std::vector<Case>& cases, ComparedWith compared_with, const Finish& finish);
+
+// Appends what a judged result says to its findings.
+void append_findings(const std::function<std::vector<Finding>(ExperimentResult&)>& conclude,
+                     ExperimentResult& judged);
 
 template <typename Options>
 Study to_study(StudyOf<Options> of) {
@@ -110,9 +117,12 @@ Study to_study(StudyOf<Options> of) {
                        if (of.finish) of.finish(context, typed, outcomes, result);
                      });
   };
-  study.run = [measure = study.measure](const ExperimentContext& context, const std::any& options) {
+  study.conclude = of.conclude ? of.conclude : [](ExperimentResult&) { return std::vector<Finding>(); };
+  study.run = [measure = study.measure, conclude = study.conclude](const ExperimentContext& context,
+                                                                   const std::any& options) {
     ExperimentResult result = measure(context, options);
-    result.conclude(context.margin);
+    result.judge_all(context.margin);
+    append_findings(conclude, result);
     return result;
   };
   study.predict_s = [=](const ExperimentContext& context, const std::any& options,

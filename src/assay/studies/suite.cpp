@@ -5,7 +5,6 @@
 #include "assay/base/error.h"
 #include "assay/harness/sweep.h"
 #include "assay/machine/machine.h"
-#include "assay/results/takeaways.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/suite_plan.h"
 
@@ -42,15 +41,15 @@ std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
       sweep.repeats ? fmt::format("{} rounds in ", *sweep.repeats) : "rounds in ");
   text +=
       "A figure is the geometric mean of the processes' medians, with a 95 % interval by Student's t over "
-      "processes; a figure of one process says so and has no verdict. All comparisons of the run are "
-      "corrected together (Holm): the chance of any false difference is 5 %. ";
-  text += "Latency includes prefill and excludes tokenization. MB are 1024 x 1024 bytes.";
+      "processes; a figure of one process says so and has no verdict. The comparisons of speed "
+      "are corrected together (Holm), and so are those of quality: the chance of any false difference is 5 % "
+      "in each. ";
+  text += "Latency includes prefill and excludes tokenization.";
   return text;
 }
 
 ResultSet with_findings(ResultSet results, const ExperimentContext& context, ExperimentResult found) {
   results.add(std::move(found));
-  results.takeaways = takeaways_of(results);
   results.caption = methods_of(context.sweep, results);
   return results;
 }

@@ -25,33 +25,29 @@ std::vector<Case> threads_cases(const ExperimentContext& context, const ThreadsO
                       {options.prompt}, options.new_tokens);
     spec.configuration.threads = static_cast<int>(count);
     if (count > allowed)
-      spec.warnings.push_back(
-          {WarningKind::too_many_threads, fmt::format("{} threads on {} processor{} wait for each other",
-                                                      count, allowed, allowed == 1 ? "" : "s")});
+      spec.warnings.push_back({WarningKind::too_many_threads,
+                               fmt::format("{} threads on {} processor{} wait for each other", count, allowed,
+                                           allowed == 1 ? "" : "s"),
+                               static_cast<double>(count), static_cast<double>(allowed)});
     cases.push_back(std::move(spec));
   }
   return cases;
 }
 
 // The smallest number that none was shown to beat.
-void recommend(const ExperimentContext&, const ThreadsOptions&, std::vector<CaseOutcome>& outcomes,
-               ExperimentResult& result) {
-  std::vector<std::string> labels;  // from few threads to many
-  for (const CaseOutcome& outcome : outcomes) labels.push_back(outcome.row.label);
-  result.conclusions.emplace_back([labels](ExperimentResult& all) {
-    const std::vector<const Row*> best = best_rows(all.rows, all.other_comparisons, Scenario::threads);
-    if (best.empty()) return;
-    const auto place = [&](const Row* row) { return std::find(labels.begin(), labels.end(), row->label); };
-    const Row* chosen = *std::min_element(best.begin(), best.end(),
-                                          [&](const Row* a, const Row* b) { return place(a) < place(b); });
-    std::string text = fmt::format("Use {}: ", chosen->label);
-    text += best.size() == 1 ? "this number is the fastest" : "no larger number is shown to be faster";
-    const Comparison* c = all.comparison(Scenario::threads, chosen->label, labels.front());
-    if (c != nullptr && c->interval && c->verdict == Verdict::lower)
-      text += fmt::format(", {:.3g} [{:.3g}, {:.3g}] times as fast as {}", 1 / c->ratio,
-                          1 / c->interval->high, 1 / c->interval->low, labels.front());
-    all.remarks.push_back(text + ".");
-  });
+std::vector<Finding> choose_threads(const ExperimentResult& judged) {
+  const std::vector<const Row*> best = best_rows(judged.rows, judged.other_comparisons, Scenario::threads);
+  if (best.empty()) return {};
+  const auto has_fewer = [](const Row* a, const Row* b) { return a->setting.threads < b->setting.threads; };
+  const Row* chosen = *std::min_element(best.begin(), best.end(), has_fewer);
+  ThreadChoice found{chosen->label, best.size() == 1};
+  for (const Row& row : judged.rows)
+    if (row.scenario == Scenario::threads) {  // the first has the fewest
+      const Comparison* c = judged.comparison(Scenario::threads, chosen->label, row.label);
+      if (c != nullptr && c->interval && c->verdict == Verdict::lower) found.with_fewest = *c;
+      break;
+    }
+  return {std::move(found)};
 }
 
 }  // namespace
@@ -71,7 +67,7 @@ Study threads_study() {
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .cases = threads_cases,
        .compared_with = ComparedWith::first_case,
-       .finish = recommend});
+       .conclude = choose_threads});
 }
 
 ExperimentResult run_for_varied_threads(const ExperimentContext& context, const ThreadsOptions& options) {

@@ -30,28 +30,16 @@ class Tradeoff {
       if (!outcome.result.is_measured()) continue;
       const CaseResult& baseline = outcomes.front().result;
       outcome.row.set("load_s", outcome.result.facts.model.load_s);
-      if (&outcome != &outcomes.front() && baseline.is_measured()) add_break_even(outcome, baseline);
+      if (&outcome != &outcomes.front() && baseline.is_measured()) add_quantize_time(outcome, baseline);
       add_texts(outcome.result, &outcome == &outcomes.front());
     }
   }
 
  private:
-  void add_break_even(CaseOutcome& outcome, const CaseResult& baseline) {
+  static void add_quantize_time(CaseOutcome& outcome, const CaseResult& baseline) {
     const CaseResult& c = outcome.result;
     const double more = c.facts.model.load_s - baseline.facts.model.load_s;
     outcome.row.set("quantize_s", more);
-    const auto per_token = [](const CaseResult& r) {
-      return statistics::median(r.each(&Sample::total_latency_s)) / static_cast<double>(r.spec.new_tokens);
-    };
-    const double saved = per_token(baseline) - per_token(c);
-    if (saved <= 0) return;
-    result_.conclusions.emplace_back([label = outcome.row.label, baseline_label = baseline.spec.label,
-                                      tokens = std::max(0.0, more / saved)](ExperimentResult& all) {
-      const Comparison* c = all.comparison(Scenario::tradeoff, label, baseline_label);
-      if (c == nullptr || c->verdict != Verdict::lower) return;
-      for (Row& row : all.rows)
-        if (row.scenario == Scenario::tradeoff && row.label == label) row.set("break_even_tokens", tokens);
-    });
   }
 
   // The texts of the other prompts are generated once.
@@ -87,8 +75,7 @@ class Tradeoff {
 
   void add_texts(const CaseResult& c, bool is_baseline) {
     const std::string label = c.spec.configuration.label();
-    std::string divergences;
-    bool has_diverged = false;
+    TextDivergence divergence{label};
     for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
       const std::optional<FirstRun> run = text_of(c, i);
       if (!run) return;
@@ -96,16 +83,13 @@ class Tradeoff {
       if (is_baseline) {
         baseline_ids_.push_back(ids);
       } else if (i < baseline_ids_.size()) {
-        divergences += (divergences.empty() ? "" : ", ") + divergence(i, ids);
-        has_diverged = has_diverged || equal_tokens(i, ids) < ids.size();
+        divergence.prompts.push_back({static_cast<std::int64_t>(equal_tokens(i, ids)), std::ssize(ids),
+                                      repetition_share(ids), repetition_share(baseline_ids_[i])});
       }
       result_.texts.push_back({fmt::format("{}, prompt {}", label, i + 1), shown(options_.prompts[i]),
-                               run->texts.front(), run->prompt_ids.front(), ids});
+                               run->texts.front(), run->prompt_ids.front(), ids, Scenario::tradeoff, label});
     }
-    if (!divergences.empty())
-      result_.remarks.push_back(
-          has_diverged ? fmt::format("{} diverges from the baseline's text: {}.", label, divergences)
-                       : fmt::format("{} does not diverge from the baseline's text.", label));
+    if (!divergence.prompts.empty()) result_.findings.emplace_back(std::move(divergence));
   }
 
   // How many tokens stand before the first that differs from the baseline's.
@@ -115,25 +99,33 @@ class Tradeoff {
     return static_cast<std::size_t>(at.first - ids.begin());
   }
 
-  std::string divergence(std::size_t prompt, const std::vector<TokenId>& ids) const {
-    const std::vector<TokenId>& baseline = baseline_ids_[prompt];
-    const std::size_t equal = equal_tokens(prompt, ids);
-    std::string text = equal == ids.size() ? fmt::format("prompt {} not at all", prompt + 1)
-                                           : fmt::format("prompt {} after {} token{}", prompt + 1, equal,
-                                                         equal == 1 ? "" : "s");
-    constexpr double kRepetitive = 0.5;
-    const double share = repetition_share(ids);
-    if (share >= kRepetitive && share > repetition_share(baseline) + 0.1)
-      text += fmt::format(" (a repeated passage makes up {:.0f} % of it, more than in the baseline's)",
-                          100 * share);
-    return text;
-  }
-
   const ExperimentContext& context_;
   const TradeoffOptions& options_;
   std::vector<std::vector<TokenId>> baseline_ids_;  // by prompt
   ExperimentResult& result_;
 };
+
+}  // namespace
+
+namespace {
+
+// Where a precision is shown to be faster, the tokens after which its longer loading has paid off.
+std::vector<Finding> add_break_even(ExperimentResult& judged) {
+  const Row* base = nullptr;
+  const auto per_token = [](const Row& row) {
+    return statistics::median(row.find("total_latency_s")->samples) / row.find("tokens_generated")->value;
+  };
+  for (Row& row : judged.rows) {
+    if (row.scenario != Scenario::tradeoff) continue;
+    if (base == nullptr) base = &row;
+    const Comparison* c = judged.comparison(Scenario::tradeoff, row.label, base->label);
+    const Value* more = row.find("quantize_s");
+    if (more == nullptr || c == nullptr || c->verdict != Verdict::lower) continue;
+    const double saved = per_token(*base) - per_token(row);
+    if (saved > 0) row.set("break_even_tokens", std::max(0.0, more->value / saved));
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -178,6 +170,7 @@ Study tradeoff_study() {
        .finish = [](const ExperimentContext& context, const Options& options,
                     std::vector<CaseOutcome>& outcomes,
                     ExperimentResult& result) { Tradeoff(context, options, result).finish(outcomes); },
+       .conclude = add_break_even,
        .predict_s =
            [](const ExperimentContext& context, const Options& options, const PredictedSeconds& seconds_of) {
              const std::vector<Case> cases = tradeoff_cases(context, options);

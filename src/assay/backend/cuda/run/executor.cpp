@@ -17,8 +17,9 @@ const Plan& checked(const Plan& plan, Runtime& runtime, CudaGemm gemm) {
   const std::int64_t needed = WeightLayout(plan).bytes + WorkspaceLayout(plan, runtime.facts(), gemm).bytes,
                      free = runtime.memory_info().free.value;
   if (needed > free)
-    throw Error("not enough GPU memory for the weights and the activations: {:.0f} MB needed, {:.0f} MB free",
-                Bytes{needed}.megabytes(), Bytes{free}.megabytes());
+    throw Error(
+        "not enough GPU memory for the weights and the activations: {:.0f} MiB needed, {:.0f} MiB free",
+        Bytes{needed}.megabytes(), Bytes{free}.megabytes());
   return plan;
 }
 
@@ -109,8 +110,8 @@ double CudaProgram::outlier_share() const {
 void CudaProgram::require_memory(Bytes needed, std::string_view purpose) const {
   const Bytes left = runtime_->memory_info().free + pages_->free_bytes();
   if (needed > left)
-    throw Error("not enough GPU memory for {}: {:.0f} MB needed, {:.0f} MB free", purpose, needed.megabytes(),
-                left.megabytes());
+    throw Error("not enough GPU memory for {}: {:.0f} MiB needed, {:.0f} MiB free", purpose,
+                needed.megabytes(), left.megabytes());
 }
 
 void CudaProgram::run(const Batch& batch, KvCache& cache) {

@@ -64,7 +64,7 @@ void multiply_few(const RowStrips& x, const PanelStrips& w, std::int64_t strips,
   for (int row = 0; row < Rows; ++row)
     for (int i = 0; i < Panels; ++i)
       sums[row][i] = is_first ? Vec::set(0.0F) : Vec::load(c + row * kFewStride + i * kPanel);
-  const WeightFetch& fetch = *w.fetch;
+  const WeightFetch fetch = *w.fetch;
   for (std::int64_t strip = 0; strip < strips; ++strip) {
     const std::uint16_t* inputs = x.data + strip * x.strip;
     const std::uint16_t* weights = w.data + strip * kTileElements;

@@ -132,7 +132,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Values& b, std:
   const std::int64_t k_stride = b.k_stride, panel_stride = b.panel_stride,
                      step = k_stride * static_cast<std::int64_t>(sizeof(*b.data)), bytes = k_count * step;
   const auto* data = b.data;
-  const WeightFetch& fetch = *b.fetch;
+  const WeightFetch fetch = *b.fetch;
   for (std::int64_t left = bytes; left > 0; left -= step, data += k_stride, ++a) {
     const std::int64_t ahead = bytes_ahead<Panels>(fetch, left, bytes);
     Vec weights[Panels * kParts];
@@ -154,7 +154,7 @@ void multiply_block(const float* a, std::int64_t a_stride, const Pairs& b, std::
   clear(sums);
   const std::int64_t panel_stride = b.panel_stride, bytes = panel_stride * 2;
   const std::uint16_t* data = b.data;
-  const WeightFetch& fetch = *b.fetch;
+  const WeightFetch fetch = *b.fetch;
   for (std::int64_t k = 0; k < k_count; k += 2, data += kPanel * 2) {
     const std::int64_t ahead = bytes_ahead<Panels>(fetch, bytes - k * kPanel * 2, bytes);
     Vec even[Panels * kParts], odd[Panels * kParts];

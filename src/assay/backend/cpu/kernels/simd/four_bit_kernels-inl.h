@@ -194,7 +194,7 @@ void multiply_int8_activations(const Int8ActivationsArgs& args, Dot::Bytes codeb
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group;
   const std::int64_t panel_bytes = weights.k_padded / kCodeInputs * kPanel * 4, scales = groups * kPanel;
   const std::uint8_t *codes = weights.codes + panel * panel_bytes, *end = codes + panel_bytes;
-  const WeightFetch& fetch = weights.fetch;
+  const WeightFetch fetch = weights.fetch;
   const std::int64_t in_piece =
       (weights.group < kInt8Columns ? weights.group : kInt8Columns) / kCodeInputs * kPanel * 4;
   fetch_finish(args.to, first_row, Rows, panel * kPanel, Panels * kPanel);

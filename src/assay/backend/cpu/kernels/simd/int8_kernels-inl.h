@@ -176,7 +176,7 @@ void multiply_int8(const std::int8_t* x, std::int64_t strip, const std::int8_t* 
   Dot dots[Rows][Panels * kParts];
   for (int row = 0; row < Rows; ++row)
     for (Dot& dot : dots[row]) dot = Dot::all(starts[row]);
-  const WeightFetch& fetch = of_weights;
+  const WeightFetch fetch = of_weights;
   for (const std::int8_t* end = w + padded * kPanel; w != end; x += strip) {
     const std::int64_t ahead = bytes_ahead<Panels>(fetch, end - w, padded * kPanel);
     for (std::int64_t k = 0; k < kInt8Columns; k += 4, w += kPanel * 4) {

@@ -1,0 +1,52 @@
+// Sentences of facts: the only place where results become prose. Each function takes values of results/ and
+// gives whole sentences; those of comparisons and warnings are clauses without a full stop.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "assay/results/compare_results.h"
+#include "assay/results/finding.h"
+#include "assay/results/results.h"
+#include "assay/results/takeaways.h"
+
+namespace assay::report {
+
+// Problem and remedy: "the processor's frequency varied by ...; repeat with a fixed frequency governor".
+std::string sentence_of(const Warning& warning);
+std::vector<std::string> sentences_of(std::span<const Warning> warnings);
+
+// The verdict in a word or two, as the metric's direction has it: "faster", "higher", "undecided".
+std::string verdict_word(const Comparison& comparison);
+// "1.59x faster", "1.2x slower"; the factor is 1 or more. Of a metric that is no speed, "ratio 1.2".
+std::string factor_of(const Comparison& comparison);
+// The same with the interval: "1.59x [1.5, 1.7] faster".
+std::string factor_with_interval(const Comparison& comparison);
+// "nf4 is 1.59x [1.5, 1.7] faster than float32".
+std::string sentence_of(const Comparison& comparison);
+// The same of two runs; bytes are counted: "B takes 3 bytes fewer than A: 2 instead of 5". Where nothing was
+// tested, it says why.
+std::string sentence_of(const ComparedRow& row);
+
+// One sentence, or two.
+std::vector<std::string> sentences_of(const Finding& finding);
+std::vector<std::string> sentences_of(std::span<const Finding> findings);
+std::string sentence_of(const Takeaway& takeaway);
+std::vector<std::string> sentences_of(std::span<const Takeaway> takeaways);
+// One for each choice that is made.
+std::vector<std::string> sentences_of(const Recommendation& recommended);
+
+// What --fail-on says of a comparison, a line for each row that breaks the rule.
+std::vector<std::string> broken_by(const RuleOutcome& outcome);
+
+// "45 s", "12 min", "1.5 h".
+std::string shown_duration(double seconds);
+// "4,470,272".
+std::string with_commas(std::int64_t number);
+// "5.2 MiB".
+std::string shown_mebibytes(double bytes);
+// "a", "a and b", "a, b and 3 others".
+std::string joined(std::span<const std::string> labels);
+
+}  // namespace assay::report

@@ -1,0 +1,158 @@
+// What a result supports, and what to choose.
+#include "assay/base/format.h"
+#include "assay/report/prose/prose.h"
+
+namespace assay::report {
+
+namespace {
+
+std::string rate_of(const Value& value) {
+  std::string text = fmt::format("{:.0f}", value.value);
+  if (value.interval) text += fmt::format(" [{:.0f}, {:.0f}]", value.interval->low, value.interval->high);
+  return text + " tokens/s";
+}
+
+// "is the fastest", "tie for the fastest".
+std::string superlative(const std::vector<std::string>& labels, const char* what) {
+  return labels.size() == 1 ? fmt::format("{} is the {}", labels.front(), what)
+                            : fmt::format("{} tie for the {}", joined(labels), what);
+}
+
+std::string said(const MemoryTakeaway& memory) {
+  std::string text = fmt::format(
+      "Memory: the weights of {} take {}{}, {:.1f}x less than those of {} ({}).", joined(memory.smallest),
+      shown_mebibytes(memory.bytes), memory.smallest.size() == 1 ? "" : " each",
+      memory.baseline_bytes / memory.bytes, memory.baseline, shown_mebibytes(memory.baseline_bytes));
+  if (memory.bits_per_weight <= 0) return text;
+  // Transformers' rule keeps the embedding and the LM head; codes have scales.
+  return text +
+         fmt::format(" They average {:.1f} bits per weight, because {}.", memory.bits_per_weight,
+                     memory.has_quantized_lm_head
+                         ? "positions, norms and biases are not quantized and every group of codes has a "
+                           "scale"
+                         : "the embedding, which is also the LM head, is not quantized and every group of "
+                           "codes has a scale");
+}
+
+std::string said(const LatencyTakeaway& latency) {
+  std::string text = "Latency: " + superlative(latency.fastest, "fastest");
+  if (latency.has_baseline)
+    text += latency.fastest.size() == 1
+                ? fmt::format(" ({:.1f} ms)", 1e3 * latency.baseline_s)
+                : fmt::format(". None is shown to be faster than {}", latency.baseline);
+  if (const auto& c = latency.against_baseline)
+    text += latency.fastest.size() == 1
+                ? fmt::format(", {} than {}", factor_with_interval(*c), c->baseline)
+                : fmt::format(". {} is {} than {}", c->subject, factor_with_interval(*c), c->baseline);
+  text += ".";
+  if (const auto& small = latency.smallest) {
+    const Comparison& c = small->comparison;
+    text += fmt::format(" {}, the smallest, is {} than {} and reaches {:.0f} % of the roofline", c.subject,
+                        factor_with_interval(c), c.baseline, small->percent_of_roofline);
+    if (!small->largest_gap.empty()) text += "; in its profiled run most was lost to " + small->largest_gap;
+    text += ".";
+  }
+  return text;
+}
+
+std::string described(const Comparison& c) {
+  const char* verdict = c.verdict == Verdict::higher          ? ""
+                        : c.verdict == Verdict::no_difference ? ", no loss beyond the margin"
+                        : c.verdict == Verdict::lower         ? ", lower than the baseline"
+                                                              : ", undecided";
+  return fmt::format("{} (perplexity {}{})", c.subject, factor_with_interval(c), verdict);
+}
+
+std::string said(const QualityTakeaway& quality) {
+  const std::string head = fmt::format("Quality against {}: ", quality.baseline);
+  if (!quality.most) return fmt::format("{}{}.", head, described(quality.least.comparison));
+  const auto extreme = [](const QualityTakeaway::Extreme& of, const char* loses) {
+    return of.tied.size() == 1 ? fmt::format("{} loses {}", described(of.comparison), loses)
+                               : fmt::format("{} tie for losing {}", joined(of.tied), loses);
+  };
+  return fmt::format("{}{}. {}.", head, extreme(quality.least, "least"), extreme(*quality.most, "most"));
+}
+
+std::string said(const CacheTakeaway& cache) {
+  const Comparison& c = cache.comparison;
+  if (c.verdict != Verdict::higher || !c.interval) return fmt::format("KV cache: {}.", sentence_of(c));
+  return fmt::format("KV cache: without it, generating after a prompt of {:.0f} tokens is {}.",
+                     cache.prompt_tokens, factor_with_interval(c));
+}
+
+std::string said(const BatchingTakeaway& batching) {
+  std::string text =
+      fmt::format("Batching: {}.", batching.fastest.size() == 1
+                                       ? batching.fastest.front() + " has the highest throughput"
+                                       : joined(batching.fastest) + " tie for the highest throughput");
+  if (const auto& c = batching.against_smallest)
+    text += fmt::format(" {} generates {} and is {} than {}.", c->subject, rate_of(batching.tokens_per_sec),
+                        factor_with_interval(*c), c->baseline);
+  return text;
+}
+
+std::string said(const MoreProcesses& more) {
+  std::string text = fmt::format("Undecided: {} of {} comparisons.", more.undecided, more.comparisons);
+  if (more.processes > 0) {
+    text += fmt::format(" {} processes would probably decide {} of them{}", more.processes, more.decided,
+                        more.seconds > 0 ? fmt::format(", in about {}", shown_duration(more.seconds)) : "");
+    text += more.command.empty() ? "." : fmt::format(": {}", more.command);
+  } else if (more.undecided > more.undecided_of_text) {
+    text += fmt::format(" {} times as many processes would not decide them.", MoreProcesses::kMaxTimes);
+  }
+  if (const int texts = more.undecided_of_text; texts > 0)
+    text += fmt::format("{} {} comparison{} of perplexity need{} a longer text.",
+                        text.back() == '.' ? "" : ".", texts, texts == 1 ? "" : "s", texts == 1 ? "s" : "");
+  return text;
+}
+
+std::string small_sentence(const Recommendation& r) {
+  std::string text = fmt::format("For a small device, choose {}: its weights take {}", r.small_device,
+                                 shown_mebibytes(r.small_bytes));
+  if (r.small_perplexity_ratio)
+    text +=
+        fmt::format(", and its perplexity is at most {:.4g} times the baseline's", *r.small_perplexity_ratio);
+  return text + ".";
+}
+
+std::string server_sentence(const Recommendation& r) {
+  return fmt::format(
+      "For a server, choose {} of {}{}: it generates {}, and a token takes at most {:.3g} ms (bound: {:.0f} "
+      "ms).{}",
+      r.server_batch, r.server,
+      r.server_tied.empty() ? "" : fmt::format(" (tied with {})", joined(r.server_tied)),
+      rate_of(r.server_tokens_per_sec), r.server_token_ms, kServerTokenBound_ms,
+      r.has_one_server_configuration ? " Other precisions were not measured in batches." : "");
+}
+
+std::string quality_sentence(const Recommendation& r) {
+  if (!r.best_quality_speed)
+    return fmt::format(
+        "For best quality, choose {}, the baseline: no faster precision is shown to keep its quality.",
+        r.best_quality);
+  return fmt::format("For best quality, choose {}: its perplexity shows no loss, and it is {} than {}.",
+                     r.best_quality, factor_with_interval(*r.best_quality_speed),
+                     r.best_quality_speed->baseline);
+}
+
+}  // namespace
+
+std::string sentence_of(const Takeaway& takeaway) {
+  return std::visit([](const auto& found) { return said(found); }, takeaway);
+}
+
+std::vector<std::string> sentences_of(std::span<const Takeaway> takeaways) {
+  std::vector<std::string> all;
+  for (const Takeaway& takeaway : takeaways) all.push_back(sentence_of(takeaway));
+  return all;
+}
+
+std::vector<std::string> sentences_of(const Recommendation& r) {
+  std::vector<std::string> all;
+  if (!r.small_device.empty()) all.push_back(small_sentence(r));
+  if (!r.server.empty()) all.push_back(server_sentence(r));
+  if (!r.best_quality.empty()) all.push_back(quality_sentence(r));
+  return all;
+}
+
+}  // namespace assay::report

@@ -1,0 +1,161 @@
+// What comparisons say.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "assay/base/format.h"
+#include "assay/report/prose/prose.h"
+#include "assay/results/metric.h"
+
+namespace assay::report {
+
+namespace {
+
+constexpr int kMaxTimesNeeded = 100;  // beyond as many, judge.h gives no number
+
+bool is_of_text(const Comparison& c) {
+  return c.metric == "perplexity";
+}
+
+bool is_time(const Comparison& c) {
+  const Metric& what = metric(c.metric);
+  return what.unit == "s" || what.unit == "ms";
+}
+
+// Two digits of an estimate.
+double rounded_up(double x) {
+  const double step = std::pow(10, std::max(0.0, std::floor(std::log10(x)) - 1));
+  return std::ceil(x / step) * step;
+}
+
+// Processes do not help where a text is too short: its losses are the same each time.
+std::string needed_by(const Comparison& c) {
+  if (c.more_needed == kNotInReach)
+    return fmt::format("more than {} times as {} needed", kMaxTimesNeeded,
+                       is_of_text(c) ? "much text is" : "many processes are");
+  if (is_of_text(c))
+    return fmt::format("about {:.0f} more tokens of text are needed",
+                       rounded_up(static_cast<double>(c.more_needed * statistics::kLossBlock)));
+  const double seconds = c.more_needed * c.seconds_each;
+  return fmt::format("about {:.0f} more process{}{} needed", rounded_up(c.more_needed),
+                     c.more_needed == 1 ? "" : "es",
+                     (seconds > 0 ? fmt::format(" (about {})", shown_duration(seconds)) : "") +
+                         (c.more_needed == 1 ? " is" : " are"));
+}
+
+// What the ratio rests on, where that is less than usual.
+std::string from_processes(const Comparison& c) {
+  if (family_of(c.metric) == Family::memory || is_of_text(c)) return "";  // every process gives the same
+  if (c.processes <= 0 || c.processes >= kUsualProcesses) return "";
+  return c.processes == 1 ? " within one process" : fmt::format(" in {} processes", c.processes);
+}
+
+// In the middle of a sentence: "latency", "TTFT".
+std::string metric_name(const Comparison& c) {
+  std::string name(metric(c.metric).title);
+  if (!name.empty() && !(name.size() > 1 && std::isupper(static_cast<unsigned char>(name[1])) != 0))
+    name[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(name[0])));
+  return name;
+}
+
+std::string number_with_interval(double value, const std::optional<statistics::Interval>& interval,
+                                 int digits) {
+  std::string text = fmt::format("{:.{}g}", value, digits);
+  if (interval) text += fmt::format(" [{:.{}g}, {:.{}g}]", interval->low, digits, interval->high, digits);
+  return text;
+}
+
+// "latency ratio 1.02 [0.98, 1.06] in 3 processes".
+std::string ratio_of(const Comparison& c) {
+  const int digits = is_of_text(c) ? 4 : 3;  // losses are small
+  return fmt::format("{} ratio {}{}", metric_name(c), number_with_interval(c.ratio, c.interval, digits),
+                     from_processes(c));
+}
+
+// The ratio, or its inverse, whichever is 1 or more.
+struct Factor {
+  double value;
+  std::optional<statistics::Interval> interval;
+  bool is_faster;
+};
+Factor speed_factor(const Comparison& c) {
+  const bool is_above = c.ratio >= 1;
+  Factor factor{is_above ? c.ratio : 1 / c.ratio, c.interval, is_above != is_time(c)};
+  if (c.interval && !is_above)
+    factor.interval = statistics::Interval{1 / c.interval->high, 1 / c.interval->low, c.interval->level};
+  return factor;
+}
+
+}  // namespace
+
+std::string verdict_word(const Comparison& c) {
+  const bool is_lower = c.verdict == Verdict::lower;
+  if ((is_lower || c.verdict == Verdict::higher) && family_of(c.metric) == Family::speed)
+    return is_lower == is_time(c) ? "faster" : "slower";
+  if (c.verdict == Verdict::too_few && is_of_text(c)) return "too little text";
+  return std::string(entry_of(verdicts(), c.verdict).title);
+}
+
+std::string factor_of(const Comparison& c) {
+  if (family_of(c.metric) != Family::speed) return fmt::format("ratio {:.4g}", c.ratio);
+  const Factor factor = speed_factor(c);
+  return fmt::format("{:.3g}x {}", factor.value, factor.is_faster ? "faster" : "slower");
+}
+
+std::string factor_with_interval(const Comparison& c) {
+  if (family_of(c.metric) != Family::speed)
+    return fmt::format("ratio {}", number_with_interval(c.ratio, c.interval, 4));
+  const Factor factor = speed_factor(c);
+  const std::string interval =
+      factor.interval ? fmt::format(" [{:.3g}, {:.3g}]", factor.interval->low, factor.interval->high) : "";
+  return fmt::format("{:.3g}x{} {}", factor.value, interval, factor.is_faster ? "faster" : "slower");
+}
+
+std::string sentence_of(const Comparison& c) {
+  const bool is_speed = family_of(c.metric) == Family::speed;
+  switch (c.verdict) {
+    case Verdict::lower:
+    case Verdict::higher:
+      if (!is_speed)
+        return fmt::format("{} has a {} {} than {}: {}", c.subject, verdict_word(c), metric_name(c),
+                           c.baseline, ratio_of(c));
+      return fmt::format("{} is {} than {}{}{}", c.subject, factor_with_interval(c), c.baseline,
+                         from_processes(c),
+                         c.metric == "total_latency_s" ? "" : fmt::format(" ({})", metric_name(c)));
+    case Verdict::no_difference:
+      return fmt::format("{} equals {} within {:.2g} %: {}", c.subject, c.baseline, 100 * c.margin,
+                         ratio_of(c));
+    case Verdict::cannot_tell:
+      return fmt::format("{} against {} is undecided: {}; {}", c.subject, c.baseline, ratio_of(c),
+                         needed_by(c));
+    case Verdict::too_few:
+      break;
+  }
+  return fmt::format(
+      "{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio_of(c),
+      is_of_text(c)
+          ? fmt::format("; a verdict needs a text of {} tokens",
+                        statistics::kLossBlock * static_cast<std::int64_t>(statistics::kMinForInterval))
+          : fmt::format("; a verdict needs {} processes", kMinProcesses));
+}
+
+std::string sentence_of(const ComparedRow& row) {
+  const Comparison& c = row.comparison;
+  if (!row.unlike.empty()) return "B cannot be compared with A: " + row.unlike;
+  if (!row.untested.empty())
+    return fmt::format("B against A has no verdict: {}; {}", ratio_of(c), row.untested);
+  if (family_of(c.metric) != Family::memory) return sentence_of(c);
+  if (row.a == row.b) return fmt::format("B equals A: {:.0f} bytes", row.b);
+  return fmt::format("B takes {:.0f} bytes {} than A: {:.0f} instead of {:.0f}", std::abs(row.b - row.a),
+                     row.b > row.a ? "more" : "fewer", row.b, row.a);
+}
+
+std::vector<std::string> broken_by(const RuleOutcome& outcome) {
+  std::vector<std::string> lines;
+  for (const ComparedRow& row : outcome.broken)
+    lines.push_back(fmt::format("{}: {}", row.place(), sentence_of(row)));
+  for (const std::string& failed : outcome.failed) lines.push_back("failed in B: " + failed);
+  return lines;
+}
+
+}  // namespace assay::report

@@ -1,0 +1,53 @@
+#include "assay/results/setting.h"
+
+#include <charconv>
+#include <string_view>
+
+namespace assay {
+
+namespace {
+
+template <typename Number>
+Number whole_number(std::string_view text) {
+  Number value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// "nf4, lm_head int8, KV cache int8": how earlier versions wrote a configuration.
+void read_configuration(std::string_view text, Setting& setting) {
+  bool is_first = true;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(", ");
+    const std::string_view part = text.substr(0, comma);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 2);
+    const auto take = [&](std::string_view name, std::string& value) {
+      if (part.starts_with(name)) value = part.substr(name.size());
+    };
+    if (is_first && part != "as stored") setting.precision = part;
+    is_first = false;
+    if (part == "lm_head search int8") continue;
+    take("lm_head ", setting.lm_head);
+    take("KV cache ", setting.kv_cache);
+    take("activations as ", setting.activations);
+    if (part == "activations int8") setting.activations = "int8";
+  }
+}
+
+}  // namespace
+
+Setting setting_of_parameters(std::span<const std::pair<std::string, std::string>> parameters) {
+  Setting setting;
+  for (const auto& [key, value] : parameters) {
+    if (key == "configuration") read_configuration(value, setting);
+    if (key == "device") setting.device = value;
+    if (key == "kernels") setting.kernels = value;
+    if (key == "threads") setting.threads = whole_number<int>(value);
+    if (key == "cache") setting.cache = value != "off";
+    if (key == "batch_size") setting.batch_size = whole_number<std::int64_t>(value);
+    if (key == "padding") setting.padding = value;
+  }
+  return setting;
+}
+
+}  // namespace assay
