@@ -68,6 +68,10 @@ class SlowedProgram : public assay::Program {
     own_->head(rows, sink);
     spin(begin, share_);
   }
+  void exchange(assay::WeightId weight, const assay::Plan& other,
+                const assay::WeightSource& source) override {
+    own_->exchange(weight, other, source);
+  }
   void observe_inputs(assay::InputObserver observer) override { own_->observe_inputs(std::move(observer)); }
   double outlier_share() const override { return own_->outlier_share(); }
   double exact_head_share() const override { return own_->exact_head_share(); }
