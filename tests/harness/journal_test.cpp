@@ -12,7 +12,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* kHead = "{\"journal\":3,\"plan\":\"p\"}\n";
+constexpr const char* kHead = "{\"journal\":4,\"plan\":\"p\"}\n";
 
 class JournalFile : public testing::Test {
  protected:
@@ -47,7 +47,7 @@ TEST_F(JournalFile, HoldsALineForEachEntry) {
   EXPECT_FALSE(journal.has("sample", "a")) << "of this run, not of an earlier one";
   // Begun again, it is empty.
   EXPECT_FALSE(Journal(file_, "q", false).has_resumed());
-  EXPECT_EQ(test::read_file(file_), "{\"journal\":3,\"plan\":\"q\"}\n");
+  EXPECT_EQ(test::read_file(file_), "{\"journal\":4,\"plan\":\"q\"}\n");
 }
 
 TEST_F(JournalFile, GivesItsEntriesInOrderAndGoesOn) {
@@ -84,17 +84,17 @@ TEST_F(JournalFile, IsRefusedWhereItIsNone) {
   const std::string none =
       file_.string() + ": expected a journal that this program can resume, found something else";
   EXPECT_EQ(refusal(""), none);
-  EXPECT_EQ(refusal("{\"journal\":3,\"plan\":\"p\"}"), none) << "the line is not whole";
+  EXPECT_EQ(refusal("{\"journal\":4,\"plan\":\"p\"}"), none) << "the line is not whole";
   EXPECT_EQ(refusal("garbage\n"), none);
   EXPECT_EQ(refusal("[3]\n"), none);
   EXPECT_EQ(refusal("{\"plan\":\"p\"}\n"), none);
   EXPECT_EQ(refusal("{\"journal\":2,\"plan\":\"p\"}\n"), none);
-  EXPECT_EQ(refusal("{\"journal\":4,\"plan\":\"p\"}\n"), none);
+  EXPECT_EQ(refusal("{\"journal\":3,\"plan\":\"p\"}\n"), none);
   const std::string other = file_.string() +
                             ": another plan was begun here: expected the same model and options; start the "
                             "run again from the beginning, or repeat it with those";
-  EXPECT_EQ(refusal("{\"journal\":3,\"plan\":\"q\"}\n"), other);
-  EXPECT_EQ(refusal("{\"journal\":3}\n"), other);
+  EXPECT_EQ(refusal("{\"journal\":4,\"plan\":\"q\"}\n"), other);
+  EXPECT_EQ(refusal("{\"journal\":4}\n"), other);
 }
 
 TEST_F(JournalFile, NamesTheLineOfABadEntry) {

@@ -112,8 +112,8 @@ TEST(SampleJson, WhatNoRunTakesIsRefused) {
     damages.emplace_back(std::string("/") + time, 1.1e9);
   }
   for (int i = 0; i < 7; ++i) {
-    damages.emplace_back(fmt::format("/roof/{}", i), -0.5);
-    damages.emplace_back(fmt::format("/roof/{}", i), 1.1e30);
+    damages.emplace_back(fmt::format("/roofline/{}", i), -0.5);
+    damages.emplace_back(fmt::format("/roofline/{}", i), 1.1e30);
   }
   for (int i = 0; i < 5; ++i) damages.emplace_back(fmt::format("/counts/{}", i), -1);
   for (int i = 0; i < 4; ++i) {
@@ -186,8 +186,8 @@ TEST(FirstRunJson, WhatNoRunTakesIsRefused) {
                                                     {"/seconds", 1.1e9},
                                                     {"/profile/0/seconds", 1.1e9},
                                                     {"/profile/0/seconds", -1.1e9},
-                                                    {"/profile/0/roof_s", -0.5},
-                                                    {"/profile/0/roof_s", 1.1e9}};
+                                                    {"/profile/0/roofline_s", -0.5},
+                                                    {"/profile/0/roofline_s", 1.1e9}};
   for (const auto& [pointer, value] : damages) {
     OrderedJson json = to_json(full_first_run());
     json[OrderedJson::json_pointer(pointer)] = value;

@@ -339,8 +339,7 @@ TEST(CompareCases, IsStudentsTOfTheProcessesMedians) {
   EXPECT_EQ(comparison->pairs, 9);
   EXPECT_EQ(comparison->processes, 3);
   EXPECT_EQ(comparison->verdict, Verdict::higher);
-  EXPECT_EQ(sentence_of(*comparison),
-            "slow is slower than base: latency ratio 1.13 [1.07, 1.18] in 3 processes");
+  EXPECT_EQ(sentence_of(*comparison), "slow is 1.13x [1.07, 1.18] slower than base in 3 processes");
 }
 
 // The row's figures from the same medians.

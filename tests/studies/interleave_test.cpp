@@ -192,7 +192,7 @@ TEST_F(Interleave, WhatFailsInTheOtherBuildIsNamed) {
   EXPECT_NE(both.b.rows[0].reason.find("no such precision"), std::string::npos);
   const ComparedResults compared = compare_results(both.a, both.b, 0.02);
   ASSERT_EQ(compared.failed.size(), 1U);
-  EXPECT_EQ(judge_rule(compared, failure_rules("latency:3%")[0]).broken.size(), 1U);
+  EXPECT_EQ(judge_rule(compared, failure_rules("latency:3%")[0]).failed.size(), 1U);
 }
 
 TEST_F(Interleave, RefusesWhatCannotBeMeasured) {

@@ -227,8 +227,8 @@ TEST_F(ScriptedStudies, ThreadsAreTheFewestOfThoseThatTie) {
   ASSERT_EQ(test::remarks_of(result).size(), 1U);
   EXPECT_EQ(
       test::remarks_of(result)[0],
-      fmt::format("Use 2 threads: no larger number is shown to be faster, 2 [{:.3g}, {:.3g}] times as fast "
-                  "as 1 thread.",
+      fmt::format("Use 2 threads: no larger number is shown to be faster, 2x [{:.3g}, {:.3g}] faster than 1 "
+                  "thread.",
                   1 / c->interval->high, 1 / c->interval->low));
 }
 
@@ -322,7 +322,7 @@ TEST_F(ScriptedStudies, RunCasesKeepsTheOrderAndComparesWithTheFirst) {
   const Finish finish = [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
     finished = outcomes.size();
     EXPECT_FALSE(outcomes[0].comparison);
-    test::remarks_of(result).push_back("a remark");
+    result.findings.emplace_back(StatedFinding{"a remark"});
     Row row;
     row.label = "more";
     result.rows.push_back(row);

@@ -38,8 +38,7 @@ std::vector<Case> threads_cases(const ExperimentContext& context, const ThreadsO
 std::vector<Finding> choose_threads(const ExperimentResult& judged) {
   const std::vector<const Row*> best = best_rows(judged.rows, judged.other_comparisons, Scenario::threads);
   if (best.empty()) return {};
-  const auto has_fewer = [](const Row* a, const Row* b) { return a->setting.threads < b->setting.threads; };
-  const Row* chosen = *std::min_element(best.begin(), best.end(), has_fewer);
+  const Row* chosen = *std::min_element(best.begin(), best.end());  // rows go from few threads to many
   ThreadChoice found{chosen->label, best.size() == 1};
   for (const Row& row : judged.rows)
     if (row.scenario == Scenario::threads) {  // the first has the fewest
