@@ -128,7 +128,8 @@ int serve(double slowdown, bool slows_all) {
         const assay::RunConfig config = assay::run_config_from_json(request.at("configuration"));
         assay::LoadOptions load{.needs_tokenizer = request.at("needs_tokenizer").boolean(),
                                 .pins_caller = true};
-        auto backend = assay::make_backend(assay::device_of(config), assay::backend_options(config, true));
+        const assay::ResolvedRun run = assay::resolve(config, {.pins_caller = true});
+        auto backend = assay::make_backend(run.device, run.backend);
         load.shared_backend = slows_all || config.replica == kSlowed
                                   ? std::make_shared<SlowedBackend>(backend, slowdown)
                                   : backend;

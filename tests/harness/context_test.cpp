@@ -137,7 +137,7 @@ class WorkerExperiments : public testing::Test {
   std::string why_not(std::int64_t budget) {
     options_.memory_budget = Bytes{budget};
     const WorkerExperiment made(options_);
-    return static_cast<const ExperimentContext&>(made).sessions->why_not(options_.baseline);
+    return static_cast<const ExperimentContext&>(made).sessions->why_not(options_.baseline).value_or("");
   }
   WorkerExperimentOptions options_;
 };

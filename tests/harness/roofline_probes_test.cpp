@@ -31,7 +31,7 @@ Bound bound(Float32Matmul how, Isa isa) {
 }
 
 Bound usable(ProductKind kind) {
-  return why_not_usable(kind).empty() ? Bound{static_cast<int>(kind), 1} : Bound{-1, -1};
+  return why_not_usable(kind) ? Bound{-1, -1} : Bound{static_cast<int>(kind), 1};
 }
 
 TEST(PeakInstruction, OfSplitFloatsCountsTheirParts) {
@@ -109,7 +109,7 @@ TEST(HostPeaks, DivideByTheMultiplicationsOfTheModel) {
   ReadProbe probe({1 << 16}, pool);
   EXPECT_EQ(host_peaks(probe, pool, {}, {0.001}).operations_per_second, 0);
   const ProductKind kind = ProductKind::avx2_float32;
-  if (!why_not_usable(kind).empty()) GTEST_SKIP() << why_not_usable(kind);
+  if (const auto why = why_not_usable(kind)) GTEST_SKIP() << *why;
   const auto rate = [&](int each) {
     double most = 0;  // of several, since others may disturb one
     for (int i = 0; i < 5; ++i)

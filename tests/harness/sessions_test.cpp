@@ -115,10 +115,10 @@ TEST_F(MadeSessions, SayWhatDoesNotFit) {
   Sessions all([](const RunConfig&) -> std::unique_ptr<Session> { throw Error("none is made"); },
                [](const RunConfig& c) { return Bytes{std::int64_t{*c.threads} << 20}; },
                Bytes{std::int64_t{5} << 20});
-  EXPECT_EQ(all.why_not(of_threads(5)), "");
+  EXPECT_FALSE(all.why_not(of_threads(5)));
   EXPECT_EQ(all.why_not(of_threads(6)), "out of memory predicted: 6 MiB needed, 5 MiB allowed");
   const Sessions unlimited([](const RunConfig&) -> std::unique_ptr<Session> { throw Error("none is made"); });
-  EXPECT_EQ(unlimited.why_not(of_threads(6)), "");
+  EXPECT_FALSE(unlimited.why_not(of_threads(6)));
 }
 
 // How a failure of a run ends its case, and how a stop ends the whole.

@@ -47,8 +47,8 @@ TEST(DeviceBudget, CountsTheMemoryOfEachDevice) {
       [](const RunConfig&) -> std::unique_ptr<Session> { throw Error("none is made"); },
       [&](const RunConfig& config) { return Bytes{config.precision == Preset::float32 ? 90 : 600}; },
       Bytes{100}, true, [&](const RunConfig& config) { return Bytes{config.device == gpu ? 1000 : 0}; });
-  EXPECT_EQ(sessions.why_not(a), "");
-  EXPECT_EQ(sessions.why_not(c), "");
+  EXPECT_FALSE(sessions.why_not(a));
+  EXPECT_FALSE(sessions.why_not(c));
   EXPECT_EQ(sessions.groups({a, b}).size(), 1U);  // two at least
   EXPECT_EQ(sessions.groups({a, b, c}).size(), 2U);
   const Sessions small([](const RunConfig&) -> std::unique_ptr<Session> { throw Error("none is made"); },

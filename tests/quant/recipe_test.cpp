@@ -66,7 +66,7 @@ TEST(Recipe, BecomesAPrecision) {
   EXPECT_FALSE(precision.has_any(formats::kLlmInt8));
   EXPECT_EQ(precision.format_of("h.1.mlp.c_proj"), formats::kInt8);
   EXPECT_EQ(precision.why_not_quantized("h.0.mlp.c_fc"), "kept by the recipe");
-  EXPECT_EQ(precision.why_not_quantized("h.1.mlp.c_fc"), "");
+  EXPECT_EQ(precision.why_not_quantized("h.1.mlp.c_fc"), std::nullopt);
   // Formats without scales are as the recipe says, and what is excluded is as everything else.
   Precision excluded = precision;
   set_dtype(excluded, DType::bf16);

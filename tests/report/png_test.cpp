@@ -36,10 +36,10 @@ std::pair<int, int> size_of(const std::string& png) {
 }
 
 TEST(Png, HasItsScale) {
-  if (!why_no_png().empty()) {
+  if (why_no_png()) {
     EXPECT_EQ(why_no_png(), "PNG needs librsvg (librsvg2-2 in Debian), which is not installed");
     EXPECT_THROW(png_of_svg(blank_svg(30, 20)), Error);
-    GTEST_SKIP() << why_no_png();
+    GTEST_SKIP() << *why_no_png();
   }
   EXPECT_EQ(png_of_svg(blank_svg(30, 20)).substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_EQ(size_of(png_of_svg(blank_svg(30, 20))), std::pair(60, 40));
@@ -62,7 +62,7 @@ TEST(DrawApart, GivesEachPictureOrItsReason) {
   const DrawnPictures none = draw_apart({});
   EXPECT_TRUE(none.pngs.empty());
   EXPECT_EQ(none.why_not, "");
-  if (!why_no_png().empty()) GTEST_SKIP() << why_no_png();
+  if (const auto why = why_no_png()) GTEST_SKIP() << *why;
   // The third is longer than what a pipe holds: 64 KiB.
   std::string noisy = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"400\" height=\"400\">";
   for (int i = 0; i < 4000; ++i)
@@ -90,7 +90,7 @@ std::size_t open_files() {
 }
 
 TEST(DrawApart, KeepsToItsLimits) {
-  if (!why_no_png().empty()) GTEST_SKIP() << why_no_png();
+  if (const auto why = why_no_png()) GTEST_SKIP() << *why;
   const std::vector<std::string> many(200, blank_svg(2000, 2000));
   const std::size_t before = open_files();
   for (const double seconds : {0.001, 0.0}) {
@@ -124,7 +124,7 @@ pid_t own_child() {
 }
 
 TEST(DrawApart, SaysWhichSignalEndedIt) {
-  if (!why_no_png().empty()) GTEST_SKIP() << why_no_png();
+  if (const auto why = why_no_png()) GTEST_SKIP() << *why;
   if (own_child() != 0) GTEST_SKIP() << "another test has left a process";
   std::thread killer([] {
     pid_t child = 0;
@@ -167,12 +167,12 @@ TEST(WrittenReports, AreNamedInTheirOrder) {
        {"results.csv", "results_wide.csv", "samples.csv", "tradeoff.csv", "report.md", "results.json",
         "plots/memory_by_precision.svg", "plots/latency_by_precision.svg", "plots/table.svg"})
     expected.push_back(folder.path() / "out" / name);
-  const bool has_png = why_no_png().empty();
+  const bool has_png = !why_no_png();
   if (has_png)
     for (const char* name : {"memory_by_precision.png", "latency_by_precision.png", "table.png"})
       expected.push_back(folder.path() / "out/plots" / name);
   EXPECT_EQ(written.paths, expected);
-  EXPECT_EQ(written.note, has_png ? "" : "Plots were written as SVG only: " + why_no_png());
+  EXPECT_EQ(written.note, has_png ? "" : "Plots were written as SVG only: " + *why_no_png());
   EXPECT_EQ(names_in(folder.path() / "out"), (Paths{"plots", "report.md", "results.csv", "results.json",
                                                     "results_wide.csv", "samples.csv", "tradeoff.csv"}));
   EXPECT_EQ(names_in(folder.path() / "out/plots").size(), has_png ? 6U : 3U);
@@ -195,7 +195,7 @@ TEST(WrittenReports, LeaveOutWhatThereIsNot) {
 
 // A table of 900 rows has more pixels than a picture may have.
 TEST(WrittenReports, SayWhichPlotsAreMissing) {
-  if (!why_no_png().empty()) GTEST_SKIP() << why_no_png();
+  if (const auto why = why_no_png()) GTEST_SKIP() << *why;
   const test::TemporaryFolder folder;
   ResultSet results;
   for (int i = 0; i < 900; ++i) results.rows.push_back(test::failed_row(Scenario::baseline, "a", "why"));

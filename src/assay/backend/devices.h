@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,8 @@ Tuning tuning_of_processor(Tune tune, int threads);
 
 // How many GPUs this program can use; 0 where it can use none, whatever the reason.
 int usable_cuda_devices();
-// Why device cuda:0 cannot be used, in one sentence; empty where it can.
-std::string why_no_gpu();
+// Why device cuda:0 cannot be used, in one sentence; none where it can.
+std::optional<std::string> why_no_gpu();
 
 // What a GPU is, and what it reaches at most.
 struct GpuRooflines {

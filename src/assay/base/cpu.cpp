@@ -169,42 +169,43 @@ double time_products() {
 
 }  // namespace
 
-std::string why_tiles_are_refused() {
-  if (!has_amx()) return {};
+std::optional<std::string> why_tiles_are_refused() {
+  if (!has_amx()) return std::nullopt;
   if ((saved_states() & kTileState) != kTileState) return "the system does not save AMX tiles";
   const int refusal = ask_for_tiles();
-  return refusal == 0 ? "" : fmt::format("the kernel refuses AMX tiles to this process (errno {})", refusal);
+  if (refusal == 0) return std::nullopt;
+  return fmt::format("the kernel refuses AMX tiles to this process (errno {})", refusal);
 }
 
 namespace {
 
-std::string why_no_amx() {
+std::optional<std::string> why_no_amx() {
   if (!has_amx())
     return "the processor offers no AMX (tiles, bfloat16, int8) with AVX-512 VNNI, BF16 and VBMI";
   return why_tiles_are_refused();
 }
 
-// By Isa: its name, and why this machine cannot run it; empty where it can.
+// By Isa: its name, and why this machine cannot run it; none where it can.
 struct Tier {
   Isa isa;
   std::string_view name;
-  std::string (*why_not)();
+  std::optional<std::string> (*why_not)();
 };
+std::optional<std::string> reason_unless(bool is_there, const char* reason) {
+  return is_there ? std::nullopt : std::optional<std::string>(reason);
+}
 constexpr Tier kTiers[] = {
-    {Isa::scalar, "scalar", [] { return std::string(); }},
+    {Isa::scalar, "scalar", [] { return std::optional<std::string>(); }},
     {Isa::avx2, "avx2",
-     [] {
-       return has_avx2() ? "" : std::string("the processor or the system offers no AVX2, FMA and F16C");
-     }},
+     [] { return reason_unless(has_avx2(), "the processor or the system offers no AVX2, FMA and F16C"); }},
     {Isa::avx512, "avx512",
      [] {
-       return has_avx512() ? ""
-                           : std::string("the processor or the system offers no AVX-512 (F, BW, DQ, VL)");
+       return reason_unless(has_avx512(), "the processor or the system offers no AVX-512 (F, BW, DQ, VL)");
      }},
     {Isa::avx512bf16, "avx512bf16",
      [] {
-       return has_avx512_bf16() ? ""
-                                : std::string("the processor or the system offers no AVX-512 BF16 with VNNI");
+       return reason_unless(has_avx512_bf16(),
+                            "the processor or the system offers no AVX-512 BF16 with VNNI");
      }},
     {Isa::amx, "amx", why_no_amx}};
 static_assert(std::size(kTiers) == std::size(kAllIsas));
@@ -225,7 +226,7 @@ Isa isa_from_name(std::string_view text) {
   throw FieldError("isa", "expected scalar, avx2, avx512, avx512bf16 or amx, found '{}'", text);
 }
 
-std::string why_not_usable(Isa isa) {
+std::optional<std::string> why_not_usable(Isa isa) {
   return tier_of(isa).why_not();
 }
 
@@ -242,7 +243,7 @@ bool has_avx512_bf16() {
 }
 
 bool is_usable(Isa isa) {
-  return why_not_usable(isa).empty();
+  return !why_not_usable(isa);
 }
 
 bool are_bfloat16_products_fast() {

@@ -1,6 +1,7 @@
 // Facts about the processor and what this process may use of it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,12 +31,12 @@ bool has_avx512_bf16();
 // half times as long as half as many of float32. True on Zen 4 and 5; on Sapphire Rapids they take four times
 // as long. Measured when first asked, in 0.1 ms; false where the tier is not usable.
 bool are_bfloat16_products_fast();
-// Why a tier is not usable: "the processor has no AVX2", "the kernel refuses AMX tiles (errno 95)"; empty
+// Why a tier is not usable: "the processor has no AVX2", "the kernel refuses AMX tiles (errno 95)"; none
 // where it is.
-std::string why_not_usable(Isa isa);
+std::optional<std::string> why_not_usable(Isa isa);
 // Why the tiles that the processor has are not used: the system does not save or the kernel does not grant
-// them. Empty where they are, and where there are none.
-std::string why_tiles_are_refused();
+// them. None where they are, and where there are none.
+std::optional<std::string> why_tiles_are_refused();
 // Of the tiers that are usable the fastest: avx512bf16 only where its products are fast.
 Isa best_usable_isa();
 

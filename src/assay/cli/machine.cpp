@@ -69,7 +69,7 @@ std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("{:<24}{}\n", name, value);
   };
-  if (gpus.empty()) line("GPU", "none is usable: " + why_no_gpu());
+  if (gpus.empty()) line("GPU", "none is usable: " + why_no_gpu().value_or(""));
   for (const GpuRooflines& gpu : gpus) {
     line(gpu.device, fmt::format("{}, {}, {} SMs, {:.0f} MiB, L2 cache {:.0f} MiB", gpu.name, gpu.kernels,
                                  gpu.processors, gpu.memory.megabytes(), gpu.l2.megabytes()));
@@ -148,7 +148,7 @@ OrderedJson json_of(const Machine& machine, const MachineRooflines& peaks, const
   json["phase_round_trip_us"] = peaks.phase_round_trip.value * 1e6;
   json["gpus"] = OrderedJson::array();
   for (const GpuRooflines& gpu : gpus) json["gpus"].push_back(json_of(gpu));
-  if (gpus.empty()) json["why_no_gpu"] = why_no_gpu();
+  if (gpus.empty()) json["why_no_gpu"] = why_no_gpu().value_or("");
   return json;
 }
 

@@ -121,9 +121,9 @@ class MemoryPredictor {
   const Known& known(const RunConfig& configuration) {
     Known& known = known_[configuration.key()];
     if (known.backend == nullptr) {
-      known.backend = make_backend(device_of(configuration), backend_options(configuration));
-      known.plan = plan_forward(
-          spec_, precision_of(*folder_, spec_, folder_->path().string(), configuration).precision);
+      const ResolvedRun run = resolve(resolve(configuration), *folder_, spec_, folder_->path().string());
+      known.backend = make_backend(run.device, run.backend);
+      known.plan = plan_forward(spec_, run.dtype.precision);
     }
     return known;
   }

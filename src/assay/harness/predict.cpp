@@ -42,7 +42,7 @@ class Predictor {
       const std::int64_t longest = *std::max_element(tokens.begin(), tokens.end());
       if (context_.predicted_memory)
         predicted.memory = context_.predicted_memory(spec.configuration, size, longest + spec.new_tokens - 1);
-      predicted.why_not = context_.sessions->why_not(spec.configuration);
+      predicted.why_not = context_.sessions->why_not(spec.configuration).value_or("");
     } catch (const Error& error) {
       predicted.why_not = error.what();
     }
@@ -74,7 +74,7 @@ class Predictor {
     const auto [at, is_new] = peaks_.try_emplace(configuration.key());
     if (!is_new) return at->second;
     const Precision precision =
-        precision_of(folder_, spec_, folder_.path().string(), configuration).precision;
+        resolve(resolve(configuration), folder_, spec_, folder_.path().string()).dtype.precision;
     at->second.plan = plan_forward(spec_, precision);
     if (!first_ || !measures_once_) first_ = peaks_of_(at->second.plan, precision, configuration);
     at->second.reached = *first_;
@@ -107,7 +107,8 @@ Roofline::Peaks usual_share(const Roofline::Peaks& measured) {
 }
 
 Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const RunConfig& configuration) {
-  const auto backend = make_backend(device_of(configuration), backend_options(configuration, true));
+  const ResolvedRun run = resolve(configuration, {.pins_caller = true});
+  const auto backend = make_backend(run.device, run.backend);
   const Bytes read = cost_of(plan, 1, 0, 1).weight_bytes;
   constexpr Seconds kTime{0.02};
   constexpr std::int64_t kMax = std::int64_t{1} << 28;

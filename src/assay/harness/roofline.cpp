@@ -22,7 +22,7 @@ std::optional<PeakInstruction> peak_instruction(const Precision& precision, Isa 
   else if (isa >= Isa::avx512bf16 && multiply != Multiply::float32)
     return PeakInstruction{isa == Isa::amx ? ProductKind::amx_bfloat16 : ProductKind::avx512_bfloat16,
                            parts * (parts + 1) / 2};
-  return why_not_usable(kind).empty() ? std::optional(PeakInstruction{kind, 1}) : std::nullopt;
+  return why_not_usable(kind) ? std::nullopt : std::optional(PeakInstruction{kind, 1});
 }
 
 Multiply multiply_of(const Precision& precision) {

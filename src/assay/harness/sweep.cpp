@@ -189,7 +189,7 @@ class SweepRun {
   // The first run gives texts, profile and memory. A session is warmed up by the first of its cases until two
   // runs take about the same time; each further case runs once, where that is short.
   void warm_up(CaseResult& c) {
-    if (const std::string why = sessions_.why_not(c.spec.configuration); !why.empty()) throw Error("{}", why);
+    if (const auto why = sessions_.why_not(c.spec.configuration)) throw Error("{}", *why);
     Session& session = sessions_.of(c.spec.configuration);
     const bool is_session_warm = !warmed_up_.insert(c.spec.configuration.key()).second;
     const bool is_first = was_begun_.count(&c) == 0;
@@ -430,10 +430,10 @@ std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig
   return groups;
 }
 
-std::string Sessions::why_not(const RunConfig& configuration) const {
-  if (budget_.value == 0 || !memory_of_) return "";
+std::optional<std::string> Sessions::why_not(const RunConfig& configuration) const {
+  if (budget_.value == 0 || !memory_of_) return std::nullopt;
   const Bytes needed = memory_of_(configuration), allowed = budget_for(configuration);
-  if (needed <= allowed) return "";
+  if (needed <= allowed) return std::nullopt;
   return fmt::format("out of memory predicted: {:.0f} MiB needed, {:.0f} MiB allowed", needed.megabytes(),
                      allowed.megabytes());
 }

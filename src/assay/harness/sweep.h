@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -46,8 +47,8 @@ class Sessions {
   void end_all();
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
   std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
-  // Empty, or why it cannot fit: "out of memory predicted: 5000 MiB needed, 4000 MiB allowed".
-  std::string why_not(const RunConfig& configuration) const;
+  // Why it cannot fit, or none: "out of memory predicted: 5000 MiB needed, 4000 MiB allowed".
+  std::optional<std::string> why_not(const RunConfig& configuration) const;
 
  private:
   Bytes budget_for(const RunConfig& configuration) const;

@@ -129,8 +129,9 @@ class WorkerSession : public Session {
   }
   // None for a GPU.
   static std::optional<KernelConstants> tuned(const RunConfig& configuration) {
-    if (device_of(configuration).kind != Device::Kind::cpu) return std::nullopt;
-    return make_backend(Device{}, backend_options(configuration))->constants();
+    const ResolvedRun run = resolve(configuration);
+    if (run.device.kind != Device::Kind::cpu) return std::nullopt;
+    return make_backend(run.device, run.backend)->constants();
   }
   static JsonReader reader(const OrderedJson& answer) { return {answer, kAnswer}; }
   static OrderedJson or_null(const std::optional<std::int64_t>& number) {

@@ -108,7 +108,7 @@ Machine read_machine() {
   double load = 0;
   if (getloadavg(&load, 1) == 1) machine.load_1min = load;
   for (const Isa isa : kAllIsas)
-    machine.instruction_sets.push_back({std::string(name_of(isa)), why_not_usable(isa)});
+    machine.instruction_sets.push_back({std::string(name_of(isa)), why_not_usable(isa).value_or("")});
   machine.caches = caches_of_system();
   if (machine.caches.empty()) machine.caches = caches_of_processor();
   machine.numa_nodes = count_numa_nodes();

@@ -49,7 +49,7 @@ class RooflineRun {
     }
     for (const ProductKind kind : kAllProducts) {
       begin_case(std::string(name_of(kind)), threads);
-      const std::string why_not = why_not_usable(kind);
+      const std::string why_not = why_not_usable(kind).value_or("");
       const auto probe = [&](Seconds window) { return operations_per_second(kind, pool, window); };
       peaks_.products.push_back(
           {kind, threads, why_not.empty() ? best_rate(options_.each, probe) : 0, why_not});

@@ -181,17 +181,17 @@ std::string_view name_of(ProductKind kind) {
   return info(kind).name;
 }
 
-std::string why_not_usable(ProductKind kind) {
+std::optional<std::string> why_not_usable(ProductKind kind) {
   const ProductInfo needs = info(kind);
-  if (std::string reason = why_not_usable(needs.isa); !reason.empty()) return reason;
+  if (auto reason = why_not_usable(needs.isa)) return reason;
   const std::vector<std::string> features = cpu_info().features;
   if (needs.feature.empty() || std::find(features.begin(), features.end(), needs.feature) != features.end())
-    return {};
+    return std::nullopt;
   return fmt::format("the processor has no {}", needs.feature);
 }
 
 double operations_per_second(ProductKind kind, ThreadPool& pool, Seconds at_least) {
-  if (!why_not_usable(kind).empty()) return 0;
+  if (why_not_usable(kind)) return 0;
   constexpr std::int64_t kFirstRounds = 1000;  // some microseconds
   const probes::ProductLoop loop = loop_of(kind);
   const double rounds_per_second = rate(at_least, kFirstRounds, [&](std::int64_t rounds) {

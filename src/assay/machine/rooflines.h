@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,8 +61,8 @@ inline constexpr ProductKind kAllProducts[] = {ProductKind::avx2_float32, Produc
                                                ProductKind::avx512_vnni,  ProductKind::avx512_bfloat16,
                                                ProductKind::amx_bfloat16, ProductKind::amx_int8};
 std::string_view name_of(ProductKind kind);  // "avx512 float32 FMA"
-// Empty where this machine can run it, else why not.
-std::string why_not_usable(ProductKind kind);
+// Why this machine cannot run it; none where it can.
+std::optional<std::string> why_not_usable(ProductKind kind);
 
 // Operations per second of all threads of the pool together; a multiplication and an addition are two. Vector
 // loops stay in registers. Tile loops load each operand once per round from the nearest cache, as a product

@@ -172,20 +172,21 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
               .out = out,
               .out_column = out_column};
   for (const Module& module : modules) op.modules.push_back(module.name);
-  op.weight = weight(
-      {.name = name + ".weight",
-       .rows = outputs,
-       .columns = columns(in),
-       .kind = WeightSpec::Kind::matrix,
-       .stored_transposed = spec_.names.linear_is_transposed && !is_stored,
-       .slices = slices_of(modules, ".weight", false),
-       .format = format,
-       .arithmetic = arithmetic,
-       .is_stored_quantized = is_stored,
-       .allows_non_finite = precision_.allows_non_finite,
-       .why_not_quantized = is_in ? std::string_view() : precision_.why_not_quantized(modules.front().name),
-       .run_rows = modules.front().run_rows,
-       .run_outputs = modules.front().run_outputs});
+  op.weight =
+      weight({.name = name + ".weight",
+              .rows = outputs,
+              .columns = columns(in),
+              .kind = WeightSpec::Kind::matrix,
+              .stored_transposed = spec_.names.linear_is_transposed && !is_stored,
+              .slices = slices_of(modules, ".weight", false),
+              .format = format,
+              .arithmetic = arithmetic,
+              .is_stored_quantized = is_stored,
+              .allows_non_finite = precision_.allows_non_finite,
+              .why_not_quantized = is_in ? std::string_view()
+                                         : precision_.why_not_quantized(modules.front().name).value_or(""),
+              .run_rows = modules.front().run_rows,
+              .run_outputs = modules.front().run_outputs});
   if (has_bias)
     op.bias = weight({.name = name + ".bias",
                       .rows = 1,

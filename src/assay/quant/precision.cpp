@@ -117,19 +117,19 @@ bool Precision::is_quantized() const {
   return has_any([](const WeightFormat& each) { return assay::is_quantized(each); });
 }
 
-std::string_view Precision::why_not_quantized(std::string_view module) const {
+std::optional<std::string_view> Precision::why_not_quantized(std::string_view module) const {
   if (std::find(skipped_modules.begin(), skipped_modules.end(), module) != skipped_modules.end())
     return "kept by the checkpoint";
-  if (const std::string_view why = modules.why_left_out(module); !why.empty()) return why;
+  if (const auto why = modules.why_left_out(module)) return why;
   if (recipe && is_quantized() && !assay::is_quantized(recipe->format_of(module)))
     return "kept by the recipe";
-  return "";
+  return std::nullopt;
 }
 
 WeightFormat Precision::format_of(std::string_view module) const {
   if (const auto stored = stored_formats.find(module); stored != stored_formats.end()) return stored->second;
   const WeightFormat own = recipe ? recipe->format_of(module) : weights;
-  return assay::is_quantized(own) && !why_not_quantized(module).empty() ? dtype : own;
+  return assay::is_quantized(own) && why_not_quantized(module) ? dtype : own;
 }
 
 std::vector<std::string> precision_names() {

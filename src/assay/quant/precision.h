@@ -96,8 +96,8 @@ struct Precision {
   bool has_any(const std::function<bool(const WeightFormat&)>& is_such) const;
   bool has_any(const WeightFormat& format) const;
   bool is_quantized() const;
-  // Why a module of the blocks is not quantized by a quantized precision; empty where it is.
-  std::string_view why_not_quantized(std::string_view module) const;
+  // Why a module of the blocks is not quantized by a quantized precision; none where it is.
+  std::optional<std::string_view> why_not_quantized(std::string_view module) const;
   // The format of a module's matrix.
   WeightFormat format_of(std::string_view module) const;
   // What a matrix of the blocks in this format is multiplied in.

@@ -40,10 +40,10 @@ void check_patterns(const std::vector<std::string>& patterns, std::string_view f
   }
 }
 
-std::string_view ModuleSelection::why_left_out(std::string_view module) const {
+std::optional<std::string_view> ModuleSelection::why_left_out(std::string_view module) const {
   if (any_matches(exclude, module)) return "matches exclude";
   if (!include.empty() && !any_matches(include, module)) return "matches no pattern of include";
-  return "";
+  return std::nullopt;
 }
 
 void ModuleSelection::check(const std::vector<std::string>& modules) const {

@@ -1,6 +1,7 @@
 // Which modules of a model are quantized: patterns of their names, as users type them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,9 @@ struct ModuleSelection {
 
   bool operator==(const ModuleSelection&) const = default;
   bool is_empty() const { return include.empty() && exclude.empty(); }
-  // Why a module is left out: "matches no pattern of include", "matches exclude"; empty where it is not.
-  std::string_view why_left_out(std::string_view module) const;
-  bool selects(std::string_view module) const { return why_left_out(module).empty(); }
+  // Why a module is left out: "matches no pattern of include", "matches exclude"; none where it is not.
+  std::optional<std::string_view> why_left_out(std::string_view module) const;
+  bool selects(std::string_view module) const { return !why_left_out(module); }
   // As check_patterns() does.
   void check(const std::vector<std::string>& modules) const;
 };

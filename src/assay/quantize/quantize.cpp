@@ -417,7 +417,7 @@ class Job {
   std::vector<std::string> skipped() const {
     std::vector<std::string> names;
     for (const std::string& module : modules_of(plan_))
-      if (!precision_.why_not_quantized(module).empty()) names.push_back(module);
+      if (precision_.why_not_quantized(module)) names.push_back(module);
     if (!names.empty()) names.insert(names.begin(), module_of(spec_.names.head));
     return names;
   }

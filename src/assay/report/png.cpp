@@ -43,7 +43,7 @@ class Libraries {
  public:
   Libraries() {
     void *rsvg = open("librsvg-2.so.2"), *cairo = open("libcairo.so.2"), *glib = open("libgobject-2.0.so.0");
-    if (!why_not_.empty()) return;
+    if (why_not_) return;
     find(rsvg, "rsvg_handle_new_from_data", new_from_data);
     find(rsvg, "rsvg_handle_get_intrinsic_size_in_pixels", intrinsic_size);
     find(rsvg, "rsvg_handle_render_document", render_document);
@@ -54,7 +54,7 @@ class Libraries {
     find(cairo, "cairo_destroy", destroy);
     find(glib, "g_object_unref", unref);
   }
-  const std::string& why_not() const { return why_not_; }
+  const std::optional<std::string>& why_not() const { return why_not_; }
 
   void* (*new_from_data)(const unsigned char* data, std::size_t length, void** error) = nullptr;
   int (*intrinsic_size)(void* handle, double* width, double* height) = nullptr;
@@ -78,7 +78,7 @@ class Libraries {
     if (symbol == nullptr) why_not_ = std::string("the installed librsvg or cairo lacks ") + name;
     std::memcpy(&function, &symbol, sizeof(symbol));
   }
-  std::string why_not_;
+  std::optional<std::string> why_not_;
 };
 
 const Libraries& libraries() {
@@ -93,13 +93,13 @@ int append(void* closure, const unsigned char* data, unsigned length) {
 
 }  // namespace
 
-std::string why_no_png() {
+std::optional<std::string> why_no_png() {
   return libraries().why_not();
 }
 
 std::string png_of_svg(const std::string& svg, double scale) {
   const Libraries& use = libraries();
-  if (!use.why_not().empty()) throw Error("{}", use.why_not());
+  if (use.why_not()) throw Error("{}", *use.why_not());
   const std::unique_ptr<void, void (*)(void*)> handle(
       use.new_from_data(reinterpret_cast<const unsigned char*>(svg.data()), svg.size(), nullptr), use.unref);
   double width = 0, height = 0;

@@ -1,6 +1,7 @@
 // SVG to PNG by librsvg and cairo, which are looked for when they are needed: the program runs without them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace assay::report {
 // librsvg2-2 in Debian), or refuse the document.
 std::string png_of_svg(const std::string& svg, double scale = 2);
 
-// Empty where it can, else why not.
-std::string why_no_png();
+// Why it cannot; none where it can.
+std::optional<std::string> why_no_png();
 
 struct DrawingLimits {
   Seconds time{30};                     // of all pictures together

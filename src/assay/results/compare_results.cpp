@@ -132,7 +132,7 @@ class Comparer {
             with_processes(results->command.empty() ? "assay run" : results->command, kUsualProcesses));
         return;
       }
-    if (!compared_.are_interleaved) row.untested = why_machine_differs(a, b);
+    if (!compared_.are_interleaved) row.untested = why_machine_differs(a, b).value_or("");
     if (!row.untested.empty()) return;
     const ComparedPair pair{&a, &b};
     if (const std::size_t common = mean_log_ratios(std::span(&pair, 1), tag).size();

@@ -67,11 +67,11 @@ std::map<int, double> log_medians(const Row& row, std::string_view tag) {
   return medians;
 }
 
-std::string why_machine_differs(const Row& a, const Row& b) {
+std::optional<std::string> why_machine_differs(const Row& a, const Row& b) {
   const std::map<int, double> old = log_medians(a, kRoundTripTag), now = log_medians(b, kRoundTripTag);
-  if (old.empty() || now.empty()) return "";
+  if (old.empty() || now.empty()) return std::nullopt;
   const double of_a = geometric_mean(old), of_b = geometric_mean(now);
-  if (std::max(of_a, of_b) <= kMoved * std::min(of_a, of_b)) return "";
+  if (std::max(of_a, of_b) <= kMoved * std::min(of_a, of_b)) return std::nullopt;
   return fmt::format(
       "threads took {:.2f} us to synchronize in A and {:.2f} us in B, so the host has moved the processors; "
       "repeat the runs until both times agree",

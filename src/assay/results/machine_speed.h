@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,9 +17,9 @@ std::map<int, double> log_medians(const Row& row, std::string_view tag);
 
 // Why the times of two rows cannot be compared, although the cases are the same: their threads needed
 // different times to synchronize (a factor of kMoved), as happens where a hypervisor moves processors between
-// dies. Empty where they can, and where a row does not tell.
+// dies. None where they can, and where a row does not tell.
 inline constexpr double kMoved = 1.5;
-std::string why_machine_differs(const Row& a, const Row& b);
+std::optional<std::string> why_machine_differs(const Row& a, const Row& b);
 
 // The effects on the logarithm of a time (of a rate with `is_rate`), B against A, over processes (Welch): as
 // it was measured, then, where all rows hold them, in units of what the machine could read in the meantime

@@ -11,43 +11,12 @@
 #include "assay/model/stored_quantization.h"
 #include "assay/session/calibrate.h"
 #include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {
 
 namespace {
-
-// What the configuration makes of the precision.
-void apply_config(ResolvedDtype& resolved, const RunConfig& config) {
-  apply_to(resolved.precision, config);
-  resolved.label += config.label_of_numbers();
-  const bool is_on_cpu = device_of(config).kind == Device::Kind::cpu;
-  if (!is_on_cpu && (resolved.precision.name == "float16" || config.dtype == DType::f16))
-    use_float16(resolved.precision);
-}
-
-// The precision of a checkpoint that is quantized already, where it goes with what was asked for.
-ResolvedDtype as_stored(const Precision& stored, const std::string& candidate, const RunConfig& config) {
-  const auto is_other = [&](const Precision& wanted) {
-    return wanted.weights != stored.weights || wanted.input_scale != stored.input_scale ||
-           !stored.stored_formats.empty();
-  };
-  if (config.precision && is_other(precision_of(*config.precision)))
-    throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
-                candidate, stored.name, name_of(*config.precision));
-  for (const char* key : {"recipe", "include", "exclude", "calibration", "calibrator", "smooth_quant"})
-    if (field(key).is_set(config))
-      throw Error("{}: the model is quantized already, {}: {} changes nothing", candidate, stored.name, key);
-  if (stored.is_lm_head_stored && config.quantize_head)
-    throw Error("{}: the LM head is quantized already, as {}", candidate, stored.name);
-  ResolvedDtype resolved{stored, stored.name, {}};
-  apply_config(resolved, resolved_for_device(config));
-  return resolved;
-}
-
-bool is_preset(const Precision& precision) {
-  return !precision.is_stored && !precision.recipe;
-}
 
 void choose_pad_token(LoadedModel& loaded, const ModelFolder& folder) {
   // Padding is masked, but it must be a token of the model.
@@ -64,138 +33,67 @@ void choose_pad_token(LoadedModel& loaded, const ModelFolder& folder) {
   }
 }
 
-LoadedModel load_candidate(const std::string& candidate, const RunConfig& config,
-                           const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
-  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate, options.data_folder));
-  const ModelSpec spec = spec_from_folder(*folder);
-  const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
-  LoadedModel loaded;
-  loaded.config = config;
-  if (is_preset(dtype.precision)) loaded.config.precision = preset_from_name(dtype.precision.name);
-  const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
-                             std::filesystem::exists(folder->path() / "vocab.json");
-  const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
-  if (options.needs_tokenizer || has_tokenizer || calibrates)
-    loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
-  if (dtype.precision.is_quantized() && coverage_of(plan_forward(spec, dtype.precision)).quantized == 0)
-    throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
-  Calibration calibration;
-  if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
-  if (calibrates) {
-    const CalibrationText text =
-        read_calibration(config.calibration ? std::filesystem::path(*config.calibration)
-                                            : shipped_file("texts/calibrate.txt", options.data_folder),
-                         *loaded.tokenizer);
-    const TimePoint begin = Clock::now();
-    calibration = calibrate(folder, backend, dtype.precision, text.ids);
-    loaded.calibration_s = elapsed(begin, Clock::now()).value;
-    loaded.calibration_sha256 = text.sha256;
-  }
-  loaded.model = std::make_shared<Model>(
-      Model::load(folder, backend, dtype.precision, calibration, options.should_stop));
-  loaded.id = candidate;
-  loaded.dtype_label = dtype.label;
-  loaded.warnings = dtype.warnings;
+// What a precision that needs one is calibrated on: `text` or the file that ships, run through the model.
+Calibration calibrate_on_text(const std::shared_ptr<const ModelFolder>& folder, const ResolvedRun& run,
+                              const std::shared_ptr<Backend>& backend, const LoadOptions& options,
+                              LoadedModel& loaded) {
+  const CalibrationText text =
+      read_calibration(run.asked.calibration ? std::filesystem::path(*run.asked.calibration)
+                                             : shipped_file("texts/calibrate.txt", options.data_folder),
+                       *loaded.tokenizer);
+  const TimePoint begin = Clock::now();
+  Calibration calibration = calibrate(folder, backend, run.dtype.precision, text.ids);
+  loaded.calibration_s = elapsed(begin, Clock::now()).value;
+  loaded.calibration_sha256 = text.sha256;
+  return calibration;
+}
+
+void add_warnings(LoadedModel& loaded, const ResolvedRun& run, const Backend& backend) {
   for (const std::string& text : loaded.model->warnings())
     loaded.warnings.push_back({WarningKind::model_files, text});
-  if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
-    loaded.warnings.push_back({WarningKind::non_finite_weights,
-                               "NaN and infinity among the weights are quantized as 0, as asked for"});
-  if (dtype.precision.has_any(formats::kBfloat16) && !backend->multiplies_bfloat16())
-    loaded.warnings.push_back({WarningKind::bfloat16_emulated,
-                               "weights, keys and values are stored in bfloat16, but without AMX or "
-                               "AVX-512 BF16 the arithmetic is float32"});
-  const bool is_on_cpu = backend->device().kind == Device::Kind::cpu;
-  if (is_on_cpu && dtype.precision.has_any(is_four_bit) && dtype.precision.dtype == formats::kBfloat16 &&
-      !dtype.precision.has_int8_activations)
-    loaded.warnings.push_back(
-        {WarningKind::mixed_arithmetic,
-         fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "
-                     "decode, so perplexity scored through prefill does not cover decode",
-                     backend->multiplies_bfloat16() ? "bfloat16" : "float32")});
-  if (const std::string why = why_tiles_are_refused(); is_on_cpu && !why.empty() && !config.isa)
-    loaded.warnings.push_back(
-        {WarningKind::tiles_refused, fmt::format("{}, so {} kernels run instead", why, backend->kernels())});
-  const std::size_t masked = config.cpu_mask.size();
-  const auto processors = static_cast<int>(masked == 0 ? allowed_processors().size() : masked);
-  if (backend->threads() > processors)
-    loaded.warnings.push_back({WarningKind::too_many_threads,
-                               fmt::format("{} threads on {} processor{} wait for each other",
-                                           backend->threads(), processors, processors == 1 ? "" : "s"),
-                               static_cast<double>(backend->threads()), static_cast<double>(processors)});
-  if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
+  for (Warning& warning : warnings_of(run, backend)) loaded.warnings.push_back(std::move(warning));
+  const std::int64_t vocab = loaded.model->spec().vocab;
+  if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > vocab)
     loaded.warnings.push_back(
         {WarningKind::tokenizer_too_large,
          fmt::format("the tokenizer knows {} tokens but the model only {}, so some texts cannot be run",
-                     loaded.tokenizer->vocab_size(), loaded.model->spec().vocab),
-         static_cast<double>(loaded.tokenizer->vocab_size()),
-         static_cast<double>(loaded.model->spec().vocab)});
+                     loaded.tokenizer->vocab_size(), vocab),
+         static_cast<double>(loaded.tokenizer->vocab_size()), static_cast<double>(vocab)});
+}
+
+LoadedModel load_candidate(const std::string& candidate, const ResolvedRun& asked,
+                           const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
+  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate, options.data_folder));
+  const ModelSpec spec = spec_from_folder(*folder);
+  const ResolvedRun run = resolve(asked, *folder, spec, candidate);
+  const Precision& precision = run.dtype.precision;
+  LoadedModel loaded;
+  loaded.config = run.asked;
+  if (const auto preset = run.preset()) loaded.config.precision = preset;
+  const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
+                             std::filesystem::exists(folder->path() / "vocab.json");
+  const bool calibrates = precision.needs_calibration() && !precision.is_stored;
+  if (options.needs_tokenizer || has_tokenizer || calibrates)
+    loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
+  if (precision.is_quantized() && coverage_of(plan_forward(spec, precision)).quantized == 0)
+    throw Error("{}: {} quantizes nothing of this model", candidate, precision.name);
+  Calibration calibration;
+  if (precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
+  if (calibrates) calibration = calibrate_on_text(folder, run, backend, options, loaded);
+  loaded.model =
+      std::make_shared<Model>(Model::load(folder, backend, precision, calibration, options.should_stop));
+  loaded.id = candidate;
+  loaded.dtype_label = run.dtype.label;
+  add_warnings(loaded, run, *backend);
   choose_pad_token(loaded, *folder);
   return loaded;
 }
 
 }  // namespace
 
-ResolvedDtype resolve_dtype(std::string_view name, const Device& device) {
-  ResolvedDtype resolved;
-  resolved.precision = precision_from_name(name == kAutoPrecision ? "float32" : name);
-  resolved.label = resolved.precision.name;
-  if (resolved.precision.name != "float16") return resolved;
-  if (chosen_device(device).kind != Device::Kind::cpu) {
-    use_float16(resolved.precision);
-    return resolved;
-  }
-  resolved.precision = precision_from_name("float32");
-  resolved.label = "float32 (forced on CPU)";
-  return resolved;
-}
-
 std::string LoadedModel::load_line() const {
   return fmt::format("Loaded: {} | device={} | dtype={}", printable(id), model->backend().device().text(),
                      dtype_label);
-}
-
-BackendOptions backend_options(const RunConfig& config, bool pins_caller) {
-  BackendOptions options;
-  options.threads = config.threads.value_or(0);
-  options.is_isa_forced = config.isa.has_value();
-  options.isa = config.isa.value_or(Isa::scalar);
-  options.processors = config.cpu_mask;
-  options.cuda_gemm = config.cuda_gemm;
-  options.tune = config.tune;
-  options.pins_caller = pins_caller;
-  return options;
-}
-
-Device device_of(const RunConfig& config) {
-  const Device device = config.device.value_or(Device{Device::Kind::automatic});
-  const bool wants_cpu = config.isa || !config.cpu_mask.empty();
-  return device.kind == Device::Kind::automatic && wants_cpu ? Device{} : chosen_device(device);
-}
-
-Preset baseline_preset(const Device& device) {
-  return device.kind == Device::Kind::cpu ? Preset::float32 : Preset::float16;
-}
-
-RunConfig resolved_for_device(RunConfig config) {
-  if (device_of(config).kind != Device::Kind::cpu) return config;
-  if (config.precision == Preset::float16) config.precision = Preset::float32;
-  if (config.dtype == DType::f16) config.dtype = DType::f32;
-  return config;
-}
-
-ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
-                           const RunConfig& config) {
-  if (const auto stored = stored_precision(folder, spec)) return as_stored(*stored, candidate, config);
-  ResolvedDtype resolved;
-  if (config.recipe) {
-    resolved.precision = precision_of(*config.recipe);
-    resolved.label = resolved.precision.name;
-  } else {
-    resolved = resolve_dtype(name_of(config.precision.value_or(Preset::float32)), device_of(config));
-  }
-  apply_config(resolved, resolved_for_device(config));
-  return resolved;
 }
 
 std::vector<std::string> candidates_from_text(std::string_view list) {
@@ -215,21 +113,14 @@ std::vector<std::string> candidates_from_text(std::string_view list) {
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
                                      const LoadOptions& options) {
-  check_values(config);
-  if (config.precision || config.recipe) {  // what does not go together is known before a folder is read
-    Precision precision = config.precision ? precision_of(*config.precision) : precision_of(*config.recipe);
-    apply_to(precision, config);
-  }
-  RunConfig own = config;
-  if (options.shared_backend != nullptr) own.device = options.shared_backend->device();
   std::shared_ptr<Backend> backend = options.shared_backend;
+  ResolvedRun run = resolve(config, {.pins_caller = options.pins_caller, .backend = backend.get()});
   if (backend == nullptr) {
-    BackendOptions of_backend = backend_options(config, options.pins_caller);
-    if (options.constants != nullptr) of_backend.constants = *options.constants;
-    backend = make_backend(device_of(own), of_backend);
+    if (options.constants != nullptr) run.backend.constants = *options.constants;
+    backend = make_backend(run.device, run.backend);
   }
   return first_candidate(candidates, [&](const std::string& candidate) {
-    return load_candidate(candidate, own, backend, options);
+    return load_candidate(candidate, run, backend, options);
   });
 }
 

@@ -13,6 +13,7 @@
 #include "assay/config/run_config.h"
 #include "assay/quant/precision.h"
 #include "assay/results/results.h"
+#include "assay/session/resolve.h"
 
 namespace assay {
 
@@ -20,16 +21,6 @@ class Backend;           // backend/backend.h
 struct KernelConstants;  // backend/constants.h
 class Model;             // model/model.h
 class Tokenizer;         // text/tokenizer.h
-
-struct ResolvedDtype {
-  Precision precision;  // what really runs
-  std::string label;    // "float32", "float32 (forced on CPU)": what to print
-  std::vector<Warning> warnings;
-};
-// A preset of quant/precision.h, any case, or its short name; anything else is a FieldError that lists them.
-// float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
-// warning where its arithmetic is float32). "auto" is float32.
-ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
 
 struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer;  // null only where the folder has none and none was required

@@ -19,22 +19,6 @@ CoverageFacts coverage_of(const Plan& plan);
 // Of a model whose LM head is searched in int8: the share of its outputs that were computed exactly so far.
 std::optional<double> head_computed_share(const Model& model);
 
-// The backend's part of a configuration.
-BackendOptions backend_options(const RunConfig& config, bool pins_caller = false);
-
-// What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
-RunConfig resolved_for_device(RunConfig config);
-// What everything is compared with on a device: float32 on a CPU, float16 on a GPU.
-Preset baseline_preset(const Device& device);
-// What it runs on. An instruction set or a CPU mask asks for the CPU where the device may be any.
-Device device_of(const RunConfig& config);
-
-// What a folder runs in: resolve_dtype() with what the configuration changes of it, or what its checkpoint
-// holds where that is quantized already. Throws FieldError for what does not go together, Error for a
-// checkpoint that is quantized otherwise.
-ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
-                           const RunConfig& config);
-
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
 // one's reason.
 template <typename Load>

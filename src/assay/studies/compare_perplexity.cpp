@@ -86,8 +86,7 @@ class PerplexityRun {
         });
         if (scored.losses) return true;
       }
-      if (const std::string why = context_.sessions->why_not(scored.configuration); !why.empty())
-        throw Error("{}", why);
+      if (const auto why = context_.sessions->why_not(scored.configuration)) throw Error("{}", *why);
       Session& session = context_.sessions->of(scored.configuration);
       scored.facts = session.facts();
       scored.losses = session.score({corpus_.string(), options_.context, options_.stride, options_.through});

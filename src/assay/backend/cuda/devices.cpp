@@ -14,13 +14,13 @@ std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm gemm) 
 int usable_cuda_devices() {
   return cuda::usable_devices();
 }
-std::string why_no_gpu() {
+std::optional<std::string> why_no_gpu() {
   try {
     cuda::require_device(0);
   } catch (const Error& error) {
     return error.what();
   }
-  return "";
+  return std::nullopt;
 }
 std::vector<GpuRooflines> measure_gpu_rooflines(Seconds each,
                                                 const std::function<void(const std::string&)>& on_progress) {
@@ -47,7 +47,7 @@ std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm /*gemm
 int usable_cuda_devices() {
   return 0;
 }
-std::string why_no_gpu() {
+std::optional<std::string> why_no_gpu() {
   return not_built({Device::Kind::cuda, 0});
 }
 std::vector<GpuRooflines> measure_gpu_rooflines(

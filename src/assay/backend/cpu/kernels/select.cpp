@@ -26,9 +26,9 @@ constexpr KernelTier kTiers[] = {{Isa::scalar, kAlways, false, scalar::fill},
 }  // namespace
 
 KernelTable select_kernels(Isa isa, bool allows_vnni) {
-  if (!is_usable(isa))
-    throw FieldError("isa", "this machine cannot run {}: {}; the best it can is {}", name_of(isa),
-                     why_not_usable(isa), name_of(best_usable_isa()));
+  if (const auto why = why_not_usable(isa))
+    throw FieldError("isa", "this machine cannot run {}: {}; the best it can is {}", name_of(isa), *why,
+                     name_of(best_usable_isa()));
   KernelTable table{};
   for (const KernelTier& tier : kTiers)
     if (isa >= tier.isa && tier.is_there() && (allows_vnni || !tier.is_vnni)) tier.fill(table);

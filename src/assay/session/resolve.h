@@ -1,0 +1,61 @@
+// What a configuration runs as on this machine. It is resolved once; whatever loads, predicts, labels or
+// warns takes the result.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/backend/backend.h"
+#include "assay/config/run_config.h"
+#include "assay/quant/precision.h"
+#include "assay/results/warning.h"
+
+namespace assay {
+
+class ModelFolder;  // checkpoint/model_folder.h
+struct ModelSpec;   // model/spec.h
+
+struct ResolvedDtype {
+  Precision precision;  // what really runs
+  std::string label;    // "float32", "float32 (forced on CPU)": what to print
+  std::vector<Warning> warnings;
+};
+// A preset of quant/precision.h, any case, or its short name; anything else is a FieldError that lists them.
+// float16 on a CPU becomes float32 and says so in the label; bfloat16 is bfloat16 (a loaded model carries a
+// warning where its arithmetic is float32). "auto" is float32.
+ResolvedDtype resolve_dtype(std::string_view name, const Device& device);
+
+struct ResolvedRun {
+  RunConfig asked;         // with the device that runs; what rows and keys are made of
+  Device device;           // never `automatic`
+  BackendOptions backend;  // for that device
+  ResolvedDtype dtype;     // with all that the configuration changes of it
+  // The preset that runs; none of a recipe, or of a checkpoint that is quantized.
+  std::optional<Preset> preset() const;
+};
+struct ResolveOptions {
+  bool pins_caller = false;          // BackendOptions::pins_caller
+  const Backend* backend = nullptr;  // one that is there already: its device runs
+};
+// Without a model: as of one whose weights are plain numbers. A precision that is not set stays open, and
+// what changes it unchecked, until the model is known. Throws FieldError for a value out of range, and for
+// what does not go together.
+ResolvedRun resolve(const RunConfig& config, const ResolveOptions& options = {});
+// For `folder`, named `candidate` in messages: what it holds, where it is quantized already. Throws Error
+// where it is quantized otherwise than was asked for.
+ResolvedRun resolve(ResolvedRun run, const ModelFolder& folder, const ModelSpec& spec,
+                    const std::string& candidate);
+
+// What there is to say of how `run` computes on a backend that was made of it.
+std::vector<Warning> warnings_of(const ResolvedRun& run, const Backend& backend);
+
+// A configuration runs there: an instruction set or a CPU mask asks for the CPU where the device may be any.
+Device device_of(const RunConfig& config);
+// What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
+RunConfig resolved_for_device(RunConfig config);
+// What everything is compared with on a device: float32 on a CPU, float16 on a GPU.
+Preset baseline_preset(const Device& device);
+
+}  // namespace assay
