@@ -24,6 +24,7 @@
 #include "assay/results/compare_results.h"
 #include "assay/results/judge.h"
 #include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/studies/interleave.h"
 #include "assay/studies/suite.h"
 

@@ -9,7 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/results/results_json.h"
-#include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/studies/precisions.h"
 #include "support/fixtures.h"
 #include "support/prose.h"

@@ -13,6 +13,7 @@
 #include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
 #include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {

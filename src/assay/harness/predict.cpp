@@ -12,7 +12,7 @@
 #include "assay/harness/sweep.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
-#include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {

@@ -12,7 +12,7 @@
 #include "assay/model/model.h"
 #include "assay/results/results_json.h"
 #include "assay/session/audit.h"
-#include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/session/perplexity.h"
 
 namespace assay {

@@ -13,7 +13,7 @@
 #include "assay/config/run_config.h"
 #include "assay/quant/precision.h"
 #include "assay/results/results.h"
-#include "assay/session/resolve.h"
+#include "assay/session/resolved_dtype.h"
 
 namespace assay {
 

@@ -96,7 +96,7 @@ ResolvedRun resolve(const RunConfig& config, const ResolveOptions& options) {
   if (options.backend != nullptr) run.asked.device = options.backend->device();
   run.device = device_of(run.asked);
   run.backend = backend_options(config, options.pins_caller);
-  if (config.recipe) {
+  if (config.recipe && !config.precision) {
     run.dtype.precision = precision_of(*config.recipe);
     run.dtype.label = run.dtype.precision.name;
   } else {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
-#include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/studies/precision_cases.h"
 
 namespace assay {
