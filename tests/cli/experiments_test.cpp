@@ -332,14 +332,25 @@ TEST(CliConfig, BadFiles) {
   expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "absent.json"}), 1,
                  {"absent.json"});
   expect_failure(run_program({"sweep", "lengths", kModel, "--config", ""}), 2, {"--config"});
+  // A value that its flag refuses names the file too; one of the command line does not.
+  write_file(folder / "value.toml", "repeats = \"many\"\nthreads = 0\n");
+  for (const char* flag : {"--repeats", "--threads"})
+    expect_failure(run_program({"sweep", "lengths", kModel, "--config", folder / "value.toml",
+                                flag == std::string("--repeats") ? "--threads=1" : "--repeats=1"}),
+                   2, {"value.toml: ", flag});
+  const ProgramResult own = run_program(
+      {"sweep", "lengths", kModel, "--config", folder / "value.toml", "--repeats=few", "--threads=1"});
+  EXPECT_EQ(own.err.find("value.toml: "), std::string::npos) << own.err;
   // What says nothing must not quietly mean the defaults.
   const std::pair<const char*, const char*> kBroken[] = {
       {R"({"no-cache": "yes"})", "no-cache"},
       {R"({"no-cache": 1})", "no-cache"},
       {R"({"repeats": []})", "repeats"},
-      {"[1, 2]", "expected"},
-      {"7", "expected"},
-      {"", "expected"},
+      {R"({"repeats": null})", "found null"},
+      {R"({"help": true})", "unknown key 'help'"},
+      {"[1, 2]", "found a JSON array"},
+      {"7", "found a JSON number"},
+      {"", "found an empty file"},
       {"[sweep]\n", "sweep"},
       {"[sweep\n", "line 1: not valid TOML"},
       {"precision = [\"nf4\"\n", "not valid TOML"},

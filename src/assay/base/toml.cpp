@@ -77,9 +77,12 @@ OrderedJson parse_toml(std::string_view text, const std::string& file) {
 OrderedJson read_toml_or_json(const std::string& file) {
   const std::string text = read_text_file(file);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos ||
-      (text[first] != '{' && (OrderedJson::accept(text) || file.ends_with(".json"))))
-    throw Error("{}: expected keys with their values, a JSON object or TOML", file);
+  const bool is_empty = first == std::string::npos;
+  if (is_empty || (text[first] != '{' && (OrderedJson::accept(text) || file.ends_with(".json"))))
+    throw Error("{}: expected keys with their values, a JSON object or TOML, found {}", file,
+                is_empty                    ? "an empty file"
+                : OrderedJson::accept(text) ? fmt::format("a JSON {}", OrderedJson::parse(text).type_name())
+                                            : fmt::format("'{}'", text.substr(first, 16)));
   return text[first] == '{' ? parse_ordered_json(text, file) : parse_toml(text, file);
 }
 

@@ -1,7 +1,9 @@
 #include "assay/cli/config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -23,7 +25,11 @@ struct Entry {
 std::string text_of(const OrderedJson& value, const std::string& file, const std::string& key) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
-  throw Error("{}: key '{}': expected a text, a number, true or false, or a list of them", file, key);
+  throw Error("{}: key '{}': expected a text, a number, true or false, or a list of them, found {}", file,
+              key,
+              value.is_null()     ? "null"
+              : value.is_object() ? "a table"
+                                  : "a list in a list");
 }
 
 std::vector<Entry> read_entries(const std::string& file) {
@@ -82,7 +88,7 @@ void put_in(const Entry& entry, const CLI::App& command, const std::string& file
     return;
   }
   const CLI::Option* option = command.get_option_no_throw("--" + key);
-  if (option == nullptr || key == "config") {
+  if (option == nullptr || key == "config" || key == "help") {
     std::vector<std::string> names;
     for (const CLI::Option* known : command.get_options())
       for (const std::string& name : known->get_lnames())
@@ -107,7 +113,17 @@ void put_in(const Entry& entry, const CLI::App& command, const std::string& file
 
 }  // namespace
 
-std::vector<std::string> with_config(const CLI::App& app, std::vector<std::string> words) {
+std::string CommandLine::with_place(const std::string& sentence) const {
+  const auto is_named = [&](const std::string& flag) {
+    const std::size_t at = sentence.find(flag);
+    if (at == std::string::npos) return false;
+    const char after = at + flag.size() < sentence.size() ? sentence[at + flag.size()] : ' ';
+    return after != '-' && std::isalnum(static_cast<unsigned char>(after)) == 0;
+  };
+  return std::any_of(flags.begin(), flags.end(), is_named) ? file + ": " + sentence : sentence;
+}
+
+CommandLine with_config(const CLI::App& app, std::vector<std::string> words) {
   std::optional<std::string> file;
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -118,7 +134,7 @@ std::vector<std::string> with_config(const CLI::App& app, std::vector<std::strin
     else
       rest.push_back(words[i]);
   }
-  if (!file) return words;
+  if (!file) return {std::move(words), "", {}};
   if (file->empty()) throw UsageError("--config: expected a file, found an empty name");
   // The command may be two words deep: sweep lengths.
   const CLI::App* command = &app;
@@ -131,7 +147,7 @@ std::vector<std::string> with_config(const CLI::App& app, std::vector<std::strin
     command = next;
     ++depth;
   }
-  if (command->get_option_no_throw("--config") == nullptr) return words;
+  if (command->get_option_no_throw("--config") == nullptr) return {std::move(words), "", {}};
   const std::vector<std::string> given(rest.begin() + static_cast<std::ptrdiff_t>(depth), rest.end());
   std::vector<std::string> all(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(depth)), from_file;
   // The model first, wherever it stands: what follows a list of values would be taken for one of them.
@@ -148,7 +164,10 @@ std::vector<std::string> with_config(const CLI::App& app, std::vector<std::strin
   for (const Entry& entry : read_entries(*file))
     if (model.empty() || entry.key != "model") put_in(entry, *command, *file, given, from_file);
   for (const auto* part : {&model, &from_file, &others}) all.insert(all.end(), part->begin(), part->end());
-  return all;
+  CommandLine line{std::move(all), *file, {}};
+  for (const std::string& word : from_file)
+    if (word.starts_with("--")) line.flags.push_back(word.substr(0, word.find('=')));
+  return line;
 }
 
 std::string config_of(const CLI::App& command) {

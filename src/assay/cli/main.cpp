@@ -80,15 +80,19 @@ int run_program(int argc, char** argv) {
   assay::cli::add_help(app, exit_code);
   assay::cli::arrange_help(app);
   if (argc > 1) check_command(app, argv[1]);
+  assay::cli::CommandLine line = assay::cli::with_config(app, {argv + 1, argv + argc});
   try {
-    std::vector<std::string> words = assay::cli::with_config(app, {argv + 1, argv + argc});
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
-    app.parse(words);
+    std::reverse(line.words.begin(), line.words.end());  // as CLI11 takes them
+    app.parse(line.words);
   } catch (const CLI::Success& e) {
     app.exit(e);
     return std::cout.flush() ? 0 : fail(assay::cli::kFailed, "cannot write to standard output");
   } catch (const CLI::ParseError& e) {
-    return fail(assay::cli::kUsage, std::string(e.what()) + " (assay --help shows what is expected)");
+    return fail(assay::cli::kUsage, line.with_place(e.what()) + " (assay --help shows what is expected)");
+  } catch (const assay::FieldError& e) {
+    return fail(assay::cli::kUsage, line.with_place(assay::flag_of(e.field()) + ": " + e.problem()));
+  } catch (const assay::UsageError& e) {
+    return fail(assay::cli::kUsage, line.with_place(e.what()));
   }
   return exit_code;
 }

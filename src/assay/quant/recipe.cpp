@@ -33,7 +33,11 @@ std::string Recipe::label() const {
 void Recipe::check(const std::vector<std::string>& modules) const {
   std::vector<std::string> patterns;
   for (const RecipeRule& rule : rules) patterns.push_back(rule.match);
-  check_patterns(patterns, "recipe", modules);
+  try {
+    check_patterns(patterns, "recipe", modules);
+  } catch (const FieldError& error) {
+    throw FieldError("recipe", "recipe '{}': {}", printable(name), error.problem());
+  }
 }
 
 }  // namespace assay
