@@ -6,10 +6,13 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 
+#include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
 #include "assay/base/random.h"
 #include "assay/quant/quantizer.h"
+#include "cuda_emulation/emulated_runtime.h"
 #include "support/fixtures.h"
 #include "support/hand_written_plan.h"
 
@@ -96,46 +99,105 @@ std::vector<TokenId> first_ids(std::int64_t count) {
   return ids;
 }
 
+// The largest difference from the interpreter's logits, by their deviation.
+double error_of(const CodedPlan& p, Backend& backend, const std::vector<TokenId>& ids) {
+  const std::vector<double> wanted = test::PlanInterpreter(p).logits(ids);
+  double squares = 0, most = 0;
+  for (const double value : wanted) squares += value * value;
+  const std::vector<float> got = test::all_logits(*backend.prepare(p.plan, p), ids);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    most = std::max(most, std::fabs(static_cast<double>(got[i]) - wanted[i]));
+  return most / std::sqrt(squares / static_cast<double>(wanted.size()));
+}
+
+double allowed_error(Multiply multiply) {
+  return multiply == Multiply::float32 ? 1e-4 : 0.1;
+}
+
+std::shared_ptr<Backend> emulated_gpu(CudaGemm gemm = CudaGemm::own) {
+  return make_cuda_backend(Device{Device::Kind::cuda, 0}, cuda::make_emulated_runtime(), {.gemm = gemm});
+}
+
 TEST(OffsetFormats, GiveTheLogitsOfTheWeightsThatTheyStandFor) {
   for (const Multiply multiply : {Multiply::float32, Multiply::bfloat16}) {
     const CodedPlan p = mixed_plan(multiply);
-    for (const std::int64_t rows : {1, 2, 7, 70}) {  // tokens at once take other paths
-      const std::vector<TokenId> ids = first_ids(rows);
-      const std::vector<double> wanted = test::PlanInterpreter(p).logits(ids);
-      double squares = 0;
-      for (const double value : wanted) squares += value * value;
-      const double deviation = std::sqrt(squares / static_cast<double>(wanted.size()));
-      for (const Isa isa : test::usable_isas()) {
-        const std::vector<float> got = test::all_logits(*test::cpu_backend(isa)->prepare(p.plan, p), ids);
-        double most = 0;
-        for (std::size_t i = 0; i < wanted.size(); ++i)
-          most = std::max(most, std::fabs(static_cast<double>(got[i]) - wanted[i]));
-        EXPECT_LE(most, (multiply == Multiply::float32 ? 1e-4 : 0.1) * deviation)
+    for (const std::int64_t rows : {1, 2, 7, 70})  // tokens at once take other paths
+      for (const Isa isa : test::usable_isas())
+        EXPECT_LE(error_of(p, *test::cpu_backend(isa), first_ids(rows)), allowed_error(multiply))
             << name_of(isa) << ", " << rows << " tokens, " << name_of(multiply);
-      }
+  }
+}
+
+TEST(OffsetFormats, GiveTheSameOnAGpu) {
+  for (const Multiply multiply : {Multiply::float32, Multiply::bfloat16, Multiply::float16}) {
+    const CodedPlan p = mixed_plan(multiply);
+    for (const std::int64_t rows : {1, 7, 40})
+      for (const CudaGemm gemm : {CudaGemm::own, CudaGemm::cublaslt})
+        EXPECT_LE(error_of(p, *emulated_gpu(gemm), first_ids(rows)), allowed_error(multiply))
+            << rows << " tokens, " << name_of(multiply) << ", " << static_cast<int>(gemm);
+  }
+}
+
+TEST(OffsetFormats, ATokenHasTheSameBitsInAnyBatchOnAGpu) {
+  for (const Multiply multiply : {Multiply::float32, Multiply::bfloat16}) {
+    const CodedPlan p = mixed_plan(multiply);
+    const auto program = emulated_gpu()->prepare(p.plan, p);
+    const std::vector<TokenId> ids = first_ids(40);
+    const std::vector<float> together = test::all_logits(*program, ids);
+    for (const std::size_t at : {0U, 5U, 39U}) {
+      const std::vector<float> alone = test::all_logits(*program, {ids[at]});
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(),
+                             together.begin() + static_cast<std::ptrdiff_t>(at * alone.size())))
+          << at;
     }
   }
 }
 
+TEST(OffsetFormats, AWeightInOneIsExchangedOnAGpu) {
+  const CodedPlan p = mixed_plan();
+  const auto backend = emulated_gpu();
+  Plan plain = p.plan;  // as float32, which is larger
+  for (WeightSpec& w : plain.weights)
+    if (has_offsets(w.format)) {
+      w.format = formats::kFloat32;
+      w.is_stored_quantized = false;
+    }
+  const auto program = backend->prepare(p.plan, p);
+  const std::vector<TokenId> ids = first_ids(5);
+  const std::vector<float> coded = test::all_logits(*program, ids);
+  for (std::size_t i = 0; i < plain.weights.size(); ++i)
+    if (has_offsets(p.plan.weights[i].format)) program->exchange(static_cast<WeightId>(i), plain, p);
+  EXPECT_EQ(test::all_logits(*program, ids), test::all_logits(*backend->prepare(plain, p), ids));
+  for (std::size_t i = 0; i < plain.weights.size(); ++i)
+    if (has_offsets(p.plan.weights[i].format)) program->exchange(static_cast<WeightId>(i), p.plan, p);
+  EXPECT_EQ(test::all_logits(*program, ids), coded);
+}
+
 TEST(OffsetFormats, CountTheirOffsets) {
   const CodedPlan p = mixed_plan();
-  const auto program = test::cpu_backend(Isa::scalar)->prepare(p.plan, p);
   const std::int64_t tables = kTokens * kInputs * 4 + kTokens * kOutputs * 4;
   const std::int64_t k_quant = kInner * kInputs / 2 + kInner * 8 * 8,
                      permuted = kOutputs * kInner / 2 + kOutputs * 3 * 8 + kInner * 4;
-  EXPECT_EQ(program->memory().weights.value, tables + k_quant + permuted);
+  for (const auto& backend : {test::cpu_backend(Isa::scalar), emulated_gpu()})
+    EXPECT_EQ(backend->prepare(p.plan, p)->memory().weights.value, tables + k_quant + permuted)
+        << backend->device().text();
 }
 
 TEST(OffsetFormats, WhatCannotBeRunIsAnError) {
-  const auto refusal = [](const std::function<void(CodedPlan&)>& spoil) -> std::string {
+  const auto refusal_of = [](Backend& backend, const std::function<void(CodedPlan&)>& spoil) -> std::string {
     CodedPlan p = mixed_plan();
     spoil(p);
     try {
-      test::cpu_backend(Isa::scalar)->prepare(p.plan, p);
+      backend.prepare(p.plan, p);
     } catch (const Error& error) {
       return error.what();
     }
     return "";
+  };
+  const auto refusal = [&](const std::function<void(CodedPlan&)>& spoil) {
+    const std::string text = refusal_of(*test::cpu_backend(Isa::scalar), spoil);
+    EXPECT_EQ(refusal_of(*emulated_gpu(), spoil), text) << "both devices say the same";
+    return text;
   };
   const auto has = [](const std::string& text, std::string_view words) {
     return text.find(words) != std::string::npos;

@@ -20,6 +20,17 @@ bool is_served(const WeightFormat& format, std::span<const WeightFormat> served)
   });
 }
 
+// What checkpoints alone hold has no codes to be found for, and no kernel that multiplies int8.
+void check_offsets(const WeightSpec& w) {
+  if (!has_offsets(w.format)) return;
+  if (!w.is_stored_quantized)
+    throw Error("weight '{}': weights are not quantized to {}, which checkpoints hold", w.name,
+                name_of(w.format));
+  if (w.arithmetic.activations == ActivationType::int8_per_group)
+    throw FieldError("activations", "expected dtype beside weights in {}, found int8 (weight '{}')",
+                     name_of(w.format), w.name);
+}
+
 }  // namespace
 
 void check_served(const Plan& plan, std::string_view backend, std::span<const WeightFormat> served) {
@@ -27,6 +38,7 @@ void check_served(const Plan& plan, std::string_view backend, std::span<const We
     if (w.kind != WeightSpec::Kind::vector && !is_served(w.format, served))
       throw Error("weight '{}': the {} backend has no kernel for {}; it has kernels for {}", w.name, backend,
                   recipe_name_of(w.format), names_of(served));
+  for (const WeightSpec& w : plan.weights) check_offsets(w);
 }
 
 void check_supported(const Plan& plan, std::string_view backend, int largest_head_dim) {

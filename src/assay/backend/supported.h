@@ -13,7 +13,8 @@ namespace assay {
 void check_supported(const Plan& plan, std::string_view backend, int largest_head_dim);
 
 // Throws Error that names the weight, its format, and those that the backend has kernels for, where a format
-// of the plan is not among them. The type that scales are held in does not matter.
+// of the plan is not among them (the type that scales are held in does not matter), and where one with
+// offsets is not what a checkpoint holds, or is to be multiplied by int8 activations.
 void check_served(const Plan& plan, std::string_view backend, std::span<const WeightFormat> served);
 
 }  // namespace assay

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
@@ -213,6 +214,17 @@ class Stream {
   WeightSink& sink_;
 };
 
+std::vector<std::int32_t> checked_input_groups(const WeightSpec& spec, std::vector<std::int32_t> groups) {
+  const std::int64_t size = ScaleLayout(spec.format, spec.rows, spec.columns).group,
+                     count = (spec.columns + size - 1) / size;
+  const auto is_group = [&](std::int32_t group) { return group >= 0 && group < count; };
+  if (groups.size() != static_cast<std::size_t>(spec.columns) ||
+      !std::all_of(groups.begin(), groups.end(), is_group))
+    throw Error("tensor '{}': expected a group from 0 to {} for each of {} inputs", spec.name, count - 1,
+                spec.columns);
+  return groups;
+}
+
 }  // namespace
 
 void WeightSink::put_offsets(std::size_t /*weight*/, const TensorPart& tensor,
@@ -240,12 +252,18 @@ void stream_weights(std::span<const WeightSpec> specs, const WeightSource& sourc
         pieces.push_back({&tensor, first, std::min(each, rows - first)});
       slab_floats = std::max(slab_floats, std::min(each, rows) * width);
     }
+  std::map<std::size_t, std::vector<std::int32_t>> groups_of;  // by weight: of its first tensor
   for (const Tensor& tensor : tensors) {
     const WeightSpec& spec = tensor.spec();
     if (spec.format.offset != Offset::none)
       sink.put_offsets(tensor.weight, tensor.part, source.read_offsets(spec));
-    if (spec.format.has_input_groups)
-      sink.put_input_groups(tensor.weight, tensor.part, source.read_input_groups(spec));
+    if (!spec.format.has_input_groups) continue;
+    const std::vector<std::int32_t> groups = checked_input_groups(spec, source.read_input_groups(spec));
+    if (groups_of.try_emplace(tensor.weight, groups).first->second != groups)
+      throw Error(
+          "tensor '{}': its inputs are in other groups than those of the tensors that it is multiplied with",
+          spec.name);
+    sink.put_input_groups(tensor.weight, tensor.part, groups);
   }
   const Stream stream(source, sink);
   std::atomic<std::size_t> next{0};

@@ -137,23 +137,6 @@ void place_offsets(PackedWeight& w, const TensorPart& tensor, std::span<const fl
   }
 }
 
-// Tensors that are multiplied together have one table.
-void place_input_groups(PackedWeight& w, const TensorPart& tensor, std::span<const std::int32_t> groups) {
-  const WeightSpec& spec = tensor.spec;
-  const std::int64_t count = (spec.columns + w.group - 1) / w.group;
-  const auto is_group = [&](std::int32_t group) { return group >= 0 && group < count; };
-  if (groups.size() != static_cast<std::size_t>(spec.columns) ||
-      !std::all_of(groups.begin(), groups.end(), is_group))
-    throw Error("tensor '{}': expected a group from 0 to {} for each of {} inputs", spec.name, count - 1,
-                spec.columns);
-  auto* out = const_cast<std::int32_t*>(w.input_groups());
-  if (tensor.first_output > 0 && !std::equal(groups.begin(), groups.end(), out))
-    throw Error(
-        "tensor '{}': its inputs are in other groups than those of the tensors that it is multiplied with",
-        spec.name);
-  std::copy(groups.begin(), groups.end(), out);
-}
-
 // Two inputs of an output, as panels of bfloat16 hold them.
 std::uint32_t pair_of(float first, float second) {
   return std::uint32_t{float_to_bf16(first)} | std::uint32_t{float_to_bf16(second)} << 16;
@@ -256,9 +239,9 @@ class PanelSink : public WeightSink {
   void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets) override {
     place_offsets(weights_[weight], tensor, offsets);
   }
-  void put_input_groups(std::size_t weight, const TensorPart& tensor,
+  void put_input_groups(std::size_t weight, const TensorPart& /*tensor*/,
                         std::span<const std::int32_t> groups) override {
-    place_input_groups(weights_[weight], tensor, groups);
+    std::copy(groups.begin(), groups.end(), const_cast<std::int32_t*>(weights_[weight].input_groups()));
   }
 
  private:

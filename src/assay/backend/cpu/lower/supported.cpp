@@ -13,16 +13,6 @@ constexpr WeightFormat kServedFormats[] = {formats::kFloat32, formats::kBfloat16
                                            formats::kNf4Dq,   formats::kFp4Dq,    formats::kInt4G128,
                                            formats::kInt4K,   formats::kInt4G32};
 
-void check_offsets(const WeightSpec& w) {
-  if (!has_offsets(w.format)) return;
-  if (!w.is_stored_quantized)
-    throw Error("weight '{}': weights are not quantized to {}, which checkpoints hold", w.name,
-                name_of(w.format));
-  if (w.arithmetic.activations == ActivationType::int8_per_group)
-    throw FieldError("activations", "expected dtype beside weights in {}, found int8 (weight '{}')",
-                     name_of(w.format), w.name);
-}
-
 }  // namespace
 
 void check_formats(const Plan& plan) {
@@ -33,7 +23,6 @@ void check_formats(const Plan& plan) {
   for (const WeightSpec& w : plan.weights)
     if (w.arithmetic.multiply == Multiply::float16)
       throw Error("weight '{}': expected a format that a CPU multiplies, found float16", w.name);
-  for (const WeightSpec& w : plan.weights) check_offsets(w);
   if (plan.kv_format == KvFormat::float16)
     throw Error("the KV cache: expected a format that a CPU multiplies, found float16");
 }

@@ -125,6 +125,15 @@ ASSAY_DEVICE float activate(Activation activation, float x) {
   return x;
 }
 
+// What a code's entry of the codebook becomes by its scale and offset.
+ASSAY_DEVICE float weight_of(const Matrix& matrix, float entry, std::int64_t row, std::int64_t k) {
+  const std::int64_t index = matrix.input_groups ? Global<const std::int32_t>(matrix.input_groups)[k]
+                                                 : k / matrix.group,
+                     at = scale_of_group(matrix.inputs, matrix.group, row, index);
+  const float scale = Global<const float>(matrix.scales)[at];
+  return matrix.offsets ? fmaf(entry, scale, Global<const float>(matrix.offsets)[at]) : entry * scale;
+}
+
 // Element k of an output, or of a row of a table.
 ASSAY_DEVICE float element_of(const Matrix& matrix, std::int64_t row, std::int64_t k) {
   const Global<const std::byte> data(matrix.data);
@@ -140,8 +149,7 @@ ASSAY_DEVICE float element_of(const Matrix& matrix, std::int64_t row, std::int64
       return static_cast<float>(data.load<std::int8_t>(at)) *
              (Global<const float>(matrix.scales)[row] * (1.0F / 127.0F));
     case MatrixFormat::four_bit:
-      return matrix.codebook[data.load<std::uint8_t>(at) >> shift_of_code(k) & 15] *
-             Global<const float>(matrix.scales)[scale_of(matrix.inputs, matrix.group, row, k)];
+      return weight_of(matrix, matrix.codebook[data.load<std::uint8_t>(at) >> shift_of_code(k) & 15], row, k);
   }
   return 0;
 }

@@ -28,6 +28,12 @@ ASSAY_DEVICE void expand_codes(const ExpandArgs& a, const Words4& words, const S
     for (int j = 0; j < 4; ++j) {
       const std::uint32_t codes = words.word[i] >> (8 * j) & 255U;
       const std::int64_t output = row + 8 * (j % 2), k = first_k + 16 * i + 8 * (j / 2);
+      if (m.offsets || m.input_groups) {
+        put_pair(a, output, k,
+                 {weight_of(m, codebook[codes & 15U], output, k),
+                  weight_of(m, codebook[codes >> 4], output, k + 1)});
+        continue;
+      }
       const float scale = scales[scale_of(m.inputs, m.group, output, k)];
       const float next = m.group > 1 ? scale : scales[scale_of(m.inputs, m.group, output, k + 1)];
       put_pair(a, output, k, {codebook[codes & 15U] * scale, codebook[codes >> 4] * next});

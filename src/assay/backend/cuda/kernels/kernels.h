@@ -18,10 +18,14 @@ namespace assay::cuda {
 // A matrix, or a table of embeddings, in fragment order (layout.h): matrix_bytes(format, outputs, inputs).
 //   int8       scales[outputs]: the largest magnitude of each output; a code stands for scale / 127 * code
 //   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(); a code
-//              stands for book[code] * scale. `group` is a power of two from 1 on.
+//              stands for book[code] * scale. `group` is a power of two from 1 on. Where there are offsets
+//              (zero points or minima), in the order of the scales, a code stands for book[code] * scale +
+//              offset; where there are input groups, [inputs padded to a tile], they and not its position say
+//              which group an input is in.
 struct Matrix {
   DevicePointer<const std::byte> data = {};
-  DevicePointer<const float> scales = {};  // of int8 and four_bit
+  DevicePointer<const float> scales = {}, offsets = {};
+  DevicePointer<const std::int32_t> input_groups = {};
   std::int64_t outputs = 0, inputs = 0, group = 0;
   MatrixFormat format = MatrixFormat::float32;
   float codebook[16] = {};
@@ -168,7 +172,8 @@ struct Epilogue {
 //   float32    fused multiply-adds in float32
 //   tf32       tensor cores, weights and inputs rounded to TF32; of float32 matrices
 //   float16, bfloat16   tensor cores, inputs rounded to it, sums in float32; 4-bit codes become book[code]
-//              rounded to it, scales multiply sums in float32 (groups below 16 are computed in float32)
+//              rounded to it, scales multiply sums in float32 (groups below 16 are computed in float32).
+//              Of codes with offsets or input groups the weights are rounded to it, and multiplied in float32
 enum class Arithmetic : std::int32_t { float32, tf32, float16, bfloat16 };
 
 // Memory that a multiplication of many rows works in; without enough of it the way of few rows is taken,
@@ -415,6 +420,7 @@ struct Kernels {
   Kernel<LinearArgs> linear_float32[2];  // of 4 and of 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];
+  Kernel<LinearArgs> four_bit_offsets;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;

@@ -319,16 +319,18 @@ void run(Runtime& runtime, const LinearArgs& args) {
       break;
   }
   check_group(args.weight.group, 1);
-  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::float16) {
+  const bool has_offsets = args.weight.offsets || args.weight.input_groups;
+  const bool has_wide_groups = args.weight.group >= 16 && !has_offsets;
+  if (has_wide_groups && args.arithmetic == Arithmetic::float16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_float16)) return;
     return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable + made_bytes);
   }
-  if (args.weight.group >= 16 && args.arithmetic == Arithmetic::bfloat16) {
+  if (has_wide_groups && args.arithmetic == Arithmetic::bfloat16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_bfloat16)) return;
     return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable + made_bytes);
   }
   if (args.rows == 0) return;
-  launch(runtime, kernels.four_bit_float32,
+  launch(runtime, has_offsets ? kernels.four_bit_offsets : kernels.four_bit_float32,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, 4),
           .block = count_of(kThreads),

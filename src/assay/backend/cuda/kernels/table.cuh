@@ -65,6 +65,7 @@ inline Kernels kernel_table() {
 #undef ASSAY_INT8
 #undef ASSAY_FOR_BLOCKS
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
+  k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
   k.round_inputs = {"round_inputs", device::round_inputs};
   k.gemm_tf32[0] = {"gemm_tf32<64x64>", gemm_tiles<Tf32Tiles, 1, 4>};
   k.gemm_tf32[1] = {"gemm_tf32<128x128>", gemm_tiles<Tf32Tiles, 2, 8>};

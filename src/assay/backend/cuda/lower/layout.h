@@ -87,9 +87,14 @@ ASSAY_HOST_DEVICE constexpr std::int64_t scale_count(std::int64_t outputs, std::
                                                      std::int64_t group) {
   return strips_of(outputs) * groups_of_strip(inputs, group) * kStrip;
 }
+// The scale of one of the groups of a row, and that of the group which input k is in by its position.
+ASSAY_HOST_DEVICE constexpr std::int64_t scale_of_group(std::int64_t inputs, std::int64_t group,
+                                                        std::int64_t row, std::int64_t index) {
+  return (row / kStrip * groups_of_strip(inputs, group) + index) * kStrip + row % kStrip;
+}
 ASSAY_HOST_DEVICE constexpr std::int64_t scale_of(std::int64_t inputs, std::int64_t group, std::int64_t row,
                                                   std::int64_t k) {
-  return (row / kStrip * groups_of_strip(inputs, group) + k / group) * kStrip + row % kStrip;
+  return scale_of_group(inputs, group, row, k / group);
 }
 // Of double quantization: elements whose scales share a nested scale (64 weights a scale, 256 scales).
 inline constexpr std::int64_t kNestedElements = 64 * 256;

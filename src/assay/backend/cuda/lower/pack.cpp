@@ -29,7 +29,11 @@ PackedWeight laid_out(const WeightSpec& spec, Offsets& offsets) {
       w.sums_at = offsets.take(outputs * 4);
     } else if (w.format == MatrixFormat::four_bit) {
       w.group = ScaleLayout(spec.format, spec.rows, spec.columns).group;
-      w.scales_at = offsets.take(scale_count(spec.rows, spec.columns, w.group) * 4);
+      const std::int64_t scale_bytes = scale_count(spec.rows, spec.columns, w.group) * 4;
+      w.scales_at = offsets.take(scale_bytes);
+      if (spec.format.offset != Offset::none) w.offsets_at = offsets.take(scale_bytes);
+      if (spec.format.has_input_groups)
+        w.input_groups_at = offsets.take(round_up(spec.columns, tile_inputs(w.format)) * 4);
     }
   }
   w.bytes = offsets.used() - begin;
@@ -51,6 +55,7 @@ class Image : public WeightSink {
   std::span<const std::byte> bytes() const { return bytes_; }
   float* vector() { return reinterpret_cast<float*>(bytes_.data()); }
   float* scales() { return reinterpret_cast<float*>(bytes_.data() + (w_.scales_at - w_.at)); }
+  float* offsets() { return reinterpret_cast<float*>(bytes_.data() + (w_.offsets_at - w_.at)); }
   std::int32_t* sums() { return reinterpret_cast<std::int32_t*>(bytes_.data() + (w_.sums_at - w_.at)); }
 
   void put_vector(std::size_t /*weight*/, std::int64_t first, std::span<const float> values) override {
@@ -90,15 +95,26 @@ class Image : public WeightSink {
   }
   void put_block_scales(std::size_t /*weight*/, const TensorPart& tensor,
                         std::span<const float> values) override {
+    put_by_group(tensor, values, scales());
+  }
+  void put_offsets(std::size_t /*weight*/, const TensorPart& tensor, std::span<const float> values) override {
+    put_by_group(tensor, values, offsets());
+  }
+  void put_input_groups(std::size_t /*weight*/, const TensorPart& /*tensor*/,
+                        std::span<const std::int32_t> groups) override {
+    std::copy(groups.begin(), groups.end(),
+              reinterpret_cast<std::int32_t*>(bytes_.data() + (w_.input_groups_at - w_.at)));
+  }
+
+ private:
+  void put_by_group(const TensorPart& tensor, std::span<const float> values, float* out) const {
     const WeightSpec& spec = tensor.spec;
     const ScaleLayout layout(spec.format, spec.rows, spec.columns);
     for (std::int64_t row = 0; row < spec.rows; ++row)
       for (std::int64_t k = 0; k < spec.columns; k += w_.group)
-        scales()[scale_of(spec.columns, w_.group, tensor.first_output + spec.output_of(row), k)] =
+        out[scale_of(spec.columns, w_.group, tensor.first_output + spec.output_of(row), k)] =
             values[static_cast<std::size_t>(layout.at(row, k))];
   }
-
- private:
   std::byte* at(std::int64_t offset) { return bytes_.data() + offset; }
 
   const PackedWeight& w_;
@@ -148,8 +164,11 @@ Bytes PackedWeight::weight_bytes() const {
   switch (format) {
     case MatrixFormat::int8:
       return {spec.elements() + spec.rows * 4};
-    case MatrixFormat::four_bit:
-      return {(spec.elements() + 1) / 2 + ScaleLayout(spec.format, spec.rows, spec.columns).count * 4};
+    case MatrixFormat::four_bit: {
+      const std::int64_t scales = ScaleLayout(spec.format, spec.rows, spec.columns).count * 4;
+      return {(spec.elements() + 1) / 2 + scales * (spec.format.offset == Offset::none ? 1 : 2) +
+              (spec.format.has_input_groups ? spec.columns * 4 : 0)};
+    }
     case MatrixFormat::float32:
       return {spec.elements() * 4};
     case MatrixFormat::float16:
@@ -228,8 +247,8 @@ void Weights::exchange(WeightId id, const WeightSpec& spec, const WeightSource& 
   OwnedMemory own;
   if (fresh.bytes <= place.bytes) {
     fresh.at += place.at;
-    if (fresh.scales_at > 0) fresh.scales_at += place.at;
-    if (fresh.sums_at > 0) fresh.sums_at += place.at;
+    for (std::int64_t* part : {&fresh.scales_at, &fresh.offsets_at, &fresh.input_groups_at, &fresh.sums_at})
+      if (*part > 0) *part += place.at;
   } else {
     own = OwnedMemory(runtime, fresh.bytes);
   }
@@ -250,11 +269,15 @@ Matrix Weights::matrix(WeightId id) const {
   const PackedWeight& w = packed(id);
   Matrix matrix{.data = at<std::byte>(id, w.at),
                 .scales = {},
+                .offsets = {},
+                .input_groups = {},
                 .outputs = w.spec.rows,
                 .inputs = w.spec.columns,
                 .group = w.group,
                 .format = w.format};
   if (w.scales_at > 0) matrix.scales = at<float>(id, w.scales_at);
+  if (w.offsets_at > 0) matrix.offsets = at<float>(id, w.offsets_at);
+  if (w.input_groups_at > 0) matrix.input_groups = at<std::int32_t>(id, w.input_groups_at);
   if (w.format == MatrixFormat::four_bit)
     std::copy_n(codebook_values(w.spec.format).begin(), std::size(matrix.codebook), matrix.codebook);
   return matrix;

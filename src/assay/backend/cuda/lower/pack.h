@@ -23,9 +23,10 @@ struct PackedWeight {
   WeightSpec spec;
   MatrixFormat format = MatrixFormat::float32;
   std::int64_t group = 0;  // of 4-bit codes: inputs that share a scale
-  // From the beginning of the allocation. scales: of int8 [outputs], of 4-bit codes scale_count(); sums of
-  // int8 codes [outputs], int32.
-  std::int64_t at = 0, scales_at = 0, sums_at = 0;
+  // From the beginning of the allocation; 0 of what there is not. scales: of int8 [outputs], of 4-bit codes
+  // scale_count(), and as many offsets; input_groups [inputs padded to a tile], int32; sums of int8 codes
+  // [outputs], int32.
+  std::int64_t at = 0, scales_at = 0, offsets_at = 0, input_groups_at = 0, sums_at = 0;
   std::int64_t bytes = 0;  // of all
   bool is_vector() const { return spec.kind == WeightSpec::Kind::vector; }
   Bytes weight_bytes() const;  // of the weight's own elements and scales, without padding

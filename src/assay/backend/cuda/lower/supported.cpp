@@ -8,9 +8,10 @@ namespace assay::cuda {
 namespace {
 
 // The formats that kernels serve, by name: a new one is a line here.
-constexpr WeightFormat kServedFormats[] = {
-    formats::kFloat32, formats::kBfloat16, formats::kFloat16, formats::kInt8,  formats::kLlmInt8,
-    formats::kNf4,     formats::kFp4,      formats::kNf4Dq,   formats::kFp4Dq, formats::kInt4G128};
+constexpr WeightFormat kServedFormats[] = {formats::kFloat32,  formats::kBfloat16, formats::kFloat16,
+                                           formats::kInt8,     formats::kLlmInt8,  formats::kNf4,
+                                           formats::kFp4,      formats::kNf4Dq,    formats::kFp4Dq,
+                                           formats::kInt4G128, formats::kInt4K,    formats::kInt4G32};
 
 }  // namespace
 
