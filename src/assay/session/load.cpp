@@ -4,6 +4,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/base/tokenizer_files.h"
 #include "assay/config/fields.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -49,7 +50,7 @@ bool is_preset(const Precision& precision) {
   return !precision.is_stored && !precision.recipe;
 }
 
-void choose_pad_token(LoadedModel& loaded, const ModelFolder& folder) {
+void choose_pad_token(LoadedModel& loaded, const ModelSource& source) {
   // Padding is masked, but it must be a token of the model.
   const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
   const auto end_of_text = loaded.tokenizer != nullptr ? loaded.tokenizer->end_of_text() : std::nullopt;
@@ -57,81 +58,106 @@ void choose_pad_token(LoadedModel& loaded, const ModelFolder& folder) {
     loaded.pad_token = ends.front();
   else if (end_of_text && *end_of_text < loaded.model->spec().vocab)
     loaded.pad_token = *end_of_text;
-  const JsonView json = folder.config();
+  const JsonView json = source.config();
   if (json.has("pad_token_id")) {  // -1: none, in configurations of Llama
     const auto id = json.integer("pad_token_id", -1, loaded.model->spec().vocab - 1);
     if (id >= 0) loaded.pad_token = static_cast<TokenId>(id);
   }
 }
 
-LoadedModel load_candidate(const std::string& candidate, const RunConfig& config,
-                           const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
-  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate, options.data_folder));
-  const ModelSpec spec = spec_from_folder(*folder);
-  const ResolvedDtype dtype = precision_of(*folder, spec, candidate, config);
+// Runs the calibration's text, and says in `loaded` which it was.
+Calibration calibrate_on_text(const std::shared_ptr<const ModelSource>& source, const Precision& precision,
+                              const std::shared_ptr<Backend>& backend, const LoadOptions& options,
+                              LoadedModel& loaded) {
+  const std::optional<std::string>& given = loaded.config.calibration;
+  const CalibrationText text = read_calibration(
+      given ? std::filesystem::path(*given) : shipped_file("texts/calibrate.txt", options.data_folder),
+      *loaded.tokenizer);
+  const TimePoint begin = Clock::now();
+  Calibration calibration = calibrate(source, backend, precision, text.ids);
+  loaded.calibration_s = elapsed(begin, Clock::now()).value;
+  loaded.calibration_sha256 = text.sha256;
+  return calibration;
+}
+
+void warn_about_arithmetic(const Precision& precision, const RunConfig& config, const Backend& backend,
+                           std::vector<Warning>& warnings) {
+  if (precision.allows_non_finite && precision.is_quantized() && !precision.is_stored)
+    warnings.push_back({WarningKind::non_finite_weights,
+                        "NaN and infinity among the weights are quantized as 0, as asked for"});
+  if (precision.has_any(formats::kBfloat16) && !backend.multiplies_bfloat16())
+    warnings.push_back({WarningKind::bfloat16_emulated,
+                        "weights, keys and values are stored in bfloat16, but without AMX or "
+                        "AVX-512 BF16 the arithmetic is float32"});
+  const bool is_on_cpu = backend.device().kind == Device::Kind::cpu;
+  if (is_on_cpu && precision.has_any(is_four_bit) && precision.dtype == formats::kBfloat16 &&
+      !precision.has_int8_activations)
+    warnings.push_back(
+        {WarningKind::mixed_arithmetic,
+         fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "
+                     "decode, so perplexity scored through prefill does not cover decode",
+                     backend.multiplies_bfloat16() ? "bfloat16" : "float32")});
+  if (const std::string why = why_tiles_are_refused(); is_on_cpu && !why.empty() && !config.isa)
+    warnings.push_back(
+        {WarningKind::tiles_refused, fmt::format("{}, so {} kernels run instead", why, backend.kernels())});
+  const std::size_t masked = config.cpu_mask.size();
+  const auto processors = static_cast<int>(masked == 0 ? allowed_processors().size() : masked);
+  if (backend.threads() > processors)
+    warnings.push_back({WarningKind::too_many_threads,
+                        fmt::format("{} threads on {} processor{} wait for each other", backend.threads(),
+                                    processors, processors == 1 ? "" : "s"),
+                        static_cast<double>(backend.threads()), static_cast<double>(processors)});
+}
+
+LoadedModel load_on(const std::shared_ptr<const ModelSource>& source, const std::string& id,
+                    const RunConfig& config, const std::shared_ptr<Backend>& backend,
+                    const LoadOptions& options) {
+  const ModelSpec spec = spec_from_source(*source);
+  const ResolvedDtype dtype = precision_of(*source, spec, id, config);
   LoadedModel loaded;
   loaded.config = config;
   if (is_preset(dtype.precision)) loaded.config.precision = preset_from_name(dtype.precision.name);
-  const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
-                             std::filesystem::exists(folder->path() / "vocab.json");
   const bool calibrates = dtype.precision.needs_calibration() && !dtype.precision.is_stored;
-  if (options.needs_tokenizer || has_tokenizer || calibrates)
-    loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
+  loaded.tokenizer = tokenizer_of(*source, options.needs_tokenizer || calibrates);
   if (dtype.precision.is_quantized() && coverage_of(plan_forward(spec, dtype.precision)).quantized == 0)
-    throw Error("{}: {} quantizes nothing of this model", candidate, dtype.precision.name);
+    throw Error("{}: {} quantizes nothing of this model", id, dtype.precision.name);
   Calibration calibration;
-  if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
-  if (calibrates) {
-    const CalibrationText text =
-        read_calibration(config.calibration ? std::filesystem::path(*config.calibration)
-                                            : shipped_file("texts/calibrate.txt", options.data_folder),
-                         *loaded.tokenizer);
-    const TimePoint begin = Clock::now();
-    calibration = calibrate(folder, backend, dtype.precision, text.ids);
-    loaded.calibration_s = elapsed(begin, Clock::now()).value;
-    loaded.calibration_sha256 = text.sha256;
-  }
+  if (dtype.precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*source);
+  if (calibrates) calibration = calibrate_on_text(source, dtype.precision, backend, options, loaded);
   loaded.model = std::make_shared<Model>(
-      Model::load(folder, backend, dtype.precision, calibration, options.should_stop));
-  loaded.id = candidate;
+      Model::load(source, backend, dtype.precision, calibration, options.should_stop));
+  loaded.id = id;
   loaded.dtype_label = dtype.label;
   loaded.warnings = dtype.warnings;
   for (const std::string& text : loaded.model->warnings())
     loaded.warnings.push_back({WarningKind::model_files, text});
-  if (dtype.precision.allows_non_finite && dtype.precision.is_quantized() && !dtype.precision.is_stored)
-    loaded.warnings.push_back({WarningKind::non_finite_weights,
-                               "NaN and infinity among the weights are quantized as 0, as asked for"});
-  if (dtype.precision.has_any(formats::kBfloat16) && !backend->multiplies_bfloat16())
-    loaded.warnings.push_back({WarningKind::bfloat16_emulated,
-                               "weights, keys and values are stored in bfloat16, but without AMX or "
-                               "AVX-512 BF16 the arithmetic is float32"});
-  const bool is_on_cpu = backend->device().kind == Device::Kind::cpu;
-  if (is_on_cpu && dtype.precision.has_any(is_four_bit) && dtype.precision.dtype == formats::kBfloat16 &&
-      !dtype.precision.has_int8_activations)
-    loaded.warnings.push_back(
-        {WarningKind::mixed_arithmetic,
-         fmt::format("4-bit weights are multiplied in {} during prefill but by 8-bit activations during "
-                     "decode, so perplexity scored through prefill does not cover decode",
-                     backend->multiplies_bfloat16() ? "bfloat16" : "float32")});
-  if (const std::string why = why_tiles_are_refused(); is_on_cpu && !why.empty() && !config.isa)
-    loaded.warnings.push_back(
-        {WarningKind::tiles_refused, fmt::format("{}, so {} kernels run instead", why, backend->kernels())});
-  const std::size_t masked = config.cpu_mask.size();
-  const auto processors = static_cast<int>(masked == 0 ? allowed_processors().size() : masked);
-  if (backend->threads() > processors)
-    loaded.warnings.push_back({WarningKind::too_many_threads,
-                               fmt::format("{} threads on {} processor{} wait for each other",
-                                           backend->threads(), processors, processors == 1 ? "" : "s"),
-                               static_cast<double>(backend->threads()), static_cast<double>(processors)});
-  if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > loaded.model->spec().vocab)
+  warn_about_arithmetic(dtype.precision, config, *backend, loaded.warnings);
+  const std::int64_t vocab = loaded.model->spec().vocab;
+  if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > vocab)
     loaded.warnings.push_back(
         {WarningKind::tokenizer_too_large,
          fmt::format("the tokenizer knows {} tokens but the model only {}, so some texts cannot be run",
-                     loaded.tokenizer->vocab_size(), loaded.model->spec().vocab),
-         static_cast<double>(loaded.tokenizer->vocab_size()),
-         static_cast<double>(loaded.model->spec().vocab)});
-  choose_pad_token(loaded, *folder);
+                     loaded.tokenizer->vocab_size(), vocab),
+         static_cast<double>(loaded.tokenizer->vocab_size()), static_cast<double>(vocab)});
+  choose_pad_token(loaded, *source);
   return loaded;
+}
+
+// What a configuration runs on, and itself as it runs there.
+std::pair<RunConfig, std::shared_ptr<Backend>> placed(const RunConfig& config, const LoadOptions& options) {
+  check_values(config);
+  if (config.precision || config.recipe) {  // what does not go together is known before a model is read
+    Precision precision = config.precision ? precision_of(*config.precision) : precision_of(*config.recipe);
+    apply_to(precision, config);
+  }
+  RunConfig own = config;
+  if (options.shared_backend != nullptr) {
+    own.device = options.shared_backend->device();
+    return {own, options.shared_backend};
+  }
+  BackendOptions of_backend = backend_options(config, options.pins_caller);
+  if (options.constants != nullptr) of_backend.constants = *options.constants;
+  return {own, make_backend(device_of(own), of_backend)};
 }
 
 }  // namespace
@@ -184,9 +210,14 @@ RunConfig resolved_for_device(RunConfig config) {
   return config;
 }
 
-ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
+std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed) {
+  if (!is_needed && !source.has_tokenizer()) return nullptr;
+  return std::make_shared<const Tokenizer>(Tokenizer::from_files(source.tokenizer_files()));
+}
+
+ResolvedDtype precision_of(const ModelSource& source, const ModelSpec& spec, const std::string& candidate,
                            const RunConfig& config) {
-  if (const auto stored = stored_precision(folder, spec)) return as_stored(*stored, candidate, config);
+  if (const auto stored = stored_precision(source, spec)) return as_stored(*stored, candidate, config);
   ResolvedDtype resolved;
   if (config.recipe) {
     resolved.precision = precision_of(*config.recipe);
@@ -215,22 +246,17 @@ std::vector<std::string> candidates_from_text(std::string_view list) {
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
                                      const LoadOptions& options) {
-  check_values(config);
-  if (config.precision || config.recipe) {  // what does not go together is known before a folder is read
-    Precision precision = config.precision ? precision_of(*config.precision) : precision_of(*config.recipe);
-    apply_to(precision, config);
-  }
-  RunConfig own = config;
-  if (options.shared_backend != nullptr) own.device = options.shared_backend->device();
-  std::shared_ptr<Backend> backend = options.shared_backend;
-  if (backend == nullptr) {
-    BackendOptions of_backend = backend_options(config, options.pins_caller);
-    if (options.constants != nullptr) of_backend.constants = *options.constants;
-    backend = make_backend(device_of(own), of_backend);
-  }
-  return first_candidate(candidates, [&](const std::string& candidate) {
-    return load_candidate(candidate, own, backend, options);
+  const auto [own, backend] = placed(config, options);
+  return first_candidate(candidates, [&, &own = own, &backend = backend](const std::string& candidate) {
+    return load_on(open_source(locate_model(candidate, options.data_folder)), candidate, own, backend,
+                   options);
   });
+}
+
+LoadedModel load_source(const std::shared_ptr<const ModelSource>& source, const RunConfig& config,
+                        const LoadOptions& options) {
+  const auto [own, backend] = placed(config, options);
+  return load_on(source, source->path().string(), own, backend, options);
 }
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
@@ -302,7 +328,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
   CoverageFacts coverage = coverage_of(model.program().plan());
   if (model.precision().has_any(formats::kLlmInt8)) coverage.outlier_share = model.program().outlier_share();
   return {.id = loaded.id,
-          .path = model.folder().path().string(),
+          .path = model.source().path().string(),
           .family = model.spec().family,
           .sha256 = "",
           .dtype = loaded.dtype_label,

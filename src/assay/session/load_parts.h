@@ -1,13 +1,14 @@
 // What loading is made of, for the parts of the library that plan, predict and write models.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/model/spec.h"
 #include "assay/session/load.h"
 
@@ -29,11 +30,19 @@ Preset baseline_preset(const Device& device);
 // What it runs on. An instruction set or a CPU mask asks for the CPU where the device may be any.
 Device device_of(const RunConfig& config);
 
-// What a folder runs in: resolve_dtype() with what the configuration changes of it, or what its checkpoint
+// What a model runs in: resolve_dtype() with what the configuration changes of it, or what its checkpoint
 // holds where that is quantized already. Throws FieldError for what does not go together, Error for a
 // checkpoint that is quantized otherwise.
-ResolvedDtype precision_of(const ModelFolder& folder, const ModelSpec& spec, const std::string& candidate,
+ResolvedDtype precision_of(const ModelSource& source, const ModelSpec& spec, const std::string& candidate,
                            const RunConfig& config);
+
+// Loads a source that is open already, as load_model_and_tokenizer() does one that it opens. Its path is the
+// id.
+LoadedModel load_source(const std::shared_ptr<const ModelSource>& source, const RunConfig& config,
+                        const LoadOptions& options = {});
+
+// A source's tokenizer; null where it has none, which is an Error where it is needed.
+std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed);
 
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
 // one's reason.
