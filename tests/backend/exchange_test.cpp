@@ -20,7 +20,7 @@ namespace {
 
 struct Exchanging {
   explicit Exchanging(const std::string& name)
-      : folder(test::fixture_model(name)), spec(spec_from_folder(folder)), source(weight_source(folder)) {}
+      : folder(test::fixture_model(name)), spec(spec_from_source(folder)), source(weight_source(folder)) {}
   Plan plan(Preset precision) const { return plan_forward(spec, precision_of(precision)); }
 
   ModelFolder folder;

@@ -116,7 +116,7 @@ TEST(Checkpoint, OfAnotherKindServesQuantizedWeights) {
   for (const auto& [precision, format] :
        {std::pair{"nf4-dq", formats::kNf4Dq}, {"fp4", formats::kFp4}, {"llm-int8", formats::kLlmInt8}}) {
     const ModelFolder folder(test::fixture("quantized") / precision);
-    const auto of_folder = quantized_weights(folder);
+    const auto of_folder = folder.quantized_weights();
     ASSERT_NE(of_folder, nullptr);
     const MemoryCheckpoint memory(folder.checkpoint());
     const BitsandbytesWeights weights(memory);
@@ -154,7 +154,7 @@ TEST(Checkpoint, OfAnotherKindServesQuantizedWeights) {
 }
 
 TEST(QuantizedWeights, OfAPlainFolderThereAreNone) {
-  EXPECT_EQ(quantized_weights(ModelFolder(test::fixture_model("base"))), nullptr);
+  EXPECT_EQ(ModelFolder(test::fixture_model("base")).quantized_weights(), nullptr);
 }
 
 }  // namespace

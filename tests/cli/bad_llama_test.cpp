@@ -101,7 +101,7 @@ const LlamaLie kLlamaLies[] = {
 std::string llama_refusal(const std::string& path) {
   try {
     const ModelFolder folder(path);
-    check_tensors(spec_from_folder(folder), Precision{}, folder);
+    check_tensors(spec_from_source(folder), Precision{}, folder);
   } catch (const Error& error) {
     return error.what();
   }
@@ -175,7 +175,7 @@ TEST_F(CliBadLlama, ALongContextIsNoReasonToRefuse) {
 
 TEST_F(CliBadLlama, EndTokensOutsideTheVocabulary) {
   patch(R"({"eos_token_id": [3, -1, 11, 3, 18446744073709551615, 10]})");
-  const ModelSpec spec = spec_from_folder(ModelFolder(folder_.path()));
+  const ModelSpec spec = spec_from_source(ModelFolder(folder_.path()));
   EXPECT_EQ(spec.end_tokens, (std::vector<TokenId>{3, 10}));
   ASSERT_EQ(spec.warnings.size(), 1u);
   EXPECT_NE(spec.warnings.front().find(

@@ -129,7 +129,7 @@ class LargeModel : public testing::TestWithParam<std::tuple<const char*, const c
   PredictedMemory predicted() const {
     const ModelFolder folder(folder_.path());
     return cpu_backend(best_usable_isa(), 2)
-        ->predict(plan_forward(spec_from_folder(folder), precision_from_name(precision())), 64);
+        ->predict(plan_forward(spec_from_source(folder), precision_from_name(precision())), 64);
   }
   std::int64_t most(std::int64_t packed) const { return packed + packed / 20 + kMore; }
 

@@ -142,13 +142,23 @@ class WorkerExperiments : public testing::Test {
   WorkerExperimentOptions options_;
 };
 
+TEST_F(WorkerExperiments, NeedATokenizerWhereTextIsAsked) {
+  options_.candidates = {test::fixture_model("base").string()};
+  EXPECT_THROW(WorkerExperiment{options_}, Error);
+  options_.needs_tokenizer = false;
+  const WorkerExperiment made(options_);
+  const ExperimentContext& context = made;
+  EXPECT_EQ(context.tokenizer, nullptr);
+  EXPECT_EQ(context.sessions->of(context.baseline).facts().context, context.context_length);
+}
+
 TEST_F(WorkerExperiments, AreOfTheFirstCandidateThatIsOne) {
   options_.sweep.repeats = 5;
   options_.common.precision = Preset::nf4;
   const WorkerExperiment made(options_);
   const ExperimentContext& context = made;
   EXPECT_EQ(made.id(), options_.candidates[1]);
-  EXPECT_EQ(made.folder().path(), test::fixture_model("with_tokenizer"));
+  EXPECT_EQ(made.source().path(), test::fixture_model("with_tokenizer"));
   EXPECT_EQ(context.context_length, 64);
   EXPECT_EQ(context.common, options_.common);
   EXPECT_EQ(context.baseline, options_.baseline);

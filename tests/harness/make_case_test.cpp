@@ -102,8 +102,7 @@ TEST_F(MadeCases, WhatGivesNoTokensIsRefused) {
   EXPECT_EQ(refusal([&] { ids_of_length(context_, "a\xff", 4); }).rfind("prompt: ", 0), 0U);
   EXPECT_EQ(encode(context_, "ab cd"), context_.tokenizer->encode("ab cd"));
   context_.tokenizer = nullptr;
-  EXPECT_EQ(refusal([&] { encode(context_, "a"); }),
-            "the model's folder has no tokenizer, which a text needs");
+  EXPECT_EQ(refusal([&] { encode(context_, "a"); }), "the model has no tokenizer, which a text needs");
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ class Absent : public testing::TestWithParam<const char*> {
     test::write_file(folder_.path() / "config.json", config.dump());
     try {
       const ModelFolder folder(folder_.path());
-      spec_from_folder(folder);
+      spec_from_source(folder);
       bitsandbytes::config_from(folder.config());
     } catch (const Error& error) {
       return error.what();
@@ -149,7 +149,7 @@ TEST(AbsentScaling, IsRefusedWherePositionsAreNotScaled) {
     config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
     test::write_file(folder.path() / "config.json", config.dump());
     try {
-      spec_from_folder(ModelFolder(folder.path()));
+      spec_from_source(ModelFolder(folder.path()));
       FAIL() << name << " was read";
     } catch (const Error& error) {
       EXPECT_NE(std::string_view(error.what()).find("rope_scaling: type \"linear\" is not supported"),

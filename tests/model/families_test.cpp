@@ -28,7 +28,7 @@ class Families : public testing::Test {
   ModelSpec spec_of(const char* patch) {
     test::TinyModel model = test::tiny_llama();
     model.config.merge_patch(OrderedJson::parse(patch));
-    return spec_from_folder(ModelFolder(model.write(folder_.path())));
+    return spec_from_source(ModelFolder(model.write(folder_.path())));
   }
   std::string refusal_of(const char* patch) {
     try {
@@ -189,16 +189,16 @@ TEST_F(Families, YarnHasTheRatioOfTwoScales) {
 TEST_F(Families, ANullWindowIsNone) {
   test::TinyModel model = test::tiny_llama();
   model.config["model_type"] = "mistral";
-  EXPECT_EQ(spec_from_folder(ModelFolder(model.write(folder_.path()))).attention_window, 4096);
+  EXPECT_EQ(spec_from_source(ModelFolder(model.write(folder_.path()))).attention_window, 4096);
   model.config["sliding_window"] = nullptr;
-  EXPECT_EQ(spec_from_folder(ModelFolder(model.write(folder_.path()))).attention_window, 0);
+  EXPECT_EQ(spec_from_source(ModelFolder(model.write(folder_.path()))).attention_window, 0);
 }
 
 // As Transformers reads it: n_ctx is of configurations that have nothing else.
 TEST_F(Families, AnOldNameOfTheContextIsSecond) {
   test::TinyModel model;
   model.config["n_ctx"] = 3;
-  EXPECT_EQ(spec_from_folder(ModelFolder(model.write(folder_.path()))).context, 16);
+  EXPECT_EQ(spec_from_source(ModelFolder(model.write(folder_.path()))).context, 16);
 }
 
 // What generation stops at is said by its own configuration before the model's.
@@ -206,9 +206,9 @@ TEST_F(Families, EndTokensAreThoseOfTheGenerationConfiguration) {
   test::TinyModel model = test::tiny_llama();
   model.config["eos_token_id"] = 2;
   const fs::path path = model.write(folder_.path());
-  EXPECT_EQ(spec_from_folder(ModelFolder(path)).end_tokens, (std::vector<TokenId>{2}));
+  EXPECT_EQ(spec_from_source(ModelFolder(path)).end_tokens, (std::vector<TokenId>{2}));
   test::write_file(path / "generation_config.json", R"({"eos_token_id": [3, 1]})");
-  EXPECT_EQ(spec_from_folder(ModelFolder(path)).end_tokens, (std::vector<TokenId>{3, 1}));
+  EXPECT_EQ(spec_from_source(ModelFolder(path)).end_tokens, (std::vector<TokenId>{3, 1}));
 }
 
 TEST_F(Families, TheSameRotaryInBothSpellings) {
@@ -265,7 +265,7 @@ TEST_F(Families, SmoothingOfSharedInputs) {
         {"olmo2_grouped", "model.layers.0.self_attn.q_proj", true},
         {"gpt_neox_parallel", "gpt_neox.layers.0.attention.query_key_value", false}}) {
     SCOPED_TRACE(name);
-    const ModelSpec spec = spec_from_folder(ModelFolder(test::fixture_model(name)));
+    const ModelSpec spec = spec_from_source(ModelFolder(test::fixture_model(name)));
     Calibration calibration;
     calibration[std::string(module) + ".weight"].smoothing.assign(static_cast<std::size_t>(spec.hidden),
                                                                   2.0F);

@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(OfLlama, LlamaModules,
 
 TEST(LlamaPlan, IsOneMatrixMultiplicationForQueriesKeysAndValues) {
   const ModelFolder folder(test::fixture_model("llama_grouped"));
-  const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name("float32"));
+  const Plan plan = plan_forward(spec_from_source(folder), precision_from_name("float32"));
   const auto linear_ops = std::count_if(plan.ops.begin(), plan.ops.end(), [](const Op& op) {
     return std::holds_alternative<LinearOp>(op.kind);
   });
@@ -168,7 +168,7 @@ TEST(LlamaPlan, IsOneMatrixMultiplicationForQueriesKeysAndValues) {
   EXPECT_EQ(modules_of(plan).size(), 2U * 7);
   Precision mixed = precision_from_name("nf4");
   set_modules(mixed, {.include = {}, .exclude = {"*.k_proj"}});
-  const Plan apart = plan_forward(spec_from_folder(folder), mixed);
+  const Plan apart = plan_forward(spec_from_source(folder), mixed);
   EXPECT_EQ(apart.ops.size(), plan.ops.size() + 2 * 2);
 }
 

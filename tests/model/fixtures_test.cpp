@@ -179,7 +179,7 @@ class BrokenIngredient : public testing::TestWithParam<Break> {};
 TEST_P(BrokenIngredient, IsSeen) {
   const Break& broken = GetParam();
   const ModelFolder folder(fixture_model(broken.model));
-  ModelSpec spec = spec_from_folder(folder);
+  ModelSpec spec = spec_from_source(folder);
   broken.apply(spec);
   const auto backend = test::cpu_backend(best_usable_isa());
   const auto program = prepare_program(spec, folder, *backend, precision_from_name("float32"));
@@ -196,7 +196,7 @@ TEST(BrokenPosition, IsSeen) {
   const ModelFolder folder(fixture_model("base"));
   const auto backend = test::cpu_backend(best_usable_isa());
   const auto program =
-      prepare_program(spec_from_folder(folder), folder, *backend, precision_from_name("float32"));
+      prepare_program(spec_from_source(folder), folder, *backend, precision_from_name("float32"));
   const Expected want = expected("base");
   const auto cache = program->make_cache();
   Batch batch;

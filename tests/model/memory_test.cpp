@@ -81,7 +81,7 @@ TEST(Memory, IsWhatWasPredicted) {
       SCOPED_TRACE(name + " " + precision);
       const auto folder = std::make_shared<const ModelFolder>(test::fixture_model(name));
       const Precision resolved = resolve_dtype(precision, Device{}).precision;
-      const ModelSpec spec = spec_from_folder(*folder);
+      const ModelSpec spec = spec_from_source(*folder);
       const Plan plan = plan_forward(spec, resolved);
       Calibration calibration;
       if (resolved.needs_calibration())

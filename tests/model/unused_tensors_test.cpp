@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 std::string said_of_tensors(const fs::path& path) {
   try {
     const ModelFolder folder(path);
-    const ModelSpec spec = spec_from_folder(folder);
+    const ModelSpec spec = spec_from_source(folder);
     const auto warnings = check_tensors(spec, stored_precision(folder, spec).value_or(Precision{}), folder);
     return warnings.empty() ? "nothing" : "warning: " + warnings.front();
   } catch (const Error& error) {

@@ -14,7 +14,7 @@ namespace {
 TEST(CostOf, GrowsWithRowsAndPastAsItShould) {
   // minimal: one layer, width 8, one head of 8, vocabulary 11.
   const ModelFolder folder(test::fixture_model("minimal"));
-  const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name("float32"));
+  const Plan plan = plan_forward(spec_from_source(folder), precision_from_name("float32"));
   const Cost one = cost_of(plan, 1, 0, 1), later = cost_of(plan, 1, 3, 1), two = cost_of(plan, 2, 0, 2);
   // A key and a value of 8 float32 for each position, read once.
   EXPECT_EQ(one.kv_bytes.value, 2 * 8 * 4);
@@ -31,7 +31,7 @@ TEST(CostOf, GrowsWithRowsAndPastAsItShould) {
 // Each row sees as many keys as its window holds: of some rows those of the first, and one more for each.
 TEST(CostOf, ReadsTheWindowsOfAllRows) {
   const ModelFolder folder(test::fixture_model("mistral_window"));
-  const ModelSpec spec = spec_from_folder(folder);
+  const ModelSpec spec = spec_from_source(folder);
   const Plan plan = plan_forward(spec, precision_from_name("float32"));
   const std::int64_t each = std::int64_t{2} * spec.layers * spec.kv_heads * spec.head_dim * 4,
                      window = spec.attention_window;
@@ -51,7 +51,7 @@ TEST(Footprint, OfAnOddNumberOfCodes) {
 
 TEST(CostOf, LeavesOutWhatNobodyWants) {
   const ModelFolder folder(test::fixture_model("minimal"));
-  const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name("float32"));
+  const Plan plan = plan_forward(spec_from_source(folder), precision_from_name("float32"));
   const Cost two = cost_of(plan, 2, 0, 2), last = cost_of(plan, 2, 0, 1), none = cost_of(plan, 2, 0, 0);
   // Of the first row: the head and its norm, the query, the output of attention, of its one key, a norm and
   // the MLP.
@@ -81,14 +81,14 @@ TEST(StepWeights, AreWhatAStepReads) {
 TEST(PruningOf, EndsWhereRowsAreLookedAtTogether) {
   const ModelFolder folder(test::fixture_model("minimal"));
   for (const char* precision : {"float32", "int8-dynamic", "nf4"}) {
-    const Plan plan = plan_forward(spec_from_folder(folder), precision_from_name(precision));
+    const Plan plan = plan_forward(spec_from_source(folder), precision_from_name(precision));
     ASSERT_LT(pruning_of(plan).attention, plan.ops.size()) << precision;
     EXPECT_EQ(plan.ops[pruning_of(plan).attention].name, "attention.0") << precision;
   }
   Precision one_scale = precision_from_name("int8-dynamic");
   one_scale.input_scale = InputScale::per_tensor;
   for (const Precision& precision : {one_scale, precision_from_name("llm-int8")}) {
-    const Plan plan = plan_forward(spec_from_folder(folder), precision);
+    const Plan plan = plan_forward(spec_from_source(folder), precision);
     EXPECT_EQ(pruning_of(plan).attention, plan.ops.size());
   }
 }

@@ -16,7 +16,7 @@ TEST(SectionsOf, ALayerOfEveryFamilyIsOne) {
   models.insert(models.end(), {"base", "llama_grouped"});
   for (const std::string& name : models) {
     SCOPED_TRACE(name);
-    const ModelSpec spec = spec_from_folder(ModelFolder(test::fixture_model(name)));
+    const ModelSpec spec = spec_from_source(ModelFolder(test::fixture_model(name)));
     const Plan whole = plan_forward(spec, precision_from_name("float32"));
     const std::vector<Section> sections = sections_of(whole);
     ASSERT_EQ(sections.size(), static_cast<std::size_t>(spec.layers));

@@ -86,7 +86,7 @@ TEST(Calibrate, FactorsGoIntoTheNormBeforeAProductOrIntoItsInputs) {
   Precision precision = precision_from_name("int8-dynamic");
   precision.smooth_quant = 0.5;
   const Calibration found = calibrate(base.folder, test::cpu_backend(best_usable_isa()), precision, base.ids);
-  const ModelSpec spec = spec_from_folder(*base.folder);
+  const ModelSpec spec = spec_from_source(*base.folder);
   const Plan plan = plan_forward(spec, precision, found);
   const auto factors = [&](WeightId id) { return plan.weights[static_cast<std::size_t>(id)].column_factors; };
   const NormOp* norm = nullptr;

@@ -101,7 +101,7 @@ TEST(LanguageModel, DemoLiesWhereTheDataFolderSays) {
             std::filesystem::weakly_canonical(test::demo_model()));
   EXPECT_EQ(load("demo", {.device = "cpu", .data_folder = test::demo_model().parent_path()})
                 .loaded()
-                .model->folder()
+                .model->source()
                 .path(),
             std::filesystem::weakly_canonical(test::demo_model()));
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
+#include "assay/checkpoint/model_folder.h"
 #include "assay/checkpoint/safetensors.h"
 #include "assay/generate/steps.h"
 #include "assay/session/load.h"

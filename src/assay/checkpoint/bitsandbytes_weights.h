@@ -2,14 +2,19 @@
 // (bitsandbytes.h).
 #pragma once
 
+#include "assay/checkpoint/bitsandbytes.h"
 #include "assay/checkpoint/quantized_weights.h"
 
 namespace assay {
 
 class BitsandbytesWeights : public QuantizedWeights {
  public:
-  explicit BitsandbytesWeights(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  explicit BitsandbytesWeights(const Checkpoint& checkpoint, const bitsandbytes::Config& config = {})
+      : checkpoint_(checkpoint), threshold_(static_cast<float>(config.threshold)) {}
 
+  StoredMethod method() const override {
+    return {.declared_by = "quantization_config", .outlier_threshold = threshold_};
+  }
   std::optional<WeightFormat> format_of(const std::string& weight) const override;
   std::vector<std::string> names_beside(const StoredCodes& tensor) const override;
   void check(const StoredCodes& tensor) const override;
@@ -19,6 +24,7 @@ class BitsandbytesWeights : public QuantizedWeights {
 
  private:
   const Checkpoint& checkpoint_;
+  float threshold_;
 };
 
 }  // namespace assay

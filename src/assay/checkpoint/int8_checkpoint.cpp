@@ -1,5 +1,8 @@
 #include "assay/checkpoint/int8_checkpoint.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "assay/base/error.h"
 #include "assay/base/json.h"
 
@@ -14,7 +17,14 @@ std::optional<Config> config_from(const JsonView& config) {
   if (found.precision != "int8-dynamic" && found.precision != "int8-static")
     throw Error("{}: precision: expected int8-dynamic or int8-static, found '{}'", view.where(),
                 found.precision);
-  if (found.precision == "int8-static") found.calibrator = view.text("calibrator");
+  if (found.precision == "int8-static") {
+    found.calibrator = view.text("calibrator");
+    constexpr std::string_view kCalibrators[] = {"minmax", "percentile", "entropy"};
+    if (std::find(std::begin(kCalibrators), std::end(kCalibrators), found.calibrator) ==
+        std::end(kCalibrators))
+      throw Error("{}: calibrator: expected minmax, percentile or entropy, found '{}'", view.where(),
+                  found.calibrator);
+  }
   if (view.has("smooth_quant")) {
     found.smoothing = view.number("smooth_quant");
     if (!(found.smoothing >= 0 && found.smoothing <= 1))

@@ -33,7 +33,8 @@ struct Config {
   std::string calibration_sha256;  // of the text; empty where none was read, null
 };
 // Of a whole config.json; none where its quantization_config is missing or another method's. Throws Error for
-// a precision that is none of the two, keys that are missing or of another type, an alpha beyond 0 to 1.
+// a precision that is none of the two, another calibrator, keys that are missing or of another type, an alpha
+// beyond 0 to 1.
 std::optional<Config> config_from(const JsonView& config);
 Json to_json(const Config& config);
 

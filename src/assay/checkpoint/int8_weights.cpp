@@ -56,8 +56,18 @@ std::vector<float> input_smoothing(const Checkpoint& checkpoint, const StoredCod
 
 Int8Weights::Int8Weights(const Checkpoint& checkpoint, const int8_checkpoint::Config& config)
     : checkpoint_(checkpoint),
+      config_(config),
       has_input_codes_(config.precision == "int8-static"),
       has_smoothing_(config.smoothing >= 0) {}
+
+StoredMethod Int8Weights::method() const {
+  StoredMethod method{.declared_by = "quantization_config",
+                      .preset = preset_from_name(config_.precision),
+                      .smoothing = config_.smoothing,
+                      .calibration_sha256 = config_.calibration_sha256};
+  if (has_input_codes_) method.calibrator = calibrator_from_name(config_.calibrator);
+  return method;
+}
 
 std::optional<WeightFormat> Int8Weights::format_of(const std::string& weight) const {
   const CheckpointTensor at = checkpoint_.find(weight);

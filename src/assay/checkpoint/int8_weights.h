@@ -10,6 +10,7 @@ class Int8Weights : public QuantizedWeights {
  public:
   Int8Weights(const Checkpoint& checkpoint, const int8_checkpoint::Config& config);
 
+  StoredMethod method() const override;
   std::optional<WeightFormat> format_of(const std::string& weight) const override;
   std::vector<std::string> names_beside(const StoredCodes& tensor) const override;
   void check(const StoredCodes& tensor) const override;
@@ -20,6 +21,7 @@ class Int8Weights : public QuantizedWeights {
 
  private:
   const Checkpoint& checkpoint_;
+  int8_checkpoint::Config config_;
   bool has_input_codes_, has_smoothing_;
 };
 

@@ -1,4 +1,4 @@
-// Finds the folder that a user's name for a model means.
+// Finds the folder or file that a user's name for a model means.
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 
 namespace assay {
 
@@ -117,6 +117,7 @@ fs::path locate_model(const std::string& candidate, const fs::path& data_folder)
     throw Error("the model's name is empty: expected a folder, a Hugging Face cache entry or 'demo'");
   if (fs::is_directory(candidate)) return candidate;
   if (candidate == "demo") return locate_demo(data_folder);
+  if (fs::is_regular_file(candidate)) return candidate;
   if (fs::exists(candidate)) throw Error("{}: expected a model folder, found a file", candidate);
   const auto at = candidate.rfind('@');
   const std::string name = candidate.substr(0, at),

@@ -1,13 +1,14 @@
 #include "assay/checkpoint/model_folder.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/json.h"
-#include "assay/base/sha256.h"
+#include "assay/base/tokenizer_files.h"
+#include "assay/checkpoint/bitsandbytes_weights.h"
 #include "assay/checkpoint/configuration_file.h"
+#include "assay/checkpoint/int8_weights.h"
 #include "assay/checkpoint/safetensors_checkpoint.h"
 
 namespace assay {
@@ -43,21 +44,35 @@ ModelFolder::ModelFolder(const fs::path& folder, std::unique_ptr<const Checkpoin
   checkpoint_ = checkpoint != nullptr ? std::move(checkpoint) : open_checkpoint(folder);
 }
 
+std::unique_ptr<const QuantizedWeights> ModelFolder::quantized_weights() const {
+  if (const auto own = int8_checkpoint::config_from(config()))
+    return std::make_unique<Int8Weights>(*checkpoint_, *own);
+  if (const auto other = bitsandbytes::config_from(config()))
+    return std::make_unique<BitsandbytesWeights>(*checkpoint_, *other);
+  return nullptr;
+}
+
+bool ModelFolder::has_tokenizer() const {
+  return has_tokenizer_files(path_);
+}
+
+TokenizerFiles ModelFolder::tokenizer_files() const {
+  return read_tokenizer_files(path_);
+}
+
+std::vector<ModelSource::Companion> ModelFolder::companions() const {
+  std::vector<Companion> files;
+  for (const char* name :
+       {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+        "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
+    if (fs::is_regular_file(path_ / name)) files.push_back({name, read_text_file(path_ / name)});
+  return files;
+}
+
 std::string ModelFolder::content_hash() const {
-  Sha256 hash;
-  const auto add = [&](const fs::path& path) {
-    const ReadFile file(path);
-    std::vector<std::byte> slab(std::size_t{4} << 20);
-    for (std::uint64_t offset = 0; offset < file.size();) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(slab.size(), file.size() - offset));
-      file.read_exactly(offset, std::span(slab.data(), n));
-      hash.update(std::span<const std::byte>(slab.data(), n));
-      offset += n;
-    }
-  };
-  add(path_ / "config.json");
-  for (const fs::path& file : checkpoint_->files()) add(file);
-  return hash.hex();
+  std::vector<fs::path> files = checkpoint_->files();
+  files.insert(files.begin(), path_ / "config.json");
+  return hash_of(files);
 }
 
 }  // namespace assay

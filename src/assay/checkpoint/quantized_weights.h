@@ -1,14 +1,13 @@
-// Weights that a checkpoint holds quantized: their formats, codes and scales, whichever method wrote them. A
-// new method (GPTQ, AWQ) is one more QuantizedWeights and a line in quantized_weights().
+// Weights that a checkpoint holds quantized: their formats, codes and scales, whichever method wrote them.
+// The model's source gives the reader of them (source.h).
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/checkpoint.h"
 #include "assay/quant/calibration.h"
 #include "assay/quant/precision.h"
 
@@ -23,11 +22,25 @@ struct StoredCodes {
   std::int64_t elements() const { return rows * columns; }
 };
 
+// How a model of such weights is computed, as far as their formats do not say it.
+struct StoredMethod {
+  // What says that weights are quantized, for messages: a model without any is an error then. Empty: the
+  // tensors alone do.
+  std::string declared_by = {};
+  // That the whole checkpoint is of; unset: the formats of its weights decide.
+  std::optional<Preset> preset = {};
+  float outlier_threshold = 6;                     // LLM.int8() alone reads it
+  Calibrator calibrator = Calibrator::percentile;  // int8-static alone reads it
+  double smoothing = -1;                           // SmoothQuant's alpha, of int8; negative: none
+  std::string calibration_sha256 = {};             // the calibration text's; empty: there was none
+};
+
 // Functions that take a StoredCodes, but check(), take one that check() let pass.
 class QuantizedWeights {
  public:
   virtual ~QuantizedWeights() = default;
 
+  virtual StoredMethod method() const { return {}; }
   // How the checkpoint holds a weight; none where its elements are plain numbers, or where it is missing.
   virtual std::optional<WeightFormat> format_of(const std::string& weight) const = 0;
   // Names of the tensors beside the weight's own: scales, state, what was calibrated.
@@ -47,9 +60,5 @@ class QuantizedWeights {
   // What was calibrated of the weight's inputs. Throws Error as check() does.
   virtual InputCalibration calibration_of(const StoredCodes&) const { return {}; }
 };
-
-// By quantization_config of config.json, over the folder's checkpoint; null where there is none. Throws Error
-// for another method than bitsandbytes and our own int8.
-std::unique_ptr<const QuantizedWeights> quantized_weights(const ModelFolder& folder);
 
 }  // namespace assay

@@ -181,10 +181,19 @@ ResolvedDtype resolved_as(const Precision& precision) {
   return {precision, precision.name, {}};
 }
 
-nlohmann::ordered_json tensors_json(const ModelFolder& folder, const std::vector<TensorUse>& uses) {
+// "int8-static" of "int8-static, minmax calibration (as stored)"; formats without a preset have no shorter
+// name.
+std::string short_name(const Precision& stored) {
+  const std::string first = stored.name.substr(0, stored.name.find_first_of(" ,"));
+  const std::vector<std::string> presets = precision_names();
+  const bool is_preset = std::find(presets.begin(), presets.end(), first) != presets.end();
+  return is_preset ? first : name_of(stored.weights);
+}
+
+nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector<TensorUse>& uses) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
-  const std::vector<CheckpointTensor> all = folder.all();
-  const std::vector<std::filesystem::path> files = folder.checkpoint().files();
+  const std::vector<CheckpointTensor> all = source.all();
+  const std::vector<std::filesystem::path> files = source.checkpoint().files();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const StoredTensor& tensor = *all[i];
     tensors.push_back({{"name", tensor.name},
@@ -225,35 +234,35 @@ nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec&
 }
 
 int run_inspect(const InspectFlags& flags) {
-  const ModelFolder folder = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
-    return ModelFolder(locate_model(candidate));
+  const auto opened = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
+    return open_source(locate_model(candidate));
   });
-  const ModelSpec spec = spec_from_folder(folder);
-  const std::optional<Precision> stored = stored_precision(folder, spec);
+  const ModelSource& source = *opened;
+  const ModelSpec spec = spec_from_source(source);
+  const std::optional<Precision> stored = stored_precision(source, spec);
   const std::optional<Recipe>& recipe = flags.config.recipe;
   if (stored && recipe)
     throw FieldError("recipe", "the model is quantized already, {}: expected none", stored->name);
   const Plan plan = plan_forward(spec, stored.value_or(Precision{}));
   std::vector<std::string> warnings = spec.warnings;
-  for (std::string& warning : check_tensors(spec, stored.value_or(Precision{}), folder))
+  for (std::string& warning : check_tensors(spec, stored.value_or(Precision{}), source))
     warnings.push_back(std::move(warning));
-  if (stored && stored->needs_calibration()) stored_calibration(plan, folder);
+  if (stored && stored->needs_calibration()) stored_calibration(plan, source);
   const nlohmann::ordered_json tensors =
-      tensors_json(folder, tensor_uses(spec, stored.value_or(Precision{}), folder));
+      tensors_json(source, tensor_uses(spec, stored.value_or(Precision{}), source));
   const std::shared_ptr<Backend> backend = make_backend(Device{}, {});
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
-    memory.push_back(memory_json(spec, *backend, stored->name.substr(0, stored->name.find_first_of(" ,")),
-                                 resolved_as(*stored)));
+    memory.push_back(memory_json(spec, *backend, short_name(*stored), resolved_as(*stored)));
   else
     for (const std::string& name : precision_names())
       memory.push_back(memory_json(spec, *backend, name, resolve_dtype(name, Device{})));
   if (recipe) memory.push_back(memory_json(spec, *backend, "recipe", resolved_as(precision_of(*recipe))));
-  nlohmann::ordered_json json{{"path", folder.path().string()},
+  nlohmann::ordered_json json{{"path", source.path().string()},
                               {"spec", spec_json(spec)},
                               {"stored_as", stored ? stored->name : "plain numbers"},
                               {"parameters", plan.parameters()},
-                              {"weight_file_bytes", folder.weight_file_bytes()},
+                              {"weight_file_bytes", source.weight_file_bytes()},
                               {"threads", backend->threads()},
                               {"memory", memory},
                               {"warnings", warnings},
@@ -266,8 +275,8 @@ int run_inspect(const InspectFlags& flags) {
   }
   if (!flags.output.is_quiet)
     for (const std::string& warning : warnings) note("warning: " + warning);
-  std::string text = fmt::format("{}\n", printable(folder.path().string()));
-  text += spec_lines(spec, plan.parameters(), folder.weight_file_bytes());
+  std::string text = fmt::format("{}\n", printable(source.path().string()));
+  text += spec_lines(spec, plan.parameters(), source.weight_file_bytes());
   text +=
       "\nPredicted memory in MiB: packed weights, workspace, keys and values per token\n"
       "(KB), and the weights read to decode one token. The last column says whether\n"

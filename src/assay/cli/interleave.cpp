@@ -8,7 +8,7 @@
 #include "assay/base/file.h"
 #include "assay/base/process.h"
 #include "assay/base/sha256.h"
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/gate.h"
@@ -100,7 +100,7 @@ int interleave(const InterleaveFlags& flags, const std::string& command_line) {
     options.corpus = flags.corpus;
   }
   options.detectable = detectable_of(rules, margin);
-  const std::string sha256 = experiment.folder().content_hash();
+  const std::string sha256 = experiment.source().content_hash();
   if (!flags.output.is_json && !flags.output.is_quiet)
     answer(fmt::format("A: {} (assay {})\nB: {} (assay {})\nModel: {}\n\n", flags.a, version_a, flags.b,
                        version_b, experiment.id()));

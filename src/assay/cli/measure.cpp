@@ -10,7 +10,7 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/sha256.h"
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
 #include "assay/harness/case_json.h"
@@ -129,7 +129,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
 }
 
 void Measuring::begin() {
-  sha256_ = experiment_->folder().content_hash();
+  sha256_ = experiment_->source().content_hash();
   if (flags_.folder.empty()) return;
   ensure_writable_folder(flags_.folder);
   lock_ = std::make_unique<FolderLock>(flags_.folder);
@@ -144,13 +144,13 @@ void Measuring::begin() {
 
 PredictedSeconds Measuring::predicted_seconds() {
   if (!flags_.output.shows_progress()) return {};
-  return seconds_predictor(experiment(), experiment_->folder());
+  return seconds_predictor(experiment(), experiment_->source());
 }
 
 Measuring::~Measuring() = default;
 
 int Measuring::show_plan(const std::vector<Case>& cases) {
-  const std::vector<PredictedCase> predicted = predict_cases(experiment(), experiment_->folder(), cases);
+  const std::vector<PredictedCase> predicted = predict_cases(experiment(), experiment_->source(), cases);
   if (flags_.output.is_json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const PredictedCase& p : predicted) {

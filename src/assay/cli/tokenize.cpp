@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "assay/base/error.h"
+#include "assay/base/tokenizer_files.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
@@ -51,7 +52,7 @@ int run_tokenize(const TokenizeFlags& flags, bool has_text) {
     throw UsageError("--text: expected none beside --decode, which reads token ids from --ids or FILE");
   if (has_text && !flags.ids.empty()) throw UsageError("--text: expected none beside --ids");
   const Tokenizer tokenizer = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
-    return Tokenizer::load(locate_model(candidate));
+    return Tokenizer::from_files(tokenizer_files_at(locate_model(candidate)));
   });
   if (flags.decodes || !flags.ids.empty()) {
     const std::string where = !flags.ids.empty()  ? "--ids"

@@ -77,12 +77,13 @@ LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const RunC
   context_.sweep = std::move(sweep);
   sessions_ = std::make_unique<Sessions>([candidates, should_stop](const RunConfig& configuration) {
     const Bytes before = read_process_memory().anonymous;
-    return local_session(load_model_and_tokenizer(candidates, configuration, {.pins_caller = true}),
-                         should_stop, before);
+    const LoadOptions options{.needs_tokenizer = false, .pins_caller = true};
+    return local_session(load_model_and_tokenizer(candidates, configuration, options), should_stop, before);
   });
   context_.sessions = sessions_.get();
-  const auto folder = first_candidate(candidates, [](const std::string& c) { return locate_model(c); });
-  context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder));
+  const auto source =
+      first_candidate(candidates, [](const std::string& c) { return open_source(locate_model(c)); });
+  context_.tokenizer = tokenizer_of(*source, false);
   context_.context_length = sessions_->facts(baseline).context;
 }
 
@@ -97,8 +98,8 @@ constexpr std::int64_t kGpuProcess = std::int64_t{600} << 20;
 // Plans each configuration and asks its backend what the plan takes.
 class MemoryPredictor {
  public:
-  MemoryPredictor(std::shared_ptr<const ModelFolder> folder, ModelSpec spec)
-      : folder_(std::move(folder)), spec_(std::move(spec)) {}
+  MemoryPredictor(std::shared_ptr<const ModelSource> source, ModelSpec spec)
+      : source_(std::move(source)), spec_(std::move(spec)) {}
 
   std::optional<DeviceMemory> device_memory(const RunConfig& configuration) {
     return known(configuration).backend->memory();
@@ -122,14 +123,14 @@ class MemoryPredictor {
   const Known& known(const RunConfig& configuration) {
     Known& known = known_[configuration.key()];
     if (known.backend == nullptr) {
-      const ResolvedRun run = resolve(resolve(configuration), *folder_, spec_, folder_->path().string());
+      const ResolvedRun run = resolve(resolve(configuration), *source_, spec_, source_->path().string());
       known.backend = make_backend(run.device, run.backend);
       known.plan = plan_forward(spec_, run.dtype.precision);
     }
     return known;
   }
 
-  std::shared_ptr<const ModelFolder> folder_;
+  std::shared_ptr<const ModelSource> source_;
   ModelSpec spec_;
   std::map<std::string, Known> known_;
 };
@@ -141,24 +142,24 @@ WorkerExperiment& WorkerExperiment::operator=(WorkerExperiment&&) noexcept = def
 WorkerExperiment::~WorkerExperiment() = default;
 
 WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
-  folder_ = first_candidate(options.candidates, [&](const std::string& candidate) {
-    auto folder = std::make_shared<const ModelFolder>(locate_model(candidate));
-    const ModelSpec spec = spec_from_folder(*folder);  // what is wrong is said before a worker loads it
-    check_tensors(spec, stored_precision(*folder, spec).value_or(Precision{}), *folder);
+  source_ = first_candidate(options.candidates, [&](const std::string& candidate) {
+    auto source = open_source(locate_model(candidate));
+    const ModelSpec spec = spec_from_source(*source);  // what is wrong is said before a worker loads it
+    check_tensors(spec, stored_precision(*source, spec).value_or(Precision{}), *source);
     id_ = candidate;
-    return folder;
+    return source;
   });
-  const ModelSpec spec = spec_from_folder(*folder_);
+  const ModelSpec spec = spec_from_source(*source_);
   context_.context_length = spec.context;
   context_.common = options.common;
   context_.baseline = options.baseline;
   context_.sweep = options.sweep;
-  const auto stored = stored_precision(*folder_, spec);
+  const auto stored = stored_precision(*source_, spec);
   context_.is_quantized_already = stored.has_value();
   if (!options.baseline.precision && !options.baseline.recipe && !stored)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
-  context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
-  auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
+  context_.tokenizer = tokenizer_of(*source_, options.needs_tokenizer);
+  auto predictor = std::make_shared<MemoryPredictor>(source_, spec);
   context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                           std::int64_t tokens) {
     return (*predictor)(configuration, sequences, tokens);
@@ -167,7 +168,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
                        .candidates = options.candidates,
                        .configuration = {},
                        .is_this_build = options.other_program.empty(),
-                       .needs_tokenizer = true,
+                       .needs_tokenizer = options.needs_tokenizer,
                        .memory_limit = options.worker_memory_limit,
                        .time_limit = options.case_time_limit,
                        .should_stop = options.sweep.should_stop};

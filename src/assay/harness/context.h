@@ -17,7 +17,7 @@
 
 namespace assay {
 
-class ModelFolder;    // checkpoint/model_folder.h
+class ModelSource;    // checkpoint/source.h
 class Sessions;       // harness/sweep.h
 class Tokenizer;      // text/tokenizer.h
 struct DeviceMemory;  // backend/backend.h
@@ -72,6 +72,7 @@ struct WorkerExperimentOptions {
   std::optional<Bytes> memory_budget = {};        // of all workers; unset: 90 % of the memory available
   std::optional<Bytes> worker_memory_limit = {};  // of one; unset: none
   Seconds case_time_limit{600};
+  bool needs_tokenizer = true;  // false: a model without one serves for prompts of token ids
   SweepOptions sweep;
 };
 // Each configuration lives in a process of its own, which sleeps until it is its turn. Where one crashes,
@@ -85,11 +86,11 @@ class WorkerExperiment {
   ~WorkerExperiment();
   operator const ExperimentContext&() const { return context_; }
   ExperimentContext& get() { return context_; }
-  const ModelFolder& folder() const { return *folder_; }
+  const ModelSource& source() const { return *source_; }
   const std::string& id() const { return id_; }  // the candidate that was used
 
  private:
-  std::shared_ptr<const ModelFolder> folder_;
+  std::shared_ptr<const ModelSource> source_;
   std::string id_;
   std::unique_ptr<Sessions> sessions_;
   ExperimentContext context_;

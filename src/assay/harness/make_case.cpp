@@ -53,7 +53,7 @@ std::vector<TokenId> ids_of_length(const ExperimentContext& context, const std::
 }
 
 std::vector<TokenId> encode(const ExperimentContext& context, const std::string& text) {
-  if (context.tokenizer == nullptr) throw Error("the model's folder has no tokenizer, which a text needs");
+  if (context.tokenizer == nullptr) throw Error("the model has no tokenizer, which a text needs");
   check_utf8(text, "prompt");
   return context.tokenizer->encode(text);
 }

@@ -22,11 +22,11 @@ namespace {
 class Predictor {
  public:
   // `measures_once`: the first configuration's roofline stands for all.
-  Predictor(const ExperimentContext& context, const ModelFolder& folder, const ReachedPeaks& peaks_of,
+  Predictor(const ExperimentContext& context, const ModelSource& source, const ReachedPeaks& peaks_of,
             bool measures_once)
       : context_(context),
-        folder_(folder),
-        spec_(spec_from_folder(folder)),
+        source_(source),
+        spec_(spec_from_source(source)),
         peaks_of_(peaks_of),
         measures_once_(measures_once) {}
 
@@ -74,7 +74,7 @@ class Predictor {
     const auto [at, is_new] = peaks_.try_emplace(configuration.key());
     if (!is_new) return at->second;
     const Precision precision =
-        resolve(resolve(configuration), folder_, spec_, folder_.path().string()).dtype.precision;
+        resolve(resolve(configuration), source_, spec_, source_.path().string()).dtype.precision;
     at->second.plan = plan_forward(spec_, precision);
     if (!first_ || !measures_once_) first_ = peaks_of_(at->second.plan, precision, configuration);
     at->second.reached = *first_;
@@ -91,7 +91,7 @@ class Predictor {
   }
 
   const ExperimentContext& context_;
-  const ModelFolder& folder_;
+  const ModelSource& source_;
   const ModelSpec spec_;
   const ReachedPeaks peaks_of_;
   const bool measures_once_;
@@ -118,18 +118,18 @@ Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const 
                                 peak_instruction(precision, isa_from_name(backend->kernels())), kTime));
 }
 
-std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
+std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelSource& source,
                                          const std::vector<Case>& cases, const ReachedPeaks& peaks_of) {
-  Predictor predictor(context, folder, peaks_of, false);
+  Predictor predictor(context, source, peaks_of, false);
   std::vector<PredictedCase> all;
   for (const Case& spec : cases) all.push_back(predictor(spec));
   return all;
 }
 
 std::function<double(const Case&)> seconds_predictor(const ExperimentContext& context,
-                                                     const ModelFolder& folder,
+                                                     const ModelSource& source,
                                                      const ReachedPeaks& peaks_of) {
-  auto predictor = std::make_shared<Predictor>(context, folder, peaks_of, true);
+  auto predictor = std::make_shared<Predictor>(context, source, peaks_of, true);
   return [predictor](const Case& spec) { return (*predictor)(spec).seconds; };
 }
 

@@ -25,14 +25,14 @@ Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const 
 Roofline::Peaks usual_share(const Roofline::Peaks& measured);
 
 // Asks for the peaks of each configuration once.
-std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelFolder& folder,
+std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelSource& source,
                                          const std::vector<Case>& cases,
                                          const ReachedPeaks& peaks_of = usual_peaks);
 
 // Predicts the seconds of one run of a case; 0 where it cannot run. Only the first configuration's peaks are
-// asked for, when it is first predicted. Valid as long as `context` and `folder` live.
+// asked for, when it is first predicted. Valid as long as `context` and `source` live.
 std::function<double(const Case&)> seconds_predictor(const ExperimentContext& context,
-                                                     const ModelFolder& folder,
+                                                     const ModelSource& source,
                                                      const ReachedPeaks& peaks_of = usual_peaks);
 
 }  // namespace assay

@@ -24,14 +24,14 @@ std::vector<std::int64_t> stored_shape(const WeightSpec& weight) {
   return {count, weight.columns};
 }
 
-class FolderSource : public WeightSource {
+class StoredWeights : public WeightSource {
  public:
-  explicit FolderSource(const ModelFolder& folder, const std::function<bool()>& should_stop = {})
-      : folder_(folder), quantized_(quantized_weights(folder)), should_stop_(should_stop) {}
+  explicit StoredWeights(const ModelSource& source, const std::function<bool()>& should_stop = {})
+      : source_(source), quantized_(source.quantized_weights()), should_stop_(should_stop) {}
   void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t count,
                  float* out) const override {
     check_stop();
-    const CheckpointTensor at = folder_.find(weight.name);
+    const CheckpointTensor at = source_.find(weight.name);
     const std::int64_t width = stored_shape(weight).back();
     if (weight.stored_transposed && width != weight.rows) {  // some columns of each row
       for (std::int64_t row = 0; row < count; ++row)
@@ -63,18 +63,18 @@ class FolderSource : public WeightSource {
   void check_stop() const {
     if (!should_stop_) return;
     const std::lock_guard lock(mutex_);
-    if (should_stop_()) throw Stopped("{}: loading was stopped", folder_.path().string());
+    if (should_stop_()) throw Stopped("{}: loading was stopped", source_.path().string());
   }
 
-  const ModelFolder& folder_;
+  const ModelSource& source_;
   std::unique_ptr<const QuantizedWeights> quantized_;
   const std::function<bool()> should_stop_;
   mutable std::mutex mutex_;
 };
 
-void check_tensor(const WeightSpec& weight, const ModelFolder& folder, const QuantizedWeights* quantized) {
-  const CheckpointTensor at = folder.find(weight.name);
-  if (!at) throw Error("{}: tensor '{}' is missing", folder.path().string(), weight.name);
+void check_tensor(const WeightSpec& weight, const ModelSource& source, const QuantizedWeights* quantized) {
+  const CheckpointTensor at = source.find(weight.name);
+  if (!at) throw Error("{}: tensor '{}' is missing", source.path().string(), weight.name);
   if (weight.is_stored_quantized) return quantized->check(quantized_tensor(weight));
   if (!info(at->dtype).is_weight)
     throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file().string(), weight.name,
@@ -82,8 +82,8 @@ void check_tensor(const WeightSpec& weight, const ModelFolder& folder, const Qua
   StoredTensor expected;
   expected.shape = stored_shape(weight);
   if (at->shape != expected.shape)
-    throw Error("{}: tensor '{}': expected shape {} (by config.json), found {}", at.file().string(),
-                weight.name, expected.shape_text(), at->shape_text());
+    throw Error("{}: tensor '{}': expected shape {} (by {}), found {}", at.file().string(), weight.name,
+                expected.shape_text(), source.config_name(), at->shape_text());
 }
 
 bool begins_with_any(const std::string& name, const std::vector<std::string>& begins) {
@@ -112,21 +112,21 @@ bool are_equal(const CheckpointTensor& a, const CheckpointTensor& b) {
 
 }  // namespace
 
-void check_weights(const Plan& plan, const ModelFolder& folder) {
-  const auto quantized = quantized_weights(folder);
+void check_weights(const Plan& plan, const ModelSource& source) {
+  const auto quantized = source.quantized_weights();
   for (const WeightSpec& whole : plan.weights)
-    for (const TensorPart& part : tensors_of(whole)) check_tensor(part.spec, folder, quantized.get());
+    for (const TensorPart& part : tensors_of(whole)) check_tensor(part.spec, source, quantized.get());
 }
 
 namespace {
 
-// Which tensors are read: what a folder stores quantized decides about those beside a weight.
+// Which tensors are read: what a source stores quantized decides about those beside a weight.
 Plan stored_plan(const ModelSpec& spec, const Precision& precision) {
   return plan_forward(spec, precision.is_stored ? precision : Precision{});
 }
 
-std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const ModelFolder& folder) {
-  const auto quantized = quantized_weights(folder);
+std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const ModelSource& source) {
+  const auto quantized = source.quantized_weights();
   std::unordered_set<std::string> weights, beside;
   for (const WeightSpec& whole : plan.weights)
     for (const TensorPart& part : tensors_of(whole)) {
@@ -136,7 +136,7 @@ std::vector<TensorUse> uses_of(const Plan& plan, const ModelSpec& spec, const Mo
           beside.insert(std::move(name));
     }
   std::vector<TensorUse> uses;
-  for (const CheckpointTensor& at : folder.all()) {
+  for (const CheckpointTensor& at : source.all()) {
     const std::string& name = at->name;
     uses.push_back(weights.count(name) > 0                              ? TensorUse::weight
                    : beside.count(name) > 0                             ? TensorUse::beside_weight
@@ -157,32 +157,33 @@ std::string counted_of_file(std::size_t count, const char* what) {
 }  // namespace
 
 std::vector<TensorUse> tensor_uses(const ModelSpec& spec, const Precision& precision,
-                                   const ModelFolder& folder) {
-  return uses_of(stored_plan(spec, precision), spec, folder);
+                                   const ModelSource& source) {
+  return uses_of(stored_plan(spec, precision), spec, source);
 }
 
 std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& precision,
-                                       const ModelFolder& folder) {
+                                       const ModelSource& source) {
   const Plan plan = stored_plan(spec, precision);
-  check_weights(plan, folder);
-  const std::vector<CheckpointTensor> tensors = folder.all();
-  const std::vector<TensorUse> uses = uses_of(plan, spec, folder);
+  check_weights(plan, source);
+  const std::vector<CheckpointTensor> tensors = source.all();
+  const std::vector<TensorUse> uses = uses_of(plan, spec, source);
   std::vector<std::string> buffers, others, unknown;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (uses[i] == TensorUse::buffer) buffers.push_back(tensors[i]->name);
     if (uses[i] == TensorUse::other_modality) others.push_back(tensors[i]->name);
     if (uses[i] == TensorUse::none) unknown.push_back(tensors[i]->name);
-    if (uses[i] == TensorUse::tied_head && !are_equal(tensors[i], folder.find(spec.names.tokens)))
+    if (uses[i] == TensorUse::tied_head && !are_equal(tensors[i], source.find(spec.names.tokens)))
       throw Error(
           "{0}: tensor '{1}' differs from '{2}', though tie_word_embeddings says that they are one: "
-          "expected tie_word_embeddings false in config.json, or no {1}",
-          tensors[i].file().string(), spec.names.head, spec.names.tokens);
+          "expected tie_word_embeddings false in {3}, or no {1}",
+          tensors[i].file().string(), spec.names.head, spec.names.tokens, source.config_name());
   }
   if (!unknown.empty())
     throw Error(
-        "{}: {} not used by the model that config.json describes, the first is '{}': expected a "
+        "{}: {} not used by the model that {} describes, the first is '{}': expected a "
         "configuration that uses every weight",
-        folder.path().string(), counted_of_file(unknown.size(), "tensor"), printable(unknown.front()));
+        source.path().string(), counted_of_file(unknown.size(), "tensor"), source.config_name(),
+        printable(unknown.front()));
   std::vector<std::string> warnings;
   if (!buffers.empty())
     warnings.push_back(fmt::format("{} not needed, the first is '{}'",
@@ -195,8 +196,8 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
 
 namespace {
 
-// Of a folder whose tensors are checked.
-std::unique_ptr<Program> program_of_checked(const ModelSpec& spec, const ModelFolder& folder,
+// Of a source whose tensors are checked.
+std::unique_ptr<Program> program_of_checked(const ModelSpec& spec, const ModelSource& source,
                                             Backend& backend, const Precision& precision,
                                             const Calibration& calibration,
                                             const std::function<bool()>& should_stop = {}) {
@@ -204,24 +205,24 @@ std::unique_ptr<Program> program_of_checked(const ModelSpec& spec, const ModelFo
   if (precision.needs_calibration() && !keeps_calibration && calibration.empty())
     throw Error("{}: it needs a calibration, and none was given", precision.name);
   Plan plan = plan_forward(spec, precision, calibration);
-  if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, folder));
-  return backend.prepare(plan, FolderSource(folder, should_stop));
+  if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, source));
+  return backend.prepare(plan, StoredWeights(source, should_stop));
 }
 
 }  // namespace
 
-std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelFolder& folder, Backend& backend,
+std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelSource& source, Backend& backend,
                                          const Precision& precision, const Calibration& calibration) {
-  check_weights(stored_plan(spec, precision), folder);
-  return program_of_checked(spec, folder, backend, precision, calibration);
+  check_weights(stored_plan(spec, precision), source);
+  return program_of_checked(spec, source, backend, precision, calibration);
 }
 
-std::unique_ptr<WeightSource> weight_source(const ModelFolder& folder) {
-  return std::make_unique<FolderSource>(folder);
+std::unique_ptr<WeightSource> weight_source(const ModelSource& source) {
+  return std::make_unique<StoredWeights>(source);
 }
 
-std::vector<float> column_magnitudes(const WeightSpec& whole, const ModelFolder& folder) {
-  const FolderSource source(folder);
+std::vector<float> column_magnitudes(const WeightSpec& whole, const ModelSource& source) {
+  const StoredWeights weights(source);
   std::vector<float> largest(static_cast<std::size_t>(whole.columns));
   for (const TensorPart& part : tensors_of(whole)) {
     const WeightSpec& weight = part.spec;
@@ -229,7 +230,7 @@ std::vector<float> column_magnitudes(const WeightSpec& whole, const ModelFolder&
                        width = weight.stored_transposed ? weight.rows : weight.columns;
     std::vector<float> row(static_cast<std::size_t>(width));
     for (std::int64_t i = 0; i < rows; ++i) {
-      source.read_rows(weight, i, 1, row.data());
+      weights.read_rows(weight, i, 1, row.data());
       if (weight.stored_transposed) {
         float& most = largest[static_cast<std::size_t>(i)];
         most = std::max(most, largest_magnitude(row));
@@ -241,20 +242,20 @@ std::vector<float> column_magnitudes(const WeightSpec& whole, const ModelFolder&
   return largest;
 }
 
-Model Model::load(std::shared_ptr<const ModelFolder> folder, std::shared_ptr<Backend> backend,
+Model Model::load(std::shared_ptr<const ModelSource> source, std::shared_ptr<Backend> backend,
                   const Precision& precision, const Calibration& calibration,
                   const std::function<bool()>& should_stop) {
   const TimePoint begin = Clock::now();
   Model model;
-  model.spec_ = spec_from_folder(*folder);
+  model.spec_ = spec_from_source(*source);
   model.precision_ = precision;
-  model.folder_ = std::move(folder);
+  model.source_ = std::move(source);
   model.backend_ = std::move(backend);
   model.warnings_ = model.spec_.warnings;
-  const auto warnings = check_tensors(model.spec_, precision, *model.folder_);
+  const auto warnings = check_tensors(model.spec_, precision, *model.source_);
   model.warnings_.insert(model.warnings_.end(), warnings.begin(), warnings.end());
   model.program_ =
-      program_of_checked(model.spec_, *model.folder_, *model.backend_, precision, calibration, should_stop);
+      program_of_checked(model.spec_, *model.source_, *model.backend_, precision, calibration, should_stop);
   model.load_time_ = elapsed(begin, Clock::now());
   return model;
 }

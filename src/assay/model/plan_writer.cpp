@@ -144,6 +144,8 @@ void PlanWriter::linear(const std::vector<Module>& modules, BufferId in, BufferI
 }
 
 bool PlanWriter::are_alike(const std::vector<Module>& modules) const {
+  // Each of them may have its inputs in other groups.
+  if (modules.size() > 1 && precision_.format_of(modules.front().name).has_input_groups) return false;
   return std::all_of(modules.begin(), modules.end(), [&](const Module& module) {
     return precision_.format_of(module.name) == precision_.format_of(modules.front().name) &&
            precision_.why_not_quantized(module.name) == precision_.why_not_quantized(modules.front().name);

@@ -3,49 +3,17 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
-#include "assay/checkpoint/bitsandbytes.h"
-#include "assay/checkpoint/int8_checkpoint.h"
 #include "assay/model/forward.h"
 
 namespace assay {
 
 namespace {
 
-namespace bnb = bitsandbytes;
-namespace int8 = int8_checkpoint;
+// Modules that are stored quantized, and their formats.
+using StoredFormats = std::vector<std::pair<std::string, WeightFormat>>;
 
-// The precision of a checkpoint of our own.
-Precision int8_precision(const int8::Config& config, const QuantizedWeights& weights,
-                         const ModelFolder& folder, const ModelSpec& spec) {
-  Precision precision = precision_from_name(config.precision);
-  if (precision.input_scale == InputScale::calibrated) {
-    constexpr Calibrator kCalibrators[] = {Calibrator::minmax, Calibrator::percentile, Calibrator::entropy};
-    if (std::none_of(std::begin(kCalibrators), std::end(kCalibrators),
-                     [&](Calibrator each) { return name_of(each) == config.calibrator; }))
-      throw Error("{}: quantization_config: calibrator: expected minmax, percentile or entropy, found '{}'",
-                  folder.config().where(), config.calibrator);
-    set_calibrator(precision, calibrator_from_name(config.calibrator));
-    precision.name += fmt::format(", {} calibration", name_of(precision.calibrator));
-  }
-  if (config.smoothing >= 0) {
-    set_smoothing(precision, config.smoothing);
-    precision.name += fmt::format(", SmoothQuant {}", config.smoothing);
-  }
-  precision.name += " (as stored)";
-  precision.is_stored = true;
-  const Plan plan = plan_forward(spec, Precision{});
-  const std::vector<std::string> modules = modules_of(plan);
-  for (const std::string& module : modules) {
-    if (!weights.format_of(module + ".weight")) precision.skipped_modules.push_back(module);
-  }
-  if (precision.skipped_modules.size() == modules.size())
-    throw Error("{}: quantization_config is there, but no weight of the blocks is stored quantized",
-                folder.config().where());
-  return precision;
-}
-
-// Modules may have several formats: that of most is the precision's own.
-Precision precision_of_stored(const std::vector<std::pair<std::string, WeightFormat>>& stored) {
+// Each once, that of most modules first.
+std::vector<WeightFormat> formats_by_count(const StoredFormats& stored) {
   std::vector<std::pair<WeightFormat, std::size_t>> counts;
   for (const auto& [module, format] : stored) {
     const auto at = std::find_if(counts.begin(), counts.end(),
@@ -57,10 +25,32 @@ Precision precision_of_stored(const std::vector<std::pair<std::string, WeightFor
   }
   std::stable_sort(counts.begin(), counts.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  Precision precision = precision_of(counts.front().first);
-  for (std::size_t i = 1; i < counts.size(); ++i)
-    precision.name += " + " + precision_of(counts[i].first).name;
-  precision.name += " (as stored)";
+  std::vector<WeightFormat> formats;
+  for (const auto& [format, count] : counts) formats.push_back(format);
+  return formats;
+}
+
+// What the method says beside the formats, and its part of the name.
+void apply_method(const StoredMethod& method, Precision& precision) {
+  precision.outlier_threshold = method.outlier_threshold;
+  if (precision.input_scale == InputScale::calibrated) {
+    set_calibrator(precision, method.calibrator);
+    precision.name += fmt::format(", {} calibration", name_of(precision.calibrator));
+  }
+  if (method.smoothing >= 0) {
+    set_smoothing(precision, method.smoothing);
+    precision.name += fmt::format(", SmoothQuant {}", method.smoothing);
+  }
+}
+
+// Modules may have several formats: that of most is the precision's own.
+Precision precision_of_stored(const StoredFormats& stored, const StoredMethod& method) {
+  const std::vector<WeightFormat> formats = formats_by_count(stored);
+  Precision precision = method.preset     ? precision_of(*method.preset)
+                        : formats.empty() ? precision_of(Preset::float32)
+                                          : precision_of(formats.front());
+  for (std::size_t i = 1; i < formats.size(); ++i) precision.name += " + " + precision_of(formats[i]).name;
+  apply_method(method, precision);
   precision.is_stored = true;
   for (const auto& [module, format] : stored)
     if (format != precision.weights) precision.stored_formats.emplace(module, format);
@@ -73,9 +63,9 @@ StoredCodes quantized_tensor(const WeightSpec& weight) {
   return {weight.name, weight.rows, weight.columns, weight.format};
 }
 
-Calibration stored_calibration(const Plan& plan, const ModelFolder& folder) {
+Calibration stored_calibration(const Plan& plan, const ModelSource& source) {
   Calibration found;
-  const auto weights = quantized_weights(folder);
+  const auto weights = source.quantized_weights();
   for (const WeightSpec& whole : plan.weights) {
     if (!whole.is_stored_quantized) continue;
     const std::vector<TensorPart> parts = tensors_of(whole);
@@ -87,39 +77,38 @@ Calibration stored_calibration(const Plan& plan, const ModelFolder& folder) {
       if (first.code.scale != input.code.scale || first.code.zero_point != input.code.zero_point ||
           first.smoothing != input.smoothing)
         throw Error("{}: expected the input scale and factors of '{}', whose activations it shares",
-                    folder.find(part.spec.name).where(), parts.front().spec.name);
+                    source.find(part.spec.name).where(), parts.front().spec.name);
     }
   }
   return found;
 }
 
-std::string stored_calibration_sha256(const ModelFolder& folder) {
-  const std::optional<int8::Config> config = int8::config_from(folder.config());
-  return config ? config->calibration_sha256 : std::string();
+std::string stored_calibration_sha256(const ModelSource& source) {
+  const auto weights = source.quantized_weights();
+  return weights == nullptr ? std::string() : weights->method().calibration_sha256;
 }
 
-std::optional<Precision> stored_precision(const ModelFolder& folder, const ModelSpec& spec) {
-  if (const auto own = int8::config_from(folder.config()))
-    return int8_precision(*own, *quantized_weights(folder), folder, spec);
-  const std::optional<bnb::Config> config = bnb::config_from(folder.config());
-  if (!config) return std::nullopt;
-  const auto weights = quantized_weights(folder);
-  const Plan plan = plan_forward(spec, Precision{});
+std::optional<Precision> stored_precision(const ModelSource& source, const ModelSpec& spec) {
+  const auto weights = source.quantized_weights();
+  if (weights == nullptr) return std::nullopt;
   std::vector<std::string> kept;
-  std::vector<std::pair<std::string, WeightFormat>> stored;  // by module
-  for (const std::string& module : modules_of(plan)) {
+  StoredFormats stored;
+  for (const std::string& module : modules_of(plan_forward(spec, Precision{}))) {
     if (const auto format = weights->format_of(module + ".weight"))
       stored.emplace_back(module, *format);
     else
       kept.push_back(module);
   }
-  if (stored.empty())
-    throw Error("{}: quantization_config is there, but no weight of the blocks is stored quantized",
-                folder.config().where());
-  Precision precision = precision_of_stored(stored);
-  precision.skipped_modules = std::move(kept);
-  precision.outlier_threshold = static_cast<float>(config->threshold);
+  const StoredMethod method = weights->method();
+  if (stored.empty() && !method.declared_by.empty())
+    throw Error("{}: {} is there, but no weight of the blocks is stored quantized", source.config().where(),
+                method.declared_by);
   const auto head = spec.is_head_tied ? std::nullopt : weights->format_of(spec.names.head);
+  if (stored.empty() && !head) return std::nullopt;
+  Precision precision = precision_of_stored(stored, method);
+  if (stored.empty()) precision.name += ", LM head " + precision_of(*head).name;
+  precision.name += " (as stored)";
+  precision.skipped_modules = std::move(kept);
   precision.is_lm_head_stored = head.has_value();
   if (head) precision.lm_head = *head;
   return precision;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "assay/checkpoint/quantized_weights.h"
+#include "assay/checkpoint/source.h"
 #include "assay/model/spec.h"
 #include "assay/plan/plan.h"
 #include "assay/quant/calibration.h"
@@ -12,19 +12,19 @@
 
 namespace assay {
 
-// The precision that the folder's weights are stored in, "nf4-dq (as stored)"; none where config.json has no
-// quantization_config. The tensors decide which modules are; of int8 its configuration names the precision.
-// Modules may be stored in different formats ("nf4 + llm-int8 (as stored)"). Throws Error for another method
-// than bitsandbytes and assay, and where nothing is stored quantized.
-std::optional<Precision> stored_precision(const ModelFolder& folder, const ModelSpec& spec);
+// The precision that the source's weights are stored in, "nf4-dq (as stored)"; none where it has no weight
+// that is stored quantized. The tensors decide which modules are, each in a format of its own ("nf4 +
+// llm-int8 (as stored)"); of our int8 its configuration names the precision. Throws Error for a method that
+// is not supported, and where a source says that it is quantized and nothing is.
+std::optional<Precision> stored_precision(const ModelSource& source, const ModelSpec& spec);
 
 // What an int8 checkpoint keeps of its calibration, by the plan's weights that are stored quantized: codes of
 // inputs where the precision has them calibrated, the factors of SmoothQuant where it smooths; no ranges.
 // Throws Error naming file and tensor where one is missing, of another type or size, not finite, or a scale
 // or factor that is not positive.
-Calibration stored_calibration(const Plan& plan, const ModelFolder& folder);
+Calibration stored_calibration(const Plan& plan, const ModelSource& source);
 // Of the text it was calibrated on; empty where there was none.
-std::string stored_calibration_sha256(const ModelFolder& folder);
+std::string stored_calibration_sha256(const ModelSource& source);
 
 // A weight that is_stored_quantized, as the checkpoint's readers take it.
 StoredCodes quantized_tensor(const WeightSpec& weight);

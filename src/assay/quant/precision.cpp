@@ -201,7 +201,11 @@ Precision precision_of(const WeightFormat& quantized) {
   for (std::size_t i = 0; i < std::size(kPresets); ++i)
     if (kPresets[i].weights == quantized && is_quantized(quantized))
       return precision_of(static_cast<Preset>(i));
-  throw Error("{} is no quantized format", name_of(quantized));
+  if (!is_quantized(quantized)) throw Error("{} is no quantized format", name_of(quantized));
+  Precision precision;
+  precision.name = name_of(quantized);
+  precision.weights = quantized;
+  return precision;
 }
 
 std::string_view name_of(KvFormat format) {

@@ -116,7 +116,7 @@ Precision precision_of(Preset preset);
 // The preset of a name, as preset_from_name() reads it.
 Precision precision_from_name(std::string_view text);
 std::vector<std::string> precision_names();
-// That of a quantized format: "nf4-dq".
+// That of a quantized format: "nf4-dq"; of one without a preset, what it is made of. Throws Error for others.
 Precision precision_of(const WeightFormat& quantized);
 
 // What of a precision can be changed, and the change. Each set_ function throws FieldError where the

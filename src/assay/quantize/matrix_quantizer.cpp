@@ -64,9 +64,9 @@ std::int64_t code_bytes(const WeightSpec& weight) {
   return is_int8(weight.format) ? weight.elements() : (weight.elements() + 1) / 2;
 }
 
-MatrixQuantizer::MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType dtype,
+MatrixQuantizer::MatrixQuantizer(const ModelSource& source, WeightFormat format, DType dtype,
                                  bool allows_non_finite, ThreadPool& pool, OnRows on_rows)
-    : folder_(folder),
+    : source_(source),
       format_(format),
       dtype_(dtype),
       allows_non_finite_(allows_non_finite),
@@ -94,7 +94,7 @@ void MatrixQuantizer::for_slabs(const WeightSpec& weight, const Take& take) {
 
 NestedScales MatrixQuantizer::nest(const WeightSpec& weight) {
   const ScaleLayout layout(format_, weight.rows, weight.columns);
-  const std::string where = folder_.find(weight.name).where();
+  const std::string where = source_.find(weight.name).where();
   std::vector<float> scales(static_cast<std::size_t>(layout.count));
   for_slabs(weight, [&](Slab& slab, std::int64_t first) {
     round_rows(weight, slab);
@@ -106,7 +106,7 @@ NestedScales MatrixQuantizer::nest(const WeightSpec& weight) {
 Quantized MatrixQuantizer::operator()(const WeightSpec& weight, const NestedScales* nested,
                                       const CodeSink& sink) {
   const ScaleLayout layout(format_, weight.rows, weight.columns);
-  const std::string where = folder_.find(weight.name).where();
+  const std::string where = source_.find(weight.name).where();
   Quantized out;
   out.scales.resize(static_cast<std::size_t>(layout.count));
   std::vector<float> held;  // what the file gives back
@@ -154,7 +154,7 @@ Quantized MatrixQuantizer::operator()(const WeightSpec& weight, const NestedScal
 // Rows [first_row, first_row + rows) of the outputs.
 void MatrixQuantizer::read(const WeightSpec& weight, std::int64_t first_row, std::int64_t rows,
                            Slab& slab) const {
-  const CheckpointTensor at = folder_.find(weight.name);
+  const CheckpointTensor at = source_.find(weight.name);
   slab.originals.resize(static_cast<std::size_t>(rows * weight.columns));
   if (!weight.stored_transposed)
     return at.read_floats(first_row * weight.columns, rows * weight.columns, slab.originals.data());

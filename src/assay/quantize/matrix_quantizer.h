@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "assay/base/thread_pool.h"
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/plan/plan.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/reconstruction.h"
@@ -39,8 +39,8 @@ class MatrixQuantizer {
   // caller's thread.
   using OnRows = std::function<void(const WeightSpec& weight, std::int64_t rows)>;
 
-  // `folder` and `pool` outlive it.
-  MatrixQuantizer(const ModelFolder& folder, WeightFormat format, DType dtype, bool allows_non_finite,
+  // `source` and `pool` outlive it.
+  MatrixQuantizer(const ModelSource& source, WeightFormat format, DType dtype, bool allows_non_finite,
                   ThreadPool& pool, OnRows on_rows);
 
   // The scales of a format whose scales are quantized themselves, as it holds them: the second of two passes
@@ -66,7 +66,7 @@ class MatrixQuantizer {
   void round_rows(const WeightSpec& weight, Slab& slab) const;
   std::span<const std::byte> packed_pairs(Slab& slab) const;
 
-  const ModelFolder& folder_;
+  const ModelSource& source_;
   WeightFormat format_;
   DType dtype_;
   bool allows_non_finite_;

@@ -13,6 +13,7 @@
 #include "assay/base/memory.h"
 #include "assay/base/new_folder.h"
 #include "assay/base/thread_pool.h"
+#include "assay/base/tokenizer_files.h"
 #include "assay/base/units.h"
 #include "assay/checkpoint/bitsandbytes.h"
 #include "assay/checkpoint/companion_tensors.h"
@@ -49,15 +50,15 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 }
 
 // The type that everything else is written in: as asked for, else as Transformers would load the model.
-DType dtype_of(std::optional<DType> asked, const ModelFolder& folder, const Plan& plan) {
+DType dtype_of(std::optional<DType> asked, const ModelSource& source, const Plan& plan) {
   if (asked) return *asked;
-  const JsonView config = folder.config();
+  const JsonView config = source.config();
   std::string wanted;
   for (const char* key : {"dtype", "torch_dtype"})
     if (wanted.empty()) wanted = config.text_or(key, "");
   for (const DType type : {DType::f32, DType::bf16, DType::f16})
     if (wanted == name_of(type)) return type;
-  const DType stored = folder.find(plan.weights.front().name)->dtype;
+  const DType stored = source.find(plan.weights.front().name)->dtype;
   return info(stored).is_weight ? stored : DType::f32;
 }
 
@@ -67,8 +68,8 @@ class Job {
   Job(const std::string& candidate, const fs::path& out, const QuantizeOptions& options)
       : options_(options),
         precision_(checked_precision(options)),
-        source_(std::make_shared<const ModelFolder>(locate_model(candidate))),
-        spec_(spec_from_folder(*source_)),
+        source_(open_source(locate_model(candidate))),
+        spec_(spec_from_source(*source_)),
         plan_(checked_plan(candidate)),
         dtype_(dtype_of(options.config.dtype, *source_, plan_)),
         pool_(options.config.threads.value_or(default_thread_count())) {
@@ -160,7 +161,7 @@ class Job {
     const CalibrationText text =
         read_calibration(options_.config.calibration ? fs::path(*options_.config.calibration)
                                                      : shipped_file("texts/calibrate.txt"),
-                         Tokenizer::load(source_->path()));
+                         Tokenizer::from_files(source_->tokenizer_files()));
     BackendOptions backend;
     backend.threads = pool_.size();
     calibration_ =
@@ -370,16 +371,11 @@ class Job {
     return half;
   }
 
-  // What of the model's folder goes with the weights: the tokenizer, and how to generate.
   std::vector<std::string> copy_companions() const {
     std::vector<std::string> names;
-    for (const char* name :
-         {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
-          "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
-      const fs::path from = source_->path() / name;
-      if (!fs::is_regular_file(from)) continue;
-      write_file_atomically(folder_->path() / name, read_text_file(from));
-      names.emplace_back(name);
+    for (const ModelSource::Companion& file : source_->companions()) {
+      write_file_atomically(folder_->path() / file.name, file.content);
+      names.push_back(file.name);
     }
     return names;
   }
@@ -424,7 +420,7 @@ class Job {
 
   const QuantizeOptions& options_;
   Precision precision_;
-  std::shared_ptr<const ModelFolder> source_;
+  std::shared_ptr<const ModelSource> source_;
   ModelSpec spec_;
   Plan plan_;
   DType dtype_;

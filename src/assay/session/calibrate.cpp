@@ -20,12 +20,12 @@ namespace assay {
 
 namespace {
 
-// The weights of a section: what the folder has, and what the section begins with.
+// The weights of a section: what the model has, and what the section begins with.
 class SectionSource : public WeightSource {
  public:
-  SectionSource(const Section& section, const Plan& whole, const WeightSource& folder)
-      : section_(section), whole_(whole), folder_(folder) {}
-  // Of the table that the section begins with: its rows of the folder's table, or hidden states.
+  SectionSource(const Section& section, const Plan& whole, const WeightSource& model)
+      : section_(section), whole_(whole), model_(model) {}
+  // Of the table that the section begins with: its rows of the model's table, or hidden states.
   std::span<const TokenId> used_tokens;
   std::span<const float> states;
 
@@ -39,10 +39,10 @@ class SectionSource : public WeightSource {
     } else if (const WeightId table = table_of_tokens(section_); is(table, weight)) {
       const WeightSpec& from = whole_.weight(section_.whole[static_cast<std::size_t>(table)]);
       for (std::int64_t i = 0; i < row_count; ++i)
-        folder_.read_rows(from, used_tokens[static_cast<std::size_t>(first_row + i)], 1,
-                          out + i * weight.columns);
+        model_.read_rows(from, used_tokens[static_cast<std::size_t>(first_row + i)], 1,
+                         out + i * weight.columns);
     } else {
-      folder_.read_rows(weight, first_row, row_count, out);
+      model_.read_rows(weight, first_row, row_count, out);
     }
   }
 
@@ -61,26 +61,26 @@ class SectionSource : public WeightSource {
   }
   const Section& section_;
   const Plan& whole_;
-  const WeightSource& folder_;
+  const WeightSource& model_;
 };
 
 // Runs the text through one section of the model after another, each window of the model's context a sequence
 // of its own. A row of the table that a section begins with is a token of the text.
 class Calibrating {
  public:
-  Calibrating(const ModelFolder& folder, Backend& backend, const Precision& precision,
+  Calibrating(const ModelSource& source, Backend& backend, const Precision& precision,
               std::span<const TokenId> ids, const std::function<bool()>& should_stop)
-      : folder_(folder),
+      : source_(source),
         backend_(backend),
         precision_(precision),
         ids_(ids),
         should_stop_(should_stop),
-        source_(weight_source(folder)) {}
+        weights_(weight_source(source)) {}
 
   Calibration run() {
-    const ModelSpec model = spec_from_folder(folder_);
+    const ModelSpec model = spec_from_source(source_);
     const Precision float32 = precision_from_name("float32");
-    check_tensors(model, float32, folder_);
+    check_tensors(model, float32, source_);
     whole_ = plan_forward(model, float32);
     const std::vector<Section> sections = sections_of(whole_);
     for (std::size_t i = 0; i < sections.size(); ++i) {
@@ -96,7 +96,7 @@ class Calibrating {
  private:
   // Replaces the hidden states that the section begins with by those that it ends with.
   void run(Section section) {
-    SectionSource source(section, whole_, *source_);
+    SectionSource source(section, whole_, *weights_);
     Plan& plan = section.plan;
     std::vector<TokenId> rows(ids_.size()), used;
     if (const WeightId table = SectionSource::table_of_tokens(section); table != kNone) {
@@ -166,7 +166,7 @@ class Calibrating {
     for (const auto& [id, columns] : largest) {
       require_finite(largest_magnitude(columns), id);
       found_of(id).smoothing =
-          smoothing_factors(columns, column_magnitudes(spec(id), folder_), precision_.smooth_quant);
+          smoothing_factors(columns, column_magnitudes(spec(id), source_), precision_.smooth_quant);
     }
   }
 
@@ -205,12 +205,12 @@ class Calibrating {
       throw Error("calibration: expected finite inputs of '{}', found NaN or infinity", spec(id).name);
   }
 
-  const ModelFolder& folder_;
+  const ModelSource& source_;
   Backend& backend_;
   const Precision& precision_;
   std::span<const TokenId> ids_;
   const std::function<bool()>& should_stop_;
-  std::unique_ptr<const WeightSource> source_;
+  std::unique_ptr<const WeightSource> weights_;
   Plan whole_;
   std::map<WeightId, InputCalibration> found_;
   double done_ = 0;            // of the sections
@@ -249,11 +249,11 @@ CalibrationText read_calibration(const std::filesystem::path& file, const Tokeni
   return calibration;
 }
 
-Calibration calibrate(const std::shared_ptr<const ModelFolder>& folder,
+Calibration calibrate(const std::shared_ptr<const ModelSource>& source,
                       const std::shared_ptr<Backend>& backend, const Precision& precision,
                       std::span<const TokenId> ids, const std::function<bool()>& should_stop) {
   require_enough(ids.size(), "calibration");
-  return Calibrating(*folder, *backend, precision, ids, should_stop).run();
+  return Calibrating(*source, *backend, precision, ids, should_stop).run();
 }
 
 }  // namespace assay

@@ -12,8 +12,8 @@ LanguageModel::LanguageModel(LoadedModel loaded) : loaded_(std::move(loaded)) {}
 
 const Tokenizer& LanguageModel::tokenizer(std::string_view purpose) const {
   if (loaded_.tokenizer == nullptr)
-    throw Error("{}: the folder has no tokenizer, which {} needs: expected token ids",
-                loaded_.model->folder().path().string(), purpose);
+    throw Error("{}: the model has no tokenizer, which {} needs: expected token ids",
+                loaded_.model->source().path().string(), purpose);
   return *loaded_.tokenizer;
 }
 

@@ -4,6 +4,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/base/tokenizer_files.h"
 #include "assay/config/fields.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
@@ -18,7 +19,7 @@ namespace assay {
 
 namespace {
 
-void choose_pad_token(LoadedModel& loaded, const ModelFolder& folder) {
+void choose_pad_token(LoadedModel& loaded, const ModelSource& source) {
   // Padding is masked, but it must be a token of the model.
   const std::vector<TokenId>& ends = loaded.model->spec().end_tokens;
   const auto end_of_text = loaded.tokenizer != nullptr ? loaded.tokenizer->end_of_text() : std::nullopt;
@@ -26,23 +27,24 @@ void choose_pad_token(LoadedModel& loaded, const ModelFolder& folder) {
     loaded.pad_token = ends.front();
   else if (end_of_text && *end_of_text < loaded.model->spec().vocab)
     loaded.pad_token = *end_of_text;
-  const JsonView json = folder.config();
+  const JsonView json = source.config();
   if (json.has("pad_token_id")) {  // -1: none, in configurations of Llama
     const auto id = json.integer("pad_token_id", -1, loaded.model->spec().vocab - 1);
     if (id >= 0) loaded.pad_token = static_cast<TokenId>(id);
   }
 }
 
-// What a precision that needs one is calibrated on: `text` or the file that ships, run through the model.
-Calibration calibrate_on_text(const std::shared_ptr<const ModelFolder>& folder, const ResolvedRun& run,
+// What a precision that needs one is calibrated on: the text asked for or the one that ships, run through the
+// model; `loaded` then says which it was.
+Calibration calibrate_on_text(const std::shared_ptr<const ModelSource>& source, const ResolvedRun& run,
                               const std::shared_ptr<Backend>& backend, const LoadOptions& options,
                               LoadedModel& loaded) {
-  const CalibrationText text =
-      read_calibration(run.asked.calibration ? std::filesystem::path(*run.asked.calibration)
-                                             : shipped_file("texts/calibrate.txt", options.data_folder),
-                       *loaded.tokenizer);
+  const std::optional<std::string>& given = run.asked.calibration;
+  const CalibrationText text = read_calibration(
+      given ? std::filesystem::path(*given) : shipped_file("texts/calibrate.txt", options.data_folder),
+      *loaded.tokenizer);
   const TimePoint begin = Clock::now();
-  Calibration calibration = calibrate(folder, backend, run.dtype.precision, text.ids);
+  Calibration calibration = calibrate(source, backend, run.dtype.precision, text.ids);
   loaded.calibration_s = elapsed(begin, Clock::now()).value;
   loaded.calibration_sha256 = text.sha256;
   return calibration;
@@ -61,32 +63,39 @@ void add_warnings(LoadedModel& loaded, const ResolvedRun& run, const Backend& ba
          static_cast<double>(loaded.tokenizer->vocab_size()), static_cast<double>(vocab)});
 }
 
-LoadedModel load_candidate(const std::string& candidate, const ResolvedRun& asked,
-                           const std::shared_ptr<Backend>& backend, const LoadOptions& options) {
-  auto folder = std::make_shared<const ModelFolder>(locate_model(candidate, options.data_folder));
-  const ModelSpec spec = spec_from_folder(*folder);
-  const ResolvedRun run = resolve(asked, *folder, spec, candidate);
+LoadedModel load_on(const std::shared_ptr<const ModelSource>& source, const std::string& id,
+                    const ResolvedRun& asked, const std::shared_ptr<Backend>& backend,
+                    const LoadOptions& options) {
+  const ModelSpec spec = spec_from_source(*source);
+  const ResolvedRun run = resolve(asked, *source, spec, id);
   const Precision& precision = run.dtype.precision;
   LoadedModel loaded;
   loaded.config = run.asked;
   if (const auto preset = run.preset()) loaded.config.precision = preset;
-  const bool has_tokenizer = std::filesystem::exists(folder->path() / "tokenizer.json") ||
-                             std::filesystem::exists(folder->path() / "vocab.json");
   const bool calibrates = precision.needs_calibration() && !precision.is_stored;
-  if (options.needs_tokenizer || has_tokenizer || calibrates)
-    loaded.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder->path()));
+  loaded.tokenizer = tokenizer_of(*source, options.needs_tokenizer || calibrates);
   if (precision.is_quantized() && coverage_of(plan_forward(spec, precision)).quantized == 0)
-    throw Error("{}: {} quantizes nothing of this model", candidate, precision.name);
+    throw Error("{}: {} quantizes nothing of this model", id, precision.name);
   Calibration calibration;
-  if (precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*folder);
-  if (calibrates) calibration = calibrate_on_text(folder, run, backend, options, loaded);
+  if (precision.is_stored) loaded.calibration_sha256 = stored_calibration_sha256(*source);
+  if (calibrates) calibration = calibrate_on_text(source, run, backend, options, loaded);
   loaded.model =
-      std::make_shared<Model>(Model::load(folder, backend, precision, calibration, options.should_stop));
-  loaded.id = candidate;
+      std::make_shared<Model>(Model::load(source, backend, precision, calibration, options.should_stop));
+  loaded.id = id;
   loaded.dtype_label = run.dtype.label;
   add_warnings(loaded, run, *backend);
-  choose_pad_token(loaded, *folder);
+  choose_pad_token(loaded, *source);
   return loaded;
+}
+
+// What a configuration runs as, and what it runs on.
+std::pair<ResolvedRun, std::shared_ptr<Backend>> placed(const RunConfig& config, const LoadOptions& options) {
+  ResolvedRun run =
+      resolve(config, {.pins_caller = options.pins_caller, .backend = options.shared_backend.get()});
+  if (options.shared_backend != nullptr) return {std::move(run), options.shared_backend};
+  if (options.constants != nullptr) run.backend.constants = *options.constants;
+  std::shared_ptr<Backend> backend = make_backend(run.device, run.backend);
+  return {std::move(run), std::move(backend)};
 }
 
 }  // namespace
@@ -94,6 +103,11 @@ LoadedModel load_candidate(const std::string& candidate, const ResolvedRun& aske
 std::string LoadedModel::load_line() const {
   return fmt::format("Loaded: {} | device={} | dtype={}", printable(id), model->backend().device().text(),
                      dtype_label);
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed) {
+  if (!is_needed && !source.has_tokenizer()) return nullptr;
+  return std::make_shared<const Tokenizer>(Tokenizer::from_files(source.tokenizer_files()));
 }
 
 std::vector<std::string> candidates_from_text(std::string_view list) {
@@ -113,15 +127,17 @@ std::vector<std::string> candidates_from_text(std::string_view list) {
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
                                      const LoadOptions& options) {
-  std::shared_ptr<Backend> backend = options.shared_backend;
-  ResolvedRun run = resolve(config, {.pins_caller = options.pins_caller, .backend = backend.get()});
-  if (backend == nullptr) {
-    if (options.constants != nullptr) run.backend.constants = *options.constants;
-    backend = make_backend(run.device, run.backend);
-  }
-  return first_candidate(candidates, [&](const std::string& candidate) {
-    return load_candidate(candidate, run, backend, options);
+  const auto [run, backend] = placed(config, options);
+  return first_candidate(candidates, [&, &run = run, &backend = backend](const std::string& candidate) {
+    return load_on(open_source(locate_model(candidate, options.data_folder)), candidate, run, backend,
+                   options);
   });
+}
+
+LoadedModel load_source(const std::shared_ptr<const ModelSource>& source, const RunConfig& config,
+                        const LoadOptions& options) {
+  const auto [run, backend] = placed(config, options);
+  return load_on(source, source->path().string(), run, backend, options);
 }
 
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, std::string_view dtype,
@@ -193,7 +209,7 @@ ModelFacts model_facts(const LoadedModel& loaded) {
   CoverageFacts coverage = coverage_of(model.program().plan());
   if (model.precision().has_any(formats::kLlmInt8)) coverage.outlier_share = model.program().outlier_share();
   return {.id = loaded.id,
-          .path = model.folder().path().string(),
+          .path = model.source().path().string(),
           .family = model.spec().family,
           .sha256 = "",
           .dtype = loaded.dtype_label,

@@ -1,4 +1,4 @@
-// Loads a model and its tokenizer from the same folder, and labels the dtype that really runs.
+// Loads a model and its tokenizer from the same source, and labels the dtype that really runs.
 #pragma once
 
 #include <filesystem>
@@ -23,14 +23,14 @@ class Model;             // model/model.h
 class Tokenizer;         // text/tokenizer.h
 
 struct LoadedModel {
-  std::shared_ptr<const Tokenizer> tokenizer;  // null only where the folder has none and none was required
+  std::shared_ptr<const Tokenizer> tokenizer;  // null only where the model has none and none was required
   std::shared_ptr<Model> model;
   std::string id;    // the candidate that was used, as it was given
   RunConfig config;  // as it was asked for; a precision that was not set is the one that runs, unless the
                      // checkpoint is quantized
   std::string dtype_label;
   std::vector<Warning> warnings;
-  TokenId pad_token = 0;  // end-of-text where the folder names no other
+  TokenId pad_token = 0;  // end-of-text where the model names no other
   std::string
       calibration_sha256;    // of the text it was calibrated on, which is none to score; empty: none was
   double calibration_s = 0;  // of running the calibration text
@@ -42,7 +42,7 @@ struct LoadedModel {
 struct LoadOptions {
   // To load on instead of a new one; the configuration's device, isa, threads and cpu_mask are not read then.
   std::shared_ptr<Backend> shared_backend = nullptr;
-  bool needs_tokenizer = true;  // false: a folder without one serves for token ids
+  bool needs_tokenizer = true;  // false: a model without one serves for token ids
   bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
   // Taken by CPU kernels as they are: then nothing is tuned.
   std::shared_ptr<const KernelConstants> constants = nullptr;

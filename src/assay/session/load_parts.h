@@ -1,13 +1,14 @@
 // What loading is made of, for the parts of the library that plan, predict and write models.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/model/spec.h"
 #include "assay/session/load.h"
 
@@ -18,6 +19,14 @@ CoverageFacts coverage_of(const Plan& plan);
 
 // Of a model whose LM head is searched in int8: the share of its outputs that were computed exactly so far.
 std::optional<double> head_computed_share(const Model& model);
+
+// Loads a source that is open already, as load_model_and_tokenizer() does one that it opens. Its path is the
+// id.
+LoadedModel load_source(const std::shared_ptr<const ModelSource>& source, const RunConfig& config,
+                        const LoadOptions& options = {});
+
+// A source's tokenizer; null where it has none, which is an Error where it is needed.
+std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed);
 
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
 // one's reason.

@@ -45,8 +45,8 @@ std::string read_corpus(const std::filesystem::path& file) {
 CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
                        const ScoreOptions& options) {
   if (loaded.tokenizer == nullptr)
-    throw Error("{}: the folder has no tokenizer; a text cannot be scored",
-                loaded.model->folder().path().string());
+    throw Error("{}: the model has no tokenizer; a text cannot be scored",
+                loaded.model->source().path().string());
   const std::string text = read_corpus(file);
   std::string hash = sha256_hex(text);
   if (hash == loaded.calibration_sha256)

@@ -5,7 +5,7 @@
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/config/fields.h"
 #include "assay/model/spec.h"
 #include "assay/model/stored_quantization.h"
@@ -106,9 +106,9 @@ ResolvedRun resolve(const RunConfig& config, const ResolveOptions& options) {
   return run;
 }
 
-ResolvedRun resolve(ResolvedRun run, const ModelFolder& folder, const ModelSpec& spec,
+ResolvedRun resolve(ResolvedRun run, const ModelSource& source, const ModelSpec& spec,
                     const std::string& candidate) {
-  const std::optional<Precision> stored = stored_precision(folder, spec);
+  const std::optional<Precision> stored = stored_precision(source, spec);
   if (stored) {
     check_asked(run.asked, *stored, candidate);
     run.dtype = {*stored, stored->name, {}};

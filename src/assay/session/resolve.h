@@ -13,7 +13,7 @@
 
 namespace assay {
 
-class ModelFolder;  // checkpoint/model_folder.h
+class ModelSource;  // checkpoint/source.h
 struct ModelSpec;   // model/spec.h
 
 struct ResolvedRun {
@@ -32,9 +32,9 @@ struct ResolveOptions {
 // what changes it unchecked, until the model is known. Throws FieldError for a value out of range, and for
 // what does not go together.
 ResolvedRun resolve(const RunConfig& config, const ResolveOptions& options = {});
-// For `folder`, named `candidate` in messages: what it holds, where it is quantized already. Throws Error
+// For `source`, named `candidate` in messages: what it holds, where it is quantized already. Throws Error
 // where it is quantized otherwise than was asked for.
-ResolvedRun resolve(ResolvedRun run, const ModelFolder& folder, const ModelSpec& spec,
+ResolvedRun resolve(ResolvedRun run, const ModelSource& source, const ModelSpec& spec,
                     const std::string& candidate);
 
 // What there is to say of how `run` computes on a backend that was made of it.

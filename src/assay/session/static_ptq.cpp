@@ -36,9 +36,9 @@ StaticPtq run_static_ptq_optimum(const std::string& id, RunConfig config) {
 
 StaticPtq run_static_ptq_optimum(const LoadedModel& model, RunConfig config) {
   config.precision = Preset::int8_static;
-  StaticPtq result{load_model_and_tokenizer({model.model->folder().path().string()}, config,
-                                            {.shared_backend = model.model->shared_backend()}),
-                   ""};
+  StaticPtq result{
+      load_source(model.model->shared_source(), config, {.shared_backend = model.model->shared_backend()}),
+      ""};
   result.loaded.id = model.id;
   result.sentence = sentence_of(result.loaded, config);
   return result;

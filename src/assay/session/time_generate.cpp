@@ -95,8 +95,8 @@ std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt)
   std::vector<TokenId> ids;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     if (loaded.tokenizer == nullptr)
-      throw Error("{}: the folder has no tokenizer; give the prompt as token ids",
-                  loaded.model->folder().path().string());
+      throw Error("{}: the model has no tokenizer; give the prompt as token ids",
+                  loaded.model->source().path().string());
     check_utf8(*text, "prompt");
     ids = loaded.tokenizer->encode(*text);
   } else {

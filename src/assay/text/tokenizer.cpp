@@ -150,7 +150,13 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
-  return Tokenizer(std::make_unique<const Data>(read_tokenizer_files(folder)));
+  return from_files(read_tokenizer_files(folder));
+}
+
+Tokenizer Tokenizer::from_files(TokenizerFiles files) {
+  TokenizerSpec spec = read_tokenizer(files);
+  files = {};  // no longer needed: of a large vocabulary they take more than what is built of it
+  return Tokenizer(std::make_unique<const Data>(std::move(spec)));
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {

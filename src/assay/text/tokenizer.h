@@ -1,4 +1,4 @@
-// Text to token ids and back, with the tokenizer that lies in the model's folder.
+// Text to token ids and back, with the tokenizer that belongs to the model.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,8 @@
 #include "assay/base/token_id.h"
 
 namespace assay {
+
+struct TokenizerFiles;  // base/tokenizer_files.h
 
 // What decoding remembers from one token to the next.
 struct DecodeState {
@@ -32,6 +34,8 @@ class Tokenizer {
   // what was found: no tokenizer; an unsupported model, normalizer, pre-tokenizer, post-processor or decoder;
   // ids that repeat or are absurd; merges of unknown tokens; tokens that are too long or too many.
   static Tokenizer load(const std::filesystem::path& folder);
+  // The same of documents that were read before, or that another file's content was made into.
+  static Tokenizer from_files(TokenizerFiles files);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -65,7 +69,7 @@ class Tokenizer {
   std::optional<TokenId> id_of(std::string_view token) const;
   // From tokenizer_config.json / special_tokens_map.json, else `<|endoftext|>` where the vocabulary has it.
   std::optional<TokenId> end_of_text() const;
-  std::string_view source() const;  // "tokenizer.json" or "vocab.json + merges.txt"
+  std::string_view source() const;  // "tokenizer.json", "vocab.json + merges.txt"
 
  private:
   friend class StreamDecoder;

@@ -119,7 +119,6 @@ AddedToken read_added_token(const JsonView& view, std::int64_t id, bool strict) 
 TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where) {
   const JsonView view(file, where);
   TokenizerSpec spec;
-  spec.source = "tokenizer.json";
   if (const std::string version = view.text_or("version", "1.0"); version != "1.0")
     throw Error("{}: expected version 1.0, found {}", where, in_quotes(version));
   const JsonView model = view.object("model");

@@ -1,4 +1,4 @@
-// Finds a folder's tokenizer files, and adds what the files beside them say of special tokens.
+// Reads the documents of a tokenizer, and adds what those beside the vocabulary say of special tokens.
 #include "assay/text/tokenizer_spec.h"
 
 #include <algorithm>
@@ -6,41 +6,25 @@
 #include <utility>
 
 #include "assay/base/error.h"
-#include "assay/base/file.h"
 #include "assay/base/json.h"
 #include "assay/text/tokenizer_json.h"
 
 namespace assay {
 
-namespace fs = std::filesystem;
-
 namespace {
 
-constexpr std::uint64_t kLongestFile = std::uint64_t{64} << 20;  // the largest vocabularies in use take 35 MB
 // Searching for them takes up to a hundred bytes of memory for each.
 constexpr std::size_t kMaxAddedBytes = std::size_t{2} << 20;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-// The file's object, or an empty one where there is no such file. These hold added tokens at most.
-Json read_if_there(const fs::path& path) {
-  constexpr std::uint64_t kMax = std::uint64_t{16} << 20;
-  constexpr std::size_t kMaxValues = 1'000'000;
-  return is_there(path) ? read_json_object(path, kMax, kMaxValues) : Json::object();
-}
-
-void read_merges_text(const fs::path& path, TokenizerSpec& spec) {
-  const std::string text = read_text_file(path, kLongestFile);
-  check_utf8(text, path.string());
-  const std::string where = path.string() + ": line";
+void read_merges_text(const TokenizerFiles::Text& merges, TokenizerSpec& spec) {
+  const std::string_view text = merges.content;
+  check_utf8(text, merges.where);
+  const std::string where = merges.where + ": line";
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = std::string_view(text).substr(begin, end - begin);
+    std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -51,21 +35,19 @@ void read_merges_text(const fs::path& path, TokenizerSpec& spec) {
 
 // added_tokens.json ({"token": id}) and tokenizer_config.json's added_tokens_decoder ({"id": {...}}), which
 // stand beside vocab.json. In the order of their ids, the later file's flags standing.
-void read_tokens_beside(const fs::path& folder, const Json& config, TokenizerSpec& spec) {
+void read_tokens_beside(const TokenizerFiles& files, TokenizerSpec& spec) {
   std::map<std::int64_t, AddedToken> tokens;
-  const fs::path added_path = folder / "added_tokens.json";
-  const Json added = read_if_there(added_path);
+  const auto& [added, added_where] = files.added_tokens;
   for (const auto& [text, id] : added.items()) {
-    const auto number = JsonView(added, added_path.string()).integer(text, 0, Vocabulary::kMaxId);
+    const auto number = JsonView(added, added_where).integer(text, 0, Vocabulary::kMaxId);
     AddedToken token;
     token.content = text;
     token.id = static_cast<TokenId>(number);
     token.normalized = true;
     if (!tokens.emplace(number, token).second)
-      throw Error("{}: token {}: expected an id of its own, found {}", added_path.string(), in_quotes(text),
-                  number);
+      throw Error("{}: token {}: expected an id of its own, found {}", added_where, in_quotes(text), number);
   }
-  const JsonView config_view(config, (folder / "tokenizer_config.json").string());
+  const JsonView config_view(files.config.content, files.config.where);
   if (config_view.has("added_tokens_decoder")) {
     const JsonView decoder = config_view.object("added_tokens_decoder");
     for (const auto& [id, token] : decoder.raw().items()) {
@@ -75,7 +57,7 @@ void read_tokens_beside(const fs::path& folder, const Json& config, TokenizerSpe
       tokens[number] = read_added_token(decoder.object(id), number, false);
     }
   }
-  for (auto& [id, token] : tokens) spec.add(std::move(token), folder.string());
+  for (auto& [id, token] : tokens) spec.add(std::move(token), files.where);
 }
 
 // A token as these files write one: its text, or an object that has it as `content`.
@@ -104,14 +86,12 @@ void read_tokens_around(const JsonView& config, TokenizerSpec& spec) {
   read("add_eos_token", "eos_token", spec.eos);
 }
 
-TokenizerSpec read_vocabulary_and_merges(const fs::path& folder, const Json& config) {
+TokenizerSpec read_vocabulary_and_merges(const TokenizerFiles& files) {
   TokenizerSpec spec;
-  spec.source = "vocab.json + merges.txt";
-  const fs::path vocabulary_path = folder / "vocab.json";
-  read_vocabulary(read_json_object(vocabulary_path, kLongestFile), spec.vocabulary, vocabulary_path.string());
+  read_vocabulary(files.vocabulary->content, spec.vocabulary, files.vocabulary->where);
   spec.model_tokens = spec.vocabulary.size();
-  read_merges_text(folder / "merges.txt", spec);
-  const JsonView config_view(config, (folder / "tokenizer_config.json").string());
+  read_merges_text(*files.merges, spec);
+  const JsonView config_view(files.config.content, files.config.where);
   spec.words = WordForm::bytes;
   ByteLevelStep bytes;
   bytes.adds_prefix_space = config_view.boolean_or("add_prefix_space", false);
@@ -124,13 +104,14 @@ TokenizerSpec read_vocabulary_and_merges(const fs::path& folder, const Json& con
   }
   steps.emplace_back(bytes);
   spec.pre = PreTokenizer(std::move(steps));
-  read_tokens_beside(folder, config, spec);
+  read_tokens_beside(files, spec);
   spec.make_special(kEndOfText);
   read_tokens_around(config_view, spec);
   return spec;
 }
 
-void read_special_tokens(const Json& file, const std::string& where, TokenizerSpec& spec) {
+void read_special_tokens(const TokenizerFiles::Document& document, TokenizerSpec& spec) {
+  const auto& [file, where] = document;
   for (const char* key :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     if (!file.contains(key)) continue;
@@ -186,24 +167,12 @@ bool TokenizerSpec::make_special(std::string_view content) {
   return true;
 }
 
-TokenizerSpec read_tokenizer_files(const fs::path& folder) {
-  const fs::path one_file = folder / "tokenizer.json";
-  const fs::path config_path = folder / "tokenizer_config.json",
-                 map_path = folder / "special_tokens_map.json";
-  if (!is_there(one_file)) {
-    if (!is_there(folder / "vocab.json"))
-      throw Error(
-          "{}: expected tokenizer.json, or vocab.json and merges.txt, found {}", folder.string(),
-          is_there(folder / "tokenizer.model") ? "tokenizer.model, which is not supported" : "neither");
-    if (!is_there(folder / "merges.txt"))
-      throw Error("{}: expected merges.txt beside vocab.json, found none", folder.string());
-  }
-  const Json config = read_if_there(config_path);
-  TokenizerSpec spec = is_there(one_file)
-                           ? read_tokenizer_json(read_json_object(one_file, kLongestFile), one_file.string())
-                           : read_vocabulary_and_merges(folder, config);
-  read_special_tokens(config, config_path.string(), spec);
-  read_special_tokens(read_if_there(map_path), map_path.string(), spec);
+TokenizerSpec read_tokenizer(const TokenizerFiles& files) {
+  TokenizerSpec spec = files.tokenizer ? read_tokenizer_json(files.tokenizer->content, files.tokenizer->where)
+                                       : read_vocabulary_and_merges(files);
+  spec.source = files.source;
+  read_special_tokens(files.config, spec);
+  read_special_tokens(files.special_tokens, spec);
   if (!spec.end_of_text) spec.end_of_text = spec.vocabulary.find(kEndOfText);
   return spec;
 }

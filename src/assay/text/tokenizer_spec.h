@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "assay/base/tokenizer_files.h"
 #include "assay/text/added_tokens.h"
 #include "assay/text/bpe.h"
 #include "assay/text/decoder.h"
@@ -55,7 +55,7 @@ struct TokenizerSpec {
   std::size_t added_bytes_ = 0;  // of their texts
 };
 
-// All the tokenizer's files of a model folder.
-TokenizerSpec read_tokenizer_files(const std::filesystem::path& folder);
+// The documents have `tokenizer`, or `vocabulary` and `merges`.
+TokenizerSpec read_tokenizer(const TokenizerFiles& files);
 
 }  // namespace assay

@@ -3,7 +3,7 @@
 
 namespace assay {
 
-ModelSpec bloom_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec bloom_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = read_sizes(config, "bloom",
                               {.context = "seq_length",
                                .hidden = first_key(config, {"hidden_size", "n_embed"}),
@@ -20,7 +20,7 @@ ModelSpec bloom_spec(const JsonView& config, const ModelFolder& folder) {
   spec.position = Position::alibi;
   spec.alibi_slopes = alibi_slopes(spec.heads);
   spec.qkv_order = QkvOrder::by_key_head;
-  const std::string prefix = prefix_of(folder, "transformer.", "word_embeddings.weight"),
+  const std::string prefix = prefix_of(source, "transformer.", "word_embeddings.weight"),
                     layer = prefix + "h.{}.";
   spec.names = {.tokens = prefix + "word_embeddings.weight",
                 .embedding_norm = prefix + "word_embeddings_layernorm",
@@ -31,7 +31,7 @@ ModelSpec bloom_spec(const JsonView& config, const ModelFolder& folder) {
                 .attention_out = layer + "self_attention.dense",
                 .mlp_in = {layer + "mlp.dense_h_to_4h"},
                 .mlp_out = layer + "mlp.dense_4h_to_h",
-                .head = head_of(folder)};
+                .head = head_of(source)};
   return spec;
 }
 

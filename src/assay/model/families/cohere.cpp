@@ -3,7 +3,7 @@
 
 namespace assay {
 
-ModelSpec cohere_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec cohere_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = llama_like_spec(config, "cohere", {.default_context = 8192}, {.base = 500000});
   require_boolean(config, "use_qk_norm", false, "queries and keys without norms");
   spec.norm = Norm::layer;
@@ -13,7 +13,7 @@ ModelSpec cohere_spec(const JsonView& config, const ModelFolder& folder) {
   spec.is_parallel = true;
   spec.logit_scale = factor_from(config, "logit_scale", 0.0625);
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
-  spec.names = llama_like_names(folder);
+  spec.names = llama_like_names(source);
   spec.names.mlp_norm = "";
   return spec;
 }

@@ -6,7 +6,7 @@
 
 namespace assay {
 
-ModelSpec falcon_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec falcon_spec(const JsonView& config, const ModelSource& source) {
   const bool is_new = config.boolean_or("new_decoder_architecture", false),
              is_multi_query = config.boolean_or("multi_query", true);
   ModelSpec spec = read_sizes(config, "falcon",
@@ -33,7 +33,7 @@ ModelSpec falcon_spec(const JsonView& config, const ModelFolder& folder) {
     read_rotary(config, {}, spec);
   }
   const bool has_two_norms = is_new && config.integer_or("num_ln_in_parallel_attn", 2, 1, 2) == 2;
-  const std::string prefix = prefix_of(folder, "transformer.", "word_embeddings.weight"),
+  const std::string prefix = prefix_of(source, "transformer.", "word_embeddings.weight"),
                     layer = prefix + "h.{}.";
   spec.names = {.tokens = prefix + "word_embeddings.weight",
                 .attention_norm = layer + (has_two_norms ? "ln_attn" : "input_layernorm"),
@@ -42,7 +42,7 @@ ModelSpec falcon_spec(const JsonView& config, const ModelFolder& folder) {
                 .attention_out = layer + "self_attention.dense",
                 .mlp_in = {layer + "mlp.dense_h_to_4h"},
                 .mlp_out = layer + "mlp.dense_4h_to_h",
-                .head = head_of(folder),
+                .head = head_of(source),
                 .buffers = {".rotary_emb.inv_freq", ".maybe_rotary.inv_freq"}};
   if (has_two_norms) spec.names.mlp_norm = layer + "ln_mlp";
   if (!spec.is_parallel) spec.names.mlp_norm = layer + "post_attention_layernorm";

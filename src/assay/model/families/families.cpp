@@ -12,7 +12,7 @@ namespace assay {
 
 namespace {
 
-constexpr std::pair<const char*, ModelSpec (*)(const JsonView&, const ModelFolder&)> kFamilies[] = {
+constexpr std::pair<const char*, ModelSpec (*)(const JsonView&, const ModelSource&)> kFamilies[] = {
     {"bloom", bloom_spec},       {"cohere", cohere_spec},
     {"falcon", falcon_spec},     {"gemma", gemma_spec},
     {"gemma2", gemma2_spec},     {"gemma3_text", gemma3_spec},
@@ -57,9 +57,9 @@ std::vector<std::string> supported_families() {
 namespace {
 
 // All matrices of the file, and there are some.
-bool holds_bfloat16(const ModelFolder& folder) {
+bool holds_bfloat16(const ModelSource& source) {
   std::size_t matrices = 0, found = 0;
-  for (const CheckpointTensor& tensor : folder.all()) {
+  for (const CheckpointTensor& tensor : source.all()) {
     if (tensor->shape.size() < 2) continue;
     ++matrices;
     found += tensor->dtype == DType::bf16 ? 1 : 0;
@@ -69,20 +69,20 @@ bool holds_bfloat16(const ModelFolder& folder) {
 
 }  // namespace
 
-ModelSpec spec_from_folder(const ModelFolder& folder) {
-  const JsonView whole = folder.config();
+ModelSpec spec_from_source(const ModelSource& source) {
+  const JsonView whole = source.config();
   const std::optional<Json> text = text_config_of(whole);
   const JsonView config = text ? JsonView(*text, whole.where() + ": text_config") : whole;
   const std::string type = config.text("model_type").substr(0, 64);
   refuse_what_is_absent(config, text.has_value());
   for (const auto& [name, read] : kFamilies) {
     if (type != name) continue;
-    ModelSpec spec = read(config, folder);
+    ModelSpec spec = read(config, source);
     refuse_other_layers(config);
     if (spec.position != Position::rotary) refuse_rope_scaling(config, spec.family);
     check_heads(config, spec);
-    spec.has_bfloat16_weights = holds_bfloat16(folder);
-    read_end_tokens(config, folder, spec);
+    spec.has_bfloat16_weights = holds_bfloat16(source);
+    read_end_tokens(config, source, spec);
     if (text)
       spec.names.other_modalities = {
           "vision_",          "audio_",       "visual.",       "multi_modal_projector.",

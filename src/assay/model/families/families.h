@@ -1,18 +1,18 @@
-// Model families: each translates config.json and tensor names into a ModelSpec.
+// Model families: each translates the configuration and tensor names into a ModelSpec.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/model/spec.h"
 
 namespace assay {
 
-// By config.json's `model_type`, or of a model that also sees or hears, by that of its `text_config`. Throws
-// Error naming the file, the key, what was expected and what was found: for another type, with the nearest
-// known one, and for what no family here has, such as a mixture of experts.
-ModelSpec spec_from_folder(const ModelFolder& folder);
+// By the configuration's `model_type`, or of a model that also sees or hears, by that of its `text_config`.
+// Throws Error naming the file, the key, what was expected and what was found: for another type, with the
+// nearest known one, and for what no family here has, such as a mixture of experts.
+ModelSpec spec_from_source(const ModelSource& source);
 std::vector<std::string> supported_families();
 
 // An activation's name as Transformers' ACT2FN knows it.

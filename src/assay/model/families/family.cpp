@@ -52,8 +52,8 @@ ModelSpec llama_like_spec(const JsonView& config, const char* family, const Size
   return spec;
 }
 
-TensorNames llama_like_names(const ModelFolder& folder) {
-  const std::string prefix = prefix_of(folder, "model.", "embed_tokens.weight"),
+TensorNames llama_like_names(const ModelSource& source) {
+  const std::string prefix = prefix_of(source, "model.", "embed_tokens.weight"),
                     layer = prefix + "layers.{}.";
   return {.tokens = prefix + "embed_tokens.weight",
           .attention_norm = layer + "input_layernorm",
@@ -63,7 +63,7 @@ TensorNames llama_like_names(const ModelFolder& folder) {
           .attention_out = layer + "self_attn.o_proj",
           .mlp_in = {layer + "mlp.gate_proj", layer + "mlp.up_proj"},
           .mlp_out = layer + "mlp.down_proj",
-          .head = head_of(folder),
+          .head = head_of(source),
           .buffers = {".rotary_emb.inv_freq"}};
 }
 
@@ -73,17 +73,17 @@ const char* first_key(const JsonView& config, std::initializer_list<const char*>
   return *keys.begin();
 }
 
-std::string prefix_of(const ModelFolder& folder, const std::string& prefix, const std::string& probe) {
+std::string prefix_of(const ModelSource& source, const std::string& prefix, const std::string& probe) {
   const std::string places[] = {prefix, "", "language_model." + prefix, "model.language_model.",
                                 "model.text_model."};
   for (const std::string& each : places)
-    if (folder.find(each + probe)) return each;
+    if (source.find(each + probe)) return each;
   return prefix;
 }
 
-std::string head_of(const ModelFolder& folder) {
+std::string head_of(const ModelSource& source) {
   const std::string name = "lm_head.weight", inner = "language_model." + name;
-  return folder.find(inner) ? inner : name;
+  return source.find(inner) ? inner : name;
 }
 
 Activation activation_of(const JsonView& config, const char* key, const char* fallback) {
@@ -153,8 +153,8 @@ void require_boolean(const JsonView& config, const char* key, bool expected, con
     throw Error("{}: {} {} is not supported: expected {}, {}", config.where(), key, !expected, expected, why);
 }
 
-void read_end_tokens(const JsonView& own, const ModelFolder& folder, ModelSpec& spec) {
-  const JsonView config = folder.generation_config().has("eos_token_id") ? folder.generation_config() : own;
+void read_end_tokens(const JsonView& own, const ModelSource& source, ModelSpec& spec) {
+  const JsonView config = source.generation_config().has("eos_token_id") ? source.generation_config() : own;
   if (!config.has("eos_token_id")) return;
   std::vector<bool> is_end(static_cast<std::size_t>(spec.vocab));
   std::size_t outside = 0;

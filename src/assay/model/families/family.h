@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/checkpoint/model_folder.h"
+#include "assay/checkpoint/source.h"
 #include "assay/model/families/families.h"
 #include "assay/model/rotary.h"
 #include "assay/model/spec.h"
@@ -15,28 +15,28 @@ namespace assay {
 
 // `config` is config.json, or its text_config. Each throws Error naming the file, the key, what was expected
 // and what was found.
-ModelSpec bloom_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec cohere_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec falcon_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec gemma_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec gemma2_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec gemma3_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec gpt2_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec gpt_neo_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec gpt_neox_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec gptj_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec granite_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec llama_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec mistral_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec olmo2_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec opt_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec phi_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec phi3_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec qwen2_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec qwen3_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec smollm3_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec stablelm_spec(const JsonView& config, const ModelFolder& folder);
-ModelSpec starcoder2_spec(const JsonView& config, const ModelFolder& folder);
+ModelSpec bloom_spec(const JsonView& config, const ModelSource& source);
+ModelSpec cohere_spec(const JsonView& config, const ModelSource& source);
+ModelSpec falcon_spec(const JsonView& config, const ModelSource& source);
+ModelSpec gemma_spec(const JsonView& config, const ModelSource& source);
+ModelSpec gemma2_spec(const JsonView& config, const ModelSource& source);
+ModelSpec gemma3_spec(const JsonView& config, const ModelSource& source);
+ModelSpec gpt2_spec(const JsonView& config, const ModelSource& source);
+ModelSpec gpt_neo_spec(const JsonView& config, const ModelSource& source);
+ModelSpec gpt_neox_spec(const JsonView& config, const ModelSource& source);
+ModelSpec gptj_spec(const JsonView& config, const ModelSource& source);
+ModelSpec granite_spec(const JsonView& config, const ModelSource& source);
+ModelSpec llama_spec(const JsonView& config, const ModelSource& source);
+ModelSpec mistral_spec(const JsonView& config, const ModelSource& source);
+ModelSpec olmo2_spec(const JsonView& config, const ModelSource& source);
+ModelSpec opt_spec(const JsonView& config, const ModelSource& source);
+ModelSpec phi_spec(const JsonView& config, const ModelSource& source);
+ModelSpec phi3_spec(const JsonView& config, const ModelSource& source);
+ModelSpec qwen2_spec(const JsonView& config, const ModelSource& source);
+ModelSpec qwen3_spec(const JsonView& config, const ModelSource& source);
+ModelSpec smollm3_spec(const JsonView& config, const ModelSource& source);
+ModelSpec stablelm_spec(const JsonView& config, const ModelSource& source);
+ModelSpec starcoder2_spec(const JsonView& config, const ModelSource& source);
 
 // Sizes beyond these are taken for errors of the file.
 inline constexpr std::int64_t kMaxWidth = 1 << 16, kMaxLayers = 1024, kMaxVocab = 1 << 24,
@@ -64,17 +64,17 @@ ModelSpec read_sizes(const JsonView& config, const char* family, const SizeKeys&
 ModelSpec llama_like_spec(const JsonView& config, const char* family, const SizeKeys& keys = {},
                           const RotaryKeys& rotary = {});
 // Their names, of modules in "model.layers.{}.".
-TensorNames llama_like_names(const ModelFolder& folder);
+TensorNames llama_like_names(const ModelSource& source);
 
 // The first of the keys that the configuration has, or else the first.
 const char* first_key(const JsonView& config, std::initializer_list<const char*> keys);
 
-// What the names of a folder's tensors begin with: `prefix`, nothing where a bare model was saved, or either
+// What the names of a source's tensors begin with: `prefix`, nothing where a bare model was saved, or either
 // behind the name that a model which also sees or hears gives its text part. `probe` is a tensor that all of
 // them have.
-std::string prefix_of(const ModelFolder& folder, const std::string& prefix, const std::string& probe);
+std::string prefix_of(const ModelSource& source, const std::string& prefix, const std::string& probe);
 // The LM head's tensor, behind the same name of a text part.
-std::string head_of(const ModelFolder& folder);
+std::string head_of(const ModelSource& source);
 
 // By the name that the key has.
 Activation activation_of(const JsonView& config, const char* key, const char* fallback);
@@ -99,7 +99,7 @@ std::vector<float> alibi_slopes(int heads);
 void require_boolean(const JsonView& config, const char* key, bool expected, const char* why);
 // `eos_token_id`, one or a list, of generation_config.json or else the configuration. Ids outside the
 // vocabulary are no tokens: a warning of the spec counts them. Throws Error for what is no id.
-void read_end_tokens(const JsonView& config, const ModelFolder& folder, ModelSpec& spec);
+void read_end_tokens(const JsonView& config, const ModelSource& source, ModelSpec& spec);
 
 template <typename HasWindow>
 void read_layer_types(const JsonView& config, ModelSpec& spec, const HasWindow& has_window) {

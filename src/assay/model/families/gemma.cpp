@@ -22,12 +22,12 @@ ModelSpec gemma_like_spec(const JsonView& config, const char* family, const Size
 
 // What Gemma 2 and 3 have in common: windows, norms behind the blocks as well, an attention scale of their
 // own.
-void read_second_generation(const JsonView& config, const ModelFolder& folder, int period, ModelSpec& spec) {
+void read_second_generation(const JsonView& config, const ModelSource& source, int period, ModelSpec& spec) {
   spec.attention_multiplier = 1 / std::sqrt(factor_from(config, "query_pre_attn_scalar", 256));
   spec.attention_window = window_from(config, "sliding_window", 4096);
   read_layer_types(config, spec, [&](int layer) { return (layer + 1) % period != 0; });
-  spec.names = llama_like_names(folder);
-  const std::string layer = prefix_of(folder, "model.", "embed_tokens.weight") + "layers.{}.";
+  spec.names = llama_like_names(source);
+  const std::string layer = prefix_of(source, "model.", "embed_tokens.weight") + "layers.{}.";
   spec.names.attention_out_norm = layer + "post_attention_layernorm";
   spec.names.mlp_norm = layer + "pre_feedforward_layernorm";
   spec.names.mlp_out_norm = layer + "post_feedforward_layernorm";
@@ -35,28 +35,28 @@ void read_second_generation(const JsonView& config, const ModelFolder& folder, i
 
 }  // namespace
 
-ModelSpec gemma_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec gemma_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = gemma_like_spec(
       config, "gemma", {.default_context = 8192, .default_kv_heads = 16, .default_head_dim = 256});
   // The first files say gelu and mean its approximation.
   const std::string activation = config.text_or("hidden_act", "gelu_pytorch_tanh");
   spec.activation =
       activation == "gelu" ? Activation::gelu_tanh : activation_of(config, "hidden_act", "gelu_pytorch_tanh");
-  spec.names = llama_like_names(folder);
+  spec.names = llama_like_names(source);
   return spec;
 }
 
-ModelSpec gemma2_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec gemma2_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = gemma_like_spec(
       config, "gemma2",
       {.default_heads = 8, .default_context = 8192, .default_kv_heads = 4, .default_head_dim = 256});
   spec.attention_cap = cap_from(config, "attn_logit_softcapping", 50);
   spec.logit_cap = cap_from(config, "final_logit_softcapping", 30);
-  read_second_generation(config, folder, 2, spec);
+  read_second_generation(config, source, 2, spec);
   return spec;
 }
 
-ModelSpec gemma3_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec gemma3_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = gemma_like_spec(config, "gemma3_text",
                                    {.default_vocab = 262208,
                                     .default_heads = 8,
@@ -67,9 +67,9 @@ ModelSpec gemma3_spec(const JsonView& config, const ModelFolder& folder) {
   spec.attention_cap = cap_from(config, "attn_logit_softcapping", 0);
   spec.logit_cap = cap_from(config, "final_logit_softcapping", 0);
   const auto period = static_cast<int>(config.integer_or("sliding_window_pattern", 6, 1, kMaxLayers));
-  read_second_generation(config, folder, period, spec);
+  read_second_generation(config, source, period, spec);
   spec.qk_norm = QkNorm::by_head;
-  const std::string layer = prefix_of(folder, "model.", "embed_tokens.weight") + "layers.{}.";
+  const std::string layer = prefix_of(source, "model.", "embed_tokens.weight") + "layers.{}.";
   spec.names.query_norm = layer + "self_attn.q_norm";
   spec.names.key_norm = layer + "self_attn.k_norm";
   return spec;

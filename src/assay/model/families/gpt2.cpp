@@ -5,9 +5,9 @@ namespace assay {
 
 namespace {
 
-TensorNames gpt2_names(const ModelFolder& folder) {
+TensorNames gpt2_names(const ModelSource& source) {
   // GPT2LMHeadModel writes `transformer.` before each name, the bare GPT2Model does not.
-  const std::string prefix = folder.find("transformer.wte.weight") ? "transformer." : "";
+  const std::string prefix = source.find("transformer.wte.weight") ? "transformer." : "";
   return {.tokens = prefix + "wte.weight",
           .positions = prefix + "wpe.weight",
           .attention_norm = prefix + "h.{}.ln_1",
@@ -24,7 +24,7 @@ TensorNames gpt2_names(const ModelFolder& folder) {
 
 }  // namespace
 
-ModelSpec gpt2_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec gpt2_spec(const JsonView& config, const ModelSource& source) {
   // Configurations of before Transformers 4 name the context n_ctx alone.
   const bool is_old = !config.has("n_positions") && config.has("n_ctx");
   config.integer(is_old ? "n_ctx" : "n_positions", 1, kMaxContext);
@@ -44,7 +44,7 @@ ModelSpec gpt2_spec(const JsonView& config, const ModelFolder& folder) {
   spec.scales_attention_by_layer = config.boolean_or("scale_attn_by_inverse_layer_idx", false);
   // reorder_and_upcast_attn computes the scores in float32 whatever the model's type: they always are here.
   config.boolean_or("reorder_and_upcast_attn", false);
-  spec.names = gpt2_names(folder);
+  spec.names = gpt2_names(source);
   return spec;
 }
 

@@ -36,7 +36,7 @@ std::vector<bool> local_layers(const JsonView& config, std::size_t layers) {
 
 }  // namespace
 
-ModelSpec gpt_neo_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec gpt_neo_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = read_sizes(config, "gpt_neo",
                               {.layers = first_key(config, {"num_layers", "num_hidden_layers"}),
                                .heads = first_key(config, {"num_heads", "num_attention_heads"}),
@@ -50,7 +50,7 @@ ModelSpec gpt_neo_spec(const JsonView& config, const ModelFolder& folder) {
   spec.scales_attention = false;
   spec.attention_window = config.integer_or("window_size", 256, 1, kMaxContext);
   spec.has_window = local_layers(config, static_cast<std::size_t>(spec.layers));
-  const std::string prefix = prefix_of(folder, "transformer.", "wte.weight"), layer = prefix + "h.{}.",
+  const std::string prefix = prefix_of(source, "transformer.", "wte.weight"), layer = prefix + "h.{}.",
                     attention = layer + "attn.attention.";
   spec.names = {.tokens = prefix + "wte.weight",
                 .positions = prefix + "wpe.weight",
@@ -61,7 +61,7 @@ ModelSpec gpt_neo_spec(const JsonView& config, const ModelFolder& folder) {
                 .attention_out = attention + "out_proj",
                 .mlp_in = {layer + "mlp.c_fc"},
                 .mlp_out = layer + "mlp.c_proj",
-                .head = head_of(folder),
+                .head = head_of(source),
                 .buffers = {".attn.attention.bias", ".attn.attention.masked_bias"}};
   return spec;
 }

@@ -5,7 +5,7 @@
 
 namespace assay {
 
-ModelSpec gptj_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec gptj_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = read_sizes(config, "gptj",
                               {.context = "n_positions",
                                .hidden = "n_embd",
@@ -28,7 +28,7 @@ ModelSpec gptj_spec(const JsonView& config, const ModelFolder& folder) {
   spec.is_parallel = true;
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", false);
   spec.has_head_bias = true;
-  const std::string prefix = prefix_of(folder, "transformer.", "wte.weight"), layer = prefix + "h.{}.";
+  const std::string prefix = prefix_of(source, "transformer.", "wte.weight"), layer = prefix + "h.{}.";
   spec.names = {.tokens = prefix + "wte.weight",
                 .attention_norm = layer + "ln_1",
                 .final_norm = prefix + "ln_f",
@@ -36,7 +36,7 @@ ModelSpec gptj_spec(const JsonView& config, const ModelFolder& folder) {
                 .attention_out = layer + "attn.out_proj",
                 .mlp_in = {layer + "mlp.fc_in"},
                 .mlp_out = layer + "mlp.fc_out",
-                .head = head_of(folder),
+                .head = head_of(source),
                 .head_bias = "lm_head.bias",
                 .buffers = {".attn.bias", ".attn.masked_bias"}};
   return spec;

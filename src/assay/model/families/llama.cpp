@@ -3,11 +3,11 @@
 
 namespace assay {
 
-ModelSpec llama_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec llama_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = llama_like_spec(config, "llama");
   spec.has_qkv_bias = spec.has_attention_out_bias = config.boolean_or("attention_bias", false);
   spec.has_mlp_bias = config.boolean_or("mlp_bias", false);
-  spec.names = llama_like_names(folder);
+  spec.names = llama_like_names(source);
   return spec;
 }
 

@@ -3,10 +3,10 @@
 
 namespace assay {
 
-ModelSpec mistral_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec mistral_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = llama_like_spec(config, "mistral", {.default_context = 131072, .default_kv_heads = 8});
   spec.attention_window = window_from(config, "sliding_window", 4096);
-  spec.names = llama_like_names(folder);
+  spec.names = llama_like_names(source);
   return spec;
 }
 

@@ -3,13 +3,13 @@
 
 namespace assay {
 
-ModelSpec olmo2_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec olmo2_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = llama_like_spec(config, "olmo2");
   spec.epsilon = epsilon_from(config, "rms_norm_eps", 1e-5);
   spec.has_qkv_bias = spec.has_attention_out_bias = config.boolean_or("attention_bias", false);
   spec.qk_norm = QkNorm::whole;
-  spec.names = llama_like_names(folder);
-  const std::string layer = prefix_of(folder, "model.", "embed_tokens.weight") + "layers.{}.";
+  spec.names = llama_like_names(source);
+  const std::string layer = prefix_of(source, "model.", "embed_tokens.weight") + "layers.{}.";
   spec.names.attention_norm = spec.names.mlp_norm = "";
   spec.names.attention_out_norm = layer + "post_attention_layernorm";
   spec.names.mlp_out_norm = layer + "post_feedforward_layernorm";

@@ -4,7 +4,7 @@
 
 namespace assay {
 
-ModelSpec opt_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec opt_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = read_sizes(config, "opt", {.mlp_hidden = "ffn_dim", .kv_heads = "", .head_dim = ""});
   require_boolean(config, "layer_norm_elementwise_affine", true, "norms with weights");
   spec.position_offset = 2;
@@ -15,8 +15,8 @@ ModelSpec opt_spec(const JsonView& config, const ModelFolder& folder) {
   spec.is_post_norm = !config.boolean_or("do_layer_norm_before", true);
   const bool has_final_norm = !spec.is_post_norm && !config.boolean_or("_remove_final_layer_norm", false);
   spec.embed_width = config.integer_or("word_embed_proj_dim", spec.hidden, 1, kMaxWidth);
-  std::string prefix = prefix_of(folder, "model.decoder.", "embed_tokens.weight");
-  if (folder.find("decoder.embed_tokens.weight")) prefix = "decoder.";  // of the bare model
+  std::string prefix = prefix_of(source, "model.decoder.", "embed_tokens.weight");
+  if (source.find("decoder.embed_tokens.weight")) prefix = "decoder.";  // of the bare model
   const std::string layer = prefix + "layers.{}.", attention = layer + "self_attn.";
   spec.names = {.tokens = prefix + "embed_tokens.weight",
                 .positions = prefix + "embed_positions.weight",
@@ -27,7 +27,7 @@ ModelSpec opt_spec(const JsonView& config, const ModelFolder& folder) {
                 .attention_out = attention + "out_proj",
                 .mlp_in = {layer + "fc1"},
                 .mlp_out = layer + "fc2",
-                .head = head_of(folder)};
+                .head = head_of(source)};
   if (spec.embed_width != spec.hidden) {
     spec.names.project_in = prefix + "project_in";
     spec.names.project_out = prefix + "project_out";

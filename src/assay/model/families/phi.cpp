@@ -4,7 +4,7 @@
 
 namespace assay {
 
-ModelSpec phi_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec phi_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = read_sizes(config, "phi");
   spec.epsilon = epsilon_from(config, "layer_norm_eps", 1e-5);
   read_rotary(config, {.share = 0.5}, spec);
@@ -12,8 +12,8 @@ ModelSpec phi_spec(const JsonView& config, const ModelFolder& folder) {
   spec.is_parallel = true;
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", false);
   spec.has_head_bias = true;
-  spec.names = llama_like_names(folder);
-  const std::string prefix = prefix_of(folder, "model.", "embed_tokens.weight"),
+  spec.names = llama_like_names(source);
+  const std::string prefix = prefix_of(source, "model.", "embed_tokens.weight"),
                     layer = prefix + "layers.{}.";
   spec.names.mlp_norm = "";
   spec.names.final_norm = prefix + "final_layernorm";

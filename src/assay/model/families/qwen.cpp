@@ -15,23 +15,23 @@ void read_window(const JsonView& config, ModelSpec& spec) {
 
 }  // namespace
 
-ModelSpec qwen2_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec qwen2_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = llama_like_spec(config, "qwen2", {.default_context = 32768, .default_kv_heads = 32});
   spec.has_qkv_bias = true;
   read_window(config, spec);
-  spec.names = llama_like_names(folder);
+  spec.names = llama_like_names(source);
   return spec;
 }
 
-ModelSpec qwen3_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec qwen3_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec = llama_like_spec(
       config, "qwen3", {.default_context = 32768, .default_kv_heads = 32, .default_head_dim = 128});
   spec.has_qkv_bias = spec.has_attention_out_bias = config.boolean_or("attention_bias", false);
   spec.qk_norm = QkNorm::by_head;
   read_window(config, spec);
-  spec.names = llama_like_names(folder);
-  spec.names.query_norm = prefix_of(folder, "model.", "embed_tokens.weight") + "layers.{}.self_attn.q_norm";
-  spec.names.key_norm = prefix_of(folder, "model.", "embed_tokens.weight") + "layers.{}.self_attn.k_norm";
+  spec.names = llama_like_names(source);
+  spec.names.query_norm = prefix_of(source, "model.", "embed_tokens.weight") + "layers.{}.self_attn.q_norm";
+  spec.names.key_norm = prefix_of(source, "model.", "embed_tokens.weight") + "layers.{}.self_attn.k_norm";
   return spec;
 }
 

@@ -30,7 +30,7 @@ std::vector<bool> rotary_layers(const JsonView& config, int layers) {
 
 }  // namespace
 
-ModelSpec smollm3_spec(const JsonView& config, const ModelFolder& folder) {
+ModelSpec smollm3_spec(const JsonView& config, const ModelSource& source) {
   ModelSpec spec =
       llama_like_spec(config, "smollm3", {.default_context = 32768, .default_kv_heads = 4}, {.base = 2e6});
   spec.is_head_tied = config.boolean_or("tie_word_embeddings", true);
@@ -42,7 +42,7 @@ ModelSpec smollm3_spec(const JsonView& config, const ModelFolder& folder) {
     read_layer_types(config, spec,
                      [&](int layer) { return !spec.has_rotary[static_cast<std::size_t>(layer)]; });
   }
-  spec.names = llama_like_names(folder);
+  spec.names = llama_like_names(source);
   return spec;
 }
 

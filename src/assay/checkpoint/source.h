@@ -1,0 +1,75 @@
+// Where a model comes from: configuration, tokenizer, tensors and their formats, all from one place. A new
+// kind of file is one more ModelSource, and a line in open_source().
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assay/base/json_view.h"
+#include "assay/checkpoint/checkpoint.h"
+#include "assay/checkpoint/quantized_weights.h"
+
+namespace assay {
+
+struct TokenizerFiles;  // base/tokenizer_files.h
+
+// Keys of the configuration and names of tensors are those of Transformers: a source whose file has others
+// translates them by tables of its own. Several threads may read.
+class ModelSource {
+ public:
+  virtual ~ModelSource() = default;
+
+  virtual const std::filesystem::path& path() const = 0;  // a folder or a file
+  // With the keys of config.json and generation_config.json; where() names the file that says it. Valid as
+  // long as the source.
+  virtual JsonView config() const = 0;
+  virtual JsonView generation_config() const = 0;
+  virtual const Checkpoint& checkpoint() const = 0;
+  // The reader of weights that are stored quantized; null where there are none. The source must outlive it.
+  // Throws Error for a method of quantization that is not supported.
+  virtual std::unique_ptr<const QuantizedWeights> quantized_weights() const = 0;
+
+  virtual bool has_tokenizer() const = 0;
+  // Throws Error saying what was expected where there is none.
+  virtual TokenizerFiles tokenizer_files() const = 0;
+
+  // The identity of the model: SHA-256 of the files that its numbers come from, here those of the checkpoint,
+  // in the order of their names. Reads all of them.
+  virtual std::string content_hash() const;
+  std::uint64_t weight_file_bytes() const { return checkpoint().file_bytes(); }
+
+  // What goes with the weights where they are written to another folder, by file name: the tokenizer, and how
+  // to generate. Made of the above, unless the source has such files.
+  struct Companion {
+    std::string name, content;
+  };
+  virtual std::vector<Companion> companions() const;
+
+  // "config.json", for messages.
+  std::string config_name() const;
+  // The checkpoint's.
+  CheckpointTensor find(const std::string& name) const { return checkpoint().find(name); }
+  std::vector<CheckpointTensor> all() const { return checkpoint().tensors(); }
+
+ protected:
+  // SHA-256 of the files, one after another.
+  static std::string hash_of(const std::vector<std::filesystem::path>& files);
+};
+
+// What a path that locate_model() gave holds. Throws Error naming the file and what is wrong with it.
+std::shared_ptr<const ModelSource> open_source(const std::filesystem::path& path);
+// The tokenizer alone: of a folder, which need hold nothing else then, or of a source's file.
+TokenizerFiles tokenizer_files_at(const std::filesystem::path& path);
+
+// The folder or file that a candidate names: an existing one, `demo` (the model that ships with the program),
+// or an entry of the Hugging Face cache such as `gpt2`, `org/name` or `org/name@revision` (HF_HUB_CACHE,
+// HF_HOME/hub,
+// ~/.cache/huggingface/hub). `data_folder` is where demo/ is looked for first: a library inside another
+// program, which does not lie beside it, is told so. Throws Error saying where it looked.
+std::filesystem::path locate_model(const std::string& candidate,
+                                   const std::filesystem::path& data_folder = {});
+
+}  // namespace assay
