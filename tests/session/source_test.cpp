@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
 #include "assay/base/random.h"
 #include "assay/model/families/families.h"
@@ -16,6 +17,7 @@
 #include "assay/session/language_model.h"
 #include "assay/session/load_parts.h"
 #include "assay/text/tokenizer.h"
+#include "cuda_emulation/emulated_runtime.h"
 #include "support/fixtures.h"
 #include "support/one_file_source.h"
 #include "support/random_floats.h"
@@ -189,13 +191,17 @@ class OneFile : public testing::Test {
 TEST_F(OneFile, GivesTheLogitsOfTheWeightsThatItsCodesStandFor) {
   const std::string plain = made_.write_folder(folder_ / "plain");
   const auto source = open();
-  for (const Isa isa : test::usable_isas()) {
-    const LoadedModel loaded = load_source(source, {}, on(isa)),
-                      wanted = load_model_and_tokenizer({plain}, RunConfig{}, on(isa));
+  std::vector<LoadOptions> places = {
+      {.shared_backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, cuda::make_emulated_runtime()),
+       .needs_tokenizer = false}};
+  for (const Isa isa : test::usable_isas()) places.push_back(on(isa));
+  for (const LoadOptions& place : places) {
+    const LoadedModel loaded = load_source(source, {}, place),
+                      wanted = load_model_and_tokenizer({plain}, RunConfig{}, place);
     const std::vector<float> logits = test::all_logits(wanted.model->program(), ids_);
     EXPECT_LT(test::largest_difference(test::all_logits(loaded.model->program(), ids_), logits),
               1e-4 * test::standard_deviation_of(logits))
-        << name_of(isa);
+        << place.shared_backend->kernels();
     EXPECT_EQ(loaded.id, source->path().string());
     EXPECT_EQ(loaded.pad_token, 7);
     EXPECT_EQ(loaded.model->spec().end_tokens, std::vector<TokenId>{298});
