@@ -12,8 +12,8 @@
 #include "assay/model/model.h"
 #include "assay/results/results_json.h"
 #include "assay/session/audit.h"
-#include "assay/session/resolve.h"
 #include "assay/session/perplexity.h"
+#include "assay/session/resolve.h"
 
 namespace assay {
 

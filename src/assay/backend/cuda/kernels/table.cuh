@@ -8,6 +8,7 @@
 #include "assay/backend/cuda/kernels/gemm.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
+#include "assay/backend/cuda/kernels/offsets.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
