@@ -156,7 +156,8 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   context_.is_quantized_already = stored.has_value();
   if (!options.baseline.precision && !options.baseline.recipe && !stored)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
-  context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
+  if (options.needs_tokenizer)
+    context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
   context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                           std::int64_t tokens) {
@@ -166,7 +167,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
                        .candidates = options.candidates,
                        .configuration = {},
                        .is_this_build = options.other_program.empty(),
-                       .needs_tokenizer = true,
+                       .needs_tokenizer = options.needs_tokenizer,
                        .memory_limit = options.worker_memory_limit,
                        .time_limit = options.case_time_limit,
                        .should_stop = options.sweep.should_stop};
