@@ -204,9 +204,11 @@ int bench(const BenchFlags& flags, const CLI::App& command, const std::string& c
   const PlannedStudy planned = plan_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   const std::vector<Case> cases = cases_of(measuring.experiment(), {planned});
+  ExperimentContext& context = measuring.experiment();
+  context.sweep.repeats = context.sweep.repeats.value_or(kBenchRepeats);
+  context.sweep.processes = 1;
   if (flags.measure.is_dry_run) return measuring.show_plan(cases);
   if (!flags.measure.folder.empty()) measuring.begin();
-  ExperimentContext& context = measuring.experiment();
   context.baseline = cases.front().configuration;
   ResultSet results = measuring.new_results();
   if (!flags.measure.output.is_quiet)

@@ -20,8 +20,8 @@ namespace assay {
 // Prompts of random token ids, as llama-bench takes them: speed does not depend on what they say.
 struct RandomPrompts {
   std::int64_t sequences = 1;  // computed together
-  std::int64_t tokens = 1;     // of each sequence, that a run computes
-  std::int64_t depth = 0;      // of each sequence, that the KV cache holds when the clock starts
+  std::int64_t tokens = 1;     // that a run reads of each sequence
+  std::int64_t depth = 0;      // more before them, which the KV cache holds when the clock starts
 };
 
 struct Case {

@@ -133,6 +133,10 @@ class MemoryPredictor {
   std::map<std::string, Known> known_;
 };
 
+std::shared_ptr<const Tokenizer> tokenizer_in(const ModelFolder& folder) {
+  return std::make_shared<const Tokenizer>(Tokenizer::load(folder.path()));
+}
+
 }  // namespace
 
 WorkerExperiment::WorkerExperiment(WorkerExperiment&&) noexcept = default;
@@ -156,8 +160,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   context_.is_quantized_already = stored.has_value();
   if (!options.baseline.precision && !options.baseline.recipe && !stored)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
-  if (options.needs_tokenizer)
-    context_.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder_->path()));
+  if (options.needs_tokenizer) context_.tokenizer = tokenizer_in(*folder_);
   auto predictor = std::make_shared<MemoryPredictor>(folder_, spec);
   context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                           std::int64_t tokens) {

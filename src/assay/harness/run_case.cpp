@@ -212,8 +212,10 @@ FirstRun first_run(const LoadedModel& loaded, const Case& spec, Roofline& roofli
     throw;
   }
   FirstRun first;
-  first.profile =
-      profile_of(program.end_profile(), ran.sample.total_latency_s, program.plan(), ran.shapes, peaks);
+  const StepProfile profile = program.end_profile();
+  const bool is_of_all = ran.shapes.front().depth == 0;  // else it holds the filling of the KV cache too
+  if (is_of_all)
+    first.profile = profile_of(profile, ran.sample.total_latency_s, program.plan(), ran.shapes, peaks);
   rusage own{};
   const std::int64_t highest = getrusage(RUSAGE_SELF, &own) == 0 ? std::int64_t{own.ru_maxrss} * 1024 : 0;
   set_memory(first, {.anonymous = ran.anonymous,

@@ -107,6 +107,21 @@ Row bench_row_of(const CaseResult& result, const ExperimentContext& context) {
   return row;
 }
 
+SweepOptions sweep_of_a_test(SweepOptions sweep) {
+  sweep.repeats = sweep.repeats.value_or(kBenchRepeats);
+  sweep.processes = 1;
+  sweep.is_in_series = true;
+  return sweep;
+}
+
+double predicted_bench_s(const ExperimentContext& context, const BenchOptions& options,
+                         const PredictedSeconds& seconds_of) {
+  double all = 0;
+  for (const Case& spec : bench_cases(context, options))
+    all += predicted_sweep_s({spec}, sweep_of_a_test(context.sweep), seconds_of);
+  return all;
+}
+
 }  // namespace
 
 std::string BenchCase::name() const {
@@ -116,10 +131,7 @@ std::string BenchCase::name() const {
 
 ExperimentResult measure_bench(const ExperimentContext& context, const BenchOptions& options) {
   const std::vector<Case> cases = bench_cases(context, options);
-  SweepOptions sweep = context.sweep;
-  sweep.repeats = sweep.repeats.value_or(kBenchRepeats);
-  sweep.processes = 1;
-  sweep.is_in_series = true;
+  const SweepOptions sweep = sweep_of_a_test(context.sweep);
   context.sessions->facts(cases.front().configuration);  // what does not load is said before any test
   ExperimentResult result;
   for (std::size_t i = 0; i < cases.size() && !result.is_interrupted; ++i) {
@@ -160,7 +172,8 @@ Study bench_study() {
                            .shown_default = "one for each core this process may use"})},
        .has_own_command = true,
        .cases = bench_cases,
-       .run = measure_bench});
+       .run = measure_bench,
+       .predict_s = predicted_bench_s});
 }
 
 }  // namespace assay
