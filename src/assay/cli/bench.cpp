@@ -188,9 +188,11 @@ PlannedStudy plan_of(const BenchFlags& flags) {
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
   const std::string& precisions = flags.measure.model.precision;
-  if (!precisions.empty() && flags.measure.precisions().empty())
+  if (!precisions.empty() && words_of(precisions).empty())
     throw UsageError("--precision: expected names joined by commas, found '{}'", precisions);
-  PlannedStudy planned = flags.study.plan(flags.measure.precisions()).front();
+  PlannedStudy planned =
+      flags.study.plan(precisions.empty() ? words_of(std::string(kAutoPrecision)) : words_of(precisions))
+          .front();
   const auto& options = std::any_cast<const BenchOptions&>(planned.options);
   const auto asks_for_any = [](const std::vector<std::int64_t>& lengths) {
     return std::any_of(lengths.begin(), lengths.end(), [](std::int64_t length) { return length > 0; });

@@ -34,8 +34,13 @@ void add_once(std::vector<T>& all, T value) {
 
 std::vector<RunConfig> configurations_of(const ExperimentContext& context, const BenchOptions& options) {
   std::vector<RunConfig> precisions, all;
-  for (const std::string& text : options.precisions)
-    add_once(precisions, run_config_from_text(text, context.common));
+  for (const std::string& text : options.precisions) {
+    RunConfig configuration = run_config_from_text(text, context.common);
+    // What "auto" is, so that the row says so.
+    if (!configuration.precision && !configuration.recipe && !context.is_quantized_already)
+      configuration.precision = Preset::float32;
+    add_once(precisions, std::move(configuration));
+  }
   if (options.precisions.empty()) precisions.push_back(context.baseline);
   for (const RunConfig& precision : precisions) {
     if (options.threads.empty()) add_once(all, precision);
