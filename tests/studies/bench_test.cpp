@@ -196,6 +196,7 @@ TEST_F(Bench, KeepsWhatRanWhereTheRestCannot) {
   EXPECT_EQ(rows[2].reason, "it does not load");
   EXPECT_EQ(rows[2].threads, 2);
   EXPECT_EQ(rows[3].test, "pp4");
+  EXPECT_EQ(rows[3].precision, "nf4") << "its threads are said apart";
   options_.precisions = {"nf4"};
   EXPECT_THROW(run(), Error) << "the first has to load";
 }

@@ -98,9 +98,12 @@ Row bench_row_of(const CaseResult& result, const ExperimentContext& context) {
            parameter.first == "batch_size" || parameter.first == "padding";
   });
   row.parameters.emplace_back("weight_bytes", std::to_string(result.facts.weight_bytes));
-  if (result.facts.threads == 0)  // what did not load
-    replace(row, "threads",
-            std::to_string(result.spec.configuration.threads.value_or(default_thread_count())));
+  if (result.facts.threads == 0) {  // what did not load
+    RunConfig asked = result.spec.configuration;
+    replace(row, "threads", std::to_string(asked.threads.value_or(default_thread_count())));
+    asked.threads.reset();
+    replace(row, "precision", asked.label());
+  }
   if (!result.is_measured()) return row;
   const Sample& first = result.samples.begin()->second;
   const BenchCase spec = figures_of(row).spec;
