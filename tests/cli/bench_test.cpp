@@ -7,6 +7,7 @@
 #include "support/fixtures.h"
 #include "support/program.h"
 #include "support/temporary_folder.h"
+#include "support/tiny_model.h"
 
 namespace assay::test {
 namespace {
@@ -214,6 +215,73 @@ TEST(CliBench, Formats) {
   EXPECT_EQ(llama[0], "| model | size | params | backend | threads | test | t/s |");
   EXPECT_NE(llama[2].find("| pp4 | "), std::string::npos) << llama[2];
   EXPECT_NE(llama[2].find(" ± "), std::string::npos) << llama[2];
+}
+
+// As every study: reports in a folder, with rows of what each test is.
+TEST(CliBench, WritesAReportWhereAFolderIsGiven) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const Json printed =
+      bench_json({"-p", "8", "-n", "4", "-d", "3", "-r", "2", "--precision", "float32,nf4", "-o", out});
+  const Json written = Json::parse(read_file(out + "/results.json"));
+  EXPECT_EQ(written["status"], "complete");
+  ASSERT_EQ(written["rows"].size(), 4U);
+  const std::vector<std::string> labels{"pp8 @ d3, float32, 2 threads", "tg4 @ d3, float32, 2 threads",
+                                        "pp8 @ d3, nf4, 2 threads", "tg4 @ d3, nf4, 2 threads"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Json &row = written["rows"][i], &values = row["values"];
+    EXPECT_EQ(row["scenario"], "bench");
+    EXPECT_EQ(row["label"], labels[i]);
+    EXPECT_EQ(values["total_latency_s"]["samples"], printed["rows"][i]["samples_s"]);
+    for (const char* key : {"tokens_per_sec", "percent_of_roofline", "bytes_per_token"})
+      EXPECT_EQ(values[key]["value"], printed["rows"][i][key]) << key;
+    EXPECT_FALSE(values.contains("time_to_first_token_s"));
+    EXPECT_GT(values["kv_cache_bytes"]["value"], 0);
+  }
+  EXPECT_NE(read_file(out + "/report.md").find("| pp8 @ d3, nf4, 2 threads |"), std::string::npos);
+  EXPECT_FALSE(read_file(out + "/journal.jsonl").empty());
+  expect_success(run_program({"report", out + "/results.json"}));
+}
+
+TEST(CliBench, IsResumedWhereItWasInterrupted) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words{
+      "bench", demo_model().string(), "-p",    "4", "-n", "300", "-r", "20", "-t", "1",
+      "-o",    folder / "out",        "--json"};
+  const ProgramResult first = run_program(words, {.interrupts = true, .timeout = std::chrono::seconds(60)});
+  EXPECT_EQ(first.exit_code, 130) << first.err;
+  EXPECT_EQ(Json::parse(read_file(folder / "out/results.json"))["status"], "interrupted");
+  words.emplace_back("--resume");
+  words.insert(words.end(), {"--format", "csv"});
+  const ProgramResult second = run_program(words);
+  expect_success(second);
+  const Json json = Json::parse(second.out);
+  EXPECT_EQ(tests_of(json), (std::vector<std::string>{"pp4", "tg300"}));
+  for (const Json& row : json["rows"]) EXPECT_EQ(row["samples_s"].size(), 20U);
+  // All of it is in the journal now.
+  const ProgramResult third = run_program(words);
+  expect_success(third);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(Json::parse(third.out)["rows"][i]["samples_s"], json["rows"][i]["samples_s"]);
+  words[3] = "5";
+  expect_failure(run_program(words), 1, {"journal.jsonl", "another plan"});
+  expect_failure(bench({"--resume"}), 2, {"--resume", "--output"});
+}
+
+TEST(CliBench, ADryRunShowsItsTests) {
+  const ProgramResult result = bench({"-p", "512", "-n", "16", "-d", "0,100", "--dry-run"});
+  expect_success(result);
+  for (const char* test : {"pp512, float32", "tg16, float32", "pp512 @ d100", "tg16 @ d100", "4 cases"})
+    EXPECT_NE(result.out.find(test), std::string::npos) << result.out;
+}
+
+// Token ids are all that a test needs.
+TEST(CliBench, AModelWithoutATokenizerIsMeasured) {
+  const TemporaryFolder folder;
+  const std::string model = TinyModel().write(folder / "m");
+  const ProgramResult result = run_program({"bench", model, "-p", "4", "-n", "2", "-d", "12", "-r", "1"});
+  expect_success(result);
+  EXPECT_NE(result.out.find("pp4 @ d12"), std::string::npos) << result.out;
 }
 
 TEST(CliBench, BadFlags) {

@@ -82,6 +82,15 @@ TEST_F(ExactPredictions, AddUpTheStepsOfTheBatches) {
   EXPECT_DOUBLE_EQ(predicted(together).seconds, seconds_of({{{3, 5, 2}, 4, false}}, 3e6, "nf4"));
 }
 
+TEST_F(ExactPredictions, KnowRandomPromptsAndTheirDepth) {
+  Case spec = case_of({}, 0, 4);
+  spec.random_prompts = RandomPrompts{.sequences = 2, .tokens = 3, .depth = 7};
+  const PredictedCase one = predicted(spec);
+  EXPECT_EQ(one.why_not, "");
+  EXPECT_DOUBLE_EQ(one.seconds, seconds_of({{{3, 3}, 4, true, 7, 512}}, 1e6, "float32"));
+  EXPECT_EQ(asked_.back(), (std::pair<std::int64_t, std::int64_t>(2, 7 + 3 + 4 - 1)));
+}
+
 TEST_F(ExactPredictions, CountTheTokensOfATextAsFarAsTheyFit) {
   const auto tokens = static_cast<std::int64_t>(context_.tokenizer->encode("a text of tokens").size());
   EXPECT_DOUBLE_EQ(predicted(case_of({"a text of tokens"}, 0, 2)).seconds,

@@ -90,6 +90,22 @@ TEST(StepCosts, CountWeightsOncePerStep) {
   EXPECT_GT(total.flops.value, 0);
 }
 
+// A prefill that is longer than a step reads the weights again; what the cache holds already is only read.
+TEST(StepCosts, CutAPrefillAsItRuns) {
+  const Plan& plan = plan_for_roofline();
+  const BatchShape shape{
+      .prompt_tokens = {3, 5}, .new_tokens = 2, .uses_cache = true, .depth = 7, .rows_per_step = 4};
+  const auto steps = step_costs(plan, shape);
+  ASSERT_EQ(steps.size(), 3U);
+  expect_step(steps[0], {costs_by_phase(plan, 3, 7, 1), costs_by_phase(plan, 1, 7, 0)},
+              costs_by_phase(plan, 4, 0, 1));
+  expect_step(steps[1], {costs_by_phase(plan, 4, 8, 1)}, costs_by_phase(plan, 4, 0, 1));
+  expect_step(steps[2], {costs_by_phase(plan, 1, 10, 1), costs_by_phase(plan, 1, 12, 1)},
+              costs_by_phase(plan, 2, 0, 2));
+  EXPECT_EQ(step_costs(plan, {{8}, 1, true, 0, 8}).size(), 1U);
+  EXPECT_EQ(step_costs(plan, {{9}, 1, true, 0, 8}).size(), 2U);
+}
+
 TEST(PeakInstruction, FollowsFormatAndTier) {
   const auto kind = [](const char* precision, Isa isa) -> int {
     const auto product = peak_instruction(precision_from_name(precision), isa);

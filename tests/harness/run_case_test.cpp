@@ -121,6 +121,35 @@ TEST_F(CaseRuns, ComputeWhatIsAsked) {
   EXPECT_EQ(run_case(loaded_, what_).ids_hash, hash);
 }
 
+TEST_F(CaseRuns, ReadRandomPromptsBehindTheirDepth) {
+  what_.prompts.clear();
+  what_.random_prompts = RandomPrompts{.sequences = 2, .tokens = 3, .depth = 5};
+  const Sample s = run_case(loaded_, what_, &roofline_);
+  EXPECT_EQ(s.sequences, 2);
+  EXPECT_EQ(s.batches, 1);
+  EXPECT_EQ(s.prompt_tokens, 6) << "the depth is there before";
+  EXPECT_EQ(s.computed_prompt_tokens, 6);
+  EXPECT_EQ(s.new_tokens, 8);
+  double bytes = 0;
+  for (const PhaseCosts& costs : step_costs(loaded_.model->program().plan(), {{3, 3}, 4, true, 5, 0})) {
+    const Cost cost = total_cost(costs);
+    bytes += static_cast<double>((cost.weight_bytes + cost.kv_bytes).value);
+  }
+  EXPECT_DOUBLE_EQ(s.bytes, bytes);
+  const FirstRun first = first_run(loaded_, what_, roofline_, {});
+  EXPECT_EQ(hash_of(first.ids), s.ids_hash) << "the same ids in each run";
+  EXPECT_NE(first.ids[0], first.ids[1]) << "and others in each sequence";
+  EXPECT_TRUE(first.prompt_ids.empty());
+  EXPECT_TRUE(first.texts.empty());
+  EXPECT_TRUE(first.profile.parts.empty()) << "it would hold the filling of the cache";
+  EXPECT_EQ(first.kv_cache_bytes,
+            2 * static_cast<double>(loaded_.model->program().cache_bytes(5 + 3 + 4 - 1).value));
+  what_.new_tokens = 57;
+  EXPECT_EQ(refusal(), "") << "the last token needs no place in the context of 64";
+  what_.new_tokens = 58;
+  EXPECT_NE(refusal().find("context of 64"), std::string::npos) << refusal();
+}
+
 TEST_F(CaseRuns, TimeTheFirstBatchApart) {
   // The first prompt is 50 times as long as the second, and a text of hundreds of characters.
   std::string text;

@@ -223,6 +223,26 @@ TEST(CaseJson, EveryFieldHasItsPlace) {
   EXPECT_EQ(back.key(), "padding | a label | " + spec.configuration.key());
 }
 
+// A case without them is written as ever, so that earlier builds and journals know it.
+TEST(CaseJson, RandomPromptsAreThereWhereTheyAre) {
+  Case spec;
+  EXPECT_FALSE(to_json(spec).contains("random_prompts"));
+  EXPECT_FALSE(case_from_json(to_json(spec)).random_prompts);
+  const std::string key = spec.key();
+  spec.random_prompts = RandomPrompts{.sequences = 3, .tokens = 5, .depth = 7};
+  const OrderedJson json = to_json(spec);
+  EXPECT_EQ(json["random_prompts"].dump(), R"({"sequences":3,"tokens":5,"depth":7})");
+  const Case back = case_from_json(json);
+  EXPECT_EQ(to_json(back), json);
+  EXPECT_EQ(back.sequences(), 3);
+  EXPECT_EQ(spec.key(), key);
+  for (const auto& [name, value] : {std::pair("sequences", 0), {"tokens", 0}, {"depth", -1}}) {
+    OrderedJson bad = json;
+    bad["random_prompts"][name] = value;
+    EXPECT_THROW(case_from_json(bad), Error) << name;
+  }
+}
+
 TEST(Sample, DecodesForTheSumOfItsSteps) {
   EXPECT_DOUBLE_EQ(full_sample().decode_s(), 0.1 + 0.2);
   EXPECT_EQ(Sample{}.decode_s(), 0);

@@ -51,6 +51,27 @@ TEST_F(TimedSweep, WarmsUpUntilTwoRunsTakeAboutTheSame) {
   EXPECT_EQ(warm_ups(1.4375, {1.4375}), 1);
 }
 
+// Sweeps in series go on in the session that is there, and their time begins with their first round.
+TEST_F(TimedSweep, InSeriesGoesOnInTheSessionThatIsThere) {
+  script_.start_s = 10;
+  script_.first_s = 5;
+  options_.processes = 1;
+  options_.repeats = 4;
+  options_.max_time_s = 2;
+  Sessions sessions = test::timed_sessions(script_, true);
+  const auto samples = [&](const char* label) {
+    return run_sweep(sessions, label, {timed(label)}, options_).cases[0].samples.size();
+  };
+  EXPECT_EQ(samples("a"), 1U) << "loading alone takes longer";
+  options_.is_in_series = true;
+  EXPECT_EQ(samples("b"), 2U);
+  EXPECT_EQ(samples("c"), 2U);
+  EXPECT_EQ(script_.made, 1);
+  options_.is_in_series = false;
+  samples("d");
+  EXPECT_EQ(script_.made, 2) << "a sweep of its own starts afresh";
+}
+
 TEST_F(TimedSweep, OfALaterVisitWarmsUpOnceUnlessRunsAreShort) {
   options_.processes = 3;
   options_.repeats = 1;

@@ -1,17 +1,7 @@
-// The figures of a bench's row, exact for samples, costs and readings that the test makes up.
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <limits>
-
-#include "assay/assay.h"
-#include "assay/base/error.h"
-#include "assay/model/model.h"
-#include "assay/plan/cost.h"
+// The figures of a test of speed, exact for samples, costs and readings that the test makes up.
 #include "assay/studies/bench_figures.h"
-#include "support/fixtures.h"
-#include "support/temporary_folder.h"
-#include "support/tiny_model.h"
+
+#include <gtest/gtest.h>
 
 namespace assay {
 namespace {
@@ -104,166 +94,83 @@ TEST_F(BenchRoofline, ThatTheSamplesSurelyExceedIsDoubted) {
   EXPECT_EQ(row(0, {4e9}, {0}, {1, 3}).warnings.size(), 0U);
 }
 
-LoadedModel load_named(const std::string& precision, std::optional<int> threads) {
-  if (precision == "nf4") throw Error("it does not load");
-  RunConfig config = run_config_from_text(precision);
-  config.threads = threads.value_or(1);
-  LoadedModel loaded = load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, config);
-  loaded.warnings = {{WarningKind::other, "of the load"}};
-  return loaded;
+Row bench_row(std::vector<double> seconds) {
+  Row row;
+  row.scenario = Scenario::bench;
+  row.parameters = {{"precision", "nf4"}, {"device", "cpu"},      {"kernels", "k"},    {"threads", "3"},
+                    {"tuning", "t"},      {"prompt_tokens", "4"}, {"new_tokens", "0"}, {"depth", "9"},
+                    {"batch", "2"},       {"weight_bytes", "77"}};
+  for (std::size_t i = 0; i < seconds.size(); ++i) row.places.push_back({0, static_cast<int>(i)});
+  row.set("total_latency_s", value_of_processes(std::move(seconds), row.places));
+  row.set("bytes_per_token", 1e9);
+  row.set("flops_per_token", 2e9);
+  return row;
 }
 
-BenchOptions short_bench() {
-  BenchOptions options;
-  options.prompt_tokens = {4};
-  options.new_tokens = {};
-  options.repeats = 2;
-  return options;
+TEST(BenchFigures, AreThoseOfTheRowThatHasTheSamples) {
+  Row row = bench_row({4, 1, 7});
+  const BenchRow figures = figures_of(row);
+  EXPECT_EQ(figures.test, "pp4 @ d9 b2");
+  EXPECT_EQ(figures.precision + figures.device + figures.kernels + figures.isa + figures.tuning, "nf4cpukkt");
+  EXPECT_EQ(figures.threads, 3);
+  EXPECT_EQ(figures.weight_bytes, 77);
+  EXPECT_EQ(figures.samples_s, (std::vector<double>{4, 1, 7}));
+  EXPECT_EQ(figures.median_s, 4);
+  EXPECT_DOUBLE_EQ(figures.tokens_per_sec, 2);
+  EXPECT_DOUBLE_EQ(figures.achieved_gb_s, 2);
+  EXPECT_DOUBLE_EQ(figures.achieved_gflops, 4);
+  EXPECT_EQ(figures.bound, "") << "no roofline";
+  row.status = RowStatus::error;
+  row.reason = "why";
+  EXPECT_TRUE(figures_of(row).samples_s.empty());
+  EXPECT_EQ(figures_of(row).reason, "why");
+  EXPECT_EQ(figures_of(row).test, "pp4 @ d9 b2");
 }
 
-TEST(BenchRows, SayWhatRan) {
-  BenchOptions options = short_bench();
-  options.precisions = {"bfloat16", "nf4"};
-  const std::vector<BenchRow> rows = run_bench(load_named, options);
-  ASSERT_EQ(rows.size(), 2U);
-  const LoadedModel loaded = load_named("bfloat16", 1);
-  EXPECT_EQ(rows[0].model, loaded.id);
-  EXPECT_EQ(rows[0].precision, "bfloat16");
-  EXPECT_EQ(rows[0].device, "cpu");
-  EXPECT_EQ(rows[0].isa, loaded.model->backend().kernels());
-  EXPECT_EQ(rows[0].kernels, rows[0].isa);
-  EXPECT_EQ(rows[0].weight_bytes, loaded.model->program().memory().weights.value);
-  EXPECT_EQ(rows[0].spec.prompt_tokens, 4);
-  EXPECT_EQ(rows[0].warnings.front().text, "of the load");
-  EXPECT_EQ(rows[1].model, loaded.id);
-  EXPECT_EQ(rows[1].spec.prompt_tokens, 4);
-  EXPECT_EQ(rows[1].threads, default_thread_count()) << "the number that was not asked for";
-  EXPECT_TRUE(rows[1].samples_s.empty());
+// Their rooflines are medians, and a row says the same as the line of llama-bench.
+TEST(BenchFigures, AreWrittenIntoTheRow) {
+  Row row = bench_row({4, 1, 7});
+  row.set("roofline_gb_s", value_of_processes({9, 4, 2}, row.places));
+  row.set("roofline_gflops", value_of_processes({10, 90, 10}, row.places));
+  row.set("percent_of_roofline", 1);
+  row.set("time_to_first_token_s", 3);
+  row.set("prompt_tokens", 8);
+  row.set("load_s", 5);
+  row.parameters.emplace_back("bound", "memory");
+  row.warnings = {{WarningKind::too_few_runs, "few"}, roofline_warning(200), {WarningKind::other, "kept"}};
+  const BenchRow figures = figures_of(row);
+  EXPECT_DOUBLE_EQ(figures.roofline_gb_s, 4);
+  EXPECT_DOUBLE_EQ(figures.roofline_gflops, 10);
+  EXPECT_EQ(figures.bound, "memory");  // 2 s of reading, 1.6 s of computing
+  EXPECT_DOUBLE_EQ(figures.percent_of_roofline, 50);
+  set_figures(row, figures);
+  EXPECT_DOUBLE_EQ(row.find("tokens_per_sec")->value, 2);
+  EXPECT_EQ(row.find("tokens_per_sec")->samples, (std::vector<double>{2, 8, 8.0 / 7}));
+  EXPECT_DOUBLE_EQ(row.find("percent_of_roofline")->value, 50);
+  EXPECT_DOUBLE_EQ(row.find("roofline_latency_s")->value, 2);
+  EXPECT_DOUBLE_EQ(row.find("achieved_gb_s")->value, 2);
+  EXPECT_DOUBLE_EQ(row.find("load_s")->value, 5);
+  EXPECT_EQ(row.find("time_to_first_token_s"), nullptr) << "a test has no first token";
+  EXPECT_EQ(row.find("prompt_tokens"), nullptr);
+  EXPECT_EQ(row.parameter("bound"), "memory");
+  ASSERT_EQ(row.warnings.size(), 1U) << "a test is compared with nothing, and below its roofline";
+  EXPECT_EQ(row.warnings[0].text, "kept");
 }
 
-TEST(BenchRows, BeginNoRepeatAfterTheirTime) {
-  // The clock moves a second whenever it is read: at the beginning, and before each repeat but the first.
-  BenchOptions options = short_bench();
-  options.repeats = 9;
-  TimePoint now;
-  options.clock = [&] { return now += std::chrono::seconds(1); };
-  const auto samples_in = [&](double seconds) {
-    options.max_time_s = seconds;
-    return run_bench(load_named, options)[0].samples_s.size();
-  };
-  EXPECT_EQ(samples_in(1), 1U) << "at its limit it is over";
-  EXPECT_EQ(samples_in(1.5), 2U);
-  EXPECT_EQ(samples_in(4), 4U);
-  EXPECT_EQ(samples_in(100), 9U);
-  options.max_time_s.reset();
-  EXPECT_EQ(run_bench(load_named, options)[0].samples_s.size(), 9U);
-}
-
-TEST(BenchRows, TellTheirProgress) {
-  BenchOptions options = short_bench();
-  options.new_tokens = {2};
-  options.repeats = 1;
-  options.precisions = {"float32", "bfloat16"};
-  options.threads = {1, 2};
-  std::vector<std::string> told;
-  options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
-    told.push_back(fmt::format("{} | {} of {}", now, done, all));
-  };
-  run_bench(load_named, options);
-  ASSERT_EQ(told.size(), 16U);  // each test tells of a repeat that is not timed and of one that is
-  EXPECT_EQ(told[0], "pp4 in float32, 1 thread(s), repeat 1 of 1 | 0 of 8");
-  EXPECT_EQ(told[3], "tg2 in float32, 1 thread(s), repeat 1 of 1 | 1 of 8");
-  EXPECT_EQ(told[15], "tg2 in bfloat16, 2 thread(s), repeat 1 of 1 | 7 of 8");
-}
-
-TEST(BenchRows, HaveTheirLimits) {
-  const auto refusal = [](const std::function<void(BenchOptions&)>& change) -> std::string {
-    BenchOptions options = short_bench();
-    options.repeats = 1;
-    change(options);
-    try {
-      run_bench([](const std::string&, std::optional<int>) -> LoadedModel { throw Error("loading"); },
-                options);
-    } catch (const FieldError& error) {
-      return error.field() + ": " + error.problem();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(refusal([](BenchOptions&) {}), "loading");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.prompt_tokens = {}; }),
-            "prompt_tokens: expected a length above 0 here or in new_tokens, found none");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.prompt_tokens = {1}; }), "loading");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.prompt_tokens = {}, o.new_tokens = {1}; }), "loading");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.repeats = 0; }),
-            "repeats: expected a whole number from 1, found 0");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.max_time_s = 0; }),
-            "max_time_s: expected a number above 0, found 0");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.threads = {0}; }),
-            "threads: expected whole numbers from 1 to 1024, found 0");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.threads = {1025}; }),
-            "threads: expected whole numbers from 1 to 1024, found 1025");
-  EXPECT_EQ(refusal([](BenchOptions& o) { o.threads = {1, 1024}; }), "loading");
-  // The context of 64 may be filled, not exceeded.
-  const auto exceeded = [](std::int64_t prompt, std::int64_t made, std::int64_t depth) -> std::string {
-    BenchOptions options = short_bench();
-    options.repeats = 1;
-    options.prompt_tokens = {prompt};
-    options.new_tokens = {made};
-    options.depths = {depth};
-    try {
-      run_bench(load_named, options);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(exceeded(64, 0, 0), "");
-  EXPECT_EQ(exceeded(60, 0, 4), "");
-  EXPECT_EQ(exceeded(0, 4, 60), "");
-  EXPECT_EQ(exceeded(0, 5, 60), "tg5 @ d60: 65 tokens exceed the model's context of 64");
-  EXPECT_EQ(exceeded(61, 0, 4), "pp61 @ d4: 65 tokens exceed the model's context of 64");
-}
-
-// Tokens are chosen and looked at: of a model that computes NaN there is no speed.
-TEST(BenchRows, OfAModelThatComputesNaNAreErrors) {
-  const test::TemporaryFolder folder;
-  test::TinyModel tiny;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::memcpy(tiny.tensor("transformer.ln_f.bias").bytes.data(), &nan, sizeof(nan));
-  const std::string model = tiny.write(folder.path() / "m");
-  const auto load = [&](const std::string&, std::optional<int>) {
-    LoadOptions options;
-    options.needs_tokenizer = false;
-    RunConfig config;
-    config.threads = 1;
-    return load_model_and_tokenizer({model}, config, options);
-  };
-  BenchOptions options = short_bench();
-  options.new_tokens = {2};
-  for (const BenchRow& row : run_bench(load, options)) {
-    EXPECT_EQ(row.status, RowStatus::error) << row.test;
-    EXPECT_FALSE(row.reason.empty());
-    EXPECT_TRUE(row.samples_s.empty());
-  }
-}
-
-TEST(BenchRows, OfDeepSequencesReadTheirKeysAndValues) {
-  BenchOptions options = short_bench();
-  options.prompt_tokens = {1};
-  options.new_tokens = {1};
-  options.depths = {1, 8};
-  options.repeats = 1;
-  const std::vector<BenchRow> rows = run_bench(load_named, options);
-  ASSERT_EQ(rows.size(), 4U);
-  const LoadedModel loaded = load_named("float32", 1);
-  const Plan& plan = loaded.model->program().plan();
-  for (const BenchRow& row : rows) {
-    const Cost cost = cost_of(plan, 1, row.spec.depth, 1);
-    EXPECT_DOUBLE_EQ(row.bytes_per_token, static_cast<double>(cost.weight_bytes.value + cost.kv_bytes.value))
-        << row.test;
-  }
+TEST(BenchFigures, OfRowsOfOtherStudiesAreNone) {
+  Row other = bench_row({1});
+  other.scenario = Scenario::baseline;
+  Row row = bench_row({2});
+  row.warnings = {{WarningKind::other, "of the load"}};
+  ModelFacts model;
+  model.id = "m";
+  model.parameters = 5;
+  const std::vector<BenchRow> rows = bench_rows(std::vector<Row>{other, row}, model);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].model, "m");
+  EXPECT_EQ(rows[0].parameters, 5);
+  EXPECT_EQ(rows[0].median_s, 2);
+  EXPECT_EQ(rows[0].warnings, row.warnings);
 }
 
 }  // namespace

@@ -1,16 +1,20 @@
 // assay bench: speed alone, beside what the machine could reach.
 #include "assay/studies/bench.h"
-#include "assay/report/prose/prose.h"
+
+#include <algorithm>
+#include <any>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
-#include "assay/cli/options.h"
-#include "assay/machine/machine.h"
+#include "assay/cli/measure.h"
+#include "assay/cli/study_flags.h"
+#include "assay/harness/sweep.h"
 #include "assay/machine/machine_json.h"
 #include "assay/report/csv.h"
+#include "assay/report/prose/prose.h"
 #include "assay/report/table.h"
 #include "assay/results/results_json.h"
 #include "assay/statistics/statistics.h"
@@ -22,10 +26,8 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 struct BenchFlags {
-  ModelFlags model;
-  OutputFlags output;
-  BenchOptions options;
-  double max_time_s = 0;  // 0: no limit
+  MeasureFlags measure;
+  StudyFlags study;
   std::string format = "table";
 };
 
@@ -66,12 +68,12 @@ OrderedJson json_of(const BenchRow& row) {
           {"warnings", to_json(row.warnings)}};
 }
 
-OrderedJson json_of(const std::vector<BenchRow>& rows, bool is_complete) {
-  const Build build = build_facts();
+OrderedJson json_of(const std::vector<BenchRow>& rows, const ResultSet& results) {
+  const Build& build = results.build;
   OrderedJson json{
-      {"status", name_of(is_complete ? RunStatus::complete : RunStatus::interrupted)},
+      {"status", name_of(results.status)},
       {"build", {{"version", build.version}, {"compiler", build.compiler}, {"type", build.type}}},
-      {"machine", to_json(read_machine())},
+      {"machine", to_json(results.machine)},
       {"rows", OrderedJson::array()}};
   for (const BenchRow& row : rows) json["rows"].push_back(json_of(row));
   return json;
@@ -158,99 +160,107 @@ std::string llama_bench_of(const std::vector<BenchRow>& rows) {
   return report::to_markdown(table);
 }
 
-int run_bench(const BenchFlags& flags) {
+std::string text_of(const std::string& format, const std::vector<BenchRow>& rows) {
+  if (format == "jsonl") return jsonl_of(rows);
+  if (format == "csv") return csv_of(rows);
+  if (format == "md") return report::to_markdown(table_of(rows));
+  if (format == "table") return report::to_text(table_of(rows), terminal_width());
+  return llama_bench_of(rows);
+}
+
+void show(const ResultSet& results, const BenchFlags& flags) {
+  const std::vector<BenchRow> rows = bench_rows(results.rows, results.model);
+  const std::string format = flags.measure.output.is_json ? "json" : flags.format;
+  if (format == "json")
+    answer_json(json_of(rows, results));
+  else
+    answer(text_of(format, rows));
+  if (!flags.measure.output.is_quiet)
+    for (const BenchRow& row : rows)
+      for (const Warning& warning : row.warnings)
+        note(fmt::format("warning: {}: {}", row.test, report::sentence_of(warning)));
+  if (results.status == RunStatus::interrupted)
+    note("interrupted: tests that are not listed were not measured, or not to their end");
+}
+
+PlannedStudy plan_of(const BenchFlags& flags) {
   const std::vector<std::string> formats{"table", "md", "csv", "json", "jsonl", "llama-bench"};
   if (std::find(formats.begin(), formats.end(), flags.format) == formats.end())
     throw UsageError("--format: expected one of {}, found '{}'", fmt::join(formats, ", "), flags.format);
-  BenchOptions options = flags.options;
-  options.precisions.clear();
-  for (const std::string& name : words_of(flags.model.precision))  // each once
-    if (std::find(options.precisions.begin(), options.precisions.end(), name) == options.precisions.end())
-      options.precisions.push_back(name);
-  if (options.precisions.empty())
-    throw UsageError("--precision: expected names joined by commas, found '{}'", flags.model.precision);
+  const std::string& precisions = flags.measure.model.precision;
+  if (!precisions.empty() && words_of(precisions).empty())
+    throw UsageError("--precision: expected names joined by commas, found '{}'", precisions);
+  PlannedStudy planned =
+      flags.study.plan(precisions.empty() ? words_of(std::string(kAutoPrecision)) : words_of(precisions))
+          .front();
+  const auto& options = std::any_cast<const BenchOptions&>(planned.options);
   const auto asks_for_any = [](const std::vector<std::int64_t>& lengths) {
     return std::any_of(lengths.begin(), lengths.end(), [](std::int64_t length) { return length > 0; });
   };
   if (!asks_for_any(options.prompt_tokens) && !asks_for_any(options.new_tokens))
     throw UsageError("--n-prompt and --n-gen: every length is 0, so there is nothing to measure");
-  if (flags.max_time_s < 0)
-    throw UsageError("--max-time: expected 0 or more seconds, found {}", flags.max_time_s);
-  if (flags.max_time_s > 0) options.max_time_s = flags.max_time_s;
-  flags.model.configuration();  // what is wrong with the list or its flags is said before any loading
-  Progress progress(flags.output.shows_progress());
-  options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all) {
-    progress.show(fmt::format("[{}/{}] {}", done + 1, all, now));
-  };
-  options.should_stop = is_interrupted;
-  const auto load = [&](const std::string& precision, std::optional<int> threads) {
-    RunConfig spec = run_config_from_text(precision, flags.model.config);
-    if (threads) spec.threads = threads;
-    progress.clear();
-    LoadedModel loaded = load_model_and_tokenizer(candidates_of(flags.model.model), spec,
-                                                  {.needs_tokenizer = false, .pins_caller = true});
-    if (!flags.output.is_quiet) note(loaded.load_line());
-    return loaded;
-  };
-  const std::vector<BenchRow> rows = run_bench(load, options);
-  progress.clear();
-  const std::string format = flags.output.is_json ? "json" : flags.format;
-  if (format == "json")
-    answer_json(json_of(rows, !is_interrupted()));
-  else
-    answer(format == "jsonl"   ? jsonl_of(rows)
-           : format == "csv"   ? csv_of(rows)
-           : format == "md"    ? report::to_markdown(table_of(rows))
-           : format == "table" ? report::to_text(table_of(rows), terminal_width())
-                               : llama_bench_of(rows));
-  if (!flags.output.is_quiet)
-    for (const BenchRow& row : rows)
-      for (const Warning& warning : row.warnings)
-        note(fmt::format("warning: {}: {}", row.test, report::sentence_of(warning)));
-  if (is_interrupted()) {
-    note("interrupted: tests that are not listed were not measured, or not to their end");
-    return kInterrupted;
-  }
-  return std::any_of(rows.begin(), rows.end(),
-                     [](const BenchRow& row) { return row.status != RowStatus::ok; })
-             ? kSomeCasesFailed
-             : 0;
+  return planned;
+}
+
+int bench(const BenchFlags& flags, const CLI::App& command, const std::string& command_line) {
+  const PlannedStudy planned = plan_of(flags);
+  Measuring measuring(flags.measure, command, command_line);
+  const std::vector<Case> cases = cases_of(measuring.experiment(), {planned});
+  ExperimentContext& context = measuring.experiment();
+  context.sweep.repeats = context.sweep.repeats.value_or(kBenchRepeats);
+  context.sweep.processes = 1;
+  if (flags.measure.is_dry_run) return measuring.show_plan(cases);
+  if (!flags.measure.folder.empty()) measuring.begin();
+  context.baseline = cases.front().configuration;
+  ResultSet results = measuring.new_results();
+  if (!flags.measure.output.is_quiet)
+    note(fmt::format("Loaded: {} | device={} | dtype={}", results.model.id,
+                     context.sessions->facts(context.baseline).device, results.model.dtype));
+  results.add(run_studies(context, {planned}));
+  return measuring.finish(std::move(results), [&](const ResultSet& all, const report::WrittenReports&,
+                                                  const std::exception_ptr& unwritten) {
+    show(all, flags);
+    if (unwritten) std::rethrow_exception(unwritten);
+  });
+}
+
+// Flags of other studies that a test has no use for: it is one case in one process.
+void remove_flags_of_sweeps(CLI::App& command) {
+  for (const char* flag : {"--processes", "--narrow", "--time", "--seed"})
+    command.remove_option(command.get_option(flag));
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, int& exit_code) {
+void add_bench(CLI::App& app, int& exit_code, const std::string& command_line) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* command = app.add_subcommand(
-      "bench", "Measure prefill and decode speed as llama-bench does, beside the rooflines");
-  command->add_option("MODEL", flags->model.model, "Model: a folder, a Hugging Face cache entry or demo")
-      ->required();
-  BenchOptions& options = flags->options;
-  add_whole_list(*command, "-p,--n-prompt", options.prompt_tokens,
-                 "Prompt lengths to prefill, in tokens, joined by commas; 0: none [512]");
-  add_whole_list(*command, "-n,--n-gen", options.new_tokens,
-                 "Numbers of tokens to decode, joined by commas; 0: none [128]");
-  add_whole_list(*command, "-d,--n-depth", options.depths,
-                 "Numbers of tokens already in the KV cache, joined by commas [0]");
-  add_whole_list(*command, "-b,--batch-size", options.batches, "Batch sizes, joined by commas [1]", 1, 4096);
-  add_whole(*command, "-r,--repeats", options.repeats, "Timed repeats of each test [5]", 1);
-  add_real(*command, "--max-time", flags->max_time_s,
-           "Seconds after which a test starts no further repeat; 0: no limit [0]");
-  add_whole_list(*command, "-t,--threads", options.threads,
-                 "Numbers of threads, joined by commas [one for each core this process may use]", 1, 1024);
-  command
-      ->add_option("--precision", flags->model.precision,
-                   "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
-                   "nf4+activations:int8 the activations [float32, or as the "
-                   "checkpoint is]")
-      ->type_name("LIST");
-  flags->model.add_fields_but(*command, {"threads"});
+  const Study& study = study_named("bench");
+  CLI::App* command = app.add_subcommand(study.command, study.description);
+  flags->measure.is_of_speed_alone = true;
+  flags->measure.add_to(*command, true);
+  remove_flags_of_sweeps(*command);
+  flags->study.add_to(*command, {&study});
+  command->get_option("--precision")
+      ->description(
+          "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
+          "nf4+activations:int8 the activations [float32, or as the checkpoint is]");
+  command->get_option("--repeats")
+      ->description(fmt::format("Timed repeats of each test [{}]", kBenchRepeats));
+  command->get_option("--max-time")
+      ->description("Seconds after which a test starts no further repeat; 0: no limit [0]");
+  command->get_option("--max-memory")
+      ->description("Memory limit of the worker, in MiB, predicted [no limit]");
   command->add_option(
       "--format", flags->format,
       "Output format: table (as wide as the terminal), md, csv, json, jsonl or llama-bench [table]");
-  flags->output.add_to(*command);
-  command->footer("Example: assay bench demo -p 128,512 -n 64 -d 0,256 --precision float32,bfloat16");
-  command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
+  command->footer("Example: " + study.example);
+  command->callback([flags, command, command_line, &exit_code] {
+    try {
+      exit_code = bench(*flags, *command, command_line);
+    } catch (const FieldError& error) {
+      throw flags->study.named_by_flag(error);
+    }
+  });
 }
 
 }  // namespace assay::cli

@@ -171,7 +171,7 @@ CommandLine with_config(const CLI::App& app, std::vector<std::string> words) {
 }
 
 std::string config_of(const CLI::App& command) {
-  static constexpr const char* kNotMeasured[] = {"output",      "resume", "json", "quiet",
+  static constexpr const char* kNotMeasured[] = {"output",      "resume", "json", "quiet",  "format",
                                                  "no-progress", "config", "help", "dry-run"};
   OrderedJson json = OrderedJson::object();
   for (const CLI::Option* option : command.get_options()) {

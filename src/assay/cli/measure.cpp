@@ -113,6 +113,8 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   options.common = flags.model.config;
   options.baseline = flags.model.configuration();
   // Flags that were not given are 0.
+  options.needs_tokenizer = !flags.is_of_speed_alone;
+  if (flags.is_of_speed_alone) options.memory_budget = Bytes{};
   if (flags.memory_mb > 0) options.memory_budget = Bytes{flags.memory_mb << 20};
   if (flags.worker_memory_mb > 0) options.worker_memory_limit = Bytes{flags.worker_memory_mb << 20};
   options.case_time_limit = {flags.case_timeout_s};
@@ -203,8 +205,7 @@ ResultSet Measuring::new_results() {
   return results;
 }
 
-int Measuring::finish(ResultSet results) {
-  progress_.clear();
+void Measuring::add_facts(ResultSet& results) const {
   results.command = command_line_;
   results.model.sha256 = sha256_;
   const nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
@@ -212,6 +213,52 @@ int Measuring::finish(ResultSet results) {
     results.configuration.emplace_back("--" + name,
                                        value.is_string() ? value.get<std::string>() : value.dump());
   if (is_interrupted()) results.status = RunStatus::interrupted;
+}
+
+void Measuring::answer_json_of(const ResultSet& results, const report::WrittenReports& written) const {
+  nlohmann::ordered_json json = report::results_json(results);
+  json["results"] =
+      flags_.folder.empty()
+          ? nlohmann::ordered_json(nullptr)
+          : nlohmann::ordered_json((std::filesystem::path(flags_.folder) / "results.json").string());
+  nlohmann::ordered_json files = nlohmann::ordered_json::array();
+  for (const auto& path : written.paths) files.push_back(path.string());
+  json["files"] = files;
+  if (const auto recommended = recommendation_of(results)) {
+    const auto or_null = [](const std::string& label) {
+      return label.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(label);
+    };
+    json["recommendation"] = {{"small_device", or_null(recommended->small_device)},
+                              {"server", or_null(recommended->server)},
+                              {"best_quality", or_null(recommended->best_quality)}};
+  }
+  answer_json(json);
+}
+
+void Measuring::answer_text_of(const ResultSet& results, const report::WrittenReports& written,
+                               const std::exception_ptr& unwritten) const {
+  answer_text("\n" + report::to_terminal(report::document_of(results), terminal_width()));
+  if (unwritten) std::rethrow_exception(unwritten);
+  if (!written.paths.empty())
+    answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,
+                            (std::filesystem::path(flags_.folder) / "report.md").string()));
+  else if (!flags_.output.is_quiet)
+    note("Nothing was written: --output FOLDER keeps the results and a full report.");
+}
+
+int Measuring::finish(ResultSet results) {
+  return finish(std::move(results), [this](const ResultSet& all, const report::WrittenReports& written,
+                                           const std::exception_ptr& unwritten) {
+    if (flags_.output.is_json)
+      answer_json_of(all, written);
+    else
+      answer_text_of(all, written, unwritten);
+  });
+}
+
+int Measuring::finish(ResultSet results, const Answer& answer) {
+  progress_.clear();
+  add_facts(results);
   report::WrittenReports written;
   std::exception_ptr unwritten;
   try {
@@ -220,33 +267,7 @@ int Measuring::finish(ResultSet results) {
     if (flags_.output.is_json) throw;
     unwritten = std::current_exception();  // what was measured is shown all the same
   }
-  if (flags_.output.is_json) {
-    nlohmann::ordered_json json = report::results_json(results);
-    json["results"] =
-        flags_.folder.empty()
-            ? nlohmann::ordered_json(nullptr)
-            : nlohmann::ordered_json((std::filesystem::path(flags_.folder) / "results.json").string());
-    nlohmann::ordered_json files = nlohmann::ordered_json::array();
-    for (const auto& path : written.paths) files.push_back(path.string());
-    json["files"] = files;
-    if (const auto recommended = recommendation_of(results)) {
-      const auto or_null = [](const std::string& label) {
-        return label.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(label);
-      };
-      json["recommendation"] = {{"small_device", or_null(recommended->small_device)},
-                                {"server", or_null(recommended->server)},
-                                {"best_quality", or_null(recommended->best_quality)}};
-    }
-    answer_json(json);
-  } else {
-    answer_text("\n" + report::to_terminal(report::document_of(results), terminal_width()));
-    if (unwritten) std::rethrow_exception(unwritten);
-    if (!written.paths.empty())
-      answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,
-                              (std::filesystem::path(flags_.folder) / "report.md").string()));
-    else if (!flags_.output.is_quiet)
-      note("Nothing was written: --output FOLDER keeps the results and a full report.");
-  }
+  answer(results, written, unwritten);
   if (!written.note.empty() && !flags_.output.is_quiet) note(written.note);
   if (results.status == RunStatus::interrupted) return kInterrupted;
   for (const AuditRow& row : results.audit)

@@ -1,6 +1,7 @@
 // What the commands that measure share: their flags, their experiment, and how a result leaves the program.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "assay/cli/options.h"
 #include "assay/harness/case.h"
 #include "assay/harness/context.h"
+#include "assay/report/files.h"
 #include "assay/results/results.h"
 #include "assay/studies/registry.h"
 
@@ -24,6 +26,8 @@ struct MeasureFlags {
   double max_time_s = 0, narrow_percent = 2, time_s = 20, case_timeout_s = 600;
   std::int64_t memory_mb = 0, worker_memory_mb = 0;
   bool is_dry_run = false, resumes = false;
+  // No text is read or written, and one model is loaded at a time.
+  bool is_of_speed_alone = false;
 
   void add_to(CLI::App& app, bool is_model_required);
   std::vector<std::string> precisions() const { return words_of(model.precision); }
@@ -47,10 +51,18 @@ class Measuring {
   PredictedSeconds predicted_seconds();
   // An empty result set of the baseline; throws what loading throws.
   ResultSet new_results();
+  // Prints a result, whose files are written already; the last argument: an error in writing them, if any.
+  using Answer = std::function<void(const ResultSet&, const report::WrittenReports&, std::exception_ptr)>;
   // Writes the reports, prints the answer, gives the exit code.
   int finish(ResultSet results);
+  int finish(ResultSet results, const Answer& answer);
 
  private:
+  void add_facts(ResultSet& results) const;
+  void answer_json_of(const ResultSet& results, const report::WrittenReports& written) const;
+  void answer_text_of(const ResultSet& results, const report::WrittenReports& written,
+                      const std::exception_ptr& unwritten) const;
+
   const MeasureFlags& flags_;
   std::string command_line_, config_;
   Progress progress_;

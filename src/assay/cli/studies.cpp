@@ -49,7 +49,7 @@ void add_studies(CLI::App& app, int& exit_code, const std::string& command_line)
   };
   std::map<std::string, Group> groups;
   for (const Study& study : studies()) {
-    if (study.command.empty()) continue;
+    if (study.command.empty() || study.has_own_command) continue;
     const std::size_t blank = study.command.find(' ');
     if (blank == std::string::npos) {
       add_study(app, study.command, study, exit_code, command_line);

@@ -16,6 +16,9 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
   if (prompts.empty()) throw Error("no prompt was given");
   if (options.max_new_tokens < 1)
     throw FieldError("max_new_tokens", "expected a whole number from 1, found {}", options.max_new_tokens);
+  if (options.depth && (*options.depth < 0 || !options.uses_cache || options.padding != Padding::none))
+    throw FieldError("depth", "expected 0 or more tokens, with a KV cache and without padding, found {}",
+                     *options.depth);
   const std::int64_t context = program.plan().context;
   Bytes cache;
   std::size_t longest = 0;
@@ -24,7 +27,11 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
     if (prompt.empty())
       throw Error("the prompt is empty: a causal model needs at least one token to continue");
     const auto tokens = static_cast<std::int64_t>(prompt.size());
-    if (options.max_new_tokens > context || tokens + options.max_new_tokens > context)
+    if (tokens <= options.depth.value_or(0))
+      throw FieldError("depth", "expected fewer than the prompt's {}, found {}", counted(tokens, "token"),
+                       *options.depth);
+    const std::int64_t needed = tokens + options.max_new_tokens - (options.depth ? 1 : 0);
+    if (options.max_new_tokens > context || needed > context)
       throw Error("{} of the prompt and {} new ones exceed the model's context of {}",
                   counted(tokens, "token"), options.max_new_tokens, context);
     const bool is_padded = options.padding != Padding::none;
@@ -63,7 +70,8 @@ class Generation {
       texts_[i].reserve(longest + static_cast<std::size_t>(options.max_new_tokens));
       if (options.padding == Padding::left)
         texts_[i].insert(texts_[i].begin(), missing_[i], options.pad_token);
-      trace_.computed_prompt_tokens += static_cast<std::int64_t>(prompts[i].size() + missing_[i]);
+      trace_.computed_prompt_tokens +=
+          static_cast<std::int64_t>(prompts[i].size() + missing_[i]) - options.depth.value_or(0);
     }
     trace_.sequences.resize(prompts.size());
     active_.resize(prompts.size());
@@ -72,6 +80,7 @@ class Generation {
   }
 
   GenerationTrace run(const ShouldStop& should_stop) {
+    if (options_.depth.value_or(0) > 0) fill_cache(*options_.depth, should_stop);
     backend_.synchronize();
     last_ = backend_.record();
     for (std::int64_t made = 0; made < options_.max_new_tokens && !active_.empty();) {
@@ -101,6 +110,18 @@ class Generation {
     return elapsed_;
   }
   Seconds since_start() { return since_start(backend_.record()); }
+
+  // Before the clock starts.
+  void fill_cache(std::int64_t depth, const ShouldStop& should_stop) {
+    std::vector<StepItem> items;
+    for (std::size_t i = 0; i < texts_.size(); ++i)
+      items.push_back({.sequence = numbers_[i],
+                       .ids = std::span<const TokenId>(texts_[i]).first(static_cast<std::size_t>(depth)),
+                       .wanted = depth - 1,
+                       .extent = static_cast<std::int64_t>(texts_[i].size())});
+    run_in_steps(
+        program_, *cache_, items, [](std::span<const StepPart>) {}, should_stop);
+  }
 
   // The last token of a sequence is not kept.
   void reserve(std::size_t longest) {
@@ -173,7 +194,8 @@ class Generation {
       const bool pads_left = options_.padding == Padding::left;
       const auto padding = static_cast<std::int64_t>(pads_left ? missing_[i] : 0);
       const std::int64_t extent = static_cast<std::int64_t>(texts_[i].size()) - padding;
-      if (!options_.uses_cache || grows_beyond_a_switch(cache_->length(numbers_[i]) - padding, extent))
+      if (!is_prefill &&
+          (!options_.uses_cache || grows_beyond_a_switch(cache_->length(numbers_[i]) - padding, extent)))
         cache_->truncate(numbers_[i], 0);
       if (pads_right) texts_[i].insert(texts_[i].end(), missing_[i], options_.pad_token);
       const auto known = static_cast<std::size_t>(cache_->length(numbers_[i]));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,9 @@ struct GenerationOptions {
   SamplingOptions sampling = {};
   Padding padding = Padding::none;
   TokenId pad_token = 0;
+  // In a test of speed: the first tokens of each prompt, which the KV cache holds when the clock starts. Such
+  // a test may fill the context, since its last new token is never read.
+  std::optional<std::int64_t> depth = {};
   // Sees the logits that each token is chosen from; greedy choice then reads them too, which takes longer.
   std::function<void(std::size_t sequence, std::span<const float> logits)> on_logits = {};
 };
@@ -65,9 +69,9 @@ void check_request(const Program& program, const std::vector<std::vector<TokenId
 
 // Prompts may have different lengths; each is computed without padding and leaves the batch when it ends.
 // Equal prompts give equal ids whatever else is in the batch. Throws Error for an empty prompt, for a prompt
-// whose tokens and new tokens exceed the context, and for max_new_tokens < 1. should_stop is asked between
-// the pieces of a long prompt, where it makes generate() throw Stopped, and between new tokens, where what
-// was generated is returned as interrupted.
+// whose tokens and new tokens exceed the context, for max_new_tokens < 1, and for a depth that leaves a
+// prompt no token to read. should_stop is asked between the pieces of a long prompt, where it makes
+// generate() throw Stopped, and between new tokens, where what was generated is returned as interrupted.
 GenerationTrace generate(Backend& backend, Program& program, const std::vector<std::vector<TokenId>>& prompts,
                          const GenerationOptions& options, const OnToken& on_token = {},
                          const ShouldStop& should_stop = {});

@@ -1,5 +1,5 @@
-// The greedy step, which generation, benchmarks and profiles share: every sequence takes in its new tokens,
-// and the most probable token after them is found.
+// The greedy step, which generation and profiles share: every sequence takes in its new tokens, and the most
+// probable token after them is found.
 #pragma once
 
 #include <cstddef>

@@ -17,6 +17,13 @@
 
 namespace assay {
 
+// Prompts of random token ids, as llama-bench takes them: speed does not depend on what they say.
+struct RandomPrompts {
+  std::int64_t sequences = 1;  // computed together
+  std::int64_t tokens = 1;     // that a run reads of each sequence
+  std::int64_t depth = 0;      // more before them, which the KV cache holds when the clock starts
+};
+
 struct Case {
   Scenario scenario = Scenario::baseline;
   std::string label;  // of the row: "128 tokens"
@@ -27,12 +34,14 @@ struct Case {
   bool uses_cache = true;
   Padding padding = Padding::none;
   Truncation truncation = Truncation::none;
+  std::optional<RandomPrompts> random_prompts = {};  // in place of prompts
   std::vector<std::pair<std::string, std::string>> parameters =
       {};                              // of the row, beside what follows from the above
   std::vector<Warning> warnings = {};  // known before it runs
 
   // What tells it from every other case.
   std::string key() const;
+  std::int64_t sequences() const;
 };
 
 // One run.

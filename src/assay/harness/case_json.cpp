@@ -88,15 +88,20 @@ std::vector<Prompt> prompts_from_json(const JsonReader& json) {
 }
 
 OrderedJson to_json(const Case& c) {
-  return {{"scenario", name_of(c.scenario)},
-          {"label", c.label},
-          {"configuration", to_json(c.configuration)},
-          {"prompts", to_json(c.prompts)},
-          {"batch_size", c.batch_size},
-          {"new_tokens", c.new_tokens},
-          {"cache", c.uses_cache},
-          {"padding", name_of(c.padding)},
-          {"truncate", name_of(c.truncation)}};
+  OrderedJson json = {{"scenario", name_of(c.scenario)},
+                      {"label", c.label},
+                      {"configuration", to_json(c.configuration)},
+                      {"prompts", to_json(c.prompts)},
+                      {"batch_size", c.batch_size},
+                      {"new_tokens", c.new_tokens},
+                      {"cache", c.uses_cache},
+                      {"padding", name_of(c.padding)},
+                      {"truncate", name_of(c.truncation)}};
+  if (c.random_prompts)
+    json["random_prompts"] = {{"sequences", c.random_prompts->sequences},
+                              {"tokens", c.random_prompts->tokens},
+                              {"depth", c.random_prompts->depth}};
+  return json;
 }
 
 Case case_from_json(const JsonReader& json) {
@@ -110,6 +115,13 @@ Case case_from_json(const JsonReader& json) {
   c.uses_cache = json.at("cache").boolean();
   c.padding = padding_from_name(json.at("padding").text());
   c.truncation = truncation_from_name(json.at("truncate").text());
+  if (json.has("random_prompts")) {
+    const JsonReader random = json.at("random_prompts");
+    constexpr std::int64_t kMost = std::int64_t{1} << 24;
+    c.random_prompts = RandomPrompts{.sequences = random.at("sequences").integer(1, kMost),
+                                     .tokens = random.at("tokens").integer(1, kMost),
+                                     .depth = random.at("depth").integer(0, kMost)};
+  }
   return c;
 }
 

@@ -65,11 +65,11 @@ class LocalExperiment {
 inline constexpr int kOtherProgram = 1 << 20;
 
 struct WorkerExperimentOptions {
-  std::vector<std::string> program;               // of a worker: {"/usr/bin/assay", "worker"}
-  std::vector<std::string> other_program = {};    // of a worker too: an earlier build; empty: there is none
-  std::vector<std::string> candidates;            // of the model
-  RunConfig common, baseline;                     // as in ExperimentContext
-  std::optional<Bytes> memory_budget = {};        // of all workers; unset: 90 % of the memory available
+  std::vector<std::string> program;             // of a worker: {"/usr/bin/assay", "worker"}
+  std::vector<std::string> other_program = {};  // of a worker too: an earlier build; empty: there is none
+  std::vector<std::string> candidates;          // of the model
+  RunConfig common, baseline;                   // as in ExperimentContext
+  std::optional<Bytes> memory_budget = {};  // of all workers; unset: 90 % of the memory available; 0: none
   std::optional<Bytes> worker_memory_limit = {};  // of one; unset: none
   Seconds case_time_limit{600};
   bool needs_tokenizer = true;  // false: a model without one serves for prompts of token ids
@@ -79,7 +79,7 @@ struct WorkerExperimentOptions {
 // exceeds its memory or does not answer, its cases fail with that reason and the others go on.
 class WorkerExperiment {
  public:
-  // Reads the model's configuration and tokenizer, no weights. Throws Error.
+  // Reads the model's configuration and the tokenizer that is needed, no weights. Throws Error.
   explicit WorkerExperiment(const WorkerExperimentOptions& options);
   WorkerExperiment(WorkerExperiment&&) noexcept;
   WorkerExperiment& operator=(WorkerExperiment&&) noexcept;

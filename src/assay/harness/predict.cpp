@@ -39,7 +39,7 @@ class Predictor {
       for (std::int64_t first = 0; first < all; first += size)
         predicted.seconds +=
             seconds_of(spec, {tokens.begin() + first, tokens.begin() + std::min(all, first + size)});
-      const std::int64_t longest = *std::max_element(tokens.begin(), tokens.end());
+      const std::int64_t longest = depth_of(spec) + *std::max_element(tokens.begin(), tokens.end());
       if (context_.predicted_memory)
         predicted.memory = context_.predicted_memory(spec.configuration, size, longest + spec.new_tokens - 1);
       predicted.why_not = context_.sessions->why_not(spec.configuration).value_or("");
@@ -55,7 +55,14 @@ class Predictor {
     Roofline::Peaks reached;
   };
 
+  static std::int64_t depth_of(const Case& spec) {
+    return spec.random_prompts ? spec.random_prompts->depth : 0;
+  }
+
   std::vector<std::int64_t> tokens_of(const Case& spec) const {
+    if (spec.random_prompts)
+      return std::vector<std::int64_t>(static_cast<std::size_t>(spec.sequences()),
+                                       spec.random_prompts->tokens);
     std::vector<std::int64_t> tokens;
     for (const Prompt& prompt : spec.prompts) {
       const auto* text = std::get_if<std::string>(&prompt);
@@ -83,9 +90,14 @@ class Predictor {
 
   double seconds_of(const Case& spec, std::vector<std::int64_t> tokens) {
     const Peaks& peaks = peaks_for(spec.configuration);
+    BatchShape shape{std::move(tokens), spec.new_tokens, spec.uses_cache};
+    if (spec.random_prompts) {
+      constexpr std::int64_t kRows = 512;  // Program::max_rows() of every device
+      shape.depth = depth_of(spec);
+      shape.rows_per_step = kRows;
+    }
     double seconds = 0;
-    for (const PhaseCosts& costs :
-         step_costs(peaks.plan, {std::move(tokens), spec.new_tokens, spec.uses_cache}))
+    for (const PhaseCosts& costs : step_costs(peaks.plan, shape))
       seconds += peaks.reached.seconds(total_cost(costs));
     return seconds;
   }

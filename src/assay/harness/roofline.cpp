@@ -29,25 +29,71 @@ Multiply multiply_of(const Precision& precision) {
   return precision.arithmetic_of(precision.weights).multiply;
 }
 
+namespace {
+
+// Adds up what the sequences of a step cost.
+class StepCost {
+ public:
+  explicit StepCost(const Plan& plan) : plan_(&plan) {}
+
+  std::int64_t rows() const { return rows_; }
+
+  // `ends`: sequences whose next token is chosen from these rows, 0 or 1.
+  void add(std::int64_t rows, std::int64_t past, std::int64_t ends) {
+    const PhaseCosts own = costs_by_phase(*plan_, rows, past, ends);
+    for (std::size_t i = 0; i < kOpClasses; ++i) {
+      costs_[i].kv_bytes = costs_[i].kv_bytes + own[i].kv_bytes;
+      costs_[i].flops = costs_[i].flops + own[i].flops;
+    }
+    rows_ += rows;
+    ends_ += ends;
+  }
+
+  PhaseCosts whole() const {
+    PhaseCosts all = costs_;
+    const PhaseCosts weights = costs_by_phase(*plan_, rows_, 0, ends_);
+    for (std::size_t i = 0; i < kOpClasses; ++i) all[i].weight_bytes = weights[i].weight_bytes;
+    return all;
+  }
+
+ private:
+  const Plan* plan_;
+  PhaseCosts costs_{};
+  std::int64_t rows_ = 0, ends_ = 0;
+};
+
+// As run_in_steps() cuts it.
+std::vector<PhaseCosts> prefill_in_steps(const Plan& plan, const BatchShape& shape) {
+  std::vector<PhaseCosts> steps;
+  StepCost step(plan);
+  for (const std::int64_t prompt : shape.prompt_tokens)
+    for (std::int64_t first = 0; first < prompt;) {
+      if (step.rows() == shape.rows_per_step) {
+        steps.push_back(step.whole());
+        step = StepCost(plan);
+      }
+      const std::int64_t own = std::min(shape.rows_per_step - step.rows(), prompt - first);
+      step.add(own, shape.depth + first, first + own == prompt ? 1 : 0);
+      first += own;
+    }
+  steps.push_back(step.whole());
+  return steps;
+}
+
+}  // namespace
+
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape) {
   std::vector<PhaseCosts> steps;
-  for (std::int64_t made = 0; made < shape.new_tokens; ++made) {
-    PhaseCosts costs{};
-    std::int64_t rows = 0;
+  const bool is_cut = shape.rows_per_step > 0 && shape.new_tokens > 0;
+  if (is_cut) steps = prefill_in_steps(plan, shape);
+  for (std::int64_t made = is_cut ? 1 : 0; made < shape.new_tokens; ++made) {
+    StepCost step(plan);
     const bool reads_all = made == 0 || !shape.uses_cache;
     for (const std::int64_t prompt : shape.prompt_tokens) {
-      const std::int64_t known = prompt + made, own = reads_all ? known : 1;
-      const PhaseCosts one = costs_by_phase(plan, own, known - own, 1);
-      for (std::size_t i = 0; i < kOpClasses; ++i) {
-        costs[i].kv_bytes = costs[i].kv_bytes + one[i].kv_bytes;
-        costs[i].flops = costs[i].flops + one[i].flops;
-      }
-      rows += own;
+      const std::int64_t own = reads_all ? prompt + made : 1;
+      step.add(own, shape.depth + prompt + made - own, 1);
     }
-    const auto sequences = static_cast<std::int64_t>(shape.prompt_tokens.size());
-    const PhaseCosts weights = costs_by_phase(plan, rows, 0, sequences);
-    for (std::size_t i = 0; i < kOpClasses; ++i) costs[i].weight_bytes = weights[i].weight_bytes;
-    steps.push_back(costs);
+    steps.push_back(step.whole());
   }
   return steps;
 }

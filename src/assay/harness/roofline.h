@@ -29,10 +29,13 @@ struct BatchShape {
   std::vector<std::int64_t> prompt_tokens;
   std::int64_t new_tokens = 0;
   bool uses_cache = true;
+  std::int64_t depth = 0;          // tokens of each sequence that the KV cache holds before
+  std::int64_t rows_per_step = 0;  // after so many tokens the prefill reads the weights again; 0: never
 };
 using PhaseCosts = std::array<Cost, kOpClasses>;
-// By step, the prefill first. Weights count once per step for all sequences, keys and values for each
-// sequence; padding does not count, since it need not be computed.
+// By step, the prefill first, which is one step or as many as rows_per_step makes of it. Weights count once
+// per step for all sequences, keys and values for each sequence; padding does not count, since it need not be
+// computed.
 std::vector<PhaseCosts> step_costs(const Plan& plan, const BatchShape& shape);
 Cost total_cost(const PhaseCosts& costs);
 

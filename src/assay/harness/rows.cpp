@@ -196,8 +196,9 @@ class RowBuilder {
     if (!context_.predicted_memory) return;
     const auto sequences =
         (first_.sequences + first_.batches - 1) / std::max<std::int64_t>(1, first_.batches);
-    const std::int64_t tokens =
-        first_.prompt_tokens / std::max<std::int64_t>(1, first_.sequences) + result_.spec.new_tokens - 1;
+    const std::int64_t depth = result_.spec.random_prompts ? result_.spec.random_prompts->depth : 0;
+    const std::int64_t tokens = depth + first_.prompt_tokens / std::max<std::int64_t>(1, first_.sequences) +
+                                result_.spec.new_tokens - 1;
     const Bytes predicted = context_.predicted_memory(result_.spec.configuration, sequences, tokens);
     if (predicted.value > 0) row.set("predicted_memory_bytes", static_cast<double>(predicted.value));
   }
@@ -263,9 +264,8 @@ Setting setting_of(const RunConfig& config, const SessionFacts& facts) {
 Setting setting_of(const Case& spec, const SessionFacts& facts) {
   Setting setting = setting_of(spec.configuration, facts);
   setting.cache = spec.uses_cache;
-  if (spec.prompts.size() > 1) {
-    setting.batch_size =
-        spec.batch_size == 0 ? static_cast<std::int64_t>(spec.prompts.size()) : spec.batch_size;
+  if (spec.sequences() > 1) {
+    setting.batch_size = spec.batch_size == 0 ? spec.sequences() : spec.batch_size;
     setting.padding = name_of(spec.padding);
   }
   return setting;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "assay/base/error.h"
+#include "assay/base/random.h"
 #include "assay/harness/run_costs.h"
 #include "assay/machine/energy.h"
 #include "assay/machine/machine.h"
@@ -15,6 +16,24 @@
 namespace assay {
 
 namespace {
+
+// The same ones in each run.
+std::vector<TokenId> random_ids(const RandomPrompts& random, std::int64_t sequence, std::int64_t vocab) {
+  constexpr std::uint64_t kSeed = 1;
+  Random numbers(kSeed, static_cast<std::uint64_t>(sequence));
+  std::vector<TokenId> ids(static_cast<std::size_t>(random.depth + random.tokens));
+  for (TokenId& id : ids) id = static_cast<TokenId>(numbers.next() % static_cast<std::uint64_t>(vocab));
+  return ids;
+}
+
+BatchShape shape_without_prompts(const LoadedModel& loaded, const Case& spec) {
+  BatchShape shape{.prompt_tokens = {}, .new_tokens = spec.new_tokens, .uses_cache = spec.uses_cache};
+  if (spec.random_prompts) {
+    shape.depth = spec.random_prompts->depth;
+    shape.rows_per_step = loaded.model->program().max_rows();
+  }
+  return shape;
+}
 
 struct CaseOutcome {
   Sample sample;
@@ -28,12 +47,12 @@ class CaseRun {
  public:
   CaseRun(const LoadedModel& loaded, const Case& spec, bool watches_memory, const ShouldStop& should_stop)
       : loaded_(loaded), what_(spec), watches_memory_(watches_memory), should_stop_(should_stop) {
-    if (spec.prompts.empty()) throw Error("{}: no prompt was given", spec.label);
+    if (spec.sequences() < 1) throw Error("{}: no prompt was given", spec.label);
     if (spec.batch_size < 0) throw FieldError("batch_size", "expected 0 or more, found {}", spec.batch_size);
   }
 
   CaseOutcome run() {
-    const auto all = static_cast<std::int64_t>(what_.prompts.size());
+    const std::int64_t all = what_.sequences();
     const std::int64_t size = what_.batch_size == 0 ? all : what_.batch_size;
     const TimePoint begin = Clock::now();
     for (std::int64_t first = 0; first < all; first += size) add_batch(first, std::min(all, first + size));
@@ -48,6 +67,10 @@ class CaseRun {
     const TimePoint begin = Clock::now();
     std::vector<std::vector<TokenId>> prompts;
     for (std::int64_t i = first; i < end; ++i) {
+      if (what_.random_prompts) {
+        prompts.push_back(random_ids(*what_.random_prompts, i, loaded_.model->spec().vocab));
+        continue;
+      }
       prompts.push_back(prompt_ids(loaded_, what_.prompts[static_cast<std::size_t>(i)]));
       truncate(prompts.back(), loaded_.model->spec().context - what_.new_tokens, what_.truncation,
                loaded_.tokenizer.get());
@@ -63,6 +86,7 @@ class CaseRun {
     options.uses_cache = what_.uses_cache;
     options.padding = what_.padding;
     options.pad_token = loaded_.pad_token;
+    if (what_.random_prompts) options.depth = what_.random_prompts->depth;
     return options;
   }
 
@@ -83,14 +107,14 @@ class CaseRun {
 
   void add(const GenerationTrace& trace, const std::vector<std::vector<TokenId>>& prompts) {
     Sample& s = ran_.sample;
-    BatchShape shape{.prompt_tokens = {}, .new_tokens = what_.new_tokens, .uses_cache = what_.uses_cache};
+    BatchShape shape = shape_without_prompts(loaded_, what_);
     Bytes kv_cache;
     for (const auto& prompt : prompts) {
-      shape.prompt_tokens.push_back(static_cast<std::int64_t>(prompt.size()));
-      s.prompt_tokens += static_cast<std::int64_t>(prompt.size());
-      kv_cache = kv_cache + loaded_.model->program().cache_bytes(static_cast<std::int64_t>(prompt.size()) +
-                                                                 what_.new_tokens - 1);
-      ran_.prompt_ids.push_back(prompt);
+      const auto known = static_cast<std::int64_t>(prompt.size());
+      shape.prompt_tokens.push_back(known - shape.depth);
+      s.prompt_tokens += known - shape.depth;
+      kv_cache = kv_cache + loaded_.model->program().cache_bytes(known + what_.new_tokens - 1);
+      if (!what_.random_prompts) ran_.prompt_ids.push_back(prompt);
     }
     ran_.kv_cache = std::max(ran_.kv_cache, kv_cache);
     ran_.shapes.push_back(std::move(shape));
@@ -107,6 +131,7 @@ class CaseRun {
     const TimePoint begin = Clock::now();
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       ran_.ids.push_back(trace.sequences[i].ids);
+      if (what_.random_prompts) continue;
       ran_.texts.push_back(
           loaded_.tokenizer == nullptr ? "" : loaded_.tokenizer->decode_after(prompts[i], ran_.ids.back()));
     }
@@ -122,10 +147,14 @@ class CaseRun {
 
 std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& spec) {
   std::vector<BatchShape> shapes;
-  const auto all = static_cast<std::int64_t>(spec.prompts.size());
+  const std::int64_t all = spec.sequences();
   const std::int64_t size = spec.batch_size == 0 ? all : spec.batch_size;
   for (std::int64_t i = 0; i < all; ++i) {
-    if (i % size == 0) shapes.push_back({{}, spec.new_tokens, spec.uses_cache});
+    if (i % size == 0) shapes.push_back(shape_without_prompts(loaded, spec));
+    if (spec.random_prompts) {
+      shapes.back().prompt_tokens.push_back(spec.random_prompts->tokens);
+      continue;
+    }
     std::vector<TokenId> ids = prompt_ids(loaded, spec.prompts[static_cast<std::size_t>(i)]);
     truncate(ids, loaded.model->spec().context - spec.new_tokens, spec.truncation, loaded.tokenizer.get());
     shapes.back().prompt_tokens.push_back(static_cast<std::int64_t>(ids.size()));
@@ -183,8 +212,10 @@ FirstRun first_run(const LoadedModel& loaded, const Case& spec, Roofline& roofli
     throw;
   }
   FirstRun first;
-  first.profile =
-      profile_of(program.end_profile(), ran.sample.total_latency_s, program.plan(), ran.shapes, peaks);
+  const StepProfile profile = program.end_profile();
+  const bool is_of_all = ran.shapes.front().depth == 0;  // else it holds the filling of the KV cache too
+  if (is_of_all)
+    first.profile = profile_of(profile, ran.sample.total_latency_s, program.plan(), ran.shapes, peaks);
   rusage own{};
   const std::int64_t highest = getrusage(RUSAGE_SELF, &own) == 0 ? std::int64_t{own.ru_maxrss} * 1024 : 0;
   set_memory(first, {.anonymous = ran.anonymous,

@@ -43,10 +43,14 @@ OrderedJson answer_request(Session& session, const std::string& op, const JsonRe
 }
 
 OrderedJson to_json(const SessionFacts& facts) {
-  return {{"model", to_json(facts.model)},      {"device", facts.device},
-          {"kernels", facts.kernels},           {"tuning", facts.tuning},
-          {"threads", facts.threads},           {"context", facts.context},
-          {"warnings", to_json(facts.warnings)}};
+  return {{"model", to_json(facts.model)},
+          {"device", facts.device},
+          {"kernels", facts.kernels},
+          {"tuning", facts.tuning},
+          {"threads", facts.threads},
+          {"context", facts.context},
+          {"warnings", to_json(facts.warnings)},
+          {"weight_bytes", facts.weight_bytes}};
 }
 
 SessionFacts session_facts_from_json(const JsonReader& json) {
@@ -56,7 +60,8 @@ SessionFacts session_facts_from_json(const JsonReader& json) {
           .tuning = json.has("tuning") ? json.at("tuning").text() : "",
           .threads = json.at("threads").whole<int>(),
           .context = json.at("context").whole<std::int64_t>(),
-          .warnings = warnings_from_json(json.at("warnings"))};
+          .warnings = warnings_from_json(json.at("warnings")),
+          .weight_bytes = json.has("weight_bytes") ? json.at("weight_bytes").whole<std::int64_t>() : 0};
 }
 
 OrderedJson to_json(const KernelConstants& constants) {

@@ -111,10 +111,10 @@ class SweepRun {
           std::find(group.begin(), group.end(), c.spec.configuration) != group.end())
         members.push_back(&c);
     if (has_all(members, process)) return;
-    if (sessions_.have_processes())
-      sessions_.end_all();
-    else
+    if (!sessions_.have_processes())
       sessions_.keep_only(group);
+    else if (!options_.is_in_series)
+      sessions_.end_all();
     warmed_up_.clear();
     const TimePoint begin = options_.clock();
     // What is loaded first may get better pages.
@@ -149,7 +149,8 @@ class SweepRun {
   }
 
   bool is_over() const {
-    return options_.max_time_s && elapsed(begin_, options_.clock()).value >= *options_.max_time_s;
+    const TimePoint begin = options_.is_in_series ? measure_begin_ : begin_;
+    return options_.max_time_s && elapsed(begin, options_.clock()).value >= *options_.max_time_s;
   }
 
   bool wants_replicate(int replicate) const {
@@ -221,10 +222,9 @@ class SweepRun {
     shuffle(order);
     for (CaseResult* c : order) {
       if (stopped()) return;
-      const std::string configuration = c->spec.configuration.label();
-      show(fmt::format("{}: {}{}, process {}, run {}", name_, c->spec.label,
-                       configuration == c->spec.label ? "" : " (" + configuration + ")", replicate + 1,
-                       place.round + 1),
+      const std::string &label = c->spec.label, own = c->spec.configuration.label();
+      show(fmt::format("{}: {}{}, process {}, run {}", name_, label,
+                       label.ends_with(own) ? "" : " (" + own + ")", replicate + 1, place.round + 1),
            replicate, place.round);
       attempt(*c, [&] {
         const Sample sample = sessions_.of(c->spec.configuration).run(c->spec);

@@ -30,8 +30,11 @@ struct SweepOptions {
   double time_s = 20;    // no process or round is added for narrower intervals after it
   std::optional<double> max_time_s = {};  // of a sweep: no round begins after it; unset: no limit
   std::int64_t fewest = 1;                // rounds that run whatever max_time_s says
-  std::uint64_t seed = 1;                 // for the order of cases within a round
-  Journal* journal = nullptr;             // where samples are kept, so that a run can be resumed
+  // One of several sweeps, each in the sessions that the one before has left; max_time_s begins at the first
+  // round, so that it leaves out loading and warming up.
+  bool is_in_series = false;
+  std::uint64_t seed = 1;      // for the order of cases within a round
+  Journal* journal = nullptr;  // where samples are kept, so that a run can be resumed
   OnProgress on_progress = {};
   ShouldStop should_stop = {};
   TimeSource clock = Clock::now;  // for the limits above and the time left; tests have their own

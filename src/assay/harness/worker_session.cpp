@@ -43,7 +43,8 @@ class LocalSession : public Session {
             .tuning = backend.tuning(),
             .threads = backend.threads(),
             .context = loaded_.model->spec().context,
-            .warnings = loaded_.warnings};
+            .warnings = loaded_.warnings,
+            .weight_bytes = loaded_.model->program().memory().weights.value};
   }
   FirstRun first_run(const Case& spec) override {
     FirstRun first = assay::first_run(loaded_, spec, roofline_, held_before_, should_stop_);

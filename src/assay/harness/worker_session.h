@@ -23,6 +23,7 @@ struct SessionFacts {
   int threads = 0;
   std::int64_t context = 0;
   std::vector<Warning> warnings;
+  std::int64_t weight_bytes = 0;  // elements in their formats, without the padding of a packed layout
 };
 
 // Log-probabilities of a text.

@@ -65,7 +65,7 @@ constexpr Metric kCatalogue[] = {
      .decimals = 1,
      .shows_interval = true,
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::cache, S::padding, S::batches,
-                S::threads, S::edge_prompts, S::kv_cache},
+                S::threads, S::edge_prompts, S::kv_cache, S::bench},
      .rank = 1,
      .definition =
          "Time from handing the prompt's ids to the model to the last new token, with the device "
@@ -84,7 +84,7 @@ constexpr Metric kCatalogue[] = {
      .better = Better::higher,
      .decimals = 1,
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::cache, S::padding, S::batches,
-                S::threads, S::kv_cache},
+                S::threads, S::kv_cache, S::bench},
      .rank = 2,
      .definition = "tokens_generated / total_latency_s; of a test of assay bench: tokens of all its "
                    "sequences / its median time."},
@@ -213,7 +213,7 @@ constexpr Metric kCatalogue[] = {
      .head = "Roofline",
      .unit = "%",
      .better = Better::higher,
-     .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::batches, S::threads},
+     .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::batches, S::threads, S::bench},
      .rank = 6,
      .definition = "100 * roofline time / median time of the test. The roofline time is the longer of bytes "
                    "/ bandwidth and FLOPs / FLOP rate."},

@@ -39,6 +39,10 @@ constexpr ScenarioInfo kScenarioTable[] = {
     {{Scenario::kv_cache, "kv cache", "KV cache formats",
       "The baseline generates with keys and values in several formats."},
      "Format"},
+    {{Scenario::bench, "bench", "Prefill and decode",
+      "Each test reads a prompt of random tokens (pp) or decodes one token after the other (tg); d is the "
+      "number of tokens already in the KV cache, b the batch size."},
+     "Test"},
 };
 static_assert(std::size(kScenarioTable) == kScenarios);
 

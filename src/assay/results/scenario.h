@@ -21,8 +21,9 @@ enum class Scenario {
   perplexity,
   edge_prompts,
   kv_cache,
+  bench,
 };
-inline constexpr int kScenarios = static_cast<int>(Scenario::kv_cache) + 1;
+inline constexpr int kScenarios = static_cast<int>(Scenario::bench) + 1;
 
 struct ScenarioInfo : Named<Scenario> {
   std::string_view label_head;  // of the column that names a row: "Precision"

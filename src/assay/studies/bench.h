@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "assay/harness/context.h"
 #include "assay/results/results.h"
-#include "assay/session/load.h"
 
 namespace assay {
 
@@ -21,6 +21,7 @@ struct BenchCase {
   std::int64_t tokens() const { return batch * (prompt_tokens + new_tokens); }
 };
 
+// A test as llama-bench reports it.
 struct BenchRow {
   std::string test, model, precision, device, kernels, isa, tuning;
   int threads = 0;
@@ -29,7 +30,7 @@ struct BenchRow {
   std::vector<double> samples_s;
   double median_s = 0;
   std::optional<double> spread;  // interquartile range / median
-  double tokens_per_sec = 0;     // of the median
+  double tokens_per_sec = 0;     // tokens / median_s
   double bytes_per_token = 0, flops_per_token = 0, achieved_gb_s = 0, achieved_gflops = 0;
   // Medians of what the probes reached between the repeats; 0 where there is no probe for it.
   double roofline_gb_s = 0, roofline_gflops = 0;
@@ -41,23 +42,25 @@ struct BenchRow {
 };
 
 struct BenchOptions {
+  // A length of 0 asks for no test.
   std::vector<std::int64_t> prompt_tokens{512}, new_tokens{128}, depths{0}, batches{1};
-  std::vector<std::string> precisions{"float32"};
-  std::vector<std::int64_t> threads = {};  // empty: default_thread_count()
-  std::int64_t repeats = 5;                // timed, after one that is not
-  std::optional<double> max_time_s = {};   // of a test: no repeat begins after it; unset: no limit
-  std::function<void(const std::string& now, std::int64_t done, std::int64_t all)> on_progress;
-  std::function<bool()> should_stop;
-  std::function<TimePoint()> clock = Clock::now;  // for max_time_s; tests have their own
+  std::vector<std::string> precisions = {};  // as run_config_from_text() reads them; empty: the baseline's
+  std::vector<std::int64_t> threads = {};    // empty: the baseline's
 };
-// `threads` unset: default_thread_count().
-using LoadForBench = std::function<LoadedModel(const std::string& precision, std::optional<int> threads)>;
 
-// The tests of each precision and number of threads, prefill before decode. A length of 0 asks for no
-// test. A test that fails is a failed row, as is each test of a model that cannot be loaded after
-// the first one; where should_stop says so, the finished rows come back. Throws FieldError where nothing is
-// asked for, Error where a test would exceed the model's context and what loading the first model throws:
-// before any test has run.
-std::vector<BenchRow> run_bench(const LoadForBench& load, const BenchOptions& options);
+// Timed runs of each test where SweepOptions::repeats says nothing.
+inline constexpr std::int64_t kBenchRepeats = 5;
+
+// The tests of each precision and number of threads, prefill before decode: one after the other as in
+// llama-bench, all repeats of a test in a row, in one process for each precision and number of threads.
+// SweepOptions::max_time_s is the time of one test, after which it begins no further repeat. A test that
+// fails is a failed row, as is each test of a configuration that cannot be loaded after the first one. Once
+// should_stop says so, the rows of the tests that are finished come back. Throws FieldError where nothing is
+// asked for, Error where a test would exceed the model's context, and what loading the first configuration
+// throws: before any test has run.
+ExperimentResult measure_bench(const ExperimentContext& context, const BenchOptions& options = {});
+
+// The rows of measure_bench() among `rows`, as llama-bench reports them; `model`: that was measured.
+std::vector<BenchRow> bench_rows(std::span<const Row> rows, const ModelFacts& model);
 
 }  // namespace assay

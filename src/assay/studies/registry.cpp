@@ -17,7 +17,8 @@
   STUDY(threads_study)       \
   STUDY(kv_cache_study)      \
   STUDY(perplexity_study)    \
-  STUDY(edge_prompts_study)
+  STUDY(edge_prompts_study)  \
+  STUDY(bench_study)
 
 namespace assay {
 
