@@ -69,7 +69,14 @@ TEST(StudyTable, HasTheseStudiesAndOptions) {
                                              "  --through, run: through, through",
                                              "edge | probe | in a run",
                                              "  --prompt -p, prompt",
-                                             "  --max-new-tokens -n from 1, max_new_tokens"};
+                                             "  --max-new-tokens -n from 1, max_new_tokens",
+                                             "bench | bench | alone",
+                                             "  --precision, precision",
+                                             "  --n-prompt -p from 0, prompt_tokens",
+                                             "  --n-gen -n from 0, new_tokens",
+                                             "  --n-depth -d from 0, depths",
+                                             "  --batch-size -b from 1 to 4096, batches",
+                                             "  --threads -t from 1 to 1024, threads"};
   for (std::size_t i = 0; i < std::max(lines.size(), expected.size()); ++i)
     EXPECT_EQ(i < lines.size() ? lines[i] : "", i < expected.size() ? expected[i] : "") << i;
 }
@@ -81,7 +88,7 @@ TEST(StudyTable, RefusesANameThatIsNone) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "study: expected one of baseline, noise, trade-off, lengths, ablation, cache, padding, "
-                 "precisions, batches, threads, kv-cache, perplexity, edge, found 'none'");
+                 "precisions, batches, threads, kv-cache, perplexity, edge, bench, found 'none'");
   }
 }
 
