@@ -12,13 +12,11 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "assay/backend/backend.h"
-#include "assay/config/fields_json.h"
 #include "assay/harness/make_case.h"
-#include "assay/harness/session_json.h"
 #include "assay/harness/sweep.h"
+#include "assay/harness/worker_protocol.h"
 #include "assay/report/files.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/compare_results.h"
@@ -115,36 +113,19 @@ class SlowedBackend : public assay::Backend {
   double share_;
 };
 
-// What `assay worker` does for experiments; the replica kSlowed is slowed by `slowdown`, or all are.
+// `assay worker`, but the replica kSlowed is slowed by `slowdown`, or all are.
 int serve(double slowdown, bool slows_all) {
-  std::unique_ptr<assay::Session> session;
-  for (std::string line; std::getline(std::cin, line);) {
-    nlohmann::ordered_json reply;
-    try {
-      const auto json = nlohmann::ordered_json::parse(line);
-      const assay::JsonReader request(json, "request");
-      const std::string op = request.at("op").text();
-      if (op == "quit") return 0;
-      if (op == "load") {
-        const assay::RunConfig config = assay::run_config_from_json(request.at("configuration"));
-        assay::LoadOptions load{.needs_tokenizer = request.at("needs_tokenizer").boolean(),
-                                .pins_caller = true};
-        const assay::ResolvedRun run = assay::resolve(config, {.pins_caller = true});
-        auto backend = assay::make_backend(run.device, run.backend);
-        load.shared_backend = slows_all || config.replica == kSlowed
-                                  ? std::make_shared<SlowedBackend>(backend, slowdown)
-                                  : backend;
-        session = assay::local_session(
-            assay::load_model_and_tokenizer(request.at("candidates").texts(), config, load));
-        reply = assay::answer_request(*session, "facts", request);
-      } else {
-        reply = assay::answer_request(*session, op, request);
-      }
-    } catch (const std::exception& error) {
-      reply = {{"ok", false}, {"error", error.what()}};
-    }
-    std::cout << reply.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << std::endl;
-  }
+  const auto load = [&](const std::vector<std::string>& candidates, const assay::RunConfig& config,
+                        assay::LoadOptions options) {
+    assay::ResolvedRun run = assay::resolve(config, {.pins_caller = true});
+    if (options.constants != nullptr) run.backend.constants = *options.constants;
+    options.shared_backend = assay::make_backend(run.device, run.backend);
+    if (slows_all || config.replica == kSlowed)
+      options.shared_backend = std::make_shared<SlowedBackend>(options.shared_backend, slowdown);
+    return assay::load_model_and_tokenizer(candidates, config, options);
+  };
+  assay::WorkerServer server({}, load);
+  server.serve(std::cin, [](const std::string& answer) { std::cout << answer << std::endl; });
   return 0;
 }
 

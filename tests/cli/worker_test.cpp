@@ -280,6 +280,20 @@ TEST(CliWorker, WarnsOfMoreThreadsThanProcessors) {
   EXPECT_EQ(lines[1].find("wait for each other"), std::string::npos) << lines[1];
 }
 
+TEST(CliWorker, HoldsAModelForEachKey) {
+  Json named = kLoadDemo, logits{{"op", "logits"}, {"ids", {40, 494, 79}}};
+  named["key"] = "narrow";
+  named["precision"] = "bf16";
+  Json of_named = logits;
+  of_named["key"] = "narrow";
+  const auto answers = answers_to(std::vector<Json>{kLoadDemo, logits, named, of_named, logits, of_named});
+  EXPECT_NE(answers[1], answers[3]);
+  EXPECT_EQ(answers[4], answers[1]);
+  EXPECT_EQ(answers[5], answers[3]);
+  of_named["key"] = "wide";
+  expect_requests_refused({{of_named.dump(), {"'wide'", "load"}}}, {kLoadDemo});
+}
+
 TEST(CliWorker, EndsAtQuitAndAtTheEndOfItsInput) {
   const ProgramResult quit = run_worker({R"({"op":"quit"})", R"({"op":"quit"})"});
   expect_success(quit);

@@ -13,7 +13,7 @@ if(NOT closure MATCHES "assay/assay[.]h" OR NOT closure MATCHES "assay/session/l
 endif()
 foreach(forbidden "/nlohmann/" "/fmt/" "/CLI/" "assay/backend/" "assay/plan/" "assay/model/" "assay/checkpoint/"
     "assay/base/json" "assay/base/error[.]h" "assay/base/format[.]h" "assay/harness/journal" "assay/harness/sweep[.]h"
-    "assay/harness/worker_session" "assay/harness/case" "assay/studies/study[.]h" "_json[.]h")
+    "assay/harness/worker" "assay/harness/session" "assay/harness/case" "assay/studies/study[.]h" "_json[.]h")
   string(REGEX MATCH "[^ \n]*${forbidden}[^ \n]*" found "${closure}")
   if(found)
     message(FATAL_ERROR "assay/assay.h must not include ${found}")

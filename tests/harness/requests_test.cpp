@@ -6,7 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/harness/rows.h"
-#include "assay/harness/session_json.h"
+#include "assay/harness/worker_protocol.h"
 #include "support/fake_session.h"
 
 namespace assay {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/harness/worker_protocol.h"
 #include "assay/results/results_json.h"
 #include "support/fake_session.h"
 #include "support/prose.h"

@@ -1,8 +1,13 @@
 // Sessions: made once, remembered, dropped, and grouped by the memory they share.
 #include <gtest/gtest.h>
 
+#include <new>
+#include <stdexcept>
+#include <tuple>
+
 #include "assay/base/error.h"
 #include "assay/harness/sweep.h"
+#include "assay/harness/worker_protocol.h"
 #include "support/fake_session.h"
 
 namespace assay {
@@ -53,6 +58,35 @@ class MadeSessions : public testing::Test {
   using Groups = std::vector<std::vector<int>>;
   std::vector<int> made_;
 };
+
+// One policy for whatever fails.
+TEST_F(MadeSessions, AttemptsFailAloneOrStopTheRun) {
+  Sessions all = sessions();
+  using End = Attempt::End;
+  bool is_stopped = false;
+  // How it ended, and whether the session was kept.
+  const auto attempt = [&](const std::function<void()>& action) {
+    all.of(of_threads(1));
+    const std::size_t made_before = made_.size();
+    const Attempt made = all.attempt(of_threads(1), action, [&] { return is_stopped; });
+    all.of(of_threads(1));
+    return std::tuple(made.end, made.reason, made_.size() == made_before);
+  };
+  EXPECT_EQ(attempt([] {}), std::tuple(End::done, std::string(), true));
+  EXPECT_EQ(attempt([] { throw Error("too long"); }), std::tuple(End::failed, std::string("too long"), true));
+  EXPECT_EQ(attempt([] { throw std::bad_alloc(); }),
+            std::tuple(End::failed, std::string("not enough memory"), true));
+  EXPECT_EQ(attempt([] { throw Stopped("interrupted"); }), std::tuple(End::stopped, std::string(), true));
+  EXPECT_EQ(attempt([] { throw WorkerLost(WorkerLost::Cause::crashed, "it died"); }),
+            std::tuple(End::failed, std::string("it died"), false));
+  EXPECT_EQ(std::get<0>(attempt([] { throw WorkerLost(WorkerLost::Cause::stopped, "interrupted"); })),
+            End::stopped);
+  EXPECT_THROW(attempt([] { throw JournalError("cannot be written"); }), JournalError);
+  EXPECT_THROW(attempt([] { throw std::logic_error("a mistake"); }), std::logic_error);
+  is_stopped = true;
+  EXPECT_EQ(std::get<0>(attempt([] { throw Error("interrupted"); })), End::stopped);
+  EXPECT_EQ(std::get<0>(attempt([] {})), End::done);
+}
 
 TEST_F(MadeSessions, AreMadeOnceAndFailOnce) {
   Sessions all = sessions();

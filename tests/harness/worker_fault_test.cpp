@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/harness/sweep.h"
-#include "assay/harness/worker_session.h"
+#include "assay/harness/worker_protocol.h"
 
 namespace assay {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "assay/assay.h"
 #include "assay/base/error.h"
+#include "assay/harness/worker_protocol.h"
 #include "assay/model/model.h"
 #include "assay/studies/registry.h"
 #include "support/fixtures.h"

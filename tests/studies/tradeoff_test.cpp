@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/error.h"
+#include "assay/harness/worker_protocol.h"
 #include "assay/studies/registry.h"
 #include "support/prose.h"
 #include "support/scripted_model.h"

@@ -138,15 +138,8 @@ RunConfig ModelFlags::configuration() const {
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  RunConfig what = config;
-  if (precision.find('+') != std::string::npos || precision.starts_with("recipe:")) {
-    what = run_config_from_text(precision, config);
-    require_used(config, {&what, 1});
-  } else {  // loading says best what does not go together
-    field("precision").parse(what, precision);
-  }
   return load_model_and_tokenizer(
-      candidates_of(model), what,
+      candidates_of(model), run_config_to_load(precision, config),
       {.needs_tokenizer = needs_tokenizer, .pins_caller = true, .should_stop = is_interrupted});
 }
 

@@ -138,6 +138,17 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
   return with_what_applies(std::move(config));
 }
 
+RunConfig run_config_to_load(std::string_view text, const RunConfig& common) {
+  if (text.find('+') != std::string_view::npos || text.starts_with(kRecipe)) {
+    const RunConfig config = run_config_from_text(text, common);
+    require_used(common, {&config, 1});
+    return config;
+  }
+  RunConfig config = common;
+  field("precision").parse(config, text);
+  return config;
+}
+
 void require_used(const RunConfig& common, std::span<const RunConfig> made) {
   std::vector<std::string> labels;
   for (const RunConfig& config : made) labels.push_back(config.label());

@@ -71,6 +71,10 @@ struct RunConfig {
 // the precision. Throws FieldError.
 RunConfig run_config_from_text(std::string_view text, const RunConfig& common = {});
 
+// The same for a model that is loaded at once: a plain precision keeps every field of `common`, and loading
+// says which of them does not go with it.
+RunConfig run_config_to_load(std::string_view text, const RunConfig& common);
+
 // Throws FieldError for a field that `common` sets and none of the configurations made of it has.
 void require_used(const RunConfig& common, std::span<const RunConfig> made);
 

@@ -14,9 +14,16 @@ namespace {
 // Far beyond any run: what a file holds above it is damaged.
 constexpr double kMaxSeconds = 1e9, kMaxCount = 1e30;
 
-// The worker may be an earlier build, which called the key otherwise.
-const char* name_in(const JsonReader& json, const char* name, const char* earlier) {
-  return json.has(name) || !json.has(earlier) ? name : earlier;
+struct RenamedKey {
+  std::string_view name, earlier;
+};
+constexpr RenamedKey kRenamedKeys[] = {{"roofline", "roof"}, {"roofline_s", "roof_s"}};
+
+// What stands under a key or, in the message of an earlier build, under its earlier name.
+JsonReader at_renamed(const JsonReader& json, std::string_view name) {
+  for (const RenamedKey& key : kRenamedKeys)
+    if (key.name == name && !json.has(name) && json.has(key.earlier)) return json.at(key.earlier);
+  return json.at(name);
 }
 
 OrderedJson prompt_to_json(const Prompt& prompt) {
@@ -74,6 +81,14 @@ std::optional<GpuUse> gpu_from_json(const JsonReader& json) {
 }
 
 }  // namespace
+
+void add_earlier_names(OrderedJson& message) {
+  if (!message.is_structured()) return;
+  for (OrderedJson& part : message) add_earlier_names(part);
+  for (const RenamedKey& key : kRenamedKeys)
+    if (message.is_object() && message.contains(key.name))
+      message[std::string(key.earlier)] = OrderedJson(message[std::string(key.name)]);
+}
 
 OrderedJson to_json(const std::vector<Prompt>& prompts) {
   OrderedJson json = OrderedJson::array();
@@ -169,7 +184,7 @@ Sample sample_from_json(const JsonReader& json) {
   s.computed_prompt_tokens = counts.at(3).count<std::int64_t>();
   s.new_tokens = counts.at(4).count<std::int64_t>();
   s.ids_hash = json.at("ids_hash").text();
-  const JsonReader roofline = json.at(name_in(json, "roofline", "roof"));
+  const JsonReader roofline = at_renamed(json, "roofline");
   s.bytes = roofline.at(0).number(0, kMaxCount);
   s.flops = roofline.at(1).number(0, kMaxCount);
   s.roofline_s = roofline.at(2).number(0, kMaxCount);
@@ -205,7 +220,7 @@ FirstRun first_run_from_json(const JsonReader& json) {
   f.texts = json.at("texts").texts();
   for (const JsonReader& part : json.at("profile").items())
     f.profile.parts.push_back({part.at("phase").text(), part.at("seconds").number(-kMaxSeconds, kMaxSeconds),
-                               part.at(name_in(part, "roofline_s", "roof_s")).number(0, kMaxSeconds)});
+                               at_renamed(part, "roofline_s").number(0, kMaxSeconds)});
   f.kv_cache_bytes = json.at("kv_cache_bytes").number(0, kMaxCount);
   f.measured_memory_bytes = json.at("measured_memory_bytes").number(-kMaxCount, kMaxCount);
   f.peak_rss_bytes = json.at("rss_bytes").at(0).number(0, kMaxCount);

@@ -21,4 +21,8 @@ Case case_from_json(const JsonReader& json);
 Sample sample_from_json(const JsonReader& json);
 FirstRun first_run_from_json(const JsonReader& json);
 
+// Adds to an answer the names that its keys had in earlier builds, for a parent that is one. Everything above
+// is read under both.
+void add_earlier_names(nlohmann::ordered_json& message);
+
 }  // namespace assay

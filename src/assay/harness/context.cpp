@@ -8,6 +8,7 @@
 #include "assay/base/memory.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/sweep.h"
+#include "assay/harness/worker_protocol.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"

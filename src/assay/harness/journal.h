@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -41,5 +43,18 @@ class Journal {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// What an earlier run wrote under this kind and key or, where it wrote nothing, what `make` gives, which is
+// written down. `read` and `write` turn it from JSON and to JSON. No journal: what `make` gives.
+template <typename Read, typename Write, typename Make>
+auto resumed(Journal* journal, const std::string& kind, const std::string& key, const Read& read,
+             const Write& write, const Make& make) {
+  std::optional<decltype(make())> known;
+  if (journal != nullptr) journal->read_each(kind, key, [&](const JsonReader& data) { known = read(data); });
+  if (known) return std::move(*known);
+  auto made = make();
+  if (journal != nullptr) journal->append(kind, key, write(made));
+  return made;
+}
 
 }  // namespace assay

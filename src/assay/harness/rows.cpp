@@ -9,6 +9,7 @@
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/config/fields.h"
+#include "assay/harness/journal.h"
 #include "assay/machine/energy.h"
 #include "assay/results/results_json.h"
 
@@ -322,39 +323,27 @@ std::optional<Comparison> compare_cases(const CaseResult& candidate, const CaseR
 std::vector<AuditRow> audit(const ExperimentContext& context, const std::vector<RunConfig>& configurations,
                             const std::vector<Prompt>& prompts, std::int64_t new_tokens) {
   std::vector<AuditRow> rows;
-  Journal* journal = context.sweep.journal;
+  const ShouldStop& should_stop = context.sweep.should_stop;
   for (const RunConfig& configuration : configurations) {
-    const std::string key = configuration.key(), label = configuration.label();
-    if (journal != nullptr) {
-      std::optional<std::vector<AuditRow>> known;
-      journal->read_each("audit", key, [&](const JsonReader& data) {
-        known.emplace();
-        for (const JsonReader& row : data.items()) known->push_back(audit_row_from_json(row));
-      });
-      if (known) {
-        rows.insert(rows.end(), known->begin(), known->end());
-        continue;
-      }
-    }
-    if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
-    if (context.sweep.on_progress) context.sweep.on_progress("audit: " + label, 0, 1, std::nullopt);
-    try {
+    const auto made = [&] {
+      if (should_stop && should_stop()) throw Stopped("interrupted");
+      if (context.sweep.on_progress)
+        context.sweep.on_progress("audit: " + configuration.label(), 0, 1, std::nullopt);
       std::vector<AuditRow> own = context.sessions->of(configuration).audit(prompts, new_tokens);
-      nlohmann::ordered_json data = nlohmann::ordered_json::array();
-      for (AuditRow& row : own) {
-        row.configuration = label;
-        data.push_back(to_json(row));
-        rows.push_back(row);
-      }
-      if (journal != nullptr) journal->append("audit", key, data);
-    } catch (const WorkerLost& lost) {
-      context.sessions->drop(configuration);
-      if (lost.cause() == WorkerLost::Cause::stopped) return rows;
-    } catch (const JournalError&) {
-      throw;
-    } catch (const Error&) {
-      if (context.sweep.should_stop && context.sweep.should_stop()) return rows;
-    }
+      for (AuditRow& row : own) row.configuration = configuration.label();
+      return own;
+    };
+    std::vector<AuditRow> own;
+    const Attempt attempt = context.sessions->attempt(
+        configuration,
+        [&] {
+          own = resumed(
+              context.sweep.journal, "audit", configuration.key(), audit_rows_from_json,
+              [](const std::vector<AuditRow>& all) { return to_json(all); }, made);
+        },
+        should_stop);
+    if (attempt.end == Attempt::End::stopped) return rows;
+    rows.insert(rows.end(), own.begin(), own.end());
   }
   return rows;
 }

@@ -8,7 +8,7 @@
 #include "assay/base/error.h"
 #include "assay/base/random.h"
 #include "assay/harness/case_json.h"
-#include "assay/harness/session_json.h"
+#include "assay/harness/worker_protocol.h"
 
 namespace assay {
 
@@ -36,31 +36,27 @@ class SweepRun {
   }
 
   SweepResult run() {
-    try {
-      replay();
-      const auto groups = sessions_.groups(configurations());
-      begin_ = options_.clock();
-      for (int replicate = 0; wants_replicate(replicate); ++replicate) {
-        visit_begin_ = options_.clock();
-        has_run_ = false;
-        for (std::size_t i = 0; i < groups.size(); ++i) {
-          groups_left_ = groups.size() - 1 - i;
-          // The baseline is in each group, in a process of its own each time.
-          run_group(groups[i], replicate, replicate * static_cast<int>(groups.size()) + static_cast<int>(i));
-        }
-        if (has_run_) visits_.push_back(elapsed(visit_begin_, options_.clock()).value);
+    replay();
+    const auto groups = sessions_.groups(configurations());
+    begin_ = options_.clock();
+    for (int replicate = 0; wants_replicate(replicate); ++replicate) {
+      visit_begin_ = options_.clock();
+      has_run_ = false;
+      for (std::size_t i = 0; i < groups.size(); ++i) {
+        groups_left_ = groups.size() - 1 - i;
+        // The baseline is in each group, in a process of its own each time.
+        run_group(groups[i], replicate, replicate * static_cast<int>(groups.size()) + static_cast<int>(i));
       }
-      if (options_.journal != nullptr && !stopped()) options_.journal->append("done", name_, true);
-    } catch (const WorkerLost&) {
-      result_.is_interrupted = true;
+      if (has_run_) visits_.push_back(elapsed(visit_begin_, options_.clock()).value);
     }
-    result_.is_interrupted = result_.is_interrupted || stopped();
+    if (options_.journal != nullptr && !stopped()) options_.journal->append("done", name_, true);
+    result_.is_interrupted = stopped();
     finish();
     return std::move(result_);
   }
 
  private:
-  bool stopped() const { return options_.should_stop && options_.should_stop(); }
+  bool stopped() const { return is_stopped_ || (options_.should_stop && options_.should_stop()); }
 
   void add(const Case& spec) {
     for (CaseResult& other : result_.cases)
@@ -163,22 +159,10 @@ class SweepRun {
     return options_.processes || !is_interim_look || !all_narrow();
   }
 
-  // An error is the failure of this case alone, unless the whole run is stopped.
-  template <typename Action>
-  void attempt(CaseResult& c, const Action& action) {
-    try {
-      action();
-    } catch (const WorkerLost& lost) {
-      sessions_.drop(c.spec.configuration);
-      if (lost.cause() == WorkerLost::Cause::stopped) throw;
-      fail(c, lost.what());
-    } catch (const JournalError&) {
-      throw;
-    } catch (const Error& error) {
-      if (!stopped()) fail(c, error.what());
-    } catch (const std::bad_alloc&) {
-      fail(c, "not enough memory");
-    }
+  void attempt(CaseResult& c, const std::function<void()>& action) {
+    const Attempt made = sessions_.attempt(c.spec.configuration, action, options_.should_stop);
+    if (made.end == Attempt::End::stopped) is_stopped_ = true;
+    if (made.end == Attempt::End::failed) fail(c, made.reason);
   }
 
   void fail(CaseResult& c, const std::string& reason) {
@@ -338,7 +322,7 @@ class SweepRun {
   Random random_;
   SweepResult result_;
   std::set<const CaseResult*> was_begun_;
-  bool is_done_ = false;
+  bool is_done_ = false, is_stopped_ = false;
   std::optional<VisitPlan> plan_;    // of several processes, once the first has shown what they cost
   std::set<std::string> warmed_up_;  // configurations, of this visit
   std::vector<double> visits_;       // seconds of each that ran
@@ -349,94 +333,6 @@ class SweepRun {
 };
 
 }  // namespace
-
-Sessions::Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of, Bytes budget,
-                   bool have_processes, std::function<Bytes(const RunConfig&)> device_budget)
-    : make_(std::move(make)),
-      memory_of_(std::move(memory_of)),
-      budget_(budget),
-      have_processes_(have_processes),
-      device_budget_(std::move(device_budget)) {}
-
-Bytes Sessions::budget_for(const RunConfig& configuration) const {
-  const Bytes own = device_budget_ ? device_budget_(configuration) : Bytes{};
-  return own.value > 0 ? own : budget_;
-}
-
-double Sessions::memory_share(const RunConfig& configuration) const {
-  return static_cast<double>(memory_of_(configuration).value) /
-         static_cast<double>(budget_for(configuration).value);
-}
-
-Session& Sessions::of(const RunConfig& configuration) {
-  const std::string key = configuration.key();
-  if (const auto at = live_.find(key); at != live_.end()) return *at->second;
-  if (const auto at = failures_.find(key); at != failures_.end()) throw Error("{}", at->second);
-  try {
-    std::unique_ptr<Session> made = make_(configuration);
-    facts_[key] = made->facts();
-    return *(live_[key] = std::move(made));
-  } catch (const WorkerLost& lost) {
-    if (lost.cause() == WorkerLost::Cause::stopped) throw;
-    failures_[key] = fmt::format("while loading, {}", lost.what());
-    throw Error("{}", failures_[key]);
-  } catch (const Error& error) {
-    failures_[key] = error.what();
-    throw;
-  }
-}
-
-const SessionFacts& Sessions::facts(const RunConfig& configuration) {
-  const auto at = facts_.find(configuration.key());
-  if (at != facts_.end()) return at->second;
-  of(configuration);
-  return facts_.at(configuration.key());
-}
-
-void Sessions::remember(const RunConfig& configuration, SessionFacts facts) {
-  facts_.emplace(configuration.key(), std::move(facts));
-}
-
-void Sessions::drop(const RunConfig& configuration) {
-  live_.erase(configuration.key());
-}
-
-void Sessions::keep_only(const std::vector<RunConfig>& configurations) {
-  if (budget_.value == 0 || !memory_of_) return;
-  std::set<std::string> kept;
-  for (const RunConfig& c : configurations) kept.insert(c.key());
-  std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
-}
-
-void Sessions::end_all() {
-  live_.clear();
-}
-
-std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig>& configurations) const {
-  if (configurations.empty()) return {};
-  if (budget_.value == 0 || !memory_of_) return {configurations};
-  const RunConfig& first = configurations.front();
-  std::vector<std::vector<RunConfig>> groups{{first}};
-  double held = memory_share(first);
-  for (std::size_t i = 1; i < configurations.size(); ++i) {
-    const double own = memory_share(configurations[i]);
-    if (held + own > 1 && groups.back().size() > 1) {
-      groups.push_back({first});
-      held = memory_share(first);
-    }
-    groups.back().push_back(configurations[i]);
-    held += own;
-  }
-  return groups;
-}
-
-std::optional<std::string> Sessions::why_not(const RunConfig& configuration) const {
-  if (budget_.value == 0 || !memory_of_) return std::nullopt;
-  const Bytes needed = memory_of_(configuration), allowed = budget_for(configuration);
-  if (needed <= allowed) return std::nullopt;
-  return fmt::format("out of memory predicted: {:.0f} MiB needed, {:.0f} MiB allowed", needed.megabytes(),
-                     allowed.megabytes());
-}
 
 std::vector<double> CaseResult::each(double Sample::*member) const {
   std::vector<double> all;

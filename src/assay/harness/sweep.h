@@ -12,59 +12,11 @@
 #include <vector>
 
 #include "assay/harness/journal.h"
+#include "assay/harness/sessions.h"
 #include "assay/harness/sweep_options.h"
-#include "assay/harness/worker_session.h"
 #include "assay/results/results.h"
 
 namespace assay {
-
-using SessionMaker = std::function<std::unique_ptr<Session>(const RunConfig&)>;
-
-// The live sessions, one per configuration: made when first needed, kept while there is memory for it.
-class Sessions {
- public:
-  // `memory_of`: what a configuration with its largest case will take; without it, or where it says 0,
-  // nothing is predicted. `budget` 0 = no limit.
-  // `have_processes`: whether each session is a process of its own, so that making it again gives another
-  // sample of what differs from process to process.
-  // `device_budget`: of a configuration whose device has memory of its own; 0 where it has none.
-  explicit Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of = {},
-                    Bytes budget = {}, bool have_processes = false,
-                    std::function<Bytes(const RunConfig&)> device_budget = {});
-  bool have_processes() const { return have_processes_; }
-
-  // Makes the session where there is none. Throws Error; a configuration that failed once is not tried again.
-  Session& of(const RunConfig& configuration);
-  // Facts of a session that is, or was, live; makes it where there was none.
-  const SessionFacts& facts(const RunConfig& configuration);
-  // Facts that a journal holds, so that nothing needs to be loaded for them.
-  void remember(const RunConfig& configuration, SessionFacts facts);
-  // Ends a session, such as one whose process is lost; the next use makes it again.
-  void drop(const RunConfig& configuration);
-  // Ends all other sessions, for their memory.
-  void keep_only(const std::vector<RunConfig>& configurations);
-  // The next use of each makes it again.
-  void end_all();
-  // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
-  std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
-  // Why it cannot fit, or none: "out of memory predicted: 5000 MiB needed, 4000 MiB allowed".
-  std::optional<std::string> why_not(const RunConfig& configuration) const;
-
- private:
-  Bytes budget_for(const RunConfig& configuration) const;
-  // Of the memory that it is allowed.
-  double memory_share(const RunConfig& configuration) const;
-
-  SessionMaker make_;
-  std::function<Bytes(const RunConfig&)> memory_of_;
-  Bytes budget_;
-  bool have_processes_;
-  std::function<Bytes(const RunConfig&)> device_budget_;
-  // By the configuration's key.
-  std::map<std::string, std::unique_ptr<Session>> live_;
-  std::map<std::string, SessionFacts> facts_;
-  std::map<std::string, std::string> failures_;
-};
 
 struct CaseResult {
   Case spec;

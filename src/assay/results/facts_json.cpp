@@ -136,6 +136,18 @@ AuditRow audit_row_from_json(const JsonReader& json) {
   return row;
 }
 
+OrderedJson to_json(const std::vector<AuditRow>& rows) {
+  OrderedJson json = OrderedJson::array();
+  for (const AuditRow& row : rows) json.push_back(to_json(row));
+  return json;
+}
+
+std::vector<AuditRow> audit_rows_from_json(const JsonReader& json) {
+  std::vector<AuditRow> rows;
+  for (const JsonReader& row : json.items()) rows.push_back(audit_row_from_json(row));
+  return rows;
+}
+
 OrderedJson to_json(const ModelFacts& m) {
   return {{"id", m.id},
           {"path", m.path},

@@ -187,8 +187,7 @@ void read_later_keys(const JsonReader& json, ResultSet& results) {
   if (json.has("other_comparisons"))
     for (const JsonReader& c : json.at("other_comparisons").items())
       results.other_comparisons.push_back(comparison_from_json(c));
-  if (json.has("audit"))
-    for (const JsonReader& row : json.at("audit").items()) results.audit.push_back(audit_row_from_json(row));
+  if (json.has("audit")) results.audit = audit_rows_from_json(json.at("audit"));
   // Earlier versions took runs of one process for replicates: their noise says nothing about processes.
   if (json.has("noise") && json.at("noise").has("between_processes"))
     results.noise = noise_from_json(json.at("noise"));
@@ -315,10 +314,9 @@ OrderedJson to_json(const ResultSet& results) {
   OrderedJson rows = OrderedJson::array(), texts = OrderedJson::array();
   for (const Row& row : results.rows) rows.push_back(to_json(row));
   for (const GeneratedText& text : results.texts) texts.push_back(text_to_json(text));
-  OrderedJson comparisons = OrderedJson::array(), others = OrderedJson::array(), audit = OrderedJson::array();
+  OrderedJson comparisons = OrderedJson::array(), others = OrderedJson::array();
   for (const Comparison& comparison : results.comparisons) comparisons.push_back(to_json(comparison));
   for (const Comparison& comparison : results.other_comparisons) others.push_back(to_json(comparison));
-  for (const AuditRow& row : results.audit) audit.push_back(to_json(row));
   OrderedJson findings = OrderedJson::array();
   for (const Finding& finding : results.findings) findings.push_back(to_json(finding));
   const OrderedJson build{
@@ -339,7 +337,7 @@ OrderedJson to_json(const ResultSet& results) {
           {"noise", results.noise ? to_json(*results.noise) : OrderedJson(nullptr)},
           {"comparisons", comparisons},
           {"other_comparisons", others},
-          {"audit", audit},
+          {"audit", to_json(results.audit)},
           {"findings", findings}};
 }
 

@@ -23,6 +23,7 @@ nlohmann::ordered_json to_json(const Comparison& comparison);
 nlohmann::ordered_json to_json(const NoiseEstimate& noise);
 nlohmann::ordered_json to_json(const Setting& setting);
 nlohmann::ordered_json to_json(const AuditRow& row);
+nlohmann::ordered_json to_json(const std::vector<AuditRow>& rows);
 nlohmann::ordered_json to_json(const ModelFacts& model);
 nlohmann::ordered_json to_json(const Row& row);
 nlohmann::ordered_json to_json(const ResultSet& results);
@@ -34,6 +35,7 @@ Comparison comparison_from_json(const JsonReader& json);
 NoiseEstimate noise_from_json(const JsonReader& json);
 Setting setting_from_json(const JsonReader& json);
 AuditRow audit_row_from_json(const JsonReader& json);
+std::vector<AuditRow> audit_rows_from_json(const JsonReader& json);
 ModelFacts model_facts_from_json(const JsonReader& json);
 Row row_from_json(const JsonReader& json);
 // `where` names the file. Reads schema 1 too, whose metrics of the roofline had other names and whose rows

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/harness/session_json.h"
+#include "assay/harness/worker_protocol.h"
 #include "assay/model/model.h"
 #include "assay/session/perplexity.h"
 #include "assay/studies/precision_cases.h"
@@ -75,35 +77,30 @@ class PerplexityRun {
  private:
   // False once the whole run is stopped.
   bool score(Scored& scored) {
-    Journal* journal = context_.sweep.journal;
-    const std::string key = scored.configuration.key();
-    try {
-      if (journal != nullptr) {
-        journal->read_each("losses", key, [&](const JsonReader& data) {
-          scored.losses = corpus_losses_from_json(data.at("losses"));
-          scored.facts = session_facts_from_json(data.at("facts"));
-          context_.sessions->remember(scored.configuration, scored.facts);
-        });
-        if (scored.losses) return true;
-      }
-      if (const auto why = context_.sessions->why_not(scored.configuration)) throw Error("{}", *why);
-      Session& session = context_.sessions->of(scored.configuration);
+    const RunConfig& configuration = scored.configuration;
+    const auto read = [](const JsonReader& data) {
+      return std::pair(corpus_losses_from_json(data.at("losses")), session_facts_from_json(data.at("facts")));
+    };
+    const auto write = [](const auto& made) {
+      return nlohmann::ordered_json{{"losses", to_json(made.first)}, {"facts", to_json(made.second)}};
+    };
+    const auto make = [&] {
+      if (const auto why = context_.sessions->why_not(configuration)) throw Error("{}", *why);
+      Session& session = context_.sessions->of(configuration);
       scored.facts = session.facts();
-      scored.losses = session.score({corpus_.string(), options_.context, options_.stride, options_.through});
-      if (journal != nullptr)
-        journal->append("losses", key,
-                        {{"losses", to_json(*scored.losses)}, {"facts", to_json(scored.facts)}});
-    } catch (const WorkerLost& lost) {
-      context_.sessions->drop(scored.configuration);
-      if (lost.cause() == WorkerLost::Cause::stopped) return false;
-      scored.reason = lost.what();
-    } catch (const JournalError&) {
-      throw;
-    } catch (const Error& error) {
-      if (context_.sweep.should_stop && context_.sweep.should_stop()) return false;
-      scored.reason = error.what();
-    }
-    return true;
+      return std::pair(session.score({corpus_.string(), options_.context, options_.stride, options_.through}),
+                       scored.facts);
+    };
+    const Attempt attempt = context_.sessions->attempt(
+        configuration,
+        [&] {
+          std::tie(scored.losses, scored.facts) =
+              resumed(context_.sweep.journal, "losses", configuration.key(), read, write, make);
+          context_.sessions->remember(configuration, scored.facts);
+        },
+        context_.sweep.should_stop);
+    scored.reason = attempt.reason;
+    return attempt.end != Attempt::End::stopped;
   }
 
   static std::vector<double> negated(const std::vector<double>& values) {

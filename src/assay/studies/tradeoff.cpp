@@ -42,35 +42,25 @@ class Tradeoff {
     outcome.row.set("quantize_s", more);
   }
 
-  // The texts of the other prompts are generated once.
-  FirstRun generate(const RunConfig& configuration, std::size_t i) {
-    Journal* journal = context_.sweep.journal;
-    const std::string key = fmt::format("{} | prompt {}", configuration.key(), i + 1);
-    std::optional<FirstRun> known;
-    if (journal != nullptr)
-      journal->read_each("text", key, [&](const JsonReader& data) { known = first_run_from_json(data); });
-    if (known) return std::move(*known);
-    Case spec = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
-    spec.configuration = configuration;
-    FirstRun run = context_.sessions->of(configuration).first_run(spec);
-    if (journal != nullptr) journal->append("text", key, to_json(run));
-    return run;
-  }
-
-  // Nothing where it cannot be generated.
+  // The texts of the other prompts are generated once. Nothing where one cannot be generated.
   std::optional<FirstRun> text_of(const CaseResult& c, std::size_t i) {
     if (i == 0) return c.first;
-    try {
-      return generate(c.spec.configuration, i);
-    } catch (const WorkerLost& lost) {
-      context_.sessions->drop(c.spec.configuration);
-      if (lost.cause() == WorkerLost::Cause::stopped) result_.is_interrupted = true;
-    } catch (const JournalError&) {
-      throw;
-    } catch (const Error&) {
-      if (context_.sweep.should_stop && context_.sweep.should_stop()) result_.is_interrupted = true;
-    }
-    return std::nullopt;
+    const RunConfig& configuration = c.spec.configuration;
+    const std::string key = fmt::format("{} | prompt {}", configuration.key(), i + 1);
+    Case spec = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
+    spec.configuration = configuration;
+    std::optional<FirstRun> run;
+    const Attempt attempt = context_.sessions->attempt(
+        configuration,
+        [&] {
+          run = resumed(
+              context_.sweep.journal, "text", key, first_run_from_json,
+              [](const FirstRun& made) { return to_json(made); },
+              [&] { return context_.sessions->of(configuration).first_run(spec); });
+        },
+        context_.sweep.should_stop);
+    if (attempt.end == Attempt::End::stopped) result_.is_interrupted = true;
+    return run;
   }
 
   void add_texts(const CaseResult& c, bool is_baseline) {

@@ -1,5 +1,4 @@
 // A worker as its session sees it: the lines it is asked, the answers it gives, and every way to lose it.
-#include "assay/harness/worker_session.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +9,7 @@
 #include "assay/assay.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/case_json.h"
-#include "assay/harness/session_json.h"
+#include "assay/harness/worker_protocol.h"
 #include "assay/model/model.h"
 #include "assay/results/results_json.h"
 #include "support/fixtures.h"
@@ -173,6 +172,37 @@ TEST_F(SpokenWorker, ThatSaysNothingUnderstandableIsLost) {
   EXPECT_EQ(loss([&] { worker_of_lines("what?\n"); }).first, kCrashed);
 }
 
+// An answer of the right form without what was asked for, such as one of another version.
+TEST_F(SpokenWorker, ThatLeavesOutWhatWasAskedForIsLost) {
+  const auto session =
+      worker({facts("k"), {{"ok", true}, {"sample", {{"total_latency_s", 1}}}}, facts("later")});
+  const Loss missing = loss([&] { session->run(Case{}); });
+  EXPECT_EQ(missing.first, kCrashed);
+  EXPECT_EQ(missing.second.rfind("cannot parse the worker's answer: sample", 0), 0U) << missing.second;
+  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker is gone"));
+}
+
+// The key is in each request; without one there is none in the JSON, which earlier builds would refuse.
+TEST_F(SpokenWorker, OfSeveralModelsIsToldWhich) {
+  options_.configuration.tune = Tune::off;
+  worker({facts("k")});
+  test::write_file(folder_ / "answers",
+                   facts("a").dump() + "\n" + facts("b").dump() + "\n" + facts("b").dump() + "\n");
+  std::filesystem::remove(folder_ / "asked");
+  const auto sessions =
+      worker_sessions(options_, {{"a", {"m"}, options_.configuration}, {"b", {"n"}, options_.configuration}});
+  EXPECT_EQ(sessions[1]->facts().kernels, "b");
+  const auto all = asked();
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0]["key"], "a");
+  EXPECT_EQ(all[1]["key"], "b");
+  EXPECT_EQ(all[1]["candidates"].dump(), R"(["n"])");
+  EXPECT_EQ(all[2].dump(), R"({"op":"facts","key":"b"})");
+  // The process is lost to both.
+  EXPECT_EQ(loss([&] { sessions[0]->facts(); }), Loss(kCrashed, "the worker exited with 7"));
+  EXPECT_EQ(loss([&] { sessions[1]->facts(); }), Loss(kCrashed, "the worker is gone"));
+}
+
 TEST_F(SpokenWorker, ThatFailsForGoodSaysWhy) {
   const auto fails = [&](const OrderedJson& is_fatal) {
     const auto session =
@@ -194,69 +224,6 @@ TEST_F(SpokenWorker, ThatDoesNotAnswerIsLost) {
   const auto stopped = worker_of_lines(facts("k").dump() + "\nsleep\n");
   is_stopped = true;
   EXPECT_EQ(loss([&] { stopped->facts(); }), Loss(kStopped, "interrupted"));
-}
-
-class LocalSessions : public testing::Test {
- protected:
-  LocalSessions()
-      : loaded_(
-            load_model_and_tokenizer({test::fixture_model("with_tokenizer").string()}, "float32", Device{})) {
-    what_.prompts = {std::vector<TokenId>{1, 2, 3}};
-    what_.new_tokens = 4;
-  }
-  LoadedModel loaded_;
-  Case what_;
-};
-
-TEST_F(LocalSessions, TellTheFactsOfTheirModel) {
-  loaded_.warnings = {{WarningKind::other, "a warning"}};
-  const SessionFacts facts = local_session(loaded_)->facts();
-  EXPECT_EQ(facts.model.id, loaded_.id);
-  EXPECT_EQ(facts.model.dtype, "float32");
-  EXPECT_EQ(facts.device, "cpu");
-  EXPECT_EQ(facts.kernels, loaded_.model->backend().kernels());
-  EXPECT_EQ(facts.threads, loaded_.model->backend().threads());
-  EXPECT_EQ(facts.context, 64);
-  EXPECT_EQ(facts.warnings, loaded_.warnings);
-}
-
-TEST_F(LocalSessions, ScoreAndAuditWithWhatTheyAreAsked) {
-  const auto session = local_session(loaded_);
-  const std::string file = (test::fixture_model("with_tokenizer") / "prompt.txt").string();
-  const CorpusLosses losses =
-      session->score({.file = file, .context = 16, .stride = 8, .through = ScoreThrough::decode});
-  const CorpusScore scored =
-      score_file(loaded_, file, {.context = 16, .stride = 8, .through = ScoreThrough::decode});
-  EXPECT_EQ(losses.corpus_sha256, scored.corpus_sha256);
-  EXPECT_EQ(losses.protocol, scored.score.protocol);
-  EXPECT_EQ(losses.log_probabilities, scored.score.log_probabilities);
-  EXPECT_EQ(losses.tokens, scored.score.tokens);
-  EXPECT_GT(losses.seconds, 0);
-  EXPECT_EQ(losses.warnings, scored.warnings);
-  EXPECT_FALSE(session->audit({std::vector<TokenId>{1, 2}}, 3).empty());
-}
-
-// The pause before a run belongs to what was watched, the run before it does not.
-TEST_F(LocalSessions, WatchFromTheEndOfTheRunBefore) {
-  const auto session = local_session(loaded_);
-  const auto watched_after = [&](const std::function<void()>& before) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    before();
-    const TimePoint begin = Clock::now();
-    const double watched = session->run(what_).disturbance.watched_s;
-    EXPECT_LT(watched, elapsed(begin, Clock::now()).value + 0.03);
-    EXPECT_GT(watched, 0);
-  };
-  watched_after([&] { session->first_run(what_); });
-  watched_after([&] { session->run(what_); });
-}
-
-TEST_F(LocalSessions, CountTheMemoryThatTheModelTook) {
-  const auto measured = [&](std::int64_t held_before) {
-    return local_session(loaded_, {}, Bytes{held_before})->first_run(what_).measured_memory_bytes;
-  };
-  const double mega = 1 << 20;
-  EXPECT_NEAR(measured(0) - measured(std::int64_t{1000} << 20), 1000 * mega, 200 * mega);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-#include "assay/harness/session_json.h"
+// The messages of worker_protocol.h.
+#include "assay/harness/worker_protocol.h"
 
 #include <nlohmann/json.hpp>
 
@@ -25,21 +26,23 @@ CorpusRequest corpus_request_from_json(const JsonReader& json) {
 }  // namespace
 
 OrderedJson answer_request(Session& session, const std::string& op, const JsonReader& request) {
-  if (op == "facts") return {{"ok", true}, {"facts", to_json(session.facts())}};
-  if (op == "first_run")
-    return {{"ok", true}, {"first_run", to_json(session.first_run(case_from_json(request.at("case"))))}};
-  if (op == "run")
-    return {{"ok", true}, {"sample", to_json(session.run(case_from_json(request.at("case"))))}};
-  if (op == "score")
-    return {{"ok", true}, {"losses", to_json(session.score(corpus_request_from_json(request)))}};
-  if (op == "audit") {
-    OrderedJson rows = OrderedJson::array();
-    for (const AuditRow& row : session.audit(prompts_from_json(request.at("prompts")),
-                                             request.at("new_tokens").whole<std::int64_t>()))
-      rows.push_back(to_json(row));
-    return {{"ok", true}, {"audit", rows}};
+  OrderedJson answer{{"ok", true}};
+  if (op == "facts") {
+    answer["facts"] = to_json(session.facts());
+  } else if (op == "first_run") {
+    answer["first_run"] = to_json(session.first_run(case_from_json(request.at("case"))));
+  } else if (op == "run") {
+    answer["sample"] = to_json(session.run(case_from_json(request.at("case"))));
+  } else if (op == "score") {
+    answer["losses"] = to_json(session.score(corpus_request_from_json(request)));
+  } else if (op == "audit") {
+    answer["audit"] = to_json(session.audit(prompts_from_json(request.at("prompts")),
+                                            request.at("new_tokens").whole<std::int64_t>()));
+  } else {
+    return nullptr;
   }
-  return nullptr;
+  if (op == "first_run" || op == "run") add_earlier_names(answer);
+  return answer;
 }
 
 OrderedJson to_json(const SessionFacts& facts) {

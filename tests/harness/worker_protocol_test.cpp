@@ -1,5 +1,5 @@
-// What a session answers, as JSON: every request and every field by hand.
-#include "assay/harness/session_json.h"
+// What a worker answers, as JSON: every request and every field by hand.
+#include "assay/harness/worker_protocol.h"
 
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST(CorpusLossesJson, EveryFieldHasItsPlace) {
   EXPECT_EQ(back.tokens, 3);
   EXPECT_EQ(back.seconds, 0.25);
   EXPECT_EQ(back.warnings, known_losses().warnings);
-  json.erase("warnings");  // of an earlier version
+  json.erase("warnings");  // as an earlier version has it
   EXPECT_TRUE(corpus_losses_from_json(json).warnings.empty());
 }
 

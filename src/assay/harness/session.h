@@ -1,14 +1,12 @@
-// A session holds one loaded configuration that cases run on: in this process, or in a worker process of its
-// own, which sleeps until it is its turn.
+// A session holds one loaded configuration that cases run on: in this process, or in a worker process
+// (worker_protocol.h), which sleeps until it is its turn.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "assay/base/error.h"
 #include "assay/generate/scorer.h"
 #include "assay/harness/case.h"
 #include "assay/results/results.h"
@@ -29,7 +27,7 @@ struct SessionFacts {
 // Log-probabilities of a text.
 struct CorpusLosses {
   std::string corpus_sha256, protocol;
-  std::vector<double> log_probabilities;  // of every scored token, in text order
+  std::vector<double> log_probabilities;  // one for each scored token, in text order
   std::int64_t tokens = 0;
   double seconds = 0;
   std::vector<Warning> warnings = {};
@@ -50,31 +48,7 @@ class Session {
   virtual std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) = 0;
 };
 
-// A worker died, did not answer in time, or was stopped. Every later request to it fails too.
-class WorkerLost : public Error {
- public:
-  enum class Cause { crashed, timed_out, stopped };
-  WorkerLost(Cause cause, const std::string& what) : Error("{}", what), cause_(cause) {}
-  Cause cause() const { return cause_; }
-
- private:
-  Cause cause_;
-};
-
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop = {},
                                        Bytes held_before_loading = {});
-
-struct WorkerOptions {
-  std::vector<std::string> program;     // with its arguments: {"/usr/bin/assay", "worker"}
-  std::vector<std::string> candidates;  // of the model
-  RunConfig configuration;
-  bool is_this_build = true;  // otherwise an earlier or later one, which chooses its own constants
-  bool needs_tokenizer = true;
-  std::optional<Bytes> memory_limit = {};  // of its data; unset: none
-  Seconds time_limit{600};                 // of one answer, loading included; 0 = none
-  ShouldStop should_stop;
-};
-// Starts the process and loads. Throws Error where loading fails, WorkerLost where the worker does.
-std::unique_ptr<Session> worker_session(const WorkerOptions& options);
 
 }  // namespace assay

@@ -1,0 +1,163 @@
+// A worker that holds several models: each request is answered by the model that its key names.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/harness/worker_protocol.h"
+#include "support/fixtures.h"
+#include "support/program.h"
+
+namespace assay {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+class ServedModels : public testing::Test {
+ protected:
+  OrderedJson ask(const OrderedJson& request) { return OrderedJson::parse(server_.answer(request.dump())); }
+  OrderedJson load(const std::string& model, const OrderedJson& more = OrderedJson::object()) {
+    OrderedJson request{{"op", "load"}, {"model", path_of(model)}, {"threads", 1}, {"tune", "off"}};
+    request.update(more);
+    return ask(request);
+  }
+  // What a worker answers that holds this model alone.
+  static OrderedJson alone(const std::string& model, const OrderedJson& request) {
+    WorkerServer server;
+    const OrderedJson load{{"op", "load"}, {"model", path_of(model)}, {"threads", 1}, {"tune", "off"}};
+    server.answer(load.dump());
+    return OrderedJson::parse(server.answer(request.dump()));
+  }
+  static std::string path_of(const std::string& model) { return test::fixture_model(model).string(); }
+  static void expect_refused(const OrderedJson& answer, const std::string& words) {
+    EXPECT_EQ(answer["ok"], false);
+    EXPECT_NE(answer.value("error", "").find(words), std::string::npos) << answer;
+  }
+
+  const OrderedJson logits_{{"op", "logits"}, {"ids", {1, 2, 3}}};
+  WorkerServer server_;
+};
+
+OrderedJson with_key(OrderedJson request, const std::string& key) {
+  request["key"] = key;
+  return request;
+}
+
+TEST_F(ServedModels, AreAnsweredByTheirKeys) {
+  EXPECT_EQ(load("minimal", {{"key", "large"}})["ok"], true);
+  EXPECT_EQ(load("llama_minimal", {{"key", "small"}})["ok"], true);
+  const OrderedJson large = alone("minimal", logits_), small = alone("llama_minimal", logits_);
+  ASSERT_NE(large, small);
+  // The same tokens, in turns.
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_EQ(ask(with_key(logits_, "large")), large);
+    EXPECT_EQ(ask(with_key(logits_, "small")), small);
+  }
+  EXPECT_EQ(ask(logits_), large);  // the first
+  for (const char* op : {"prefill", "decode", "profile", "roofline", "facts"}) {
+    OrderedJson request{{"op", op}, {"key", "small"}};
+    if (std::string(op) == "roofline")
+      request["working_set_bytes"] = 1 << 20;
+    else if (std::string(op) != "facts")
+      request["ids"] = {{1, 2, 3}};
+    if (std::string(op) == "decode" || std::string(op) == "profile") request["new_tokens"] = 2;
+    EXPECT_EQ(ask(request)["ok"], true) << op;
+  }
+  EXPECT_EQ(ask({{"op", "facts"}, {"key", "small"}})["facts"]["model"]["family"], "llama");
+  EXPECT_EQ(ask({{"op", "facts"}})["facts"]["model"]["family"], "gpt2");
+}
+
+TEST_F(ServedModels, AreReplacedOneByOne) {
+  load("minimal");
+  load("llama_minimal", {{"key", "b"}});
+  load("llama_minimal");  // in place of the first
+  EXPECT_EQ(ask(logits_), alone("llama_minimal", logits_));
+  expect_refused(load("no_such_model", {{"key", "b"}}), "no_such_model");
+  expect_refused(ask(with_key(logits_, "b")), "no model is loaded as 'b'");
+  EXPECT_EQ(ask(logits_)["ok"], true);
+  expect_refused(load("no_such_model"), "no_such_model");
+  expect_refused(ask(logits_), "no model is loaded");  // never quietly another
+  EXPECT_EQ(load("minimal", {{"key", "b"}})["ok"], true);
+  expect_refused(ask(logits_), "no model is loaded");
+  EXPECT_EQ(ask(with_key(logits_, "b")), alone("minimal", logits_));
+}
+
+TEST_F(ServedModels, KeysAreTextsThatWereLoaded) {
+  load("minimal");
+  expect_refused(ask(with_key(logits_, "b")), "no model is loaded as 'b'");
+  OrderedJson request = logits_;
+  request["key"] = 7;
+  expect_refused(ask(request), "key");
+  request["key"] = nullptr;
+  EXPECT_EQ(ask(request)["ok"], true);
+}
+
+// Its name before it was called the roofline.
+TEST_F(ServedModels, AnswerEarlierNames) {
+  load("minimal");
+  EXPECT_GT(ask({{"op", "roof"}, {"working_set_bytes", 1 << 20}})["read_bytes_per_s"], 0);
+}
+
+TEST_F(ServedModels, AreServedLineByLineUntilTheyAreToldToQuit) {
+  std::istringstream requests("{\"op\":\"dance\"}\n{\"op\":\"quit\"}\n{\"op\":\"quit\"}\n");
+  std::vector<std::string> answers;
+  server_.serve(requests, [&](const std::string& answer) { answers.push_back(answer); });
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_NE(answers[0].find("unknown op 'dance'"), std::string::npos);
+  EXPECT_EQ(answers[1], "{\"ok\":true}");
+  EXPECT_FALSE(server_.is_open());
+  EXPECT_FALSE(server_.has_failed());
+}
+
+TEST(WorkerServer, SaysThatItsDeviceHasFailedAndEnds) {
+  WorkerServer server(
+      {}, [](const auto&, const auto&, const auto&) -> LoadedModel { throw DeviceFault("the GPU failed"); });
+  EXPECT_EQ(server.answer(R"({"op":"load","model":"m"})"),
+            R"({"ok":false,"error":"the GPU failed","is_fatal":true})");
+  EXPECT_FALSE(server.is_open());
+  EXPECT_TRUE(server.has_failed());
+}
+
+TEST(WorkerServer, SurvivesWhatMemoryCannotHold) {
+  WorkerServer server({},
+                      [](const auto&, const auto&, const auto&) -> LoadedModel { throw std::bad_alloc(); });
+  EXPECT_EQ(server.answer(R"({"op":"load","model":"m"})"), R"({"ok":false,"error":"not enough memory"})");
+  EXPECT_TRUE(server.is_open());
+}
+
+// Two sessions of one process, through the program itself.
+TEST(WorkerSessions, ShareAProcess) {
+  WorkerOptions options;
+  options.program = {program_path(), "worker"};
+  RunConfig config;
+  config.threads = 1;
+  config.tune = Tune::off;
+  const auto model = [&](const std::string& key, const std::string& name) {
+    return WorkerModel{key, {test::fixture_model(name).string()}, config};
+  };
+  options.needs_tokenizer = false;
+  const auto sessions = worker_sessions(options, {model("a", "minimal"), model("b", "llama_minimal")});
+  ASSERT_EQ(sessions.size(), 2U);
+  Case spec;
+  spec.prompts = {std::vector<TokenId>{1, 2, 3}};
+  spec.new_tokens = 4;
+  std::vector<std::vector<TokenId>> ids;
+  for (std::size_t i = 0; i < 2; ++i) {
+    WorkerOptions own = options;
+    own.candidates = model("", i == 0 ? "minimal" : "llama_minimal").candidates;
+    own.configuration = config;
+    ids.push_back(sessions[i]->first_run(spec).ids.front());
+    EXPECT_EQ(worker_session(own)->first_run(spec).ids.front(), ids.back());
+    EXPECT_EQ(sessions[i]->run(spec).new_tokens, 4);
+  }
+  EXPECT_NE(ids[0], ids[1]);
+  EXPECT_EQ(sessions[0]->facts().model.family, "gpt2");
+  EXPECT_EQ(sessions[1]->facts().model.family, "llama");
+  EXPECT_THROW(worker_sessions(options, {model("a", "minimal"), model("a", "minimal")}), UsageError);
+  EXPECT_THROW(worker_sessions(options, {model("", "minimal")}), UsageError);
+}
+
+}  // namespace
+}  // namespace assay
