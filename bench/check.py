@@ -25,7 +25,7 @@ from targets import TARGETS  # noqa: E402
 
 THREADS, MODEL = 2, "124m"
 HIGHEST_SHARE = 1.03  # above it the measurement of the roofline was disturbed
-OLD_KIND = "amx"  # of files that do not name their processor's kind
+OLD_KIND = "amx"  # those of files that do not name their processor's kind
 
 
 def needed_runs(targets, output):

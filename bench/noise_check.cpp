@@ -314,8 +314,8 @@ class Check {
 
   std::string self_;
   Options options_;
-  std::vector<double> errors_;  // of comparisons of equal configurations
-  std::vector<double> pairs_;   // of processes, of each pair of runs that took turns
+  std::vector<double> errors_;  // those of comparisons of equal configurations
+  std::vector<double> pairs_;   // those of processes, of each pair of runs that took turns
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ class Target:
 INT8, NF4, BITS4 = "int8-dynamic+head:int8", "nf4+head:int8", "nf4+head:nf4"
 NF4_INT8 = "nf4+head:int8+activations:int8"
 MAIN = ("float32", "bfloat16", INT8, NF4)
-# Of many rows: the peers' 4-bit products round activations to int8, so that row stands beside them.
+# For many rows: the peers' 4-bit products round activations to int8, so that row stands beside them.
 MANY_ROWS = ("float32", "bfloat16", INT8, NF4_INT8)
 
 # On every kind.

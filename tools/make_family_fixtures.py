@@ -241,7 +241,7 @@ def draw_weights(config, rng):
         elif like.ndim == 2 and any(part in name for part in ("embed_tokens", "embed_in", "wte.", "word_embeddings.")):
             # Embeddings that are scaled, or tied, would else repeat the last token for ever.
             values *= 0.3 if config.model_type == "llama" else EMBEDDING.get(config.model_type, 0.3)
-            values[::FLAT] *= 0.0075  # of mean square 5e-6: epsilon decides what the first norm gives
+            values[::FLAT] *= 0.0075  # the mean square becomes 5e-6: epsilon decides what the first norm gives
         else:
             values *= 0.22
         tensors[name] = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

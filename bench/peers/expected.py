@@ -7,7 +7,7 @@ from rooflines import Rooflines, roofline_tokens_per_s
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results"
-USUAL_SHARE = 0.75  # of what is expected; below it a peer is measured again
+USUAL_SHARE = 0.75  # that of what is expected; below it a peer is measured again
 CELL = ("case", "precision", "threads", "isa", "model")
 
 

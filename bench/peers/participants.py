@@ -31,10 +31,10 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    environment: str  # of setup.sh
+    environment: str  # the one that setup.sh makes
     # What it runs beside a row of Assay's: the name its worker and its converter have for it.
     forms: dict
-    mode: str = ""  # of worker_torch.py
+    mode: str = ""  # a mode of worker_torch.py
     isa_limit: str = "whole"  # how far it can be held to an instruction set: whole, part, none or build
 
 
@@ -112,7 +112,7 @@ class Participant:
         self.kind, self.label, self.failure, self.loaded, self.worker = KINDS[name], name, None, {}, None
         self.has_started, self.needs_pin = False, True
         self.is_pinned = None  # whether its threads had a processor each in the last turn
-        self.repeats = {}  # of a case in a turn, by its name
+        self.repeats = {}  # that of a case in a turn, by its name
 
     @property
     def is_assay(self):

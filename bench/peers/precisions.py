@@ -10,10 +10,10 @@ import dataclasses
 @dataclasses.dataclass(frozen=True)
 class Precision:
     name: str
-    body_bits: float  # of a weight of the blocks, with the scales of blocks of weights
+    body_bits: float  # that of a weight of the blocks, with the scales of blocks of weights
     head_bits: float
     product: str  # what prefill multiplies in: float32, bfloat16 or int8
-    kv_bytes: int = 2  # of an element of Assay's cache
+    kv_bytes: int = 2  # that of an element of Assay's cache
     # What the logits may differ by, in standard deviations. In float32 arithmetic the largest difference, else the root
     # of the mean square; from Assay's row of the same precision, of quantized rows from its float32. Unrelated logits: 1.4.
     tolerance: float = 5e-2

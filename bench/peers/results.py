@@ -4,7 +4,7 @@ import json
 
 from expected import CELL, results_file
 
-# Of a row of compare.py; the rest is told by compare.json alone.
+# For a row of compare.py; the rest is told by compare.json alone.
 KEPT = (
     "case", "precision", "threads", "isa", "model", "peer", "label", "context", "new_tokens", "weight_bytes", "median",
     "spread", "ratio", "roofline", "share_of_roofline", "expected", "logit_difference", "anonymous_bytes",

@@ -118,7 +118,7 @@ def weight_bytes(size, precision):
 def need(size, case, precision):
     shape = SHAPES[size]
     body, head = shape.body_weights(), shape.vocab * shape.hidden
-    attention = shape.layers * 4 * shape.heads * shape.head_dim  # of a token with one other
+    attention = shape.layers * 4 * shape.heads * shape.head_dim  # that of a token with one other
     read = weight_bytes(size, PRECISIONS[precision])
     if case.kind == "prefill":
         n = case.context

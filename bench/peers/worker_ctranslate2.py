@@ -55,7 +55,7 @@ class CTranslate2:
         return [row[0] for row in self.generate(ids, 1)]
 
     def decode(self, ids, new_tokens):
-        ends = {}  # of each step: when its last sequence's id was handed out
+        ends = {}  # for each step: when its last sequence's id was handed out
 
         def on_token(result):
             ends[result.step] = time.perf_counter()

@@ -97,7 +97,7 @@ class Peer {
     return pass(rows);
   }
 
-  // Of the last position of the last pass's first sequence.
+  // For the last position of the last pass's first sequence.
   std::vector<float> logits() const {
     const float* row = llama_get_logits_ith(context_.get(), first_output_);
     return {row, row + vocab_};

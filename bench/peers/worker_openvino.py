@@ -16,7 +16,7 @@ import numpy as np  # noqa: E402  (after the settings it reads)
 from cases import some_ids  # noqa: E402
 
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
-# Of weights: the arguments of nncf.compress_weights; the embedding and the head stay in int8 but for int4-all.
+# For weights: the arguments of nncf.compress_weights; the embedding and the head stay in int8 but for int4-all.
 COMPRESSIONS = {
     "int8": {"mode": "int8_sym"},
     "int4": {"mode": "int4_sym", "group_size": 64},
@@ -97,7 +97,7 @@ class OpenVino:
         core = ov.Core()
         model = core.read_model(str(Path(folder) / "openvino_model.xml"))
         self.weight_bytes = (Path(folder) / "openvino_model.bin").stat().st_size
-        # Of quantized weights bfloat16 too, which held to AVX2 ends the process.
+        # For quantized weights bfloat16 too, which held to AVX2 ends the process.
         hint = HINTS.get(precision, "f32" if a.isa == "avx2" else "bf16")
         compiled = core.compile_model(
             model,

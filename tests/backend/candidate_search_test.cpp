@@ -138,7 +138,7 @@ TEST_P(CandidateSearch, FindsTheLowestOfNearAndEqualOutputs) {
   Random random(3);
   for (std::int64_t output = 900; output < 1000; ++output)
     for (std::int64_t k = 0; k < kHidden; ++k) {
-      const float x = model.weights.values["tokens"][static_cast<std::size_t>(k)];  // of token 0
+      const float x = model.weights.values["tokens"][static_cast<std::size_t>(k)];  // that of token 0
       float& w = model.head()[static_cast<std::size_t>(output * kHidden + k)];
       w = x + (output % 2 == 0 ? 0.0F : 1e-4F * static_cast<float>(random.uniform() - 0.5));
     }

@@ -100,7 +100,7 @@ TEST_F(CudaAttentionTiles, ScalesOfCodesBelongToTheirKeys) {
     Sequence& s = sequences_[0];
     const std::size_t width = at_of(2 * dim);
     for (std::size_t i = 0; i < s.keys.size(); ++i) {
-      const std::size_t part = 2 * (i / width) + i % width / at_of(dim);  // of a key and kv head
+      const std::size_t part = 2 * (i / width) + i % width / at_of(dim);  // that of a key and kv head
       s.keys[i] *= 0.02F * static_cast<float>(1 + part * 7 % 53);
       s.values[i] *= 0.03F * static_cast<float>(1 + part * 5 % 41);
     }

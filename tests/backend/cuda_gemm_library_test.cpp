@@ -178,7 +178,7 @@ std::int64_t products_of(const Plan& plan) {
                        [](const Op& op) { return std::holds_alternative<LinearOp>(op.kind); });
 }
 
-// Of sequences that are one batch of many rows.
+// For sequences that are one batch of many rows.
 std::vector<float> batch_logits(Program& program, std::int64_t sequences, std::int64_t length) {
   const auto cache = program.make_cache();
   cache->reserve(sequences * ((length + kKvBlock - 1) / kKvBlock));
@@ -202,7 +202,7 @@ struct LibraryCase {
   const char* name;
   const char* model;
   Precision (*precision)();
-  double bound;  // of the deviation of logits
+  double bound;  // relative to the deviation of logits
 };
 void PrintTo(const LibraryCase& what, std::ostream* out) {
   *out << what.name;
@@ -301,7 +301,7 @@ TEST(CudaLibrary, IsPartOfRecordedSteps) {
     for (const SequenceTrace& sequence : traces[i].sequences) ids[i].push_back(sequence.ids);
   EXPECT_EQ(ids[0], ids[1]);
   EXPECT_GT(gpu.runtime->replays(), 0);
-  // Of the prompts and four steps, unless sequences end before.
+  // For the prompts and four steps, unless sequences end before.
   EXPECT_GE(gpu.runtime->products(), 3 * products_of(model.program().plan()));
 }
 

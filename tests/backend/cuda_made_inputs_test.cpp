@@ -44,7 +44,7 @@ class CudaMadeInputs : public CudaKernels {
   }
 };
 
-// Of rows of a warp (up to 256 inputs) and of a block; with and without a mean and a bias; odd strides; more
+// For rows of a warp (up to 256 inputs) and of a block; with and without a mean and a bias; odd strides; more
 // inputs than a warp makes at a time.
 TEST_F(CudaMadeInputs, HaveTheBitsOfANormByItself) {
   for (const Way& way : ways())
@@ -84,7 +84,7 @@ TEST_F(CudaMadeInputs, HaveTheBitsOfANormByItself) {
 }
 
 struct GateShape {
-  std::int64_t inputs, rows, padding;  // of rows in memory
+  std::int64_t inputs, rows, padding;  // those of rows in memory
 };
 
 // Rows whose pairs are aligned and not; as many inputs as a warp makes at a time, more, and a range of a warp
@@ -154,7 +154,7 @@ class PlanOfModel {
         plan_(model_.program().plan()),
         layout_(plan_, facts()) {}
 
-  // Of each norm, or gate, whether the product behind it makes it.
+  // For each norm, or gate, whether the product behind it makes it.
   template <typename Kind>
   std::vector<bool> made() const {
     const std::vector<bool> all = made_of_inputs(plan_, layout_);
@@ -234,7 +234,7 @@ TEST(CudaMadeInPlans, AreNotGatesThatAreNeededElsewhere) {
 
 // A token of each of so many sequences, and the launches of that step.
 struct SteppedTokens {
-  std::vector<float> logits;  // of the first
+  std::vector<float> logits;  // that of the first
   std::int64_t launches = 0;
 };
 SteppedTokens step_of(const std::shared_ptr<EmulatedRuntime>& runtime, Program& program, std::int64_t rows) {

@@ -42,7 +42,7 @@ Model model_on(const std::shared_ptr<Backend>& backend, const std::string& name,
   return Model::load(folder, backend, precision, calibration);
 }
 
-// Of the deviation of `want`.
+// Relative to the deviation of `want`.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   return test::largest_difference(got, want) / test::standard_deviation_of(want);
 }

@@ -84,7 +84,7 @@ double deviation_of(const std::vector<double>& x) {
   return std::sqrt(squares);
 }
 
-constexpr double kTolerance = 1e-4;  // of the logits' standard deviation
+constexpr double kTolerance = 1e-4;  // relative to the logits' standard deviation
 
 class HandWrittenPlans : public testing::TestWithParam<std::tuple<Isa, Ingredients>> {
  protected:
@@ -348,7 +348,7 @@ TEST(OutliersOfPlans, BeginAtTheThreshold) {
   p.plan.context = 8;
   p.plan.layers = p.plan.kv_heads = 1;
   p.plan.head_dim = 16;
-  p.values[static_cast<std::size_t>(tokens)][5] = 6;  // of the first token; all others are below 2
+  p.values[static_cast<std::size_t>(tokens)][5] = 6;  // that of the first token; all others are below 2
   const std::vector<double> wanted = PlanInterpreter(p).logits({0});
   for (const Isa isa : test::usable_isas()) {
     const auto program = test::cpu_backend(isa)->prepare(p.plan, p);
@@ -463,7 +463,7 @@ TEST(PruningOfParts, KeepsQueriesThatOthersNeed) {
         op.gain = static_cast<WeightId>(id);
     return op;
   };
-  // Of 40 columns of queries and 20 of keys, by 10: of heads, which lie in one or the other; by 40 from 20
+  // For 40 columns of queries and 20 of keys, by 10: of heads, which lie in one or the other; by 40 from 20
   // on: of both.
   EXPECT_EQ(product_with(norm_of(10, 0, 6)), pruning.qkv_product);
   EXPECT_EQ(product_with(norm_of(40, 0, 1)), pruning.qkv_product);
@@ -477,7 +477,7 @@ TEST(CostOfParts, CountsEachGroupOfANorm) {
   const double before = cost_of(p.plan, 1, 0, 1).flops.value;
   for (Op& op : p.plan.ops)
     if (auto* norm = std::get_if<NormOp>(&op.kind); norm != nullptr && norm->groups > 1) norm->groups = 1;
-  // Of four heads of queries and two of keys, of ten elements each, in two layers.
+  // For four heads of queries and two of keys, of ten elements each, in two layers.
   EXPECT_DOUBLE_EQ(before - cost_of(p.plan, 1, 0, 1).flops.value, 8.0 * 10 * (3 + 1) * 2);
 }
 

@@ -31,7 +31,7 @@ struct LinearCase {
   Activation activation;
   bool has_bias, adds, is_bfloat16;
   int planes = 0;  // 0: float32 activations; 1 to 3: tiles
-  float unit = 1;  // of the inputs
+  float unit = 1;  // that the inputs have
   bool is_rounded = false;
 };
 

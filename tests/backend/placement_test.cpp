@@ -164,7 +164,7 @@ TEST(Regions, TasksReadWhatWasPlacedAndFetchedForThem) {
       g_begun.clear();
       linear.run(std::get<LinearOp>(op.op->kind), work[0], 1,
                  {.out = work[is_gated ? 2 : 1], .gate = op.gate});
-      // Of the regions together each byte once, and every task begins inside the region of a worker, as far
+      // The regions together hold each byte once, and every task begins inside the region of a worker, as far
       // from its beginning as whole tasks reach.
       const std::int64_t panels = (is_gated ? kOutputs / 2 : kOutputs) / kPanel,
                          bytes = panels_of_few_rows(panels, threads) * packed.weights[0].panel_bytes();

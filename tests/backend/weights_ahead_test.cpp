@@ -62,7 +62,7 @@ TEST(WeightsAhead, EachWorkerFetchesTheBeginningOfItsRegion) {
   two.expect(2, 1, 0, 20, 40);
   const Fixture one(1);
   one.expect(0, 0, 1, 0, 40);
-  const Fixture four(4);  // of the LM head one panel each, and nothing for the last
+  const Fixture four(4);  // the LM head has one panel for each, and nothing for the last
   four.expect(1, 2, 2, 2, 3);
   EXPECT_TRUE(four.ahead->behind(1, 3).empty());
 }

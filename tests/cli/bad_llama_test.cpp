@@ -15,7 +15,7 @@ namespace assay::test {
 namespace {
 
 struct LlamaLie {
-  const char* patch;  // of config.json, as RFC 7396 merges it
+  const char* patch;  // as config.json is, as RFC 7396 merges it
   std::vector<std::string> words;
 };
 

@@ -61,7 +61,7 @@ TEST(CliInterrupt, RunKeepsItsResults) {
   expect_success(run_program({"report", out + "/results.json"}));
 }
 
-// Of many pairs, a few are measured when the signal comes.
+// For many pairs, a few are measured when the signal comes.
 TEST(CliInterrupt, InterleaveKeepsItsResults) {
   TemporaryFolder folder;
   const std::string out = folder / "out";

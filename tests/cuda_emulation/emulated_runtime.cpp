@@ -223,7 +223,7 @@ class Emulated final : public EmulatedRuntime, private GemmLibrary {
   bool has_gemm_library_;
   std::map<std::byte*, std::int64_t> allocations_;
   std::int64_t live_ = 0, peak_ = 0, launches_ = 0, replays_ = 0, products_ = 0;
-  std::string fault_;  // of a kernel that was made to fail: nothing works any more
+  std::string fault_;  // that of a kernel that was made to fail: nothing works any more
   bool fails_next_ = false;
   std::vector<std::chrono::steady_clock::time_point> times_ =
       std::vector<std::chrono::steady_clock::time_point>(4096);

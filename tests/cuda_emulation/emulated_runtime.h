@@ -25,8 +25,8 @@ class EmulatedRuntime : public Runtime {
   virtual std::int64_t launches() const = 0;     // that ran, in graphs too
   virtual std::int64_t live_bytes() const = 0;   // allocated now
   virtual std::int64_t allocations() const = 0;  // that live
-  virtual std::int64_t replays() const = 0;      // of graphs
-  virtual std::int64_t products() const = 0;     // of the library that multiplies matrices
+  virtual std::int64_t replays() const = 0;      // how many graphs
+  virtual std::int64_t products() const = 0;     // that of the library that multiplies matrices
   // With a DeviceFault, which then comes from every call, as of a GPU whose kernel has failed.
   virtual void fail_next_launch() = 0;
 };

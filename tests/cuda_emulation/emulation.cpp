@@ -178,7 +178,7 @@ struct Thread {
 struct Warp {
   std::array<void*, kWarp> lanes{};
   std::uint32_t waiting = 0;
-  std::uint32_t epoch = 1;  // of warp barriers
+  std::uint32_t epoch = 1;  // it counts warp barriers
 };
 
 constexpr std::uint16_t kNobody = 0xffff;
@@ -187,7 +187,7 @@ struct Cell {
   std::uint32_t read_block_epoch = 0, read_warp_epoch = 0;
   std::uint32_t reading_warps = 0;  // in that block epoch
   std::uint16_t writer = kNobody, reader = kNobody;
-  bool has_other_reader = false;  // of the reader's warp, in its warp epoch
+  bool has_other_reader = false;  // that of the reader's warp, in its warp epoch
   bool is_written = false, is_copied = false;
 };
 

@@ -44,8 +44,8 @@ void remove_allocation(const void* begin);
 struct Indices {
   std::uint32_t thread = 0, threads = 0, block_x = 0, block_y = 0, block_z = 0, grid_x = 0;
 };
-extern Indices here;           // of the thread that runs
-extern bool has_waited[1024];  // of each thread of the block: for the kernel in front
+extern Indices here;           // that of the thread that runs
+extern bool has_waited[1024];  // one for each thread of the block: for the kernel in front
 [[noreturn]] void fail_early(const Allocation& in);
 // What kernels never write, such as weights, may be read at any time.
 inline void touch(const Allocation& in, bool writes) {
@@ -130,7 +130,7 @@ class Global {
     return moved;
   }
   T& operator[](std::int64_t i) const { return *checked<T>(i); }
-  // Of bytes: element i of another type that begins here; aligned to it.
+  // For bytes: element i of another type that begins here; aligned to it.
   template <typename U>
   U load(std::int64_t i) const {
     return *checked<const U>(i);
@@ -240,7 +240,7 @@ T shuffle_xor(T value, int lanes) {
                             });
   return mine.out;
 }
-// Of `lane`, which is the same in all lanes.
+// For `lane`, which is the same in all lanes.
 template <typename T>
 T shuffle_from(T value, int lane) {
   struct Mine {

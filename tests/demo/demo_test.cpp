@@ -114,7 +114,7 @@ TEST_F(DemoModel, Bfloat16KeepsThePerplexity) {
 
 class SharedDemoModel : public DemoModel {};
 
-// Of a long text. What the stride changes is held to Transformers by the text that ships.
+// For a long text. What the stride changes is held to Transformers by the text that ships.
 TEST_F(SharedDemoModel, PerplexityOfTheHeldOutNovelEqualsTransformers) {
   if (kIsSanitized) GTEST_SKIP() << "it takes too long under a sanitizer; the release build scores it";
   const auto path = test::dev_data("heldout/novel.txt");

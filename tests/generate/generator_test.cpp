@@ -197,7 +197,7 @@ void expect_wanted_rows_keep_their_bits(Program& program, Program& other) {
       batch.wants_all = false;
       batch.wanted = *wanted;
       std::vector<std::pair<std::size_t, std::int64_t>>
-          tokens;  // of each row: the text, and its number there
+          tokens;  // one for each row: the text, and its number there
       for (std::size_t i = 0; i < kLengths.size(); ++i) {
         const std::int64_t end = wanted == &wish.first ? kFirst[i] : kLengths[i];
         if (end == known[i]) continue;
@@ -347,7 +347,8 @@ void expect_read_queries_keep_their_bits(Program& program, Program& other) {
   }
 }
 
-// Of one text the queries that nobody reads are left out too, where they fill whole strips: 256 columns here.
+// For one text the queries that nobody reads are left out too, where they fill whole strips: 256 columns
+// here.
 TEST_P(GeneratorTest, QueriesThatNobodyReadsChangeNoBit) {
   const Model model = load_from(part_of_demo(), GetParam(), 2),
               single = load_from(part_of_demo(), GetParam(), 1);
@@ -366,7 +367,7 @@ TEST(Generator, QueriesThatNobodyReadsChangeNoBitOfInt8ActivationsBesideFourBitW
   }
 }
 
-// Of several texts the rows that are read lie apart: all their queries are computed.
+// For several texts the rows that are read lie apart: all their queries are computed.
 TEST_P(GeneratorTest, QueriesOfSeveralTextsChangeNoBit) {
   const Model model = load_from(part_of_demo(), GetParam(), 2),
               single = load_from(part_of_demo(), GetParam(), 1);

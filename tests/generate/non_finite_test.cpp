@@ -21,7 +21,7 @@
 namespace assay {
 namespace {
 
-constexpr std::int64_t kHidden = 28;  // of the fixture "untied"
+constexpr std::int64_t kHidden = 28;  // that of the fixture "untied"
 
 // A number of a tensor of the model.
 struct Place {

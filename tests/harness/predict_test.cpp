@@ -115,7 +115,7 @@ TEST_F(ExactPredictions, AskForPeaksOncePerConfiguration) {
   EXPECT_EQ(peaks_asked_, (std::vector<std::string>{one.configuration.label(), two.configuration.label()}));
   EXPECT_DOUBLE_EQ(cases[0].seconds, 2 * cases[1].seconds);
   EXPECT_DOUBLE_EQ(cases[2].seconds, cases[0].seconds);
-  // Of a predictor for the time left, the first configuration's peaks stand for all.
+  // For a predictor for the time left, the first configuration's peaks stand for all.
   peaks_asked_.clear();
   const auto seconds = seconds_predictor(context_, folder_, peaks());
   EXPECT_TRUE(peaks_asked_.empty());
@@ -202,7 +202,7 @@ TEST(PlanProbe, ReadsAsMuchAsAStepWithinAnEighthOfAnOctave) {
   EXPECT_EQ(plan(mega, 961000).buffer.value, mega - 961000);
   EXPECT_TRUE(plan(mega, 1142000).reads_weights);
   EXPECT_EQ(plan(mega, 1142000).buffer.value, 0);
-  // Of more weights than a step reads, none.
+  // For more weights than a step reads, none.
   EXPECT_FALSE(plan(mega, 1144000).reads_weights) << "1.09 times as much is 1142947";
   EXPECT_EQ(plan(mega, 1144000).buffer.value, mega);
 }

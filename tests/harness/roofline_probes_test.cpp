@@ -60,7 +60,7 @@ TEST(PeakInstruction, OfInt8IsThatOfBytes) {
     EXPECT_EQ(bound(format, Isa::avx512bf16), usable(ProductKind::avx512_vnni));
     EXPECT_EQ(bound(format, Isa::amx), usable(ProductKind::amx_int8));
   }
-  // Of 4-bit weights with int8 activations too.
+  // For 4-bit weights with int8 activations too.
   EXPECT_EQ(bound(formats::kNf4, Isa::avx512, true), usable(ProductKind::avx512_vnni));
   EXPECT_EQ(bound(formats::kNf4, Isa::avx512), usable(ProductKind::avx512_float32));
 }
@@ -111,7 +111,7 @@ TEST(HostPeaks, DivideByTheMultiplicationsOfTheModel) {
   const ProductKind kind = ProductKind::avx2_float32;
   if (const auto why = why_not_usable(kind)) GTEST_SKIP() << *why;
   const auto rate = [&](int each) {
-    double most = 0;  // of several, since others may disturb one
+    double most = 0;  // those of several, since others may disturb one
     for (int i = 0; i < 5; ++i)
       most =
           std::max(most, host_peaks(probe, pool, PeakInstruction{kind, each}, {0.01}).operations_per_second);

@@ -246,7 +246,7 @@ TEST(RowTimes, OfTwoSequencesAreSharedAndOfNoTimeAreNone) {
                          }),
                          {});
   EXPECT_EQ(value_in(two, "sequences"), 2);
-  EXPECT_DOUBLE_EQ(value_in(two, "tokens_per_sec_per_sequence"), 3);  // of 6 in a second
+  EXPECT_DOUBLE_EQ(value_in(two, "tokens_per_sec_per_sequence"), 3);  // 6 in a second, in two sequences
   const Row none = row_of(nine_runs([](Sample& s, int) { s = test::scripted_sample(0, {}); }), {});
   EXPECT_EQ(value_in(none, "tokens_per_sec"), 0);
   EXPECT_EQ(value_in(none, "prefill_tokens_per_sec"), 0);

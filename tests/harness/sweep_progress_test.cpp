@@ -41,7 +41,7 @@ TEST_F(ToldSweep, InOneProcessCountsItsRounds) {
                           "s: a (float32), process 1, run 2 | 1 of 3 | 4",
                           "s: a (float32), process 1, run 3 | 2 of 3 | 2"}));
   told_.clear();
-  options_.max_time_s = 8;  // of which 5 s, 7 s are over
+  options_.max_time_s = 8;  // 5 s, then 7 s of it are over
   run_sweep(sessions, "s", {told("float32")}, options_);
   EXPECT_EQ(told_[1], "s: float32, process 1, run 1 | 0 of 3 | -") << "a label that says it already";
   // The session lives on: 2 s for the first run.
@@ -90,7 +90,7 @@ TEST_F(ToldSweep, OfGroupsCountsThoseThatAreLeft) {
   options_.processes = 2;
   options_.repeats = 1;
   run_sweep(sessions, "s", {told("a"), told("b", 2), told("c", 3), told("d", 4)}, options_);
-  std::vector<std::string> first;  // of each group: what warming up tells first
+  std::vector<std::string> first;  // for each group: what warming up tells first
   for (std::size_t i = 0; i < told_.size(); ++i)
     if (told_[i].find("warming up") != std::string::npos &&
         (i == 0 || told_[i - 1].find("warming up") == std::string::npos))

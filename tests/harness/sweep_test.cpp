@@ -391,7 +391,7 @@ TEST(RowOf, FromFewProcessesClaimsNoInterval) {
   EXPECT_EQ(warned(two), "2 processes are too few for an interval or a verdict");
   for (int round = 0; round < 9; ++round) c.samples.erase({1, round});
   const Row one = row_of(c, {});
-  EXPECT_TRUE(one.find("total_latency_s")->interval);  // of the rounds of that process
+  EXPECT_TRUE(one.find("total_latency_s")->interval);  // it is that of the rounds of that process
   EXPECT_EQ(one.find("total_latency_s")->processes, 1);
   EXPECT_EQ(warned(one), "9 runs in one process are too few for a verdict");
 }

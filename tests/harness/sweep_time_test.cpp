@@ -147,7 +147,7 @@ TEST_F(TimedSweep, EndsWithItsTimeAfterTheFewestRounds) {
   EXPECT_EQ(samples_until(3.5, 1), 2U);
   EXPECT_EQ(samples_until(0.5, 4), 4U);
   EXPECT_EQ(samples_until(100, 1), 10U);
-  // Of several processes: the second would begin after 5 s.
+  // For several processes: the second would begin after 5 s.
   options_.repeats = 3;
   options_.processes = 4;
   options_.max_time_s = 5;

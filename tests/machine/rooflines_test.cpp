@@ -37,7 +37,7 @@ TEST(ReadProbe, WorkingSetIsWhatWasAsked) {
   }
 }
 
-// Of each region whole steps of every thread, and what the buffer adds.
+// For each region whole steps of every thread, and what the buffer adds.
 TEST(ReadProbe, ReadsRegionsBesideItsBuffer) {
   ThreadPool pool(2);
   const AlignedBuffer memory(10 * 4096, "a test");

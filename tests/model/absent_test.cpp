@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 struct AskedFor {
-  const char* patch;  // of config.json
+  const char* patch;  // as config.json is
   std::vector<const char*> words;
 };
 const std::vector<AskedFor> kAskedFor = {

@@ -24,7 +24,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 class Families : public testing::Test {
  protected:
-  // Of a Llama whose configuration is patched.
+  // For a Llama whose configuration is patched.
   ModelSpec spec_of(const char* patch) {
     test::TinyModel model = test::tiny_llama();
     model.config.merge_patch(OrderedJson::parse(patch));

@@ -119,7 +119,7 @@ TEST_P(FamilyModel, LeavesOutRowsWithTheSameBits) {
   }
 }
 
-// Of families whose queries, keys and values are modules of their own.
+// For families whose queries, keys and values are modules of their own.
 class LlamaModules : public FamilyModel {};
 
 // Quantized modules that share their activations are one product or, where not all of them are, several: the

@@ -17,8 +17,8 @@ namespace {
 using test::all_logits;
 using test::fixture_model;
 
-// Of the logits' standard deviation. The promise is 2e-4; the fixtures reach 6e-6, and a tenth of the promise
-// lets the smallest broken ingredient (tanh for erf) stand out by far more than five times.
+// Relative to the logits' standard deviation. The promise is 2e-4; the fixtures reach 6e-6, and a tenth of
+// the promise lets the smallest broken ingredient (tanh for erf) stand out by far more than five times.
 constexpr double kTolerance = 2e-5;
 
 const char* const kModels[] = {

@@ -182,7 +182,7 @@ TEST_F(UnusedTensors, BiasesThatTheConfigurationDenies) {
   expect_refused({"'model.layers.0.self_attn.q_proj.bias'"});
 }
 
-// Of a folder without quantization_config nothing belongs to a quantized weight.
+// For a folder without quantization_config nothing belongs to a quantized weight.
 TEST_F(UnusedTensors, NamesOfQuantizedFoldersInAPlainOne) {
   for (const char* suffix : {"c_attn.SCB", "c_attn.weight.absmax", "c_attn.weight_format",
                              "c_attn.weight_absmax", "c_attn.input_scale", "c_attn.weight.quant_map"}) {
@@ -206,7 +206,7 @@ TEST_F(UnusedTensors, OfQuantizedFolders) {
   }
 }
 
-// Of another format than the weights are in.
+// For another format than the weights are in.
 TEST_F(UnusedTensors, BesideQuantizedWeights) {
   const fs::path nf4 = test::fixture("quantized") / "nf4", out = folder_.path() / "nf4";
   fs::copy(nf4, out, fs::copy_options::recursive);

@@ -53,7 +53,7 @@ TEST(CostOf, LeavesOutWhatNobodyWants) {
   const ModelFolder folder(test::fixture_model("minimal"));
   const Plan plan = plan_forward(spec_from_source(folder), precision_from_name("float32"));
   const Cost two = cost_of(plan, 2, 0, 2), last = cost_of(plan, 2, 0, 1), none = cost_of(plan, 2, 0, 0);
-  // Of the first row: the head and its norm, the query, the output of attention, of its one key, a norm and
+  // For the first row: the head and its norm, the query, the output of attention, of its one key, a norm and
   // the MLP.
   constexpr double kHead = 2.0 * 11 * 8 + 8.0 * 8, kNotRead = 2.0 * 10 * 64 + 8.0 * 8;
   EXPECT_DOUBLE_EQ(two.flops.value - last.flops.value, kHead + kNotRead + 4.0 * 8);

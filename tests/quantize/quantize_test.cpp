@@ -47,7 +47,7 @@ struct FolderCase {
   const char *folder, *model, *precision;
   DType dtype;
   std::size_t matrices = 2 * 4;    // that are quantized
-  std::int64_t element_bytes = 4;  // of the model
+  std::int64_t element_bytes = 4;  // that of the model
 };
 
 QuantizeOptions options_of(const std::string& precision) {
@@ -172,7 +172,7 @@ struct Int8Case {
   Preset precision;
   std::optional<Calibrator> calibrator;
   std::optional<double> smooth_quant;
-  std::optional<DType> dtype;  // of the folder and of its model, loaded
+  std::optional<DType> dtype;  // the type of the folder and of its model, loaded
 };
 
 // int8 of our own: a folder that keeps its calibration gives the bits of a model that calibrates as it is

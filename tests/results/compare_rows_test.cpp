@@ -224,7 +224,7 @@ TEST(ComparedRows, AllCasesTogether) {
     EXPECT_EQ(all.comparison.metric, tag);
     EXPECT_EQ(all.comparison.margin, 0.03);
     EXPECT_EQ(all.comparison.pairs, 2);
-    EXPECT_NEAR(all.comparison.ratio, 4, 1e-12);  // of 2 and 8
+    EXPECT_NEAR(all.comparison.ratio, 4, 1e-12);  // the geometric mean of 2 and 8
     EXPECT_EQ(all.comparison.processes, 3);
     EXPECT_EQ(compared.rows.size(), 2U);
   }

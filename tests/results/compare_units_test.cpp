@@ -50,7 +50,7 @@ TEST(ComparedUnits, WhatIsSaidHoldsInEach) {
   EXPECT_NEAR(effects[0].estimate, std::log(1.2), 1e-12);
   EXPECT_NEAR(effects[1].estimate, std::log(1.08), 1e-12);
   EXPECT_NEAR(effects[2].estimate, std::log(1.14), 1e-12);
-  // Of a rate the machine's is subtracted.
+  // For a rate the machine's is subtracted.
   const auto rates = effects_of(a, b, true);
   EXPECT_NEAR(rates[1].estimate, std::log(1.2 / 0.9), 1e-12);
   EXPECT_EQ(effects_of(a, beside("a", {1, 1, 1}), false).size(), 1U);

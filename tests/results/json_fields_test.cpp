@@ -217,7 +217,7 @@ TEST(JsonFields, OfARow) {
   for (const char* key : {"samples_from", "step_s", "losses", "absent"})
     EXPECT_FALSE(json.contains(key)) << key;
   EXPECT_EQ(to_json(row_from_json(json)).dump(), json.dump());
-  // Of one process the number is written, of an unknown number nothing.
+  // For one process the number is written, of an unknown number nothing.
   bare.set("load_s", Value{1, {}, {1}, "mean", 1});
   EXPECT_EQ(to_json(bare)["values"]["load_s"]["processes"], 1);
 }

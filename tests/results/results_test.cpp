@@ -171,7 +171,7 @@ TEST(Results, FindFinishedRowsAndComparisons) {
   EXPECT_EQ(result.comparison(Scenario::cache, "s", "b", "perplexity"), &result.comparisons[3]);
 }
 
-// Of rows that do the same work the fastest is compared with each other one.
+// For rows that do the same work the fastest is compared with each other one.
 TEST(Conclude, ComparesTheBestOfEachRankedScenario) {
   for (int i = 0; i < kScenarios; ++i) {
     const auto scenario = static_cast<Scenario>(i);

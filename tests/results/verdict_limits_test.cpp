@@ -24,7 +24,7 @@ Comparison with_metric(Comparison c, const char* metric = "total_latency_s") {
   c.metric = metric;
   return c;
 }
-// Of logarithms that are all the same: an interval of one point.
+// For logarithms that are all the same: an interval of one point.
 Comparison certain(double ratio, double margin) {
   Comparison c = with_metric(compare_processes(Processes(5, {std::log(ratio)}), margin));
   judge(c);
@@ -70,7 +70,7 @@ TEST(VerdictLimits, OfProcesses) {
   EXPECT_NEAR(three.effect->error, std::sqrt((0.04 + 0.01 + 0.09) / 2 / 3), 1e-12);
   EXPECT_NEAR(three.ratio, std::exp(0.2), 1e-12) << "not of the median process";
   EXPECT_EQ(three.processes, 3) << "an empty one is none";
-  // Of one process the interval is that of its rounds, of six the whole range.
+  // For one process the interval is that of its rounds, of six the whole range.
   Comparison one = with_metric(compare_processes(Processes{{1, 2, 3, 4, 5, 6}}, 0.05));
   EXPECT_NEAR(one.interval->low, std::exp(1), 1e-9);
   EXPECT_NEAR(one.interval->high, std::exp(6), 1e-9);

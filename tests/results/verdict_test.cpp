@@ -244,7 +244,7 @@ TEST(CompareUnpaired, IsWelchs) {
   Comparison c = compare_unpaired(b, a, 0.02);
   c.metric = "total_latency_s";
   judge(c);
-  // Of the logarithms: means 0.18000 and -0.00010, errors 0.04824 and 0.00707, 2.0864 degrees: t = 3.694,
+  // For the logarithms: means 0.18000 and -0.00010, errors 0.04824 and 0.00707, 2.0864 degrees: t = 3.694,
   // p = 0.0624.
   EXPECT_NEAR(std::log(c.ratio), 0.18010, 1e-5);
   EXPECT_NEAR(*c.p_value, 0.0624, 0.002);

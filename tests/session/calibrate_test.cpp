@@ -205,7 +205,7 @@ TEST(Calibrate, CoverageTellsTheShareThatIsClipped) {
   EXPECT_FALSE(coverage_of(load_demo(Preset::int8_dynamic).model->program().plan()).saturation.has_value());
 }
 
-// Of the text that ships to be scored, which calibration does not see.
+// For the text that ships to be scored, which calibration does not see.
 TEST(Calibrate, TheShippedModelLosesLittle) {
   if (kIsSanitized)
     GTEST_SKIP() << "long texts take minutes under a sanitizer; the release build scores them";

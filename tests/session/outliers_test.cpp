@@ -20,7 +20,7 @@ class Outliers : public testing::Test {
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
-  // Of the text that ships, in nats per token.
+  // For the text that ships, in nats per token.
   static double loss(const RunConfig& config) {
     const LoadedModel loaded = load_model_and_tokenizer({folder_->path() / "outliers"}, config);
     return score_file(loaded, test::demo_model() / "texts/evaluate.txt", {.stride = 1024}).score.loss;

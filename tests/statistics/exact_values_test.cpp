@@ -132,7 +132,7 @@ TEST(FitPolynomial, ByHand) {
   EXPECT_NEAR(square->coefficients[1], 1, 1e-7);
   EXPECT_NEAR(square->coefficients[2], 2, 1e-7);
   EXPECT_NEAR(square->at(3), 22, 1e-7);
-  // Of points about 0 sums of odd powers vanish: a row that begins with 0 eliminates nothing.
+  // For points about 0 sums of odd powers vanish: a row that begins with 0 eliminates nothing.
   const auto centred = fit_polynomial(Samples{-2, -1, 0, 1, 2}, Samples{7, 2, 1, 4, 11}, 2);
   ASSERT_TRUE(centred);
   EXPECT_NEAR(centred->coefficients[0], 1, 1e-9);
@@ -192,7 +192,7 @@ TEST(SpreadOf, TakesOffWhatTheRepeatsExplain) {
   EXPECT_NEAR(spread->between, std::sqrt(4.5 - 1.35 * 4 / 3 * (5.0 / 6) / 2), 1e-12);
   // A process counts with its median, whatever one of its repeats was: medians 2 and 5 again.
   const auto skewed = spread_of(std::vector<Samples>{{1, 2, 30}, {4, 6}});
-  const double squares = (100.0 + 81 + 361 + 2) / 3;  // of 1, 2, 30 about 11 and of 4, 6 about 5
+  const double squares = (100.0 + 81 + 361 + 2) / 3;  // the squares of 1, 2, 30 about 11 and of 4, 6 about 5
   EXPECT_NEAR(skewed->within, std::sqrt(squares), 1e-12);
   EXPECT_EQ(skewed->between, 0);
   EXPECT_NEAR(spread_of(std::vector<Samples>{{2, 2, 2.3}, {50}})->between,
@@ -224,8 +224,8 @@ TEST(VariancePrior, HasItsClosedForms) {
   skewed[5].variance = std::exp(6 * 0.5);
   EXPECT_NEAR(variance_prior(skewed).variance, std::exp(0.5) * variance_prior(Estimates(6, {1, 2})).variance,
               1e-8);
-  // Of so many degrees nothing is by chance: what is left is that of a prior of 7 degrees, which is below the
-  // most. trigamma(3.5) = pi^2 / 2 - 4 (1 + 1/9 + 1/25).
+  // For so many degrees nothing is by chance: what is left is that of a prior of 7 degrees, which is below
+  // the most. trigamma(3.5) = pi^2 / 2 - 4 (1 + 1/9 + 1/25).
   const double of_seven = std::numbers::pi * std::numbers::pi / 2 - 4 * (1 + 1.0 / 9 + 1.0 / 25),
                b = std::sqrt(of_seven * 5 / 6);
   Estimates nearly(6, {std::exp(b), 1e9});

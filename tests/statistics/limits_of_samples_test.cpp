@@ -60,7 +60,7 @@ TEST(SampleLimits, OfTheExactSignedRanks) {
   EXPECT_FALSE(paired_shift(one_to(63), 0));
 }
 
-// Of four equals at 1.5 their mean rank is below the mean of all, 2.5: deviations -1 four times, 1.5, 2.5.
+// For four equals at 1.5 their mean rank is below the mean of all, 2.5: deviations -1 four times, 1.5, 2.5.
 TEST(SampleLimits, CorrelatedRanksDeviateFromTheirMean) {
   EXPECT_NEAR(rank_autocorrelation(Numbers{1, 1, 1, 1, 2, 3}), 5.25 / 12.5 + 1.0 / 6, 1e-12);
   // In between: neighbours' products -1.25 of squares 17.5 are less than 1 / 6 the other way.
@@ -93,7 +93,7 @@ TEST(SampleLimits, BlocksHaveTheirMeans) {
   EXPECT_TRUE(block_means(Numbers{1, 2, 3}, -1).empty());
 }
 
-// Of positions of any size.
+// For positions of any size.
 TEST(SampleLimits, LinesThroughTinyAndHugePositions) {
   for (const double scale : {1e-9, 1e9}) {
     const auto line = fit_polynomial(Numbers{scale, 2 * scale, 3 * scale, 4 * scale}, Numbers{3, 5, 7, 9}, 1);
@@ -138,7 +138,7 @@ TEST(ReplicateLimits, APriorCountsAsItsDegrees) {
   EXPECT_NEAR(one.error, std::sqrt(8.0 / 5 / 5), 1e-12);
   EXPECT_EQ(one.degrees, 5);
   EXPECT_EQ(one.replicates, 5U);
-  // Of one replicate alone the prior says everything, and no prior nothing.
+  // For one replicate alone the prior says everything, and no prior nothing.
   EXPECT_NEAR(with_prior({0.5, 0, 0, 1}, {4, 3}).error, 2, 1e-12);
   EXPECT_EQ(with_prior({0.5, 0.25, 0, 1}, {}).error, 0.25);
 }
@@ -148,7 +148,7 @@ TEST(ReplicateLimits, ADifferenceKnowsItsSmallerSide) {
   EXPECT_EQ(difference->replicates, 2U);
   EXPECT_DOUBLE_EQ(difference->estimate, 0);
   EXPECT_DOUBLE_EQ(difference->error, 1);
-  EXPECT_DOUBLE_EQ(difference->degrees, 1);  // of the side that varies
+  EXPECT_DOUBLE_EQ(difference->degrees, 1);  // that of the side that varies
 }
 
 // With half the chance the estimate lies beyond its critical value where that is the truth. Nine in ten: by

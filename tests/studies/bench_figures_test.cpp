@@ -42,7 +42,7 @@ TEST(BenchFigures, SpeedIsThatOfTheMedianSample) {
 
 class BenchRoofline : public testing::Test {
  protected:
-  // Of 8 GB and so many operations in samples of these times.
+  // For 8 GB and so many operations in samples of these times.
   BenchRow row(double flops, std::vector<double> reading, std::vector<double> computing,
                std::vector<double> samples = {4}) {
     BenchRow made = row_of_samples(std::move(samples));

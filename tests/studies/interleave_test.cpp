@@ -54,7 +54,7 @@ class Interleave : public testing::Test {
   }
 
   std::unique_ptr<Sessions> sessions_;
-  std::map<bool, int> runs_;  // of B, of A
+  std::map<bool, int> runs_;  // how many B and A have had
   int made_ = 0;
 };
 

@@ -201,7 +201,7 @@ TEST(ComparePpplx, CountsSentencesOfTwoTokensAndWarnsOfARise) {
   };
   const LoadedModel one = load("float32");
   const std::vector<TokenId> two = one.tokenizer->encode("ab");
-  std::string pair;  // of two tokens exactly
+  std::string pair;  // for two tokens exactly
   for (const char* text : {"ab", "a b", "a1", "zq", "xy"})
     if (one.tokenizer->encode(text).size() == 2) pair = text;
   ASSERT_FALSE(pair.empty());

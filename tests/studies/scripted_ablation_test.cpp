@@ -93,7 +93,7 @@ TEST_F(ScriptedStudies, CacheAblationFitsPositionsAndNamesTheUnexpected) {
   EXPECT_NEAR(on.find("step_latency_ms")->samples[0], 2.05, 1e-9);
   EXPECT_NEAR(on.find("step_latency_ms")->samples[5], 2.11, 1e-9);
   EXPECT_NEAR(result.find("cache off")->find("step_latency_ms")->samples[5], 3.2, 1e-9);
-  EXPECT_NEAR(result.find("cache off")->find("step_latency_ms")->value, 2.6, 1e-9);  // of 2 to 3.2
+  EXPECT_NEAR(result.find("cache off")->find("step_latency_ms")->value, 2.6, 1e-9);  // the median of 2 to 3.2
   EXPECT_EQ(on.scenario, Scenario::step_times);
   EXPECT_EQ(on.parameter("configuration"), context().baseline.label());
   ASSERT_FALSE(test::remarks_of(result).empty());

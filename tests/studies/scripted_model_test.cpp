@@ -109,7 +109,8 @@ TEST_F(ScriptedTradeoff, RowsHoldTheirFigures) {
   expect("tokens_per_sec", 5);
   expect("avg_latency_per_token_ms", 200);
   expect("time_to_first_token_s", 0.2);
-  EXPECT_NEAR(value("time_to_first_token_from_text_s"), 0.25, 1e-4);  // of times that do not deviate together
+  EXPECT_NEAR(value("time_to_first_token_from_text_s"), 0.25,
+              1e-4);  // those of times that do not deviate together
   expect("prefill_latency_s", 0.2);
   expect("prefill_tokens_per_sec", 40);  // 8 in 0.2 s
   expect("decode_latency_s", 0.8);
@@ -250,7 +251,7 @@ TEST_F(ScriptedTradeoff, GoesThroughTablesFilesAndPictures) {
   ASSERT_NE(latency, figures.end());
   EXPECT_EQ(latency->second.categories, (std::vector<std::string>{"float32", "int8-dynamic", "nf4"}));
   const report::PlotPoint& point = latency->second.series[0].points[1];
-  const double scale = latency->second.series[0].points[0].y / 2;  // of the unit that the axis has
+  const double scale = latency->second.series[0].points[0].y / 2;  // that of the unit that the axis has
   EXPECT_NEAR(point.y, scale, 1e-9 * scale);
   EXPECT_NEAR(point.low, scale * std::exp(-half), 1e-9 * scale);
   EXPECT_NEAR(point.high, scale * std::exp(half), 1e-9 * scale);

@@ -90,7 +90,7 @@ TEST_F(ScriptedModel, WarningsSayWhatTheRunsShow) {
   using Texts = std::vector<std::string>;
   EXPECT_TRUE(row_with([](Sample&) {}).warnings.empty());
   EXPECT_EQ(row_with([](Sample&) {}).parameter("bound"), "memory") << "half of the time is";
-  // Of 104 % of the roofline, and of 102 %.
+  // For 104 % of the roofline, and of 102 %.
   EXPECT_EQ(texts([](Sample& s) { s.roofline_s = 1.04; }, WarningKind::roofline_disturbed),
             Texts{"the measurement reached at least 104 % of the roofline"});
   EXPECT_EQ(texts([](Sample& s) { s.roofline_s = 1.02; }, WarningKind::roofline_disturbed), Texts{});

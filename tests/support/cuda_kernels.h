@@ -67,7 +67,7 @@ struct TestMatrix {
   MatrixFormat format = MatrixFormat::float32;
   std::int64_t outputs = 0, inputs = 0, group = 0;
   Floats values = {};
-  std::vector<int> codes = {};  // of int8 and four_bit
+  std::vector<int> codes = {};  // that of int8 and four_bit
   Floats scales = {};
   std::array<float, 16> codebook{};
   std::vector<std::byte> data = {};

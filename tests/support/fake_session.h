@@ -51,7 +51,7 @@ class FakeSession : public Session {
   std::vector<std::string>* log_;
 };
 
-// Of sessions that count as processes of their own: `made` numbers each from 0 in the order of their starts.
+// For sessions that count as processes of their own: `made` numbers each from 0 in the order of their starts.
 using LatencyInProcess = std::function<double(const RunConfig&, const Case&, int made)>;
 inline Sessions fake_processes(LatencyInProcess latency, int* made) {
   return Sessions(

@@ -15,13 +15,13 @@ enum class QkNorm { none, by_head, whole };
 struct Ingredients {
   const char* name;
   int heads = 4, kv_heads = 2, head_dim = 10;
-  std::int64_t embed_width = 0;  // of embeddings that are projected; 0: none
+  std::int64_t embed_width = 0;  // those of embeddings that are projected; 0: none
   bool norms_embedding = false, has_positions = false, is_post_norm = false, is_parallel = false;
   bool splits_qkv = false;  // into three products, the queries' last
   QkNorm qk_norm = QkNorm::none;
   std::int64_t rotary_pairs = 0;
   RotaryPairing pairing = RotaryPairing::halves;
-  std::int64_t window = 0;  // of every other layer
+  std::int64_t window = 0;  // that of every other layer
   float attention_cap = 0;
   bool has_alibi = false;
   bool is_gated = false;

@@ -63,7 +63,7 @@ class HandWrittenPlan : public WeightSource {
   }
 };
 
-// Of one sequence, without a cache: as the comments of plan/ops.h have each operation.
+// For one sequence, without a cache: as the comments of plan/ops.h have each operation.
 class PlanInterpreter {
  public:
   explicit PlanInterpreter(const HandWrittenPlan& source) : source_(source), plan_(source.plan) {}

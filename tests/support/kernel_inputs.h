@@ -49,7 +49,7 @@ struct TiledRows {
 // Rows [first, first + rows) of int8 codes, by table.quantize(); what it leaves alone is 0x55.
 struct Int8Rows {
   struct Options {
-    float threshold = 0;          // of outliers; negative counts as 0
+    float threshold = 0;          // those of outliers; negative counts as 0
     bool marks_outliers = false;  // columns that reach the threshold in any row
     bool has_ranges = false;      // a zero point for each row
     float fixed_scale = 0;
@@ -97,7 +97,7 @@ struct Int8Rows {
   Int8Rows(const Int8Rows&) = delete;
   Int8Rows& operator=(const Int8Rows&) = delete;
 
-  // Of a row, with the columns that fill the last group.
+  // For a row, with the columns that fill the last group.
   std::vector<std::int8_t> codes_of(std::int64_t row, std::int64_t k) const {
     std::vector<std::int8_t> codes;
     const auto* bytes = reinterpret_cast<const std::int8_t*>(data.data());

@@ -25,7 +25,7 @@ inline void plant_outliers(const std::filesystem::path& from, const std::filesys
     const StoredTensor& stored = *at;
     std::vector<float> values(static_cast<std::size_t>(stored.elements()));
     at.read_floats(0, stored.elements(), values.data());
-    const bool is_norm = stored.name.find(".ln_") != std::string::npos,  // of a block: "h.0.ln_1"
+    const bool is_norm = stored.name.find(".ln_") != std::string::npos,  // that of a block: "h.0.ln_1"
         is_reader = stored.name.find(".c_attn.weight") != std::string::npos ||
                     stored.name.find(".c_fc.weight") != std::string::npos;
     const bool is_last_norm = stored.name.find("ln_f") != std::string::npos;

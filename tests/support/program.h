@@ -46,7 +46,8 @@ struct ProgramResult {
   int exit_code = -1;  // -1: killed by `signal`
   int signal = 0;
   bool is_timed_out = false;
-  std::int64_t peak_bytes = 0;  // of resident memory, as last seen; what waitpid tells counts its parent too
+  std::int64_t peak_bytes =
+      0;  // bytes of resident memory, as last seen; what waitpid tells counts its parent too
   std::string out, err;
 };
 

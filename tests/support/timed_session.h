@@ -13,7 +13,7 @@ namespace assay::test {
 
 struct TimedScript {
   TimePoint now;
-  double start_s = 0, first_s = 0;  // of a session, and of a case's first run
+  double start_s = 0, first_s = 0;  // that of a session, and of a case's first run
   // Seconds of a run; `made` numbers sessions from 0 in the order of their starts.
   std::function<double(const Case&, int made)> run_s = [](const Case&, int) { return 1.0; };
   std::vector<std::string> log;  // "start", "first a", "a"

@@ -66,7 +66,7 @@ struct TinyModel {
   }
 };
 
-// Of the llama family: grouped heads, an LM head of its own.
+// For the llama family: grouped heads, an LM head of its own.
 inline TinyModel tiny_llama(std::int64_t vocab = 11) {
   constexpr std::int64_t kHidden = 8, kMlp = 12, kHeads = 2, kKvHeads = 1, kHeadDim = 4;
   TinyModel model;

@@ -22,7 +22,7 @@ std::vector<std::string> matches_of(const std::string& pattern, const std::strin
   return found;
 }
 
-// Of the processor: what else runs on the machine does not count.
+// By the processor's time: what else runs on the machine does not count.
 template <typename Action>
 double processor_seconds(const Action& action) {
   const std::clock_t begin = std::clock();

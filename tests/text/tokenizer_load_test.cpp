@@ -246,7 +246,7 @@ TEST(TokenizerLoad, ReadsTemplates) {
 }
 
 TEST(TokenizerLoad, BoundsWhatAFileCanCost) {
-  // Of the processor: what else runs on the machine does not count.
+  // By the processor's time: what else runs on the machine does not count.
   const auto seconds = [](const auto& action) {
     const std::clock_t begin = std::clock();
     action();

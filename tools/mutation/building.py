@@ -93,5 +93,5 @@ def spoiled(numbered, places):
         last = m.line + (ROOT / "src/assay" / m.file).read_text()[m.begin : m.end].count("\n")
         if any(file == m.file and m.line <= line <= last for file, line in places):
             bad.add(number)
-    # Of several on the line, those of the sample are more likely to be at fault.
+    # For several on the line, those of the sample are more likely to be at fault.
     return {n for n in bad if not numbered[n].kind.startswith("planted: ")} or bad

@@ -11,7 +11,7 @@ import time
 
 from .places import COPY, PROGRAM, ROOT
 
-TOO_LONG = (-signal.SIGKILL, -signal.SIGXCPU)  # of the limits of run_tests; any other signal is a crash
+TOO_LONG = (-signal.SIGKILL, -signal.SIGXCPU)  # the signals of the limits of run_tests; any other signal is a crash
 
 
 def suites_in(folders):

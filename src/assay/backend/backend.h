@@ -31,7 +31,7 @@ class WeightSource {
   // Rows as the file has them: [rows, columns], or [columns, rows] of a weight that is stored_transposed.
   virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                          float* out) const = 0;
-  // Of a weight that is_stored_quantized, instead: codes of outputs from first_row on, one in a byte, out
+  // For a weight that is_stored_quantized, instead: codes of outputs from first_row on, one in a byte, out
   // [row_count][columns] (int8 as two's complement, -127 to 127; 4-bit 0 to 15). first_row * columns is even.
   virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const;
@@ -56,7 +56,7 @@ struct SequenceRows {
 // Ragged: sequences of any number of new tokens, one after another, no padding needed.
 struct Batch {
   std::vector<TokenId> ids;
-  std::vector<std::int32_t> positions;  // of each id
+  std::vector<std::int32_t> positions;  // one for each id
   std::vector<SequenceRows> sequences;
   // Rows whose hidden states will go through the LM head, ascending, unless all may. What only the others
   // would need is left out.
@@ -129,8 +129,8 @@ struct DeviceRates {
 // Where the time of steps went, by what the operations were for.
 struct StepProfile {
   struct Part {
-    Seconds time;     // of the wall
-    Seconds waiting;  // of it: what a thread spent without work, in the mean
+    Seconds time;     // by the wall clock
+    Seconds waiting;  // the part of it that a thread spent without work, in the mean
   };
   std::array<Part, kOpClasses> parts{};  // by Phase
   // By operation of the plan and then the LM head, each over all steps, where the device times them one by
@@ -160,7 +160,7 @@ class Program {
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
   virtual void observe_inputs(InputObserver observer) = 0;
-  // Of llm_int8 products so far: the share of their input features that were decomposed as outliers; 0 where
+  // In llm_int8 products so far, the share of their input features that were decomposed as outliers; 0 where
   // none ran.
   virtual double outlier_share() const = 0;
   // With a candidate search, so far: the share of its outputs that were computed exactly; 0 where none is.
@@ -221,9 +221,9 @@ class Backend {
   virtual std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) = 0;
   // What prepare() would take for the plan, and a sequence of this many tokens beside it. Takes none itself.
   virtual PredictedMemory predict(const Plan& plan, std::int64_t tokens) = 0;
-  // Of a GPU, its place on the PCI bus, by which other libraries know it: "00000000:65:00.0".
+  // A GPU's place on the PCI bus, by which other libraries know it: "00000000:65:00.0".
   virtual std::string bus_id() const { return {}; }
-  // Of a device with memory of its own.
+  // The memory of a device that has its own.
   virtual std::optional<DeviceMemory> memory() { return std::nullopt; }
   virtual void reset_peak_memory() {}
   // Rates of a device that the host has no probes for, at this moment: reading a working set of this size,

@@ -30,7 +30,7 @@ struct GpuPrediction {
   std::string_view gpu;
   std::vector<PredictedKernel> kernels;
   double bytes = 0;
-  Seconds seconds;                   // of all kernels, one after the other
+  Seconds seconds;                   // that all kernels take, one after the other
   double read_bytes_per_second = 0;  // which the GPU reaches
 };
 

@@ -37,7 +37,7 @@ std::optional<std::string> why_not_usable(Isa isa);
 // Why the tiles that the processor has are not used: the system does not save or the kernel does not grant
 // them. None where they are, and where there are none.
 std::optional<std::string> why_tiles_are_refused();
-// Of the tiers that are usable the fastest: avx512bf16 only where its products are fast.
+// The fastest of the tiers that are usable: avx512bf16 only where its products are fast.
 Isa best_usable_isa();
 
 // Whether constants that depend on the processor are measured on it: once, and kept in a file; never; or now.
@@ -47,7 +47,7 @@ struct CpuInfo {
   std::string model;                  // as the processor names itself
   std::string microcode;              // its version, as the system tells it: "0xa101148"; or "unknown"
   int online = 0;                     // logical processors the system has online
-  int allowed = 0;                    // of those, the ones this process may run on
+  int allowed = 0;                    // those of them that this process may run on
   double quota = 0;                   // processors' worth of time the cgroup allows; 0 = no limit
   std::vector<std::string> features;  // the flags kernels care about
 };

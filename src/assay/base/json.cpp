@@ -41,7 +41,7 @@ class EntryBuilder {
   bool string(std::string& text) {
     return pass([&](StrictBuilder& to) { to.string(text); });
   }
-  bool binary(Json::binary_t&) { return false; }  // of other formats than text
+  bool binary(Json::binary_t&) { return false; }  // other formats than text have it
   bool start_array(std::size_t size) {
     return pass([&](StrictBuilder& to) { to.start_array(size); }, 1);
   }

@@ -26,8 +26,8 @@ class JsonReader {
   bool has(std::string_view key) const;  // present and not null
   JsonReader at(std::string_view key) const;
   JsonReader at(std::size_t index) const;
-  std::vector<JsonReader> items() const;                            // of an array
-  std::vector<std::pair<std::string, JsonReader>> members() const;  // of an object
+  std::vector<JsonReader> items() const;                            // the elements of an array
+  std::vector<std::pair<std::string, JsonReader>> members() const;  // the keys and values of an object
 
   bool is_null() const;
   bool is_text() const;

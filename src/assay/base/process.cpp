@@ -22,7 +22,7 @@ namespace assay {
 namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1}
-                                     << 28;  // of an answer: a broken child must not fill memory
+                                     << 28;  // the length of an answer: a broken child must not fill memory
 
 // Two ends that no other child inherits.
 std::array<int, 2> make_pipe() {

@@ -20,7 +20,7 @@ inline constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
 struct Limits {
   std::size_t values = kNoLimit;  // numbers, texts, arrays and objects
-  std::size_t keys = kNoLimit;    // of one object
+  std::size_t keys = kNoLimit;    // in one object
 };
 
 // The library's own builder, with what it lets pass refused: deep nesting, keys that stand twice, more than
@@ -84,7 +84,7 @@ class Builder : public nlohmann::detail::json_sax_dom_parser<Json> {
   const Limits limits_;
   std::size_t values_ = 0;
   int depth_;
-  std::vector<std::set<std::string>> keys_;  // of each open object
+  std::vector<std::set<std::string>> keys_;  // those of each open object
 };
 
 // Throws Error that says where `text` stops being JSON: at its byte `byte`, from 1.

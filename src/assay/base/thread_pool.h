@@ -55,7 +55,7 @@ class ThreadPool {
     accounts_.store(is_on, std::memory_order_relaxed);
     busy_ns_.store(0, std::memory_order_relaxed);
   }
-  // Of all threads together, since accounting began.
+  // The sum over all threads, since accounting began.
   Seconds busy_time() const { return {1e-9 * static_cast<double>(busy_ns_.load(std::memory_order_relaxed))}; }
 
   static constexpr std::int64_t kMaxChunks = (std::int64_t{1} << 20) - 1;

@@ -9,8 +9,8 @@ namespace assay {
 struct Processor {
   int id = 0;
   int core = 0;               // the lowest processor of its core: itself, or an SMT sibling
-  bool is_efficient = false;  // of a hybrid machine's slower kind
-  int node = 0;               // of memory (NUMA)
+  bool is_efficient = false;  // the slower kind of a hybrid machine
+  int node = 0;               // the memory (NUMA)
   bool operator==(const Processor&) const = default;
 };
 

@@ -26,7 +26,7 @@ inline constexpr std::string_view kWeightFormat = ".weight_format";  // U8 [], 0
 struct QuantState {
   std::string type;  // "nf4" or "fp4"
   std::int64_t block = 64;
-  std::string dtype = "float32";    // of the weight before
+  std::string dtype = "float32";    // the type of the weight before
   std::vector<std::int64_t> shape;  // [outputs, inputs]
   struct Nested {
     std::int64_t block = 256;
@@ -46,7 +46,8 @@ struct Config {
   bool is_eight_bit = false, is_four_bit = false;
   double threshold = 6;
 };
-// Of a whole config.json; none where it has no quantization_config. Throws Error for another quant_method.
+// That of a whole config.json; none where it has no quantization_config. Throws Error for another
+// quant_method.
 std::optional<Config> config_from(const JsonView& config);
 
 // All keys of quantization_config, as Transformers writes them.

@@ -60,9 +60,9 @@ class Checkpoint {
   virtual std::vector<CheckpointTensor> tensors() const = 0;
   // In the order of their names.
   virtual std::vector<std::filesystem::path> files() const = 0;
-  virtual std::uint64_t file_bytes() const = 0;  // of all files
+  virtual std::uint64_t file_bytes() const = 0;  // the sum over all files
 
-  // Of a tensor of this checkpoint: what CheckpointTensor's functions of the same names do.
+  // For a tensor of this checkpoint: what CheckpointTensor's functions of the same names do.
   virtual void read_floats(const CheckpointTensor& tensor, std::int64_t first, std::int64_t count,
                            float* out) const = 0;
   virtual void read_bytes(const CheckpointTensor& tensor, std::uint64_t first,

@@ -21,20 +21,20 @@ inline constexpr std::string_view kInputScale = ".input_scale";           // F32
 inline constexpr std::string_view kInputZeroPoint = ".input_zero_point";  // U8 []
 // F32 []: the share of the calibration's inputs that lie beyond the codes.
 inline constexpr std::string_view kInputClippedShare = ".input_clipped_share";
-// Of SmoothQuant, F32 [inputs]: inputs are divided by it before they are quantized, and the weights were
-// multiplied by it. Norms are stored as they were.
+// The factors of SmoothQuant, F32 [inputs]: inputs are divided by it before they are quantized, and the
+// weights were multiplied by it. Norms are stored as they were.
 inline constexpr std::string_view kInputSmoothing = ".input_smoothing";
 
 // quantization_config. Norms and biases are float32, everything else that is not quantized as `dtype` says.
 struct Config {
   std::string precision;           // "int8-dynamic" or "int8-static"
-  std::string calibrator = {};     // of int8-static: "minmax", "percentile" or "entropy"
+  std::string calibrator = {};     // for int8-static: "minmax", "percentile" or "entropy"
   double smoothing = -1;           // "smooth_quant", SmoothQuant's alpha; negative: none, null
-  std::string calibration_sha256;  // of the text; empty where none was read, null
+  std::string calibration_sha256;  // the hash of the text; empty where none was read, null
 };
-// Of a whole config.json; none where its quantization_config is missing or another method's. Throws Error for
-// a precision that is none of the two, another calibrator, keys that are missing or of another type, an alpha
-// beyond 0 to 1.
+// That of a whole config.json; none where its quantization_config is missing or another method's. Throws
+// Error for a precision that is none of the two, another calibrator, keys that are missing or of another
+// type, an alpha beyond 0 to 1.
 std::optional<Config> config_from(const JsonView& config);
 Json to_json(const Config& config);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
 constexpr std::size_t kMaxName = 16'384;           // bytes of a tensor's
-constexpr std::size_t kMaxEntryValues = 10'000;    // of a tensor's entry, or of __metadata__
+constexpr std::size_t kMaxEntryValues = 10'000;    // in a tensor's entry, or in __metadata__
 
 std::uint64_t read_header_length(const ReadFile& file) {
   const std::string where = file.path().string();
@@ -57,7 +57,7 @@ std::vector<std::int64_t> read_shape(const Json& entry, const std::string& where
 
 struct Entry {
   StoredTensor tensor;
-  std::uint64_t offset = 0;  // of its first byte in the file
+  std::uint64_t offset = 0;  // where its first byte is in the file
 };
 
 Entry read_entry(const std::string& name, const Json& entry, std::uint64_t data_begin,

@@ -42,7 +42,7 @@ class SafetensorsFile {
 
   ReadFile file_;
   std::vector<StoredTensor> tensors_;   // by name
-  std::vector<std::uint64_t> offsets_;  // of their first bytes in the file
+  std::vector<std::uint64_t> offsets_;  // where their first bytes are in the file
 };
 
 }  // namespace assay

@@ -63,7 +63,7 @@ OrderedJson json_of(const GpuRooflines& gpu) {
   return json;
 }
 
-// Of each GPU in lines, or why there is none.
+// Each GPU in lines, or why there is none.
 std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
   std::string text;
   const auto line = [&](const std::string& name, const std::string& value) {

@@ -27,7 +27,7 @@ OrderedJson known(const std::optional<double>& value) {
   return value ? OrderedJson(*value) : OrderedJson();
 }
 
-// Of the whole file, scales, state and header included.
+// Bytes of the whole file, scales, state and header included.
 double bits_per_weight(const QuantizeReport& report) {
   return 8 * static_cast<double>(report.file_bytes_after) / static_cast<double>(report.parameters);
 }

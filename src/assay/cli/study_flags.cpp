@@ -14,7 +14,7 @@ constexpr const char* kPrecision = "precision";
 struct StudyFlags::Flag {
   std::string name;
   StudyOption::Kind kind = StudyOption::Kind::text;
-  std::vector<std::pair<std::size_t, const StudyOption*>> sets;  // of which study
+  std::vector<std::pair<std::size_t, const StudyOption*>> sets;  // which study has it
   CLI::Option* given = nullptr;
   // Where the command line puts a value, by kind.
   bool is_set = false;

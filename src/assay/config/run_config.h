@@ -33,7 +33,7 @@ struct RunConfig {
   std::optional<WeightFormat> quantize_head = {};    // int8, nf4 or fp4; unset: the LM head as `dtype`
   std::optional<double> llm_int8_threshold = {};     // 0 (no outliers) to 1e6; unset: 6
   std::optional<InputScale> input_scale = {};        // per_token or per_tensor; unset: per_token
-  std::optional<Activations> activations = {};       // of 4-bit weights; unset: as `dtype`
+  std::optional<Activations> activations = {};       // for 4-bit weights; unset: as `dtype`
   std::optional<Calibrator> calibrator = {};         // unset: percentile
   std::optional<double> smooth_quant = {};           // SmoothQuant's alpha, 0 to 1; unset: none
   std::optional<std::string> calibration = {};       // a text file; unset: the one that ships
@@ -47,8 +47,8 @@ struct RunConfig {
   // The machine.
   std::optional<Isa> isa = {};         // kernels of this tier; unset: the best that runs here
   std::optional<Device> device = {};   // unset: the processor
-  CudaGemm cuda_gemm = CudaGemm::own;  // of products of many rows on a GPU
-  Tune tune = Tune::once;              // of constants that change speed alone
+  CudaGemm cuda_gemm = CudaGemm::own;  // for products of many rows on a GPU
+  Tune tune = Tune::once;              // for constants that change speed alone
   std::optional<int> threads = {};     // 1 to 1024; unset: default_thread_count()
   std::vector<int> cpu_mask = {};      // processors to run on, ascending; empty: all this process may use
   int replica = 0;                     // tells sessions of an A/A run apart, which are equal in all else

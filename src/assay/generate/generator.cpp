@@ -285,7 +285,7 @@ class Generation {
   std::unique_ptr<KvCache> cache_;
   std::vector<std::int64_t> switches_;
   std::vector<std::vector<TokenId>> texts_;  // prompt and generated ids of each sequence
-  std::vector<int> numbers_;                 // of each sequence in the cache
+  std::vector<int> numbers_;                 // each sequence's in the cache
   std::vector<std::size_t> missing_;         // tokens of padding
   std::vector<Sampler> samplers_;
   std::vector<std::size_t> active_;

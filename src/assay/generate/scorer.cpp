@@ -38,7 +38,7 @@ void score_windows(Program& program, std::span<const TokenId> ids, std::span<con
   std::vector<std::vector<double>> scored(windows.size());
   std::vector<std::int64_t> rows;
   std::vector<TokenId> targets;
-  std::vector<std::size_t> owners;  // of the rows: windows
+  std::vector<std::size_t> owners;  // the window of each row
   std::vector<double> now;
   // Tokens [first, first + count) of every window that has them.
   const auto run = [&](std::int64_t first, std::int64_t count) {

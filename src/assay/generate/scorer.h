@@ -49,7 +49,7 @@ struct Score {
   std::int64_t context = 0, stride = 0;
   // "hf context=1024 stride=512", and " through=decode", " batch=4" where decode steps are of more than one.
   std::string protocol;
-  std::vector<double> log_probabilities;  // of every scored token, in text order
+  std::vector<double> log_probabilities;  // one for every scored token, in text order
 };
 
 // Throws Error for fewer than two tokens, ids outside the vocabulary, or a result that is not finite;

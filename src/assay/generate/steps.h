@@ -15,7 +15,7 @@ namespace assay {
 struct StepItem {
   int sequence = 0;
   std::span<const TokenId> ids;
-  std::int64_t padding = 0;  // of the sequence's first tokens: they are not seen, and have no position
+  std::int64_t padding = 0;                 // so many first tokens are not seen, and have no position
   std::optional<std::int64_t> wanted = {};  // the only one of `ids` whose hidden state is; absent: all are
   // Tokens of the sequence that are known, without padding (SequenceRows::extent); absent: `ids` are the
   // last.

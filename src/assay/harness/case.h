@@ -26,7 +26,7 @@ struct RandomPrompts {
 
 struct Case {
   Scenario scenario = Scenario::baseline;
-  std::string label;  // of the row: "128 tokens"
+  std::string label;  // what its row is called: "128 tokens"
   RunConfig configuration;
   std::vector<Prompt> prompts;
   std::int64_t batch_size = 0;  // prompts computed together; 0 = all. The last batch may be smaller.
@@ -36,7 +36,7 @@ struct Case {
   Truncation truncation = Truncation::none;
   std::optional<RandomPrompts> random_prompts = {};  // in place of prompts
   std::vector<std::pair<std::string, std::string>> parameters =
-      {};                              // of the row, beside what follows from the above
+      {};                              // that of its row, beside what follows from the above
   std::vector<Warning> warnings = {};  // known before it runs
 
   // What tells it from every other case.
@@ -51,18 +51,18 @@ struct Sample {
          detokenize_s = 0, first_token_s = 0;
   std::vector<double> step_s;  // every decode step of every batch
   std::int64_t sequences = 0, batches = 0, prompt_tokens = 0, computed_prompt_tokens = 0, new_tokens = 0;
-  std::string ids_hash;  // of all generated ids
+  std::string ids_hash;  // the hash of all generated ids
   // What it had to do at least, and the time that the rooflines measured beside it allow.
   double bytes = 0, flops = 0, roofline_s = 0, roofline_gb_s = 0, roofline_gflops = 0;
-  double round_trip_us = 0;     // of a phase of the thread pool, measured with the roofline; 0: not known
-  double memory_bound_s = 0;    // of roofline_s: steps that reading bounds
+  double round_trip_us = 0;     // a phase of the thread pool, measured with the roofline; 0: not known
+  double memory_bound_s = 0;    // the part of roofline_s in steps that reading bounds
   int roofline_repeats = 0;     // measurements that were repeated, because the run was faster than they allow
-  double first_tokenize_s = 0;  // of tokenize_s: the first batch
+  double first_tokenize_s = 0;  // the first batch's part of tokenize_s
   // Of the processor packages, or of the GPU; empty where the system does not tell, or a run is too short.
   std::optional<double> energy_j = {};
   std::string energy_why_not = {};
   Disturbance disturbance;
-  std::optional<GpuUse> gpu = {};  // of a GPU whose driver tells
+  std::optional<GpuUse> gpu = {};  // where it ran on a GPU whose driver tells
 
   double decode_s() const;
 };
@@ -77,14 +77,15 @@ struct CaseProfile {
   std::vector<Part> parts;
 };
 
-// Of the first run, which is not timed.
+// What the first run gave, which is not timed.
 struct FirstRun {
   std::vector<std::vector<TokenId>> prompt_ids, ids;
   std::vector<std::string> texts;
   CaseProfile profile;
   double kv_cache_bytes = 0, measured_memory_bytes = 0;
-  double peak_rss_bytes = 0, current_rss_bytes = 0;  // of the process, at the end
-  double device_used_bytes = 0;  // of a GPU's memory, as its driver tells, by all programs; 0 of the host
+  double peak_rss_bytes = 0, current_rss_bytes = 0;  // the process's, at the end
+  double device_used_bytes =
+      0;  // how much of a GPU's memory all programs use, as its driver tells; 0 on the host
   double seconds = 0;
 };
 

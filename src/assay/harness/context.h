@@ -27,8 +27,8 @@ struct ExperimentContext {
   Sessions* sessions = nullptr;
   RunConfig common;    // lists of precisions are made of it: each takes what applies to it
   RunConfig baseline;  // what other configurations are compared with
-  std::shared_ptr<const Tokenizer> tokenizer;  // of the model; null where it has none
-  std::int64_t context_length = 0;             // of the model, in tokens
+  std::shared_ptr<const Tokenizer> tokenizer;  // the model's; null where it has none
+  std::int64_t context_length = 0;             // the model's, in tokens
   bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
   SweepOptions sweep;
   double margin = 0.02;  // a smaller relative difference counts as none
@@ -65,12 +65,13 @@ class LocalExperiment {
 inline constexpr int kOtherProgram = 1 << 20;
 
 struct WorkerExperimentOptions {
-  std::vector<std::string> program;             // of a worker: {"/usr/bin/assay", "worker"}
-  std::vector<std::string> other_program = {};  // of a worker too: an earlier build; empty: there is none
-  std::vector<std::string> candidates;          // of the model
+  std::vector<std::string> program;             // that a worker is: {"/usr/bin/assay", "worker"}
+  std::vector<std::string> other_program = {};  // the same of an earlier build; empty: there is none
+  std::vector<std::string> candidates;          // the model
   RunConfig common, baseline;                   // as in ExperimentContext
-  std::optional<Bytes> memory_budget = {};  // of all workers; unset: 90 % of the memory available; 0: none
-  std::optional<Bytes> worker_memory_limit = {};  // of one; unset: none
+  std::optional<Bytes> memory_budget =
+      {};  // what all workers may take; unset: 90 % of the memory available; 0: none
+  std::optional<Bytes> worker_memory_limit = {};  // what one may take; unset: no limit
   Seconds case_time_limit{600};
   bool needs_tokenizer = true;  // false: a model without one serves for prompts of token ids
   SweepOptions sweep;

@@ -30,7 +30,7 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Of a kind ("sample") and a key (of a case). Written to the file before it returns.
+  // An entry of a kind ("sample") under a key (of a case). Written to the file before it returns.
   void append(const std::string& kind, const std::string& key, const nlohmann::ordered_json& data);
   // Gives `read` (such as sample_from_json) each entry that earlier runs wrote, in order. Throws JournalError
   // where `read` does not understand one.

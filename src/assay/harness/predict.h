@@ -13,7 +13,7 @@ namespace assay {
 
 struct PredictedCase {
   Case spec;
-  double seconds = 0;   // of one run
+  double seconds = 0;   // that one run takes
   Bytes memory;         // weights, activations, keys and values
   std::string why_not;  // it cannot run: "the prompt's 2000 tokens ..."; empty where it can
 };

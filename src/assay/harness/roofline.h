@@ -42,7 +42,7 @@ Cost total_cost(const PhaseCosts& costs);
 // How a probe reads about as many bytes as a step: a buffer, and the model's weights where they are read
 // too. Working sets within an eighth of an octave share a probe.
 struct ProbePlan {
-  std::int64_t eighths = 0;  // of octaves: the logarithm of the bytes
+  std::int64_t eighths = 0;  // the logarithm of the bytes, in eighths of octaves
   Bytes buffer;
   bool reads_weights = false;
 };
@@ -59,7 +59,7 @@ class Roofline {
 
   struct Peaks {
     double bytes_per_second = 0, operations_per_second = 0;  // 0 = not known
-    Seconds round_trip = {};                                 // of a phase of the thread pool; 0 of one thread
+    Seconds round_trip = {};                                 // a phase of the thread pool; 0 with one thread
     // The least time for a cost; the longer of reading and computing.
     double seconds(const Cost& cost) const;
     bool is_memory_bound(const Cost& cost) const;

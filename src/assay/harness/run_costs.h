@@ -13,7 +13,7 @@
 
 namespace assay {
 
-// Of all ids that a run generated: tells equal ones from others, nothing more (FNV-1a).
+// A hash of all ids that a run generated: tells equal ones from others, nothing more (FNV-1a).
 std::string hash_of(const std::vector<std::vector<TokenId>>& all);
 
 // The bytes of a decode step in the middle; of a prefill where there is no other step.
@@ -33,12 +33,12 @@ CaseProfile profile_of(const StepProfile& profile, double total_s, const Plan& p
                        const std::vector<BatchShape>& shapes, const Roofline::Peaks& peaks);
 
 struct MemoryReadings {
-  Bytes anonymous, held_before;  // of the process: at the last token, and before the model was loaded
+  Bytes anonymous, held_before;  // the process's: at the last token, and before the model was loaded
   Bytes held_by_probes;
-  Bytes kv_cache;         // of the model's plan, at the last token
+  Bytes kv_cache;         // by the model's plan, at the last token
   ProcessMemory process;  // at the end
   Bytes highest;          // resident, as the system counts it for the process; 0: it does not tell
-  std::optional<DeviceMemory> device;  // of a device with memory of its own, whose peak counts instead
+  std::optional<DeviceMemory> device;  // where a device has memory of its own, whose peak counts instead
 };
 void set_memory(FirstRun& first, const MemoryReadings& read);
 

@@ -323,13 +323,13 @@ class SweepRun {
   SweepResult result_;
   std::set<const CaseResult*> was_begun_;
   bool is_done_ = false, is_stopped_ = false;
-  std::optional<VisitPlan> plan_;    // of several processes, once the first has shown what they cost
+  std::optional<VisitPlan> plan_;    // for several processes, once the first has shown what they cost
   std::set<std::string> warmed_up_;  // configurations, of this visit
   std::vector<double> visits_;       // seconds of each that ran
   bool has_run_ = false;             // anything in this visit: a journal may hold all of it
   std::size_t groups_left_ = 0;
   TimePoint begin_, visit_begin_, measure_begin_;
-  double start_s_ = 0, round_s_ = 0;  // of a group
+  double start_s_ = 0, round_s_ = 0;  // that a group takes
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace assay {
 struct CaseResult {
   Case spec;
   RowStatus status = RowStatus::ok;
-  std::string reason;  // of an error
+  std::string reason;  // why it failed
   SessionFacts facts;
   FirstRun first;
   std::map<SampleId, Sample> samples;
@@ -31,7 +31,7 @@ struct CaseResult {
 
   bool is_measured() const { return status == RowStatus::ok && !samples.empty(); }
   std::vector<double> each(double Sample::*member) const;  // in the order of processes and rounds
-  std::vector<SampleId> places() const;                    // of each
+  std::vector<SampleId> places() const;                    // where each was taken
 };
 
 struct SweepResult {

@@ -28,7 +28,7 @@ struct SweepOptions {
   std::optional<std::int64_t> repeats = {};
   double narrow = 0.02;  // half the width of an interval / its centre, from which no process is added
   double time_s = 20;    // no process or round is added for narrower intervals after it
-  std::optional<double> max_time_s = {};  // of a sweep: no round begins after it; unset: no limit
+  std::optional<double> max_time_s = {};  // that a sweep takes: no round begins after it; unset: no limit
   std::int64_t fewest = 1;                // rounds that run whatever max_time_s says
   // One of several sweeps, each in the sessions that the one before has left; max_time_s begins at the first
   // round, so that it leaves out loading and warming up.

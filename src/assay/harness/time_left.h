@@ -28,7 +28,7 @@ class TimeLeft {
 
   // This part begins, and those before it are over. A name that is not listed changes nothing.
   void begin(std::string_view name);
-  // Of all parts. `left_of_part`: the current part's own estimate, where it has one.
+  // The time left for all parts. `left_of_part`: the current part's own estimate, where it has one.
   std::optional<double> seconds_left(std::optional<double> left_of_part) const;
   // For SweepOptions; valid as long as this lives.
   OnProgress teller();

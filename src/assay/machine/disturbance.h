@@ -12,19 +12,19 @@
 namespace assay {
 
 struct Disturbance {
-  double seconds = 0;                     // of the wall
-  std::int64_t involuntary_switches = 0;  // of this process
+  double seconds = 0;                     // by the wall clock
+  std::int64_t involuntary_switches = 0;  // this process's
   double stolen_cpu_s = 0;                // by the hypervisor, all processors together
   double other_cpu_s = 0;                 // used by other processes, all processors together
   // Counted exactly, whatever the length: time that threads of this process waited for a processor that did
   // something else (schedstat), page faults, moves of threads to another processor.
   double processor_wait_s = 0;
   std::int64_t minor_faults = 0, major_faults = 0, migrations = 0;
-  // Of the wall from the run before to the end of this one, so that short runs are watched long enough.
+  // By the wall clock from the run before to the end of this one, so that short runs are watched long enough.
   double watched_s = 0, watched_stolen_cpu_s = 0;
   std::int64_t throttle_events = 0;  // processors slowed down by heat or power, as Intel's count them
   double quota_wait_s = 0;           // kept waiting by the quota of its control groups
-  // Of the fastest processor when a run ended, over all runs; 0 where the system does not tell.
+  // The fastest processor's when a run ended, over all runs; 0 where the system does not tell.
   double lowest_mhz = 0, highest_mhz = 0;
   Disturbance& operator+=(const Disturbance& other);
 };

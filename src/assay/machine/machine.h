@@ -24,17 +24,18 @@ struct CpuCache {
 struct Machine {
   std::string cpu;
   int processors_online = 0, processors_allowed = 0;
-  int cores = 0, efficient_cores = 0;  // of the allowed processors; efficient ones of a hybrid machine alone
-  double cgroup_cpu_quota = 0;         // 0 = none
+  int cores = 0,
+      efficient_cores = 0;      // among the allowed processors; efficient ones of a hybrid machine alone
+  double cgroup_cpu_quota = 0;  // 0 = none
   std::vector<std::string> cpu_features;
   Bytes memory;
   std::string system;    // kernel name and release
   double load_1min = 0;  // load average when it was read
   std::vector<InstructionSet> instruction_sets;
-  std::vector<CpuCache> caches;  // of the first processor
+  std::vector<CpuCache> caches;  // the first processor's
   int numa_nodes = 0;
   std::string transparent_huge_pages = "unknown";  // "madvise"
-  std::string frequency_governor = "unknown";      // of the first processor
+  std::string frequency_governor = "unknown";      // the first processor's
   Bytes memory_available;
   Bytes cgroup_memory_limit;  // 0 = none
 };

@@ -117,7 +117,8 @@ struct ReadProbe::State {
   std::size_t share;  // bytes of each thread, of the buffer
   AlignedBuffer buffer;
   MemoryRegions regions;
-  std::vector<std::thread::id> owners;  // of the shares: the thread that touched it first goes on reading it
+  std::vector<std::thread::id>
+      owners;  // who owns each share: the thread that touched it first goes on reading it
   probes::ReadLoop read;
 
   std::byte* share_at(std::size_t i) { return buffer.data() + i * share; }

@@ -16,7 +16,7 @@ namespace assay {
 
 namespace {
 
-// Of a tensor, as the file has it.
+// The size of a tensor, as the file has it.
 std::vector<std::int64_t> stored_shape(const WeightSpec& weight) {
   const std::int64_t count = weight.tensor_count > 0 ? weight.tensor_count : weight.outputs();
   if (weight.kind == WeightSpec::Kind::vector) return {count};
@@ -196,7 +196,7 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
 
 namespace {
 
-// Of a source whose tensors are checked.
+// A program over a source whose tensors are checked.
 std::unique_ptr<Program> program_of_checked(const ModelSpec& spec, const ModelSource& source,
                                             Backend& backend, const Precision& precision,
                                             const Calibration& calibration,

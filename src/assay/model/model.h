@@ -55,7 +55,7 @@ enum class TensorUse {
   weight,
   beside_weight,   // scales and other state of a weight that is stored quantized
   buffer,          // a causal mask or another buffer that the family knows and does not need
-  tied_head,       // of the LM head, which is said to be the embedding
+  tied_head,       // the LM head, which is said to be the embedding
   other_modality,  // for images or sound, of a model whose text part alone is run
   none
 };

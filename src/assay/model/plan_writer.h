@@ -15,7 +15,7 @@ struct Module {
   std::string name = {};  // "h.3.attn.c_proj"
   std::int64_t outputs = 0;
   bool has_bias = false;
-  // Of a fused projection whose rows are in another order (WeightSpec).
+  // For a fused projection whose rows are in another order (WeightSpec).
   std::int64_t run_rows = 0;
   std::vector<std::int64_t> run_outputs = {};
 };

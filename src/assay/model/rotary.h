@@ -10,7 +10,7 @@ namespace assay {
 struct RotaryKeys {
   double base = 10000;
   const char* base_key = "rope_theta";
-  double share = 1;  // of a head that is turned
+  double share = 1;  // how much of a head is turned
   const char* share_key = "partial_rotary_factor";
   int turned = 0;  // elements of a head, instead of a share
   // Of layers with a window, where they have one of their own (Gemma 3).

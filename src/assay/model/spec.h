@@ -31,7 +31,8 @@ struct TensorNames {
   std::string embedding_norm = {};
   std::string project_in = {}, project_out = {};  // between embeddings and hidden states of another width
   std::string attention_norm = {}, mlp_norm = {}, final_norm = {};
-  std::string attention_out_norm = {}, mlp_out_norm = {};  // of what a block adds to the residual stream
+  std::string attention_out_norm = {},
+              mlp_out_norm = {};               // norms of what a block adds to the residual stream
   std::vector<std::string> qkv = {};           // one fused module, or query, key and value projections
   std::string query_norm = {}, key_norm = {};  // with a second `{}` for the head where each has its own
   std::string attention_out = {};
@@ -61,7 +62,7 @@ struct ModelSpec {
   std::string family;  // "gpt2": for people, never for decisions
   std::int64_t vocab = 0, context = 0, hidden = 0, mlp_hidden = 0;
   int layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t embed_width = 0;  // of embeddings and LM head; 0: hidden
+  std::int64_t embed_width = 0;  // that embeddings and LM head have; 0: hidden
   Norm norm = Norm::layer;
   bool has_norm_bias = true;
   float gain_offset = 0;  // 1 for norms that multiply by 1 + weight
@@ -73,7 +74,7 @@ struct ModelSpec {
   Position position = Position::learned;
   std::int64_t position_offset = 0;
   RotarySpec rotary;
-  std::optional<RotarySpec> window_rotary;  // of layers with a window, where it differs
+  std::optional<RotarySpec> window_rotary;  // for layers with a window, where it differs
   std::vector<bool> has_rotary;             // by layer; empty: all
   std::vector<float> alibi_slopes;          // by head
   QkNorm qk_norm = QkNorm::none;

@@ -23,7 +23,7 @@ std::optional<Precision> stored_precision(const ModelSource& source, const Model
 // Throws Error naming file and tensor where one is missing, of another type or size, not finite, or a scale
 // or factor that is not positive.
 Calibration stored_calibration(const Plan& plan, const ModelSource& source);
-// Of the text it was calibrated on; empty where there was none.
+// The hash of the text it was calibrated on; empty where there was none.
 std::string stored_calibration_sha256(const ModelSource& source);
 
 // A weight that is_stored_quantized, as the checkpoint's readers take it.

@@ -9,8 +9,8 @@ namespace {
 struct CostVisitor {
   const Plan& plan;
   std::int64_t rows, past;
-  std::int64_t queries;            // of the rows, the last: those whose attention is computed
-  std::int64_t query_columns = 0;  // of a product's output features, the first: computed of these rows alone
+  std::int64_t queries;            // the last rows, whose attention is computed
+  std::int64_t query_columns = 0;  // the first output features of a product: computed of these rows alone
 
   Cost elementwise(double flops) const {
     return {.weight_bytes = {}, .kv_bytes = {}, .flops = {static_cast<double>(rows) * flops}};

@@ -16,8 +16,8 @@ struct Cost {
   Flops flops;
   Cost& operator+=(const Cost& other);
 };
-// Of the body and the LM head for `rows` new tokens, the last `head_rows` of which go through the LM head, of
-// one sequence that holds `past` tokens; with a candidate search, what that reads. A multiplication
+// The cost of the body and the LM head for `rows` new tokens, the last `head_rows` of which go through the LM
+// head, of one sequence that holds `past` tokens; with a candidate search, what that reads. A multiplication
 // and an addition are two FLOPs; rows that can be left out (pruning_of) are not counted.
 Cost cost_of(const Plan& plan, std::int64_t rows, std::int64_t past, std::int64_t head_rows);
 // The same by operation of the plan; the LM head, with its norm, comes last.

@@ -16,7 +16,7 @@ struct StepUse {
     std::int64_t first = 0, end = 0;
   };
   std::vector<BufferId> reads;
-  std::vector<Columns> writes;  // of buffers that it also reads: changed in place, or added to
+  std::vector<Columns> writes;  // also in buffers that it reads: changed in place, or added to
 };
 StepUse use_of(const Plan& plan, const Op& op);
 
@@ -39,7 +39,7 @@ std::vector<std::vector<BufferId>> live_before_each(const std::vector<std::int64
 // fits (Lee and Pisarchyk 2020, "Efficient Memory Management for Deep Neural Net Inference").
 struct Placement {
   std::vector<std::int64_t> offsets;
-  std::int64_t size = 0;  // of all
+  std::int64_t size = 0;  // that all take
 };
 Placement place(const std::vector<std::int64_t>& sizes, const Conflicts& conflicts);
 

@@ -27,11 +27,11 @@ struct OperationGroup {
   // Of a matrix multiplication's weights.
   WeightFormat format = formats::kFloat32;
   Multiply multiply = Multiply::float32;
-  std::vector<std::size_t> operations;  // of the plan; ops.size() stands for the LM head
-  Cost cost;                            // of all of them in one step
+  std::vector<std::size_t> operations;  // their places in the plan; ops.size() stands for the LM head
+  Cost cost;                            // what all of them take in one step
 };
 
-// Of a step as cost_of() has it, in the order of the first of each group.
+// The groups of a step as cost_of() has it, in the order of the first of each group.
 std::vector<OperationGroup> operation_groups(const Plan& plan, std::int64_t rows, std::int64_t past,
                                              std::int64_t head_rows);
 

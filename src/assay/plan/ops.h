@@ -60,7 +60,7 @@ struct NormOp {
 struct StaticInput {
   float scale = 1;
   int zero_point = 0;
-  double clipped_share = 0;  // of the activations it was calibrated on
+  double clipped_share = 0;  // how many of the activations it was calibrated on were beyond its range
 };
 
 // out[:, out_column ...] = activation(in * weight^T + bias), or += where it adds the residual.
@@ -68,13 +68,13 @@ struct LinearOp {
   WeightId weight = kNone, bias = kNone;
   Activation activation = Activation::none;
   bool adds_to_output = false;
-  float outlier_threshold = 0;  // of llm_int8 weights: input features that reach it are decomposed; 0 = none
+  float outlier_threshold = 0;  // for llm_int8 weights: input features that reach it are decomposed; 0 = none
   // Of int8 weights. Without static codes each token has a scale and zero point of its own, or all tokens of
   // a step together; what each input feature is multiplied by first, empty: 1.
   std::optional<StaticInput> static_input = {};
   bool has_tensor_scale = false;
   std::vector<float> input_factors = {};
-  // Of 4-bit weights: inputs become int8 with a scale for each group of inputs that shares one of the
+  // For 4-bit weights: inputs become int8 with a scale for each group of inputs that shares one of the
   // weights.
   bool has_int8_activations = false;
   BufferId in = kNone, out = kNone;
@@ -87,16 +87,16 @@ struct LinearOp {
 // (Su et al. 2021). Frequencies hold base and scaling; what is beyond 2 * frequencies.size() elements stays.
 struct RotaryOp {
   BufferId buffer = kNone;
-  std::int64_t column = 0;  // of the first head
+  std::int64_t column = 0;  // where the first head begins
   int heads = 0, head_dim = 0;
   RotaryPairing pairing = RotaryPairing::halves;
   std::vector<float> frequencies;  // radians per position
-  float amplitude = 1;             // of cosine and sine (YaRN's attention factor)
+  float amplitude = 1;             // that cosine and sine have (YaRN's attention factor)
   // Instead of `frequencies`, for all tokens of a sequence that extends beyond `original_context` (LongRoPE,
   // Ding et al. 2024); empty: the same for sequences of any length.
   std::vector<float> long_frequencies = {};
   std::int64_t original_context = 0;
-  // Of a sequence of that many tokens.
+  // Those for a sequence of that many tokens.
   const std::vector<float>& frequencies_of(std::int64_t extent) const {
     return long_frequencies.empty() || extent <= original_context ? frequencies : long_frequencies;
   }
@@ -109,7 +109,7 @@ struct RotaryOp {
 // Causal attention of the rows in `qkv` over their sequences' cached keys and values.
 struct AttentionOp {
   int layer = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;          // of the scores
+  float scale = 1;          // that scores are multiplied by
   std::int64_t window = 0;  // keys a query sees, itself included; 0 = all
   float soft_cap = 0;       // scores become soft_cap * tanh(score / soft_cap); 0 = none (Gemma 2)
   // By head: slope * (key - query), their positions, is added to a score, behind the cap (Press et al. 2022).

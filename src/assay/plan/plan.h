@@ -37,7 +37,7 @@ struct Plan {
   bool has_candidate_search = false;
 
   const WeightSpec& weight(WeightId id) const { return weights[static_cast<std::size_t>(id)]; }
-  std::vector<std::int64_t> widths() const;  // of the buffers, in columns
+  std::vector<std::int64_t> widths() const;  // the buffers', in columns
   std::int64_t parameters() const;           // elements of all weights; tied ones once
   // As Transformers counts a footprint: codes of quantized matrices, `bytes` for every other element, no
   // scales.

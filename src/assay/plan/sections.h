@@ -13,7 +13,7 @@ namespace assay {
 // the next part begins with, or the plan's own. The LM head is `probe` too and is not meant to run.
 struct Section {
   Plan plan;
-  std::vector<WeightId> whole;  // of each weight: the whole plan's; kNone for `states` and `probe`
+  std::vector<WeightId> whole;  // for each weight the whole plan's; kNone for `states` and `probe`
   WeightId states = kNone;  // [vocab, hidden] in float32, vocab 1 until it is set; kNone in the first part
   WeightId probe = kNone;   // [1, hidden] in float32
 };

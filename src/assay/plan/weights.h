@@ -24,7 +24,7 @@ struct WeightSlice {
 };
 
 struct WeightSpec {
-  std::string name;          // of the tensor; of several, what the product of all of them is called
+  std::string name;          // the tensor's; of several, what the product of all of them is called
   std::int64_t rows = 0;     // output features of a matrix, entries of a table; 1 for a vector
   std::int64_t columns = 0;  // input features of a matrix, width of a table, length of a vector
   enum class Kind { vector, table, matrix } kind = Kind::vector;
@@ -38,7 +38,7 @@ struct WeightSpec {
   // The file holds codes of `format` and their scales, [rows, columns]: they are taken as they are.
   bool is_stored_quantized = false;
   bool allows_non_finite = false;           // NaN and infinity are quantized as 0
-  std::string_view why_not_quantized = {};  // of a matrix that a quantized precision leaves: a constant text
+  std::string_view why_not_quantized = {};  // for a matrix that a quantized precision leaves: a constant text
   // Added to each element of a vector when it is read: 1 for norms that multiply by 1 + weight.
   float offset = 0;
   // What each column of a matrix, or element of a vector, is multiplied by when it is read; empty: 1.
@@ -49,7 +49,7 @@ struct WeightSpec {
   std::int64_t run_rows = 0;
   std::vector<std::int64_t> run_outputs = {};
 
-  // Of a slice taken by itself: where it begins in its tensor, and how many output features that has; 0:
+  // For a slice taken by itself: where it begins in its tensor, and how many output features that has; 0:
   // `rows` (of a vector `columns`), all of it.
   std::int64_t tensor_first = 0, tensor_count = 0;
 

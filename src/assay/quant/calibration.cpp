@@ -14,7 +14,7 @@ namespace assay {
 namespace {
 
 constexpr std::string_view kNames[] = {"minmax", "percentile", "entropy"};
-constexpr std::int64_t kQuantizedBins = 128;  // of the entropy calibrator
+constexpr std::int64_t kQuantizedBins = 128;  // that the entropy calibrator has
 constexpr std::int64_t kMaxGrowth = 16;
 
 // numpy.linspace in float32.

@@ -41,7 +41,7 @@ class RangeObserver {
   explicit RangeObserver(const ObserverOptions& options);
   // One batch, finite or NaN; NaN is passed over.
   void observe(std::span<const float> values);
-  // Of what was seen so far; [0, 0] of nothing.
+  // The range of what was seen so far; [0, 0] of nothing.
   Range range() const;
   // The share of the values seen that lie outside range().
   double clipped_share() const;
@@ -81,11 +81,11 @@ UniformCode symmetric_int8_code(Range range);  // codes -127 to 127, zero_point 
 std::vector<float> smoothing_factors(std::span<const float> input_max, std::span<const float> weight_max,
                                      double alpha);
 
-// Of one product's inputs.
+// What is known of one product's inputs.
 struct InputCalibration {
-  Range range;       // of smoothed inputs; [0, 0] where no range was asked for, or only its code is kept
-  UniformCode code;  // of the range, 0 to 255
-  double clipped_share = 0;      // of the calibration's inputs
+  Range range;  // that smoothed inputs have; [0, 0] where no range was asked for, or only its code is kept
+  UniformCode code;              // for the range, 0 to 255
+  double clipped_share = 0;      // how many of the calibration's inputs are beyond it
   std::vector<float> smoothing;  // s[j] of each input; empty: none
 };
 using Calibration = std::map<std::string, InputCalibration>;  // by the weight tensor's name

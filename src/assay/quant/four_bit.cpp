@@ -100,7 +100,7 @@ std::uint8_t code_of_map(float x) {
 }
 
 constexpr float kMin = 1e-38F;
-// Of a block; `is_whole`: not the shorter one at the end.
+// The scale of a block; `is_whole`: not the shorter one at the end.
 [[gnu::always_inline]] inline float scale_of(std::span<const float> part, bool is_whole) {
   const float largest = largest_magnitude(part);
   return is_whole ? largest : std::max(largest, kMin);

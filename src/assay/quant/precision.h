@@ -59,7 +59,7 @@ Preset preset_from_name(std::string_view text);
 enum class Float32Matmul { float32, bf16x3, bf16x6, tf32 };
 
 struct Precision {
-  std::string name;  // of the preset: "nf4"; of a checkpoint "nf4 (as stored)"; of a recipe its label
+  std::string name;  // a preset's: "nf4"; of a checkpoint "nf4 (as stored)"; of a recipe its label
   WeightFormat weights = formats::kFloat32;  // matrices of the blocks, but for what follows
   std::optional<Recipe> recipe = {};         // where its rules decide about the matrices of the blocks
   // Of a checkpoint that is quantized: modules that it holds in another format.
@@ -72,18 +72,18 @@ struct Precision {
   KvFormat kv_cache = KvFormat::float32;
   // As Transformers counts a footprint: of what is not quantized.
   std::int64_t bytes_per_parameter = 4;
-  float outlier_threshold = 6;     // of llm_int8; 0 = no outlier columns
-  ModuleSelection modules;         // of the blocks, that are quantized
+  float outlier_threshold = 6;     // for llm_int8; 0 = no outlier columns
+  ModuleSelection modules;         // those of the blocks that are quantized
   bool allows_non_finite = false;  // NaN and infinity are quantized as 0; else they are an error
 
-  InputScale input_scale = InputScale::per_token;  // of int8 activations
-  Calibrator calibrator = Calibrator::percentile;  // of calibrated ones
+  InputScale input_scale = InputScale::per_token;  // that int8 activations have
+  Calibrator calibrator = Calibrator::percentile;  // that calibrated ones are found by
   // Activations beside 4-bit weights are int8, with a scale per token and group of inputs.
   bool has_int8_activations = false;
   double smooth_quant = -1;  // SmoothQuant's alpha, of int8 weights; negative: none
   bool needs_calibration() const { return input_scale == InputScale::calibrated || smooth_quant >= 0; }
 
-  // Of a checkpoint that is quantized: its codes are taken as they are.
+  // Where a checkpoint is quantized: its codes are taken as they are.
   bool is_stored = false, is_lm_head_stored = false;
   std::vector<std::string> skipped_modules;  // that it keeps unquantized
   // Greedy decoding looks for the highest logit in an int8 copy of the LM head first, and scores exactly only

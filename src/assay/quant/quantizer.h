@@ -18,7 +18,7 @@ namespace assay {
 struct ScaleLayout {
   ScaleLayout(const WeightFormat& format, std::int64_t rows, std::int64_t columns);
 
-  std::int64_t count = 0;  // of the whole matrix
+  std::int64_t count = 0;  // that the whole matrix has
   // Which scale an element has.
   std::int64_t at(std::int64_t row, std::int64_t column) const;
   // Columns at whose multiples every row may change its scale: a row has one scale within each such group.

@@ -40,7 +40,7 @@ void run_all(ThreadPool& pool, std::int64_t count, const Task& task) {
 // Numbers of a tensor that a thread holds at once, where that will do: they stay in its second-level cache.
 // Of a transposed matrix more, so that what is read of each of its rows is not too short.
 constexpr std::int64_t kSlab = std::int64_t{1} << 18, kTransposedSlab = std::int64_t{1} << 20;
-constexpr std::int64_t kSlabsTogether = 4;  // of a thread, between two looks at whether to stop
+constexpr std::int64_t kSlabsTogether = 4;  // that a thread takes, between two looks at whether to stop
 
 std::int64_t rows_per_slab(const WeightSpec& weight) {
   const std::int64_t numbers = weight.stored_transposed ? kTransposedSlab : kSlab;
@@ -77,7 +77,7 @@ MatrixQuantizer::MatrixQuantizer(const ModelSource& source, WeightFormat format,
 template <typename Take>
 void MatrixQuantizer::for_slabs(const WeightSpec& weight, const Take& take) {
   const std::int64_t per_slab = rows_per_slab(weight), together = per_slab * kSlabsTogether * pool_.size();
-  constexpr std::int64_t kBytesPerNumber = 14;  // of a Slab
+  constexpr std::int64_t kBytesPerNumber = 14;  // that a Slab takes for each
   require_memory({std::min(weight.rows, per_slab * pool_.size()) * weight.columns * kBytesPerNumber},
                  "quantizing " + weight.name);
   for (std::int64_t begin = 0; begin < weight.rows; begin += together) {

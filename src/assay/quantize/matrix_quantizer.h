@@ -24,7 +24,7 @@ std::int64_t code_bytes(const WeightSpec& weight);
 
 // What quantizing makes of a matrix besides its codes.
 struct Quantized {
-  std::vector<float> scales;  // of blocks of 64, or of outputs
+  std::vector<float> scales;  // the scales of blocks of 64, or of outputs
   std::int64_t non_finite = 0;
   ReconstructionError error;
 };
@@ -52,7 +52,7 @@ class MatrixQuantizer {
 
  private:
   struct Slab {
-    std::vector<float> stored;     // of a matrix that is stored transposed
+    std::vector<float> stored;     // for a matrix that is stored transposed
     std::vector<float> originals;  // [rows][columns]
     std::vector<float> rows;       // what is quantized of them; then what their codes stand for
     std::vector<std::uint8_t> codes;
@@ -72,7 +72,7 @@ class MatrixQuantizer {
   bool allows_non_finite_;
   ThreadPool& pool_;
   OnRows on_rows_;
-  std::vector<Slab> slabs_;  // of the pool's threads
+  std::vector<Slab> slabs_;  // one for each of the pool's threads
 };
 
 }  // namespace assay

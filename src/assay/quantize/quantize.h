@@ -39,15 +39,15 @@ struct QuantizedTensor {
 
 struct QuantizeReport {
   std::string precision;  // with what changes it: "int8-static, SmoothQuant 0.5"
-  std::string dtype;      // of everything that is not quantized
+  std::string dtype;      // the type of everything that is not quantized
   std::filesystem::path path;
   std::vector<QuantizedTensor> tensors;
   CoverageFacts coverage;
-  std::uint64_t file_bytes_before = 0, file_bytes_after = 0;  // of the weight files
-  std::int64_t parameters = 0;                                // of the model, tied ones once
+  std::uint64_t file_bytes_before = 0, file_bytes_after = 0;  // the sizes of the weight files
+  std::int64_t parameters = 0;                                // how many the model has, tied ones once
   double seconds = 0;
-  std::string calibration_sha256;  // of the text; empty: none was read
-  double calibration_s = 0;        // of `seconds`: running the text
+  std::string calibration_sha256;  // the hash of the text; empty: none was read
+  double calibration_s = 0;        // the part of `seconds` for running the text
   std::vector<std::string> files;  // that were written
 };
 

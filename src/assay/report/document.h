@@ -23,7 +23,7 @@ struct Lines {
   std::vector<std::string> lines;
 };
 struct Figure {
-  std::string name;  // of its file, without an ending: "latency_by_length"
+  std::string name;  // its file's, without an ending: "latency_by_length"
   Plot plot;
 };
 using Content = std::variant<Paragraph, List, Lines, Table, Figure>;

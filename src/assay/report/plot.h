@@ -10,7 +10,7 @@ namespace assay::report {
 
 struct PlotPoint {
   double x = 0, y = 0;
-  double low = 0, high = 0;  // of an error bar; equal: none
+  double low = 0, high = 0;  // the ends of an error bar; equal: none
 };
 
 struct PlotSeries {

@@ -17,7 +17,7 @@ std::string png_of_svg(const std::string& svg, double scale = 2);
 std::optional<std::string> why_no_png();
 
 struct DrawingLimits {
-  Seconds time{30};                     // of all pictures together
+  Seconds time{30};                     // for all pictures together
   Bytes memory{std::int64_t{1} << 30};  // beyond what this process holds
 };
 struct DrawnPictures {

@@ -16,7 +16,7 @@ namespace assay::report {
 
 namespace {
 
-constexpr std::size_t kLongestText = 1000;  // of a generated text on a page
+constexpr std::size_t kLongestText = 1000;  // that a generated text has on a page
 
 const Row* first_with(const ResultSet& results, std::string_view tag) {
   for (const Row& row : results.rows)
@@ -274,7 +274,7 @@ std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
   std::stable_sort(groups.begin(), groups.end(), [](const WarningGroup& a, const WarningGroup& b) {
     return a.labels.size() > b.labels.size();
   });
-  // Of one kind the first text speaks for the rest.
+  // The first text of a kind speaks for the rest.
   constexpr std::size_t kTextsOfAKind = 2;
   std::vector<WarningGroup> kept;
   for (WarningGroup& group : groups) {

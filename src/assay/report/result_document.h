@@ -11,7 +11,7 @@ namespace assay::report {
 // the generated texts, the audit, findings, figures, how it was measured, and every metric.
 Document document_of(const ResultSet& results);
 
-// Of two runs: a row for each case in both, then what is not comparable and why.
+// The document of two runs: a row for each case in both, then what is not comparable and why.
 Document document_of(const ComparedResults& compared);
 
 // A line for each warning, the commonest first, with its remedy and the rows that carry it.

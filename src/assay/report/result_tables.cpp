@@ -38,7 +38,7 @@ std::string interval_cell(const Value& value) {
   const double below = 100 * (1 - value.interval->low / value.value),
                above = 100 * (value.interval->high / value.value - 1);
   // A median of skewed times may lie near one end of its interval.
-  constexpr double kAbout = 0.5;  // of the longer side
+  constexpr double kAbout = 0.5;  // the share of the longer side
   if (std::min(below, above) >= kAbout * std::max(below, above))
     return fmt::format("\u00b1{:.1f}%", (below + above) / 2);
   return fmt::format("-{:.1f}/+{:.1f}%", below, above);

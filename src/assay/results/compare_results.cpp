@@ -18,7 +18,7 @@ namespace assay {
 
 namespace {
 
-constexpr int kMinBlocks = 6;  // of a text
+constexpr int kMinBlocks = 6;  // that a text must have
 constexpr const char* kLatencyTag = "total_latency_s";
 constexpr const char* kThroughputTag = "tokens_per_sec";
 constexpr const char* kPerplexityTag = "perplexity";
@@ -173,7 +173,7 @@ class Comparer {
       differences.push_back((now.sums[i] - old.sums[i]) / static_cast<double>(LossBlocks::kTokens));
     }
     row.comparison.ratio = std::exp(sum / static_cast<double>(old.tokens));
-    if (old.tokens % LossBlocks::kTokens != 0) differences.pop_back();  // of another length
+    if (old.tokens % LossBlocks::kTokens != 0) differences.pop_back();  // a block of another length
     constexpr std::int64_t kBlock = std::max<std::int64_t>(1, statistics::kLossBlock / LossBlocks::kTokens);
     const std::vector<double> replicates = statistics::block_means(differences, kBlock);
     if (replicates.size() < static_cast<std::size_t>(kMinBlocks)) {

@@ -11,9 +11,9 @@ namespace assay {
 struct ComparedRow {
   Scenario scenario = Scenario::baseline;
   std::string label, configuration;
-  bool is_of_all = false;  // of all cases together
+  bool is_of_all = false;  // it is that of all cases together
   double a = 0, b = 0;     // the two figures
-  Comparison comparison;   // of B's figure against A's
+  Comparison comparison;   // B's figure against A's
   std::string unlike;      // why the two cannot be compared; empty where they can
   std::string untested;    // why there is no test of them, and what to do about it; empty where there is one
   std::string place() const;  // "trade-off, nf4"; "all 4 cases together"
@@ -21,7 +21,7 @@ struct ComparedRow {
 
 struct ComparedResults {
   std::vector<std::string> unlike;  // why the two runs differ as a whole: processor, version of the program
-  std::vector<ComparedRow> rows;    // of cases in both, in A's order, a row for each metric
+  std::vector<ComparedRow> rows;    // cases in both, in A's order, a row for each metric
   // Of all cases together: their mean ratio, which a change that slows everything down a little shows first.
   std::vector<ComparedRow> all_cases;
   std::vector<std::string> only_a, only_b;

@@ -29,7 +29,7 @@ struct TextDivergence {
   static constexpr std::string_view kKind = "text_divergence";
   struct Prompt {
     std::int64_t equal_tokens = 0, tokens = 0;  // equal ones stand before the first that differs
-    double repeated_share = 0;                  // of a repeated passage in the text, in the baseline's
+    double repeated_share = 0;                  // how much of the text repeats a passage, in the baseline's
     double baseline_repeated_share = 0;
     bool has_diverged() const { return equal_tokens < tokens; }
     void fields(auto&& visit) {
@@ -85,7 +85,7 @@ struct CacheWithoutGain {
 
 struct PaddingOverhead {
   static constexpr std::string_view kKind = "padding_overhead";
-  std::int64_t padding_tokens = 0, computed_tokens = 0;  // of the prompts
+  std::int64_t padding_tokens = 0, computed_tokens = 0;  // in the prompts
   Comparison comparison = {};                            // with the same prompts, not padded
   void fields(auto&& visit) {
     visit("padding_tokens", padding_tokens);
@@ -119,7 +119,7 @@ struct EdgeDifference {
   static constexpr std::string_view kKind = "edge_difference";
   Comparison comparison = {};
   std::string phase = {};
-  double percent = 0;  // of the difference
+  double percent = 0;  // how much of the difference it explains
   std::int64_t prompt_tokens = 0, typical_prompt_tokens = 0;
   void fields(auto&& visit) {
     visit("comparison", comparison);

@@ -24,7 +24,7 @@ void judge_family(std::span<const Judged> family);
 void judge(std::span<Comparison* const> all);
 void judge(Comparison& alone);
 
-// Of bytes, which are counted: any difference is one.
+// The verdict on bytes, which are counted: any difference is one.
 void judge_exactly(Comparison& comparison, double subject, double baseline);
 
 }  // namespace assay

@@ -30,8 +30,8 @@ class InTables {
 struct Metric {
   std::string_view tag;    // the key in JSON and the column in CSV
   std::string_view title;  // in sentences and lists: "Time to first token"
-  std::string_view head;   // of a column, without the unit: "TTFT"
-  std::string_view unit;   // of the values in files
+  std::string_view head;   // a column's, without the unit: "TTFT"
+  std::string_view unit;   // that values have in files
   Better better = Better::neither;
   // How people see it: value * scale, in this unit, with so many decimals (more where the smallest figure of
   // a column has fewer than three digits).

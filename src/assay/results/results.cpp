@@ -149,7 +149,7 @@ class Priors {
     }
   }
 
-  // Of the difference of two rows.
+  // The interval of the difference of two rows.
   statistics::VariancePrior of_difference(Scenario scenario) const {
     const auto at = by_scenario_.find(scenario);
     statistics::VariancePrior prior =
@@ -204,7 +204,7 @@ void append(std::vector<T>& to, std::vector<T>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// Of a result set or an experiment's result, which hold the same lists.
+// For a result set or an experiment's result, which hold the same lists.
 template <typename Results>
 void append_lists(Results& to, ExperimentResult& from) {
   append(to.rows, from.rows);

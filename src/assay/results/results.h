@@ -28,7 +28,7 @@ struct SampleId {
 };
 
 struct Value {
-  double value = 0;  // of the samples where there are several: as `statistic` says
+  double value = 0;  // a summary of the samples where there are several: as `statistic` says
   std::optional<statistics::Interval> interval;
   std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
   // "mean", "median" of the samples; "mean of medians" (value_of_processes); empty for a figure that is
@@ -40,20 +40,20 @@ struct Value {
   std::optional<double> high() const { return interval ? std::optional(interval->high) : std::nullopt; }
   std::int64_t n() const { return samples.empty() ? 1 : static_cast<std::int64_t>(samples.size()); }
 };
-// Of repeats in one process: six or more give their median and its interval, fewer their mean.
+// The value of repeats in one process: six or more give their median and its interval, fewer their mean.
 Value value_of_repeats(std::vector<double> in_time_order);
-// Of repeats in several: the mean of the processes' medians, geometric where all are above 0, and from three
-// processes on its interval by Student's t. Of one process as above.
+// That of repeats in several: the mean of the processes' medians, geometric where all are above 0, and from
+// three processes on its interval by Student's t. Of one process as above.
 Value value_of_processes(std::vector<double> samples, std::span<const SampleId> places);
 
 // The losses of a text, summed over blocks of neighbouring tokens: two runs that scored the same tokens are
 // compared block by block.
 struct LossBlocks {
-  static constexpr std::int64_t kTokens = 16;  // of a block; a divisor of statistics::kLossBlock
+  static constexpr std::int64_t kTokens = 16;  // in a block; a divisor of statistics::kLossBlock
   std::int64_t tokens = 0;                     // scored; the last block may have fewer than kTokens
   std::vector<double> sums;                    // nats, in text order
 };
-LossBlocks loss_blocks(std::span<const double> losses);  // of every scored token, in text order
+LossBlocks loss_blocks(std::span<const double> losses);  // one for every scored token, in text order
 
 struct Row {
   Scenario scenario = Scenario::baseline;
@@ -61,13 +61,13 @@ struct Row {
   std::vector<std::pair<std::string, std::string>>
       parameters;                                     // precision, cache, kernels, ...: what was run
   std::vector<std::pair<std::string, Value>> values;  // by metric tag
-  std::vector<SampleId> places = {};  // of the samples of every sampled value; empty: not known
+  std::vector<SampleId> places = {};  // where the samples of every sampled value were taken; empty: not known
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
-  std::string reason;  // of an error
+  std::string reason;  // why it failed
   // Every decode step of every run, as `places` has them; empty where nothing was decoded.
   std::vector<std::vector<double>> step_s = {};
-  std::optional<LossBlocks> losses = {};                         // of a text that was scored
+  std::optional<LossBlocks> losses = {};                         // those of a text that was scored
   std::vector<std::pair<std::string, std::string>> absent = {};  // metrics without a value, and why
   Setting setting = {};                                          // the same as the parameters, as values
 
@@ -94,12 +94,12 @@ struct CoverageFacts {
   };
   std::vector<Tensor> tensors;  // empty: nothing is quantized
   std::int64_t quantized = 0;   // tensors
-  double weights_share = 0;     // of all elements, that are in quantized tensors
-  double bytes_share = 0;       // of all bytes
+  double weights_share = 0;     // how many of all elements are in quantized tensors
+  double bytes_share = 0;       // how many of all bytes are
   double bits_per_weight = 0;   // over the whole model, scales included
   // Of calibrated activations: the share of the calibration's values that lie outside the codes.
   std::optional<double> saturation;
-  // Of llm-int8: the share of activation columns that were decomposed as outliers, over the whole run.
+  // With llm-int8, the share of activation columns that were decomposed as outliers, over the whole run.
   std::optional<double> outlier_share;
 };
 
@@ -108,7 +108,7 @@ struct ModelFacts {
   std::string id, path, family, sha256;
   std::string dtype;  // the label of what really ran
   std::int64_t parameters = 0, memory_bytes = 0, resident_weights_bytes = 0, workspace_bytes = 0;
-  // Of an LM head with int8 candidate search: the share of its outputs that were computed exactly.
+  // With int8 candidate search of the LM head, the share of its outputs that were computed exactly.
   std::optional<double> head_computed_share = {};
   double load_s = 0;
   CoverageFacts coverage;
@@ -119,7 +119,7 @@ struct ModelFacts {
 struct AuditRow {
   std::string configuration, what;  // "float32", "cache off"
   bool has_equal_ids = true, has_equal_logits = true;
-  double largest_difference = 0;  // of logits, before ids part
+  double largest_difference = 0;  // between logits, before ids part
   double tolerance = 0;           // 0: equal to the bit is what the design promises
   AuditVerdict verdict = AuditVerdict::equal;
   std::string first_divergence;  // "sequence 1, new token 3: id 12 against 7, logits 1.25 against 1.5"
@@ -135,14 +135,14 @@ struct ExperimentResult {
   std::vector<AuditRow> audit;
   std::vector<GeneratedText> texts;
   std::vector<Finding> findings;
-  std::optional<NoiseEstimate> noise;  // of an A/A run
+  std::optional<NoiseEstimate> noise;  // that an A/A run found
   bool is_interrupted = false;
 
   void add(ExperimentResult other);
   // Compares the best row of each scenario with the others, judges all comparisons by family, and gives rows
   // their ratios to the baseline. Once, when nothing is to be measured any more.
   void judge_all(double margin);
-  // Of rows of this scenario, in either list; null where they were not compared.
+  // The comparison of rows of this scenario, in either list; null where they were not compared.
   const Comparison* comparison(Scenario scenario, std::string_view subject, std::string_view baseline,
                                std::string_view metric = "total_latency_s") const;
   // The finished row of a label, or null.
@@ -166,7 +166,7 @@ struct ResultSet {
   std::vector<GeneratedText> texts;
   std::vector<Comparison> comparisons, other_comparisons;  // as in ExperimentResult
   std::vector<AuditRow> audit;
-  std::optional<NoiseEstimate> noise;  // of the A/A run at the start
+  std::optional<NoiseEstimate> noise;  // that the A/A run at the start found
   std::vector<Finding> findings;       // trends, fits, what to use
   std::string caption;                 // how it was measured
 
@@ -179,8 +179,8 @@ struct ResultSet {
 std::vector<std::vector<double>> paired_log_ratios(const Row& subject, const Row& baseline,
                                                    std::string_view metric);
 
-// Of two rows whose samples were taken in the same rounds; not judged yet. Empty where a row has no samples
-// of the metric, or does not say where they come from.
+// The comparison of two rows whose samples were taken in the same rounds; not judged yet. Empty where a row
+// has no samples of the metric, or does not say where they come from.
 std::optional<Comparison> compare_rows(const Row& subject, const Row& baseline, std::string_view metric,
                                        double margin);
 

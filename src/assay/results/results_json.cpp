@@ -70,7 +70,7 @@ OrderedJson value_to_json(const std::string& tag, const Value& value) {
 Value value_from_json(const Metric& what, const JsonReader& json) {
   const double least = what.least(), most = what.most();
   Value value{.value = json.at("value").number(least, most),
-              // Of a mean near 0 it may reach below.
+              // The interval of a mean near 0 it may reach below.
               .interval = interval_within(json.at("interval"), -most, most),
               .samples = json.at("samples").numbers(least, most)};
   value.statistic = json.has("statistic") ? json.at("statistic").text() : value.samples.empty() ? "" : "mean";
@@ -127,7 +127,7 @@ std::vector<Warning> read_warnings(const JsonReader& json) {
                                                                         : json.at("warnings"));
 }
 
-// Of the logarithm of a ratio.
+// The effect on the logarithm of a ratio.
 OrderedJson effect_to_json(const std::optional<statistics::Effect>& effect) {
   if (!effect) return nullptr;
   return {{"log_ratio", effect->estimate},

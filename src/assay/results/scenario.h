@@ -26,7 +26,7 @@ enum class Scenario {
 inline constexpr int kScenarios = static_cast<int>(Scenario::bench) + 1;
 
 struct ScenarioInfo : Named<Scenario> {
-  std::string_view label_head;  // of the column that names a row: "Precision"
+  std::string_view label_head;  // the head of the column that names a row: "Precision"
 };
 std::span<const ScenarioInfo> scenarios();
 const ScenarioInfo& info_of(Scenario scenario);

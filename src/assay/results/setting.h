@@ -17,11 +17,11 @@ struct Setting {
   int threads = 0;              // 0: not known
   bool cache = true;            // generated with a KV cache
   std::int64_t batch_size = 0;  // prompts computed together; 0: a single prompt
-  std::string padding;          // of a batch: "left", "right", "none"
+  std::string padding;          // how a batch is padded: "left", "right", "none"
   bool operator==(const Setting&) const = default;
 };
 
-// Of a row of an earlier file, which has parameters alone: keys and their texts.
+// The setting of a row of an earlier file, which has parameters alone: keys and their texts.
 Setting setting_of_parameters(std::span<const std::pair<std::string, std::string>> parameters);
 
 }  // namespace assay

@@ -17,7 +17,7 @@ inline constexpr int kRunStatuses = static_cast<int>(RunStatus::interrupted) + 1
 std::span<const Named<RunStatus>> run_statuses();
 std::string_view name_of(RunStatus status);
 
-// Of two settings that must give the same result.
+// Compares two settings that must give the same result.
 enum class AuditVerdict { equal, within_tolerance, differs_by_definition, differs };
 inline constexpr int kAuditVerdicts = static_cast<int>(AuditVerdict::differs) + 1;
 std::span<const Named<AuditVerdict>> audit_verdicts();

@@ -10,7 +10,7 @@ namespace assay {
 
 namespace {
 
-constexpr double kAcceptableLoss = 1.05;  // of perplexity, for a small device
+constexpr double kAcceptableLoss = 1.05;  // the perplexity ratio that a small device may have
 constexpr std::string_view kLatency = "total_latency_s";
 
 double value_of(const Row& row, std::string_view tag) {
@@ -259,7 +259,7 @@ std::string with_processes(std::string command, int processes) {
 std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
   MoreProcesses more;
   std::vector<int> needed;
-  std::map<Scenario, double> seconds;  // of a process of each sweep
+  std::map<Scenario, double> seconds;  // that a process of each sweep takes
   int most_now = 0;
   for (const auto* list : {&results.comparisons, &results.other_comparisons})
     for (const Comparison& c : *list) {

@@ -26,7 +26,7 @@ struct LatencyTakeaway {
   std::string baseline;
   bool has_baseline = false;  // among the fastest
   double baseline_s = 0;
-  std::optional<Comparison> against_baseline = {};  // of the first, where it is shown to be faster
+  std::optional<Comparison> against_baseline = {};  // the first's, where it is shown to be faster
   // The smallest configuration, where it is shown to be slower than the fastest, and what slows it down.
   struct Slow {
     Comparison comparison;
@@ -40,7 +40,7 @@ struct LatencyTakeaway {
 struct QualityTakeaway {
   struct Extreme {
     std::vector<std::string> tied;  // their intervals overlap with that of the extreme one
-    Comparison comparison;          // of the extreme one
+    Comparison comparison;          // the extreme one's
   };
   std::string baseline;
   Extreme least;
@@ -54,7 +54,7 @@ struct CacheTakeaway {
 
 struct BatchingTakeaway {
   std::vector<std::string> fastest;                 // the first has the highest throughput
-  Value tokens_per_sec;                             // of the first
+  Value tokens_per_sec;                             // the first's
   std::optional<Comparison> against_smallest = {};  // where it is shown to be faster
 };
 
@@ -64,7 +64,7 @@ struct MoreProcesses {
   int undecided = 0, comparisons = 0, undecided_of_text = 0;
   int processes = 0, decided = 0;  // 0: kMaxTimes as many as now would decide none
   double seconds = 0;              // that a run with `processes` takes; 0: not known
-  std::string command;             // of such a run; empty: not known
+  std::string command;             // that starts such a run; empty: not known
 };
 
 using Takeaway = std::variant<MemoryTakeaway, LatencyTakeaway, QualityTakeaway, CacheTakeaway,

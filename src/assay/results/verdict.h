@@ -42,30 +42,31 @@ inline constexpr int kFamilies = static_cast<int>(Family::quality) + 1;
 Family family_of(std::string_view metric);  // its tag
 
 struct Comparison {
-  Scenario scenario = Scenario::baseline;        // of the rows
+  Scenario scenario = Scenario::baseline;        // the rows'
   std::string subject, baseline, metric;         // labels of rows, the metric's tag
   double ratio = 1;                              // subject / baseline
-  std::optional<statistics::Interval> interval;  // of the ratio; judge.h corrects its level
+  std::optional<statistics::Interval> interval;  // the ratio's; judge.h corrects its level
   double margin = 0;                             // differences within it count as none
   Verdict verdict = Verdict::too_few;
-  int pairs = 0;      // of runs
+  int pairs = 0;      // how many pairs of runs there are
   int processes = 0;  // replicates: processes; of perplexity, blocks of kLossBlock tokens
   // About how many more replicates a verdict needs, where it cannot tell; kNotInReach: more than 100 times as
   // many.
   int more_needed = 0;
-  double seconds_each = 0;  // of one more process with all cases of the sweep; 0: not known
+  double seconds_each = 0;  // that one more process takes, with all cases of the sweep; 0: not known
   int chosen_among = 2;     // rows among which the baseline was chosen as the best, from the same samples
-  std::optional<double> p_value;                  // of no difference, two-sided, not corrected
+  std::optional<double> p_value;                  // that of no difference, two-sided, not corrected
   double detectable_difference = 0;               // relative; power 90 % at the interval's level
-  std::optional<statistics::Effect> effect = {};  // of the log ratio over replicates
+  std::optional<statistics::Effect> effect = {};  // the log ratio's, over replicates
 };
 inline constexpr int kNotInReach = std::numeric_limits<int>::max();
 
-// Of cases whose runs were taken in the same rounds of the same visits: the log ratios, by process. A process
-// counts once, with the median of its rounds. Gives the ratio and its effect; judge() (judge.h) the rest. Of
-// one process the interval is that of its rounds, and there is no verdict.
+// The comparison of cases whose runs were taken in the same rounds of the same visits: the log ratios, by
+// process. A process counts once, with the median of its rounds. Gives the ratio and its effect; judge()
+// (judge.h) the rest. Of one process the interval is that of its rounds, and there is no verdict.
 Comparison compare_processes(std::span<const std::vector<double>> log_ratios, double margin);
-// Of losses over the same tokens, subject - baseline in text order: replicates are blocks of kLossBlock.
+// The comparison of losses over the same tokens, subject - baseline in text order: replicates are blocks of
+// kLossBlock.
 Comparison compare_losses(std::span<const double> differences, double margin);
 // The same of processes that were not paired: a number each, such as the median of its runs.
 Comparison compare_unpaired(std::span<const double> subject, std::span<const double> baseline, double margin);

@@ -14,7 +14,7 @@ struct Disturbance;  // machine/disturbance.h
 struct GpuUse;       // machine/gpu_sensors.h
 
 enum class WarningKind {
-  other,  // of files that earlier versions wrote
+  other,  // from files that earlier versions wrote
   // How a model was loaded.
   model_files,
   non_finite_weights,
@@ -76,8 +76,8 @@ struct Warning {
 // run to run.
 std::vector<Warning> warnings_of(const Disturbance& disturbance, int processors);
 
-// Of a GPU: heat or power slowed it down, its clock differed by more than 10 % from run to run, other
-// processes held its memory.
+// What disturbed a GPU: heat or power slowed it down, its clock differed by more than 10 % from run to run,
+// other processes held its memory.
 std::vector<Warning> warnings_of(const GpuUse& use);
 
 // A case that needed less time than its roofline allows: `percent` of it at least.

@@ -147,7 +147,7 @@ class Audit {
   std::vector<std::vector<TokenId>> prompts_;
   GeneratedTexts reference_;
   bool looks_across_batch_ = false;
-  double tolerance_ = 0;  // of logits: first in their deviations, then absolute
+  double tolerance_ = 0;  // that logits may differ by: first in their deviations, then absolute
   std::vector<AuditRow> rows_;
 };
 

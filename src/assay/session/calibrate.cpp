@@ -25,7 +25,7 @@ class SectionSource : public WeightSource {
  public:
   SectionSource(const Section& section, const Plan& whole, const WeightSource& model)
       : section_(section), whole_(whole), model_(model) {}
-  // Of the table that the section begins with: its rows of the model's table, or hidden states.
+  // Rows of the table that the section begins with: its rows of the model's table, or hidden states.
   std::span<const TokenId> used_tokens;
   std::span<const float> states;
 
@@ -126,7 +126,7 @@ class Calibrating {
     program_.reset();
   }
 
-  // Of a weight of the whole plan.
+  // The columns of a weight of the whole plan.
   InputCalibration& found_of(WeightId id) { return found_[id]; }
   const WeightSpec& spec(WeightId id) const { return whole_.weight(id); }
 
@@ -213,7 +213,7 @@ class Calibrating {
   std::unique_ptr<const WeightSource> weights_;
   Plan whole_;
   std::map<WeightId, InputCalibration> found_;
-  double done_ = 0;            // of the sections
+  double done_ = 0;            // how much of the sections is done
   std::vector<float> states_;  // [tokens, hidden]
   // Of the section that runs.
   const Section* section_ = nullptr;

@@ -23,7 +23,7 @@ inline constexpr std::int64_t kMinCalibrationTokens = 32, kMaxCalibrationTokens 
 
 struct CalibrationText {
   std::vector<TokenId> ids;
-  std::string sha256;  // of the whole text
+  std::string sha256;  // the hash of the whole text
 };
 // Reads and tokenizes a text. Throws Error where it is missing, empty, no UTF-8 or too short.
 CalibrationText read_calibration(const std::filesystem::path& file, const Tokenizer& tokenizer);

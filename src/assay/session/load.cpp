@@ -149,7 +149,7 @@ LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates,
 
 namespace {
 
-// Of the inputs of all products with static codes, as many as each has columns.
+// The share of clipped inputs of all products with static codes, as many as each has columns.
 std::optional<double> saturation_of(const Plan& plan) {
   double clipped = 0, columns = 0;
   for (const Op& op : plan.ops) {

@@ -17,7 +17,7 @@ namespace assay {
 // Which weights are quantized, which are not and why. Nothing where the plan has no quantized weight.
 CoverageFacts coverage_of(const Plan& plan);
 
-// Of a model whose LM head is searched in int8: the share of its outputs that were computed exactly so far.
+// With an LM head that is searched in int8, the share of its outputs that were computed exactly so far.
 std::optional<double> head_computed_share(const Model& model);
 
 // Loads a source that is open already, as load_model_and_tokenizer() does one that it opens. Its path is the

@@ -14,7 +14,7 @@ namespace assay {
 struct CorpusScore {
   Score score;
   std::string corpus_sha256;
-  double seconds = 0;  // of the forward passes; reading and tokenizing excluded
+  double seconds = 0;  // that the forward passes took; reading and tokenizing excluded
   std::vector<Warning> warnings;
 };
 

@@ -13,9 +13,10 @@ struct StaticPtq {
   std::string sentence;  // backend, precision and scheme, in words
 };
 
-// Of a model by its id (a folder, a cache entry or demo), or of one that is loaded: its folder is read again,
-// on its backend. Of the configuration, the precision is int8-static whatever it says. Throws Error where the
-// model cannot be loaded or the text is missing, empty or too short, FieldError for a value that is none.
+// Takes a model by its id (a folder, a cache entry or demo), or of one that is loaded: its folder is read
+// again, on its backend. Of the configuration, the precision is int8-static whatever it says. Throws Error
+// where the model cannot be loaded or the text is missing, empty or too short, FieldError for a value that is
+// none.
 StaticPtq run_static_ptq_optimum(const std::string& id, RunConfig config = {});
 StaticPtq run_static_ptq_optimum(const LoadedModel& model, RunConfig config = {});
 

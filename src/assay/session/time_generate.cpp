@@ -119,7 +119,7 @@ TimedGeneration time_generate(const LoadedModel& loaded, const Prompt& prompt, c
   const GenerationOptions generation = generation_options(loaded, options);
   const TimePoint warm_up_begin = Clock::now();
   if (options.has_warm_up) {
-    check_request(program, {ids}, generation);  // of fewer tokens the warm-up would name its own
+    check_request(program, {ids}, generation);  // the warm-up would name its own number of tokens
     GenerationOptions warm_up = generation;
     warm_up.max_new_tokens = std::min(kWarmUpTokens, generation.max_new_tokens);
     generate(backend, program, {ids}, warm_up);

@@ -21,7 +21,7 @@ double student_t_quantile(double level, double degrees);
 struct Effect {
   double estimate = 0;
   double error = 0;    // standard error of the estimate
-  double degrees = 0;  // of freedom of that error
+  double degrees = 0;  // the degrees of freedom of that error
   std::size_t replicates = 0;
 
   Interval interval(double level) const;  // Student's t
@@ -40,7 +40,8 @@ std::vector<double> block_means(std::span<const double> in_order, std::int64_t b
 // Smyth, "Linear models and empirical Bayes methods" (2004).
 struct VariancePrior {
   double variance = 0;  // 0: nothing is known
-  double degrees = 0;   // of freedom that it counts as: few where the variances differ by more than chance
+  double degrees =
+      0;  // the degrees of freedom that it counts as: few where the variances differ by more than chance
 };
 inline constexpr double kMaxPriorDegrees = 8;  // limits how far a prior outweighs the measurement
 // From estimates, each with its degrees of freedom. No degrees for fewer than six estimates.

@@ -24,7 +24,8 @@ std::vector<double> ranks_of(std::span<const double> samples) {
   return ranks;
 }
 
-// Of the median's interval: chosen by simulation with correlated, bursty noise and an adaptive stop.
+// The level of the median's interval: chosen by simulation with correlated, bursty noise and an adaptive
+// stop.
 constexpr double kDeviations = 2.5, kStrongestCorrelation = 0.8;
 
 // The standard normal's quantile, by bisection of erfc: called once per interval.
@@ -131,7 +132,7 @@ double rank_autocorrelation(std::span<const double> in_time_order) {
     own += (ranks[i] - center) * (ranks[i] - center);
     if (i + 1 < n) with_next += (ranks[i] - center) * (ranks[i + 1] - center);
   }
-  // Of independent samples its mean is -1 / n.
+  // For independent samples its mean is -1 / n.
   return own == 0 ? 0 : std::max(0.0, with_next / own + 1 / static_cast<double>(n));
 }
 

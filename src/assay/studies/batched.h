@@ -11,7 +11,7 @@
 namespace assay {
 
 struct BatchedOptions {
-  std::vector<Prompt> prompts = {};  // of different lengths; empty: eight that ship
+  std::vector<Prompt> prompts = {};  // their lengths differ; empty: eight that ship
   std::vector<std::int64_t> batch_sizes{1, 4, 8};
   std::int64_t new_tokens = 50;
   Padding padding = Padding::none;

@@ -26,7 +26,7 @@ struct BenchRow {
   std::string test, model, precision, device, kernels, isa, tuning;
   int threads = 0;
   BenchCase spec;
-  std::int64_t parameters = 0, weight_bytes = 0;  // of the model
+  std::int64_t parameters = 0, weight_bytes = 0;  // the model's
   std::vector<double> samples_s;
   double median_s = 0;
   std::optional<double> spread;  // interquartile range / median
@@ -38,7 +38,7 @@ struct BenchRow {
   std::string bound;               // which of the two it was: "memory" or "compute"; empty without rooflines
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
-  std::string reason;  // of an error
+  std::string reason;  // why it failed
 };
 
 struct BenchOptions {

@@ -12,10 +12,10 @@
 namespace assay {
 
 struct AblationOptions {
-  std::vector<std::int64_t> lengths{32, 128};  // of the prompts whose cache is ablated
+  std::vector<std::int64_t> lengths{32, 128};  // those of the prompts whose cache is ablated
   std::string base = "In the beginning the road was wide and the evening light lay over the fields. ";
   std::int64_t new_tokens = 32;
-  std::vector<Prompt> padded_prompts = {};  // of different lengths; empty: four that ship, of 8 to 96 tokens
+  std::vector<Prompt> padded_prompts = {};  // their lengths differ; empty: four that ship, of 8 to 96 tokens
   bool has_cache = true, has_padding = true;  // which halves to run
 };
 

@@ -22,8 +22,9 @@ struct LossAndPerplexity {
   std::vector<Warning>
       warnings;  // a sudden large rise against the first: "check tokenization and aggregation"
 };
-// Of each model over all sentences, every sentence scored on its own: losses are summed over tokens and
-// divided by their number, then exp(). In the order given. Throws Error where no sentence has two tokens.
+// The perplexity of each model over all sentences, every sentence scored on its own: losses are summed over
+// tokens and divided by their number, then exp(). In the order given. Throws Error where no sentence has two
+// tokens.
 std::vector<std::pair<std::string, LossAndPerplexity>> compare_ppplx(
     const std::vector<std::pair<std::string, const LoadedModel*>>& models,
     const std::vector<std::string>& sentences);

@@ -8,7 +8,7 @@ namespace {
 
 struct KvCacheOptions {
   std::vector<std::string> formats{"float32", "bfloat16", "int8"};
-  std::int64_t length = 0;  // of the prompt, in tokens; 0: the longest that fits
+  std::int64_t length = 0;  // the prompt's, in tokens; 0: the longest that fits
   std::int64_t new_tokens = 32;
 };
 

@@ -25,8 +25,8 @@ using OptionValue = std::variant<bool, std::int64_t, std::vector<std::int64_t>, 
 
 // The optional properties of an option.
 struct OptionTraits {
-  char letter = 0;                                    // of its short flag: 'n'
-  std::int64_t min = 0, max = std::int64_t{1} << 40;  // of whole numbers
+  char letter = 0;                                    // its short flag's: 'n'
+  std::int64_t min = 0, max = std::int64_t{1} << 40;  // whole numbers lie between them
   std::string name_in_run = {};                       // its flag of `assay run`; empty: it has none
   std::string shown_default = {};                     // shown in place of the value: "the one that ships"
   // The field as errors name it (FieldError), where it is not the option's name with underscores.

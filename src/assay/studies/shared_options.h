@@ -17,15 +17,15 @@ struct SharedOptions {
   std::vector<std::string> precisions = {};  // empty: default_precisions(); the first is the baseline
   std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
                               "To be or not to be, that is the"};
-  std::vector<Prompt> batch_prompts = {};  // of the batches; empty: those that ship
+  std::vector<Prompt> batch_prompts = {};  // what the batches are made of; empty: those that ship
   std::int64_t new_tokens = 50;
-  bool uses_cache = true;  // of the baseline
+  bool uses_cache = true;  // the baseline does
   Truncation truncation = Truncation::none;
 
   // Along an axis, fewer new tokens show as much in less time.
   std::int64_t axis_new_tokens() const { return std::min<std::int64_t>(16, new_tokens); }
 };
 
-using PredictedSeconds = std::function<double(const Case&)>;  // of one run
+using PredictedSeconds = std::function<double(const Case&)>;  // that one run takes
 
 }  // namespace assay

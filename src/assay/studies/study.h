@@ -21,11 +21,11 @@ namespace assay {
 // `options` is always a struct of the study's own, such as LengthsOptions; the functions throw UsageError for
 // any other.
 struct Study {
-  std::string name;         // of its part of a run: "lengths"
+  std::string name;         // what its part of a run is called: "lengths"
   std::string title;        // "Prompt lengths"
   std::string description;  // one sentence
   std::string command;      // "sweep lengths"; empty: it has none
-  std::string example;      // of the command
+  std::string example;      // a command line
   std::vector<StudyOption> options;
   std::vector<std::string> followers;  // studies that its command runs after it
   bool is_in_suite = false;            // a part of `assay run`

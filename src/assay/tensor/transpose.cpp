@@ -9,7 +9,7 @@ namespace assay {
 
 namespace {
 
-constexpr std::int64_t kLine = 16, kRows = kLine;  // of what is written
+constexpr std::int64_t kLine = 16, kRows = kLine;  // the width of what is written
 constexpr std::int64_t kColumns = 64;
 constexpr std::int64_t kStride = kColumns + 4;  // keeps the rows of a block in places of their own
 constexpr std::int64_t kFour = 4;

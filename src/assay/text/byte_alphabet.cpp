@@ -12,7 +12,7 @@ namespace {
 
 struct Alphabet {
   std::array<char32_t, 256> character{};
-  std::array<std::int16_t, 256 + 68> byte;  // of each character; -1 = outside the alphabet
+  std::array<std::int16_t, 256 + 68> byte;  // the byte of each character; -1 = outside the alphabet
 
   constexpr Alphabet() {
     byte.fill(-1);

@@ -18,7 +18,7 @@ struct DecodeRules {
     steps,       // a Sequence of Replace, ByteFallback, Fuse and Strip, in this order
   };
   Kind kind = Kind::byte_level;
-  // Of metaspace.
+  // For metaspace.
   std::string mark;
   bool drops_first_marks = true;  // those of the first token
   // Of steps.

@@ -22,7 +22,7 @@ unsigned char first_lead(NormalForm form) {
   return form == NormalForm::nfc ? 0xCC : 0xC2;
 }
 
-constexpr int kLongestDecomposition = 18;  // of any character, compatibility forms included
+constexpr int kLongestDecomposition = 18;  // that any character has, compatibility forms included
 
 // Marks whose place among others the `tokenizers` library does not know: its tables are of Unicode 9.
 constexpr CharRange kUnorderedMarks[] = {

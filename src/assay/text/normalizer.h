@@ -47,7 +47,8 @@ class Normalizer {
   void strip_blanks(bool left, bool right, const std::string& where);
 
   bool is_empty() const { return steps_.empty(); }
-  // Of valid UTF-8. Empty text stays empty. Throws Error where a regular expression reaches its limits.
+  // The form of valid UTF-8. Empty text stays empty. Throws Error where a regular expression reaches its
+  // limits.
   std::string normalize(std::string_view text, RegexBudget& budget) const;
   std::string normalize(std::string_view text) const;  // with a budget of its own
 

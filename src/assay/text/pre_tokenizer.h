@@ -29,7 +29,7 @@ enum class SplitBehavior : std::uint8_t {
 // Characters that are matches, each by itself.
 enum class CharSet : std::uint8_t {
   numbers,      // Nd, Nl and No
-  punctuation,  // of ASCII, and P* of Unicode
+  punctuation,  // punctuation of ASCII, and P* of Unicode
   blanks,       // White_Space
 };
 

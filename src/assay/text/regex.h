@@ -24,7 +24,7 @@ class RegexBudget {
  private:
   static constexpr unsigned kCallsPerLook = 4;
   double seconds_;
-  std::optional<double> begin_;  // of the thread's processor time, from the first call on
+  std::optional<double> begin_;  // the thread's processor time, from the first call on
   unsigned calls_ = 0;
 };
 

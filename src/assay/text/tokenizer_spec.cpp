@@ -122,7 +122,7 @@ void read_special_tokens(const TokenizerFiles::Document& document, TokenizerSpec
   }
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
     if (!file.contains(key) || !file[key].is_structured()) continue;
-    for (const Json& value : file[key])  // of an object, the values
+    for (const Json& value : file[key])  // for an object, the values
       if (const auto content = token_content(value, fmt::format("{}: {}", where, key)))
         spec.make_special(*content);
   }

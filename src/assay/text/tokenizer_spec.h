@@ -52,7 +52,7 @@ struct TokenizerSpec {
  private:
   std::unordered_map<TokenId, std::size_t> place_of_added_;
   TokenId next_added_ = 0;       // one more than the largest id added so far
-  std::size_t added_bytes_ = 0;  // of their texts
+  std::size_t added_bytes_ = 0;  // that their texts take
 };
 
 // The documents have `tokenizer`, or `vocabulary` and `merges`.

@@ -23,7 +23,7 @@ std::size_t ascii_words(std::string_view text, std::size_t at) {
 }
 
 struct LeadByte {
-  std::uint8_t length;       // of the whole sequence; 0: no sequence begins with this byte
+  std::uint8_t length;       // the length of the whole sequence; 0: no sequence begins with this byte
   std::uint8_t second_from;  // the only continuation byte whose range depends on the lead byte
   std::uint8_t second_to;
 };

@@ -31,7 +31,7 @@ class Vocabulary {
   bool has(TokenId id) const {
     return id >= 0 && id < end_id() && slot_of_id_[static_cast<std::size_t>(id)] >= 0;
   }
-  const std::string& text(TokenId id) const {  // of an id that it has
+  const std::string& text(TokenId id) const {  // for an id that it has
     return texts_[place(id)];
   }
   // Which token in the order of adding it is, counted from 0.

@@ -170,7 +170,7 @@ class CudaRuntime final : public Runtime {
                   std::size_t) override {
     use();
     void* arguments[] = {const_cast<void*>(args)};
-    constexpr std::uint32_t kWithoutAsking = 48 * 1024;  // of dynamic shared memory
+    constexpr std::uint32_t kWithoutAsking = 48 * 1024;  // the limit of dynamic shared memory
     if (shape.shared_bytes > kWithoutAsking)
       check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shape.shared_bytes)),
@@ -266,7 +266,7 @@ class CudaRuntime final : public Runtime {
   std::uint64_t next_event_ = 0;
   std::array<Slot, kSlots> slots_{};
   std::size_t next_slot_ = 0;
-  std::map<const void*, std::int64_t> sizes_;  // of allocations
+  std::map<const void*, std::int64_t> sizes_;  // the sizes of allocations
   std::int64_t allocated_ = 0, peak_ = 0;
   std::unique_ptr<GemmLibrary> gemm_library_;  // null until it is asked for
   const char* last_launch_ = "nothing";

@@ -6,9 +6,10 @@
 namespace assay::cuda {
 
 struct DriverAnswers {
-  int driver_version = 0;   // of cudaDriverGetVersion: the CUDA it supports, 13000 for 13.0; 0: there is none
-  int runtime_version = 0;  // that this program was built with
-  int error = 0;            // of cudaGetDeviceCount, a cudaError
+  int driver_version =
+      0;  // what cudaDriverGetVersion gives: the CUDA it supports, 13000 for 13.0; 0: there is none
+  int runtime_version = 0;      // that this program was built with
+  int error = 0;                // what cudaGetDeviceCount gives, a cudaError
   std::string error_text = {};  // "out of memory (cudaErrorMemoryAllocation)"
   int count = 0;                // GPUs
 };

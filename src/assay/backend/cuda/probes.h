@@ -32,7 +32,7 @@ class Probes {
   Seconds graph_node_time(int nodes = 1000);
 
  private:
-  // Of `work` by events, after the stream has become idle.
+  // The time of `work` by events, after the stream has become idle.
   Seconds time_of(const std::function<void()>& work);
   // Rounds until they take `each`, which are then timed once more: seconds of one.
   double seconds_each(Seconds each, const std::function<void(std::int64_t rounds)>& work);

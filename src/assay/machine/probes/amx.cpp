@@ -69,7 +69,7 @@ void run_bfloat16(std::int64_t rounds) noexcept {
   const TileConfiguration tiles = full_tiles();
   alignas(64) std::uint16_t data[kOperandBytes / 2];
   Bits bits;
-  for (std::uint16_t& value : data)  // of either sign, from 2^-7 to 2^-5
+  for (std::uint16_t& value : data)  // numbers of either sign, from 2^-7 to 2^-5
     value = static_cast<std::uint16_t>((bits.next() & 0x80ff) | 0x3c00);
   ASSAY_TILE_LOOP("tdpbf16ps");
 }
@@ -84,7 +84,7 @@ void run_int8(std::int64_t rounds) noexcept {
 
 #undef ASSAY_TILE_LOOP
 
-constexpr double kTileProducts = 16 * 16 * 2 * 4;  // of one round, for each element of a row of K
+constexpr double kTileProducts = 16 * 16 * 2 * 4;  // in one round, for each element of a row of K
 
 }  // namespace
 

@@ -14,13 +14,13 @@ inline constexpr std::size_t kReadStep = 4096;  // `bytes` is a multiple of it
 
 struct ProductLoop {
   void (*run)(std::int64_t rounds) noexcept;
-  double operations;  // of one round; a multiplication and an addition are two
+  double operations;  // in one round; a multiplication and an addition are two
 };
 
 struct Loops {
   ReadLoop read;
   ProductLoop float32, int8, bfloat16;  // run is null where the instruction set has none
-  ProductLoop vnni = {};                // of int8, by an extension of AVX2 that not every processor has
+  ProductLoop vnni = {};                // for int8, by an extension of AVX2 that not every processor has
 };
 
 namespace scalar {

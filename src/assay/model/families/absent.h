@@ -12,7 +12,7 @@ namespace assay {
 void refuse_what_is_absent(const JsonView& config, bool is_text_part);
 // Also of families that have no windows and read no list: a layer of another kind is another model.
 void refuse_other_layers(const JsonView& config);
-// Of families whose positions nothing scales. Throws Error for any rope type but the default.
+// For families whose positions nothing scales. Throws Error for any rope type but the default.
 void refuse_rope_scaling(const JsonView& config, const std::string& family);
 
 }  // namespace assay

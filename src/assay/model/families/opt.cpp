@@ -16,7 +16,7 @@ ModelSpec opt_spec(const JsonView& config, const ModelSource& source) {
   const bool has_final_norm = !spec.is_post_norm && !config.boolean_or("_remove_final_layer_norm", false);
   spec.embed_width = config.integer_or("word_embed_proj_dim", spec.hidden, 1, kMaxWidth);
   std::string prefix = prefix_of(source, "model.decoder.", "embed_tokens.weight");
-  if (source.find("decoder.embed_tokens.weight")) prefix = "decoder.";  // of the bare model
+  if (source.find("decoder.embed_tokens.weight")) prefix = "decoder.";  // the bare model's
   const std::string layer = prefix + "layers.{}.", attention = layer + "self_attn.";
   spec.names = {.tokens = prefix + "embed_tokens.weight",
                 .positions = prefix + "embed_positions.weight",

@@ -32,7 +32,7 @@ inline constexpr std::int64_t kTileRows = 16, kTileColumns = 32, kTileElements =
 inline constexpr int kMaxPlanes = 3;
 struct Tiles {
   std::uint16_t* data;   // null where there are none
-  std::int64_t rows;     // of a strip: the capacity
+  std::int64_t rows;     // the capacity of a strip
   std::int64_t columns;  // a multiple of 32
   int planes;            // 1 for bfloat16
 
@@ -66,7 +66,7 @@ constexpr std::int64_t int8_offset(std::int64_t k, std::int64_t j) {
 }
 
 // Where the 4-bit code of input k of output j lies in its panel, and how many bits up.
-inline constexpr std::int64_t kCodeInputs = 8;  // of 64 bytes
+inline constexpr std::int64_t kCodeInputs = 8;  // in 64 bytes of a panel
 constexpr std::int64_t code_offset(std::int64_t k, std::int64_t j) {
   return k / kCodeInputs * (kPanel * 4) + j * 4 + k % 4;
 }
@@ -78,11 +78,11 @@ constexpr int code_shift(std::int64_t k) {
 struct LinearArgs {
   const float* x;  // [rows, k], rows x_stride apart; null where x_tiles are given
   std::int64_t x_stride;
-  Tiles x_tiles;  // of linear_tiles alone
+  Tiles x_tiles;  // for linear_tiles alone
   std::int64_t rows, k;
   const void* w;
   Packing packing;
-  int planes;         // of w; with n > 1 linear_tiles sums the products i, j of planes with i + j < n
+  int planes;         // planes of w; with n > 1 linear_tiles sums the products i, j of planes with i + j < n
   const float* bias;  // [n] or null
   Activation activation;
   bool adds;
@@ -92,7 +92,7 @@ struct LinearArgs {
   Tiles y_tiles;  // written by the tables that use tiles
   std::int64_t n;
   std::int64_t first_panel, panels;  // the part of the outputs to compute
-  WeightFetch fetch = {};            // of weights that a few rows pass once
+  WeightFetch fetch = {};            // for weights that a few rows pass once
 };
 
 // Rows of float32 to int8. The dequantized value of a code is absmax / 127 * (code - zero point).
@@ -156,14 +156,14 @@ struct BlockScales {
   [[gnu::always_inline]] BlockScales from(std::int64_t i) const {
     return {static_cast<const std::byte*>(data) + i * bytes(), are_bfloat16};
   }
-  [[gnu::always_inline]] std::int64_t bytes() const { return are_bfloat16 ? 2 : 4; }  // of one
+  [[gnu::always_inline]] std::int64_t bytes() const { return are_bfloat16 ? 2 : 4; }  // that one takes
 };
 
 // 4-bit codes of some panels to weights in float32 or bfloat16, packed: book[code] * scale.
 // `group` is a power of two.
 struct ExpandArgs {
-  const std::uint8_t* codes;  // of the first panel
-  BlockScales scales;         // of the first panel
+  const std::uint8_t* codes;  // the first panel's
+  BlockScales scales;         // the first panel's
   const float* codebook;      // [16]
   std::int64_t k, k_padded, group, panels;
   Packing packing;  // float32 [panels][k][16] or bfloat16
@@ -175,10 +175,10 @@ struct ExpandArgs {
 // and `linear`.
 struct FourBitArgs {
   LinearArgs to;       // x in floats; w is not read
-  ExpandArgs weights;  // of all panels; packing and out are not read
+  ExpandArgs weights;  // those of all panels; packing and out are not read
 };
 inline constexpr std::int64_t kFourBitRows = 2;
-inline constexpr std::int64_t kMinCodedGroup = 16;  // of inputs in int8
+inline constexpr std::int64_t kMinCodedGroup = 16;  // for inputs in int8
 
 // Rows as int8 with a scale for each group of inputs, beside 4-bit weights.
 struct CodedRows {
@@ -201,7 +201,7 @@ struct QuantizeGroupsArgs {
   std::int64_t x_stride;
   Tiles x_tiles;
   std::int64_t first_row, rows, k, k_padded, group;  // group: a power of two, at least 16
-  float unit;                                        // of the weights' values as bytes
+  float unit;                                        // that the weights' values have as bytes
   CodedRows out;
 };
 
@@ -210,10 +210,10 @@ struct QuantizeGroupsArgs {
 // multiply-adds.
 struct Int8ActivationsArgs {
   LinearArgs to;                // x and w are not read
-  ExpandArgs weights;           // of all panels, group at least 16; book, packing and out are not read
+  ExpandArgs weights;           // those of all panels, group at least 16; book, packing and out are not read
   const std::int8_t* codebook;  // [16]: the dequantized values of codes, in units
   CodedRows x;                  // row 0 is that of `to`
-  std::byte* scratch;           // of coded_scratch_bytes(to.rows), 64-byte aligned; null for one or two rows
+  std::byte* scratch;  // memory of coded_scratch_bytes(to.rows), 64-byte aligned; null for one or two rows
 };
 // Panels of a call that has scratch memory, at most; and inputs whose weights become bytes at a time.
 inline constexpr std::int64_t kCodedPanels = 4, kCodedInputs = 8 * kInt8Columns;
@@ -242,7 +242,7 @@ struct RotateArgs {
   std::int64_t x_stride;
   std::int64_t rows, heads, head_dim;
   RotaryPairing pairing;
-  std::int64_t pairs;            // of each head, the first 2 * pairs elements
+  std::int64_t pairs;            // in each head the first 2 * pairs elements
   const float *cosines, *sines;  // [rows][pairs], of each row's position
 };
 
@@ -281,7 +281,7 @@ struct AttendArgs {
   std::int64_t q_first_column;  // a multiple of 32, and so is head_dim
   std::int64_t rows;
   bool rows_are_heads = false;  // the output's tiles are then side by side; queries are floats
-  std::int64_t first_position;  // of row 0: it sees keys up to this one
+  std::int64_t first_position;  // the position of row 0: it sees keys up to this one
   std::int64_t first_key;       // keys before it are not seen
   std::int64_t window;          // 0 = none
   KvShape shape;
@@ -291,16 +291,17 @@ struct AttendArgs {
   float soft_cap = 0;
   const float* alibi_slopes = nullptr;  // null: none; otherwise one, or one of each row that is a head
   const void* const* blocks;            // per 64 positions
-  std::int64_t k_offset, v_offset;      // of this head and layer in a block, in elements, of int8 in bytes
-  std::int64_t next_k_offset = 0;       // of the head that the caller attends next; 0: unknown
-  float* out;                           // [rows, head_dim]; null where only tiles are wanted
+  std::int64_t k_offset,
+      v_offset;  // where this head and layer begin in a block, in elements, of int8 in bytes
+  std::int64_t next_k_offset = 0;  // the place of the head that the caller attends next; 0: unknown
+  float* out;                      // [rows, head_dim]; null where only tiles are wanted
   std::int64_t out_stride;
   Tiles out_tiles;  // row 0 goes to first_tile_row, first_tile_column
   std::int64_t first_tile_row, first_tile_column;
-  WeightFetch fetch = {};  // of keys and values
+  WeightFetch fetch = {};  // for keys and values
 
   [[gnu::always_inline]] bool has_score_modifiers() const { return soft_cap != 0 || alibi_slopes != nullptr; }
-  // Of a row: its position, its slope, and where its output's tiles begin.
+  // What a row has: its position, its slope, and where its output's tiles begin.
   [[gnu::always_inline]] std::int64_t position_of(std::int64_t row) const {
     return first_position + (rows_are_heads ? 0 : row);
   }

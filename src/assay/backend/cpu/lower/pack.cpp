@@ -23,7 +23,7 @@ bool is_vector(const WeightSpec& spec) {
 bool is_matrix(const WeightSpec& spec) {
   return spec.kind == WeightSpec::Kind::matrix;
 }
-// Of what is no matrix: a quantized format is one of matrices alone.
+// The type of what is no matrix: a quantized format is one of matrices alone.
 bool is_float32(const WeightSpec& spec) {
   return is_vector(spec) || (spec.format == formats::kFloat32 && spec.planes() == 1);
 }
@@ -88,7 +88,7 @@ void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, 
   const_cast<std::int32_t*>(w.sums())[output] = std::accumulate(codes, codes + columns, std::int32_t{0});
 }
 
-// Of eight codes, the last four go beside the first four, 4 bits up.
+// For eight codes, the last four go beside the first four, 4 bits up.
 void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
   static_assert(code_offset(4, 0) == 0 && code_shift(4) == 4 && code_offset(0, 1) == 4);
   std::uint8_t* panel = codes_of(w, output) + code_offset(0, output % kPanel);

@@ -24,9 +24,9 @@ struct PackedWeight {
   // A matrix is packed as kernels.h says. A table holds rows [rows][columns] of float or bfloat16, a vector
   // [columns] of float.
   AlignedBuffer data;
-  std::int64_t bytes = 0;  // of data
+  std::int64_t bytes = 0;  // the size of data
   std::int64_t panels = 0;
-  // Of quantized formats: behind the codes in `data`.
+  // For quantized formats: behind the codes in `data`.
   //   int8:  absmax [panels][16], then the sum of each output's codes, as int32
   //   4-bit: BlockScales
   //   with zero points, minima or permuted inputs: behind the scales offsets in float32, which lie alike,
@@ -37,7 +37,7 @@ struct PackedWeight {
   Packing packing() const;
   bool is_float() const { return packing() == Packing::float32 || packing() == Packing::bfloat16; }
   std::int64_t k_padded() const;
-  std::int64_t panel_bytes() const;  // of codes or elements
+  std::int64_t panel_bytes() const;  // that codes or elements take
   const float* scales() const { return reinterpret_cast<const float*>(data.data() + scales_at); }
   bool has_bfloat16_scales() const { return spec.format.scale == ScaleType::bfloat16; }
   BlockScales block_scales() const { return {data.data() + scales_at, has_bfloat16_scales()}; }
@@ -54,10 +54,10 @@ struct PackedWeight {
   const std::int32_t* sums() const {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
-  const std::array<float, 16>& codebook() const;  // of 4-bit codes
+  const std::array<float, 16>& codebook() const;  // for 4-bit codes
   const ByteCodebook& byte_codebook() const;      // the same, nearly
   int planes() const { return spec.planes(); }
-  Bytes weight_bytes() const;  // of the weight's own elements
+  Bytes weight_bytes() const;  // the weight's own elements
   Bytes slack() const;         // padding beyond them
   // Row `row` of a table, or of a matrix that serves as one, widened to float: out[columns].
   void copy_row(std::int64_t row, float* out) const;

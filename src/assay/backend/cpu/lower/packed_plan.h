@@ -12,10 +12,10 @@ namespace assay::cpu {
 // An operation with what is fused into it.
 struct FusedOp {
   const Op* op;
-  std::size_t index;              // of `op` in the plan
-  const GatedOp* gate = nullptr;  // of a matrix multiplication: its outputs pass this before they are stored
+  std::size_t index;              // the place of `op` in the plan
+  const GatedOp* gate = nullptr;  // for a matrix multiplication: its outputs pass this before they are stored
   const RotaryOp* rotary =
-      nullptr;  // of attention: queries and keys are turned where they are read and stored
+      nullptr;  // for attention: queries and keys are turned where they are read and stored
 };
 
 struct PackedPlan {
@@ -26,11 +26,11 @@ struct PackedPlan {
 
   Plan plan;
   KernelTable table;
-  WeightFetch fetch;         // of all its kernels
-  std::vector<FusedOp> ops;  // of plan.ops
+  WeightFetch fetch;         // what all its kernels need
+  std::vector<FusedOp> ops;  // as in plan.ops
   std::vector<PackedWeight>
       weights;  // the plan's, then the int8 codes of an LM head that is searched in int8
-  std::vector<WeightSpec> specs() const;  // of `weights`
+  std::vector<WeightSpec> specs() const;  // as in `weights`
   std::vector<StepUse> steps() const;     // what `ops` do to buffers
 
   // Another plan of the same operations, and its weight in place of that with the number; both get what was
@@ -57,7 +57,7 @@ struct PackedPlan {
   bool quantizes_tiles(const LinearOp& op) const;  // what a product before it made, as bfloat16
 };
 
-// Of the activations and the weights of a tile product.
+// The formats of the activations and the weights of a tile product.
 int planes_for(const PackedWeight& w);
 
 }  // namespace assay::cpu

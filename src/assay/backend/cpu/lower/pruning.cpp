@@ -53,7 +53,7 @@ std::vector<RowRange> RowPruner::rows_to_keep(const Batch& batch) const {
 }
 
 std::optional<NarrowPanels> RowPruner::queries_of(std::size_t op, std::span<const RowRange> kept) const {
-  // Of several sequences weights would be read several times.
+  // For several sequences weights would be read several times.
   if (op != pruning_.qkv_product || query_panels_ == 0 || kept.size() != 1) return std::nullopt;
   return NarrowPanels{kept.front(), query_panels_};
 }

@@ -15,7 +15,7 @@ class RowPruner {
  public:
   RowPruner(const PackedPlan& packed, Workspace& work);
 
-  // Of each sequence of the batch the rows that stay; empty: all do.
+  // For each sequence of the batch the rows that stay; empty: all do.
   std::vector<RowRange> rows_to_keep(const Batch& batch) const;
   // The last attention, behind which rows go; ops.size() where they never do.
   std::size_t attention() const { return pruning_.attention; }
@@ -31,7 +31,8 @@ class RowPruner {
   Workspace& work_;
   std::size_t ops_;
   Pruning pruning_;
-  std::int64_t query_panels_ = 0;  // of the product's outputs the first; 0: panels hold more than queries
+  std::int64_t query_panels_ =
+      0;  // how many of the product's outputs come first; 0: panels hold more than queries
   HiddenRows hidden_;
 };
 

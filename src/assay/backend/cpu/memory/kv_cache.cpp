@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t element_bytes(KvFormat format) {
   return format == KvFormat::int8 ? 1 : format == KvFormat::bfloat16 ? 2 : 4;
 }
-// Of the keys or the values of a head in a block, in elements: scales follow codes.
+// The size of the keys or the values of a head in a block, in elements: scales follow codes.
 constexpr std::int64_t size_of(KvFormat format, std::int64_t columns) {
   return columns * kKvBlock + (format == KvFormat::int8 ? kInt8ScaleBytes : 0);
 }

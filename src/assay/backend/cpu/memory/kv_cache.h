@@ -26,7 +26,7 @@ class KvLayout {
   std::int64_t block_bytes() const;
   Bytes bytes_of(std::int64_t length) const {
     return {kv_pages_of(length) * block_bytes()};
-  }  // of a sequence
+  }  // that a sequence holds
 
  private:
   KvFormat format_;

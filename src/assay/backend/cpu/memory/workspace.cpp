@@ -135,7 +135,7 @@ void Workspace::lay_out() {
   make_rotary_tables();
 }
 
-// Of the plan's buffers, then of the LM head's inputs and logits.
+// The places of the plan's buffers, then of the LM head's inputs and logits.
 std::vector<BufferForm> Workspace::forms() const {
   const Plan& plan = packed_.plan;
   const WantsOfBuffers wants(packed_);
@@ -219,7 +219,8 @@ std::int64_t BufferForm::bytes() const {
 
 namespace {
 
-// Of int8 inputs. Strips of many rows must not lie a multiple of 4 KB apart, those of few lie side by side.
+// The places of int8 inputs. Strips of many rows must not lie a multiple of 4 KB apart, those of few lie side
+// by side.
 std::int64_t coded_capacity(std::int64_t rows) {
   return rows <= kFourBitRows ? rows : round_up(rows, kTileRows) + kTileRows;
 }

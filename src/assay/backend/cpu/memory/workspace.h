@@ -80,14 +80,14 @@ class Workspace {
   std::int64_t bytes() const { return arena_.size(); }
 
   Buffer& operator[](BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
-  Buffer head_normed, logits;  // of kHeadRows rows
+  Buffer head_normed, logits;  // for kHeadRows rows
   Int8Inputs int8;
   // Activations of `rows` rows as int8 beside 4-bit codes.
   CodedRows coded_rows(std::int64_t rows) const;
   std::vector<RotaryTable> rotary_tables;
   const RotaryTable& table_of(const RotaryOp& op) const;
 
-  // Of each thread: panels that 4-bit codes become, and outputs that wait for their gate, `gate_columns` of
+  // For each thread: panels that 4-bit codes become, and outputs that wait for their gate, `gate_columns` of
   // both halves together.
   std::byte* expanded(int thread) const { return expanded_ + thread * expanded_bytes_; }
   float* gate_outputs(int thread) const { return gate_outputs_ + thread * kMaxRows * kGateColumns; }

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kNoKey = std::int64_t{1} << 40;
 // Rows of a head that a thread attends at a time: they share the keys while these are in the nearest cache.
 constexpr std::int64_t kAttendChunk = kAttendRows;
-constexpr std::int64_t kLineFloats = 16;           // of a line of the caches
+constexpr std::int64_t kLineFloats = 16;           // the size of a line of the caches
 constexpr std::int64_t kRowsAhead = 8;             // whose keys and values are fetched
 constexpr std::int64_t kAttendTasksPerThread = 8;  // enough that threads end together
 
@@ -208,7 +208,7 @@ void Attention::run(const AttentionOp& op, const RotaryOp* rotary, const Batch& 
       store(call, batch.sequences[static_cast<std::size_t>(task / op.kv_heads)],
             static_cast<int>(task % op.kv_heads));
     });
-  // Of few rows memory decides: each thread reads heads that lie side by side. Of many rows the longest go
+  // For few rows memory decides: each thread reads heads that lie side by side. Of many rows the longest go
   // first.
   const bool is_in_regions =
       std::all_of(cut_.begin(), cut_.end(), [](const Task& t) { return t.count == 1; });
@@ -220,7 +220,7 @@ void Attention::run(const AttentionOp& op, const RotaryOp* rotary, const Batch& 
     const auto next_index = static_cast<std::size_t>(index + step);
     const int next_head =
         next_index < cut_.size() && cut_[next_index].rows == task.rows ? cut_[next_index].head : kNone;
-    // Of one row the heads of a group go together: its keys and values are read once.
+    // For one row the heads of a group go together: its keys and values are read once.
     const bool are_together = task.count == 1 && work_[op.qkv].floats != nullptr;
     for (int head = task.head, heads = 1; head < end; head += heads) {
       heads = are_together ? std::min(end, (head / group + 1) * group) - head : 1;

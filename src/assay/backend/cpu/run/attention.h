@@ -44,7 +44,7 @@ class Attention {
   void cut(const AttentionOp& op, const Batch& batch, const CpuKvCache& cache,
            std::span<const RowRange> ranges);
   void store(const Call& call, const SequenceRows& s, int kv_head);
-  // Of some heads that share keys and values, from `head` on.
+  // Attends some heads that share keys and values, from `head` on.
   void attend(const Call& call, const Task& task, int head, int heads, int next);
   void rotate_head(const RotaryOp& op, std::int64_t first_row, std::int64_t rows, std::int64_t column);
 
@@ -52,7 +52,7 @@ class Attention {
   Tasks& tasks_;
   Workspace& work_;
   std::vector<Task> cut_;
-  std::vector<std::int64_t> extents_;  // of the sequence of each row
+  std::vector<std::int64_t> extents_;  // for the sequence of each row
   int heads_together_ = 1;
   bool has_one_task_each_ = false;  // the sequences, for each of their heads
   // What cut_ was made for, within a step.

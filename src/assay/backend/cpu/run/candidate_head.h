@@ -43,7 +43,7 @@ class CandidateHead {
   bool has_bias_;
   std::vector<std::uint8_t> panel_marks_;
   std::vector<std::pair<std::int64_t, std::int64_t>> panels_to_compute_;  // row, panel
-  std::int64_t panels_left_ = 0, panels_searched_ = 0;                    // of all calls
+  std::int64_t panels_left_ = 0, panels_searched_ = 0;                    // over all calls
 };
 
 }  // namespace assay::cpu

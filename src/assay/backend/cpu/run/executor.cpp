@@ -322,9 +322,9 @@ void Executor::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
   }
 }
 
-// Of few rows each thread looks at logits that it has computed itself: they lie in its own caches.
+// For few rows each thread looks at logits that it has computed itself: they lie in its own caches.
 void Executor::find_highest(std::int64_t rows, std::span<TokenId> ids) {
-  constexpr std::int64_t kUnknown = -1, kNothing = -2;  // of argmax(); of a slice without logits
+  constexpr std::int64_t kUnknown = -1, kNothing = -2;  // what argmax() gives; of a slice without logits
   const std::int64_t vocab = plan().vocab, slices = tasks_.threads(),
                      each = round_up((vocab + slices - 1) / slices, kPanel);
   highest_.resize(static_cast<std::size_t>(rows * slices));

@@ -68,12 +68,12 @@ class Executor : public Program {
   PackedPlan packed_;
   std::shared_ptr<ThreadPool> pool_;
   Tasks tasks_;
-  std::vector<std::int64_t> highest_;  // of each row and slice of logits
+  std::vector<std::int64_t> highest_;  // for each row and slice of logits
   std::optional<Workspace> work_;
   std::optional<Linear> linear_;
   std::optional<Attention> attention_;
   std::optional<RowPruner> pruner_;
-  std::unique_ptr<CandidateHead> candidates_;  // of an LM head that is searched in int8
+  std::unique_ptr<CandidateHead> candidates_;  // for an LM head that is searched in int8
   std::shared_ptr<KvBlockPool> kv_blocks_;
   InputObserver observer_;
   std::optional<StepProfile> profile_;  // while one is taken

@@ -5,7 +5,7 @@ namespace assay::cpu {
 namespace {
 
 constexpr std::int64_t kMinManyRowsPanels = 2 * kGroup;
-// Of tasks on the vector units, which go best by sixes.
+// For tasks on the vector units, which go best by sixes.
 constexpr std::int64_t kManyVectorPanels = 12;
 
 // The same tiles from a row on.

@@ -50,7 +50,7 @@ class Linear {
   void run_panel(const LinearOp& op, const Buffer& in, const Buffer& out, std::int64_t row,
                  std::int64_t panel) const;
 
-  // Of llm_int8 so far: the share of input features that were decomposed as outliers; 0 where none ran.
+  // In llm_int8 so far, the share of input features that were decomposed as outliers; 0 where none ran.
   double outlier_share() const {
     return features_seen_ == 0 ? 0
                                : static_cast<double>(outliers_seen_) / static_cast<double>(features_seen_);
@@ -124,11 +124,11 @@ class Linear {
   Workspace& work_;
   // By weight: the bias of a product with static inputs, less what their zero point adds to its sums.
   std::vector<std::vector<float>> static_biases_;
-  std::vector<Range> ranges_;  // of some rows each, where one code serves all
+  std::vector<Range> ranges_;  // for some rows each, where one code serves all
   std::vector<std::uint8_t> is_outlier_;
   std::vector<std::int32_t> outliers_;
   WeightsAhead ahead_;
-  std::int64_t outliers_seen_ = 0, features_seen_ = 0;  // of all products that look for outliers
+  std::int64_t outliers_seen_ = 0, features_seen_ = 0;  // over all products that look for outliers
 };
 
 // Panels of a task of many rows: the most, up to `most`, with which the threads end together, or nearly so.

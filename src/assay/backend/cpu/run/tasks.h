@@ -12,7 +12,7 @@
 
 namespace assay::cpu {
 
-// Of one run: bounds the workspace, and weights are read once per 512 tokens.
+// The rows of one run: it bounds the workspace, and weights are read once per 512 tokens.
 inline constexpr std::int64_t kMaxRows = 512;
 inline constexpr std::int64_t kNormRows = 8;  // rows a thread takes at a time
 

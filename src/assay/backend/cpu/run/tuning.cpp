@@ -22,7 +22,7 @@ constexpr double kMinGain = 1.03, kMaxLoss = 0.99;
 // Threads that wait for each other do not sleep meanwhile: what they lack of the time others had. (Alone 0.94
 // to 1, beside one other program 0.54.)
 constexpr double kMinOwnShare = 0.85;
-// Of the time: to measure each choice; of that, to find the best, while the rest confirms it.
+// Shares of the time: to measure each choice; of that, to find the best, while the rest confirms it.
 constexpr double kShares[] = {0.6, 0.4}, kFirstShare = 0.7;
 constexpr int kMinRounds = 3, kMaxRounds = 40;
 constexpr std::int64_t kColumns = 1024, kRows = 4096, kSide = 768;
@@ -33,7 +33,7 @@ struct Format {
 };
 constexpr Format kFormats[] = {
     {formats::kFloat32, 3}, {formats::kBfloat16, 4}, {formats::kInt8, 8}, {formats::kNf4, 12}};
-// Of many rows: pairs of square matrices, so that a thread reads the rows that it has written.
+// For many rows: pairs of square matrices, so that a thread reads the rows that it has written.
 constexpr WeightFormat kManyRowsFormats[] = {formats::kBfloat16, formats::kInt8};
 
 enum Buffers : BufferId { kIn, kOut, kLeft, kRight };

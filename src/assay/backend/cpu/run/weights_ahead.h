@@ -37,7 +37,7 @@ class WeightsAhead {
                                            int workers);
 
   ThreadPool& pool_;
-  std::vector<std::span<const std::byte>> regions_;  // of all workers, by the weight before theirs
+  std::vector<std::span<const std::byte>> regions_;  // for all workers, by the weight before theirs
 };
 
 }  // namespace assay::cpu

@@ -9,7 +9,7 @@ namespace assay::cuda::device {
 // Where a row of keys or values of a head begins: [its page] + bytes.
 struct CacheRow {
   Global<std::byte> page;
-  std::int64_t part, row;  // of the head's keys or values, and of this key among them
+  std::int64_t part, row;  // where the head's keys or values are, and of this key among them
 
   ASSAY_DEVICE std::int64_t scale_at(const CacheLayout& cache) const {
     return (part + cache.scales_at()) / 4 + row_in_page;
@@ -313,7 +313,7 @@ ASSAY_KERNEL_OF(kAttendThreads) merge_chunks(AttendArgs a) {
     }
     return state;
   };
-  ChunkState state{0, 1, {}};  // of a row of padding: 0
+  ChunkState state{0, 1, {}};  // for a row of padding: 0
   if (last >= 0) {
     state = read(first / kChunkKeys);
     for (std::int64_t chunk = first / kChunkKeys + 1; chunk <= last / kChunkKeys; ++chunk)

@@ -211,7 +211,7 @@ ASSAY_DEVICE void weigh_page(PageWeights& weights, float (&s)[8][4], float (&val
                              TileRows& rows, const AttendArgs& a, const AttendPlace& at, std::int32_t page,
                              std::int32_t scales) {
   float largest[2] = {rows.largest[0], rows.largest[1]};
-  // Of keys, or values, 8 j + 2 t and the next.
+  // The scales of keys, or values, 8 j + 2 t and the next.
   const auto scale_pair = [&](std::int32_t first, int j) -> Floats2 {
     return shared<Floats2>(0)[(first + 8 * j) / 2 + at.t];
   };

@@ -90,7 +90,7 @@ ASSAY_DEVICE Moments moments_of(const Global<const float>& x, std::int64_t n, bo
     squares = fmaf(d, d, squares);
   }
   squares = sum_of(squares);
-  squares += squares - squares;  // of a row with infinity NaN, which would leave zeros beside it
+  squares += squares - squares;  // in a row with infinity NaN, which would leave zeros beside it
   return {mean, 1.0F / sqrtf(squares / count + epsilon)};
 }
 ASSAY_DEVICE float normed(float x, const Moments& of_row, const Global<const float>& gain,

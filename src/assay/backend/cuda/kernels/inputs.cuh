@@ -125,7 +125,7 @@ class MadeRows {
   Shared<float> moments_;  // [rows][2]: mean and scale
   Shared<Floats2> values_;
   std::int32_t at_once_;
-  std::int64_t end_, first_ = 0, made_end_ = -1;  // of the warp's inputs, and of those that are made
+  std::int64_t end_, first_ = 0, made_end_ = -1;  // the ends of the warp's inputs, and of those that are made
 };
 
 }  // namespace assay::cuda::device

@@ -193,16 +193,16 @@ std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int pro
 struct FusedPrologue {
   enum class Kind : std::int32_t { none, norm, gated };
   Kind kind = Kind::none;
-  DevicePointer<const float> gain = {}, bias = {};  // of a norm of whole rows
+  DevicePointer<const float> gain = {}, bias = {};  // for a norm of whole rows
   float epsilon = 0;
   bool subtracts_mean = false;
-  Activation activation = Activation::silu;  // of a gate: x has 2 * inputs columns
+  Activation activation = Activation::silu;  // for a gate: x has 2 * inputs columns
 };
 inline constexpr std::int64_t kMaxPrologueRows = 4;
 // Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
 // takes 8 floats more, so that lanes of four rows meet no bank twice.
 inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
-// Of shared memory: sums of warps, moments of rows, and what each of 8 warps has made.
+// Bytes of shared memory: sums of warps, moments of rows, and what each of 8 warps has made.
 inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMaxPrologueRows) * 4,
                               kMadeBytesOfWarp = kMaxPrologueRows * (kMadeAtOnce + kMadePadding) * 4;
 inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
@@ -237,7 +237,7 @@ struct QuantizeArgs {
   DevicePointer<const float> factors = {};  // [inputs]: what inputs are multiplied by first; null: 1
   float threshold = 0;
   float fixed_scale = 0;
-  std::int32_t fixed_zero_point = 0;  // of codes from -128 on
+  std::int32_t fixed_zero_point = 0;  // for codes from -128 on
   // Written.
   DevicePointer<std::int8_t> codes = {};
   std::int64_t codes_stride = 0;
@@ -262,7 +262,7 @@ struct LinearInt8Args {
   DevicePointer<const std::int32_t> zero_points = {};  // [rows], or null: 0
   DevicePointer<const std::int32_t> sums = {};         // [outputs], of the weights' codes; with zero_points
   Matrix weight = {};
-  // Of LLM.int8(), as QuantizeArgs writes them; null: none.
+  // For LLM.int8(), as QuantizeArgs writes them; null: none.
   DevicePointer<const std::int32_t> outliers = {}, outlier_count = {};
   DevicePointer<const float> x = {};  // [rows, inputs], of outliers
   std::int64_t x_stride = 0;
@@ -376,7 +376,7 @@ struct NextTokenArgs {
   std::int32_t last_position = 0x7fffffff;
   DevicePointer<std::int32_t> tokens = {}, count = {};  // [rows][token_stride] and how many are there, [rows]
   std::int64_t token_stride = 0;                        // a list that is full stays
-  EmbedArgs embed = {};                                 // of `ids` and `positions`
+  EmbedArgs embed = {};                                 // it embeds `ids` at `positions`
 };
 
 // Each throws Error for what its kernels cannot do.
@@ -403,7 +403,7 @@ void run(Runtime& runtime, const NextTokenArgs& args);
 // The entries, which the compiler of the kernels fills in (kernels/table.cuh). Of matrix multiplications one
 // for each number of columns of 8 rows that a block takes: 1, 2, 4, 8.
 inline constexpr int kRowBlocks = 4;
-// Of many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
+// For many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
 inline constexpr int kGemmSizes = 2;
 struct Kernels {
   Kernel<EmbedArgs> embed;
@@ -415,9 +415,9 @@ struct Kernels {
   Kernel<StoreArgs> store;
   Kernel<RotateStoreArgs> rotate_and_store;
   Kernel<AttendArgs> attend, merge_chunks;
-  // Of heads of up to 64, 128 and 256 elements.
+  // For heads of up to 64, 128 and 256 elements.
   Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
-  Kernel<LinearArgs> linear_float32[2];  // of 4 and of 16 rows
+  Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_offsets;

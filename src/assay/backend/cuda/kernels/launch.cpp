@@ -36,7 +36,7 @@ void launch_blocks(Runtime& runtime, const Kernel<Args>& kernel, const Args& arg
          {.grid_x = count_of(blocks), .block = count_of(kThreads), .shared_bytes = kReduceBytes}, args);
 }
 
-// Of partial sums, as kernels/linear.cuh lays them out: [8][rows][17].
+// Bytes of partial sums, as kernels/linear.cuh lays them out: [8][rows][17].
 std::uint32_t partial_bytes(std::int64_t rows) {
   return count_of(8 * rows * 17 * 4);
 }
@@ -59,14 +59,14 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
 
 constexpr std::uint32_t kByteTable = 256 * 4;
 
-// Of more rows than this, rows and weights meet in tiles.
+// With more rows than this, rows and weights meet in tiles.
 constexpr std::int64_t kFewRows = 16;
 constexpr std::int64_t kSmallTile = 64, kLargeOutputs = 128;
 constexpr std::int64_t kRangesOfSums = 8;
 
 // Which blocks a multiplication of many rows takes. Bits do not depend on it.
 struct GemmShape {
-  int size = 0;  // of kGemmSizes
+  int size = 0;  // one of kGemmSizes
   std::int64_t outputs = kSmallTile, rows = kSmallTile, blocks = 0;
   bool is_split = false;
 };
@@ -114,7 +114,7 @@ void launch_gemm(Runtime& runtime, const Kernel<Args> (&kernels)[kGemmSizes], co
 }
 
 bool fits_gemm(std::int64_t rows, const Matrix& weight) {
-  constexpr std::int64_t kMaxBlocks = 65535;  // of rows and of outputs
+  constexpr std::int64_t kMaxBlocks = 65535;  // blocks of rows and of outputs
   return rows > kFewRows && rows <= kMaxBlocks && weight.outputs <= kMaxBlocks * kSmallTile;
 }
 

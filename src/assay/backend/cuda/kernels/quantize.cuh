@@ -174,7 +174,7 @@ ASSAY_DEVICE void quantize_symmetric(const QuantizeArgs& a, std::int64_t row, co
     float code = 0;
     if (i < a.inputs && !has_others && !(has_outliers && marks[i] != 0)) {
       const float value = is_rounded ? rounded_to_f16(x[i]) : x[i];
-      // Of the least magnitudes of all the scale overflows.
+      // For the least magnitudes of all the scale overflows.
       if (counts(value)) code = smaller(larger(rintf(value * scale), -127.0F), 127.0F);
     }
     codes[i] = static_cast<std::int8_t>(code == code ? code : 0.0F);

@@ -21,7 +21,7 @@ namespace assay::cuda {
 enum class MatrixFormat : std::int32_t { float32, float16, bfloat16, int8, four_bit };
 
 inline constexpr std::int64_t kStrip = 16;       // outputs of a tile
-inline constexpr std::int64_t kTileBytes = 512;  // of every format
+inline constexpr std::int64_t kTileBytes = 512;  // in every format
 inline constexpr int kLanes = 32;
 
 ASSAY_HOST_DEVICE constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
@@ -96,7 +96,7 @@ ASSAY_HOST_DEVICE constexpr std::int64_t scale_of(std::int64_t inputs, std::int6
                                                   std::int64_t k) {
   return scale_of_group(inputs, group, row, k / group);
 }
-// Of double quantization: elements whose scales share a nested scale (64 weights a scale, 256 scales).
+// With double quantization, elements whose scales share a nested scale (64 weights a scale, 256 scales).
 inline constexpr std::int64_t kNestedElements = 64 * 256;
 
 // Keys and values: pages of 64 positions that hold all layers, [layer][kv head][keys, then values]; keys or

@@ -22,14 +22,14 @@ Arithmetic arithmetic_of(const WeightSpec& spec);
 struct PackedWeight {
   WeightSpec spec;
   MatrixFormat format = MatrixFormat::float32;
-  std::int64_t group = 0;  // of 4-bit codes: inputs that share a scale
+  std::int64_t group = 0;  // for 4-bit codes the inputs that share a scale
   // From the beginning of the allocation; 0 of what there is not. scales: of int8 [outputs], of 4-bit codes
   // scale_count(), and as many offsets; input_groups [inputs padded to a tile], int32; sums of int8 codes
   // [outputs], int32.
   std::int64_t at = 0, scales_at = 0, offsets_at = 0, input_groups_at = 0, sums_at = 0;
-  std::int64_t bytes = 0;  // of all
+  std::int64_t bytes = 0;  // that all take
   bool is_vector() const { return spec.kind == WeightSpec::Kind::vector; }
-  Bytes weight_bytes() const;  // of the weight's own elements and scales, without padding
+  Bytes weight_bytes() const;  // the weight's own elements and scales, without padding
 };
 
 // Numbers of one operation, float32; -1: none.
@@ -42,8 +42,8 @@ struct OpConstants {
 // Where everything will lie. Takes no memory.
 struct WeightLayout {
   explicit WeightLayout(const Plan& plan);
-  std::vector<PackedWeight> weights;   // of the plan
-  std::vector<OpConstants> constants;  // of its operations, then of the LM head
+  std::vector<PackedWeight> weights;   // the plan's
+  std::vector<OpConstants> constants;  // for its operations, then for the LM head
   std::int64_t bytes = 0;
   Bytes weight_bytes;
 };
@@ -77,7 +77,7 @@ class Weights {
   WeightLayout layout_;
   OwnedMemory memory_;
   std::vector<PackedWeight> places_;     // where weights were laid out in it
-  std::map<WeightId, OwnedMemory> own_;  // of those that were exchanged and are larger now
+  std::map<WeightId, OwnedMemory> own_;  // the memory of those that were exchanged and are larger now
 };
 
 }  // namespace assay::cuda

@@ -35,7 +35,7 @@ class PagePool {
     OwnedMemory memory;
     std::int64_t used = 0;  // pages
   };
-  std::int64_t held_bytes() const { return page_bytes() > 0 ? page_bytes() : 1; }  // of a page
+  std::int64_t held_bytes() const { return page_bytes() > 0 ? page_bytes() : 1; }  // that a page holds
   void add_slab(std::int64_t pages);
   Slab& slab_of(Page page);
 
@@ -48,7 +48,7 @@ class PagePool {
 
 using CudaKvCache = PagedKvCache<PagePool>;
 
-// Of a sequence of this many tokens.
+// Bytes of a sequence of this many tokens.
 Bytes cache_bytes_of(const CacheLayout& layout, std::int64_t length);
 
 }  // namespace assay::cuda

@@ -9,7 +9,7 @@ namespace assay::cuda {
 
 namespace {
 
-constexpr std::int64_t kLineFloats = 32;  // of a line of the caches
+constexpr std::int64_t kLineFloats = 32;  // the size of a line of the caches
 // States of chunks that are attended side by side: more would be worth less than the memory.
 constexpr std::int64_t kMaxScratchBytes = std::int64_t{32} << 20;
 

@@ -39,8 +39,8 @@ struct WorkspaceLayout {
   struct Place {
     std::int64_t at = 0, columns = 0, stride = 0;
   };
-  std::vector<Place> buffers;  // of the plan
-  Place head_normed, logits;   // of kHeadRows rows
+  std::vector<Place> buffers;  // the plan's
+  Place head_normed, logits;   // for kHeadRows rows
   std::int64_t gathered_at = 0;
   std::vector<RotaryTable> rotary_tables;
   std::int64_t row_facts_at = 0;                             // RowFact
@@ -51,13 +51,13 @@ struct WorkspaceLayout {
   std::int64_t highest_at = 0;                               // int32 [kHeadRows]
   std::int64_t best_keys_at = 0;                             // uint64 [kMaxRows], 0 between steps
   std::int64_t tokens_at = 0, made_at = 0;                   // int32 [kMaxRows][kQueuedSteps] and [kMaxRows]
-  std::int64_t codes_at = 0, absmax_at = 0, zeros_at = 0;    // of int8 inputs
+  std::int64_t codes_at = 0, absmax_at = 0, zeros_at = 0;    // for int8 inputs
   std::int64_t ranges_at = 0;                                // float32 [2 * kMaxRows]
-  std::int64_t marks_at = 0, outliers_at = 0, count_at = 0;  // of LLM.int8()
+  std::int64_t marks_at = 0, outliers_at = 0, count_at = 0;  // for LLM.int8()
   std::int64_t seen_at = 0;                                  // int64 [2]
-  std::int64_t scratch_at = 0, scratch_floats = 0;           // of attention
+  std::int64_t scratch_at = 0, scratch_floats = 0;           // for attention
   std::int64_t gemm_at = 0, gemm_bytes = 0;                  // Scratch of multiplications of many rows
-  std::int64_t expanded_at = 0, expanded_bytes = 0;          // of a library: one matrix row by row,
+  std::int64_t expanded_at = 0, expanded_bytes = 0;          // for a library: one matrix row by row,
   std::int64_t library_at = 0, library_bytes = 0;            // and what it works in
   std::int64_t bytes = 0;
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kLibraries[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 
-// Of a library that stays loaded.
+// The functions of a library that stays loaded.
 struct Functions {
   static void* load() {
     for (const char* name : kLibraries)

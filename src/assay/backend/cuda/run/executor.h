@@ -34,7 +34,7 @@ PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std
 // depends on how many there are.
 std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 
-// Of each operation whether it is a norm, or the gate of an MLP, that the multiplication behind it can make
+// For each operation whether it is a norm, or the gate of an MLP, that the multiplication behind it can make
 // of its inputs: nobody else reads what it would write, and the product does not write where it reads. Not of
 // float32 products, nor of int8 ones, whose inputs are quantized first.
 std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout);
@@ -66,7 +66,7 @@ class CudaProgram : public Program {
   StepProfile end_profile() override { return std::exchange(profile_, std::nullopt).value_or(StepProfile{}); }
 
  private:
-  // Of the rows that a step computes, which become fewer at the last attention.
+  // Places of the rows that a step computes, which become fewer at the last attention.
   struct Step {
     std::int64_t rows = 0, all_rows = 0;
     std::int64_t longest = 0;  // keys of a row
@@ -140,7 +140,7 @@ class CudaProgram : public Program {
   bool is_recording_ = false;
 
   struct Mark {
-    OpClass phase{};  // of what ran since the mark before; of the first nothing did
+    OpClass phase{};  // the class of what ran since the mark before; of the first nothing did
     std::size_t op = 0;
     std::uint64_t point = 0;
   };

@@ -16,7 +16,7 @@ struct AttendState {
   alignas(64) std::uint16_t weights[kSpanBlocks][kBlockSteps][kTileElements];
   alignas(64) std::uint16_t queries[kTileRows * kMaxHeadDim];  // where they do not come as tiles
   alignas(64) float out[kTileRows * kMaxHeadDim];
-  alignas(64) float lanes[kTileRows][kLane];  // of each row, 16 highest scores, then 16 sums of weights
+  alignas(64) float lanes[kTileRows][kLane];  // for each row 16 highest scores, then 16 sums of weights
   // Of each row.
   alignas(64) float highest[kTileRows];
   alignas(64) float total[kTileRows];
@@ -52,7 +52,7 @@ void add_one_by_four_near(const RowSteps& x, const WeightSteps& w, std::int64_t 
   }
 }
 
-// Of one row, whose products take no time beside memory: what comes next is fetched while a block is worked
+// For one row, whose products take no time beside memory: what comes next is fetched while a block is worked
 // on.
 ASSAY_INLINE void fetch(const std::uint16_t* from, std::int64_t elements) {
   for (std::int64_t i = 0; i < elements; i += kTileColumns) _mm_prefetch(from + i, _MM_HINT_T0);
@@ -230,7 +230,7 @@ struct SeenValues {
 // Blocks [unseen, end) of a span that begins at block `first`, `last_keys` keys of the last one.
 struct SpanBlocks {
   std::int64_t first, unseen, end, last_keys;
-  const SeenValues* seen_values;  // of a row alone; or null
+  const SeenValues* seen_values;  // for a row alone; or null
   std::int64_t keys_of(std::int64_t block) const {
     return block == end - 1 ? last_keys : std::int64_t{kKvBlockPositions};
   }

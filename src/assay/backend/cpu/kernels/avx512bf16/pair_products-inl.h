@@ -9,7 +9,7 @@
 
 #include "assay/backend/cpu/kernels/simd/float32_kernels-inl.h"
 
-constexpr std::int64_t kPairs = kTileColumns / 2;  // of a strip
+constexpr std::int64_t kPairs = kTileColumns / 2;  // that a strip has
 constexpr std::int64_t kStripBytes = kTileColumns * 2;
 
 // Weights of a panel: 1 KB per strip of 32 inputs; `next` elements to the next panel.

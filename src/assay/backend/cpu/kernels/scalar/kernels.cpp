@@ -134,7 +134,7 @@ void norm(const NormArgs& args) noexcept {
     }
     for (std::int64_t i = 0; i < args.n; ++i)
       squares += (static_cast<double>(x[i]) - mean) * (static_cast<double>(x[i]) - mean);
-    squares += squares - squares;  // of a row with infinity NaN, which would leave zeros beside it
+    squares += squares - squares;  // in a row with infinity NaN, which would leave zeros beside it
     const double scale = 1 / std::sqrt(squares / count + static_cast<double>(args.epsilon));
     for (std::int64_t i = 0; i < args.n; ++i) {
       const double value = (static_cast<double>(x[i]) - mean) * scale * static_cast<double>(args.gain[i]);

@@ -6,7 +6,7 @@
 
 // Running softmax of some rows (Milakov and Gimelshein 2018; Dao et al. 2022).
 struct Softmax {
-  float *highest, *total;  // of each row
+  float *highest, *total;  // one for each row
 };
 constexpr float kMasked = -__builtin_huge_valf();
 
@@ -294,7 +294,7 @@ void attend_rows(const AttendArgs& args, std::int64_t first_row, std::int64_t ro
     const auto* base = static_cast<const Element*>(args.blocks[block]);
     const std::int64_t begin = block * kBlock,
                        keys = last_position - begin + 1 < kBlock ? last_position - begin + 1 : kBlock;
-    const bool fetches = rows == 1 || args.rows_are_heads;  // of many rows each passes what is near already
+    const bool fetches = rows == 1 || args.rows_are_heads;  // with many rows each passes what is near already
     if (fetches) fetch_values(args.shape, base + args.v_offset, keys);
     // Scores of panels without a key are never looked at: they are masked.
     Products::multiply_rows(rows, (keys + kPanel - 1) / kPanel, args.q + first_row * args.q_stride,

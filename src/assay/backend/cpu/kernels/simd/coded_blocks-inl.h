@@ -4,7 +4,7 @@
 
 #include "assay/backend/cpu/kernels/simd/signed_blocks-inl.h"
 
-// Of fewer rows the codes are looked up for each two (measured on Zen 4).
+// For fewer rows the codes are looked up for each two (measured on Zen 4).
 constexpr std::int64_t kMinCodedBlockRows = 3;
 
 // At most kSignedPanels panels of at most kSignedPassRows rows: no fewer than kMinSignedRows.

@@ -13,7 +13,7 @@
 
 constexpr int kParts = kPanel / Vec::kWidth;  // vectors per panel
 
-// Of a stream of weights that one row passes once: the processor alone does not keep up with memory.
+// Fetches a stream of weights that one row passes once: the processor alone does not keep up with memory.
 template <int Streams>
 ASSAY_INLINE std::int64_t distance_of(const WeightFetch& fetch) {
   const std::int64_t distance = fetch.distance * kGroup / Streams;
@@ -26,8 +26,8 @@ ASSAY_INLINE void fetch_ahead(const void* p, std::int64_t bytes, const WeightFet
   else
     __builtin_prefetch(at, 0, 3);
 }
-// Of weights that several rows pass, which takes longer: what the next panels hold at the same place, into
-// the second-level cache.
+// Fetches weights that several rows pass, which takes longer: what the next panels hold at the same place,
+// into the second-level cache.
 ASSAY_INLINE void fetch_next(const void* p) {
   __builtin_prefetch(p, 0, 2);
 }
@@ -61,7 +61,7 @@ ASSAY_INLINE bool is_poisoned(Vec poison) {
 ASSAY_INLINE Vec sum_of_four(const Vec (&lanes)[4]) {
   return Vec::add(Vec::add(lanes[0], lanes[1]), Vec::add(lanes[2], lanes[3]));
 }
-// Of n floats.
+// The sum of n floats.
 bool is_any_poisoned(const float* x, std::int64_t n) {
   Vec poison[4] = {Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F)};
   std::int64_t i = 0;
@@ -508,7 +508,7 @@ void bend_logits(float* x, std::int64_t n, float scale, float soft_cap) noexcept
 }
 
 std::int64_t argmax(const float* x, std::int64_t n) noexcept {
-  // Of a block at a time, so that the place is looked for in one alone.
+  // It takes a block at a time, so that the place is looked for in one alone.
   constexpr std::int64_t kBlock = 16 * Vec::kWidth;
   Vec poison[4] = {Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F), Vec::set(0.0F)};
   float highest = x[0];

@@ -187,7 +187,7 @@ void linear_passes(const LinearArgs& args, const Weights& w, std::int64_t first_
     linear_pass<Panels>(args, w, first_row, rows, panel, last - panel < step ? last - panel : step);
 }
 
-// Of fewer rows making floats of bfloat16 beforehand costs more than it saves.
+// For fewer rows making floats of bfloat16 beforehand costs more than it saves.
 std::int64_t fewest_chunk_rows(const Floats&) {
   return kMinPassRows;
 }

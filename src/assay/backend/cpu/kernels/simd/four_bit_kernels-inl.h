@@ -212,7 +212,7 @@ void multiply_int8_activations(const Int8ActivationsArgs& args, Dot::Bytes codeb
     for (int row = 0; row < Rows; ++row)
       for (int j = 0; j < kColumns; ++j)
         dots[row][j] = Dot::all(args.x.starts[group * args.x.capacity + first_row + row]);
-    // Of a strip at a time: inputs lie together in it.
+    // It takes a strip at a time: inputs lie together in it.
     for (const std::int64_t end_of_group = k + weights.group; k < end_of_group && codes != end;) {
       const std::int8_t* x = args.x.codes + args.x.offset(first_row, k);
       const std::int64_t left = end - codes, bytes = left < in_piece ? left : in_piece;
@@ -294,7 +294,7 @@ void linear_four_bit(const FourBitArgs& args) noexcept {
 }
 
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
-// Of more rows the codes become bytes once for all; of fewer, once for each six.
+// For more rows the codes become bytes once for all; of fewer, once for each six.
 constexpr std::int64_t kMaxCodedRows = 96;
 #include "assay/backend/cpu/kernels/simd/byte_blocks512-inl.h"
 #elif defined(ASSAY_HAS_SIGNED_BLOCKS)
@@ -344,7 +344,7 @@ ASSAY_INLINE void quantize_group(const QuantizeGroupsArgs& args, std::int64_t ro
   }
   const float absmax = largest.highest();
   const Vec scale = Vec::set(absmax > 0 ? 127.0F / absmax : 0.0F);
-  Vec sums = zero;  // of whole numbers below 2^24: exact
+  Vec sums = zero;  // sums of whole numbers below 2^24: exact
 #pragma GCC unroll 8
   for (std::int64_t i = 0; i < count; i += Vec::kWidth) {
     // NaN becomes the lowest code.

@@ -4,7 +4,7 @@
 
 #include "assay/backend/cpu/kernels/simd/signed_blocks-inl.h"
 
-// Of fewer rows some panels are read side by side (measured on Zen 4, for AVX-VNNI with vpdpbusd of AVX-512
+// For fewer rows some panels are read side by side (measured on Zen 4, for AVX-VNNI with vpdpbusd of AVX-512
 // on 256 bits).
 #if defined(ASSAY_VNNI_256)
 constexpr std::int64_t kMinInt8BlockRows = 5;

@@ -38,7 +38,7 @@ struct SignedBlock {
   const std::uint8_t* x;  // [rows][2][kSignedInputs]: magnitudes and flips; with AVX-VNNI codes, and nothing
   const std::int8_t* w;   // [inputs / 4][16][4], the next panel w_next bytes on
   std::int64_t w_next;
-  std::int64_t inputs;  // of a group, a multiple of 8
+  std::int64_t inputs;  // the size of a group, a multiple of 8
   std::byte* sums;      // [rows][kSignedColumns], added to
   std::int64_t groups;  // 1 where there are no scales
   // Of the first row; of the next group x_next bytes on.
@@ -202,7 +202,7 @@ ASSAY_INLINE void set_near_rows(const std::int8_t* x, std::int64_t strip, std::i
 struct NextWeights {
   const void* first_panel;
   std::int64_t panel_bytes;  // to the next
-  std::int64_t bytes;        // of each
+  std::int64_t bytes;        // that each has
   // Where a block of rows and of outputs begins, and how much it fetches for 4 inputs.
   ASSAY_INLINE const std::byte* from(std::int64_t block, std::int64_t blocks, std::int64_t outputs) const {
     return static_cast<const std::byte*>(first_panel) + outputs * kSignedOutputs / kPanel * panel_bytes +

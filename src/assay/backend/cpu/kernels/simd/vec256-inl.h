@@ -197,7 +197,7 @@ struct Dot {
   void add_bytes(Four x, Bytes w) {
     v = dpbusd(v, w.v, x);
   }
-  // Of many rows it is the weights, in a copy of them that all rows share.
+  // For many rows it is the weights, in a copy of them that all rows share.
   static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
     for (std::int64_t i = 0; i < bytes; i += 32)
       _mm256_store_si256(reinterpret_cast<__m256i*>(to + i),

@@ -200,7 +200,7 @@ struct Dot {
   static Vec start_of(Vec codes) {
     return Vec::mul(codes, Vec::set(-128.0F));
   }
-  // Of many rows it is the weights, in a copy of them that all rows share.
+  // For many rows it is the weights, in a copy of them that all rows share.
   static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
     for (std::int64_t i = 0; i < bytes; i += 64)
       _mm512_store_si512(to + i, _mm512_xor_si512(_mm512_loadu_si512(weights + i), _mm512_set1_epi8(-128)));
