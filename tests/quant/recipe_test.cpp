@@ -53,7 +53,8 @@ TEST(Recipe, RefusesPatternsThatMatchNothing) {
     FAIL();
   } catch (const FieldError& error) {
     EXPECT_EQ(error.field(), "recipe");
-    EXPECT_NE(error.problem().find("recipe 'mixed': '*.mpl.*' matches none of the 3 modules"), std::string::npos);
+    EXPECT_NE(error.problem().find("recipe 'mixed': '*.mpl.*' matches none of the 3 modules"),
+              std::string::npos);
   }
 }
 

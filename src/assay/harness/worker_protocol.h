@@ -6,9 +6,8 @@
 //   op         further keys                                      keys of the answer
 //   load       candidates, configuration, needs_tokenizer,       facts
 //              memory_limit (null: none), constants (absent: its own)
-//   load       model, precision, any field of a configuration    label, kernels, threads, weight_bytes,
-//   vocab,
-//                                                                context, load_s
+//   load       model, precision, any field of a configuration    label, kernels, threads,
+//                                                                weight_bytes, vocab, context, load_s
 //   facts                                                        facts
 //   first_run  case                                              first_run
 //   run        case                                              sample

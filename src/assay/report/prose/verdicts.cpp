@@ -131,12 +131,11 @@ std::string sentence_of(const Comparison& c) {
     case Verdict::too_few:
       break;
   }
-  return fmt::format(
-      "{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio_of(c),
-      is_of_text(c)
-          ? fmt::format("; a verdict needs a text of {} tokens",
-                        statistics::kLossBlock * static_cast<std::int64_t>(statistics::kMinForInterval))
-          : fmt::format("; a verdict needs {} processes", kMinProcesses));
+  return fmt::format("{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio_of(c),
+                     is_of_text(c) ? fmt::format("; a verdict needs a text of {} tokens",
+                                                 statistics::kLossBlock *
+                                                     static_cast<std::int64_t>(statistics::kMinForInterval))
+                                   : fmt::format("; a verdict needs {} processes", kMinProcesses));
 }
 
 std::string sentence_of(const ComparedRow& row) {
