@@ -36,7 +36,7 @@ TEST(Setting, OfAnLmHeadThatIsSearchedIsNotQuantized) {
 TEST(Setting, IsReadAsItIsWritten) {
   Row row;
   row.parameters = {{"configuration", "nf4, lm_head int8"}};
-  row.setting = {"fp4", "nf4", "dtype", "int8", "cuda:0", "sm90", 3, false, 4, "right"};
+  row.setting = {"fp4", "nf4", "dtype", "int8", "cuda:0", "sm90", 3, false, 4, "right", "gpt2"};
   EXPECT_EQ(row_from_json(to_json(row)).setting, row.setting);
   nlohmann::ordered_json old = to_json(row);
   old.erase("setting");

@@ -35,7 +35,8 @@ inline std::string value_of(const Field& field) {
       {"threads", "3"},
       {"tune", "off"},
       {"cpu_mask", ""},
-      {"replica", "2"}};
+      {"replica", "2"},
+      {"model", "a \"b\" c"}};
   if (field.key == "cpu_mask") {  // the first processor that this process may run on
     std::string mask = fmt::format("{:x}", 1 << allowed_processors().front() % 4);
     return "0x" + mask.append(static_cast<std::size_t>(allowed_processors().front()) / 4, '0');

@@ -132,6 +132,13 @@ report::Table table_of(const std::vector<BenchRow>& rows) {
          row.spread ? fmt::format("{:.1f}", *row.spread * 100) : "-", shown(row, row.tokens_per_sec, 1),
          shown(row, row.achieved_gb_s, 1), shown(row, row.achieved_gflops, 1), row.bound,
          shown(row, row.percent_of_roofline, 1)});
+  const bool have_one_model = std::all_of(
+      rows.begin(), rows.end(), [&](const BenchRow& row) { return row.model == rows.front().model; });
+  if (have_one_model) return table;
+  table.head.insert(table.head.begin(), "Model");
+  table.is_number.insert(table.is_number.begin(), false);
+  table.rank.insert(table.rank.begin(), 0);
+  for (std::size_t i = 0; i < rows.size(); ++i) table.rows[i].insert(table.rows[i].begin(), rows[i].model);
   return table;
 }
 
@@ -236,7 +243,7 @@ void add_bench(CLI::App& app, int& exit_code, const std::string& command_line) {
   auto flags = std::make_shared<BenchFlags>();
   const Study& study = study_named("bench");
   CLI::App* command = app.add_subcommand(study.command, study.description);
-  flags->measure.is_of_speed_alone = true;
+  flags->measure.is_of_speed_alone = flags->measure.takes_models = true;
   flags->measure.add_to(*command, true);
   remove_flags_of_sweeps(*command);
   flags->study.add_to(*command, {&study});

@@ -66,6 +66,10 @@ bool has_failures(const ResultSet& results) {
 void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.precision.clear();
   model.add_to(app, is_model_required);
+  if (takes_models)
+    app.add_option("--with", others,
+                   "Model whose rows stand beside those of the first; repeat for more [none]")
+        ->allow_extra_args(false);
   app.get_option("--precision")
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
@@ -110,6 +114,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
+  for (const std::string& other : flags.others) options.other_models.push_back(candidates_of(other));
   options.common = flags.model.config;
   options.baseline = flags.model.configuration();
   // Flags that were not given are 0.
@@ -132,12 +137,18 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
 
 void Measuring::begin() {
   sha256_ = experiment_->source().content_hash();
+  std::string identity = sha256_;  // tells the models of a run from all others
+  const std::vector<ContextModel>& models = experiment().models;
+  for (std::size_t i = 1; i < models.size(); ++i) {
+    others_.push_back({models[i].name, models[i].source->content_hash()});
+    identity += others_.back().name + others_.back().sha256;
+  }
   if (flags_.folder.empty()) return;
   ensure_writable_folder(flags_.folder);
   lock_ = std::make_unique<FolderLock>(flags_.folder);
   const std::filesystem::path folder(flags_.folder);
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
-                                       sha256_hex(sha256_ + config_ + ASSAY_VERSION), flags_.resumes);
+                                       sha256_hex(identity + config_ + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
   if (flags_.resumes)
     for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
@@ -202,12 +213,14 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
 ResultSet Measuring::new_results() {
   ResultSet results = assay::new_results(experiment());
   results.model.sha256 = sha256_;
+  results.other_models = others_;
   return results;
 }
 
 void Measuring::add_facts(ResultSet& results) const {
   results.command = command_line_;
   results.model.sha256 = sha256_;
+  results.other_models = others_;
   const nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
   for (const auto& [name, value] : flags.items())
     results.configuration.emplace_back("--" + name,

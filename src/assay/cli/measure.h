@@ -28,6 +28,8 @@ struct MeasureFlags {
   bool is_dry_run = false, resumes = false;
   // No text is read or written, and one model is loaded at a time.
   bool is_of_speed_alone = false;
+  bool takes_models = false;        // --with
+  std::vector<std::string> others;  // models beside the first
 
   void add_to(CLI::App& app, bool is_model_required);
   std::vector<std::string> precisions() const { return words_of(model.precision); }
@@ -70,6 +72,7 @@ class Measuring {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<WorkerExperiment> experiment_;
   std::string sha256_;
+  std::vector<OtherModel> others_;
 };
 
 // Studies as a command: what would run where --dry-run asks for it, else their results.

@@ -2,15 +2,24 @@
 #include "assay/session/perplexity.h"
 #include "assay/report/prose/prose.h"
 
+#include <filesystem>
+#include <limits>
 #include <optional>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/checkpoint/source.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/model/families/families.h"
+#include "assay/report/render.h"
+#include "assay/results/judge.h"
 #include "assay/results/results_json.h"
+#include "assay/session/load_parts.h"
+#include "assay/text/tokenizer.h"
 
 namespace assay::cli {
 
@@ -27,16 +36,26 @@ std::vector<TokenId> ids_of_file(const std::string& file) {
 
 struct PerplexityFlags {
   ModelFlags model;
+  std::vector<std::string> others;
   OutputFlags output;
   std::string file, protocol = "hf", through = "prefill";
   std::int64_t context = 0, stride = 0, batch = 0;
   bool is_ids = false;
 };
 
-int run_perplexity(const PerplexityFlags& flags) {
-  if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
-  const ScoreThrough through = score_through_from_name(flags.through);
-  const LoadedModel loaded = flags.model.load(!flags.is_ids);
+struct ScoredModel {
+  std::string id, dtype;
+  std::vector<TokenId> ids;
+  CorpusScore scored;
+  std::vector<Warning> warnings;         // what loading and scoring say
+  std::optional<Comparison> comparison;  // with the first model
+};
+
+ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, std::int64_t context,
+                        const std::vector<TokenId>& ids) {
+  ModelFlags own = flags.model;
+  own.model = model;
+  const LoadedModel loaded = own.load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
     for (const Warning& warning : loaded.warnings) note("warning: " + report::sentence_of(warning));
@@ -46,43 +65,145 @@ int run_perplexity(const PerplexityFlags& flags) {
     return number == 0 ? std::nullopt : std::optional(number);
   };
   const ScoreOptions options{
-      .context = unless_0(flags.context),
+      .context = unless_0(context),
       .stride = unless_0(flags.stride),
-      .through = through,
+      .through = score_through_from_name(flags.through),
       .batch = unless_0(flags.batch),
       .on_progress = [&](std::int64_t done,
                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
       .should_stop = is_interrupted};
-  const CorpusScore scored = flags.is_ids ? score_ids(loaded, ids_of_file(flags.file), options)
-                                          : score_file(loaded, flags.file, options);
-  progress.clear();
-  const Score& s = scored.score;
-  std::vector<Warning> warnings = loaded.warnings;
-  warnings.insert(warnings.end(), scored.warnings.begin(), scored.warnings.end());
+  ScoredModel result{loaded.id, loaded.dtype_label, {}, {}, loaded.warnings, {}};
+  if (flags.is_ids) {
+    result.scored = score_ids(loaded, ids, options);
+  } else {
+    result.scored = score_file(loaded, flags.file, options);
+    if (!flags.others.empty()) result.ids = loaded.tokenizer->encode(read_corpus(flags.file));
+  }
+  result.warnings.insert(result.warnings.end(), result.scored.warnings.begin(), result.scored.warnings.end());
+  return result;
+}
+
+// With the first: of the same tokens in the same windows, or there is none and a warning says why.
+void compare_with(const ScoredModel& first, ScoredModel& model) {
+  if (model.ids != first.ids) {
+    model.scored.warnings.push_back(
+        {WarningKind::other_tokens,
+         fmt::format("its tokenizer gives the text other tokens than that of {}: their perplexities are not "
+                     "compared",
+                     first.id)});
+    model.warnings.push_back(model.scored.warnings.back());
+    return;
+  }
+  std::vector<double> more = first.scored.score.log_probabilities;
+  for (std::size_t i = 0; i < more.size(); ++i) more[i] -= model.scored.score.log_probabilities[i];
+  Comparison& comparison = model.comparison.emplace(compare_losses(more, kQualityMargin));
+  comparison.scenario = Scenario::perplexity;
+  comparison.subject = model.id;
+  comparison.baseline = first.id;
+}
+
+// What windows are of where --context does not say it: no model's context is too short for them. Throws
+// UsageError for a model that is given twice.
+std::int64_t shortest_context(const PerplexityFlags& flags) {
+  std::vector<std::string> models = flags.others;
+  models.insert(models.begin(), flags.model.model);
+  std::set<std::filesystem::path> paths;
+  std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  for (const std::string& model : models) {
+    const auto source = first_candidate(candidates_of(model), [](const std::string& candidate) {
+      return open_source(locate_model(candidate));
+    });
+    if (!paths.insert(source->path()).second)
+      throw UsageError("--with: expected a model that is not given yet, found '{}'", model);
+    shortest = std::min(shortest, spec_from_source(*source).context);
+  }
+  return shortest;
+}
+
+// One model after the other; only the first's ids and log-probabilities are kept.
+std::vector<ScoredModel> score_models(const PerplexityFlags& flags) {
+  const std::int64_t context =
+      flags.others.empty() || flags.context != 0 ? flags.context : shortest_context(flags);
+  const std::vector<TokenId> ids = flags.is_ids ? ids_of_file(flags.file) : std::vector<TokenId>{};
+  std::vector<ScoredModel> all{score_model(flags, flags.model.model, context, ids)};
+  for (const std::string& other : flags.others) {
+    all.push_back(score_model(flags, other, context, ids));
+    compare_with(all.front(), all.back());
+  }
+  std::vector<Comparison*> comparisons;
+  for (ScoredModel& model : all)
+    if (model.comparison) comparisons.push_back(&*model.comparison);
+  judge(comparisons);
+  return all;
+}
+
+nlohmann::ordered_json json_of(const PerplexityFlags& flags, const ScoredModel& model) {
+  const Score& s = model.scored.score;
+  return {{"model", model.id},
+          {"dtype", model.dtype},
+          {"file", flags.file},
+          {"loss", s.loss},
+          {"perplexity", s.perplexity},
+          {"tokens", s.tokens},
+          {"tokens_scored", s.tokens_scored},
+          {"windows", s.windows},
+          {"standard_error", nullptr},
+          {"protocol", s.protocol},
+          {"through", flags.through},
+          {"corpus_sha256", model.scored.corpus_sha256},
+          {"seconds", model.scored.seconds},
+          {"warnings", to_json(model.warnings)}};
+}
+
+nlohmann::ordered_json json_of(const PerplexityFlags& flags, const std::vector<ScoredModel>& models) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ScoredModel& model : models) {
+    nlohmann::ordered_json& own = all.emplace_back(json_of(flags, model));
+    if (&model != &models.front())
+      own["comparison"] = model.comparison ? to_json(*model.comparison) : nlohmann::ordered_json(nullptr);
+  }
+  return {{"models", all}};
+}
+
+std::string table_of(const std::vector<ScoredModel>& models) {
+  report::Table table{{"Model", "Precision", "Loss", "Perplexity", "Ratio", "Verdict"},
+                      {false, false, true, true, true, false},
+                      {},
+                      {0, 0, 0, 0, 0, 1}};
+  for (const ScoredModel& model : models) {
+    const std::optional<Comparison>& c = model.comparison;
+    table.rows.push_back({model.id, model.dtype, fmt::format("{:.6f}", model.scored.score.loss),
+                          fmt::format("{:.4f}", model.scored.score.perplexity),
+                          c ? fmt::format("{:.4f}", c->ratio) : "-",
+                          &model == &models.front() ? "baseline"
+                          : c                       ? report::verdict_word(*c)
+                                                    : "not compared"});
+  }
+  return report::to_text(table, terminal_width());
+}
+
+void show(const PerplexityFlags& flags, const ScoredModel& model) {
+  const Score& s = model.scored.score;
+  if (flags.others.empty())
+    answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
+  if (flags.output.is_quiet) return;
+  const std::string who = flags.others.empty() ? "" : model.id + ": ";
+  for (const Warning& warning : model.scored.warnings) note("warning: " + who + report::sentence_of(warning));
+  note(fmt::format("{}{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", who, s.protocol,
+                   s.tokens_scored, s.tokens, s.windows, model.scored.seconds,
+                   static_cast<double>(s.tokens_scored) / model.scored.seconds));
+}
+
+int run_perplexity(const PerplexityFlags& flags) {
+  if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
+  score_through_from_name(flags.through);
+  const std::vector<ScoredModel> models = score_models(flags);
   if (flags.output.is_json) {
-    answer_json({{"model", loaded.id},
-                 {"dtype", loaded.dtype_label},
-                 {"file", flags.file},
-                 {"loss", s.loss},
-                 {"perplexity", s.perplexity},
-                 {"tokens", s.tokens},
-                 {"tokens_scored", s.tokens_scored},
-                 {"windows", s.windows},
-                 {"standard_error", nullptr},
-                 {"protocol", s.protocol},
-                 {"through", name_of(through)},
-                 {"corpus_sha256", scored.corpus_sha256},
-                 {"seconds", scored.seconds},
-                 {"warnings", to_json(warnings)}});
+    answer_json(flags.others.empty() ? json_of(flags, models.front()) : json_of(flags, models));
     return 0;
   }
-  answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
-  if (!flags.output.is_quiet)
-    for (const Warning& warning : scored.warnings) note("warning: " + report::sentence_of(warning));
-  if (!flags.output.is_quiet)
-    note(fmt::format("{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", s.protocol,
-                     s.tokens_scored, s.tokens, s.windows, scored.seconds,
-                     static_cast<double>(s.tokens_scored) / scored.seconds));
+  if (!flags.others.empty()) answer(table_of(models));
+  for (const ScoredModel& model : models) show(flags, model);
   return 0;
 }
 
@@ -92,6 +213,10 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand("perplexity", "Measure the perplexity of a text file");
   flags->model.add_to(*command);
+  command
+      ->add_option("--with", flags->others,
+                   "Model to score beside the first, on the same windows; repeat for more [none]")
+      ->allow_extra_args(false);
   command->add_option("FILE", flags->file, "Text file in UTF-8")->required();
   add_whole(*command, "--context", flags->context, "Tokens per window; 0: the model's context [0]");
   add_whole(*command, "--stride", flags->stride,

@@ -89,6 +89,7 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   flags->measure.folder = "assay-results";
   flags->measure.time_s = 4;
   CLI::App* command = app.add_subcommand("run", "Run every study on a model and write a report");
+  flags->measure.takes_models = true;
   flags->measure.add_to(*command, false);
   command->get_option("--output")
       ->description("Folder for the report, and for the journal that --resume reads [assay-results]");

@@ -25,6 +25,7 @@ void add_study(CLI::App& parent, const std::string& word, const Study& study, in
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* command = parent.add_subcommand(word, study.description);
+  flags->measure.takes_models = study.takes_models;
   flags->measure.add_to(*command, true);
   std::vector<const Study*> all{&study};
   for (const std::string& follower : study.followers) all.push_back(&study_named(follower));

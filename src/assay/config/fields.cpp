@@ -296,6 +296,9 @@ void add_machine(std::vector<Field>& all) {
                            .has_flag = false,
                            .label = [](const RunConfig& c) { return fmt::format("replica {}", c.replica); }},
                           at(&RunConfig::replica), number<int>(0, 1 << 20, "a whole number from 0")));
+  all.push_back(
+      made<std::string>({.key = "model", .help = "Name of one of several models", .has_flag = false},
+                        at(&RunConfig::model), any_text()));
 }
 
 std::vector<Field> made_table() {
@@ -308,11 +311,11 @@ std::vector<Field> made_table() {
   for (std::size_t i = 0; i < all.size(); ++i) all[i].group = i < machine ? "Precision" : "Device";
   // A member that this does not name does not compile: it belongs into the table.
   const RunConfig config;
-  const auto& [precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
+  const auto& [model, precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
                calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
                float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica] =
       config;
-  (void)std::tie(precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
+  (void)std::tie(model, precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
                  calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
                  float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica);
   return all;

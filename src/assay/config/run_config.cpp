@@ -77,7 +77,7 @@ std::string RunConfig::label() const {
   const std::string name = precision ? std::string(name_of(*precision))
                            : recipe  ? recipe->label()
                                      : "as stored";
-  return name + labels(*this, false);
+  return (model ? *model + ": " : "") + name + labels(*this, false);
 }
 
 std::string RunConfig::label_of_numbers() const {

@@ -25,6 +25,9 @@ enum class LmHeadSearch { full, int8 };
 enum class Activations { as_dtype, int8 };
 
 struct RunConfig {
+  // Which of several models of a run, by the name that labels give it; unset: the only one.
+  std::optional<std::string> model = {};
+
   // Numbers. Unset: float32, or what a checkpoint that is quantized already holds.
   std::optional<Preset> precision = {};
   std::optional<Recipe> recipe = {};  // in place of a precision: a format for each module
@@ -54,7 +57,8 @@ struct RunConfig {
   int replica = 0;                     // tells sessions of an A/A run apart, which are equal in all else
 
   bool operator==(const RunConfig&) const = default;
-  // "nf4, dtype bfloat16, lm_head int8, 1 thread": what rows call it. What is not set is not named.
+  // "nf4, dtype bfloat16, lm_head int8, 1 thread": what rows call it; of several models "gpt2: nf4". What is
+  // not set is not named.
   std::string label() const;
   // The part of the label behind the precision that says how results are computed: ", dtype bfloat16,
   // lm_head int8".

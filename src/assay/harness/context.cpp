@@ -1,6 +1,8 @@
 #include "assay/harness/context.h"
 
+#include <filesystem>
 #include <map>
+#include <stdexcept>
 
 #include <nlohmann/json.hpp>
 
@@ -40,6 +42,13 @@ std::vector<std::pair<std::string, std::string>> configuration_of(const Experime
       all.emplace_back(prefix + key, value.is_string() ? value.get<std::string>() : value.dump());
   }
   return all;
+}
+
+ContextModel ExperimentContext::model_of(const RunConfig& configuration) const {
+  if (!configuration.model) return {"", nullptr, tokenizer, context_length, is_quantized_already};
+  for (const ContextModel& each : models)
+    if (each.name == *configuration.model) return each;
+  throw std::logic_error("no model of the run: " + *configuration.model);
 }
 
 Bytes usable_share(Bytes free) {
@@ -96,11 +105,56 @@ constexpr std::int64_t kProcess = std::int64_t{40} << 20;
 // What a GPU keeps of each process: its context and the code of the kernels.
 constexpr std::int64_t kGpuProcess = std::int64_t{600} << 20;
 
+// A model whose files were read, and no weights.
+struct OpenedModel {
+  std::string id, name;  // the candidate that was used; what configurations call it
+  std::shared_ptr<const ModelSource> source;
+  ModelSpec spec;
+};
+
+OpenedModel opened(const std::vector<std::string>& candidates) {
+  OpenedModel model;
+  model.source = first_candidate(candidates, [&](const std::string& candidate) {
+    auto source = open_source(locate_model(candidate));
+    model.spec = spec_from_source(*source);  // what is wrong is said before a worker loads it
+    check_tensors(model.spec, stored_precision(*source, model.spec).value_or(Precision{}), *source);
+    model.id = candidate;
+    return source;
+  });
+  return model;
+}
+
+// The last part of a path tells models apart where no two have the same.
+void name_models(std::vector<OpenedModel>& models) {
+  const auto last_part = [](const OpenedModel& model) {
+    std::filesystem::path path(model.id);
+    if (!path.has_filename()) path = path.parent_path();
+    return path.filename().string();
+  };
+  std::map<std::string, int> times;
+  for (const OpenedModel& model : models) ++times[last_part(model)];
+  for (OpenedModel& model : models) model.name = times[last_part(model)] == 1 ? last_part(model) : model.id;
+}
+
+// The model of the run, and those beside it. Throws UsageError for one that is given twice.
+std::vector<OpenedModel> opened_models(const WorkerExperimentOptions& options) {
+  std::vector<OpenedModel> models{opened(options.candidates)};
+  std::map<std::filesystem::path, std::string> seen{{models.front().source->path(), models.front().id}};
+  for (const std::vector<std::string>& candidates : options.other_models) {
+    models.push_back(opened(candidates));
+    const OpenedModel& model = models.back();
+    if (const auto [at, is_new] = seen.emplace(model.source->path(), model.id); !is_new)
+      throw FieldError("with", "expected a model that is not given yet, found '{}', which is '{}'", model.id,
+                       at->second);
+  }
+  name_models(models);
+  return models;
+}
+
 // Plans each configuration and asks its backend what the plan takes.
 class MemoryPredictor {
  public:
-  MemoryPredictor(std::shared_ptr<const ModelSource> source, ModelSpec spec)
-      : source_(std::move(source)), spec_(std::move(spec)) {}
+  explicit MemoryPredictor(std::vector<OpenedModel> models) : models_(std::move(models)) {}
 
   std::optional<DeviceMemory> device_memory(const RunConfig& configuration) {
     return known(configuration).backend->memory();
@@ -115,6 +169,19 @@ class MemoryPredictor {
     return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
             sequences * memory.kv_cache.value};
   }
+  // Eight sequences as long as studies usually need, and the roofline's buffer, which may be as large as the
+  // weights. What a case really takes is checked when it runs. 0 where the model cannot be planned: loading
+  // will say why.
+  Bytes usual(const RunConfig& configuration) {
+    constexpr std::int64_t kSequences = 8, kLength = 4096;
+    try {
+      const std::int64_t own = has_own_memory(configuration) ? kGpuProcess : kProcess,
+                         length = std::min(model_of(configuration).spec.context, kLength);
+      return {(*this)(configuration, kSequences, length).value + (*this)(configuration, 0, 1).value + own};
+    } catch (const Error&) {
+      return {};
+    }
+  }
 
  private:
   struct Known {
@@ -124,15 +191,21 @@ class MemoryPredictor {
   const Known& known(const RunConfig& configuration) {
     Known& known = known_[configuration.key()];
     if (known.backend == nullptr) {
-      const ResolvedRun run = resolve(resolve(configuration), *source_, spec_, source_->path().string());
+      const OpenedModel& model = model_of(configuration);
+      const ResolvedRun run =
+          resolve(resolve(configuration), *model.source, model.spec, model.source->path().string());
       known.backend = make_backend(run.device, run.backend);
-      known.plan = plan_forward(spec_, run.dtype.precision);
+      known.plan = plan_forward(model.spec, run.dtype.precision);
     }
     return known;
   }
+  const OpenedModel& model_of(const RunConfig& configuration) const {
+    for (const OpenedModel& each : models_)
+      if (each.name == configuration.model) return each;
+    return models_.front();
+  }
 
-  std::shared_ptr<const ModelSource> source_;
-  ModelSpec spec_;
+  std::vector<OpenedModel> models_;
   std::map<std::string, Known> known_;
 };
 
@@ -143,24 +216,26 @@ WorkerExperiment& WorkerExperiment::operator=(WorkerExperiment&&) noexcept = def
 WorkerExperiment::~WorkerExperiment() = default;
 
 WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
-  source_ = first_candidate(options.candidates, [&](const std::string& candidate) {
-    auto source = open_source(locate_model(candidate));
-    const ModelSpec spec = spec_from_source(*source);  // what is wrong is said before a worker loads it
-    check_tensors(spec, stored_precision(*source, spec).value_or(Precision{}), *source);
-    id_ = candidate;
-    return source;
-  });
-  const ModelSpec spec = spec_from_source(*source_);
-  context_.context_length = spec.context;
+  const std::vector<OpenedModel> models = opened_models(options);
+  source_ = models.front().source;
+  id_ = models.front().id;
+  for (const OpenedModel& model : models)
+    context_.models.push_back({model.name, model.source, tokenizer_of(*model.source, options.needs_tokenizer),
+                               model.spec.context, stored_precision(*model.source, model.spec).has_value()});
+  const ContextModel first = context_.models.front();
+  context_.context_length = first.context_length;
   context_.common = options.common;
   context_.baseline = options.baseline;
   context_.sweep = options.sweep;
-  const auto stored = stored_precision(*source_, spec);
-  context_.is_quantized_already = stored.has_value();
-  if (!options.baseline.precision && !options.baseline.recipe && !stored)
+  context_.is_quantized_already = first.is_quantized_already;
+  if (!options.baseline.precision && !options.baseline.recipe && !first.is_quantized_already)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
-  context_.tokenizer = tokenizer_of(*source_, options.needs_tokenizer);
-  auto predictor = std::make_shared<MemoryPredictor>(source_, spec);
+  context_.tokenizer = first.tokenizer;
+  if (models.size() == 1)
+    context_.models.clear();
+  else
+    context_.common.model = context_.baseline.model = first.name;
+  auto predictor = std::make_shared<MemoryPredictor>(models);
   context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                           std::int64_t tokens) {
     return (*predictor)(configuration, sequences, tokens);
@@ -173,27 +248,21 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
                        .memory_limit = options.worker_memory_limit,
                        .time_limit = options.case_time_limit,
                        .should_stop = options.sweep.should_stop};
-  const auto make = [worker, other = options.other_program](const RunConfig& configuration) {
+  std::map<std::string, std::string> ids;  // by name
+  for (const OpenedModel& model : models) ids[model.name] = model.id;
+  const auto make = [worker, ids, other = options.other_program](const RunConfig& configuration) {
     WorkerOptions own = worker;
     own.configuration = configuration;
+    if (configuration.model) own.candidates = {ids.at(*configuration.model)};
+    own.configuration.model.reset();
     if (!other.empty() && configuration.replica == kOtherProgram) {
       own.program = other;
       own.configuration.replica = 0;
     }
     return worker_session(own);
   };
-  // Eight sequences as long as studies usually need, and the roofline's buffer, which may be as large as the
-  // weights. What a case really takes is checked when it runs.
-  constexpr std::int64_t kUsualLength = 4096;
-  const auto memory_of = [predictor, length = std::min<std::int64_t>(spec.context, kUsualLength)](
-                             const RunConfig& configuration) {
-    try {
-      const std::int64_t own = predictor->has_own_memory(configuration) ? kGpuProcess : kProcess;
-      return Bytes{(*predictor)(configuration, 8, length).value + (*predictor)(configuration, 0, 1).value +
-                   own};
-    } catch (const Error&) {
-      return Bytes{};  // loading will say why
-    }
+  const auto memory_of = [predictor](const RunConfig& configuration) {
+    return predictor->usual(configuration);
   };
   const Bytes budget = options.memory_budget.value_or(usable_share(available_memory()));
   const auto device_budget = [predictor, given = options.memory_budget](const RunConfig& configuration) {

@@ -23,17 +23,30 @@ class Tokenizer;      // text/tokenizer.h
 struct DeviceMemory;  // backend/backend.h
 struct LoadedModel;   // session/load.h
 
+// One of several models of a run.
+struct ContextModel {
+  std::string name;                            // RunConfig::model of its configurations
+  std::shared_ptr<const ModelSource> source;   // null where it was loaded without
+  std::shared_ptr<const Tokenizer> tokenizer;  // null where it has none
+  std::int64_t context_length = 0;             // in tokens
+  bool is_quantized_already = false;           // its own precision is the only one
+};
+
 struct ExperimentContext {
   Sessions* sessions = nullptr;
   RunConfig common;    // lists of precisions are made of it: each takes what applies to it
   RunConfig baseline;  // what other configurations are compared with
-  std::shared_ptr<const Tokenizer> tokenizer;  // the model's; null where it has none
+  std::shared_ptr<const Tokenizer> tokenizer;  // the model's, the first of several; null where it has none
   std::int64_t context_length = 0;             // the model's, in tokens
   bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
+  std::vector<ContextModel> models;            // where there are several: all of them
   SweepOptions sweep;
   double margin = 0.02;  // a smaller relative difference counts as none
   // Bytes that a case is predicted to take. Empty, or 0 of it: not known.
   std::function<Bytes(const RunConfig&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
+
+  // The model of a configuration. Throws std::logic_error for a name that none has.
+  ContextModel model_of(const RunConfig& configuration) const;
 };
 
 // Every setting of the context, defaults included, as text: ("seed", "1"), ("baseline.threads", "2").
@@ -68,7 +81,8 @@ struct WorkerExperimentOptions {
   std::vector<std::string> program;             // that a worker is: {"/usr/bin/assay", "worker"}
   std::vector<std::string> other_program = {};  // the same of an earlier build; empty: there is none
   std::vector<std::string> candidates;          // the model
-  RunConfig common, baseline;                   // as in ExperimentContext
+  std::vector<std::vector<std::string>> other_models = {};  // candidates of each model beside it
+  RunConfig common, baseline;                               // as in ExperimentContext
   std::optional<Bytes> memory_budget =
       {};  // what all workers may take; unset: 90 % of the memory available; 0: none
   std::optional<Bytes> worker_memory_limit = {};  // what one may take; unset: no limit
@@ -87,8 +101,8 @@ class WorkerExperiment {
   ~WorkerExperiment();
   operator const ExperimentContext&() const { return context_; }
   ExperimentContext& get() { return context_; }
-  const ModelSource& source() const { return *source_; }
-  const std::string& id() const { return id_; }  // the candidate that was used
+  const ModelSource& source() const { return *source_; }  // the first model's
+  const std::string& id() const { return id_; }           // the candidate that was used
 
  private:
   std::shared_ptr<const ModelSource> source_;

@@ -53,9 +53,13 @@ std::vector<TokenId> ids_of_length(const ExperimentContext& context, const std::
 }
 
 std::vector<TokenId> encode(const ExperimentContext& context, const std::string& text) {
-  if (context.tokenizer == nullptr) throw Error("the model has no tokenizer, which a text needs");
+  return encode(context.tokenizer.get(), text);
+}
+
+std::vector<TokenId> encode(const Tokenizer* tokenizer, const std::string& text) {
+  if (tokenizer == nullptr) throw Error("the model has no tokenizer, which a text needs");
   check_utf8(text, "prompt");
-  return context.tokenizer->encode(text);
+  return tokenizer->encode(text);
 }
 
 }  // namespace assay

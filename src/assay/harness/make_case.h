@@ -26,5 +26,6 @@ std::vector<TokenId> ids_of_length(const ExperimentContext& context, const std::
 
 // Ids of a text. Throws Error where the model has no tokenizer.
 std::vector<TokenId> encode(const ExperimentContext& context, const std::string& text);
+std::vector<TokenId> encode(const Tokenizer* tokenizer, const std::string& text);
 
 }  // namespace assay

@@ -24,11 +24,7 @@ class Predictor {
   // `measures_once`: the first configuration's roofline stands for all.
   Predictor(const ExperimentContext& context, const ModelSource& source, const ReachedPeaks& peaks_of,
             bool measures_once)
-      : context_(context),
-        source_(source),
-        spec_(spec_from_source(source)),
-        peaks_of_(peaks_of),
-        measures_once_(measures_once) {}
+      : context_(context), source_(source), peaks_of_(peaks_of), measures_once_(measures_once) {}
 
   PredictedCase operator()(const Case& spec) {
     PredictedCase predicted{spec, 0, {}, ""};
@@ -60,6 +56,7 @@ class Predictor {
   }
 
   std::vector<std::int64_t> tokens_of(const Case& spec) const {
+    const ContextModel model = context_.model_of(spec.configuration);
     if (spec.random_prompts)
       return std::vector<std::int64_t>(static_cast<std::size_t>(spec.sequences()),
                                        spec.random_prompts->tokens);
@@ -67,12 +64,12 @@ class Predictor {
     for (const Prompt& prompt : spec.prompts) {
       const auto* text = std::get_if<std::string>(&prompt);
       std::vector<TokenId> ids =
-          text != nullptr ? encode(context_, *text) : std::get<std::vector<TokenId>>(prompt);
-      truncate(ids, context_.context_length - spec.new_tokens, spec.truncation, context_.tokenizer.get());
+          text != nullptr ? encode(model.tokenizer.get(), *text) : std::get<std::vector<TokenId>>(prompt);
+      truncate(ids, model.context_length - spec.new_tokens, spec.truncation, model.tokenizer.get());
       tokens.push_back(static_cast<std::int64_t>(ids.size()));
-      if (tokens.back() + spec.new_tokens > context_.context_length)
+      if (tokens.back() + spec.new_tokens > model.context_length)
         throw Error("{} of the prompt and {} new ones exceed the model's context of {}",
-                    counted(tokens.back(), "token"), spec.new_tokens, context_.context_length);
+                    counted(tokens.back(), "token"), spec.new_tokens, model.context_length);
     }
     return tokens;
   }
@@ -80,9 +77,12 @@ class Predictor {
   const Peaks& peaks_for(const RunConfig& configuration) {
     const auto [at, is_new] = peaks_.try_emplace(configuration.key());
     if (!is_new) return at->second;
+    const ContextModel model = context_.model_of(configuration);
+    const ModelSource& source = model.source ? *model.source : source_;
+    const ModelSpec spec = spec_from_source(source);
     const Precision precision =
-        resolve(resolve(configuration), source_, spec_, source_.path().string()).dtype.precision;
-    at->second.plan = plan_forward(spec_, precision);
+        resolve(resolve(configuration), source, spec, source.path().string()).dtype.precision;
+    at->second.plan = plan_forward(spec, precision);
     if (!first_ || !measures_once_) first_ = peaks_of_(at->second.plan, precision, configuration);
     at->second.reached = *first_;
     return at->second;
@@ -104,7 +104,6 @@ class Predictor {
 
   const ExperimentContext& context_;
   const ModelSource& source_;
-  const ModelSpec spec_;
   const ReachedPeaks peaks_of_;
   const bool measures_once_;
   std::map<std::string, Peaks> peaks_;

@@ -24,7 +24,8 @@ using ReachedPeaks =
 Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const RunConfig& configuration);
 Roofline::Peaks usual_share(const Roofline::Peaks& measured);
 
-// Asks for the peaks of each configuration once.
+// Asks for the peaks of each configuration once. `source` is that of the model; of several the context has
+// each one's own.
 std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const ModelSource& source,
                                          const std::vector<Case>& cases,
                                          const ReachedPeaks& peaks_of = usual_peaks);

@@ -251,6 +251,7 @@ class RowBuilder {
 
 Setting setting_of(const RunConfig& config, const SessionFacts& facts) {
   Setting setting;
+  setting.model = config.model.value_or("");
   if (config.precision) setting.precision = name_of(*config.precision);
   if (config.recipe) setting.precision = field("recipe").print(config).front();
   if (config.quantize_head) setting.lm_head = name_of(*config.quantize_head);
@@ -288,6 +289,7 @@ Row row_of(const CaseResult& result, const ExperimentContext& context) {
       {"threads", std::to_string(result.facts.threads)},
       {"max_new_tokens", std::to_string(spec.new_tokens)},
       {"cache", spec.uses_cache ? "on" : "off"}};
+  if (spec.configuration.model) row.parameters.emplace_back("model", *spec.configuration.model);
   if (!result.facts.tuning.empty()) row.parameters.emplace_back("tuning", result.facts.tuning);
   if (spec.configuration.recipe)
     row.parameters.emplace_back("recipe", field("recipe").print(spec.configuration).front());

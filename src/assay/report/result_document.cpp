@@ -39,6 +39,7 @@ class ResultDocument {
 
   Document build() {
     document_.title = "Assay: " + results_.model.id;
+    for (const OtherModel& other : results_.other_models) document_.title += ", " + other.name;
     for (const ScenarioInfo& info : scenarios()) add_scenario(info);
     add_texts();
     add_audit();

@@ -306,6 +306,12 @@ ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double m
     throw Error(
         "the runs measured different models ({} and {}): expected the same files, found different ones",
         a.model.id, b.model.id);
+  for (const OtherModel& x : a.other_models)
+    for (const OtherModel& y : b.other_models)
+      if (x.name == y.name && !(x == y))
+        throw Error(
+            "the runs measured different models as '{}': expected the same files, found different ones",
+            x.name);
   ComparedResults compared = Comparer(a, b, margin).run();
   if (a.machine.cpu != b.machine.cpu)
     compared.unlike.push_back(fmt::format("A ran on {} and B on {}", a.machine.cpu, b.machine.cpu));

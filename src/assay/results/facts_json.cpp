@@ -91,14 +91,17 @@ NoiseEstimate noise_from_json(const JsonReader& json) {
 }
 
 OrderedJson to_json(const Setting& s) {
-  return {{"precision", s.precision}, {"lm_head", s.lm_head}, {"activations", s.activations},
-          {"kv_cache", s.kv_cache},   {"device", s.device},   {"kernels", s.kernels},
-          {"threads", s.threads},     {"cache", s.cache},     {"batch_size", s.batch_size},
-          {"padding", s.padding}};
+  OrderedJson json = {{"precision", s.precision}, {"lm_head", s.lm_head}, {"activations", s.activations},
+                      {"kv_cache", s.kv_cache},   {"device", s.device},   {"kernels", s.kernels},
+                      {"threads", s.threads},     {"cache", s.cache},     {"batch_size", s.batch_size},
+                      {"padding", s.padding}};
+  if (!s.model.empty()) json["model"] = s.model;
+  return json;
 }
 
 Setting setting_from_json(const JsonReader& json) {
   Setting s;
+  if (json.has("model")) s.model = json.at("model").text();
   s.precision = json.at("precision").text();
   s.lm_head = json.at("lm_head").text();
   s.activations = json.at("activations").text();

@@ -114,6 +114,12 @@ struct ModelFacts {
   CoverageFacts coverage;
 };
 
+// A model that was measured beside it; its rows name it (Setting::model).
+struct OtherModel {
+  std::string name, sha256;
+  bool operator==(const OtherModel&) const = default;
+};
+
 // The comparison of two settings whose results must be equal: cache on and off, padded and not, alone and
 // batched.
 struct AuditRow {
@@ -162,6 +168,7 @@ struct ResultSet {
   Build build;
   Machine machine;
   ModelFacts model;
+  std::vector<OtherModel> other_models = {};
   std::vector<Row> rows;
   std::vector<GeneratedText> texts;
   std::vector<Comparison> comparisons, other_comparisons;  // as in ExperimentResult

@@ -179,6 +179,9 @@ OrderedJson text_to_json(const GeneratedText& t) {
 // What files of earlier versions of the program do not have.
 void read_later_keys(const JsonReader& json, ResultSet& results) {
   if (json.has("run_id")) results.run_id = json.at("run_id").text();
+  if (json.has("other_models"))
+    for (const JsonReader& other : json.at("other_models").items())
+      results.other_models.push_back({other.at("name").text(), other.at("sha256").text()});
   if (json.has("interleave_id")) results.interleave_id = json.at("interleave_id").text();
   if (json.has("configuration")) results.configuration = pairs_from_json(json.at("configuration"));
   if (json.has("comparisons"))
@@ -321,24 +324,27 @@ OrderedJson to_json(const ResultSet& results) {
   for (const Finding& finding : results.findings) findings.push_back(to_json(finding));
   const OrderedJson build{
       {"version", results.build.version}, {"compiler", results.build.compiler}, {"type", results.build.type}};
-  return {{"schema", "assay.results"},
-          {"schema_version", ResultSet::kSchemaVersion},
-          {"run_id", results.run_id},
-          {"interleave_id", results.interleave_id},
-          {"created", results.created},
-          {"command", results.command},
-          {"status", name_of(results.status)},
-          {"environment", {{"build", build}, {"machine", to_json(results.machine)}}},
-          {"configuration", pairs_to_json(results.configuration)},
-          {"model", to_json(results.model)},
-          {"caption", results.caption},
-          {"rows", rows},
-          {"texts", texts},
-          {"noise", results.noise ? to_json(*results.noise) : OrderedJson(nullptr)},
-          {"comparisons", comparisons},
-          {"other_comparisons", others},
-          {"audit", to_json(results.audit)},
-          {"findings", findings}};
+  OrderedJson json{{"schema", "assay.results"},
+                   {"schema_version", ResultSet::kSchemaVersion},
+                   {"run_id", results.run_id},
+                   {"interleave_id", results.interleave_id},
+                   {"created", results.created},
+                   {"command", results.command},
+                   {"status", name_of(results.status)},
+                   {"environment", {{"build", build}, {"machine", to_json(results.machine)}}},
+                   {"configuration", pairs_to_json(results.configuration)},
+                   {"model", to_json(results.model)},
+                   {"caption", results.caption},
+                   {"rows", rows},
+                   {"texts", texts},
+                   {"noise", results.noise ? to_json(*results.noise) : OrderedJson(nullptr)},
+                   {"comparisons", comparisons},
+                   {"other_comparisons", others},
+                   {"audit", to_json(results.audit)},
+                   {"findings", findings}};
+  for (const OtherModel& other : results.other_models)
+    json["other_models"].push_back({{"name", other.name}, {"sha256", other.sha256}});
+  return json;
 }
 
 ResultSet results_from_json(const OrderedJson& json, const std::string& where) {

@@ -18,6 +18,7 @@ struct Setting {
   bool cache = true;            // generated with a KV cache
   std::int64_t batch_size = 0;  // prompts computed together; 0: a single prompt
   std::string padding;          // how a batch is padded: "left", "right", "none"
+  std::string model = {};       // its name where a run has several; empty: it has one
   bool operator==(const Setting&) const = default;
 };
 

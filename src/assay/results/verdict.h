@@ -65,6 +65,8 @@ inline constexpr int kNotInReach = std::numeric_limits<int>::max();
 // process. A process counts once, with the median of its rounds. Gives the ratio and its effect; judge()
 // (judge.h) the rest. Of one process the interval is that of its rounds, and there is no verdict.
 Comparison compare_processes(std::span<const std::vector<double>> log_ratios, double margin);
+// A perplexity that differs by less counts as equal.
+inline constexpr double kQualityMargin = 0.005;
 // The comparison of losses over the same tokens, subject - baseline in text order: replicates are blocks of
 // kLossBlock.
 Comparison compare_losses(std::span<const double> differences, double margin);

@@ -97,6 +97,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::worse_than_uniform, "worse_than_uniform", "Perplexity no better than guessing",
       "A model that knows nothing has the perplexity of its vocabulary's size."},
      "check the tokenizer and the weights"},
+    {{Kind::other_tokens, "other_tokens", "Other tokens than the baseline's",
+      "Two models cut the text into different tokens, of which each has its own perplexity."},
+     "compare models of one tokenizer"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

@@ -50,8 +50,9 @@ enum class WarningKind {
   // Quality.
   perplexity_rise,
   worse_than_uniform,
+  other_tokens,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::worse_than_uniform) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::other_tokens) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view

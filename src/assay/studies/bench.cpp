@@ -6,6 +6,7 @@
 #include "assay/base/error.h"
 #include "assay/harness/sweep.h"
 #include "assay/studies/bench_figures.h"
+#include "assay/studies/precision_cases.h"
 #include "assay/studies/study.h"
 
 namespace assay {
@@ -34,13 +35,15 @@ void add_once(std::vector<T>& all, T value) {
 
 std::vector<RunConfig> configurations_of(const ExperimentContext& context, const BenchOptions& options) {
   std::vector<RunConfig> precisions, all;
-  for (const std::string& text : options.precisions) {
-    RunConfig configuration = run_config_from_text(text, context.common);
-    // What "auto" is, so that the row says so.
-    if (!configuration.precision && !configuration.recipe && !context.is_quantized_already)
-      configuration.precision = Preset::float32;
-    add_once(precisions, std::move(configuration));
-  }
+  for (const RunConfig& common : commons_of(context))
+    for (const std::string& text : texts_for(context, common, options.precisions)) {
+      RunConfig configuration = run_config_from_text(text, common);
+      // What "auto" is, so that the row says so.
+      if (!configuration.precision && !configuration.recipe &&
+          !context.model_of(configuration).is_quantized_already)
+        configuration.precision = Preset::float32;
+      add_once(precisions, std::move(configuration));
+    }
   if (options.precisions.empty()) precisions.push_back(context.baseline);
   for (const RunConfig& precision : precisions) {
     if (options.threads.empty()) add_once(all, precision);
@@ -78,11 +81,13 @@ std::vector<Case> bench_cases(const ExperimentContext& context, const BenchOptio
   std::vector<Case> cases;
   for (const RunConfig& configuration : configurations_of(context, options))
     for (const BenchCase& test : tests) cases.push_back(case_of(context, configuration, test));
-  for (const BenchCase& test : tests)
-    if (const std::int64_t tokens = test.depth + test.prompt_tokens + test.new_tokens;
-        tokens > context.context_length)
-      throw Error("{}: {} tokens exceed the model's context of {}", test.name(), tokens,
-                  context.context_length);
+  for (const RunConfig& common : commons_of(context))
+    for (const BenchCase& test : tests)
+      if (const std::int64_t tokens = test.depth + test.prompt_tokens + test.new_tokens,
+          length = context.model_of(common).context_length;
+          tokens > length)
+        throw Error("{}{}: {} tokens exceed the model's context of {}",
+                    common.model ? *common.model + ", " : "", test.name(), tokens, length);
   return cases;
 }
 
@@ -98,6 +103,8 @@ Row bench_row_of(const CaseResult& result, const ExperimentContext& context) {
            parameter.first == "batch_size" || parameter.first == "padding";
   });
   row.parameters.emplace_back("weight_bytes", std::to_string(result.facts.weight_bytes));
+  if (result.spec.configuration.model)
+    row.parameters.emplace_back("model_parameters", std::to_string(result.facts.model.parameters));
   if (result.facts.threads == 0) {  // what did not load
     RunConfig asked = result.spec.configuration;
     replace(row, "threads", std::to_string(asked.threads.value_or(default_thread_count())));

@@ -154,6 +154,10 @@ std::vector<BenchRow> bench_rows(std::span<const Row> rows, const ModelFacts& mo
     BenchRow& figures = all.emplace_back(figures_of(row));
     figures.model = model.id;
     figures.parameters = model.parameters;
+    if (const std::string& own = row.parameter("model"); !own.empty()) {  // one of several
+      figures.model = own;
+      figures.parameters = std::atoll(row.parameter("model_parameters").c_str());
+    }
     figures.warnings = row.warnings;
   }
   return all;

@@ -41,6 +41,15 @@ std::vector<RunConfig> configurations_of(const ExperimentContext& context, const
   return choose_configurations(context, precisions_or_default(context, options.precisions)).configurations;
 }
 
+// Models beside each other read windows of one length, that of the shortest context.
+std::optional<std::int64_t> window_of(const ExperimentContext& context, const PerplexityOptions& options) {
+  std::optional<std::int64_t> window = options.context;
+  if (!window)
+    for (const ContextModel& model : context.models)
+      window = std::min(window.value_or(model.context_length), model.context_length);
+  return window;
+}
+
 class PerplexityRun {
  public:
   PerplexityRun(const ExperimentContext& context, const PerplexityOptions& options)
@@ -50,7 +59,7 @@ class PerplexityRun {
         configurations_(configurations_of(context, options)) {}
 
   ExperimentResult run() {
-    read_corpus(corpus_);
+    text_ = read_corpus(corpus_);
     std::vector<Scored> all;
     const TimePoint begin = context_.sweep.clock();
     for (std::size_t i = 0; i < configurations_.size(); ++i) {
@@ -88,8 +97,9 @@ class PerplexityRun {
       if (const auto why = context_.sessions->why_not(configuration)) throw Error("{}", *why);
       Session& session = context_.sessions->of(configuration);
       scored.facts = session.facts();
-      return std::pair(session.score({corpus_.string(), options_.context, options_.stride, options_.through}),
-                       scored.facts);
+      return std::pair(
+          session.score({corpus_.string(), window_of(context_, options_), options_.stride, options_.through}),
+          scored.facts);
     };
     const Attempt attempt = context_.sessions->attempt(
         configuration,
@@ -121,6 +131,7 @@ class PerplexityRun {
                       {"corpus", corpus_.filename().string()}};
     row.setting = setting_of(scored.configuration, scored.facts);
     row.warnings = scored.facts.warnings;
+    if (scored.configuration.model) row.parameters.emplace_back("model", *scored.configuration.model);
     return row;
   }
 
@@ -151,16 +162,31 @@ class PerplexityRun {
     row.losses = loss_blocks(losses);
     row.set("tokens_scored", static_cast<double>(losses.size()));
     row.set("memory_bytes", static_cast<double>(scored.facts.model.memory_bytes));
-    if (&scored != &baseline && baseline.losses) compare(baseline, losses, row, result);
+    if (&scored != &baseline && baseline.losses) compare(scored, baseline, losses, row, result);
     result.rows.push_back(std::move(row));
   }
 
-  void compare(const Scored& baseline, const std::vector<double>& losses, Row& row,
+  // A perplexity is of tokens: those of another segmentation are no measure of it.
+  bool have_equal_ids(const RunConfig& a, const RunConfig& b) const {
+    if (a.model == b.model) return true;
+    return encode(context_.model_of(a).tokenizer.get(), text_) ==
+           encode(context_.model_of(b).tokenizer.get(), text_);
+  }
+
+  void compare(const Scored& scored, const Scored& baseline, const std::vector<double>& losses, Row& row,
                ExperimentResult& result) const {
+    if (!have_equal_ids(scored.configuration, baseline.configuration)) {
+      row.warnings.push_back(
+          {WarningKind::other_tokens,
+           fmt::format(
+               "its tokenizer gives the text other tokens than that of {}: their perplexities are not "
+               "compared",
+               *baseline.configuration.model)});
+      return;
+    }
     std::vector<double> more = losses;
     if (more.size() != baseline.losses->log_probabilities.size()) return;
     for (std::size_t i = 0; i < more.size(); ++i) more[i] += baseline.losses->log_probabilities[i];
-    constexpr double kQualityMargin = 0.005;
     Comparison comparison = compare_losses(more, kQualityMargin);
     comparison.scenario = Scenario::perplexity;
     comparison.subject = row.label;
@@ -175,6 +201,7 @@ class PerplexityRun {
   const PerplexityOptions& options_;
   const std::filesystem::path corpus_;
   const std::vector<RunConfig> configurations_;
+  std::string text_;
 };
 
 // It is no sweep: there is nothing to list, only to check.
@@ -187,7 +214,7 @@ std::vector<Case> perplexity_cases(const ExperimentContext& context, const Perpl
 // A window is a prefill.
 double predicted_perplexity_s(const ExperimentContext& context, const PerplexityOptions& options,
                               const PredictedSeconds& seconds_of) {
-  const std::int64_t window = options.context.value_or(context.context_length),
+  const std::int64_t window = window_of(context, options).value_or(context.context_length),
                      stride = options.stride.value_or(std::max<std::int64_t>(1, window / 2));
   const auto tokens = static_cast<std::int64_t>(encode(context, read_corpus(corpus_of(options))).size());
   const std::int64_t length =

@@ -15,8 +15,14 @@ namespace assay {
 std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked);
 
-// The configurations that texts ask for. Texts that resolve to the same configuration give it once;
-// `shown_as` tells what each text that was left out runs as. Throws UsageError for an unknown name.
+// What the configurations of each model are made of.
+std::vector<RunConfig> commons_of(const ExperimentContext& context);
+// The texts that apply to the model of `common`: of several, one that is quantized runs only as it is stored.
+std::vector<std::string> texts_for(const ExperimentContext& context, const RunConfig& common,
+                                   const std::vector<std::string>& texts);
+
+// The configurations that texts ask for, of every model. Texts that resolve to the same configuration give it
+// once; `shown_as` tells what each text that was left out runs as. Throws UsageError for an unknown name.
 struct ChosenConfigurations {
   std::vector<RunConfig> configurations;
   std::vector<std::pair<std::string, std::string>> shown_as;  // "float16" -> "float32"

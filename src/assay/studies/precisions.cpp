@@ -28,21 +28,50 @@ std::vector<std::string> precisions_or_default(const ExperimentContext& context,
   return all;
 }
 
+namespace {
+
+// What "auto" is of a model whose weights are plain numbers, so that the row says so.
+void set_baseline_precision(const ExperimentContext& context, RunConfig& configuration) {
+  if (!configuration.precision && !configuration.recipe &&
+      !context.model_of(configuration).is_quantized_already)
+    configuration.precision = baseline_preset(device_of(configuration));
+}
+
+}  // namespace
+
 ChosenConfigurations choose_configurations(const ExperimentContext& context,
                                            const std::vector<std::string>& texts) {
   ChosenConfigurations chosen;
-  for (const std::string& text : texts) {
-    // float16 on a CPU becomes float32.
-    const RunConfig configuration = resolved_for_device(run_config_from_text(text, context.common));
-    const std::string label = configuration.label();
-    const bool is_known = std::find(chosen.configurations.begin(), chosen.configurations.end(),
-                                    configuration) != chosen.configurations.end();
-    if (is_known)
-      chosen.shown_as.emplace_back(text, label);
-    else
-      chosen.configurations.push_back(configuration);
-  }
+  for (const RunConfig& common : commons_of(context))
+    for (const std::string& text : texts_for(context, common, texts)) {
+      // float16 on a CPU becomes float32.
+      RunConfig configuration = resolved_for_device(run_config_from_text(text, common));
+      if (common.model) set_baseline_precision(context, configuration);
+      const std::string label = configuration.label();
+      const bool is_known = std::find(chosen.configurations.begin(), chosen.configurations.end(),
+                                      configuration) != chosen.configurations.end();
+      if (is_known)
+        chosen.shown_as.emplace_back(text, label);
+      else
+        chosen.configurations.push_back(configuration);
+    }
   return chosen;
+}
+
+std::vector<RunConfig> commons_of(const ExperimentContext& context) {
+  std::vector<RunConfig> all;
+  for (const ContextModel& model : context.models) {
+    all.push_back(context.common);
+    all.back().model = model.name;
+  }
+  if (all.empty()) all.push_back(context.common);
+  return all;
+}
+
+std::vector<std::string> texts_for(const ExperimentContext& context, const RunConfig& common,
+                                   const std::vector<std::string>& texts) {
+  if (!common.model || !context.model_of(common).is_quantized_already) return texts;
+  return {std::string(kAutoPrecision)};
 }
 
 std::vector<Case> precision_cases(const ExperimentContext& context, Scenario scenario,
@@ -82,6 +111,7 @@ Study precisions_study() {
                    option("prompt", &Options::prompt, "Prompt",
                           {.letter = 'p', .shown_default = "one that ships"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
+       .takes_models = true,
        .cases =
            [](const ExperimentContext& context, const Options& options) {
              return precision_cases(context, Scenario::precisions, options.precisions, options.prompt,

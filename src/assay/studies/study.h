@@ -31,6 +31,7 @@ struct Study {
   bool is_in_suite = false;            // a part of `assay run`
   bool can_be_skipped = true;
   bool has_own_command = false;  // written by hand, because it prints its results in formats of its own
+  bool takes_models = false;     // it compares configurations, which may be of several models
 
   std::any defaults;
   // Throws UsageError and Error for what cannot be measured; loads nothing.
@@ -64,7 +65,7 @@ struct StudyOf {
   std::string command = {}, example = {};
   std::vector<StudyOption> options = {};
   std::vector<std::string> followers = {};
-  bool is_in_suite = false, can_be_skipped = true, has_own_command = false;
+  bool is_in_suite = false, can_be_skipped = true, has_own_command = false, takes_models = false;
   std::function<std::vector<Case>(const ExperimentContext&, const Options&)> cases = {};
   ComparedWith compared_with = ComparedWith::nothing;
   // Adds what only this study knows to the rows and comparisons of its cases: values, texts, more rows.
@@ -107,6 +108,7 @@ Study to_study(StudyOf<Options> of) {
   study.is_in_suite = of.is_in_suite;
   study.can_be_skipped = of.can_be_skipped;
   study.has_own_command = of.has_own_command;
+  study.takes_models = of.takes_models;
   study.defaults = Options{};
   study.cases = [=](const ExperimentContext& context, const std::any& options) {
     return of.cases(context, own(options));

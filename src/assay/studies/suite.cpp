@@ -34,10 +34,13 @@ RunConfig first_configuration(const ExperimentContext& context, const SuiteOptio
 }
 
 std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
+  std::vector<std::string> models{results.model.id};
+  for (const OtherModel& other : results.other_models) models.push_back(other.name);
   std::string text = fmt::format(
       "{} on {}. Each configuration is loaded in several fresh processes{} and warmed up; its cases then "
       "run in {}random order, interleaved with those of the others. ",
-      results.model.id, results.machine.cpu, sweep.processes ? fmt::format(" ({})", *sweep.processes) : "",
+      fmt::join(models, ", "), results.machine.cpu,
+      sweep.processes ? fmt::format(" ({})", *sweep.processes) : "",
       sweep.repeats ? fmt::format("{} rounds in ", *sweep.repeats) : "rounds in ");
   text +=
       "A figure is the geometric mean of the processes' medians, with a 95 % interval by Student's t over "

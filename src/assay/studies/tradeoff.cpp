@@ -30,7 +30,9 @@ class Tradeoff {
       if (!outcome.result.is_measured()) continue;
       const CaseResult& baseline = outcomes.front().result;
       outcome.row.set("load_s", outcome.result.facts.model.load_s);
-      if (&outcome != &outcomes.front() && baseline.is_measured()) add_quantize_time(outcome, baseline);
+      if (&outcome != &outcomes.front() && baseline.is_measured() &&
+          outcome.row.setting.model == outcomes.front().row.setting.model)
+        add_quantize_time(outcome, baseline);
       add_texts(outcome.result, &outcome == &outcomes.front());
     }
   }
@@ -70,14 +72,16 @@ class Tradeoff {
       const std::optional<FirstRun> run = text_of(c, i);
       if (!run) return;
       const std::vector<TokenId>& ids = run->ids.front();
+      const std::vector<TokenId>& prompt_ids = run->prompt_ids.front();
       if (is_baseline) {
         baseline_ids_.push_back(ids);
-      } else if (i < baseline_ids_.size()) {
+        baseline_prompt_ids_.push_back(prompt_ids);
+      } else if (i < baseline_ids_.size() && prompt_ids == baseline_prompt_ids_[i]) {
         divergence.prompts.push_back({static_cast<std::int64_t>(equal_tokens(i, ids)), std::ssize(ids),
                                       repetition_share(ids), repetition_share(baseline_ids_[i])});
       }
       result_.texts.push_back({fmt::format("{}, prompt {}", label, i + 1), shown(options_.prompts[i]),
-                               run->texts.front(), run->prompt_ids.front(), ids, Scenario::tradeoff, label});
+                               run->texts.front(), prompt_ids, ids, Scenario::tradeoff, label});
     }
     if (!divergence.prompts.empty()) result_.findings.emplace_back(std::move(divergence));
   }
@@ -91,7 +95,8 @@ class Tradeoff {
 
   const ExperimentContext& context_;
   const TradeoffOptions& options_;
-  std::vector<std::vector<TokenId>> baseline_ids_;  // by prompt
+  // By prompt. Texts of another model are compared where its tokenizer gives the prompt the same ids.
+  std::vector<std::vector<TokenId>> baseline_ids_, baseline_prompt_ids_;
   ExperimentResult& result_;
 };
 
@@ -155,6 +160,7 @@ Study tradeoff_study() {
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .followers = {"perplexity"},
        .is_in_suite = true,
+       .takes_models = true,
        .cases = tradeoff_cases,
        .compared_with = ComparedWith::first_case,
        .finish = [](const ExperimentContext& context, const Options& options,

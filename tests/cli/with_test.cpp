@@ -1,0 +1,234 @@
+// --with: several models as rows of one run, in run, tradeoff, bench and perplexity.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "support/program.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+
+namespace assay::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// A model with kModel's tokenizer and other numbers.
+class CliWith : public ::testing::Test {
+ protected:
+  CliWith() : other_(copy_of_model("other")) {
+    std::string weights = text_of(other_ / "model.safetensors");
+    for (std::size_t i = weights.size() - 400; i < weights.size(); i += 4) weights[i + 2] ^= 0x20;
+    write_file(other_ / "model.safetensors", weights);
+  }
+
+  fs::path copy_of_model(const std::string& name) const {
+    const fs::path copy = fs::path(folder_.path()) / name;
+    fs::copy(kModel, copy, fs::copy_options::recursive);
+    return copy;
+  }
+  static std::string text_of(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  // Its tokenizer is kModel's but for two ids, which change places.
+  fs::path model_of_other_tokens() const {
+    const fs::path copy = copy_of_model("other-tokens");
+    const fs::path file = copy / "tokenizer.json";
+    Json json = Json::parse(text_of(file));
+    Json& vocab = json["model"]["vocab"];
+    std::swap(vocab["a"], vocab["e"]);
+    write_file(file, json.dump());
+    return copy;
+  }
+  static Json rows_of(const std::vector<std::string>& words) {
+    std::vector<std::string> all = words;
+    all.emplace_back("--json");
+    const ProgramResult result = run_program(all);
+    expect_success(result);
+    return Json::parse(result.out)["rows"];
+  }
+  static std::vector<std::string> labels_of(const Json& rows, const std::string& scenario) {
+    std::vector<std::string> labels;
+    for (const Json& row : rows)
+      if (row["scenario"] == scenario) labels.push_back(row["label"]);
+    return labels;
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path other_;
+};
+
+TEST_F(CliWith, TradeoffComparesModelsAsRowsOfOneTable) {
+  const Json rows = rows_of({"tradeoff", kModel, "--with", other_, "--precision", "float32,nf4", "-p", "a",
+                             "--corpus", kText, "-n", "4", "-r", "2", "--processes", "1"});
+  const std::vector<std::string> expected{"with_tokenizer: float32", "with_tokenizer: nf4", "other: float32",
+                                          "other: nf4"};
+  EXPECT_EQ(labels_of(rows, "trade-off"), expected);
+  EXPECT_EQ(labels_of(rows, "perplexity"), expected);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row["status"], "ok") << row["reason"];
+    const std::string label = row["label"];
+    EXPECT_EQ(row["setting"]["model"], label.substr(0, label.find(':')));
+    EXPECT_EQ(row["parameters"]["model"], row["setting"]["model"]);
+    // What the other model takes longer to load is not the time that quantizing takes.
+    EXPECT_EQ(row["values"].contains("quantize_s"),
+              row["scenario"] == "trade-off" && label == "with_tokenizer: nf4");
+    if (row["scenario"] == "perplexity") {
+      EXPECT_EQ(row["values"].contains("perplexity_ratio"), label != expected[0]);
+    }
+  }
+  const auto perplexity = [&](const std::string& label) {
+    for (const Json& row : rows)
+      if (row["scenario"] == "perplexity" && row["label"] == label)
+        return row["values"]["perplexity"]["value"].get<double>();
+    return 0.0;
+  };
+  EXPECT_NE(perplexity(expected[0]), perplexity(expected[2]));
+}
+
+// Each row is what the model gives alone.
+TEST_F(CliWith, ARowIsThatOfTheModelAlone) {
+  const std::vector<std::string> rest{"--precision", "float32", "-p", "a", "--corpus",    kText,
+                                      "-n",          "4",       "-r", "1", "--processes", "1"};
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), rest.begin(), rest.end());
+    return rows_of(words);
+  };
+  const Json both = run({"tradeoff", kModel, "--with", other_}), alone = run({"tradeoff", other_});
+  ASSERT_EQ(both.size(), 4U);
+  ASSERT_EQ(alone.size(), 2U);
+  EXPECT_EQ(alone[1]["label"], "float32");
+  EXPECT_FALSE(alone[1]["setting"].contains("model"));
+  EXPECT_EQ(both[3]["values"]["perplexity"]["value"], alone[1]["values"]["perplexity"]["value"]);
+  EXPECT_EQ(both[1]["values"]["memory_bytes"]["value"], alone[0]["values"]["memory_bytes"]["value"]);
+}
+
+TEST_F(CliWith, OtherTokensAreNotCompared) {
+  const fs::path model = model_of_other_tokens();
+  const Json rows = rows_of({"tradeoff", kModel, "--with", model, "--precision", "float32", "-p", "a",
+                             "--corpus", kText, "-n", "4", "-r", "1", "--processes", "1"});
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_TRUE(rows[3]["values"].contains("perplexity"));
+  EXPECT_FALSE(rows[3]["values"].contains("perplexity_ratio"));
+  const Json& warnings = rows[3]["warnings"];
+  EXPECT_TRUE(std::any_of(warnings.begin(), warnings.end(),
+                          [](const Json& warning) { return warning["kind"] == "other_tokens"; }));
+}
+
+TEST_F(CliWith, AStoredModelRunsOnlyAsItIsStored) {
+  const std::string stored = folder_ / "stored";
+  expect_success(run_program({"quantize", kModel, stored, "--precision", "nf4"}));
+  const Json rows = rows_of({"tradeoff", kModel, "--with", stored, "--precision", "float32,int8-dynamic",
+                             "-p", "a", "--corpus", kText, "-n", "4", "-r", "1", "--processes", "1"});
+  EXPECT_EQ(labels_of(rows, "trade-off"),
+            (std::vector<std::string>{"with_tokenizer: float32", "with_tokenizer: int8-dynamic",
+                                      "stored: as stored"}));
+}
+
+TEST_F(CliWith, BenchNamesTheModelOfEachTest) {
+  const ProgramResult result =
+      run_program({"bench", kModel, "--with", other_, "-p", "8", "-n", "0", "-r", "1", "--json"});
+  expect_success(result);
+  const Json rows = Json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["model"], "with_tokenizer");
+  EXPECT_EQ(rows[1]["model"], "other");
+  EXPECT_GT(rows[1]["median_s"].get<double>(), 0);
+
+  const ProgramResult table =
+      run_program({"bench", kModel, "--with", other_, "-p", "8", "-n", "0", "-r", "1"});
+  expect_success(table);
+  EXPECT_NE(table.out.find("Model"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("\nother "), std::string::npos) << table.out;
+}
+
+TEST_F(CliWith, PerplexityComparesOnTheSameWindows) {
+  const ProgramResult result = run_program({"perplexity", kModel, kText, "--with", other_, "--json"}),
+                      alone = run_program({"perplexity", other_, kText, "--json"});
+  expect_success(result);
+  expect_success(alone);
+  const Json models = Json::parse(result.out)["models"];
+  ASSERT_EQ(models.size(), 2U);
+  EXPECT_FALSE(models[0].contains("comparison"));
+  EXPECT_EQ(models[0]["protocol"], models[1]["protocol"]);
+  EXPECT_EQ(models[1]["perplexity"], Json::parse(alone.out)["perplexity"]);
+  const double ratio = models[1]["comparison"]["ratio"];
+  EXPECT_NEAR(ratio, models[1]["perplexity"].get<double>() / models[0]["perplexity"].get<double>(),
+              1e-9 * ratio);
+
+  const ProgramResult table = run_program({"perplexity", kModel, kText, "--with", other_});
+  expect_success(table);
+  EXPECT_NE(table.out.find("Ratio"), std::string::npos) << table.out;
+
+  const ProgramResult others =
+      run_program({"perplexity", kModel, kText, "--with", model_of_other_tokens(), "--json"});
+  expect_success(others);
+  EXPECT_TRUE(Json::parse(others.out)["models"][1]["comparison"].is_null());
+}
+
+// Windows are as long as the shortest context allows.
+TEST_F(CliWith, PerplexityTakesTheShortestContext) {
+  const std::string shorter = TinyModel(6).write(folder_ / "short"),
+                    longer = TinyModel(16).write(folder_ / "long"), ids = folder_ / "ids.txt";
+  write_file(ids, "1 2 3 4 5 6 7 8 9 10 1 2 3 4 5 6 7");
+  const ProgramResult result = run_program({"perplexity", longer, ids, "--ids", "--with", shorter, "--json"});
+  expect_success(result);
+  for (const Json& model : Json::parse(result.out)["models"])
+    EXPECT_EQ(model["protocol"].get<std::string>().substr(0, 21), "hf context=6 stride=3");
+}
+
+TEST_F(CliWith, RunMeasuresEveryModel) {
+  const std::string out = folder_ / "results";
+  expect_success(
+      run_program({"run",      kModel, "--with", other_,        "--precision",
+                   "float32",  "-o",   out,      "--skip",      "noise,lengths,ablation,batches,edge",
+                   "--corpus", kText,  "-p",     "a",           "-n",
+                   "4",        "-r",   "1",      "--processes", "1"}));
+  const Json json = Json::parse(text_of(fs::path(out) / "results.json"));
+  EXPECT_EQ(labels_of(json["rows"], "trade-off"),
+            (std::vector<std::string>{"with_tokenizer: float32", "other: float32"}));
+  ASSERT_EQ(json["other_models"].size(), 1U);
+  EXPECT_EQ(json["other_models"][0]["name"], "other");
+  EXPECT_NE(json["other_models"][0]["sha256"], json["model"]["sha256"]);
+  EXPECT_NE(text_of(fs::path(out) / "report.md").find("Assay: " + kModel + ", other"), std::string::npos);
+
+  // The journal is of these models alone.
+  write_file(other_ / "model.safetensors", text_of(fs::path(kModel) / "model.safetensors"));
+  const ProgramResult changed =
+      run_program({"run",      kModel, "--with", other_,        "--precision",
+                   "float32",  "-o",   out,      "--skip",      "noise,lengths,ablation,batches,edge",
+                   "--corpus", kText,  "-p",     "a",           "-n",
+                   "4",        "-r",   "1",      "--processes", "1",
+                   "--resume"});
+  expect_failure(changed, 1, {"journal"});
+}
+
+TEST_F(CliWith, TwoOfOneNameAreCalledByTheirPaths) {
+  fs::create_directory(fs::path(folder_.path()) / "b");
+  const fs::path second = copy_of_model("b/other");
+  const Json rows = rows_of({"bench", other_, "--with", second, "-p", "8", "-n", "0", "-r", "1"});
+  EXPECT_EQ(rows[0]["model"], other_.string());
+  EXPECT_EQ(rows[1]["model"], second.string());
+}
+
+TEST_F(CliWith, RefusesAModelTwiceAndOneThatIsNotThere) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"tradeoff", kModel}, {"bench", kModel}, {"perplexity", kModel, kText}}) {
+    const auto with = [&](const std::string& model) {
+      std::vector<std::string> words = command;
+      words.insert(words.end(), {"--with", model});
+      return run_program(words);
+    };
+    SCOPED_TRACE(command.front());
+    expect_failure(with(kModel), 2, {"--with", "not given yet", kModel});
+    expect_failure(with(folder_ / "absent"), 1, {folder_ / "absent"});
+  }
+  expect_failure(run_program({"sweep", "lengths", kModel, "--with", other_}), 2, {"--with"});
+}
+
+}  // namespace
+}  // namespace assay::test
