@@ -38,7 +38,7 @@ TEST_F(CudaGemmKernels, GivesTheBitsOfFewRows) {
       x[at_of(5 * stride + 7)] = kNaN;
       x[at_of(6 * stride + c.inputs - 1)] = kInfinity;
       const Floats before = random_.floats(c.rows * out_stride);
-      const auto multiply = [&](bool has_scratch, std::int64_t launched) {
+      const auto multiply = [&](std::int64_t few_rows, std::int64_t launched) {
         EmulatedDevice device;
         device.facts.processors = c.processors;
         const auto runtime = make_emulated_runtime(device);
@@ -57,12 +57,15 @@ TEST_F(CudaGemmKernels, GivesTheBitsOfFewRows) {
                                .out_stride = out_stride}};
         const std::int64_t bytes = round_up(c.rows * rounded_inputs_stride(m.inputs, way.arithmetic), 256) +
                                    partial_sums_bytes(c.rows, m.outputs, c.processors);
-        if (has_scratch) args.scratch = {memory.of<std::byte>(at_of(bytes)), bytes};
+        args.scratch = {memory.of<std::byte>(at_of(bytes)), bytes};
+        args.few_rows = few_rows;
         run(*runtime, args);
         EXPECT_EQ(runtime->launches(), launched);
         return memory.get(out, before.size());
       };
-      const Floats few = multiply(false, 1), many = multiply(true, c.processors > 1 ? 3 : 2);
+      // Inputs of 16 bits are put into order first.
+      const Floats few = multiply(1000, way.arithmetic == Arithmetic::tf32 ? 1 : 2),
+                   many = multiply(16, c.processors > 1 ? 3 : 2);
       for (std::size_t i = 0; i < few.size(); ++i)
         ASSERT_TRUE(is_same(few[i], many[i])) << "element " << i << ": " << many[i] << " for " << few[i];
     }

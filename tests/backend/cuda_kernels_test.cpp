@@ -257,7 +257,9 @@ TEST_F(CudaKernels, MultipliesEveryFormat) {
                                        .activation = activation,
                                        .adds = adds,
                                        .out = out,
-                                       .out_stride = out_stride}});
+                                       .out_stride = out_stride},
+                                .scratch = scratch_for(shape.rows, shape.inputs, way.arithmetic),
+                                .few_rows = 1000});
       const Floats got = get(out, shape.rows * out_stride);
       for (std::int64_t row = 0; row < shape.rows; ++row) {
         for (std::int64_t output = 0; output < shape.outputs; ++output) {
@@ -297,7 +299,8 @@ TEST_F(CudaKernels, ARowHasTheSameBitsInEveryBatch) {
                                 .rows = count,
                                 .weight = weight,
                                 .arithmetic = way.arithmetic,
-                                .to = {.out = out, .out_stride = outputs}});
+                                .to = {.out = out, .out_stride = outputs},
+                                .scratch = scratch_for(count, inputs, way.arithmetic)});
       return get(out, count * outputs);
     };
     const Floats all = multiply(0, rows);
@@ -318,6 +321,8 @@ TEST_F(CudaKernels, RefusesWhatItHasNoKernelFor) {
   const TestMatrix m = make_matrix(MatrixFormat::int8, 16, 32, random_);
   const auto x = put(Floats(32)), out = put(Floats(16));
   LinearArgs args{.x = x, .x_stride = 32, .rows = 1, .weight = put(m), .to = {.out = out, .out_stride = 16}};
+  EXPECT_THROW(run(*runtime_, args), Error);
+  args.weight.format = MatrixFormat::bfloat16;  // without memory to put inputs into order
   EXPECT_THROW(run(*runtime_, args), Error);
   args.weight.format = MatrixFormat::four_bit;
   args.weight.group = 48;

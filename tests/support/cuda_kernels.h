@@ -143,6 +143,11 @@ class CudaKernels : public testing::Test {
   DevicePointer<T> room(std::int64_t count) {
     return memory_.of<T>(at_of(count));
   }
+  // What a multiplication works in.
+  Scratch scratch_for(std::int64_t rows, std::int64_t inputs, Arithmetic arithmetic) {
+    const std::int64_t bytes = round_up(rows * rounded_inputs_stride(inputs, arithmetic), 256);
+    return {room<std::byte>(bytes), bytes};
+  }
   template <typename T>
   std::vector<T> get(DevicePointer<T> from, std::int64_t count) {
     return memory_.get(from, at_of(count));

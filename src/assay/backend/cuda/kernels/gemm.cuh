@@ -206,13 +206,6 @@ ASSAY_DEVICE void sum_tiles(const Accessor& at, const GemmInputs& in,
   folder.fold_rest();
 }
 
-// The table of pairs of codes for each bank, so that lanes do not wait for one another.
-template <typename Type>
-ASSAY_DEVICE void make_bank_tables(const Shared<std::uint32_t>& table, const Matrix& weight) {
-  for (int i = thread_index(); i < 256 * kWarp; i += kLinearThreads)
-    table[i] = Type::bits(weight.codebook[i / kWarp & 15]) | Type::bits(weight.codebook[i / kWarp >> 4]) << 16;
-}
-
 // A tile of 4-bit codes is a stage. Sums of a group are scaled when it ends, as among few rows.
 template <typename Type, int Strips, int Blocks, typename Accessor>
 ASSAY_DEVICE void sum_codes(const Accessor& at, const GemmInputs& in, GemmSums<float, Strips, Blocks>& sums) {

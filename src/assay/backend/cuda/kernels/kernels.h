@@ -176,8 +176,8 @@ struct Epilogue {
 //              Of codes with offsets or input groups the weights are rounded to it, and multiplied in float32
 enum class Arithmetic : std::int32_t { float32, tf32, float16, bfloat16 };
 
-// Memory that a multiplication of many rows works in; without enough of it the way of few rows is taken,
-// which gives the same bits.
+// Memory that a multiplication works in. Inputs that are put into order need rows * rounded_inputs_stride()
+// of it; without enough for many rows the way of few is taken, which gives the same bits.
 struct Scratch {
   DevicePointer<std::byte> data = {};  // 256-byte aligned
   std::int64_t bytes = 0;
@@ -199,6 +199,8 @@ struct FusedPrologue {
   Activation activation = Activation::silu;  // for a gate: x has 2 * inputs columns
 };
 inline constexpr std::int64_t kMaxPrologueRows = 4;
+// Of products whose inputs are put into order first (OrderArgs), which makes them once: all few rows.
+inline constexpr std::int64_t kFewRows = 16, kMaxOrderedPrologueRows = kFewRows;
 // Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
 // takes 8 floats more, so that lanes of four rows meet no bank twice.
 inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
@@ -206,6 +208,26 @@ inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
 inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMaxPrologueRows) * 4,
                               kMadeBytesOfWarp = kMaxPrologueRows * (kMadeAtOnce + kMadePadding) * 4;
 inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
+
+// Rows rounded to float16 or bfloat16 (arithmetic) in the order in which tensor cores take few of them
+// (kernels/ordered.cuh), zero from `inputs` on; as they are, or as `made` makes them.
+struct OrderArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, inputs = 0;
+  FusedPrologue made = {};
+  Arithmetic arithmetic = Arithmetic::bfloat16;
+  DevicePointer<std::byte> out = {};  // 16-byte aligned
+  std::int64_t out_stride = 0;        // bytes: rounded_inputs_stride()
+};
+// Those rows times a matrix in float16, bfloat16 or four_bit.
+struct OrderedArgs {
+  DevicePointer<const std::byte> x = {};
+  std::int64_t x_stride = 0, rows = 0;
+  Matrix weight = {};
+  Epilogue to = {};
+};
+// Whether products are of rows in that order: what is not multiplied by 16-bit tensor cores is not.
+bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets);
 
 // x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
 // inputs, added in order: bits depend on the matrix's shape, never on `rows`.
@@ -217,6 +239,8 @@ struct LinearArgs {
   Epilogue to = {};
   Scratch scratch = {};
   FusedPrologue made = {};
+  // Up to so many a block has all rows of its strip of outputs; of more, rows and weights meet in tiles.
+  std::int64_t few_rows = kFewRows;
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels/kernels.h, QuantizeArgs):
@@ -418,8 +442,13 @@ struct Kernels {
   // For heads of up to 64, 128 and 256 elements.
   Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
   Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
-  Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
-  Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];
+  Kernel<LinearArgs> linear_tf32[kRowBlocks];
+  Kernel<OrderArgs> order_inputs;
+  Kernel<OrderedArgs> ordered_float16[kRowBlocks], ordered_bfloat16[kRowBlocks];
+  // In groups of 64 inputs and more, and in smaller ones.
+  Kernel<OrderedArgs> wide_float16[kRowBlocks], wide_bfloat16[kRowBlocks];
+  Kernel<OrderedArgs> narrow_float16[kRowBlocks], narrow_bfloat16[kRowBlocks];
+  Kernel<LinearArgs> four_bit_float32;
   Kernel<LinearArgs> four_bit_offsets;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];

@@ -57,10 +57,8 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
          args);
 }
 
-constexpr std::uint32_t kByteTable = 256 * 4;
+constexpr std::uint32_t kByteTable = 256 * 4, kBankTables = 256 * 32 * 4;
 
-// With more rows than this, rows and weights meet in tiles.
-constexpr std::int64_t kFewRows = 16;
 constexpr std::int64_t kSmallTile = 64, kLargeOutputs = 128;
 constexpr std::int64_t kRangesOfSums = 8;
 
@@ -94,7 +92,6 @@ void launch_gemm(Runtime& runtime, const Kernel<Args> (&kernels)[kGemmSizes], co
   const bool is_split = shape.is_split && partial.bytes >= kRangesOfSums * in.rows * in.weight.outputs * 4;
   args.in.ranges = is_split ? 1 : static_cast<std::int32_t>(kRangesOfSums);
   args.in.partial = partial.data;
-  constexpr std::uint32_t kBankTables = 256 * 32 * 4;
   // Three stages of 128 bytes of each row; of 4-bit codes their tables.
   const std::uint32_t shared =
       count_of(3 * shape.rows * 128) + (in.weight.format == MatrixFormat::four_bit ? kBankTables : 0);
@@ -113,9 +110,9 @@ void launch_gemm(Runtime& runtime, const Kernel<Args> (&kernels)[kGemmSizes], co
            args);
 }
 
-bool fits_gemm(std::int64_t rows, const Matrix& weight) {
+bool fits_gemm(std::int64_t rows, std::int64_t few_rows, const Matrix& weight) {
   constexpr std::int64_t kMaxBlocks = 65535;  // blocks of rows and of outputs
-  return rows > kFewRows && rows <= kMaxBlocks && weight.outputs <= kMaxBlocks * kSmallTile;
+  return rows > few_rows && rows <= kMaxBlocks && weight.outputs <= kMaxBlocks * kSmallTile;
 }
 
 // Rounds the rows into scratch memory and multiplies them; false where they do not fit.
@@ -123,7 +120,8 @@ bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
               const Kernel<GemmArgs> (&kernels)[kGemmSizes]) {
   const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic),
                      rounded = round_up(args.rows * stride, 256);
-  if (!fits_gemm(args.rows, args.weight) || args.weight.inputs == 0 || rounded > args.scratch.bytes)
+  if (!fits_gemm(args.rows, args.few_rows, args.weight) || args.weight.inputs == 0 ||
+      rounded > args.scratch.bytes)
     return false;
   const RoundArgs round{.x = args.x,
                         .x_stride = args.x_stride,
@@ -142,6 +140,39 @@ bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
   launch_gemm(runtime, kernels, runtime.kernels().add_ranges, gemm,
               {args.scratch.data + rounded, args.scratch.bytes - rounded});
   return true;
+}
+
+// Puts the rows into order in scratch memory and multiplies them.
+void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
+                 const Kernel<OrderedArgs> (&kernels)[kRowBlocks], std::uint32_t more_bytes) {
+  if (args.rows == 0) return;
+  const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic);
+  if (args.rows * stride > args.scratch.bytes)
+    throw Error(
+        "a multiplication puts {} rows of {} inputs into {} bytes of scratch memory; {} were expected",
+        args.rows, args.weight.inputs, args.scratch.bytes, args.rows * stride);
+  const OrderArgs order{.x = args.x,
+                        .x_stride = args.x_stride,
+                        .rows = args.rows,
+                        .inputs = args.weight.inputs,
+                        .made = args.made,
+                        .arithmetic = arithmetic,
+                        .out = args.scratch.data,
+                        .out_stride = stride};
+  const bool is_norm = args.made.kind == FusedPrologue::Kind::norm;
+  launch(runtime, runtime.kernels().order_inputs,
+         {.grid_x = is_norm ? 1 : std::max(1U, blocks_of(stride / 4, kThreads)),
+          .grid_y = count_of(args.rows),
+          .block = count_of(kThreads),
+          .shared_bytes = kReduceBytes},
+         order);
+  launch_linear(runtime, kernels,
+                OrderedArgs{.x = args.scratch.data,
+                            .x_stride = stride,
+                            .rows = args.rows,
+                            .weight = args.weight,
+                            .to = args.to},
+                more_bytes);
 }
 
 bool is_power_of_two(std::int64_t n) {
@@ -282,53 +313,74 @@ void run(Runtime& runtime, const AttendArgs& args) {
   launch(runtime, runtime.kernels().merge_chunks, shape, args);
 }
 
+bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets) {
+  if (format == MatrixFormat::float16 || format == MatrixFormat::bfloat16) return true;
+  return format == MatrixFormat::four_bit && group >= 16 && !has_offsets &&
+         (arithmetic == Arithmetic::float16 || arithmetic == Arithmetic::bfloat16);
+}
+
+namespace {
+
+void check_prologue(const LinearArgs& args, bool is_ordered) {
+  if (args.made.kind == FusedPrologue::Kind::none) return;
+  const std::int64_t most = is_ordered ? kMaxOrderedPrologueRows : kMaxPrologueRows;
+  if (args.rows > most)
+    throw Error("a multiplication makes {} rows of its inputs; at most {} were expected", args.rows, most);
+  if (args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
+    throw Error("a multiplication in float32 takes its inputs as they are");
+}
+
+void run_float32(Runtime& runtime, const LinearArgs& args) {
+  if (args.rows == 0) return;
+  const int i = args.rows <= 4 ? 0 : 1;
+  const std::int64_t rows = i == 0 ? 4 : 16;
+  launch(runtime, runtime.kernels().linear_float32[i],
+         {.grid_x = count_of(strips_of(args.weight.outputs)),
+          .grid_y = blocks_of(args.rows, rows),
+          .block = count_of(kThreads),
+          .shared_bytes = partial_bytes(rows)},
+         args);
+}
+
+void run_ordered_codes(Runtime& runtime, const LinearArgs& args) {
+  const Kernels& kernels = runtime.kernels();
+  const bool are_float16 = args.arithmetic == Arithmetic::float16, are_wide = args.weight.group >= 64;
+  if (run_gemm(runtime, args, args.arithmetic,
+               are_float16 ? kernels.gemm_four_float16 : kernels.gemm_four_bfloat16))
+    return;
+  run_ordered(runtime, args, args.arithmetic,
+              are_wide ? (are_float16 ? kernels.wide_float16 : kernels.wide_bfloat16)
+                       : (are_float16 ? kernels.narrow_float16 : kernels.narrow_bfloat16),
+              kBankTables);
+}
+
+}  // namespace
+
 void run(Runtime& runtime, const LinearArgs& args) {
   const Kernels& kernels = runtime.kernels();
-  const bool makes_inputs = args.made.kind != FusedPrologue::Kind::none;
-  if (makes_inputs && args.rows > kMaxPrologueRows)
-    throw Error("a multiplication makes {} rows of its inputs; at most {} were expected", args.rows,
-                kMaxPrologueRows);
-  if (makes_inputs && args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
-    throw Error("a multiplication in float32 takes its inputs as they are");
-  const std::uint32_t made_bytes = makes_inputs ? kMadeBytes : 0;
+  const bool has_offsets = args.weight.offsets || args.weight.input_groups;
+  const bool is_ordered =
+      takes_ordered_inputs(args.weight.format, args.arithmetic, args.weight.group, has_offsets);
+  check_prologue(args, is_ordered);
+  const std::uint32_t made_bytes = args.made.kind != FusedPrologue::Kind::none ? kMadeBytes : 0;
   switch (args.weight.format) {
     case MatrixFormat::float16:
       if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
-      return launch_linear(runtime, kernels.linear_float16, args, made_bytes);
+      return run_ordered(runtime, args, Arithmetic::float16, kernels.ordered_float16, 0);
     case MatrixFormat::bfloat16:
       if (run_gemm(runtime, args, Arithmetic::bfloat16, kernels.gemm_bfloat16)) return;
-      return launch_linear(runtime, kernels.linear_bfloat16, args, made_bytes);
+      return run_ordered(runtime, args, Arithmetic::bfloat16, kernels.ordered_bfloat16, 0);
     case MatrixFormat::int8:
       throw Error("an int8 matrix is multiplied by codes of inputs, not by floats");
-    case MatrixFormat::float32: {
-      if (args.arithmetic == Arithmetic::tf32) {
-        if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
-        return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
-      }
-      if (args.rows == 0) return;
-      const int i = args.rows <= 4 ? 0 : 1;
-      const std::int64_t rows = i == 0 ? 4 : 16;
-      return launch(runtime, kernels.linear_float32[i],
-                    {.grid_x = count_of(strips_of(args.weight.outputs)),
-                     .grid_y = blocks_of(args.rows, rows),
-                     .block = count_of(kThreads),
-                     .shared_bytes = partial_bytes(rows)},
-                    args);
-    }
+    case MatrixFormat::float32:
+      if (args.arithmetic != Arithmetic::tf32) return run_float32(runtime, args);
+      if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
+      return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
     case MatrixFormat::four_bit:
       break;
   }
   check_group(args.weight.group, 1);
-  const bool has_offsets = args.weight.offsets || args.weight.input_groups;
-  const bool has_wide_groups = args.weight.group >= 16 && !has_offsets;
-  if (has_wide_groups && args.arithmetic == Arithmetic::float16) {
-    if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_float16)) return;
-    return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable + made_bytes);
-  }
-  if (has_wide_groups && args.arithmetic == Arithmetic::bfloat16) {
-    if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_bfloat16)) return;
-    return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable + made_bytes);
-  }
+  if (is_ordered) return run_ordered_codes(runtime, args);
   if (args.rows == 0) return;
   launch(runtime, has_offsets ? kernels.four_bit_offsets : kernels.four_bit_float32,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
@@ -354,7 +406,7 @@ void run(Runtime& runtime, const QuantizeArgs& args) {
 }
 
 void run(Runtime& runtime, const LinearInt8Args& args) {
-  if (fits_gemm(args.rows, args.weight) && args.weight.inputs > 0) {
+  if (fits_gemm(args.rows, kFewRows, args.weight) && args.weight.inputs > 0) {
     const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),
                                    .x_stride = args.codes_stride,
                                    .rows = args.rows,

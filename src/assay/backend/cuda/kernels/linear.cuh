@@ -82,20 +82,20 @@ using RowsOf = std::conditional_t<Blocks == 1, MadeRows, InputRows>;
 
 // Partial sums of the ranges: [range][row of the block][16 outputs, padded].
 inline constexpr int kPaddedStrip = static_cast<int>(kStrip) + 1;
-template <typename T>
-ASSAY_DEVICE void put_partial(const Shared<T>& partial, const LinearPlace& at, int rows, int first,
+template <typename T, typename Place>
+ASSAY_DEVICE void put_partial(const Shared<T>& partial, const Place& at, int rows, int first,
                               const T (&c)[4]) {
   for (int i = 0; i < 4; ++i)
     partial[((at.warp * rows) + first + 2 * at.t + i % 2) * kPaddedStrip + at.g + 8 * (i / 2)] = c[i];
 }
 // Adds the ranges and calls take(row, output, sum) for what exists.
-template <typename T, typename Take>
-ASSAY_DEVICE void add_ranges(const Shared<T>& partial, const LinearPlace& at, int rows,
+template <typename T, typename Place, typename Take>
+ASSAY_DEVICE void add_ranges(const Shared<T>& partial, const Place& at, int rows,
                              std::int64_t row_count, std::int64_t outputs, const Take& take) {
   barrier();
   for (int i = thread_index(); i < rows * static_cast<int>(kStrip); i += kLinearThreads) {
     const int row = i / static_cast<int>(kStrip), column = i % static_cast<int>(kStrip);
-    const std::int64_t output = at.strip * kStrip + column;
+    const std::int64_t output = std::int64_t{at.strip} * kStrip + column;
     if (at.first_row + row >= row_count || output >= outputs) continue;
     T sum = partial[row * kPaddedStrip + column];
     for (int range = 1; range < kRanges; ++range)
@@ -125,38 +125,6 @@ template <typename Type>
 ASSAY_DEVICE std::uint32_t packed(const Floats2& pair) {
   return Type::bits(pair.x) | Type::bits(pair.y) << 16;
 }
-// Operand B of 16 inputs from k on: lane 4 g + t holds row g, inputs 2 t, + 1, + 8, + 9.
-template <typename Type, typename Rows>
-ASSAY_DEVICE void load_inputs(std::uint32_t (&b)[2], const Rows& in, std::int64_t row, std::int64_t k) {
-  b[0] = packed<Type>(in.pair(row, k));
-  b[1] = packed<Type>(in.pair(row, k + 8));
-}
-
-// float16 and bfloat16.
-template <typename Type, int Blocks>
-ASSAY_KERNEL_OF(kLinearThreads)
-linear_halves(LinearArgs a) {
-  const LinearPlace at(a.weight, 8 * Blocks);
-  const Global<const std::byte> data(a.weight.data);
-  TileStream<kTilesAhead<Blocks>> tiles(at, data);
-  wait_for_previous();
-  RowsOf<Blocks> in(a, at.end * 16, kPartialBytes<8 * Blocks>);
-  float c[Blocks][4] = {};
-  tiles.template for_each<16>(in, [&](const Words4& w, std::int64_t i) {
-    ASSAY_UNROLL
-    for (int block = 0; block < Blocks; ++block) {
-      std::uint32_t b[2];
-      load_inputs<Type>(b, in, at.first_row + 8 * block + at.g, i * 16 + 2 * at.t);
-      Type::multiply(c[block], w.word, b);
-    }
-  });
-  const Shared<float> partial = shared<float>(0);
-  ASSAY_UNROLL
-  for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
-  add_ranges(partial, at, 8 * Blocks, a.rows, a.weight.outputs,
-             [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
-}
-
 // Slots t and t + 4 of m16n8k8 stand for inputs 2 t and 2 t + 1 (layout.h).
 template <int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
@@ -298,57 +266,21 @@ ASSAY_DEVICE void expand_codes(std::uint32_t (&a)[4], std::uint32_t codes,
                                const Shared<std::uint32_t>& table) {
   for (int j = 0; j < 4; ++j) a[j] = table[codes >> (8 * j) & 0xffU];
 }
+inline constexpr std::int64_t kBankTableBytes = 256 * kWarp * 4;
+// The table of pairs of codes for each bank, so that lanes do not wait for one another.
+template <typename Type>
+ASSAY_DEVICE void make_bank_tables(const Shared<std::uint32_t>& table, const Matrix& weight) {
+  for (int i = thread_index(); i < 256 * kWarp; i += kLinearThreads)
+    table[i] = Type::bits(weight.codebook[i / kWarp & 15]) | Type::bits(weight.codebook[i / kWarp >> 4]) << 16;
+}
+
 // Steps of 16 inputs after which sums are scaled: those of a group, at most those of a tile.
 ASSAY_DEVICE int steps_of_group(std::int64_t group) {
   return group >= 64 ? 4 : static_cast<int>(group / 16);
 }
 
-// 4-bit codes by tensor cores, groups of at least 16. Scales multiply sums.
-template <typename Type, int Blocks>
-ASSAY_KERNEL_OF(kLinearThreads)
-linear_four_bit(LinearArgs a) {
-  const LinearPlace at(a.weight, 8 * Blocks);
-  const Global<const std::byte> data(a.weight.data);
-  TileStream<kTilesAhead<Blocks, 3>> tiles(at, data);
-  const GroupScales scales(a.weight, at.strip);
-  const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
-  make_byte_table<Type>(table, a.weight);
-  wait_for_previous();
-  RowsOf<Blocks> in(a, at.end * 64, kTableBytes + kPartialBytes<8 * Blocks>);
-  const int steps = steps_of_group(a.weight.group);
-  float c[Blocks][4] = {};
-  tiles.template for_each<64>(in, [&](const Words4& w, std::int64_t i) {
-    float unscaled[Blocks][4] = {};
-    ASSAY_NO_UNROLL
-    for (int step = 0; step < 4; ++step) {
-      const std::int64_t k = i * 64 + step * 16;
-      std::uint32_t codes[4];
-      expand_codes(codes, word_of(w, step), table);
-      ASSAY_UNROLL
-      for (int block = 0; block < Blocks; ++block) {
-        std::uint32_t b[2];
-        load_inputs<Type>(b, in, at.first_row + 8 * block + at.g, k + 2 * at.t);
-        Type::multiply(unscaled[block], codes, b);
-      }
-      if (((step + 1) & (steps - 1)) != 0) continue;
-      const float low = scales.of(at.g, k), high = scales.of(at.g + 8, k);
-      ASSAY_UNROLL
-      for (int block = 0; block < Blocks; ++block)
-        for (int j = 0; j < 4; ++j) {
-          c[block][j] = fmaf(unscaled[block][j], j < 2 ? low : high, c[block][j]);
-          unscaled[block][j] = 0;
-        }
-    }
-  });
-  const Shared<float> partial = shared<float>(kTableBytes);
-  ASSAY_UNROLL
-  for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
-  add_ranges(partial, at, 8 * Blocks, a.rows, a.weight.outputs,
-             [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
-}
-
-// The same with int8 inputs that have a scale for each group. Codes and the book's integers are bfloat16
-// exactly, and so are their sums in float32.
+// 4-bit codes times int8 inputs that have a scale for each group, of at least 16. Codes and the book's
+// integers are bfloat16 exactly, and so are their sums in float32.
 template <int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 linear_int8_activations(LinearInt8ActivationsArgs a) {

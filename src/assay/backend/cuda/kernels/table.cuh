@@ -9,6 +9,7 @@
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
+#include "assay/backend/cuda/kernels/ordered.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
@@ -44,29 +45,36 @@ inline Kernels kernel_table() {
   k.field[2] = {#field "<32>", kernel(4)}; \
   k.field[3] = {#field "<64>", kernel(8)}
 #define ASSAY_TF32(blocks) linear_tf32<blocks>
-#define ASSAY_F16(blocks) linear_halves<Float16, blocks>
-#define ASSAY_BF16(blocks) linear_halves<Bfloat16, blocks>
-#define ASSAY_FOUR_F16(blocks) device::linear_four_bit<Float16, blocks>
-#define ASSAY_FOUR_BF16(blocks) device::linear_four_bit<Bfloat16, blocks>
+#define ASSAY_F16(blocks) ordered_halves<Float16, MatrixFormat::float16, blocks>
+#define ASSAY_BF16(blocks) ordered_halves<Bfloat16, MatrixFormat::bfloat16, blocks>
+#define ASSAY_WIDE_F16(blocks) ordered_codes<Float16, true, blocks>
+#define ASSAY_WIDE_BF16(blocks) ordered_codes<Bfloat16, true, blocks>
+#define ASSAY_NARROW_F16(blocks) ordered_codes<Float16, false, blocks>
+#define ASSAY_NARROW_BF16(blocks) ordered_codes<Bfloat16, false, blocks>
 #define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
 #define ASSAY_INT8(blocks) device::linear_int8<blocks>
   ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
-  ASSAY_FOR_BLOCKS(linear_float16, ASSAY_F16);
-  ASSAY_FOR_BLOCKS(linear_bfloat16, ASSAY_BF16);
-  ASSAY_FOR_BLOCKS(four_bit_float16, ASSAY_FOUR_F16);
-  ASSAY_FOR_BLOCKS(four_bit_bfloat16, ASSAY_FOUR_BF16);
+  ASSAY_FOR_BLOCKS(ordered_float16, ASSAY_F16);
+  ASSAY_FOR_BLOCKS(ordered_bfloat16, ASSAY_BF16);
+  ASSAY_FOR_BLOCKS(wide_float16, ASSAY_WIDE_F16);
+  ASSAY_FOR_BLOCKS(wide_bfloat16, ASSAY_WIDE_BF16);
+  ASSAY_FOR_BLOCKS(narrow_float16, ASSAY_NARROW_F16);
+  ASSAY_FOR_BLOCKS(narrow_bfloat16, ASSAY_NARROW_BF16);
   ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
   ASSAY_FOR_BLOCKS(linear_int8, ASSAY_INT8);
 #undef ASSAY_TF32
 #undef ASSAY_F16
 #undef ASSAY_BF16
-#undef ASSAY_FOUR_F16
-#undef ASSAY_FOUR_BF16
+#undef ASSAY_WIDE_F16
+#undef ASSAY_WIDE_BF16
+#undef ASSAY_NARROW_F16
+#undef ASSAY_NARROW_BF16
 #undef ASSAY_CODED
 #undef ASSAY_INT8
 #undef ASSAY_FOR_BLOCKS
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
   k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
+  k.order_inputs = {"order_inputs", device::order_inputs};
   k.round_inputs = {"round_inputs", device::round_inputs};
   k.gemm_tf32[0] = {"gemm_tf32<64x64>", gemm_tiles<Tf32Tiles, 1, 4>};
   k.gemm_tf32[1] = {"gemm_tf32<128x128>", gemm_tiles<Tf32Tiles, 2, 8>};

@@ -159,6 +159,13 @@ Arithmetic arithmetic_of(const WeightSpec& spec) {
                                          : Arithmetic::float32;
 }
 
+bool takes_ordered_inputs(const WeightSpec& spec) {
+  const MatrixFormat format = format_of(spec);
+  const std::int64_t group =
+      format == MatrixFormat::four_bit ? ScaleLayout(spec.format, spec.rows, spec.columns).group : 0;
+  return takes_ordered_inputs(format, arithmetic_of(spec), group, has_offsets(spec.format));
+}
+
 Bytes PackedWeight::weight_bytes() const {
   if (is_vector()) return {spec.columns * 4};
   switch (format) {

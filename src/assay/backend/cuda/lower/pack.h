@@ -18,6 +18,7 @@ inline constexpr int kCodeOffset = 128;
 // How a weight is packed, and what its products are computed in where it leaves a choice.
 MatrixFormat format_of(const WeightSpec& spec);
 Arithmetic arithmetic_of(const WeightSpec& spec);
+bool takes_ordered_inputs(const WeightSpec& spec);
 
 struct PackedWeight {
   WeightSpec spec;

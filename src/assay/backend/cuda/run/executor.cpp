@@ -33,7 +33,7 @@ CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shar
       options_(options),
       weights_(plan_, source, runtime_),
       work_(plan_, runtime_, options.gemm),
-      made_of_inputs_(made_of_inputs(plan_, work_.layout())),
+      prologue_rows_(prologue_rows(plan_, work_.layout())),
       pages_(std::make_shared<PagePool>(runtime_, cache_layout_of(plan_))) {
   put_constants();
 }
@@ -53,7 +53,7 @@ void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSourc
   weights_.exchange(weight, next.weight(weight), source, runtime_);
   plan_ = std::move(next);  // whose operations stay where they are, and the workspace knows them
   work_ = std::move(work);
-  made_of_inputs_ = made_of_inputs(plan_, work_.layout());
+  prologue_rows_ = prologue_rows(plan_, work_.layout());
   graphs_.clear();
   put_pages_.clear();
   kept_.clear();

@@ -34,10 +34,11 @@ PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std
 // depends on how many there are.
 std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 
-// For each operation whether it is a norm, or the gate of an MLP, that the multiplication behind it can make
-// of its inputs: nobody else reads what it would write, and the product does not write where it reads. Not of
-// float32 products, nor of int8 ones, whose inputs are quantized first.
-std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout);
+// For each operation up to how many rows the multiplication behind it makes of its inputs what it would: of a
+// norm, or the gate of an MLP, whose output nobody else reads, where the product does not write where it
+// reads. 0 of all others, of those in front of float32 products, and of int8 ones, whose inputs are quantized
+// first.
+std::vector<std::int64_t> prologue_rows(const Plan& plan, const WorkspaceLayout& layout);
 
 class CudaProgram : public Program {
  public:
@@ -127,7 +128,7 @@ class CudaProgram : public Program {
   CudaOptions options_;
   Weights weights_;
   Workspace work_;
-  std::vector<bool> made_of_inputs_;
+  std::vector<std::int64_t> prologue_rows_;
   std::shared_ptr<PagePool> pages_;
   InputObserver observer_;
 

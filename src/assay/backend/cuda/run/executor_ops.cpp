@@ -120,16 +120,23 @@ FusedPrologue CudaProgram::made_inputs(const Op* op) const {
 
 // What the multiplication behind it makes of its inputs.
 bool CudaProgram::is_made_of_inputs(std::size_t index, const Step& step) const {
-  return made_of_inputs_[index] && step.rows <= kMaxPrologueRows && !observer_ && !profile_;
+  return step.rows <= prologue_rows_[index] && !observer_ && !profile_;
 }
 
-std::vector<bool> made_of_inputs(const Plan& plan, const WorkspaceLayout& layout) {
+std::vector<std::int64_t> prologue_rows(const Plan& plan, const WorkspaceLayout& layout) {
   const auto share_memory = [&](BufferId a, BufferId b) {
     const auto& x = layout.buffers[static_cast<std::size_t>(a)];
     const auto& y = layout.buffers[static_cast<std::size_t>(b)];
     return x.at < y.at + kMaxRows * y.stride * 4 && y.at < x.at + kMaxRows * x.stride * 4;
   };
-  return prologues_of_products(plan, share_memory);
+  const std::vector<bool> are = prologues_of_products(plan, share_memory);
+  std::vector<std::int64_t> rows(are.size());
+  for (std::size_t i = 0; i + 1 < are.size(); ++i)
+    if (are[i])
+      rows[i] = takes_ordered_inputs(plan.weight(std::get<LinearOp>(plan.ops[i + 1].kind).weight))
+                    ? kMaxOrderedPrologueRows
+                    : kMaxPrologueRows;
+  return rows;
 }
 
 void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
@@ -286,8 +293,10 @@ void CudaProgram::show_inputs(const LinearOp& op, const Step& step) const {
 namespace assay {
 
 std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows) {
-  if (rows > cuda::kMaxPrologueRows) return std::vector<bool>(plan.ops.size());
-  return cuda::made_of_inputs(plan, cuda::WorkspaceLayout(plan, {}));
+  std::vector<bool> fused;
+  for (const std::int64_t most : cuda::prologue_rows(plan, cuda::WorkspaceLayout(plan, {})))
+    fused.push_back(rows <= most);
+  return fused;
 }
 
 }  // namespace assay
