@@ -36,6 +36,8 @@ in_root() {
 begin=$SECONDS
 in_root ./demo.sh >"$folder/demo" 2>&1 || stop "demo.sh failed: $(tail -n 3 "$folder/demo")"
 middle=$SECONDS
-in_root ./test.sh >"$folder/test" 2>&1 ||
+in_root ./test.sh >"$folder/test" 2>&1 || {
+  grep -aE -A8 ': Failure$' "$folder/test" | head -n 60 >&2 || true  # what the tests that failed say
   stop "test.sh failed: $(grep -aE 'Failed|Timeout|\*\*\*' "$folder/test" | tail -n 8) $(tail -n 1 "$folder/test")"
+}
 echo "demo.sh $((middle - begin)) s, test.sh $((SECONDS - middle)) s: $(grep -a 'tests passed' "$folder/test")"

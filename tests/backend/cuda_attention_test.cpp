@@ -1,7 +1,7 @@
 // Attention by tensor cores: a query has the same bits however many rows are attended at once.
 #include <gtest/gtest.h>
 
-#include "support/cuda_kernels.h"
+#include "support/cuda_attention.h"
 
 namespace assay::cuda {
 namespace {

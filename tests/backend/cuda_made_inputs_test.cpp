@@ -274,7 +274,7 @@ TEST(CudaMadeInSteps, SaveALaunchEachAndChangeNoBit) {
     Program& program = model.program();
     const PlanOfModel plan("llama_grouped", precision);
     const std::int64_t made = count_of(plan.made<NormOp>()) + count_of(plan.made<GatedOp>());
-    // Of float32 arithmetic a block makes its inputs itself, and of fewer rows.
+    // In float32 a block makes its inputs itself, those of fewer rows.
     const std::int64_t most = std::string(precision) == "bfloat16" ? 16 : 4;
     const SteppedTokens many = step_of(runtime, program, 40);
     std::size_t seen = 0;

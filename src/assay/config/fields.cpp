@@ -79,8 +79,8 @@ void add_formats(std::vector<Field>& all) {
 void add_numbers(std::vector<Field>& all) {
   all.push_back(made<DType>(
       {.key = "dtype",
-       .help =
-           "Type of everything that a quantized precision does not quantize: float32 or bfloat16 [float32]",
+       .help = "Type of what a quantized precision does not quantize: float32, bfloat16 or (GPU) float16 "
+               "[float32, on a GPU float16]",
        .is_about_numbers = true,
        .label = [](const RunConfig& c) { return fmt::format("dtype {}", name_of(*c.dtype)); },
        .applies = takes_dtype,

@@ -31,7 +31,7 @@ struct RunConfig {
   // Numbers. Unset: float32, or what a checkpoint that is quantized already holds.
   std::optional<Preset> precision = {};
   std::optional<Recipe> recipe = {};  // in place of a precision: a format for each module
-  // Of everything that is not quantized; unset: float32.
+  // Of everything that is not quantized; unset: float32, on a GPU float16.
   std::optional<DType> dtype = {};
   std::optional<WeightFormat> quantize_head = {};    // int8, nf4 or fp4; unset: the LM head as `dtype`
   std::optional<double> llm_int8_threshold = {};     // 0 (no outliers) to 1e6; unset: 6

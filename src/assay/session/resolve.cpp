@@ -31,8 +31,14 @@ void apply_config(ResolvedRun& run) {
   const RunConfig config = as_it_runs(run.asked, run.device);
   apply_to(run.dtype.precision, config);
   run.dtype.label += config.label_of_numbers();
-  const bool is_float16 = run.dtype.precision.name == "float16" || config.dtype == DType::f16;
-  if (!is_on_cpu(run.device) && is_float16) use_float16(run.dtype.precision);
+  if (is_on_cpu(run.device)) return;
+  Precision& precision = run.dtype.precision;
+  // What is not quantized is float16 on a GPU, as Transformers and bitsandbytes have it.
+  const bool is_usual = takes_dtype(precision) && !config.dtype;
+  if (precision.name != "float16" && config.dtype != DType::f16 && !is_usual) return;
+  use_float16(precision);
+  if (config.kv_cache) precision.kv_cache = *config.kv_cache;
+  if (is_usual) run.dtype.label += ", dtype float16";
 }
 
 // The backend's part of a configuration.

@@ -83,7 +83,24 @@ struct OrderedRows {
       at[block] = smaller(place.first_row + 8 * block + place.g, rows - 1) * stride + place.t;
   }
   ASSAY_DEVICE Words4 unit(int block, std::int32_t i) const { return x.load<Words4>(at[block] + i * 4); }
+  // The two units of a tile of codes.
+  ASSAY_DEVICE void tile(Words4 (&out)[Blocks][2], std::int32_t i) const {
+    ASSAY_UNROLL
+    for (int block = 0; block < Blocks; ++block) {
+      out[block][0] = unit(block, 2 * i);
+      out[block][1] = unit(block, 2 * i + 1);
+    }
+  }
 };
+
+template <int Blocks>
+ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const OrderedPlace& at, const Shared<float>& partial,
+                                const float (&c)[Blocks][4]) {
+  ASSAY_UNROLL
+  for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
+  add_ranges(partial, at, 8 * Blocks, a.rows, a.weight.outputs,
+             [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
+}
 
 // Units of 32 inputs whose weights are on their way: 1,024 bytes each; many rows need the registers.
 template <int Blocks>
@@ -126,11 +143,7 @@ ordered_halves(OrderedArgs a) {
       }
     }
   }
-  const Shared<float> partial = shared<float>(0);
-  ASSAY_UNROLL
-  for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
-  add_ranges(partial, at, 8 * Blocks, a.rows, a.weight.outputs,
-             [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
+  finish_blocks(a, at, shared<float>(0), c);
 }
 
 // The scales of outputs g and g + 8.
@@ -139,6 +152,13 @@ struct ScalePair {
 };
 ASSAY_DEVICE ScalePair scales_at(const GroupScales& scales, int g, std::int64_t k) {
   return {scales.of(g, k), scales.of(g + 8, k)};
+}
+
+ASSAY_DEVICE void expand_codes_of_bank(std::uint32_t (&a)[4], std::uint32_t codes,
+                                       const Shared<std::uint32_t>& table, std::int32_t lane) {
+  ASSAY_UNROLL
+  for (int i = 0; i < 4; ++i)
+    a[i] = table[static_cast<std::int32_t>(codes >> (8 * i) & 0xffU) * kWarp + lane];
 }
 
 // Tiles of 64 codes ahead; a block has a table of 32 KiB, so that several blocks share a processor.
@@ -177,11 +197,7 @@ ordered_codes(OrderedArgs a) {
       const std::int32_t tile = first + j;
       if (tile >= at.end) continue;
       Words4 x[Blocks][2];
-      ASSAY_UNROLL
-      for (int block = 0; block < Blocks; ++block) {
-        x[block][0] = in.unit(block, 2 * tile);
-        x[block][1] = in.unit(block, 2 * tile + 1);
-      }
+      in.tile(x, tile);
       const Words4 now = ahead[j];
       ScalePair own = scale[j];
       if (tile + kAhead < at.end) fetch(j, tile + kAhead);
@@ -189,9 +205,7 @@ ordered_codes(OrderedArgs a) {
       ASSAY_UNROLL
       for (int step = 0; step < 4; ++step) {
         std::uint32_t codes[4];
-        ASSAY_UNROLL
-        for (int i = 0; i < 4; ++i)
-          codes[i] = table[static_cast<std::int32_t>(now.word[step] >> (8 * i) & 0xffU) * kWarp + at.lane];
+        expand_codes_of_bank(codes, now.word[step], table, at.lane);
         ASSAY_UNROLL
         for (int block = 0; block < Blocks; ++block) {
           const Words4& unit = x[block][step / 2];
@@ -209,11 +223,7 @@ ordered_codes(OrderedArgs a) {
       }
     }
   }
-  const Shared<float> partial = shared<float>(kBankTableBytes);
-  ASSAY_UNROLL
-  for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
-  add_ranges(partial, at, 8 * Blocks, a.rows, a.weight.outputs,
-             [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
+  finish_blocks(a, at, shared<float>(kBankTableBytes), c);
 }
 
 }  // namespace assay::cuda::device

@@ -15,28 +15,8 @@
 
 namespace assay::cuda {
 
-inline Kernels kernel_table() {
+inline void add_multiplications(Kernels& k) {
   using namespace device;
-  Kernels k;
-  k.embed = {"embed", embed_rows};
-  k.norm = {"norm", norm_rows};
-  k.gather = {"gather", gather_rows};
-  k.gated = {"gated", gate_rows};
-  k.add = {"add", add_rows};
-  k.rotate = {"rotate", rotate_rows};
-  k.store = {"store", store_rows};
-  k.rotate_and_store = {"rotate_and_store", rotate_and_store};
-  k.attend = {"attend", attend_rows};
-  k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64, 64>};
-  k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128, 128>};
-  k.attend_float16[2] = {"attend_float16<256>", attend_tiles<Float16, 256, 128>};
-  k.attend_bfloat16[0] = {"attend_bfloat16<64>", attend_tiles<Bfloat16, 64, 64>};
-  k.attend_bfloat16[1] = {"attend_bfloat16<128>", attend_tiles<Bfloat16, 128, 128>};
-  k.attend_bfloat16[2] = {"attend_bfloat16<256>", attend_tiles<Bfloat16, 256, 128>};
-  k.attend_int8[0] = {"attend_int8<64>", attend_tiles<Codes, 64, 64>};
-  k.attend_int8[1] = {"attend_int8<128>", attend_tiles<Codes, 128, 128>};
-  k.attend_int8[2] = {"attend_int8<256>", attend_tiles<Codes, 256, 128>};
-  k.merge_chunks = {"merge_chunks", merge_chunks};
   k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
   k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};
 #define ASSAY_FOR_BLOCKS(field, kernel)    \
@@ -90,6 +70,31 @@ inline Kernels kernel_table() {
   k.gemm_int8[1] = {"gemm_int8<128x128>", device::gemm_int8<2, 8>};
   k.add_ranges = {"add_ranges", add_ranges_of_gemm};
   k.add_int8_ranges = {"add_int8_ranges", add_ranges_of_int8};
+}
+
+inline Kernels kernel_table() {
+  using namespace device;
+  Kernels k;
+  k.embed = {"embed", embed_rows};
+  k.norm = {"norm", norm_rows};
+  k.gather = {"gather", gather_rows};
+  k.gated = {"gated", gate_rows};
+  k.add = {"add", add_rows};
+  k.rotate = {"rotate", rotate_rows};
+  k.store = {"store", store_rows};
+  k.rotate_and_store = {"rotate_and_store", rotate_and_store};
+  k.attend = {"attend", attend_rows};
+  k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64, 64>};
+  k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128, 128>};
+  k.attend_float16[2] = {"attend_float16<256>", attend_tiles<Float16, 256, 128>};
+  k.attend_bfloat16[0] = {"attend_bfloat16<64>", attend_tiles<Bfloat16, 64, 64>};
+  k.attend_bfloat16[1] = {"attend_bfloat16<128>", attend_tiles<Bfloat16, 128, 128>};
+  k.attend_bfloat16[2] = {"attend_bfloat16<256>", attend_tiles<Bfloat16, 256, 128>};
+  k.attend_int8[0] = {"attend_int8<64>", attend_tiles<Codes, 64, 64>};
+  k.attend_int8[1] = {"attend_int8<128>", attend_tiles<Codes, 128, 128>};
+  k.attend_int8[2] = {"attend_int8<256>", attend_tiles<Codes, 256, 128>};
+  k.merge_chunks = {"merge_chunks", merge_chunks};
+  add_multiplications(k);
   k.mark_outliers = {"mark_outliers", device::mark_outliers};
   k.list_outliers = {"list_outliers", device::list_outliers};
   k.ranges = {"ranges", row_ranges};

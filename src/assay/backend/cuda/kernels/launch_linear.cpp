@@ -1,0 +1,288 @@
+// Which kernels a matrix multiplication takes, and what of its inputs, and the shape of their launches.
+#include <algorithm>
+#include <cmath>
+
+#include "assay/backend/cuda/kernels/kernels.h"
+#include "assay/backend/cuda/kernels/launch_shapes.h"
+#include "assay/base/error.h"
+
+namespace assay::cuda {
+
+namespace {
+
+// Bytes of partial sums, as kernels/linear.cuh lays them out: [8][rows][17].
+std::uint32_t partial_bytes(std::int64_t rows) {
+  return count_of(8 * rows * 17 * 4);
+}
+
+// Rows go by 8, 16, 32 or 64.
+template <typename Args>
+void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], const Args& args,
+                   std::uint32_t more_bytes) {
+  if (args.rows == 0) return;
+  int i = 0;
+  while (i + 1 < kRowBlocks && args.rows > std::int64_t{8} << i) ++i;
+  const std::int64_t rows = std::int64_t{8} << i;
+  launch(runtime, kernels[i],
+         {.grid_x = count_of(strips_of(args.weight.outputs)),
+          .grid_y = blocks_of(args.rows, rows),
+          .block = count_of(kThreads),
+          .shared_bytes = more_bytes + partial_bytes(rows)},
+         args);
+}
+
+constexpr std::uint32_t kByteTable = 256 * 4, kBankTables = 256 * 32 * 4;
+
+constexpr std::int64_t kSmallTile = 64, kLargeOutputs = 128;
+constexpr std::int64_t kRangesOfSums = 8;
+
+// Which blocks a multiplication of many rows takes. Bits do not depend on it.
+struct GemmShape {
+  int size = 0;  // one of kGemmSizes
+  std::int64_t outputs = kSmallTile, rows = kSmallTile, blocks = 0;
+  bool is_split = false;
+};
+GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors) {
+  const auto blocks = [&](std::int64_t outputs_of_block, std::int64_t rows_of_block) {
+    return ((weight.outputs + outputs_of_block - 1) / outputs_of_block) *
+           ((rows + rows_of_block - 1) / rows_of_block);
+  };
+  const std::int64_t large_rows = weight.format == MatrixFormat::four_bit ? 64 : 128;
+  GemmShape shape;
+  // Large blocks read less; small ones keep all processors busy.
+  if (rows > kSmallTile && blocks(kLargeOutputs, large_rows) >= processors)
+    shape = {.size = 1, .outputs = kLargeOutputs, .rows = large_rows};
+  shape.blocks = blocks(shape.outputs, shape.rows);
+  shape.is_split = 2 * shape.blocks <= processors;
+  return shape;
+}
+
+// Launches what args say but for `ranges`, and adds the ranges where blocks take one each.
+template <typename Args>
+void launch_gemm(Runtime& runtime, const Kernel<Args> (&kernels)[kGemmSizes], const Kernel<Args>& add,
+                 Args args, const Scratch& partial) {
+  const GemmInputs& in = args.in;
+  const GemmShape shape = gemm_shape(in.rows, in.weight, runtime.facts().processors);
+  const bool is_split = shape.is_split && partial.bytes >= kRangesOfSums * in.rows * in.weight.outputs * 4;
+  args.in.ranges = is_split ? 1 : static_cast<std::int32_t>(kRangesOfSums);
+  args.in.partial = partial.data;
+  // Three stages of 128 bytes of each row; of 4-bit codes their tables.
+  const std::uint32_t shared =
+      count_of(3 * shape.rows * 128) + (in.weight.format == MatrixFormat::four_bit ? kBankTables : 0);
+  launch(runtime, kernels[shape.size],
+         {.grid_x = blocks_of(in.rows, shape.rows),
+          .grid_y = blocks_of(in.weight.outputs, shape.outputs),
+          .grid_z = is_split ? count_of(kRangesOfSums) : 1,
+          .block = count_of(kThreads),
+          .shared_bytes = shared},
+         args);
+  if (is_split)
+    launch(runtime, add,
+           {.grid_x = blocks_of(in.weight.outputs, kThreads),
+            .grid_y = count_of(in.rows),
+            .block = count_of(kThreads)},
+           args);
+}
+
+bool fits_gemm(std::int64_t rows, std::int64_t few_rows, const Matrix& weight) {
+  constexpr std::int64_t kMaxBlocks = 65535;  // blocks of rows and of outputs
+  return rows > few_rows && rows <= kMaxBlocks && weight.outputs <= kMaxBlocks * kSmallTile;
+}
+
+// Rounds the rows into scratch memory and multiplies them; false where they do not fit.
+bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
+              const Kernel<GemmArgs> (&kernels)[kGemmSizes]) {
+  const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic),
+                     rounded = round_up(args.rows * stride, 256);
+  if (!fits_gemm(args.rows, args.few_rows, args.weight) || args.weight.inputs == 0 ||
+      rounded > args.scratch.bytes)
+    return false;
+  const RoundArgs round{.x = args.x,
+                        .x_stride = args.x_stride,
+                        .rows = args.rows,
+                        .inputs = args.weight.inputs,
+                        .arithmetic = arithmetic,
+                        .out = args.scratch.data,
+                        .out_stride = stride};
+  launch_rows(runtime, runtime.kernels().round_inputs, round, stride / 16);
+  const GemmArgs gemm{.in = {.x = args.scratch.data,
+                             .x_stride = stride,
+                             .rows = args.rows,
+                             .weight = args.weight,
+                             .partial = {}},
+                      .to = args.to};
+  launch_gemm(runtime, kernels, runtime.kernels().add_ranges, gemm,
+              {args.scratch.data + rounded, args.scratch.bytes - rounded});
+  return true;
+}
+
+// Puts the rows into order in scratch memory and multiplies them.
+void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
+                 const Kernel<OrderedArgs> (&kernels)[kRowBlocks], std::uint32_t more_bytes) {
+  if (args.rows == 0) return;
+  const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic);
+  if (args.rows * stride > args.scratch.bytes)
+    throw Error(
+        "a multiplication puts {} rows of {} inputs into {} bytes of scratch memory; {} were expected",
+        args.rows, args.weight.inputs, args.scratch.bytes, args.rows * stride);
+  const OrderArgs order{.x = args.x,
+                        .x_stride = args.x_stride,
+                        .rows = args.rows,
+                        .inputs = args.weight.inputs,
+                        .made = args.made,
+                        .arithmetic = arithmetic,
+                        .out = args.scratch.data,
+                        .out_stride = stride};
+  const bool is_norm = args.made.kind == FusedPrologue::Kind::norm;
+  launch(runtime, runtime.kernels().order_inputs,
+         {.grid_x = is_norm ? 1 : std::max(1U, blocks_of(stride / 4, kThreads)),
+          .grid_y = count_of(args.rows),
+          .block = count_of(kThreads),
+          .shared_bytes = kReduceBytes},
+         order);
+  launch_linear(runtime, kernels,
+                OrderedArgs{.x = args.scratch.data,
+                            .x_stride = stride,
+                            .rows = args.rows,
+                            .weight = args.weight,
+                            .to = args.to},
+                more_bytes);
+}
+
+bool is_power_of_two(std::int64_t n) {
+  return n > 0 && (n & (n - 1)) == 0;
+}
+void check_group(std::int64_t group, std::int64_t least) {
+  if (!is_power_of_two(group) || group < least)
+    throw Error("4-bit weights have {} inputs to a scale; a power of two from {} on was expected", group,
+                least);
+}
+
+}  // namespace
+
+std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors) {
+  const std::int64_t all = round_up(rows, kSmallTile) * round_up(outputs, kSmallTile),
+                     most = std::int64_t{processors} / 2 * kSmallTile * kSmallTile;  // see gemm_shape()
+  return kRangesOfSums * 4 * std::min(all, most);
+}
+
+bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets) {
+  if (format == MatrixFormat::float16 || format == MatrixFormat::bfloat16) return true;
+  return format == MatrixFormat::four_bit && group >= 16 && !has_offsets &&
+         (arithmetic == Arithmetic::float16 || arithmetic == Arithmetic::bfloat16);
+}
+
+namespace {
+
+void check_prologue(const LinearArgs& args, bool is_ordered) {
+  if (args.made.kind == FusedPrologue::Kind::none) return;
+  const std::int64_t most = is_ordered ? kMaxOrderedPrologueRows : kMaxPrologueRows;
+  if (args.rows > most)
+    throw Error("a multiplication makes {} rows of its inputs; at most {} were expected", args.rows, most);
+  if (args.weight.format == MatrixFormat::float32 && args.arithmetic == Arithmetic::float32)
+    throw Error("a multiplication in float32 takes its inputs as they are");
+}
+
+void run_float32(Runtime& runtime, const LinearArgs& args) {
+  if (args.rows == 0) return;
+  const int i = args.rows <= 4 ? 0 : 1;
+  const std::int64_t rows = i == 0 ? 4 : 16;
+  launch(runtime, runtime.kernels().linear_float32[i],
+         {.grid_x = count_of(strips_of(args.weight.outputs)),
+          .grid_y = blocks_of(args.rows, rows),
+          .block = count_of(kThreads),
+          .shared_bytes = partial_bytes(rows)},
+         args);
+}
+
+void run_ordered_codes(Runtime& runtime, const LinearArgs& args) {
+  const Kernels& kernels = runtime.kernels();
+  const bool are_float16 = args.arithmetic == Arithmetic::float16, are_wide = args.weight.group >= 64;
+  if (run_gemm(runtime, args, args.arithmetic,
+               are_float16 ? kernels.gemm_four_float16 : kernels.gemm_four_bfloat16))
+    return;
+  run_ordered(runtime, args, args.arithmetic,
+              are_wide ? (are_float16 ? kernels.wide_float16 : kernels.wide_bfloat16)
+                       : (are_float16 ? kernels.narrow_float16 : kernels.narrow_bfloat16),
+              kBankTables);
+}
+
+}  // namespace
+
+void run(Runtime& runtime, const LinearArgs& args) {
+  const Kernels& kernels = runtime.kernels();
+  const bool has_offsets = args.weight.offsets || args.weight.input_groups;
+  const bool is_ordered =
+      takes_ordered_inputs(args.weight.format, args.arithmetic, args.weight.group, has_offsets);
+  check_prologue(args, is_ordered);
+  const std::uint32_t made_bytes = args.made.kind != FusedPrologue::Kind::none ? kMadeBytes : 0;
+  switch (args.weight.format) {
+    case MatrixFormat::float16:
+      if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
+      return run_ordered(runtime, args, Arithmetic::float16, kernels.ordered_float16, 0);
+    case MatrixFormat::bfloat16:
+      if (run_gemm(runtime, args, Arithmetic::bfloat16, kernels.gemm_bfloat16)) return;
+      return run_ordered(runtime, args, Arithmetic::bfloat16, kernels.ordered_bfloat16, 0);
+    case MatrixFormat::int8:
+      throw Error("an int8 matrix is multiplied by codes of inputs, not by floats");
+    case MatrixFormat::float32:
+      if (args.arithmetic != Arithmetic::tf32) return run_float32(runtime, args);
+      if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
+      return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
+    case MatrixFormat::four_bit:
+      break;
+  }
+  check_group(args.weight.group, 1);
+  if (is_ordered) return run_ordered_codes(runtime, args);
+  if (args.rows == 0) return;
+  launch(runtime, has_offsets ? kernels.four_bit_offsets : kernels.four_bit_float32,
+         {.grid_x = count_of(strips_of(args.weight.outputs)),
+          .grid_y = blocks_of(args.rows, 4),
+          .block = count_of(kThreads),
+          .shared_bytes = 64 + partial_bytes(4) + made_bytes},
+         args);
+}
+
+void run(Runtime& runtime, const QuantizeArgs& args) {
+  if (args.rows == 0) return;
+  if (args.codes_stride % 32 != 0 || args.codes_stride < args.inputs)
+    throw Error("rows of int8 codes are {} apart; a multiple of 32 was expected, {} or more",
+                args.codes_stride, args.inputs);
+  const Kernels& kernels = runtime.kernels();
+  if (args.kind == QuantizeArgs::Kind::symmetric && args.threshold > 0 && std::isfinite(args.threshold)) {
+    launch(runtime, kernels.mark_outliers,
+           {.grid_x = blocks_of(args.inputs, kThreads), .block = count_of(kThreads)}, args);
+    launch_blocks(runtime, kernels.list_outliers, args, 1);
+  }
+  if (args.kind == QuantizeArgs::Kind::tensor_range) launch_blocks(runtime, kernels.ranges, args, args.rows);
+  launch_blocks(runtime, kernels.quantize, args, args.rows);
+}
+
+void run(Runtime& runtime, const LinearInt8Args& args) {
+  if (fits_gemm(args.rows, kFewRows, args.weight) && args.weight.inputs > 0) {
+    const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),
+                                   .x_stride = args.codes_stride,
+                                   .rows = args.rows,
+                                   .weight = args.weight,
+                                   .partial = {}},
+                            .linear = args};
+    return launch_gemm(runtime, runtime.kernels().gemm_int8, runtime.kernels().add_int8_ranges, gemm,
+                       args.scratch);
+  }
+  launch_linear(runtime, runtime.kernels().linear_int8, args, 0);
+}
+
+void run(Runtime& runtime, const QuantizeGroupsArgs& args) {
+  check_group(args.group, 16);
+  if (args.codes_stride % 64 != 0 || args.codes_stride < args.inputs)
+    throw Error("rows of int8 codes are {} apart; a multiple of 64 was expected, {} or more",
+                args.codes_stride, args.inputs);
+  launch_blocks(runtime, runtime.kernels().quantize_groups, args, args.rows);
+}
+
+void run(Runtime& runtime, const LinearInt8ActivationsArgs& args) {
+  check_group(args.weight.group, 16);
+  launch_linear(runtime, runtime.kernels().linear_int8_activations, args, kByteTable);
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,35 @@
+// How many blocks and threads a launch takes.
+#pragma once
+
+#include "assay/backend/cuda/kernels/kernels.h"
+
+namespace assay::cuda {
+
+inline constexpr std::int64_t kThreads = 256;
+
+inline std::uint32_t count_of(std::int64_t n) {
+  return static_cast<std::uint32_t>(n);
+}
+inline std::uint32_t blocks_of(std::int64_t n, std::int64_t unit) {
+  return count_of((n + unit - 1) / unit);
+}
+
+// A row or an operation of nothing launches nothing.
+template <typename Args>
+void launch_rows(Runtime& runtime, const Kernel<Args>& kernel, const Args& args, std::int64_t n) {
+  if (args.rows == 0 || n == 0) return;
+  launch(runtime, kernel,
+         {.grid_x = blocks_of(n, kThreads), .grid_y = count_of(args.rows), .block = count_of(kThreads)},
+         args);
+}
+
+// A block per row, with shared memory for a value of each warp.
+inline constexpr std::uint32_t kReduceBytes = 32 * 8;
+template <typename Args>
+void launch_blocks(Runtime& runtime, const Kernel<Args>& kernel, const Args& args, std::int64_t blocks) {
+  if (blocks == 0) return;
+  launch(runtime, kernel,
+         {.grid_x = count_of(blocks), .block = count_of(kThreads), .shared_bytes = kReduceBytes}, args);
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,185 @@
+// What matrix multiplications of a GPU take: matrices, inputs as they are, rounded, in order or as codes, and
+// what becomes of the sums.
+#pragma once
+
+#include <cstdint>
+
+#include "assay/backend/cuda/lower/layout.h"
+#include "assay/backend/cuda/runtime.h"
+#include "assay/plan/elementwise.h"
+
+namespace assay::cuda {
+
+// A matrix, or a table of embeddings, in fragment order (layout.h): matrix_bytes(format, outputs, inputs).
+//   int8       scales[outputs]: the largest magnitude of each output; a code stands for scale / 127 * code
+//   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(); a code
+//              stands for book[code] * scale. `group` is a power of two from 1 on. Where there are offsets
+//              (zero points or minima), in the order of the scales, a code stands for book[code] * scale +
+//              offset; where there are input groups, [inputs padded to a tile], they and not its position say
+//              which group an input is in.
+struct Matrix {
+  DevicePointer<const std::byte> data = {};
+  DevicePointer<const float> scales = {}, offsets = {};
+  DevicePointer<const std::int32_t> input_groups = {};
+  std::int64_t outputs = 0, inputs = 0, group = 0;
+  MatrixFormat format = MatrixFormat::float32;
+  float codebook[16] = {};
+};
+
+// What a matrix multiplication does with its sums: out = activation(sum + bias), or +=.
+struct Epilogue {
+  DevicePointer<const float> bias = {};  // [outputs], or null
+  Activation activation = Activation::none;
+  bool adds = false;
+  DevicePointer<float> out = {};
+  std::int64_t out_stride = 0;
+};
+
+// How sums are formed where the weights leave a choice.
+//   float32    fused multiply-adds in float32
+//   tf32       tensor cores, weights and inputs rounded to TF32; of float32 matrices
+//   float16, bfloat16   tensor cores, inputs rounded to it, sums in float32; 4-bit codes become book[code]
+//              rounded to it, scales multiply sums in float32 (groups below 16 are computed in float32).
+//              Of codes with offsets or input groups the weights are rounded to it, and multiplied in float32
+enum class Arithmetic : std::int32_t { float32, tf32, float16, bfloat16 };
+
+// Memory that a multiplication works in. Inputs that are put into order need rows * rounded_inputs_stride()
+// of it; without enough for many rows the way of few is taken, which gives the same bits.
+struct Scratch {
+  DevicePointer<std::byte> data = {};  // 256-byte aligned
+  std::int64_t bytes = 0;
+};
+// What the rows take there as the tensor cores take them, and what sums of ranges take at most.
+constexpr std::int64_t rounded_inputs_stride(std::int64_t inputs, Arithmetic arithmetic) {  // bytes
+  return round_up(inputs, 64) * (arithmetic == Arithmetic::tf32 ? 4 : 2);
+}
+std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int processors);
+
+// What a multiplication makes of its inputs before it multiplies them, with the bits of NormArgs or
+// GatedArgs; of few rows alone, since every block makes it for itself.
+struct FusedPrologue {
+  enum class Kind : std::int32_t { none, norm, gated };
+  Kind kind = Kind::none;
+  DevicePointer<const float> gain = {}, bias = {};  // for a norm of whole rows
+  float epsilon = 0;
+  bool subtracts_mean = false;
+  Activation activation = Activation::silu;  // for a gate: x has 2 * inputs columns
+};
+inline constexpr std::int64_t kMaxPrologueRows = 4;
+// Inputs that are put into order first (OrderArgs) are made once: those of all few rows.
+inline constexpr std::int64_t kFewRows = 16, kMaxOrderedPrologueRows = kFewRows;
+// Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
+// takes 8 floats more, so that lanes of four rows meet no bank twice.
+inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
+// Bytes of shared memory: sums of warps, moments of rows, and what each of 8 warps has made.
+inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMaxPrologueRows) * 4,
+                              kMadeBytesOfWarp = kMaxPrologueRows * (kMadeAtOnce + kMadePadding) * 4;
+inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
+
+// Rows rounded to float16 or bfloat16 (arithmetic) in the order in which tensor cores take few of them
+// (kernels/ordered.cuh), zero from `inputs` on; as they are, or as `made` makes them.
+struct OrderArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, inputs = 0;
+  FusedPrologue made = {};
+  Arithmetic arithmetic = Arithmetic::bfloat16;
+  DevicePointer<std::byte> out = {};  // 16-byte aligned
+  std::int64_t out_stride = 0;        // bytes: rounded_inputs_stride()
+};
+// Those rows times a matrix in float16, bfloat16 or four_bit.
+struct OrderedArgs {
+  DevicePointer<const std::byte> x = {};
+  std::int64_t x_stride = 0, rows = 0;
+  Matrix weight = {};
+  Epilogue to = {};
+};
+// Whether products are of rows in that order: what is not multiplied by 16-bit tensor cores is not.
+bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets);
+
+// x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
+// inputs, added in order: bits depend on the matrix's shape, never on `rows`.
+struct LinearArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0;
+  Matrix weight = {};
+  Arithmetic arithmetic = Arithmetic::float32;  // float16 and bfloat16 matrices: their own
+  Epilogue to = {};
+  Scratch scratch = {};
+  FusedPrologue made = {};
+  // Up to so many a block has all rows of its strip of outputs; of more, rows and weights meet in tiles.
+  std::int64_t few_rows = kFewRows;
+};
+
+// Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels/kernels.h, QuantizeArgs):
+// codes[row][k], rows codes_stride apart (a multiple of 32, at least inputs; 16-byte aligned memory), zero
+// from `inputs` on.
+//   symmetric     codes = rint(x * (127 / largest)), scale `absmax` of the row; of LLM.int8() where
+//                 `threshold` is not 0: inputs are rounded to float16, those of magnitude `threshold` or more
+//                 count for nothing, features where any row has one are outliers and become 0. An infinite
+//                 threshold: no feature is one.
+//   row_ranges    a scale and a zero point for each row, from its range with zero
+//   tensor_range  a scale and a zero point of all rows together, whatever is not finite left out
+//   fixed         known beforehand
+struct QuantizeArgs {
+  enum class Kind : std::int32_t { symmetric, row_ranges, tensor_range, fixed };
+  Kind kind = Kind::symmetric;
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, inputs = 0;
+  DevicePointer<const float> factors = {};  // [inputs]: what inputs are multiplied by first; null: 1
+  float threshold = 0;
+  float fixed_scale = 0;
+  std::int32_t fixed_zero_point = 0;  // for codes from -128 on
+  // Written.
+  DevicePointer<std::int8_t> codes = {};
+  std::int64_t codes_stride = 0;
+  DevicePointer<float> absmax = {};  // [rows]; ranges: 127 * scale. NaN of a row that is not finite
+  DevicePointer<std::int32_t> zero_points =
+      {};  // [rows], of codes from -128 on; of symmetric codes not written
+  // tensor_range alone: [2 * rows]
+  DevicePointer<float> ranges = {};
+  // A finite threshold alone. marks [inputs]: 1 where a feature is an outlier; outliers [inputs]: which they
+  // are, ascending; outlier_count [1]; seen [2]: what every run adds to: outliers, features.
+  DevicePointer<std::uint8_t> marks = {};
+  DevicePointer<std::int32_t> outliers = {}, outlier_count = {};
+  DevicePointer<std::int64_t> seen = {};
+};
+
+// Codes of rows times an int8 matrix: (sum of (code - zero point) * weight) * (absmax * scale / 127^2), plus
+// x * (code * (scale / 127)) for each outlier. Sums of codes are exact.
+struct LinearInt8Args {
+  DevicePointer<const std::int8_t> codes = {};
+  std::int64_t codes_stride = 0, rows = 0;
+  DevicePointer<const float> absmax = {};              // [rows]
+  DevicePointer<const std::int32_t> zero_points = {};  // [rows], or null: 0
+  DevicePointer<const std::int32_t> sums = {};         // [outputs], of the weights' codes; with zero_points
+  Matrix weight = {};
+  // For LLM.int8(), as QuantizeArgs writes them; null: none.
+  DevicePointer<const std::int32_t> outliers = {}, outlier_count = {};
+  DevicePointer<const float> x = {};  // [rows, inputs], of outliers
+  std::int64_t x_stride = 0;
+  Epilogue to = {};
+  Scratch scratch = {};
+};
+
+// Rows to int8 with a scale for each group of inputs, for 4-bit weights: codes = rint(x * (127 / largest of
+// the group)), scales[row][group of the row] = largest / 127 * unit, all NaN of a row that is not finite.
+struct QuantizeGroupsArgs {
+  DevicePointer<const float> x = {};
+  std::int64_t x_stride = 0, rows = 0, inputs = 0, group = 0;  // group: a power of two from 16 on
+  float unit = 1;
+  DevicePointer<std::int8_t> codes = {};  // [rows][codes_stride], a multiple of 64; zero from `inputs` on
+  std::int64_t codes_stride = 0;
+  DevicePointer<float> scales = {};  // [rows][groups_of_strip(inputs, group)]
+};
+
+// Those codes times a 4-bit matrix whose book holds integers, -127 to 127: for each group an exact sum of
+// products, times scale of the inputs * scale of the weights.
+struct LinearInt8ActivationsArgs {
+  DevicePointer<const std::int8_t> codes = {};
+  std::int64_t codes_stride = 0, rows = 0;
+  DevicePointer<const float> x_scales = {};
+  Matrix weight = {};  // group at least 16
+  Epilogue to = {};
+};
+
+}  // namespace assay::cuda
