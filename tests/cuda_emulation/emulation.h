@@ -135,6 +135,8 @@ class Global {
   U load(std::int64_t i) const {
     return *checked<const U>(i);
   }
+  Words4 load_once(std::int64_t i) const { return load<Words4>(i); }
+  Words4 load_shared_by_blocks(std::int64_t i) const { return load<Words4>(i); }
   template <typename U>
   Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(address_), in_);

@@ -83,6 +83,24 @@ class Global {
   ASSAY_DEVICE U load(std::int64_t i) const {
     return reinterpret_cast<const U*>(address_)[i];
   }
+  // 16 bytes, by loads that stay where they stand: a compiler sinks others to their use, and a warp then waits
+  // for each. What is read once leaves the L1 cache alone; what a kernel in front wrote goes past it.
+  ASSAY_DEVICE Words4 load_once(std::int64_t i) const {
+    Words4 r;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.word[0]), "=r"(r.word[1]), "=r"(r.word[2]), "=r"(r.word[3])
+                 : "l"(reinterpret_cast<const Words4*>(address_) + i)
+                 : "memory");
+    return r;
+  }
+  ASSAY_DEVICE Words4 load_shared_by_blocks(std::int64_t i) const {
+    Words4 r;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.word[0]), "=r"(r.word[1]), "=r"(r.word[2]), "=r"(r.word[3])
+                 : "l"(reinterpret_cast<const Words4*>(address_) + i)
+                 : "memory");
+    return r;
+  }
   template <typename U>
   ASSAY_DEVICE Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(address_));

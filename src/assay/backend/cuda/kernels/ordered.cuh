@@ -66,7 +66,7 @@ struct OrderedPlace {
     return at;
   }
   ASSAY_DEVICE Words4 tile(std::int32_t i) const {
-    return strip_data.load<Words4>(i * static_cast<std::int32_t>(kTileBytes / 16) + lane);
+    return strip_data.load_once(i * static_cast<std::int32_t>(kTileBytes / 16) + lane);
   }
 };
 
@@ -82,14 +82,12 @@ struct OrderedRows {
     for (int block = 0; block < Blocks; ++block)
       at[block] = smaller(place.first_row + 8 * block + place.g, rows - 1) * stride + place.t;
   }
-  ASSAY_DEVICE Words4 unit(int block, std::int32_t i) const { return x.load<Words4>(at[block] + i * 4); }
-  // The two units of a tile of codes.
-  ASSAY_DEVICE void tile(Words4 (&out)[Blocks][2], std::int32_t i) const {
+  ASSAY_DEVICE Words4 unit(int block, std::int32_t i) const {
+    return x.load_shared_by_blocks(at[block] + i * 4);
+  }
+  ASSAY_DEVICE void units(Words4 (&out)[Blocks], std::int32_t i) const {
     ASSAY_UNROLL
-    for (int block = 0; block < Blocks; ++block) {
-      out[block][0] = unit(block, 2 * i);
-      out[block][1] = unit(block, 2 * i + 1);
-    }
+    for (int block = 0; block < Blocks; ++block) out[block] = unit(block, i);
   }
 };
 
@@ -106,42 +104,66 @@ ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const OrderedPlace& at, co
 template <int Blocks>
 inline constexpr int kUnitsAhead = Blocks == 1 ? 8 : Blocks == 2 ? 4 : Blocks == 4 ? 2 : 1;
 
-// float16 and bfloat16. A range may begin and end in the middle of a unit.
+template <typename Type, int Blocks>
+ASSAY_DEVICE void multiply_tile(float (&c)[Blocks][4], const Words4& weights, const Words4 (&x)[Blocks],
+                                int half) {
+  ASSAY_UNROLL
+  for (int block = 0; block < Blocks; ++block) {
+    const std::uint32_t b[2] = {x[block].word[2 * half], x[block].word[2 * half + 1]};
+    Type::multiply(c[block], weights.word, b);
+  }
+}
+
+// float16 and bfloat16. A range that begins or ends in the middle of a unit has a tile more in front of its
+// whole units, or behind them.
 template <typename Type, MatrixFormat Format, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 ordered_halves(OrderedArgs a) {
   constexpr int kAhead = kUnitsAhead<Blocks>;
   const auto at = OrderedPlace::of<Format>(a, 8 * Blocks);
-  const std::int32_t begin = at.begin / 2, end = (at.end + 1) / 2;
-  const auto is_own = [&](std::int32_t tile) { return tile >= at.begin && tile < at.end; };
+  const std::int32_t begin = (at.begin + 1) / 2, end = larger(at.end / 2, begin);
+  const bool has_first = at.begin % 2 != 0 && at.begin < at.end,
+             has_last = at.end % 2 != 0 && at.end > 2 * begin;
   let_next_start();
-  Words4 ahead[kAhead][2];
+  Words4 ahead[kAhead][2], first = {}, last = {};
+  if (has_first) first = at.tile(at.begin);
   ASSAY_UNROLL
-  for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
-  for (int half = 0; half < 2; ++half)
-    if (const std::int32_t tile = 2 * (begin + j) + half; is_own(tile)) ahead[j][half] = at.tile(tile);
+  for (int j = 0; j < kAhead; ++j)
+    if (begin + j < end) ASSAY_UNROLL
+  for (int half = 0; half < 2; ++half) ahead[j][half] = at.tile(2 * (begin + j) + half);
+  if (has_last) last = at.tile(at.end - 1);
   wait_for_previous();
   const OrderedRows<Blocks> in(a, at);
   float c[Blocks][4] = {};
-  ASSAY_NO_UNROLL
-  for (std::int32_t first = begin; first < end; first += kAhead) {
-    Words4 x[kAhead][Blocks];
+  Words4 x[kAhead][Blocks];
+  const auto multiply_unit = [&](int j, std::int32_t unit) {
     ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
-    for (int block = 0; block < Blocks; ++block) x[j][block] = in.unit(block, smaller(first + j, end - 1));
-    ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const std::int32_t tile = 2 * (first + j) + half;
-      const Words4 now = ahead[j][half];
-      if (tile + 2 * kAhead < at.end) ahead[j][half] = at.tile(tile + 2 * kAhead);
-      if (!is_own(tile)) continue;
-      ASSAY_UNROLL
-      for (int block = 0; block < Blocks; ++block) {
-        const std::uint32_t b[2] = {x[j][block].word[2 * half], x[j][block].word[2 * half + 1]};
-        Type::multiply(c[block], now.word, b);
-      }
+      multiply_tile<Type>(c, ahead[j][half], x[j], half);
+      if (unit + kAhead < end) ahead[j][half] = at.tile(2 * (unit + kAhead) + half);
     }
+  };
+  if (has_first) {
+    in.units(x[0], at.begin / 2);
+    multiply_tile<Type>(c, first, x[0], 1);
+  }
+  std::int32_t unit = begin;
+  ASSAY_NO_UNROLL
+  for (; unit + kAhead <= end; unit += kAhead) {
+    ASSAY_UNROLL
+    for (int j = 0; j < kAhead; ++j) in.units(x[j], unit + j);
+    ASSAY_UNROLL
+    for (int j = 0; j < kAhead; ++j) multiply_unit(j, unit + j);
+  }
+  ASSAY_UNROLL
+  for (int j = 0; j < kAhead; ++j)
+    if (unit + j < end) in.units(x[j], unit + j);
+  ASSAY_UNROLL
+  for (int j = 0; j < kAhead; ++j)
+    if (unit + j < end) multiply_unit(j, unit + j);
+  if (has_last) {
+    in.units(x[0], at.end / 2);
+    multiply_tile<Type>(c, last, x[0], 0);
   }
   finish_blocks(a, at, shared<float>(0), c);
 }
@@ -163,67 +185,81 @@ ASSAY_DEVICE void expand_codes_of_bank(std::uint32_t (&a)[4], std::uint32_t code
 
 // Tiles of 64 codes ahead; a block has a table of 32 KiB, so that several blocks share a processor.
 template <int Blocks>
-inline constexpr int kCodeTilesAhead = Blocks <= 2 ? 4 : 2;
+inline constexpr int kCodeTilesAhead = Blocks == 1 ? 4 : Blocks == 2 ? 2 : 1;
 
 // 4-bit codes in groups of at least 16. Scales multiply sums; of groups of 64 and more they are on their way
 // with the codes.
+template <typename Type, bool HasWideGroups, int Blocks>
+struct CodeTiles {
+  static constexpr int kAhead = kCodeTilesAhead<Blocks>;
+  const OrderedPlace& at;
+  const GroupScales& scales;
+  const Shared<std::uint32_t>& table;
+  int steps;
+  Words4 ahead[kAhead];
+  ScalePair scale[kAhead];
+  float c[Blocks][4];
+
+  ASSAY_DEVICE void fetch(int j, std::int32_t tile) {
+    ahead[j] = at.tile(tile);
+    if (HasWideGroups) scale[j] = scales_at(scales, at.g, std::int64_t{tile} * 64);
+  }
+  // By the two units of its inputs; then the codes that follow are fetched.
+  ASSAY_DEVICE void multiply(int j, std::int32_t tile, const Words4 (&x)[2][Blocks]) {
+    float unscaled[Blocks][4] = {};
+    ASSAY_UNROLL
+    for (int step = 0; step < 4; ++step) {
+      Words4 codes;
+      expand_codes_of_bank(codes.word, ahead[j].word[step], table, at.lane);
+      multiply_tile<Type>(unscaled, codes, x[step / 2], step % 2);
+      if (HasWideGroups ? step < 3 : ((step + 1) & (steps - 1)) != 0) continue;
+      const ScalePair own =
+          HasWideGroups ? scale[j] : scales_at(scales, at.g, std::int64_t{tile} * 64 + step * 16);
+      ASSAY_UNROLL
+      for (int block = 0; block < Blocks; ++block)
+        for (int i = 0; i < 4; ++i) {
+          c[block][i] = fmaf(unscaled[block][i], i < 2 ? own.low : own.high, c[block][i]);
+          unscaled[block][i] = 0;
+        }
+    }
+    if (tile + kAhead < at.end) fetch(j, tile + kAhead);
+  }
+};
+
 template <typename Type, bool HasWideGroups, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 ordered_codes(OrderedArgs a) {
   constexpr int kAhead = kCodeTilesAhead<Blocks>;
   const auto at = OrderedPlace::of<MatrixFormat::four_bit>(a, 8 * Blocks);
   const GroupScales scales(a.weight, at.strip);
+  const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
   let_next_start();
-  Words4 ahead[kAhead];
-  ScalePair scale[kAhead];
-  const auto fetch = [&](int j, std::int32_t tile) {
-    ahead[j] = at.tile(tile);
-    if (HasWideGroups) scale[j] = scales_at(scales, at.g, std::int64_t{tile} * 64);
-  };
+  CodeTiles<Type, HasWideGroups, Blocks> tiles{at, scales, table, steps_of_group(a.weight.group), {}, {}, {}};
   ASSAY_UNROLL
   for (int j = 0; j < kAhead; ++j)
-    if (at.begin + j < at.end) fetch(j, at.begin + j);
-  const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
+    if (at.begin + j < at.end) tiles.fetch(j, at.begin + j);
   make_bank_tables<Type>(table, a.weight);
   barrier();
   wait_for_previous();
   const OrderedRows<Blocks> in(a, at);
-  const int steps = steps_of_group(a.weight.group);
-  float c[Blocks][4] = {};
+  Words4 x[kAhead][2][Blocks];
+  std::int32_t tile = at.begin;
   ASSAY_NO_UNROLL
-  for (std::int32_t first = at.begin; first < at.end; first += kAhead) {
+  for (; tile + kAhead <= at.end; tile += kAhead) {
     ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j) {
-      const std::int32_t tile = first + j;
-      if (tile >= at.end) continue;
-      Words4 x[Blocks][2];
-      in.tile(x, tile);
-      const Words4 now = ahead[j];
-      ScalePair own = scale[j];
-      if (tile + kAhead < at.end) fetch(j, tile + kAhead);
-      float unscaled[Blocks][4] = {};
-      ASSAY_UNROLL
-      for (int step = 0; step < 4; ++step) {
-        std::uint32_t codes[4];
-        expand_codes_of_bank(codes, now.word[step], table, at.lane);
-        ASSAY_UNROLL
-        for (int block = 0; block < Blocks; ++block) {
-          const Words4& unit = x[block][step / 2];
-          const std::uint32_t b[2] = {unit.word[2 * (step % 2)], unit.word[2 * (step % 2) + 1]};
-          Type::multiply(unscaled[block], codes, b);
-        }
-        if (HasWideGroups ? step < 3 : ((step + 1) & (steps - 1)) != 0) continue;
-        if (!HasWideGroups) own = scales_at(scales, at.g, std::int64_t{tile} * 64 + step * 16);
-        ASSAY_UNROLL
-        for (int block = 0; block < Blocks; ++block)
-          for (int i = 0; i < 4; ++i) {
-            c[block][i] = fmaf(unscaled[block][i], i < 2 ? own.low : own.high, c[block][i]);
-            unscaled[block][i] = 0;
-          }
-      }
-    }
+    for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
+    for (int half = 0; half < 2; ++half) in.units(x[j][half], 2 * (tile + j) + half);
+    ASSAY_UNROLL
+    for (int j = 0; j < kAhead; ++j) tiles.multiply(j, tile + j, x[j]);
   }
-  finish_blocks(a, at, shared<float>(kBankTableBytes), c);
+  ASSAY_UNROLL
+  for (int j = 0; j < kAhead; ++j)
+    if (tile + j < at.end) {
+      ASSAY_UNROLL
+      for (int half = 0; half < 2; ++half) in.units(x[j][half], 2 * (tile + j) + half);
+      tiles.multiply(j, tile + j, x[j]);
+    }
+  finish_blocks(a, at, shared<float>(kBankTableBytes), tiles.c);
 }
 
 }  // namespace assay::cuda::device
