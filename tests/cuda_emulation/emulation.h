@@ -65,13 +65,11 @@ void read_shared(std::int64_t first, std::int64_t count);
 void write_shared(std::int64_t first, std::int64_t count);
 void check_shared(std::int64_t byte, std::int64_t bytes, std::int64_t alignment);
 extern std::byte* shared_memory;
-
 void copy_async(std::int64_t to_byte, const void* from, const Allocation& in);
 void commit_copies();
 void wait_for_copies(int groups_left);
 
-// Runs a launch; throws Error for the first fault of a thread. has_to_wait: each thread for the kernel in
-// front.
+// Throws Error for the first fault of a thread. has_to_wait: each thread must, for the kernel in front.
 void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread,
                 bool has_to_wait = false);
 
