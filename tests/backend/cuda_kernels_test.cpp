@@ -228,7 +228,6 @@ TEST_F(CudaKernels, RotatesAsTheCpuDoes) {
 }
 
 // ---- matrix multiplications
-// --------------------------------------------------------------------------------
 
 TEST_F(CudaKernels, MultipliesEveryFormat) {
   for (const Way& way : ways())
@@ -242,6 +241,7 @@ TEST_F(CudaKernels, MultipliesEveryFormat) {
       const bool has_bias = shape.rows != 3, adds = shape.rows == 9;
       const Activation activation = shape.rows == 17 ? Activation::gelu_tanh : Activation::none;
       const auto out = put(before);
+      const OrderedRows ordered(memory_, shape.rows, shape.outputs, shape.rows % 2 == 0);
       run(*runtime_, LinearArgs{.x = put(x),
                                 .x_stride = stride,
                                 .rows = shape.rows,
@@ -251,10 +251,12 @@ TEST_F(CudaKernels, MultipliesEveryFormat) {
                                        .activation = activation,
                                        .adds = adds,
                                        .out = out,
-                                       .out_stride = out_stride},
+                                       .out_stride = out_stride,
+                                       .ordered = ordered.out()},
                                 .scratch = scratch_for(shape.rows, shape.inputs, way.arithmetic),
                                 .few_rows = 1000});
       const Floats got = get(out, shape.rows * out_stride);
+      ordered.expect(got, out_stride);
       for (std::int64_t row = 0; row < shape.rows; ++row) {
         for (std::int64_t output = 0; output < shape.outputs; ++output) {
           double sum = has_bias ? static_cast<double>(bias[at_of(output)]) : 0, size = 1;
@@ -331,7 +333,6 @@ TEST_F(CudaKernels, RefusesWhatItHasNoKernelFor) {
 }
 
 // ---- attention
-// ---------------------------------------------------------------------------------------------
 
 constexpr CacheFormat kCacheFormats[] = {CacheFormat::float32, CacheFormat::float16, CacheFormat::bfloat16,
                                          CacheFormat::int8};
@@ -423,7 +424,6 @@ TEST_F(CudaAttention, ScoresOfMinusInfinityWeighNothing) {
 }
 
 // ---- head
-// --------------------------------------------------------------------------------------------------
 
 TEST_F(CudaKernels, FindsTheHighestAsTheCpuDoes) {
   cpu::KernelTable table;

@@ -296,5 +296,24 @@ TEST(CudaMadeInSteps, SaveALaunchEachAndChangeNoBit) {
   }
 }
 
+// Attention and the first half of an MLP leave their rows in order: a launch less each, and the same bits.
+TEST(CudaOrderedSteps, LeaveRowsForTheMultiplicationBehind) {
+  const std::shared_ptr<EmulatedRuntime> runtime = make_emulated_runtime();
+  const auto backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime,
+                                         {.uses_graphs = false, .chooses_tokens = false});
+  const Model model = Model::load(std::make_shared<const ModelFolder>(test::demo_model()), backend,
+                                  precision_from_name("bfloat16"));
+  Program& program = model.program();
+  const std::vector<bool> are = ordered_by_producers(program.plan());
+  const auto layers = static_cast<std::int64_t>(program.plan().layers);
+  EXPECT_EQ(std::count(are.begin(), are.end(), true), 2 * layers);
+  const SteppedTokens one = step_of(runtime, program, 1), some = step_of(runtime, program, 3),
+                      many = step_of(runtime, program, 17);
+  EXPECT_EQ(one.logits, many.logits);
+  EXPECT_EQ(some.logits, many.logits);
+  // Embedding and per layer: norm and qkv, keys and values, attention, its output, norm, both halves.
+  EXPECT_EQ(one.launches, 1 + layers * 8);
+}
+
 }  // namespace
 }  // namespace assay::cuda

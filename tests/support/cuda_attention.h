@@ -1,7 +1,7 @@
 // Caches of an emulated GPU, and what attention over them gives, in double.
 #pragma once
 
-#include "support/cuda_kernels.h"
+#include "support/cuda_ordered.h"
 
 namespace assay::cuda::testing_support {
 
@@ -103,25 +103,29 @@ class CudaAttention : public CudaKernels {
     slopes_.clear();
     for (int i = 0; i < case_.heads; ++i) slopes_.push_back(0.01F * static_cast<float>(i + 1));
     const auto out = room<float>(count * (width + 1));
-    run(*runtime_, AttendArgs{.q = put(q),
-                              .q_stride = width,
-                              .rows = count,
-                              .heads = case_.heads,
-                              .layer = kLayer,
-                              .cache = layout_,
-                              .scale = 0.3F,
-                              .window = case_.window,
-                              .soft_cap = case_.soft_cap,
-                              .slopes = case_.has_slopes ? put(slopes_) : DevicePointer<float>(),
-                              .places = {.key = put(key), .first_page = put(first_page), .pages = pages_},
-                              .sequences = sequences_hint_,
-                              .longest = longest,
-                              .out = out,
-                              .out_stride = width + 1,
-                              .scratch = has_scratch ? room<float>(scratch) : DevicePointer<float>(),
-                              .scratch_floats = has_scratch ? scratch : 0});
+    const OrderedRows ordered(memory_, count, width, layout_.format == CacheFormat::float16);
+    run(*runtime_,
+        AttendArgs{.q = put(q),
+                   .q_stride = width,
+                   .rows = count,
+                   .heads = case_.heads,
+                   .layer = kLayer,
+                   .cache = layout_,
+                   .scale = 0.3F,
+                   .window = case_.window,
+                   .soft_cap = case_.soft_cap,
+                   .slopes = case_.has_slopes ? put(slopes_) : DevicePointer<float>(),
+                   .places = {.key = put(key), .first_page = put(first_page), .pages = pages_},
+                   .sequences = sequences_hint_,
+                   .longest = longest,
+                   .out = out,
+                   .out_stride = width + 1,
+                   .ordered = case_.head_dim <= kMaxOrderedHeadDim ? ordered.out() : OrderedRowsOut(),
+                   .scratch = has_scratch ? room<float>(scratch) : DevicePointer<float>(),
+                   .scratch_floats = has_scratch ? scratch : 0});
     Floats packed;
     const Floats got = get(out, count * (width + 1));
+    if (case_.head_dim <= kMaxOrderedHeadDim) ordered.expect(got, width + 1);
     for (std::int64_t row = 0; row < count; ++row)
       packed.insert(packed.end(), got.begin() + row * (width + 1), got.begin() + row * (width + 1) + width);
     return packed;

@@ -51,5 +51,8 @@ std::vector<GpuRooflines> measure_gpu_rooflines(
 // Says of each operation of a plan whether a GPU runs it inside the matrix multiplication behind it, in a
 // step of so many rows: it is no kernel of its own.
 std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows);
+// And whether it is a multiplication with a kernel in front that rounds its inputs; behind all operations
+// the LM head.
+std::vector<bool> rounds_inputs_on_gpu(const Plan& plan, std::int64_t rows);
 
 }  // namespace assay

@@ -231,13 +231,41 @@ ASSAY_DEVICE ChunkState attend_chunk_of(const AttendArgs& a, std::int64_t row, s
   }
 }
 
+ASSAY_DEVICE void put_attended(const AttendArgs& a, std::int64_t row, std::int64_t head, std::int64_t dim,
+                               float value) {
+  const std::int64_t column = head * a.cache.head_dim + dim;
+  Global<float>(a.out)[row * a.out_stride + column] = value;
+  put_ordered(a.ordered, row, column, value);
+}
+// What a thread has written of a row once more, in order: read back, since its registers are full.
+template <int Columns>
+ASSAY_DEVICE void order_attended(const AttendArgs& a, std::int64_t row, std::int64_t head,
+                                 std::int32_t first) {
+  const auto dim = static_cast<std::int32_t>(a.cache.head_dim);
+  ASSAY_NO_UNROLL
+  for (std::int32_t i = 0; i < Columns; ++i) {
+    const std::int32_t column = first + i / 2 * 8 + i % 2;
+    if (column >= dim) continue;
+    const std::int64_t k = head * dim + column;
+    put_ordered(a.ordered, row, k, Global<float>(a.out)[row * a.out_stride + k]);
+  }
+}
+
+// A row of padding, by four threads.
+template <bool IsOrdered>
+ASSAY_DEVICE void clear_attended(const AttendArgs& a, std::int64_t row, std::int64_t head, std::int32_t first) {
+  const std::int64_t dim = a.cache.head_dim;
+  for (std::int64_t i = first; i < dim; i += 4) {
+    Global<float>(a.out)[row * a.out_stride + head * dim + i] = 0;
+    if constexpr (IsOrdered) put_ordered(a.ordered, row, head * dim + i, 0);
+  }
+}
 // The thread's dimensions of a head, of the state of all its keys. Of nothing but scores of -infinity NaN.
 ASSAY_DEVICE void write_attended(const AttendArgs& a, std::int64_t row, std::int64_t head,
                                  const ChunkState& state) {
-  const Global<float> out = Global<float>(a.out) + (row * a.out_stride + head * a.cache.head_dim);
   for (int j = 0; j < kDimsOfThread; ++j) {
     const std::int64_t dim = thread_index() + j * kAttendThreads;
-    if (dim < a.cache.head_dim) out[dim] = state.values[j] / state.sum;
+    if (dim < a.cache.head_dim) put_attended(a, row, head, dim, state.values[j] / state.sum);
   }
 }
 ASSAY_DEVICE std::int64_t first_key_of(const AttendArgs& a, std::int64_t last) {
@@ -259,8 +287,7 @@ ASSAY_KERNEL_OF(kAttendThreads) attend_rows(AttendArgs a) {
   if (last < 0) {
     for (int j = 0; j < kDimsOfThread; ++j) {
       const std::int64_t dim = thread_index() + j * kAttendThreads;
-      if (takes_all && dim < a.cache.head_dim)
-        Global<float>(a.out)[row * a.out_stride + head * a.cache.head_dim + dim] = 0;
+      if (takes_all && dim < a.cache.head_dim) put_attended(a, row, head, dim, 0);
     }
     return;
   }

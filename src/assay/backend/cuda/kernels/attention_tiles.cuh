@@ -405,6 +405,9 @@ ASSAY_DEVICE void end_chunk(const AttendTilesArgs& a, const AttendPlace& at, Til
       else if (const std::int32_t column = first_value<KeyDim, Dim>() + 8 * j + 2 * at.t + i; column < dim)
         out[column] = value / rows.total_sum[half];
     }
+    if (KeyDim <= kMaxOrderedHeadDim && is_last && a.attend.ordered.out)
+      order_attended<Dim / 4>(a.attend, at.row(tile_row), at.head(tile_row),
+                              first_value<KeyDim, Dim>() + 2 * at.t);
   }
   ASSAY_UNROLL
   for (int j = 0; j < Dim / 8; ++j) ASSAY_UNROLL
@@ -514,9 +517,7 @@ attend_tiles(AttendTilesArgs a) {
       rows.largest[half] = rows.total_largest[half] = -infinity();
       rows.sum[half] = rows.total_sum[half] = 0;
       if (is_here && rows.last[half] < 0 && grid_x() == 1 && first_value<KeyDim, Dim>() == 0) {  // padding
-        const std::int64_t dim = a.attend.cache.head_dim;
-        for (std::int64_t i = at.t; i < dim; i += 4)
-          Global<float>(a.attend.out)[its_row * a.attend.out_stride + at.head(tile_row) * dim + i] = 0;
+        clear_attended<KeyDim <= kMaxOrderedHeadDim>(a.attend, its_row, at.head(tile_row), at.t);
       }
     }
     if (run.last_key >= 0) attend_run<Type, KeyDim, Dim>(a, at, run, rows);

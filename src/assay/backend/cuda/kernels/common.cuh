@@ -154,12 +154,25 @@ ASSAY_DEVICE float element_of(const Matrix& matrix, std::int64_t row, std::int64
   return 0;
 }
 
+// Which half word of a row in order holds input k (kernels/ordered.cuh).
+ASSAY_DEVICE std::int32_t half_of_input(std::int32_t k) {
+  return (k & ~31) + (k >> 1 & 3) * 8 + (k >> 4 & 1) * 4 + (k >> 3 & 1) * 2 + (k & 1);
+}
+ASSAY_DEVICE void put_ordered(const OrderedRowsOut& to, std::int64_t row, std::int64_t k, float value) {
+  if (!to.out) return;
+  const std::int32_t at = static_cast<std::int32_t>(row) * static_cast<std::int32_t>(to.out_stride / 2) +
+                          half_of_input(static_cast<std::int32_t>(k));  // rows are few
+  Global<std::byte>(to.out).as<std::uint16_t>()[at] =
+      static_cast<std::uint16_t>(to.is_float16 ? f16_bits(value) : bf16_bits(value));
+}
+
 ASSAY_DEVICE void finish(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) {
   if (to.bias) sum += Global<const float>(to.bias)[output];
   float value = activate(to.activation, sum);
   const Global<float> out = Global<float>(to.out) + (row * to.out_stride + output);
   if (to.adds) value += out[0];
   out[0] = value;
+  put_ordered(to.ordered, row, output, value);
 }
 
 }  // namespace assay::cuda::device

@@ -119,11 +119,11 @@ struct AttendArgs {
   float soft_cap = 0;                      // 0 = none
   DevicePointer<const float> slopes = {};  // [heads], or null
   KvSlots places = {};
-  std::int64_t sequences = 1;  // that the rows are of: a hint, on which bits do not depend
-  // At least the highest key of the rows, plus one: how many launches there are depends on it, bits do not.
-  std::int64_t longest = 0;
+  std::int64_t sequences = 1;     // that the rows are of: a hint, on which bits do not depend
+  std::int64_t longest = 0;       // at least the highest key, plus one: launches depend on it, bits do not
   DevicePointer<float> out = {};  // [rows][heads * head_dim]
   std::int64_t out_stride = 0;
+  OrderedRowsOut ordered = {};  // null where heads have more than kMaxOrderedHeadDim elements
   // For states of chunks, so that chunks of few rows run side by side; may be null. A run that needs more
   // than there is takes chunks one after another.
   DevicePointer<float> scratch = {};
@@ -136,7 +136,7 @@ struct AttendTilesArgs {
   std::int32_t rows_of_group = 1, tiles = 1, stages = 2;
 };
 inline constexpr std::int64_t kChunkKeys = 256;
-inline constexpr std::int64_t kMaxHeadDim = 512;
+inline constexpr std::int64_t kMaxHeadDim = 512, kMaxOrderedHeadDim = 128;
 // What scratch memory rows with keys up to `longest` want.
 constexpr std::int64_t attend_scratch_floats(std::int64_t rows, std::int64_t heads, std::int64_t head_dim,
                                              std::int64_t longest) {

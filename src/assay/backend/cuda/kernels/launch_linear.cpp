@@ -121,6 +121,13 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
                  const Kernel<OrderedArgs> (&kernels)[kRowBlocks], std::uint32_t more_bytes) {
   if (args.rows == 0) return;
   const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic);
+  const auto multiply = [&](DevicePointer<const std::byte> x) {
+    launch_linear(
+        runtime, kernels,
+        OrderedArgs{.x = x, .x_stride = stride, .rows = args.rows, .weight = args.weight, .to = args.to},
+        more_bytes);
+  };
+  if (args.ordered) return multiply(args.ordered);
   if (args.rows * stride > args.scratch.bytes)
     throw Error(
         "a multiplication puts {} rows of {} inputs into {} bytes of scratch memory; {} were expected",
@@ -140,13 +147,7 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
           .block = count_of(kThreads),
           .shared_bytes = kReduceBytes},
          order);
-  launch_linear(runtime, kernels,
-                OrderedArgs{.x = args.scratch.data,
-                            .x_stride = stride,
-                            .rows = args.rows,
-                            .weight = args.weight,
-                            .to = args.to},
-                more_bytes);
+  multiply(args.scratch.data);
 }
 
 bool is_power_of_two(std::int64_t n) {

@@ -26,6 +26,14 @@ struct Matrix {
   float codebook[16] = {};
 };
 
+// Where an operation leaves its rows in order too (kernels/ordered.cuh), for the multiplication behind it: as
+// many columns as there are inputs of that, a multiple of 64. Null: nowhere.
+struct OrderedRowsOut {
+  DevicePointer<std::byte> out = {};  // 16-byte aligned
+  std::int64_t out_stride = 0;        // bytes: rounded_inputs_stride()
+  bool is_float16 = false;            // or bfloat16
+};
+
 // What a matrix multiplication does with its sums: out = activation(sum + bias), or +=.
 struct Epilogue {
   DevicePointer<const float> bias = {};  // [outputs], or null
@@ -33,6 +41,7 @@ struct Epilogue {
   bool adds = false;
   DevicePointer<float> out = {};
   std::int64_t out_stride = 0;
+  OrderedRowsOut ordered = {};
 };
 
 // How sums are formed where the weights leave a choice.
@@ -106,6 +115,8 @@ struct LinearArgs {
   Epilogue to = {};
   Scratch scratch = {};
   FusedPrologue made = {};
+  DevicePointer<const std::byte> ordered =
+      {};  // x, where few rows of it are in order already; null: they are not
   // Up to so many a block has all rows of its strip of outputs; of more, rows and weights meet in tiles.
   std::int64_t few_rows = kFewRows;
 };

@@ -227,7 +227,7 @@ struct CodeTiles {
 };
 
 template <typename Type, bool HasWideGroups, int Blocks>
-ASSAY_KERNEL_OF(kLinearThreads)
+ASSAY_KERNEL_OF(kLinearThreads, Blocks < 8 ? 2 : 1)
 ordered_codes(OrderedArgs a) {
   constexpr int kAhead = kCodeTilesAhead<Blocks>;
   const auto at = OrderedPlace::of<MatrixFormat::four_bit>(a, 8 * Blocks);

@@ -32,6 +32,7 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, Cud
   place_rotary_tables(plan, offsets);
   place_int8_inputs(plan, offsets);
   place_gemm_scratch(plan, facts, offsets);
+  place_ordered_rows(plan, offsets);
   if (gemm == CudaGemm::cublaslt) place_library_scratch(plan, facts, offsets);
   row_facts_at = offsets.take(kRowFacts * kMaxRows * 4);
   // A page serves one sequence, and no more pages exist than fit the device.
@@ -158,6 +159,15 @@ void WorkspaceLayout::place_gemm_scratch(const Plan& plan, const DeviceFacts& fa
                                           partial_sums_bytes(kMaxRows, weight.rows, facts.processors));
   });
   gemm_at = offsets.take(gemm_bytes);
+}
+
+void WorkspaceLayout::place_ordered_rows(const Plan& plan, Offsets& offsets) {
+  for_linears(plan, [&](const LinearOp& op) {
+    const WeightSpec& weight = plan.weight(op.weight);
+    if (takes_ordered_inputs(weight))
+      ordered_stride = std::max(ordered_stride, rounded_inputs_stride(weight.columns, Arithmetic::bfloat16));
+  });
+  ordered_at = offsets.take(kFewRows * ordered_stride);
 }
 
 void WorkspaceLayout::place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets) {

@@ -57,6 +57,7 @@ struct WorkspaceLayout {
   std::int64_t seen_at = 0;                                  // int64 [2]
   std::int64_t scratch_at = 0, scratch_floats = 0;           // for attention
   std::int64_t gemm_at = 0, gemm_bytes = 0;                  // Scratch of multiplications of many rows
+  std::int64_t ordered_at = 0, ordered_stride = 0;           // OrderedRowsOut [kFewRows]
   std::int64_t expanded_at = 0, expanded_bytes = 0;          // for a library: one matrix row by row,
   std::int64_t library_at = 0, library_bytes = 0;            // and what it works in
   std::int64_t bytes = 0;
@@ -69,6 +70,7 @@ struct WorkspaceLayout {
   void place_rotary_tables(const Plan& plan, Offsets& offsets);
   void place_int8_inputs(const Plan& plan, Offsets& offsets);
   void place_gemm_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets);
+  void place_ordered_rows(const Plan& plan, Offsets& offsets);
   void place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets);
 };
 

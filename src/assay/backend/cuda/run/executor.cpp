@@ -34,6 +34,7 @@ CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shar
       weights_(plan_, source, runtime_),
       work_(plan_, runtime_, options.gemm),
       prologue_rows_(prologue_rows(plan_, work_.layout())),
+      ordered_by_producers_(ordered_by_producers(plan_)),
       pages_(std::make_shared<PagePool>(runtime_, cache_layout_of(plan_))) {
   put_constants();
 }
@@ -54,6 +55,7 @@ void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSourc
   plan_ = std::move(next);  // whose operations stay where they are, and the workspace knows them
   work_ = std::move(work);
   prologue_rows_ = prologue_rows(plan_, work_.layout());
+  ordered_by_producers_ = ordered_by_producers(plan_);
   graphs_.clear();
   put_pages_.clear();
   kept_.clear();
@@ -237,7 +239,7 @@ void CudaProgram::run_head(DevicePointer<const std::int32_t> row_of, std::int64_
                                     .out_stride = normed.stride,
                                     .rows = rows,
                                     .n = hidden.columns});
-  multiply(plan_.head.product, weights_.constants(plan_.ops.size()), normed, work_.logits(), rows);
+  multiply(plan_.head.product, weights_.constants(plan_.ops.size()), normed, work_.logits(), rows, {});
 }
 
 // Reduces the held logits of rows [first, first + count) of the call.

@@ -40,6 +40,11 @@ std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 // first.
 std::vector<std::int64_t> prologue_rows(const Plan& plan, const WorkspaceLayout& layout);
 
+// Says of each operation whether it is a multiplication whose inputs, of few rows, the multiplication or the
+// attention in front of it leaves in order: all its columns, whole units, added to nothing. What reads such
+// rows leaves none: they lie in one place.
+std::vector<bool> ordered_by_producers(const Plan& plan);
+
 class CudaProgram : public Program {
  public:
   CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
@@ -95,10 +100,18 @@ class CudaProgram : public Program {
   EmbedArgs embedding(const EmbedOp& op, std::int64_t rows) const;
   bool is_made_of_inputs(std::size_t index, const Step& step) const;
   FusedPrologue made_inputs(const Op* op) const;
+  OrderedRowsOut ordered_behind(std::size_t index, std::int64_t rows) const;
   void norm(const NormOp& op, const Step& step);
   void gate(const GatedOp& op, const Step& step);
+  // What of a multiplication's inputs is made in front of it, and what it leaves for the one behind it.
+  struct Neighbours {
+    const Op* made = nullptr;
+    DevicePointer<const std::byte> ordered = {};
+    OrderedRowsOut left = {};
+  };
+  Neighbours neighbours_of(std::size_t index, const Step& step) const;
   void multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in, const Buffer& out,
-                std::int64_t rows, const Op* made = nullptr);
+                std::int64_t rows, const Neighbours& neighbours);
   void multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in, std::int64_t rows,
                      Epilogue to);
   const RotaryOp* rotation_before(std::size_t index) const;
@@ -129,6 +142,7 @@ class CudaProgram : public Program {
   Weights weights_;
   Workspace work_;
   std::vector<std::int64_t> prologue_rows_;
+  std::vector<bool> ordered_by_producers_;
   std::shared_ptr<PagePool> pages_;
   InputObserver observer_;
 

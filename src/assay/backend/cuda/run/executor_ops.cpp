@@ -18,10 +18,10 @@ void CudaProgram::run_op(std::size_t index, Step& step) {
                      if (observer_) show_inputs(op, step);
                      Buffer out = work_[op.out];
                      out.data = out.data + op.out_column;
-                     const Op* made =
-                         index > 0 && is_made_of_inputs(index - 1, step) ? &plan_.ops[index - 1] : nullptr;
-                     const BufferId in = made != nullptr ? buffers_of(*made).reads.front() : op.in;
-                     multiply(op, constants, work_[in], out, step.rows, made);
+                     const Neighbours neighbours = neighbours_of(index, step);
+                     const BufferId in =
+                         neighbours.made != nullptr ? buffers_of(*neighbours.made).reads.front() : op.in;
+                     multiply(op, constants, work_[in], out, step.rows, neighbours);
                    },
                    [&](const RotaryOp& op) {
                      if (rotation_before(index + 1) == nullptr) cuda::run(*runtime_, rotation(op, step.rows));
@@ -85,12 +85,13 @@ void CudaProgram::gate(const GatedOp& op, const Step& step) {
 }
 
 void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in,
-                           const Buffer& out, std::int64_t rows, const Op* made) {
+                           const Buffer& out, std::int64_t rows, const Neighbours& neighbours) {
   const Epilogue to{.bias = weights_.vector(op.bias),
                     .activation = op.activation,
                     .adds = op.adds_to_output,
                     .out = out.data,
-                    .out_stride = out.stride};
+                    .out_stride = out.stride,
+                    .ordered = neighbours.left};
   if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, in, rows, to);
   const LinearArgs product{.x = in.data,
                            .x_stride = in.stride,
@@ -99,11 +100,51 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
                            .arithmetic = arithmetic_of(weights_.spec(op.weight)),
                            .to = to,
                            .scratch = work_.gemm_scratch(),
-                           .made = made_inputs(made)};
+                           .made = made_inputs(neighbours.made),
+                           .ordered = neighbours.ordered};
   // The LM head takes fewer rows at a time than the library does.
   if (options_.gemm == CudaGemm::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
     return;
   cuda::run(*runtime_, product);
+}
+
+CudaProgram::Neighbours CudaProgram::neighbours_of(std::size_t index, const Step& step) const {
+  Neighbours found;
+  if (index > 0 && is_made_of_inputs(index - 1, step)) found.made = &plan_.ops[index - 1];
+  if (ordered_by_producers_[index] && step.rows <= kFewRows)
+    found.ordered = work_.at<const std::byte>(work_.layout().ordered_at);
+  found.left = ordered_behind(index, step.rows);
+  return found;
+}
+
+// What an operation leaves for the multiplication behind it.
+OrderedRowsOut CudaProgram::ordered_behind(std::size_t index, std::int64_t rows) const {
+  if (index + 1 >= plan_.ops.size() || !ordered_by_producers_[index + 1] || rows > kFewRows) return {};
+  const WeightSpec& weight = weights_.spec(std::get<LinearOp>(plan_.ops[index + 1].kind).weight);
+  return {.out = work_.at<std::byte>(work_.layout().ordered_at),
+          .out_stride = rounded_inputs_stride(weight.columns, Arithmetic::bfloat16),
+          .is_float16 =
+              format_of(weight) == MatrixFormat::float16 || arithmetic_of(weight) == Arithmetic::float16};
+}
+
+std::vector<bool> ordered_by_producers(const Plan& plan) {
+  const auto leaves = [&](const Op& op, BufferId id, std::int64_t columns) {
+    if (plan.buffers[static_cast<std::size_t>(id)].columns != columns) return false;
+    if (const auto* attention = std::get_if<AttentionOp>(&op.kind))
+      return attention->out == id && attention->head_dim <= kMaxOrderedHeadDim;
+    const auto* linear = std::get_if<LinearOp>(&op.kind);
+    return linear != nullptr && linear->out == id && linear->out_column == 0 && !linear->adds_to_output &&
+           plan.weight(linear->weight).rows == columns;
+  };
+  std::vector<bool> are(plan.ops.size());
+  for (std::size_t i = 1; i < plan.ops.size(); ++i) {
+    const auto* linear = std::get_if<LinearOp>(&plan.ops[i].kind);
+    if (linear == nullptr || are[i - 1]) continue;
+    const WeightSpec& weight = plan.weight(linear->weight);
+    are[i] = weight.columns % 64 == 0 && takes_ordered_inputs(weight) &&
+             leaves(plan.ops[i - 1], linear->in, weight.columns);
+  }
+  return are;
 }
 
 FusedPrologue CudaProgram::made_inputs(const Op* op) const {
@@ -264,6 +305,7 @@ void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, st
                                   .longest = step.longest,
                                   .out = out.data,
                                   .out_stride = out.stride,
+                                  .ordered = ordered_behind(index, step.rows),
                                   .scratch = work_.at<float>(layout.scratch_at),
                                   .scratch_floats = layout.scratch_floats});
 }
@@ -297,6 +339,21 @@ std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows) {
   for (const std::int64_t most : cuda::prologue_rows(plan, cuda::WorkspaceLayout(plan, {})))
     fused.push_back(rows <= most);
   return fused;
+}
+
+std::vector<bool> rounds_inputs_on_gpu(const Plan& plan, std::int64_t rows) {
+  const std::vector<bool> are_ordered = cuda::ordered_by_producers(plan);
+  std::vector<bool> round(plan.ops.size() + 1);
+  const auto rounds = [&](const LinearOp& op) {
+    const WeightSpec& weight = plan.weight(op.weight);
+    return cuda::takes_ordered_inputs(weight) ||
+           (rows > cuda::kFewRows && cuda::arithmetic_of(weight) == cuda::Arithmetic::tf32);
+  };
+  for (std::size_t i = 0; i < plan.ops.size(); ++i)
+    if (const auto* linear = std::get_if<LinearOp>(&plan.ops[i].kind))
+      round[i] = rounds(*linear) && !(are_ordered[i] && rows <= cuda::kFewRows);
+  round.back() = rounds(plan.head.product);
+  return round;
 }
 
 }  // namespace assay
