@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -125,6 +126,16 @@ TEST(WorkerServer, SurvivesWhatMemoryCannotHold) {
                       [](const auto&, const auto&, const auto&) -> LoadedModel { throw std::bad_alloc(); });
   EXPECT_EQ(server.answer(R"({"op":"load","model":"m"})"), R"({"ok":false,"error":"not enough memory"})");
   EXPECT_TRUE(server.is_open());
+}
+
+TEST(WorkerServer, SaysThatAThreadCannotStart) {
+  WorkerServer server({}, [](const auto&, const auto&, const auto&) -> LoadedModel {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  });
+  const OrderedJson reply = OrderedJson::parse(server.answer(R"({"op": "load", "model": "m"})"));
+  EXPECT_EQ(reply["ok"], false);
+  EXPECT_EQ(reply["error"], "not enough memory to start a thread, or too many threads");
+  EXPECT_FALSE(server.has_failed());
 }
 
 // Two sessions of one process, through the program itself.
