@@ -131,14 +131,19 @@ TEST_F(CliWith, ARowIsThatOfTheModelAlone) {
 
 TEST_F(CliWith, OtherTokensAreNotCompared) {
   const fs::path model = model_of_other_tokens();
-  const Json rows = rows_of({"tradeoff", kModel, "--with", model, "--precision", "float32", "-p", "a",
-                             "--corpus", kText, "-n", "4", "-r", "1", "--processes", "1"});
+  const ProgramResult result =
+      run_program({"tradeoff", kModel, "--with", model, "--precision", "float32", "-p", "a", "--corpus",
+                   kText, "-n", "4", "-r", "1", "--processes", "1", "--json"});
+  expect_success(result);
+  const Json json = Json::parse(result.out), &rows = json["rows"];
   ASSERT_EQ(rows.size(), 4U);
   EXPECT_TRUE(rows[3]["values"].contains("perplexity"));
   EXPECT_FALSE(rows[3]["values"].contains("perplexity_ratio"));
   const Json& warnings = rows[3]["warnings"];
   EXPECT_TRUE(std::any_of(warnings.begin(), warnings.end(),
                           [](const Json& warning) { return warning["kind"] == "other_tokens"; }));
+  // Nor is what follows another prompt a divergence.
+  EXPECT_EQ(json["findings"], Json::array());
 }
 
 TEST_F(CliWith, AStoredModelRunsOnlyAsItIsStored) {
@@ -301,11 +306,11 @@ TEST_F(CliWith, AStoredModelTakesNoRecipe) {
   EXPECT_NE(of_recipe[0]["label"].get<std::string>().find("recipe eight"), std::string::npos);
   EXPECT_EQ(of_recipe[1]["label"], "stored: as stored");
   EXPECT_EQ(of_recipe[1]["status"], "ok") << of_recipe[1]["reason"];
-  const Json of_modules =
-      rows({"tradeoff", kModel, "--with", stored, "--precision", "nf4", "--include", "mlp"});
-  ASSERT_EQ(of_modules.size(), 4U);
-  EXPECT_EQ(of_modules[1]["label"], "stored: as stored");
-  EXPECT_EQ(of_modules[1]["status"], "ok") << of_modules[1]["reason"];
+  const Json of_others = rows({"tradeoff", kModel, "--with", stored, "--precision", "llm-int8+head",
+                               "--include", "mlp", "--llm-int8-threshold", "5"});
+  ASSERT_EQ(of_others.size(), 4U);
+  EXPECT_EQ(of_others[1]["label"], "stored: as stored");
+  EXPECT_EQ(of_others[1]["status"], "ok") << of_others[1]["reason"];
 }
 
 TEST_F(CliWith, APlanSaysWhichCasesWillFail) {

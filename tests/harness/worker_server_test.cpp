@@ -128,6 +128,29 @@ TEST(WorkerServer, SurvivesWhatMemoryCannotHold) {
   EXPECT_TRUE(server.is_open());
 }
 
+// Ctrl-C ends a load, and what was tuned once is not tuned again.
+TEST(WorkerServer, HandsWhatItIsToldToTheLoad) {
+  LoadOptions told;
+  WorkerServer server([] { return true; },
+                      [&](const auto&, const auto&, const LoadOptions& options) -> LoadedModel {
+                        told = options;
+                        throw Error("it does not load");
+                      });
+  server.answer(R"({"op":"load","model":"m"})");
+  ASSERT_TRUE(told.should_stop);
+  EXPECT_TRUE(told.should_stop());
+  const auto constants = to_json(*make_backend({}, {.threads = 3, .tune = Tune::once})->constants());
+  const OrderedJson request{{"op", "load"},
+                            {"candidates", {"m"}},
+                            {"configuration", OrderedJson::object()},
+                            {"needs_tokenizer", false},
+                            {"constants", constants}};
+  server.answer(request.dump());
+  ASSERT_NE(told.constants, nullptr);
+  EXPECT_EQ(to_json(*told.constants), constants);
+  EXPECT_FALSE(told.needs_tokenizer);
+}
+
 TEST(WorkerServer, SaysThatAThreadCannotStart) {
   WorkerServer server({}, [](const auto&, const auto&, const auto&) -> LoadedModel {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));

@@ -61,15 +61,16 @@ struct ScoredModel {
   std::optional<Comparison> comparison;  // with the first model
 };
 
-// Of several models, one that is quantized is scored as it is stored.
+// One that is quantized is scored as it is stored, where there are several.
 ModelFlags flags_for(const PerplexityFlags& flags, const std::string& model) {
   ModelFlags own = flags.model;
   own.model = model;
   if (flags.others.empty()) return own;
   const auto source = opened(model);
-  if (!stored_precision(*source, spec_from_source(*source))) return own;
+  const std::optional<Precision> stored = stored_precision(*source, spec_from_source(*source));
+  if (!stored) return own;
   own.precision = kAutoPrecision;
-  own.config = as_stored(own.config);
+  own.config = as_stored(own.config, *stored);
   return own;
 }
 

@@ -162,9 +162,12 @@ Preset baseline_preset(const Device& device) {
   return is_on_cpu(device) ? Preset::float32 : Preset::float16;
 }
 
-RunConfig as_stored(RunConfig config) {
+RunConfig as_stored(RunConfig config, const Precision& stored) {
   config.precision.reset();
   for (const char* key : kOfQuantizing) field(key).clear(config);
+  for (const Field& each : fields())
+    if (each.applies && !each.applies(stored)) each.clear(config);
+  if (stored.is_lm_head_stored) config.quantize_head.reset();
   return config;
 }
 

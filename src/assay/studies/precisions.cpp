@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/stored_quantization.h"
 #include "assay/session/resolve.h"
 #include "assay/studies/precision_cases.h"
 
@@ -66,7 +68,10 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
 std::vector<RunConfig> commons_of(const ExperimentContext& context) {
   std::vector<RunConfig> all;
   for (const ContextModel& model : context.models) {
-    all.push_back(model.is_quantized_already ? as_stored(context.common) : context.common);
+    all.push_back(context.common);
+    if (model.is_quantized_already)
+      all.back() =
+          as_stored(context.common, *stored_precision(*model.source, spec_from_source(*model.source)));
     all.back().model = model.name;
   }
   if (all.empty()) all.push_back(context.common);
