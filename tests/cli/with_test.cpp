@@ -57,7 +57,8 @@ class CliWith : public ::testing::Test {
     const ProgramResult result = run_program(words);
     expect_success(result);
     std::vector<std::string> labels;
-    for (const Json& spec : Json::parse(result.out)["cases"]) labels.push_back(spec["label"]);
+    const Json cases = Json::parse(result.out)["cases"];
+    for (const Json& spec : cases) labels.push_back(spec["label"]);
     return labels;
   }
   // With weights that are no numbers.
@@ -203,7 +204,9 @@ TEST_F(CliWith, PerplexityTakesTheShortestContext) {
   write_file(ids, "1 2 3 4 5 6 7 8 9 10 1 2 3 4 5 6 7");
   const ProgramResult result = run_program({"perplexity", longer, ids, "--ids", "--with", shorter, "--json"});
   expect_success(result);
-  for (const Json& model : Json::parse(result.out)["models"])
+  const Json models = Json::parse(result.out)["models"];
+  ASSERT_EQ(models.size(), 2U);
+  for (const Json& model : models)
     EXPECT_EQ(model["protocol"].get<std::string>().substr(0, 21), "hf context=6 stride=3");
 }
 
@@ -317,7 +320,9 @@ TEST_F(CliWith, APlanSaysWhichCasesWillFail) {
   const ProgramResult result = run_program({"tradeoff", kModel, "--with", other_, "--precision", "float32",
                                             "-p", "a", "-n", "64", "--corpus", kText, "--dry-run", "--json"});
   expect_success(result);
-  for (const Json& spec : Json::parse(result.out)["cases"])
+  const Json cases = Json::parse(result.out)["cases"];
+  ASSERT_EQ(cases.size(), 2U);
+  for (const Json& spec : cases)
     EXPECT_NE(spec.value("error", "").find("context of 64"), std::string::npos) << spec;
 }
 

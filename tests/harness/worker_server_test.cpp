@@ -85,6 +85,22 @@ TEST_F(ServedModels, AreReplacedOneByOne) {
   EXPECT_EQ(ask(with_key(logits_, "b")), alone("minimal", logits_));
 }
 
+// Two of one key are never in memory, so the first has gone when the second turns out not to load.
+TEST_F(ServedModels, AreGoneWhereTheNextDoesNotLoad) {
+  const OrderedJson named{{"op", "load"}, {"key", "a"}, {"model", path_of("absent")}},
+      configured{{"op", "load"},
+                 {"key", "a"},
+                 {"candidates", {path_of("absent")}},
+                 {"configuration", OrderedJson::object()},
+                 {"needs_tokenizer", false}};
+  for (const OrderedJson& next : {named, configured}) {
+    EXPECT_EQ(load("minimal", {{"key", "a"}})["ok"], true);
+    EXPECT_EQ(ask(with_key(logits_, "a"))["ok"], true);
+    EXPECT_EQ(ask(next)["ok"], false);
+    expect_refused(ask(with_key(logits_, "a")), "no model is loaded as 'a'");
+  }
+}
+
 TEST_F(ServedModels, KeysAreTextsThatWereLoaded) {
   load("minimal");
   expect_refused(ask(with_key(logits_, "b")), "no model is loaded as 'b'");

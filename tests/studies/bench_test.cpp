@@ -73,6 +73,7 @@ TEST(BenchCase, IsNamedAsOthersNameIt) {
 // "auto" of each where no precision is named.
 TEST_F(Bench, MeasuresEveryModelOfARun) {
   context_.models.resize(2);
+  for (ContextModel& model : context_.models) model.context_length = 64;
   context_.models[0].name = "a";
   context_.models[1].name = "b";
   context_.common.model = context_.baseline.model = "a";
