@@ -3,7 +3,7 @@
 //   #include "assay/assay.h"
 //
 //   auto model = assay::load("gpt2", {.precision = "nf4"});      // a folder, a cache entry, or "demo"
-//   auto told = model.generate("Once", {.max_new_tokens = 40});  // told.text, told.ids, told.tokens_per_sec
+//   auto result = model.generate("Once", {.max_new_tokens = 40});  // .text, .ids, .tokens_per_sec
 //   auto score = model.score("The sea was calm.");               // score.perplexity, score.loss
 //   auto logits = model.logits(model.ids_of("The sea"));         // logits.row(0)[id]
 //
@@ -11,13 +11,13 @@
 // sentence that names the file, tensor or option, what was expected, and what was found:
 //
 //   assay::Error        a bad file, a bad model, no memory
-//   assay::UsageError   an argument that cannot be; assay::FieldError names the option
+//   assay::UsageError   an invalid argument; assay::FieldError names the option
 //   assay::Stopped      a should_stop callback said so: it is asked between the pieces of tensors while a
 //                       model loads, between the pieces of a long prompt, and between new tokens
 //
 // To measure: time_generate() warms up and times one prompt; a study (studies/) runs many configurations side
-// by side, and write_reports() leaves tables, plots, CSV and JSON. assay/exercises.h lists the functions of
-// the course. quantize_model() writes a quantized folder.
+// by side, and write_reports() leaves tables, plots, CSV and JSON. assay/exercises.h lists the functions for
+// the exercises of a course on LLM inference. quantize_model() writes a quantized folder.
 //
 // No header of another library is needed. What lies below (backends, plans, checkpoints, the harness of
 // experiments) has headers of its own, which change more often. A model is used by one thread at a time;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -84,6 +85,22 @@ TEST_F(ServedModels, AreReplacedOneByOne) {
   EXPECT_EQ(ask(with_key(logits_, "b")), alone("minimal", logits_));
 }
 
+// Two of one key are never in memory, so the first has gone when the second turns out not to load.
+TEST_F(ServedModels, AreGoneWhereTheNextDoesNotLoad) {
+  const OrderedJson named{{"op", "load"}, {"key", "a"}, {"model", path_of("absent")}},
+      configured{{"op", "load"},
+                 {"key", "a"},
+                 {"candidates", {path_of("absent")}},
+                 {"configuration", OrderedJson::object()},
+                 {"needs_tokenizer", false}};
+  for (const OrderedJson& next : {named, configured}) {
+    EXPECT_EQ(load("minimal", {{"key", "a"}})["ok"], true);
+    EXPECT_EQ(ask(with_key(logits_, "a"))["ok"], true);
+    EXPECT_EQ(ask(next)["ok"], false);
+    expect_refused(ask(with_key(logits_, "a")), "no model is loaded as 'a'");
+  }
+}
+
 TEST_F(ServedModels, KeysAreTextsThatWereLoaded) {
   load("minimal");
   expect_refused(ask(with_key(logits_, "b")), "no model is loaded as 'b'");
@@ -125,6 +142,39 @@ TEST(WorkerServer, SurvivesWhatMemoryCannotHold) {
                       [](const auto&, const auto&, const auto&) -> LoadedModel { throw std::bad_alloc(); });
   EXPECT_EQ(server.answer(R"({"op":"load","model":"m"})"), R"({"ok":false,"error":"not enough memory"})");
   EXPECT_TRUE(server.is_open());
+}
+
+// Ctrl-C ends a load, and what was tuned once is not tuned again.
+TEST(WorkerServer, HandsWhatItIsToldToTheLoad) {
+  LoadOptions told;
+  WorkerServer server([] { return true; },
+                      [&](const auto&, const auto&, const LoadOptions& options) -> LoadedModel {
+                        told = options;
+                        throw Error("it does not load");
+                      });
+  server.answer(R"({"op":"load","model":"m"})");
+  ASSERT_TRUE(told.should_stop);
+  EXPECT_TRUE(told.should_stop());
+  const auto constants = to_json(*make_backend({}, {.threads = 3, .tune = Tune::once})->constants());
+  const OrderedJson request{{"op", "load"},
+                            {"candidates", {"m"}},
+                            {"configuration", OrderedJson::object()},
+                            {"needs_tokenizer", false},
+                            {"constants", constants}};
+  server.answer(request.dump());
+  ASSERT_NE(told.constants, nullptr);
+  EXPECT_EQ(to_json(*told.constants), constants);
+  EXPECT_FALSE(told.needs_tokenizer);
+}
+
+TEST(WorkerServer, SaysThatAThreadCannotStart) {
+  WorkerServer server({}, [](const auto&, const auto&, const auto&) -> LoadedModel {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  });
+  const OrderedJson reply = OrderedJson::parse(server.answer(R"({"op": "load", "model": "m"})"));
+  EXPECT_EQ(reply["ok"], false);
+  EXPECT_EQ(reply["error"], "not enough memory to start a thread, or too many threads");
+  EXPECT_FALSE(server.has_failed());
 }
 
 // Two sessions of one process, through the program itself.

@@ -38,9 +38,11 @@ TEST(Recipe, ItsHashIsOfWhatItSaysAndNotOfItsName) {
   EXPECT_NE(other.hash(), recipe.hash());
   // No pattern can be taken for a line of its own.
   Recipe one = recipe, two = recipe;
-  one.rules = {{"a\nint8 1:b", formats::kInt8}};
   two.rules = {{"a", formats::kInt8}, {"b", formats::kInt8}};
-  EXPECT_NE(one.hash(), two.hash());
+  for (const char* pattern : {"a\nint8 1:b", "a\nint8 0:b", "a\nint8 :b", "a\nint8 b"}) {
+    one.rules = {{pattern, formats::kInt8}};
+    EXPECT_NE(one.hash(), two.hash()) << pattern;
+  }
 }
 
 TEST(Recipe, RefusesPatternsThatMatchNothing) {

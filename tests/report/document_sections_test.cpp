@@ -52,8 +52,7 @@ TEST(DocumentSections, OfAScenario) {
             "|---|---:|---:|---:|---|---:|\n"
             "| prompt 0 (failed) | 0.0 | - | - | - | - |\n"
             "| prompt 1 | 1024.5 | 250 | \u00b11.0% | no difference | 200.0 |\n\n"
-            "demo has 1,234 parameters; in bfloat16 they take 1024.50 MB (1,074,266,112 bytes; 1 MB is 1024 "
-            "x 1024 bytes).\n\n"
+            "demo has 1,234 parameters; in bfloat16 they take 1024.50 MiB (1,074,266,112 bytes).\n\n"
             "- prompt 1 equals 16 tokens within 0 %: latency ratio 1.\n");
   EXPECT_EQ(section_of(results, "Prompt length"),
             "## Prompt length\n\n"
@@ -271,10 +270,10 @@ TEST(DocumentSections, WarningsOfAKindAreGrouped) {
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {two})}),
             (Lines{said(101, "a"), said(102, "b")}));
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {two}), row_with("c", {three})}),
-            (Lines{said(101, "a; to another degree in 2 other rows")}));
+            (Lines{said(101, "a; with other figures in 2 other rows")}));
   EXPECT_EQ(grouped_warnings(
                 {row_with("a", {one}), row_with("b", {two}), row_with("c", {two}), row_with("d", {three})}),
-            (Lines{said(102, "b; c; to another degree in 2 other rows")}));
+            (Lines{said(102, "b; c; with other figures in 2 other rows")}));
   EXPECT_EQ(grouped_warnings({row_with("a", {one})}), (Lines{said(101, "a")})) << "one row is not all rows";
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {one})}), (Lines{said(101, "all rows")}));
   EXPECT_EQ(grouped_warnings({row_with("a", {one}), row_with("b", {one}), row_with("c", {})}),

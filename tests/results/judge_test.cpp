@@ -58,6 +58,36 @@ TEST(JudgeFamily, NeedsEveryUnitToAgree) {
   EXPECT_EQ(c.verdict, Verdict::too_few);
 }
 
+// A comparison is judged again when more is measured: what was said before is no part of it.
+TEST(JudgeFamily, ForgetsAnEarlierVerdict) {
+  Comparison c = with_effect("total_latency_s", 0.1, 0.2);
+  judge(c);
+  EXPECT_EQ(c.verdict, Verdict::cannot_tell);
+  EXPECT_NE(c.more_needed, 0);
+  c.effect->error = 0.001;
+  judge(c);
+  EXPECT_EQ(c.verdict, Verdict::higher);
+  EXPECT_EQ(c.more_needed, 0);
+}
+
+// As many as the unit needs that says least.
+TEST(JudgeFamily, NeedsMoreForTheUnitThatNeedsMost) {
+  const statistics::Effect clear{0.1, 0.05, 9, 10}, vague{0.1, 0.12, 9, 10};
+  const auto needed = [](std::vector<statistics::Effect> effects) {
+    Comparison c;
+    c.metric = "total_latency_s";
+    c.margin = 0.02;
+    const Judged judged{&c, std::move(effects)};
+    judge_family(std::span(&judged, 1));
+    EXPECT_EQ(c.verdict, Verdict::cannot_tell);
+    return c.more_needed;
+  };
+  const int most = needed({vague});
+  EXPECT_GT(most, needed({clear}));
+  EXPECT_EQ(needed({clear, vague}), most);
+  EXPECT_EQ(needed({vague, clear}), most);
+}
+
 TEST(JudgeExactly, CountsBytes) {
   Comparison c;
   judge_exactly(c, 3, 2);

@@ -1,10 +1,14 @@
 // Keys and values in fewer bits: what a loaded model says of them, takes for them and loses by them.
 #include <gtest/gtest.h>
 
+#include "assay/base/error.h"
+#include "assay/checkpoint/source.h"
 #include "assay/generate/steps.h"
+#include "assay/model/families/families.h"
 #include "assay/model/model.h"
 #include "assay/plan/cost.h"
 #include "assay/session/perplexity.h"
+#include "assay/session/resolve.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
@@ -93,6 +97,19 @@ TEST(KvCache, Int8ScoresTheSameThroughDecode) {
         .score.log_probabilities;
   };
   EXPECT_EQ(through(ScoreThrough::decode), through(ScoreThrough::prefill));
+}
+
+// A precision that nobody named is known once the model is: what was asked for is applied, or refused, then.
+TEST(Resolve, AppliesWhatIsAskedWhereNoPrecisionIsNamed) {
+  const auto source = open_source(test::fixture_model("minimal"));
+  const ModelSpec spec = spec_from_source(*source);
+  RunConfig config;
+  config.kv_cache = KvFormat::int8;
+  const ResolvedRun run = resolve(resolve(config), *source, spec, "minimal");
+  EXPECT_EQ(run.dtype.label, "float32" + config.label_of_numbers());
+  EXPECT_NE(run.dtype.label, "float32");
+  config.dtype = DType::bf16;
+  EXPECT_THROW(resolve(resolve(config), *source, spec, "minimal"), FieldError);
 }
 
 }  // namespace

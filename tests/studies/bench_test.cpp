@@ -70,6 +70,19 @@ TEST(BenchCase, IsNamedAsOthersNameIt) {
   EXPECT_EQ((BenchCase{4, 0, 9, 3}).tokens(), 12);
 }
 
+// "auto" of each where no precision is named.
+TEST_F(Bench, MeasuresEveryModelOfARun) {
+  context_.models.resize(2);
+  for (ContextModel& model : context_.models) model.context_length = 64;
+  context_.models[0].name = "a";
+  context_.models[1].name = "b";
+  context_.common.model = context_.baseline.model = "a";
+  options_.precisions = {};
+  std::vector<std::string> models;
+  for (const Row& row : measure_bench(context_, options_).rows) models.push_back(row.parameter("model"));
+  EXPECT_EQ(models, (std::vector<std::string>{"a", "b"}));
+}
+
 TEST_F(Bench, AsksForCasesOfRandomPrompts) {
   options_.new_tokens = {3};
   options_.depths = {5};

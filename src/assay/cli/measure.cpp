@@ -68,7 +68,7 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.add_to(app, is_model_required);
   if (takes_models)
     app.add_option("--with", others,
-                   "Model whose rows stand beside those of the first; repeat for more [none]")
+                   "Another model to measure beside the first, in the same tables; repeat for more [none]")
         ->allow_extra_args(false);
   app.get_option("--precision")
       ->description(
@@ -171,6 +171,7 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
       row["predicted_s"] = p.seconds;
       row["predicted_memory_bytes"] = p.memory.value;
       row["warnings"] = to_json(p.spec.warnings);
+      if (!p.why_not.empty()) row["error"] = p.why_not;  // it will fail
       rows.push_back(std::move(row));
     }
     answer_json({{"cases", rows}});

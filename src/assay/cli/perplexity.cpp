@@ -2,6 +2,7 @@
 #include "assay/session/perplexity.h"
 #include "assay/report/prose/prose.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -10,15 +11,18 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/checkpoint/source.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
 #include "assay/model/families/families.h"
+#include "assay/model/stored_quantization.h"
 #include "assay/report/render.h"
 #include "assay/results/judge.h"
 #include "assay/results/results_json.h"
 #include "assay/session/load_parts.h"
+#include "assay/session/resolve.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay::cli {
@@ -34,6 +38,11 @@ std::vector<TokenId> ids_of_file(const std::string& file) {
   }
 }
 
+std::shared_ptr<const ModelSource> opened(const std::string& model) {
+  return first_candidate(candidates_of(model),
+                         [](const std::string& candidate) { return open_source(locate_model(candidate)); });
+}
+
 struct PerplexityFlags {
   ModelFlags model;
   std::vector<std::string> others;
@@ -47,15 +56,27 @@ struct ScoredModel {
   std::string id, dtype;
   std::vector<TokenId> ids;
   CorpusScore scored;
+  std::string failure;                   // why it has no score; of several models the others go on
   std::vector<Warning> warnings;         // what loading and scoring say
   std::optional<Comparison> comparison;  // with the first model
 };
 
-ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, std::int64_t context,
-                        const std::vector<TokenId>& ids) {
+// One that is quantized is scored as it is stored, where there are several.
+ModelFlags flags_for(const PerplexityFlags& flags, const std::string& model) {
   ModelFlags own = flags.model;
   own.model = model;
-  const LoadedModel loaded = own.load(!flags.is_ids);
+  if (flags.others.empty()) return own;
+  const auto source = opened(model);
+  const std::optional<Precision> stored = stored_precision(*source, spec_from_source(*source));
+  if (!stored) return own;
+  own.precision = kAutoPrecision;
+  own.config = as_stored(own.config, *stored);
+  return own;
+}
+
+ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, std::int64_t context,
+                        const std::vector<TokenId>& ids) {
+  const LoadedModel loaded = flags_for(flags, model).load(!flags.is_ids);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
     for (const Warning& warning : loaded.warnings) note("warning: " + report::sentence_of(warning));
@@ -72,7 +93,7 @@ ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, 
       .on_progress = [&](std::int64_t done,
                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
       .should_stop = is_interrupted};
-  ScoredModel result{loaded.id, loaded.dtype_label, {}, {}, loaded.warnings, {}};
+  ScoredModel result{loaded.id, loaded.dtype_label, {}, {}, "", loaded.warnings, {}};
   if (flags.is_ids) {
     result.scored = score_ids(loaded, ids, options);
   } else {
@@ -85,6 +106,7 @@ ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, 
 
 // With the first: of the same tokens in the same windows, or there is none and a warning says why.
 void compare_with(const ScoredModel& first, ScoredModel& model) {
+  if (!first.failure.empty() || !model.failure.empty()) return;
   if (model.ids != first.ids) {
     model.scored.warnings.push_back(
         {WarningKind::other_tokens,
@@ -102,33 +124,52 @@ void compare_with(const ScoredModel& first, ScoredModel& model) {
   comparison.baseline = first.id;
 }
 
-// What windows are of where --context does not say it: no model's context is too short for them. Throws
-// UsageError for a model that is given twice.
-std::int64_t shortest_context(const PerplexityFlags& flags) {
+// A model that fails is a row with the reason. What was asked wrong, and Ctrl-C, end the command.
+ScoredModel score_or_fail(const PerplexityFlags& flags, const std::string& model, std::int64_t context,
+                          const std::vector<TokenId>& ids) try {
+  return score_model(flags, model, context, ids);
+} catch (const UsageError&) {
+  throw;
+} catch (const Stopped&) {
+  throw;
+} catch (const Error& error) {
+  if (flags.others.empty()) throw;
+  ScoredModel failed;
+  failed.id = model;
+  failed.failure = error.what();
+  return failed;
+}
+
+// What windows are of: --context, or the context of the model that has the shortest. Throws UsageError for a
+// model that is given twice, and for windows that exceed a model's context.
+std::int64_t context_of_all(const PerplexityFlags& flags) {
   std::vector<std::string> models = flags.others;
   models.insert(models.begin(), flags.model.model);
   std::set<std::filesystem::path> paths;
   std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
   for (const std::string& model : models) {
-    const auto source = first_candidate(candidates_of(model), [](const std::string& candidate) {
-      return open_source(locate_model(candidate));
-    });
-    if (!paths.insert(source->path()).second)
+    const auto source = opened(model);
+    if (!paths.insert(std::filesystem::canonical(source->path())).second)
       throw UsageError("--with: expected a model that is not given yet, found '{}'", model);
-    shortest = std::min(shortest, spec_from_source(*source).context);
+    const std::int64_t own = spec_from_source(*source).context;
+    if (flags.context > own)
+      throw UsageError("--context: expected 2 to {} (the context of {}), found {}", own, model,
+                       flags.context);
+    shortest = std::min(shortest, own);
   }
-  return shortest;
+  return flags.context != 0 ? flags.context : shortest;
 }
 
-// One model after the other; only the first's ids and log-probabilities are kept.
+// One model after the other; ids and log-probabilities are kept of the first alone.
 std::vector<ScoredModel> score_models(const PerplexityFlags& flags) {
-  const std::int64_t context =
-      flags.others.empty() || flags.context != 0 ? flags.context : shortest_context(flags);
+  const std::int64_t context = flags.others.empty() ? flags.context : context_of_all(flags);
   const std::vector<TokenId> ids = flags.is_ids ? ids_of_file(flags.file) : std::vector<TokenId>{};
-  std::vector<ScoredModel> all{score_model(flags, flags.model.model, context, ids)};
+  std::vector<ScoredModel> all{score_or_fail(flags, flags.model.model, context, ids)};
   for (const std::string& other : flags.others) {
-    all.push_back(score_model(flags, other, context, ids));
+    all.push_back(score_or_fail(flags, other, context, ids));
     compare_with(all.front(), all.back());
+    all.back().ids = {};
+    all.back().scored.score.log_probabilities = {};
   }
   std::vector<Comparison*> comparisons;
   for (ScoredModel& model : all)
@@ -138,6 +179,7 @@ std::vector<ScoredModel> score_models(const PerplexityFlags& flags) {
 }
 
 nlohmann::ordered_json json_of(const PerplexityFlags& flags, const ScoredModel& model) {
+  if (!model.failure.empty()) return {{"model", model.id}, {"file", flags.file}, {"error", model.failure}};
   const Score& s = model.scored.score;
   return {{"model", model.id},
           {"dtype", model.dtype},
@@ -172,6 +214,10 @@ std::string table_of(const std::vector<ScoredModel>& models) {
                       {0, 0, 0, 0, 0, 1}};
   for (const ScoredModel& model : models) {
     const std::optional<Comparison>& c = model.comparison;
+    if (!model.failure.empty()) {
+      table.rows.push_back({model.id, "-", "-", "-", "-", "failed"});
+      continue;
+    }
     table.rows.push_back({model.id, model.dtype, fmt::format("{:.6f}", model.scored.score.loss),
                           fmt::format("{:.4f}", model.scored.score.perplexity),
                           c ? fmt::format("{:.4f}", c->ratio) : "-",
@@ -183,14 +229,15 @@ std::string table_of(const std::vector<ScoredModel>& models) {
 }
 
 void show(const PerplexityFlags& flags, const ScoredModel& model) {
+  if (!model.failure.empty()) return note(fmt::format("error: {}: {}", model.id, model.failure));
   const Score& s = model.scored.score;
   if (flags.others.empty())
     answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
   if (flags.output.is_quiet) return;
   const std::string who = flags.others.empty() ? "" : model.id + ": ";
   for (const Warning& warning : model.scored.warnings) note("warning: " + who + report::sentence_of(warning));
-  note(fmt::format("{}{}: {} of {} tokens scored in {} windows, {:.2f} s, {:.0f} tokens/s", who, s.protocol,
-                   s.tokens_scored, s.tokens, s.windows, model.scored.seconds,
+  note(fmt::format("{}{}: {} of {} tokens scored in {}, {:.2f} s, {:.0f} tokens/s", who, s.protocol,
+                   s.tokens_scored, s.tokens, counted(s.windows, "window"), model.scored.seconds,
                    static_cast<double>(s.tokens_scored) / model.scored.seconds));
 }
 
@@ -198,13 +245,16 @@ int run_perplexity(const PerplexityFlags& flags) {
   if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
   score_through_from_name(flags.through);
   const std::vector<ScoredModel> models = score_models(flags);
+  const bool has_failures = std::any_of(models.begin(), models.end(),
+                                        [](const ScoredModel& model) { return !model.failure.empty(); });
+  const int exit_code = has_failures ? kSomeCasesFailed : 0;
   if (flags.output.is_json) {
     answer_json(flags.others.empty() ? json_of(flags, models.front()) : json_of(flags, models));
-    return 0;
+    return exit_code;
   }
   if (!flags.others.empty()) answer(table_of(models));
   for (const ScoredModel& model : models) show(flags, model);
-  return 0;
+  return exit_code;
 }
 
 }  // namespace
@@ -215,10 +265,11 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   flags->model.add_to(*command);
   command
       ->add_option("--with", flags->others,
-                   "Model to score beside the first, on the same windows; repeat for more [none]")
+                   "Another model to score beside the first, on the same windows; repeat for more [none]")
       ->allow_extra_args(false);
   command->add_option("FILE", flags->file, "Text file in UTF-8")->required();
-  add_whole(*command, "--context", flags->context, "Tokens per window; 0: the model's context [0]");
+  add_whole(*command, "--context", flags->context,
+            "Tokens per window; 0: the model's context, of several models the shortest [0]");
   add_whole(*command, "--stride", flags->stride,
             "Tokens from one window to the next; 0: half the context [0]");
   command->add_option("--protocol", flags->protocol,

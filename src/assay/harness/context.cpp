@@ -129,7 +129,8 @@ void name_models(std::vector<OpenedModel>& models) {
   const auto last_part = [](const OpenedModel& model) {
     std::filesystem::path path(model.id);
     if (!path.has_filename()) path = path.parent_path();
-    return path.filename().string();
+    const bool is_name = path.filename() != "." && path.filename() != "..";
+    return (is_name ? path : std::filesystem::canonical(path)).filename().string();
   };
   std::map<std::string, int> times;
   for (const OpenedModel& model : models) ++times[last_part(model)];
@@ -139,13 +140,17 @@ void name_models(std::vector<OpenedModel>& models) {
 // The model of the run, and those beside it. Throws UsageError for one that is given twice.
 std::vector<OpenedModel> opened_models(const WorkerExperimentOptions& options) {
   std::vector<OpenedModel> models{opened(options.candidates)};
-  std::map<std::filesystem::path, std::string> seen{{models.front().source->path(), models.front().id}};
+  // A link and a relative path lead to the same files.
+  const auto place_of = [](const OpenedModel& model) {
+    return std::filesystem::canonical(model.source->path());
+  };
+  std::map<std::filesystem::path, std::string> seen{{place_of(models.front()), models.front().id}};
   for (const std::vector<std::string>& candidates : options.other_models) {
     models.push_back(opened(candidates));
     const OpenedModel& model = models.back();
-    if (const auto [at, is_new] = seen.emplace(model.source->path(), model.id); !is_new)
-      throw FieldError("with", "expected a model that is not given yet, found '{}', which is '{}'", model.id,
-                       at->second);
+    if (const auto [at, is_new] = seen.emplace(place_of(model), model.id); !is_new)
+      throw FieldError("with", "expected a model that is not given yet, found '{}', the same files as '{}'",
+                       model.id, at->second);
   }
   name_models(models);
   return models;

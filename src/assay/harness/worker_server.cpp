@@ -4,6 +4,7 @@
 #include <istream>
 #include <map>
 #include <new>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -170,6 +171,11 @@ std::string WorkerServer::answer(const std::string& request) {
     reply = state_->reply_to(request);
   } catch (const std::bad_alloc&) {
     reply = failure("not enough memory");
+  } catch (const std::system_error& error) {
+    // A thread that finds no memory for its stack says nothing else.
+    reply = failure(error.code() == std::errc::resource_unavailable_try_again
+                        ? "not enough memory to start a thread, or too many threads"
+                        : error.what());
   } catch (const DeviceFault& error) {
     // Nothing that this process asks of the device will work again: it ends, and another can take its place.
     reply = failure(error.what());

@@ -93,10 +93,10 @@ class ResultDocument {
     const Row* row = first_with(results_, "memory_bytes");
     if (row == nullptr) return;
     const double bytes = row->find("memory_bytes")->value;
-    section.add(Paragraph{
-        fmt::format("{} has {} parameters; in {} they take {:.2f} MB ({} bytes; 1 MB is 1024 x 1024 bytes).",
-                    results_.model.id, with_commas(results_.model.parameters), results_.model.dtype,
-                    bytes / (1024 * 1024), with_commas(static_cast<std::int64_t>(bytes)))});
+    section.add(
+        Paragraph{fmt::format("{} has {} parameters; in {} they take {:.2f} MiB ({} bytes).",
+                              results_.model.id, with_commas(results_.model.parameters), results_.model.dtype,
+                              bytes / (1024 * 1024), with_commas(static_cast<std::int64_t>(bytes)))});
   }
 
   void add_perplexity(Section& section) const {
@@ -298,7 +298,7 @@ std::vector<std::string> grouped_warnings(const std::vector<Row>& rows) {
                             : fmt::format("{} and {}", group.labels.front(),
                                           counted(std::ssize(group.labels) - 1, "other row"));
     if (group.others > 0)
-      where += fmt::format("; to another degree in {}",
+      where += fmt::format("; with other figures in {}",
                            counted(static_cast<std::int64_t>(group.others), "other row"));
     lines.push_back(fmt::format("{} ({}).", capitalised(sentence_of(group.warning)), where));
   }

@@ -54,6 +54,10 @@ BackendOptions backend_options(const RunConfig& config, bool pins_caller) {
   return options;
 }
 
+// What says how to quantize, and changes nothing of weights that are quantized already.
+constexpr const char* kOfQuantizing[] = {"recipe",      "include",    "exclude",
+                                         "calibration", "calibrator", "smooth_quant"};
+
 // What was asked for goes with a checkpoint that is quantized already.
 void check_asked(const RunConfig& config, const Precision& stored, const std::string& candidate) {
   const auto is_other = [&](const Precision& wanted) {
@@ -63,7 +67,7 @@ void check_asked(const RunConfig& config, const Precision& stored, const std::st
   if (config.precision && is_other(precision_of(*config.precision)))
     throw Error("{}: the model is quantized already, {}: expected that precision or none, found {}",
                 candidate, stored.name, name_of(*config.precision));
-  for (const char* key : {"recipe", "include", "exclude", "calibration", "calibrator", "smooth_quant"})
+  for (const char* key : kOfQuantizing)
     if (field(key).is_set(config))
       throw Error("{}: the model is quantized already, {}: {} changes nothing", candidate, stored.name, key);
   if (stored.is_lm_head_stored && config.quantize_head)
@@ -162,6 +166,15 @@ Device device_of(const RunConfig& config) {
 
 Preset baseline_preset(const Device& device) {
   return is_on_cpu(device) ? Preset::float32 : Preset::float16;
+}
+
+RunConfig as_stored(RunConfig config, const Precision& stored) {
+  config.precision.reset();
+  for (const char* key : kOfQuantizing) field(key).clear(config);
+  for (const Field& each : fields())
+    if (each.applies && !each.applies(stored)) each.clear(config);
+  if (stored.is_lm_head_stored) config.quantize_head.reset();
+  return config;
 }
 
 RunConfig resolved_for_device(RunConfig config) {

@@ -44,6 +44,9 @@ std::vector<Warning> warnings_of(const ResolvedRun& run, const Backend& backend)
 Device device_of(const RunConfig& config);
 // What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
 RunConfig resolved_for_device(RunConfig config);
+// The configuration for a checkpoint that is quantized already, as `stored`: without a precision, without
+// what says how to quantize, and without what does not apply to it. Loading refuses all of these.
+RunConfig as_stored(RunConfig config, const Precision& stored);
 // What everything is compared with on a device: float32 on a CPU, float16 on a GPU.
 Preset baseline_preset(const Device& device);
 

@@ -35,8 +35,10 @@ void add_once(std::vector<T>& all, T value) {
 
 std::vector<RunConfig> configurations_of(const ExperimentContext& context, const BenchOptions& options) {
   std::vector<RunConfig> precisions, all;
+  std::vector<std::string> asked = options.precisions;
+  if (asked.empty() && !context.models.empty()) asked = {std::string(kAutoPrecision)};
   for (const RunConfig& common : commons_of(context))
-    for (const std::string& text : texts_for(context, common, options.precisions)) {
+    for (const std::string& text : texts_for(context, common, asked)) {
       RunConfig configuration = run_config_from_text(text, common);
       // What "auto" is, so that the row says so.
       if (!configuration.precision && !configuration.recipe &&
@@ -44,7 +46,7 @@ std::vector<RunConfig> configurations_of(const ExperimentContext& context, const
         configuration.precision = Preset::float32;
       add_once(precisions, std::move(configuration));
     }
-  if (options.precisions.empty()) precisions.push_back(context.baseline);
+  if (asked.empty()) precisions.push_back(context.baseline);
   for (const RunConfig& precision : precisions) {
     if (options.threads.empty()) add_once(all, precision);
     for (const std::int64_t count : options.threads) {

@@ -11,11 +11,13 @@
 
 namespace assay {
 
-// `asked`; where it is empty, default_precisions(), or the checkpoint's own precision if it is quantized.
+// `asked`; where it is empty, default_precisions(), or the checkpoint's own precision where every model is
+// quantized already.
 std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked);
 
-// What the configurations of each model are made of.
+// What the configurations of each model are made of: of one that is quantized, less what says how to
+// quantize.
 std::vector<RunConfig> commons_of(const ExperimentContext& context);
 // The texts that apply to the model of `common`: of several, one that is quantized runs only as it is stored.
 std::vector<std::string> texts_for(const ExperimentContext& context, const RunConfig& common,

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/model/families/families.h"
+#include "assay/model/stored_quantization.h"
 #include "assay/session/resolve.h"
 #include "assay/studies/precision_cases.h"
 
@@ -22,7 +24,10 @@ std::vector<std::string> default_precisions(const Device& device) {
 std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked) {
   if (!asked.empty()) return asked;
-  if (context.is_quantized_already) return {std::string(kAutoPrecision)};
+  const bool is_any_plain =
+      std::any_of(context.models.begin(), context.models.end(),
+                  [](const ContextModel& model) { return !model.is_quantized_already; });
+  if (context.is_quantized_already && !is_any_plain) return {std::string(kAutoPrecision)};
   std::vector<std::string> all = default_precisions(device_of(context.common));
   if (context.common.recipe) all.emplace_back(kAutoPrecision);  // which the recipe takes the place of
   return all;
@@ -30,11 +35,12 @@ std::vector<std::string> precisions_or_default(const ExperimentContext& context,
 
 namespace {
 
-// What "auto" is of a model whose weights are plain numbers, so that the row says so.
-void set_baseline_precision(const ExperimentContext& context, RunConfig& configuration) {
-  if (!configuration.precision && !configuration.recipe &&
-      !context.model_of(configuration).is_quantized_already)
-    configuration.precision = baseline_preset(device_of(configuration));
+// "auto" of a model whose weights are plain numbers is the baseline's precision: the row says so, and takes
+// what applies to it.
+RunConfig with_baseline_precision(const ExperimentContext& context, RunConfig configuration) {
+  if (configuration.precision || configuration.recipe || context.model_of(configuration).is_quantized_already)
+    return configuration;
+  return run_config_from_text(name_of(baseline_preset(device_of(configuration))), configuration);
 }
 
 }  // namespace
@@ -45,8 +51,9 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
   for (const RunConfig& common : commons_of(context))
     for (const std::string& text : texts_for(context, common, texts)) {
       // float16 on a CPU becomes float32.
-      RunConfig configuration = resolved_for_device(run_config_from_text(text, common));
-      if (common.model) set_baseline_precision(context, configuration);
+      RunConfig configuration = run_config_from_text(text, common);
+      if (common.model) configuration = with_baseline_precision(context, std::move(configuration));
+      configuration = resolved_for_device(std::move(configuration));
       const std::string label = configuration.label();
       const bool is_known = std::find(chosen.configurations.begin(), chosen.configurations.end(),
                                       configuration) != chosen.configurations.end();
@@ -62,6 +69,9 @@ std::vector<RunConfig> commons_of(const ExperimentContext& context) {
   std::vector<RunConfig> all;
   for (const ContextModel& model : context.models) {
     all.push_back(context.common);
+    if (model.is_quantized_already)
+      all.back() =
+          as_stored(context.common, *stored_precision(*model.source, spec_from_source(*model.source)));
     all.back().model = model.name;
   }
   if (all.empty()) all.push_back(context.common);
