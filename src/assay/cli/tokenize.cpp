@@ -54,6 +54,8 @@ int run_tokenize(const TokenizeFlags& flags, bool has_text) {
   const Tokenizer tokenizer = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return Tokenizer::from_files(tokenizer_files_at(locate_model(candidate)));
   });
+  if (!flags.output.is_quiet)
+    for (const std::string& warning : tokenizer.warnings()) note("warning: " + warning);
   if (flags.decodes || !flags.ids.empty()) {
     const std::string where = !flags.ids.empty()  ? "--ids"
                               : flags.file == "-" ? "standard input"
