@@ -174,7 +174,7 @@ std::string model_error(const std::string& bytes) {
 TEST(SentencePieceFile, NamesWhatIsWrong) {
   EXPECT_EQ(model_error(""), "tokenizer.model: not a SentencePiece model: it holds no pieces");
   EXPECT_EQ(model_error("IQ== 0\n"),
-            "tokenizer.model: not a SentencePiece model: no field can stand at byte 8 of 8");
+            "tokenizer.model: not a SentencePiece model: no field can stand at byte 1 of 7");
   EXPECT_EQ(model_error("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"),
             "tokenizer.model: not a SentencePiece model: no field can stand at byte 11 of 11");
   EXPECT_EQ(model_error("\x0A\x03\x0A\x01\xFF"),

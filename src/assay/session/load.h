@@ -25,6 +25,7 @@ class Tokenizer;         // text/tokenizer.h
 struct LoadedModel {
   // Null only where the model has none, or none that can be read (a warning says why), and none was required.
   std::shared_ptr<const Tokenizer> tokenizer;
+  std::string no_tokenizer;  // why it could not be read; empty where there is one, or none at all
   std::shared_ptr<Model> model;
   std::string id;    // the candidate that was used, as it was given
   RunConfig config;  // as it was asked for; a precision that was not set is the one that runs, unless the

@@ -26,9 +26,9 @@ LoadedModel load_source(const std::shared_ptr<const ModelSource>& source, const 
                         const LoadOptions& options = {});
 
 // A source's tokenizer; null where it has none, or none that can be read, which is an Error where it is
-// needed. What it does otherwise than its files say, and why it cannot be read, is added to `warnings`.
+// needed. `told` receives warnings of what it does otherwise than its files say, and why it cannot be read.
 std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed,
-                                              std::vector<Warning>* warnings = nullptr);
+                                              LoadedModel* told = nullptr);
 
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
 // one's reason.

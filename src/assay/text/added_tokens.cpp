@@ -126,8 +126,10 @@ AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer
   normalized_ = group_of(std::move(normalized));
 }
 
-AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens)
-    : plain_(group_of(tokens)), normalized_{{}, PatternFinder({})}, splits_special_(false) {}
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens) : AddedTokens(tokens, RegexBudget(0)) {}
+
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, RegexBudget budget)
+    : AddedTokens(tokens, Normalizer(), false, budget) {}
 
 std::vector<TextPiece> AddedTokens::split_by(const Group& group, std::string_view text) const {
   std::vector<TextPiece> out;

@@ -72,6 +72,7 @@ class AddedTokens {
   std::vector<TextPiece> split_normalized(std::string_view text) const;
 
  private:
+  AddedTokens(const std::vector<AddedToken>& tokens, RegexBudget budget);
   struct Group {
     std::vector<AddedToken> tokens;
     PatternFinder finder;

@@ -18,7 +18,7 @@ struct DecodeStep {
     marks,       // every `pattern` becomes a blank; those of the first token go where `is_first_special`
     word_piece,  // `pattern` goes from the start of a token, which else gets a blank, but not the first one
     spaces,      // a blank before each token but the first
-    strip,       // of the one character `pattern`, up to `at_start` and `at_end` go
+    strip,       // up to `at_start` and `at_end` of the one character `pattern` go
   };
   Kind kind = Kind::replace;
   std::string pattern = {}, content = {};
@@ -65,7 +65,7 @@ class Decoder {
 
   DecodeRules rules_;
   Texts texts_;
-  Texts first_texts_;  // of the first token, where that may differ; else empty
+  Texts first_texts_;  // those of the first token, where they may differ; else empty
 };
 
 }  // namespace assay

@@ -154,12 +154,19 @@ struct Tokenizer::Data {
         cuts_at_marks(can_cut_at_marks(spec)),
         decoder(std::move(spec.decode), texts_to_decode(spec, normalizer, budget), spec.model_tokens),
         is_special(spec.vocabulary.size()),
+        is_skipped(spec.vocabulary.size()),
         bos(std::move(spec.bos)),
         eos(std::move(spec.eos)),
         end_of_text(spec.end_of_text),
         model(make_model(spec)),
         vocabulary(std::move(spec.vocabulary)) {
-    for (const AddedToken& token : spec.added) is_special[vocabulary.place(token.id)] = token.special;
+    for (const AddedToken& token : spec.added) {
+      is_special[vocabulary.place(token.id)] = token.special;
+      // The library knows a special token by its text, and not where normalization makes it another.
+      is_skipped[vocabulary.place(token.id)] =
+          token.special &&
+          (!token.normalized || normalizer.normalize(token.content, budget) == token.content);
+    }
   }
 
   // Appends the ids of one word of the pre-tokenizer.
@@ -182,7 +189,8 @@ struct Tokenizer::Data {
   PreTokenizer pre;
   bool cuts_at_marks;
   Decoder decoder;
-  std::vector<bool> is_special;  // by place in the vocabulary
+  std::vector<bool> is_special,
+      is_skipped;  // by place in the vocabulary; the second where decoding skips them
   std::vector<TokenId> bos, eos;
   std::optional<TokenId> end_of_text;
   Model model;
@@ -244,7 +252,7 @@ std::span<const TokenId> Tokenizer::eos_tokens() const {
 void Tokenizer::decode_next(TokenId id, bool skip_special, DecodeState& state, std::string& out) const {
   if (!data_->vocabulary.has(id)) return;
   const std::size_t place = data_->vocabulary.place(id);
-  if (!skip_special || !data_->is_special[place]) data_->decoder.push(place, state, out);
+  if (!skip_special || !data_->is_skipped[place]) data_->decoder.push(place, state, out);
 }
 
 void Tokenizer::decode_end(DecodeState& state, std::string& out) const {

@@ -38,9 +38,9 @@ struct TokenizerSpec {
   bool fuse_unknown = false;
   bool ignore_merges = false;
   bool byte_fallback = false;
-  std::vector<double> scores;              // of Unigram, by id
-  std::string continuation = "##";         // of WordPiece: what begins a token within a word
-  std::size_t most_word_characters = 100;  // likewise: longer words are unknown
+  std::vector<double> scores;              // by id; Unigram alone has them
+  std::string continuation = "##";         // what begins a token of WordPiece within a word
+  std::size_t most_word_characters = 100;  // longer words are unknown to WordPiece
   bool splits_special = false;             // special tokens in a text are cut like any other
   Normalizer normalizer;
   WordForm words = WordForm::characters;

@@ -35,7 +35,7 @@ class Unigram {
   // How the best cut of the text up to some byte ends.
   struct Best {
     double score = 0;
-    std::uint32_t begin = kNone;  // of its last piece
+    std::uint32_t begin = kNone;  // where its last piece begins
     TokenId id = -1;
   };
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
