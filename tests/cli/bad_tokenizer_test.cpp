@@ -83,6 +83,41 @@ TEST_F(CliBadTokenizer, NoneWithIds) {
   expect_success(run_program({"logits", model_, "--ids", "1,2", "-o", folder_ / "x.npy"}));
 }
 
+TEST_F(CliBadTokenizer, OnlyTextNeedsOneThatCanBeRead) {
+  OrderedJson json = tokenizer();
+  json["model"]["type"] = "WordLevel";
+  write_file(file_, json.dump());
+  const std::string ids = folder_ / "ids.txt";
+  write_file(ids, "1,2,3,4,5");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"generate", model_, "--ids", "1,2", "-n", "3"},
+        {"logits", model_, "--ids", "1,2", "-o", folder_ / "x.npy"},
+        {"perplexity", model_, ids, "--ids"},
+        {"bench", model_, "-p", "8", "-n", "4", "-r", "1"}})
+    expect_success(run_program(command));
+  const ProgramResult result = run_program({"generate", model_, "--ids", "1,2", "-n", "3"});
+  EXPECT_NE(
+      result.err.find("token ids stand in place of text, because the tokenizer cannot be read: " + file_),
+      std::string::npos)
+      << result.err;
+  expect_refused({"tokenizer.json", "WordLevel"});
+}
+
+TEST_F(CliBadTokenizer, IdsAreShownAsTextWhereATokenizerIsPadded) {
+  OrderedJson json = tokenizer();
+  auto& vocab = json["model"]["vocab"];
+  std::vector<std::string> last;
+  for (const auto& [text, id] : vocab.items())
+    if (id.get<int>() > 290) last.push_back(text);
+  for (const std::string& text : last) vocab.erase(text);
+  json["model"]["merges"] = OrderedJson::array();
+  json["added_tokens"] = OrderedJson::array();
+  write_file(file_, json.dump());
+  const ProgramResult result = run_program({"tokenize", model_, "--decode", "--ids", "72,295,299,73"});
+  expect_success(result);
+  expect_success(run_program({"generate", model_, "--ids", "295,299", "-n", "20", "--ignore-end"}));
+}
+
 TEST_F(CliBadTokenizer, NotJson) {
   expect_text_refused("", {"tokenizer.json", "JSON"});
   expect_text_refused("[]", {"tokenizer.json", "object"});

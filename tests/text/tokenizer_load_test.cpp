@@ -70,20 +70,19 @@ TEST(TokenizerLoad, AcceptsOlderAndWrappedForms) {
 }
 
 TEST(TokenizerLoad, RefusesOtherKinds) {
-  for (const char* type : {"Unigram", "WordPiece", "WordLevel"})
-    expect_error(error_with([&](Json& f) { f["model"]["type"] = type; }),
-                 fmt::format("model: type: {} is not supported: expected BPE", type));
+  expect_error(error_with([](Json& f) { f["model"]["type"] = "WordLevel"; }),
+               "model: type: WordLevel is not supported: expected BPE, Unigram or WordPiece");
   expect_error(
       error_with([](Json& f) {
-        f["normalizer"] = {{"type", "Precompiled"}};
+        f["normalizer"] = {{"type", "ByteLevel"}};
       }),
-      "unsupported normalizer Precompiled: expected Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, "
-      "Strip or StripAccents");
+      "unsupported normalizer ByteLevel: expected Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, "
+      "Strip, StripAccents, Precompiled, BertNormalizer or Nmt");
   expect_error(error_with([](Json& f) {
                  f["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
                }),
                "unsupported pre_tokenizer UnicodeScripts: expected ByteLevel, Split, Metaspace, Digits, "
-               "Punctuation, Whitespace, WhitespaceSplit or CharDelimiterSplit");
+               "Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit or BertPreTokenizer");
   expect_error(error_with([](Json& f) {
                  const Json one = f["pre_tokenizer"];
                  f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json(17, one)}};
@@ -167,15 +166,17 @@ TEST(TokenizerLoad, RefusesBadDecoders) {
           {{"type", type}, {"pattern", {{"String", "_"}}}, {"content", " "}, {"start", 1}, {"stop", 0}});
     return Json{{"type", "Sequence"}, {"decoders", list}};
   };
-  const std::string expected = ": expected Metaspace, or a Sequence of Replace, ByteFallback, Fuse and Strip";
-  expect_error(with(nullptr), "unsupported decoder: expected Metaspace or a Sequence, found none");
-  expect_error(with({{"type", "ByteLevel"}}), "unsupported decoder ByteLevel" + expected);
+  const std::string expected =
+      ": expected ByteLevel, or a Sequence of Replace, Metaspace, WordPiece, Strip and one ByteFallback, "
+      "then "
+      "Fuse, then Strip";
   expect_error(with(steps({"Fuse", "ByteFallback"})), "unsupported decoder Fuse, ByteFallback" + expected);
-  expect_error(with(steps({"Replace", "Strip"})), "unsupported decoder Replace, Strip" + expected);
+  expect_error(with(steps({"Fuse", "Replace"})), "unsupported decoder Fuse, Replace" + expected);
+  expect_error(with(steps({"ByteFallback", "ByteFallback"})),
+               "unsupported decoder ByteFallback, ByteFallback" + expected);
   expect_error(with(steps({"Fuse", "Strip", "Strip"})), "unsupported decoder Fuse, Strip, Strip" + expected);
+  expect_error(with(steps({"CTC"})), "unsupported decoder CTC" + expected);
   Json ends = steps({"Fuse", "Strip"});
-  ends["decoders"][1]["stop"] = 2;
-  expect_error(with(ends), "decoder: unsupported Strip of 2 characters at the end: expected 0");
   ends["decoders"][1]["content"] = "ab";
   expect_error(with(ends), "decoder: content: expected one character, found 'ab'");
 }
@@ -364,12 +365,6 @@ TEST(TokenizerLoad, RefusesBadAddedTokens) {
   expect_error(with_tokens(added_token("<x>", -1)),
                "added_tokens: entry 0: id: expected a whole number from 0 to");
   expect_error(with_tokens(added_token("<x>", 20000000)), "found 20000000");
-  expect_error(with_tokens(added_token("<x>", 5)), "token '<x>': expected an id of its own, found 5");
-  expect_error(with_tokens(added_token("<x>", 270)), "token '<x>': expected id 262, the next one, found 270");
-  expect_error(with_tokens(added_token("hello", 262)),
-               "token 'hello': expected id 259, which it has already, found");
-  expect_error(with_tokens(Json::array({added_token("<x>", 262), added_token("<x>", 262)})),
-               "added_tokens: entry 1: token '<x>' is added twice");
   expect_error(with_tokens(Json::array({7})), "added_tokens: entry 0: expected an object, found '7'");
   expect_error(with_tokens("<x>"), "added_tokens: expected an array, found '\"<x>\"'");
   for (const char* key : {"content", "id", "special", "lstrip", "rstrip", "single_word", "normalized"}) {
@@ -392,12 +387,9 @@ TEST(TokenizerLoad, RefusesWhatIsNotJson) {
 TEST(TokenizerLoad, NamesWhatIsMissing) {
   const TemporaryFolder folder;
   const auto message = [&] { return error_of([&] { Tokenizer::load(folder.path()); }); };
-  EXPECT_EQ(message(), folder.path().string() +
-                           ": expected tokenizer.json, or vocab.json and merges.txt, found neither");
-  folder.write("tokenizer.model", "");
-  EXPECT_EQ(message(), folder.path().string() +
-                           ": expected tokenizer.json, or vocab.json and merges.txt, found tokenizer.model, "
-                           "which is not supported");
+  EXPECT_EQ(message(),
+            folder.path().string() +
+                ": expected tokenizer.json, vocab.json and merges.txt, or tokenizer.model, found none");
   folder.write("vocab.json", "{\"a\": 0}");
   EXPECT_EQ(message(), folder.path().string() + ": expected merges.txt beside vocab.json, found none");
 }
@@ -445,8 +437,8 @@ TEST(TokenizerLoad, ReadsTokensBesideTheOldForm) {
   const TemporaryFolder folder;
   write_old_form(folder, "h e\n");
   folder.write("added_tokens.json", "{\"<b>\": 263, \"<a>\": 262}");
-  folder.write("tokenizer_config.json", R"({"add_prefix_space": true, "eos_token": "<e>",
-      "added_tokens_decoder": {"264": {"content": "<e>", "special": true, "lstrip": true}}})");
+  folder.write("tokenizer_config.json", R"({"add_prefix_space": true, "eos_token":
+      {"content": "<e>", "special": true, "lstrip": true}})");
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
   EXPECT_EQ(tokenizer.encode("<a><b>h <e>"), (Ids{262, 263, ' ', 'h', 264}));
   EXPECT_EQ(tokenizer.end_of_text(), 264);
@@ -455,6 +447,7 @@ TEST(TokenizerLoad, ReadsTokensBesideTheOldForm) {
   folder.write("tokenizer_config.json", R"({"added_tokens_decoder": {"-1": {"content": "<e>"}}})");
   EXPECT_TRUE(holds(error_of([&] { Tokenizer::load(folder.path()); }),
                     "tokenizer_config.json: added_tokens_decoder: expected ids as keys, found '-1'"));
+  folder.write("tokenizer_config.json", "{}");
   folder.write("added_tokens.json", "{\"<b>\": 263, \"<a>\": \"x\"}");
   EXPECT_TRUE(holds(error_of([&] { Tokenizer::load(folder.path()); }),
                     "added_tokens.json: <a>: expected a whole number"));
@@ -473,9 +466,12 @@ TEST(TokenizerLoad, OldFormPutsTokensAroundATextWhereItsConfigSaysSo) {
   EXPECT_EQ(encoded(R"({"bos_token": "<a>", "add_bos_token": true})"), (Ids{262, 256}));
   EXPECT_EQ(encoded(R"({"add_bos_token": true, "eos_token": {"content": "<a>"}, "add_eos_token": true})"),
             (Ids{263, 256, 262}));
+  EXPECT_EQ(encoded(R"({"bos_token": "<x>", "add_bos_token": true})"), (Ids{264, 256}));  // a new token
+  folder.write("added_tokens.json", "{}");
   EXPECT_TRUE(
-      holds(error_of([&] { encoded(R"({"bos_token": "<x>", "add_bos_token": true})"); }),
-            "tokenizer_config.json: add_bos_token is true, but bos_token '<x>' is not in the vocabulary"));
+      holds(error_of([&] { encoded(R"({"add_bos_token": true})"); }),
+            "tokenizer_config.json: add_bos_token is true, but bos_token '<|endoftext|>' is not in the "
+            "vocabulary"));
 }
 
 TEST(TokenizerLoad, OldFormOfQwen2HasItsOwnRules) {
@@ -496,16 +492,16 @@ TEST(TokenizerLoad, SpecialTokensFromTheFilesBeside) {
   folder.write("tokenizer.json", file.dump());
   EXPECT_EQ(Tokenizer::load(folder.path()).end_of_text(), 262);
   folder.write("tokenizer_config.json",
-               R"({"eos_token": {"content": "<|stop|>"}, "pad_token": "<|pad|>", "unk_token": null})");
+               R"({"eos_token": "<|endoftext|>", "pad_token": "<|pad|>", "unk_token": null})");
   folder.write(
       "special_tokens_map.json",
-      R"({"eos_token": "<|endoftext|>", "mask_token": "<none>", "additional_special_tokens": ["hello"]})");
+      R"({"eos_token": {"content": "<|stop|>"}, "mask_token": "<new>", "additional_special_tokens": ["hello"]})");
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
-  EXPECT_EQ(tokenizer.end_of_text(), 263);  // the first to say
+  EXPECT_EQ(tokenizer.end_of_text(), 263);  // the last to say
   EXPECT_EQ(tokenizer.encode("<|stop|>xhello"), (Ids{263, 'x', 259}));
-  for (const TokenId id : {259, 262, 263, 264}) EXPECT_TRUE(tokenizer.is_special(id)) << id;
-  EXPECT_FALSE(tokenizer.is_special(258));
-  EXPECT_EQ(tokenizer.id_of("<none>"), std::nullopt);
+  for (const TokenId id : {259, 263, 264, 265}) EXPECT_TRUE(tokenizer.is_special(id)) << id;
+  for (const TokenId id : {258, 262}) EXPECT_FALSE(tokenizer.is_special(id)) << id;
+  EXPECT_EQ(tokenizer.id_of("<new>"), 265);
   folder.write("special_tokens_map.json", R"({"eos_token": 5})");
   EXPECT_TRUE(holds(error_of([&] { Tokenizer::load(folder.path()); }),
                     "special_tokens_map.json: eos_token: expected a token's text, found '5'"));
@@ -520,7 +516,7 @@ TEST(TokenizerSpec, ManyAddedTokensTakeLinearTime) {
     token.content = fmt::format("<{}>", id);
     token.id = id;
     spec.add(token, "here");
-    EXPECT_TRUE(spec.make_special(token.content));
+    EXPECT_TRUE(spec.is_added(token.content));
   }
   EXPECT_LT(std::clock() - begin, 10 * CLOCKS_PER_SEC);
   const auto pieces = AddedTokens(spec.added).split("<199999><200000>");

@@ -27,31 +27,48 @@ TokenizerFiles::Document read_if_there(const fs::path& path) {
   return {is_there(path) ? read_json_object(path, kMax, kMaxValues) : Json::object(), path.string()};
 }
 
+// Empty where config.json says none; what is wrong with that file is for its own reader to say.
+std::string model_type_of(const fs::path& folder) {
+  if (!is_there(folder / "config.json")) return "";
+  try {
+    return JsonView(read_json_object(folder / "config.json"), "").text_or("model_type", "");
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 }  // namespace
 
 bool has_tokenizer_files(const fs::path& folder) {
-  return is_there(folder / "tokenizer.json") || is_there(folder / "vocab.json");
+  return is_there(folder / "tokenizer.json") || is_there(folder / "vocab.json") ||
+         is_there(folder / "tokenizer.model");
 }
 
 TokenizerFiles read_tokenizer_files(const fs::path& folder) {
-  const bool is_one_file = is_there(folder / "tokenizer.json");
   if (!has_tokenizer_files(folder))
-    throw Error("{}: expected tokenizer.json, or vocab.json and merges.txt, found {}", folder.string(),
-                is_there(folder / "tokenizer.model") ? "tokenizer.model, which is not supported" : "neither");
-  const fs::path merges = folder / "merges.txt";
-  if (!is_one_file && !is_there(merges))
+    throw Error("{}: expected tokenizer.json, vocab.json and merges.txt, or tokenizer.model, found none",
+                folder.string());
+  const bool is_one_file = is_there(folder / "tokenizer.json");
+  const fs::path merges = folder / "merges.txt", pieces = folder / "tokenizer.model";
+  const bool has_pieces = !is_one_file && is_there(pieces) && !is_there(folder / "vocab.json");
+  if (!is_one_file && !has_pieces && !is_there(merges))
     throw Error("{}: expected merges.txt beside vocab.json, found none", folder.string());
   TokenizerFiles files{.where = folder.string(),
-                       .source = is_one_file ? "tokenizer.json" : "vocab.json + merges.txt"};
+                       .source = is_one_file  ? "tokenizer.json"
+                                 : has_pieces ? "tokenizer.model"
+                                              : "vocab.json + merges.txt"};
   files.config = read_if_there(folder / "tokenizer_config.json");
   if (is_one_file) {
     files.tokenizer = read_vocabulary(folder / "tokenizer.json");
+  } else if (has_pieces) {
+    files.pieces = {read_text_file(pieces, kLongestVocabulary), pieces.string()};
   } else {
     files.vocabulary = read_vocabulary(folder / "vocab.json");
     files.merges = {read_text_file(merges, kLongestVocabulary), merges.string()};
-    files.added_tokens = read_if_there(folder / "added_tokens.json");
   }
+  files.added_tokens = read_if_there(folder / "added_tokens.json");
   files.special_tokens = read_if_there(folder / "special_tokens_map.json");
+  files.model_type = model_type_of(folder);
   return files;
 }
 

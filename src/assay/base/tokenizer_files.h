@@ -19,17 +19,20 @@ struct TokenizerFiles {
     std::string content, where;
   };
 
-  std::string where;                        // the folder or file that all of it comes from, for messages
-  std::string source;                       // "tokenizer.json", "vocab.json + merges.txt": for people
-  std::optional<Document> tokenizer = {};   // tokenizer.json; unset: the two that follow are there
+  std::string where;   // the folder or file that all of it comes from, for messages
+  std::string source;  // "tokenizer.json", "vocab.json + merges.txt", "tokenizer.model": for people
+  std::optional<Document> tokenizer =
+      {};  // tokenizer.json; unset: vocabulary and merges are there, or pieces
   std::optional<Document> vocabulary = {};  // vocab.json
   std::optional<Text> merges = {};          // merges.txt
-  Document added_tokens = {};               // added_tokens.json, which is read beside vocab.json alone
+  std::optional<Text> pieces = {};          // tokenizer.model: the bytes of SentencePiece's file
+  Document added_tokens = {};               // added_tokens.json
   Document config = {};                     // tokenizer_config.json
   Document special_tokens = {};             // special_tokens_map.json
+  std::string model_type = {};  // that of config.json, where the class of a tokenizer depends on it
 };
 
-// Whether a folder has one of the two forms.
+// Whether a folder has one of the three forms.
 bool has_tokenizer_files(const std::filesystem::path& folder);
 // Throws Error naming the file for what is missing, too long or not JSON.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder);

@@ -64,7 +64,7 @@ std::vector<ModelSource::Companion> ModelFolder::companions() const {
   std::vector<Companion> files;
   for (const char* name :
        {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
-        "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
+        "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
     if (fs::is_regular_file(path_ / name)) files.push_back({name, read_text_file(path_ / name)});
   return files;
 }

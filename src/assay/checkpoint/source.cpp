@@ -47,6 +47,7 @@ std::vector<ModelSource::Companion> ModelSource::companions() const {
   if (files.tokenizer) add("tokenizer.json", files.tokenizer->content);
   if (files.vocabulary) add("vocab.json", files.vocabulary->content);
   if (files.merges) made.push_back({"merges.txt", files.merges->content});
+  if (files.pieces) made.push_back({"tokenizer.model", files.pieces->content});
   add("added_tokens.json", files.added_tokens.content);
   add("tokenizer_config.json", files.config.content);
   add("special_tokens_map.json", files.special_tokens.content);

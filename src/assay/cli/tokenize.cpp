@@ -1,4 +1,5 @@
 // assay tokenize: ids of a text, or the text of ids.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -47,6 +48,17 @@ std::string added_line(const Tokenizer& tokenizer) {
   return line.empty() ? line : "added " + line;
 }
 
+// Models have rows without a token, so that such ids are no mistake by themselves.
+void check_ids(const Tokenizer& tokenizer, std::span<const TokenId> ids, bool is_quiet) {
+  for (const TokenId id : ids)
+    if (id < 0) throw Error("token id {} is no token: expected ids from 0 on", id);
+  const auto beyond =
+      std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id >= tokenizer.vocab_size(); });
+  if (beyond != ids.end() && !is_quiet)
+    note(fmt::format("warning: token id {} is outside the vocabulary and so no text: expected 0 to {}",
+                     *beyond, tokenizer.vocab_size() - 1));
+}
+
 int run_tokenize(const TokenizeFlags& flags, bool has_text) {
   if (has_text && flags.decodes)
     throw UsageError("--text: expected none beside --decode, which reads token ids from --ids or FILE");
@@ -54,12 +66,15 @@ int run_tokenize(const TokenizeFlags& flags, bool has_text) {
   const Tokenizer tokenizer = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return Tokenizer::from_files(tokenizer_files_at(locate_model(candidate)));
   });
+  if (!flags.output.is_quiet)
+    for (const std::string& warning : tokenizer.warnings()) note("warning: " + warning);
   if (flags.decodes || !flags.ids.empty()) {
     const std::string where = !flags.ids.empty()  ? "--ids"
                               : flags.file == "-" ? "standard input"
                                                   : flags.file;
     const std::vector<TokenId> ids =
         ids_from_text(!flags.ids.empty() ? flags.ids : read_input(flags.file), where);
+    check_ids(tokenizer, ids, flags.output.is_quiet);
     const std::string text = tokenizer.decode(ids, flags.has_no_special_tokens);
     if (flags.output.is_json)
       answer_json({{"ids", ids}, {"text", replace_malformed_utf8(text)}});

@@ -11,6 +11,8 @@ namespace assay {
 LanguageModel::LanguageModel(LoadedModel loaded) : loaded_(std::move(loaded)) {}
 
 const Tokenizer& LanguageModel::tokenizer(std::string_view purpose) const {
+  if (!loaded_.no_tokenizer.empty())
+    throw Error("{}, which {} needs: expected token ids", loaded_.no_tokenizer, purpose);
   if (loaded_.tokenizer == nullptr)
     throw Error("{}: the model has no tokenizer, which {} needs: expected token ids",
                 loaded_.model->source().path().string(), purpose);

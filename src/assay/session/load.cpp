@@ -73,7 +73,7 @@ LoadedModel load_on(const std::shared_ptr<const ModelSource>& source, const std:
   loaded.config = run.asked;
   if (const auto preset = run.preset()) loaded.config.precision = preset;
   const bool calibrates = precision.needs_calibration() && !precision.is_stored;
-  loaded.tokenizer = tokenizer_of(*source, options.needs_tokenizer || calibrates);
+  loaded.tokenizer = tokenizer_of(*source, options.needs_tokenizer || calibrates, &loaded);
   if (precision.is_quantized() && coverage_of(plan_forward(spec, precision)).quantized == 0)
     throw Error("{}: {} quantizes nothing of this model", id, precision.name);
   Calibration calibration;
@@ -105,9 +105,22 @@ std::string LoadedModel::load_line() const {
                      dtype_label);
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed) {
+std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed, LoadedModel* told) {
   if (!is_needed && !source.has_tokenizer()) return nullptr;
-  return std::make_shared<const Tokenizer>(Tokenizer::from_files(source.tokenizer_files()));
+  const auto warn = [&](std::string text) {
+    if (told != nullptr) told->warnings.push_back({WarningKind::model_files, std::move(text)});
+  };
+  try {
+    auto tokenizer = std::make_shared<const Tokenizer>(Tokenizer::from_files(source.tokenizer_files()));
+    for (const std::string& text : tokenizer->warnings()) warn(text);
+    return tokenizer;
+  } catch (const Error& error) {
+    if (is_needed) throw;
+    if (told != nullptr) told->no_tokenizer = error.what();
+    warn(fmt::format("token ids stand in place of text, because the tokenizer cannot be read: {}",
+                     error.what()));
+    return nullptr;
+  }
 }
 
 std::vector<std::string> candidates_from_text(std::string_view list) {

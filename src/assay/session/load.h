@@ -23,7 +23,9 @@ class Model;             // model/model.h
 class Tokenizer;         // text/tokenizer.h
 
 struct LoadedModel {
-  std::shared_ptr<const Tokenizer> tokenizer;  // null only where the model has none and none was required
+  // Null only where the model has none, or none that can be read (a warning says why), and none was required.
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::string no_tokenizer;  // why it could not be read; empty where there is one, or none at all
   std::shared_ptr<Model> model;
   std::string id;    // the candidate that was used, as it was given
   RunConfig config;  // as it was asked for; a precision that was not set is the one that runs, unless the
@@ -42,7 +44,7 @@ struct LoadedModel {
 struct LoadOptions {
   // To load on instead of a new one; the configuration's device, isa, threads and cpu_mask are not read then.
   std::shared_ptr<Backend> shared_backend = nullptr;
-  bool needs_tokenizer = true;  // false: a model without one serves for token ids
+  bool needs_tokenizer = true;  // false: a model without one that can be read serves for token ids
   bool pins_caller = false;     // a program that measures pins its main thread; a library leaves it alone
   // Taken by CPU kernels as they are: then nothing is tuned.
   std::shared_ptr<const KernelConstants> constants = nullptr;

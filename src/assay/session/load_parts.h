@@ -25,8 +25,10 @@ std::optional<double> head_computed_share(const Model& model);
 LoadedModel load_source(const std::shared_ptr<const ModelSource>& source, const RunConfig& config,
                         const LoadOptions& options = {});
 
-// A source's tokenizer; null where it has none, which is an Error where it is needed.
-std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed);
+// A source's tokenizer; null where it has none, or none that can be read, which is an Error where it is
+// needed. `told` receives warnings of what it does otherwise than its files say, and why it cannot be read.
+std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed,
+                                              LoadedModel* told = nullptr);
 
 // What `load` makes of the first candidate that it does not fail for. When all fail, one Error gives each
 // one's reason.

@@ -48,6 +48,7 @@ PatternFinder::PatternFinder(const std::vector<std::string_view>& patterns) : st
   };
   std::vector<Edge> edges;
   for (std::size_t i = 0; i < patterns.size(); ++i) {
+    lengths_.push_back(patterns[i].size());
     std::uint32_t state = kRoot;
     for (std::size_t depth = 0; depth < patterns[i].size(); ++depth) {
       const auto byte = static_cast<unsigned char>(patterns[i][patterns[i].size() - 1 - depth]);
@@ -105,8 +106,9 @@ AddedTokens::Group AddedTokens::group_of(std::vector<AddedToken> members) {
   return {std::move(members), std::move(finder)};
 }
 
-AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer)
-    : plain_{{}, PatternFinder({})}, normalized_{{}, PatternFinder({})} {
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer,
+                         bool splits_special, RegexBudget& budget)
+    : plain_{{}, PatternFinder({})}, normalized_{{}, PatternFinder({})}, splits_special_(splits_special) {
   std::vector<AddedToken> plain, normalized;
   std::unordered_set<std::string> seen;
   for (const AddedToken& token : tokens) {
@@ -115,7 +117,7 @@ AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer
       continue;
     }
     AddedToken member = token;
-    member.content = normalizer.normalize(token.content);
+    member.content = normalizer.normalize(token.content, budget);
     // Two that normalization makes the same cannot be told apart: the first stands.
     if (!member.content.empty() && seen.insert(member.content).second)
       normalized.push_back(std::move(member));
@@ -124,7 +126,12 @@ AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer
   normalized_ = group_of(std::move(normalized));
 }
 
-std::vector<TextPiece> AddedTokens::split_by(const Group& group, std::string_view text) {
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens) : AddedTokens(tokens, RegexBudget(0)) {}
+
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, RegexBudget budget)
+    : AddedTokens(tokens, Normalizer(), false, budget) {}
+
+std::vector<TextPiece> AddedTokens::split_by(const Group& group, std::string_view text) const {
   std::vector<TextPiece> out;
   const std::vector<PatternFinder::Match> matches = group.finder.find(text);
   std::size_t taken = 0;     // up to here pieces cover the text
@@ -135,6 +142,7 @@ std::vector<TextPiece> AddedTokens::split_by(const Group& group, std::string_vie
     const AddedToken& token = group.tokens[match->pattern];
     std::size_t begin = match->begin, end = begin + token.content.size();
     searched = end;
+    if (splits_special_ && token.special) continue;
     if (token.single_word && touches_word(text, begin, end)) continue;
     if (token.lstrip) begin = std::max(taken, spaces_begin(text, begin, taken));
     if (token.rstrip) {

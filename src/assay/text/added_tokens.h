@@ -43,6 +43,7 @@ class PatternFinder {
   };
   // The longest pattern at each byte where one begins, last byte first. Linear in the text.
   std::vector<Match> find(std::string_view text) const;
+  std::size_t length(std::uint32_t pattern) const { return lengths_[pattern]; }  // in bytes
 
  private:
   std::uint32_t step(std::uint32_t state, unsigned char byte) const;
@@ -53,13 +54,17 @@ class PatternFinder {
     std::int32_t longest = -1;       // the longest pattern that is a suffix
   };
   std::vector<State> states_;
+  std::vector<std::size_t> lengths_;
   std::array<std::uint32_t, 256> from_root_{};
   PairMap<std::uint32_t> children_;
 };
 
 class AddedTokens {
  public:
-  explicit AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer = {});
+  explicit AddedTokens(const std::vector<AddedToken>& tokens);
+  // With `splits_special` special tokens are not found. `budget` is what loading may take.
+  AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer, bool splits_special,
+              RegexBudget& budget);
 
   // The pieces of valid UTF-8 `text`, none of them empty text, by the tokens that are not normalized.
   std::vector<TextPiece> split(std::string_view text) const;
@@ -67,14 +72,16 @@ class AddedTokens {
   std::vector<TextPiece> split_normalized(std::string_view text) const;
 
  private:
+  AddedTokens(const std::vector<AddedToken>& tokens, RegexBudget budget);
   struct Group {
     std::vector<AddedToken> tokens;
     PatternFinder finder;
   };
   static Group group_of(std::vector<AddedToken> members);
-  static std::vector<TextPiece> split_by(const Group& group, std::string_view text);
+  std::vector<TextPiece> split_by(const Group& group, std::string_view text) const;
 
   Group plain_, normalized_;
+  bool splits_special_;
 };
 
 }  // namespace assay

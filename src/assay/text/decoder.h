@@ -4,28 +4,38 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "assay/text/normalizer.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {
 
-struct DecodeRules {
+// What is done to each token by itself.
+struct DecodeStep {
   enum class Kind : std::uint8_t {
-    byte_level,  // tokens are written in GPT-2's byte alphabet
-    metaspace,   // `mark` is a blank
-    steps,       // a Sequence of Replace, ByteFallback, Fuse and Strip, in this order
+    replace,     // every `pattern` becomes `content`
+    marks,       // every `pattern` becomes a blank; those of the first token go where `is_first_special`
+    word_piece,  // `pattern` goes from the start of a token, which else gets a blank, but not the first one
+    spaces,      // a blank before each token but the first
+    strip,       // up to `at_start` and `at_end` of the one character `pattern` go
   };
-  Kind kind = Kind::byte_level;
-  // For metaspace.
-  std::string mark;
-  bool drops_first_marks = true;  // those of the first token
-  // Of steps.
-  Normalizer replacements;   // within each token
-  bool joins_bytes = false;  // a run of tokens <0xNN> is the bytes of characters
-  std::string strip;         // one character, removed from the start of the whole text
-  std::size_t most_stripped = 0;
+  Kind kind = Kind::replace;
+  std::string pattern = {}, content = {};
+  bool is_first_special = true;
+  bool cleans_up = false;  // for word_piece: no blanks before punctuation and in English contractions
+  std::size_t at_start = 0, at_end = 0;
+
+  std::string apply(std::string_view token, bool is_first) const;
+};
+
+struct DecodeRules {
+  // Tokens are written in GPT-2's byte alphabet; nothing else is done then.
+  bool is_byte_level = true;
+  std::vector<DecodeStep> before;  // to tokens
+  bool joins_bytes = false;        // then a run of tokens <0xNN> is one: the bytes of characters
+  std::vector<DecodeStep> after;   // then to what tokens are now
+  DecodeStep ends = {DecodeStep::Kind::strip, {}, {}, false, false, 0, 0};  // then to the whole text: a strip
 };
 
 class Decoder {
@@ -34,8 +44,8 @@ class Decoder {
   // added.
   Decoder(DecodeRules rules, std::vector<std::string> tokens, std::size_t model_tokens);
 
-  // Appends the text of the token at `place` in that list, as far as it is known yet. With byte_level
-  // that may be part of a character; the other kinds append whole ones.
+  // Appends the text of the token at `place` in that list, as far as it is known yet. With the byte alphabet
+  // that may be part of a character; else whole ones are appended.
   void push(std::size_t place, DecodeState& state, std::string& out) const;
   // What is left when no token follows.
   void finish(DecodeState& state, std::string& out) const;
@@ -43,11 +53,19 @@ class Decoder {
  private:
   void end_run(DecodeState& state, std::string& out) const;
   void append(std::string_view text, DecodeState& state, std::string& out) const;
+  // A token, or what a run of bytes is, after the steps that follow.
+  std::string after(std::string text, bool is_first) const;
+
+  // Texts by place, and the byte that <0xNN> stands for, -1 for an ordinary token.
+  struct Texts {
+    std::vector<std::string> texts;
+    std::vector<std::int16_t> byte_values;
+  };
+  Texts texts_of(const std::vector<std::string>& tokens, bool is_first) const;
 
   DecodeRules rules_;
-  std::vector<std::string> texts_;         // by place
-  std::vector<std::string> first_texts_;   // likewise, of the first token where that differs
-  std::vector<std::int16_t> byte_values_;  // by place, of <0xNN>; -1: an ordinary token
+  Texts texts_;
+  Texts first_texts_;  // those of the first token, where they may differ; else empty
 };
 
 }  // namespace assay

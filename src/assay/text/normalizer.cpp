@@ -27,9 +27,16 @@ std::string strip(std::string text, bool left, bool right) {
   return text.substr(begin, end - begin);
 }
 
+std::string with_single_blanks(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (c != ' ' || (!out.empty() && out.back() != ' ')) out += c;
+  if (!out.empty() && out.back() == ' ') out.pop_back();
+  return out;
+}
+
 std::string replace_matches(std::string_view text, const Regex& pattern, std::string_view content,
                             std::string_view where, RegexBudget& budget) {
-  constexpr std::size_t kAnyText = 4096;  // which so short a text may become in any case
   std::string out;
   std::size_t at = 0;
   Regex::Search search(pattern, text, budget);
@@ -37,7 +44,7 @@ std::string replace_matches(std::string_view text, const Regex& pattern, std::st
     out += text.substr(at, match->begin - at);
     out += content;
     at = match->end;
-    if (out.size() > kAnyText + Normalizer::kMaxGrowth * text.size())
+    if (out.size() > Normalizer::kAnyText + Normalizer::kMaxGrowth * text.size())
       throw Error("{}: expected replacements that make a text at most {} times as long, found {}", where,
                   Normalizer::kMaxGrowth, in_quotes(content));
   }
@@ -108,6 +115,26 @@ void Normalizer::strip_blanks(bool left, bool right, const std::string& where) {
   step.strips_right = right;
 }
 
+void Normalizer::map_characters(Charsmap map, const std::string& where) {
+  add(Step::Kind::map_characters, where).map = std::move(map);
+}
+
+void Normalizer::bert(const BertText& how, const std::string& where) {
+  add(Step::Kind::bert, where).bert_text = how;
+}
+
+void Normalizer::nmt(const std::string& where) {
+  add(Step::Kind::nmt, where);
+}
+
+void Normalizer::single_blanks(const std::string& where) {
+  add(Step::Kind::single_blanks, where);
+}
+
+void Normalizer::double_first(const std::string& mark, const std::string& where) {
+  add(Step::Kind::double_first, where).content = mark;
+}
+
 std::string Normalizer::apply(const Step& step, std::string text, RegexBudget& budget) {
   switch (step.kind) {
     case Step::Kind::prepend:
@@ -124,13 +151,29 @@ std::string Normalizer::apply(const Step& step, std::string text, RegexBudget& b
       return without_marks(text);
     case Step::Kind::strip_blanks:
       return strip(std::move(text), step.strips_left, step.strips_right);
+    case Step::Kind::map_characters:
+      return step.map->apply(text, kAnyText + kMaxTotalGrowth * text.size());
+    case Step::Kind::bert:
+      return to_bert_text(text, step.bert_text);
+    case Step::Kind::nmt:
+      return to_nmt_text(text);
+    case Step::Kind::single_blanks:
+      return with_single_blanks(text);
+    case Step::Kind::double_first:
+      return text.starts_with(step.content) ? step.content + text : text;
   }
   return text;
 }
 
 std::string Normalizer::normalize(std::string_view text, RegexBudget& budget) const {
   std::string out(text);
-  for (const Step& step : steps_) out = apply(step, std::move(out), budget);
+  const std::size_t most = kAnyText + kMaxTotalGrowth * text.size();
+  for (const Step& step : steps_) {
+    out = apply(step, std::move(out), budget);
+    if (out.size() > most)
+      throw Error("{}: the steps together make more than {} bytes of a text of {}", step.where, most,
+                  text.size());
+  }
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/text/charsmap.h"
 #include "assay/text/regex.h"
 
 namespace assay {
@@ -27,14 +28,30 @@ std::string to_lower_case(std::string_view text);
 // Without combining marks, as `tokenizers` knows them: those of Unicode 9.
 std::string without_marks(std::string_view text);
 
+// What BERT does to a text, in this order.
+struct BertText {
+  bool cleans = true;          // control characters go, and every white space becomes a blank
+  bool parts_chinese = true;   // a blank before and after each Chinese character
+  bool strips_accents = true;  // decomposes, and removes the marks that take no room
+  bool lowers_case = true;
+};
+std::string to_bert_text(std::string_view text, const BertText& how);
+
+// As SentencePiece's normalizer nmt_nfkc prepares a text for machine translation: control characters go, and
+// other white space, joiners and the replacement character become blanks.
+std::string to_nmt_text(std::string_view text);
+
 // The steps of the `tokenizers` library, in the order of the file. SentencePiece-like tokenizers write blanks
 // as U+2581 and put one before the text this way; Qwen2 asks for NFC.
 class Normalizer {
  public:
-  // What a file asks for cannot exhaust memory: replacements make a text at most this many times as long, and
-  // the prefixes have at most this many bytes together; nor can it ask for many passes over a text. A normal
-  // form makes a text at most 11 times as long, and what is in that form already no longer.
+  // What a file asks for cannot exhaust memory: one step with replacements makes a text at most this many
+  // times as long, and the prefixes have at most this many bytes together; nor can it ask for many passes
+  // over a text. A normal form makes a text at most 11 times as long, and what is in that form already no
+  // longer. All steps together make a text at most kMaxTotalGrowth times as long, or kAnyText bytes where it
+  // is short.
   static constexpr std::size_t kMaxGrowth = 4, kLongestPrefix = 16, kMaxSteps = 8;
+  static constexpr std::size_t kMaxTotalGrowth = kMaxGrowth * 11, kAnyText = 256;
 
   // All throw Error, naming `where`, when a pattern is empty or the bounds are exceeded.
   void prepend(const std::string& prefix, const std::string& where);
@@ -45,10 +62,17 @@ class Normalizer {
   void lower_case(const std::string& where);
   void strip_marks(const std::string& where);
   void strip_blanks(bool left, bool right, const std::string& where);
+  void map_characters(Charsmap map, const std::string& where);
+  void bert(const BertText& how, const std::string& where);
+  void nmt(const std::string& where);
+  // Blanks (U+0020 alone) at both ends go, and several are one, as SentencePiece does it.
+  void single_blanks(const std::string& where);
+  // A text that begins with `mark` gets another.
+  void double_first(const std::string& mark, const std::string& where);
 
   bool is_empty() const { return steps_.empty(); }
   // The form of valid UTF-8. Empty text stays empty. Throws Error where a regular expression reaches its
-  // limits.
+  // limits, or the steps together make the text too long.
   std::string normalize(std::string_view text, RegexBudget& budget) const;
   std::string normalize(std::string_view text) const;  // with a budget of its own
 
@@ -61,7 +85,12 @@ class Normalizer {
       form,
       lower_case,
       strip_marks,
-      strip_blanks
+      strip_blanks,
+      map_characters,
+      bert,
+      nmt,
+      single_blanks,
+      double_first
     };
     Kind kind;
     std::string pattern, content;
@@ -69,6 +98,8 @@ class Normalizer {
     std::string where;
     NormalForm form = NormalForm::nfc;
     bool strips_left = false, strips_right = false;
+    std::optional<Charsmap> map;
+    BertText bert_text;
   };
   static std::string apply(const Step& step, std::string text, RegexBudget& budget);
   Step& add(Step::Kind kind, const std::string& where);

@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "assay/base/error.h"
+#include "assay/text/added_tokens.h"
 #include "assay/text/byte_alphabet.h"
 #include "assay/text/utf8.h"
 
@@ -52,6 +54,12 @@ class Segmenter {
     std::size_t length = 0;
     for (std::size_t at = 0; at < text_.size(); at += length)
       if (is_in(set, read_valid_utf8(text_, at, length))) match(at, at + length);
+    finish();
+  }
+  void operator()(const std::shared_ptr<const PatternFinder>& finder) {
+    const std::vector<PatternFinder::Match> matches = finder->find(text_);
+    for (auto found = matches.rbegin(); found != matches.rend(); ++found)
+      if (found->begin >= done_) match(found->begin, found->begin + finder->length(found->pattern));
     finish();
   }
   void operator()(WordsAndSymbols) {
@@ -151,6 +159,14 @@ void split(const SplitStep& step, std::string_view text, RegexBudget& budget, co
 }
 
 }  // namespace
+
+std::string_view MadeTexts::keep(std::string text) {
+  bytes_ += text.size();
+  if (bytes_ > most_bytes_)
+    throw Error("text: the steps of the tokenizer make more than {} bytes of it, which is out of proportion",
+                most_bytes_);
+  return texts_.emplace_back(std::move(text));
+}
 
 void PreTokenizer::cut(std::string_view text, bool is_first, MadeTexts& made, RegexBudget& budget,
                        const OnWord& on_word) const {

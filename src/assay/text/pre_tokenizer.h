@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,9 +37,13 @@ enum class CharSet : std::uint8_t {
 // \w+|[^\w\s]+, the matches of the Whitespace pre-tokenizer.
 struct WordsAndSymbols {};
 
+class PatternFinder;  // added_tokens.h: the longest of some texts
+
 struct SplitStep {
   // A WordPattern covers a text without gaps: there is nothing between its matches.
-  std::variant<WordPattern, std::string, Regex, CharSet, WordsAndSymbols> matches;
+  std::variant<WordPattern, std::string, Regex, CharSet, WordsAndSymbols,
+               std::shared_ptr<const PatternFinder>>
+      matches;
   SplitBehavior behavior = SplitBehavior::isolated;
   bool inverts = false;  // the matches are what is between, and the other way round
 };
@@ -53,10 +58,16 @@ struct ByteLevelStep {
 // Texts that are made while one text is encoded. They stay where they are: words point into them.
 class MadeTexts {
  public:
-  std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
+  explicit MadeTexts(std::size_t text_bytes) : most_bytes_(kAnyText + kMaxGrowth * text_bytes) {}
+
+  // Throws Error where the steps of a tokenizer make more of the text than memory should hold.
+  std::string_view keep(std::string text);
 
  private:
+  // Steps in use make a text up to ten times as long, all together.
+  static constexpr std::size_t kAnyText = std::size_t{1} << 16, kMaxGrowth = 64;
   std::deque<std::string> texts_;
+  std::size_t bytes_ = 0, most_bytes_;
 };
 
 class PreTokenizer {

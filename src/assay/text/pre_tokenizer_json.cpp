@@ -66,14 +66,14 @@ PreTokenizer::Step read_step(const Component& component, const JsonView& file) {
     return SplitStep{one_character(view, "delimiter"), SplitBehavior::removed};
   throw Error(
       "{}: unsupported pre_tokenizer {}: expected ByteLevel, Split, Metaspace, Digits, Punctuation, "
-      "Whitespace, "
-      "WhitespaceSplit or CharDelimiterSplit",
+      "Whitespace, WhitespaceSplit, CharDelimiterSplit or BertPreTokenizer",
       file.where(), short_text(type));
 }
 
 }  // namespace
 
-void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec) {
+void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec, std::optional<bool> adds_prefix_space) {
+  constexpr int kMostByteLevels = 2;  // each makes a text up to twice as long
   const std::vector<Component> all = components(file, "pre_tokenizer", "pretokenizers");
   if (all.size() > PreTokenizer::kMaxSteps)
     throw Error("{}: pre_tokenizer: expected at most {} steps, found {}", file.where(),
@@ -82,11 +82,22 @@ void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec) {
   const auto is_bytes = [](const Component& component) { return component.type == "ByteLevel"; };
   const auto count = std::count_if(all.begin(), all.end(), is_bytes);
   // Steps after it, a second one among them, see characters of the byte alphabet.
-  if (count > 0) spec.words = count == 1 && is_bytes(all.back()) ? WordForm::bytes : WordForm::mapped_bytes;
+  if (count > kMostByteLevels)
+    throw Error("{}: pre_tokenizer: expected ByteLevel at most {} times, found it {} times", file.where(),
+                kMostByteLevels, count);
+  const bool is_on_bytes = spec.kind == ModelKind::bpe && count == 1 && is_bytes(all.back());
+  if (count > 0) spec.words = is_on_bytes ? WordForm::bytes : WordForm::mapped_bytes;
   for (const Component& component : all) {
+    if (component.type == "BertPreTokenizer") {
+      steps.emplace_back(SplitStep{CharSet::blanks, SplitBehavior::removed});
+      steps.emplace_back(SplitStep{CharSet::punctuation, SplitBehavior::isolated});
+      continue;
+    }
     steps.push_back(read_step(component, file));
-    if (auto* bytes = std::get_if<ByteLevelStep>(&steps.back()))
+    if (auto* bytes = std::get_if<ByteLevelStep>(&steps.back())) {
       bytes->maps = spec.words == WordForm::mapped_bytes;
+      bytes->adds_prefix_space = adds_prefix_space.value_or(bytes->adds_prefix_space);
+    }
   }
   spec.pre = PreTokenizer(std::move(steps));
 }

@@ -1,8 +1,8 @@
 // The tokenizer as the rest of the program sees it: built once from its files, then only read.
 #include "assay/text/tokenizer.h"
 
-#include <deque>
 #include <utility>
+#include <variant>
 
 #include "assay/base/error.h"
 #include "assay/text/added_tokens.h"
@@ -12,7 +12,9 @@
 #include "assay/text/normalizer.h"
 #include "assay/text/pre_tokenizer.h"
 #include "assay/text/tokenizer_spec.h"
+#include "assay/text/unigram.h"
 #include "assay/text/utf8.h"
+#include "assay/text/word_piece.h"
 
 namespace assay {
 
@@ -30,6 +32,7 @@ TokenId model_token(const TokenizerSpec& spec, std::string_view text) {
 // anything before it but marks, and the mark is always a symbol of its own at first. Cutting is what makes
 // texts fast that are one word: its parts are short, and repeat.
 bool can_cut_at_marks(const TokenizerSpec& spec) {
+  if (spec.kind != ModelKind::bpe) return false;
   if (spec.words != WordForm::characters || spec.ignore_merges || model_token(spec, kBlankMark) < 0)
     return false;
   if (spec.unknown && spec.vocabulary.text(*spec.unknown).find(kBlankMark) != std::string::npos) return false;
@@ -43,13 +46,23 @@ bool can_cut_at_marks(const TokenizerSpec& spec) {
 
 // What the decoder is given for each token, in the vocabulary's order. Added tokens that are looked for in
 // normalized text are given as they are found there, as by the `tokenizers` library.
-std::vector<std::string> texts_to_decode(const TokenizerSpec& spec, const Normalizer& normalizer) {
+std::vector<std::string> texts_to_decode(const TokenizerSpec& spec, const Normalizer& normalizer,
+                                         RegexBudget& budget) {
   std::vector<std::string> texts(spec.vocabulary.size());
   for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id)
     if (spec.vocabulary.has(id)) texts[spec.vocabulary.place(id)] = spec.vocabulary.text(id);
   for (const AddedToken& token : spec.added)
-    if (token.normalized) texts[spec.vocabulary.place(token.id)] = normalizer.normalize(token.content);
+    if (token.normalized)
+      texts[spec.vocabulary.place(token.id)] = normalizer.normalize(token.content, budget);
   return texts;
+}
+
+// The tokens <0xNN> of the bytes, where they stand for characters without a token.
+std::array<TokenId, 256> fallback_tokens(const TokenizerSpec& spec) {
+  std::array<TokenId, 256> tokens{};
+  for (unsigned byte = 0; byte < 256; ++byte)
+    tokens[byte] = spec.byte_fallback ? model_token(spec, fmt::format("<0x{:02X}>", byte)) : -1;
+  return tokens;
 }
 
 void set_byte_symbols(const TokenizerSpec& spec, BpeRules& rules) {
@@ -61,8 +74,7 @@ void set_byte_symbols(const TokenizerSpec& spec, BpeRules& rules) {
 
 void set_character_symbols(const TokenizerSpec& spec, BpeRules& rules) {
   rules.symbols = BpeSymbols::characters;
-  for (unsigned byte = 0; byte < 256; ++byte)
-    rules.byte_tokens[byte] = spec.byte_fallback ? model_token(spec, fmt::format("<0x{:02X}>", byte)) : -1;
+  rules.byte_tokens = fallback_tokens(spec);
   for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id) {
     if (!spec.vocabulary.has(id) || spec.vocabulary.place(id) >= spec.model_tokens) continue;
     const std::string& text = spec.vocabulary.text(id);
@@ -91,31 +103,70 @@ Bpe make_bpe(TokenizerSpec& spec) {
   return Bpe(std::move(rules));
 }
 
+using Pieces = std::vector<std::pair<std::string_view, TokenId>>;
+
+// The model's tokens that begin with `prefix`, without it.
+Pieces pieces_of(const TokenizerSpec& spec, std::string_view prefix) {
+  Pieces pieces;
+  for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id) {
+    if (!spec.vocabulary.has(id) || spec.vocabulary.place(id) >= spec.model_tokens) continue;
+    std::string_view text = spec.vocabulary.text(id);
+    if (!text.starts_with(prefix)) continue;
+    text.remove_prefix(prefix.size());
+    pieces.emplace_back(text, id);
+  }
+  return pieces;
+}
+
+using Model = std::variant<Bpe, Unigram, WordPiece>;
+
+Model make_model(TokenizerSpec& spec) {
+  switch (spec.kind) {
+    case ModelKind::bpe:
+      break;
+    case ModelKind::unigram:
+      return Unigram({.pieces = PieceTrie(pieces_of(spec, "")),
+                      .scores = std::move(spec.scores),
+                      .unknown = spec.unknown,
+                      .byte_tokens = fallback_tokens(spec)});
+    case ModelKind::word_piece:
+      return WordPiece({.starts = PieceTrie(pieces_of(spec, "")),
+                        .continuations = PieceTrie(pieces_of(spec, spec.continuation)),
+                        .unknown = *spec.unknown,
+                        .most_characters = spec.most_word_characters});
+  }
+  return make_bpe(spec);
+}
+
+// One budget for all that loading does with regular expressions.
+constexpr double kLoadSeconds = 2;
+
 }  // namespace
 
 struct Tokenizer::Data {
-  explicit Data(TokenizerSpec spec)
+  explicit Data(TokenizerSpec spec) : Data(std::move(spec), RegexBudget(0, kLoadSeconds)) {}
+  Data(TokenizerSpec spec, RegexBudget budget)
       : source(std::move(spec.source)),
+        warnings(std::move(spec.warnings)),
         normalizer(std::move(spec.normalizer)),
-        added(spec.added, normalizer),
+        added(spec.added, normalizer, spec.splits_special, budget),
         pre(std::move(spec.pre)),
         cuts_at_marks(can_cut_at_marks(spec)),
-        decoder(std::move(spec.decode), texts_to_decode(spec, normalizer), spec.model_tokens),
+        decoder(std::move(spec.decode), texts_to_decode(spec, normalizer, budget), spec.model_tokens),
         is_special(spec.vocabulary.size()),
+        is_skipped(spec.vocabulary.size()),
         bos(std::move(spec.bos)),
         eos(std::move(spec.eos)),
         end_of_text(spec.end_of_text),
-        bpe(make_bpe(spec)),
+        model(make_model(spec)),
         vocabulary(std::move(spec.vocabulary)) {
-    for (const AddedToken& token : spec.added) is_special[vocabulary.place(token.id)] = token.special;
-  }
-
-  // Throws Error unless the vocabulary has the id.
-  std::size_t place(TokenId id) const {
-    if (id < 0 || id >= vocabulary.end_id())
-      throw Error("token id {} is outside the vocabulary: expected 0 to {}", id, vocabulary.end_id() - 1);
-    if (!vocabulary.has(id)) throw Error("token id {} is unassigned in the vocabulary", id);
-    return vocabulary.place(id);
+    for (const AddedToken& token : spec.added) {
+      is_special[vocabulary.place(token.id)] = token.special;
+      // The library knows a special token by its text, and not where normalization makes it another.
+      is_skipped[vocabulary.place(token.id)] =
+          token.special &&
+          (!token.normalized || normalizer.normalize(token.content, budget) == token.content);
+    }
   }
 
   // Appends the ids of one word of the pre-tokenizer.
@@ -124,7 +175,7 @@ struct Tokenizer::Data {
       const std::size_t end = cuts_at_marks ? marked_word_end(kBlankMark, true, word, begin) : word.size();
       const std::string_view part = word.substr(begin, end - begin);
       if (!cache.append(part, out)) {
-        bpe.encode(part, out);
+        std::visit([&](const auto& any) { any.encode(part, out); }, model);
         cache.keep(out);
       }
       begin = end;
@@ -132,15 +183,17 @@ struct Tokenizer::Data {
   }
 
   std::string source;
+  std::vector<std::string> warnings;
   Normalizer normalizer;
   AddedTokens added;
   PreTokenizer pre;
   bool cuts_at_marks;
   Decoder decoder;
-  std::vector<bool> is_special;  // by place in the vocabulary
+  std::vector<bool> is_special,
+      is_skipped;  // by place in the vocabulary; the second where decoding skips them
   std::vector<TokenId> bos, eos;
   std::optional<TokenId> end_of_text;
-  Bpe bpe;
+  Model model;
   Vocabulary vocabulary;
 };
 
@@ -164,7 +217,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_t
   std::vector<TokenId> ids;
   ids.reserve(text.size() / 4 + 1);
   if (add_special_tokens) ids.insert(ids.end(), data_->bos.begin(), data_->bos.end());
-  MadeTexts made;
+  MadeTexts made(text.size());
   WordCache cache(text.size());
   RegexBudget budget(text.size());
   const PreTokenizer::OnWord on_word = [&](std::string_view word) { data_->encode_word(word, cache, ids); };
@@ -197,8 +250,9 @@ std::span<const TokenId> Tokenizer::eos_tokens() const {
 }
 
 void Tokenizer::decode_next(TokenId id, bool skip_special, DecodeState& state, std::string& out) const {
-  const std::size_t place = data_->place(id);
-  if (!skip_special || !data_->is_special[place]) data_->decoder.push(place, state, out);
+  if (!data_->vocabulary.has(id)) return;
+  const std::size_t place = data_->vocabulary.place(id);
+  if (!skip_special || !data_->is_skipped[place]) data_->decoder.push(place, state, out);
 }
 
 void Tokenizer::decode_end(DecodeState& state, std::string& out) const {
@@ -222,8 +276,7 @@ bool Tokenizer::is_special(TokenId id) const {
 }
 
 std::string Tokenizer::token_text(TokenId id) const {
-  data_->place(id);
-  return data_->vocabulary.text(id);
+  return data_->vocabulary.has(id) ? data_->vocabulary.text(id) : std::string();
 }
 
 std::optional<TokenId> Tokenizer::id_of(std::string_view token) const {
@@ -236,6 +289,10 @@ std::optional<TokenId> Tokenizer::end_of_text() const {
 
 std::string_view Tokenizer::source() const {
   return data_->source;
+}
+
+std::span<const std::string> Tokenizer::warnings() const {
+  return data_->warnings;
 }
 
 }  // namespace assay

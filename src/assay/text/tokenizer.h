@@ -19,20 +19,23 @@ struct TokenizerFiles;  // base/tokenizer_files.h
 
 // What decoding remembers from one token to the next.
 struct DecodeState {
-  std::string run;  // bytes of byte tokens that no other token has followed yet
-  bool has_begun = false;
+  std::string run;   // bytes of byte tokens that no other token has followed yet
+  std::string held;  // text that goes where no other follows
+  bool has_begun = false, has_emitted = false;
   std::size_t stripped = 0;  // characters removed from the start of the text
 };
 
-// Byte-pair encoding as the Hugging Face `tokenizers` library does it (Sennrich et al. 2016): of bytes
-// (Radford et al. 2019; GPT-2, Llama 3), or of characters with bytes for rare ones, as SentencePiece does
-// (Kudo and Richardson 2018; Llama 2). Immutable after loading; safe to share between threads.
+// What the Hugging Face `tokenizers` library does: byte-pair encoding (Sennrich et al. 2016) of bytes
+// (Radford et al. 2019; GPT-2, Llama 3) or of characters with bytes for rare ones, as SentencePiece does
+// (Kudo and Richardson 2018; Llama 2); Unigram (T5) and WordPiece (BERT). Immutable after loading; safe to
+// share between threads.
 class Tokenizer {
  public:
-  // Reads `tokenizer.json`, else `vocab.json` + `merges.txt`, from a model folder (special tokens also from
-  // tokenizer_config.json and special_tokens_map.json where they say more). Throws Error naming the file and
-  // what was found: no tokenizer; an unsupported model, normalizer, pre-tokenizer, post-processor or decoder;
-  // ids that repeat or are absurd; merges of unknown tokens; tokens that are too long or too many.
+  // Reads `tokenizer.json`, else `vocab.json` + `merges.txt`, else SentencePiece's `tokenizer.model`, from a
+  // model folder, and what tokenizer_config.json, added_tokens.json and special_tokens_map.json add to it.
+  // Throws Error naming the file and what was found: no tokenizer; an unsupported model, normalizer,
+  // pre-tokenizer, post-processor or decoder; ids that repeat or are absurd; merges of unknown tokens; tokens
+  // that are too long or too many.
   static Tokenizer load(const std::filesystem::path& folder);
   // The same of documents that were read before, or that another file's content was made into.
   static Tokenizer from_files(TokenizerFiles files);
@@ -54,7 +57,8 @@ class Tokenizer {
   // The text of the ids. Special tokens are written out unless they are to be skipped. A byte-level tokenizer
   // gives the bytes of its tokens as they are. One with byte fallback gives valid UTF-8: a run of byte tokens
   // that is not valid becomes a U+FFFD for each byte. The blank that encoding puts before a text is removed
-  // where the file's decoder does so. Throws Error for an id outside the vocabulary.
+  // where the file's decoder does so. An id without a token is no text: a model may have more rows than there
+  // are tokens.
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
 
   // What `ids` add to the text of `before`: a blank at their start stays, and a character that `before` has
@@ -64,12 +68,15 @@ class Tokenizer {
 
   std::int64_t vocab_size() const;  // one more than the largest id, which may exceed the number of tokens
   bool is_special(TokenId id) const;
-  // The text of one token as the vocabulary file writes it, for listings.
+  // The text of one token as the vocabulary file writes it, for listings; empty where there is no such token.
   std::string token_text(TokenId id) const;
   std::optional<TokenId> id_of(std::string_view token) const;
   // From tokenizer_config.json / special_tokens_map.json, else `<|endoftext|>` where the vocabulary has it.
   std::optional<TokenId> end_of_text() const;
-  std::string_view source() const;  // "tokenizer.json", "vocab.json + merges.txt"
+  std::string_view source() const;  // "tokenizer.json", "vocab.json + merges.txt", "tokenizer.model"
+  // What of its files the tokenizer does otherwise than they say: a clause for each, which names file and
+  // key.
+  std::span<const std::string> warnings() const;
 
  private:
   friend class StreamDecoder;

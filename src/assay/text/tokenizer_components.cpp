@@ -1,9 +1,8 @@
-// Normalizers, decoders and post-processors: what is known is read, and what is not is named.
+// What the readers of components share, and post-processors.
 #include "assay/text/tokenizer_components.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,45 +15,6 @@ namespace {
 
 // Template pieces and ids beyond this are refused: templates in use have two or three.
 constexpr std::size_t kMaxTemplateTokens = 64;
-
-// A Sequence of Replace, ByteFallback, Fuse and Strip, in this order, any of them missing.
-DecodeRules read_decoder_steps(const std::vector<Component>& all, const std::string& where) {
-  DecodeRules rules;
-  rules.kind = DecodeRules::Kind::steps;
-  bool is_fused = false;
-  int step = 0;
-  for (const auto& [type, view] : all) {
-    const int place = type == "Replace"        ? 1
-                      : type == "ByteFallback" ? 2
-                      : type == "Fuse"         ? 3
-                      : type == "Strip"        ? 4
-                                               : 0;
-    const bool repeats = place == step && type != "Replace";
-    if (place == 0 || place < step || repeats || (type == "Strip" && !is_fused))
-      throw Error(
-          "{}: unsupported decoder {}: expected Metaspace, or a Sequence of Replace, ByteFallback, Fuse and "
-          "Strip",
-          where, types_of(all));
-    step = place;
-    if (type == "Replace") {
-      bool is_regex = false;
-      const std::string pattern = pattern_text(view, is_regex);
-      if (is_regex)
-        throw Error("{}: pattern: unsupported regular expression {}: expected a String", view.where(),
-                    in_quotes(pattern));
-      rules.replacements.replace(pattern, view.text("content"), view.where());
-    }
-    if (type == "ByteFallback") rules.joins_bytes = true;
-    if (type == "Fuse") is_fused = true;
-    if (type != "Strip") continue;
-    rules.strip = one_character(view, "content");
-    constexpr std::int64_t kMax = std::numeric_limits<std::uint32_t>::max();
-    rules.most_stripped = static_cast<std::size_t>(view.integer("start", 0, kMax));
-    if (const std::int64_t stop = view.integer("stop", 0, kMax); stop != 0)
-      throw Error("{}: unsupported Strip of {} characters at the end: expected 0", view.where(), stop);
-  }
-  return rules;
-}
 
 void append_components(const JsonView& view, std::string_view list_key, std::vector<Component>& all) {
   std::string type = view.text("type");
@@ -187,61 +147,6 @@ std::string pattern_text(const JsonView& view, bool& is_regex) {
   const JsonView pattern = view.object("pattern");
   is_regex = pattern.has("Regex");
   return pattern.text(is_regex ? "Regex" : "String");
-}
-
-void read_normalizer(const JsonView& file, TokenizerSpec& spec) {
-  Normalizer& out = spec.normalizer;
-  for (const auto& [type, view] : components(file, "normalizer", "normalizers")) {
-    if (type == "Prepend") {
-      out.prepend(view.text("prepend"), view.where());
-    } else if (type == "Replace") {
-      bool is_regex = false;
-      const std::string pattern = pattern_text(view, is_regex);
-      if (is_regex) {
-        out.replace(Regex(pattern, view.where()), view.text("content"), view.where());
-      } else {
-        out.replace(pattern, view.text("content"), view.where());
-      }
-    } else if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
-      out.form(type == "NFC"    ? NormalForm::nfc
-               : type == "NFD"  ? NormalForm::nfd
-               : type == "NFKC" ? NormalForm::nfkc
-                                : NormalForm::nfkd,
-               view.where());
-    } else if (type == "Lowercase") {
-      out.lower_case(view.where());
-    } else if (type == "StripAccents") {
-      out.strip_marks(view.where());
-    } else if (type == "Strip") {
-      out.strip_blanks(view.boolean_or("strip_left", true), view.boolean_or("strip_right", true),
-                       view.where());
-    } else {
-      throw Error(
-          "{}: unsupported normalizer {}: expected Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, Strip "
-          "or "
-          "StripAccents",
-          file.where(), short_text(type));
-    }
-  }
-}
-
-void read_decoder(const JsonView& file, TokenizerSpec& spec) {
-  const std::vector<Component> all = components(file, "decoder", "decoders");
-  if (spec.words != WordForm::characters) {
-    if (!all.empty() && (all.size() > 1 || all[0].type != "ByteLevel"))
-      throw Error("{}: unsupported decoder {}: expected ByteLevel", file.where(), types_of(all));
-    return;
-  }
-  if (all.empty())
-    throw Error("{}: unsupported decoder: expected Metaspace or a Sequence, found none", file.where());
-  if (all.size() == 1 && all[0].type == "Metaspace") {
-    const Metaspace metaspace = read_metaspace(all[0].view);
-    spec.decode.kind = DecodeRules::Kind::metaspace;
-    spec.decode.mark = metaspace.replacement;
-    spec.decode.drops_first_marks = metaspace.prepend != Metaspace::Prepend::never;
-    return;
-  }
-  spec.decode = read_decoder_steps(all, file.where());
 }
 
 void read_post_processor(const JsonView& file, TokenizerSpec& spec) {

@@ -13,7 +13,8 @@ namespace assay {
 // Each reads one part of `file` into `spec`, and throws Error, naming the file, for anything that would make
 // other ids or another text than the `tokenizers` library.
 void read_normalizer(const JsonView& file, TokenizerSpec& spec);
-void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec);
+void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec,
+                        std::optional<bool> adds_prefix_space = std::nullopt);
 void read_decoder(const JsonView& file, TokenizerSpec& spec);  // after the pre_tokenizer
 void read_post_processor(const JsonView& file,
                          TokenizerSpec& spec);  // after all tokens are in the vocabulary

@@ -19,7 +19,14 @@ void check_model_options(const JsonView& model) {
       throw Error("{}: unsupported {} {}: expected none", model.where(), key, in_quotes(text));
 }
 
-void read_model(const JsonView& model, TokenizerSpec& spec) {
+void read_unknown(const JsonView& model, TokenizerSpec& spec) {
+  const std::string text = model.text_or("unk_token", "");
+  if (text.empty()) return;
+  spec.unknown = spec.vocabulary.find(text);
+  if (!spec.unknown) throw Error("{}: unk_token {} is not in the vocabulary", model.where(), in_quotes(text));
+}
+
+void read_bpe(const JsonView& model, TokenizerSpec& spec) {
   check_model_options(model);
   spec.ignore_merges = model.boolean_or("ignore_merges", false);
   spec.fuse_unknown = model.boolean_or("fuse_unk", false);
@@ -28,11 +35,7 @@ void read_model(const JsonView& model, TokenizerSpec& spec) {
     throw Error("{}: unsupported byte_fallback: expected false with a ByteLevel pre_tokenizer",
                 model.where());
   read_vocabulary(model.object("vocab").raw(), spec.vocabulary, model.where() + ": vocab");
-  if (const std::string text = model.text_or("unk_token", ""); !text.empty()) {
-    spec.unknown = spec.vocabulary.find(text);
-    if (!spec.unknown)
-      throw Error("{}: unk_token {} is not in the vocabulary", model.where(), in_quotes(text));
-  }
+  read_unknown(model, spec);
   const Json& merges = array_at(model, "merges");
   spec.merges.reserve(merges.size());
   const std::string where = model.where() + ": merges: entry";
@@ -46,6 +49,58 @@ void read_model(const JsonView& model, TokenizerSpec& spec) {
                               ? merge_rule(spec.vocabulary, merge[0].get_ref<const std::string&>(),
                                            merge[1].get_ref<const std::string&>(), where, i)
                               : merge_rule(spec.vocabulary, merge.get_ref<const std::string&>(), where, i));
+  }
+}
+
+void read_unigram(const JsonView& model, TokenizerSpec& spec) {
+  spec.byte_fallback = model.boolean_or("byte_fallback", false);
+  const std::string where = model.where() + ": vocab: entry";
+  for (const Json& piece : array_at(model, "vocab")) {
+    const auto id = static_cast<std::int64_t>(spec.scores.size());
+    const bool is_pair =
+        piece.is_array() && piece.size() == 2 && piece[0].is_string() && piece[1].is_number();
+    if (!is_pair) throw Error("{} {}: expected a piece and its score, found {}", where, id, shown(piece));
+    spec.vocabulary.add(piece[0].get_ref<const std::string&>(), id, model.where() + ": vocab");
+    spec.scores.push_back(piece[1].get<double>());
+  }
+  if (spec.scores.empty()) throw Error("{}: vocab: expected pieces, found none", model.where());
+  if (!model.has("unk_id")) return;
+  const auto last = static_cast<std::int64_t>(spec.scores.size()) - 1;
+  spec.unknown = static_cast<TokenId>(model.integer("unk_id", 0, last));
+}
+
+void read_word_piece(const JsonView& model, TokenizerSpec& spec) {
+  spec.continuation = model.text_or("continuing_subword_prefix", "##");
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;
+  spec.most_word_characters =
+      static_cast<std::size_t>(model.integer_or("max_input_chars_per_word", 100, 0, kMost));
+  read_vocabulary(model.object("vocab").raw(), spec.vocabulary, model.where() + ": vocab");
+  read_unknown(model, spec);
+  if (!spec.unknown)
+    throw Error("{}: expected an unk_token, which words without tokens become, found none", model.where());
+}
+
+// Files of older versions do not name it.
+ModelKind kind_of(const JsonView& model) {
+  const bool is_list = model.has("vocab") && model.raw()["vocab"].is_array();
+  const std::string type = model.text_or("type", is_list                                 ? "Unigram"
+                                                 : model.has("max_input_chars_per_word") ? "WordPiece"
+                                                                                         : "BPE");
+  if (type == "BPE") return ModelKind::bpe;
+  if (type == "Unigram") return ModelKind::unigram;
+  if (type == "WordPiece") return ModelKind::word_piece;
+  throw Error("{}: type: {} is not supported: expected BPE, Unigram or WordPiece", model.where(),
+              short_text(type));
+}
+
+void read_model(const JsonView& model, TokenizerSpec& spec) {
+  switch (spec.kind) {
+    case ModelKind::bpe:
+      return read_bpe(model, spec);
+    case ModelKind::unigram:
+      return read_unigram(model, spec);
+    case ModelKind::word_piece:
+      return read_word_piece(model, spec);
   }
 }
 
@@ -116,16 +171,16 @@ AddedToken read_added_token(const JsonView& view, std::int64_t id, bool strict) 
   return token;
 }
 
-TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where) {
+TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where,
+                                  std::optional<bool> adds_prefix_space) {
   const JsonView view(file, where);
   TokenizerSpec spec;
   if (const std::string version = view.text_or("version", "1.0"); version != "1.0")
     throw Error("{}: expected version 1.0, found {}", where, in_quotes(version));
   const JsonView model = view.object("model");
-  if (const std::string type = model.text_or("type", "BPE"); type != "BPE")
-    throw Error("{}: type: {} is not supported: expected BPE", model.where(), short_text(type));
+  spec.kind = kind_of(model);
   read_normalizer(view, spec);
-  read_pre_tokenizer(view, spec);
+  read_pre_tokenizer(view, spec, adds_prefix_space);
   read_decoder(view, spec);
   read_model(model, spec);
   spec.model_tokens = spec.vocabulary.size();

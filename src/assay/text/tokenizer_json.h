@@ -7,7 +7,9 @@
 namespace assay {
 
 // Throws Error, naming `where` and the key, for anything that would make other ids than the library's.
-TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where);
+// `adds_prefix_space` stands in place of that key of a ByteLevel pre-tokenizer.
+TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where,
+                                  std::optional<bool> adds_prefix_space = std::nullopt);
 
 // {"token": id, ...} into the vocabulary.
 void read_vocabulary(const Json& tokens, Vocabulary& vocabulary, const std::string& where);

@@ -1,0 +1,15 @@
+// What SentencePiece's tokenizer.model stands for, as Transformers 5 converts it.
+#pragma once
+
+#include "assay/text/special_tokens.h"
+#include "assay/text/tokenizer_spec.h"
+
+namespace assay {
+
+// By the class of Transformers that tokenizer_config.json names: LlamaTokenizer, GemmaTokenizer and
+// T5Tokenizer have rules of their own, any other follows what the file says. `defaults` receives the special
+// tokens where no other file names them.
+TokenizerSpec read_sentencepiece(const TokenizerFiles& files, const std::string& class_name,
+                                 NamedTokens& defaults);
+
+}  // namespace assay

@@ -1,0 +1,141 @@
+// Folders with Unigram, WordPiece and SentencePiece's tokenizer.model, and files beside tokenizer.json, give
+// the ids and texts of Transformers' AutoTokenizer (tools/make_sentencepiece_fixtures.py).
+#include <bit>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "assay/base/sha256.h"
+#include "assay/text/utf8.h"
+#include "small_tokenizer.h"
+#include "support/paths.h"
+
+namespace assay {
+namespace {
+
+const std::filesystem::path kFolderFixtures = std::filesystem::path(source_folder()) / "tests/fixtures";
+
+const Json& expected_of_folders() {
+  static const Json file = read_json_object(kFolderFixtures / "tokenizer_folders.json");
+  return file;
+}
+
+const Json& texts_of_folders() {
+  static const Json file = read_json_object(kFolderFixtures / "tokenizer_cases.json");
+  return file;
+}
+
+void hash_text(Sha256& sha, const Tokenizer& tokenizer, const std::string& text) {
+  static_assert(std::endian::native == std::endian::little);
+  const Ids ids = tokenizer.encode(text);
+  const std::string decoded = replace_malformed_utf8(tokenizer.decode(ids));
+  sha.update(std::as_bytes(std::span(ids)));
+  sha.update(std::as_bytes(std::span(decoded)));
+}
+
+std::string text_of_code_points(const Json& block) {
+  std::string text;
+  for (char32_t c = block.at("first"); c <= block.at("last").get<char32_t>(); ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    for (const char* before : {"a", "1", " "}) {
+      text += before;
+      append_utf8(text, c);
+    }
+  }
+  return text;
+}
+
+std::string streamed_text(const Tokenizer& tokenizer, const Ids& ids, bool skips) {
+  StreamDecoder decoder(tokenizer, skips);
+  std::string joined;
+  for (const TokenId id : ids) joined += decoder.push(id);
+  return joined + decoder.finish();
+}
+
+class TokenizerFolders : public testing::TestWithParam<std::string> {
+ protected:
+  const Tokenizer tokenizer_ = Tokenizer::load(kFolderFixtures / "tokenizer_folders" / GetParam());
+};
+
+TEST_P(TokenizerFolders, GiveTheIdsAndTextsOfTransformers) {
+  const Json& texts = expected_of_folders().at("texts").at(GetParam());
+  EXPECT_GT(texts.size(), 80U);
+  for (const Json& item : texts) {
+    const std::string text = item[0];
+    const Ids ids = item[1];
+    SCOPED_TRACE(item[0].dump());
+    EXPECT_EQ(Json(tokenizer_.encode(text)).dump(), item[1].dump());
+    EXPECT_EQ(tokenizer_.decode(ids), item[2]);
+    EXPECT_EQ(tokenizer_.decode(ids, true), item[3]);
+    EXPECT_EQ(streamed_text(tokenizer_, ids, false), item[2]);
+    EXPECT_EQ(streamed_text(tokenizer_, ids, true), item[3]);
+  }
+}
+
+TEST_P(TokenizerFolders, GiveTheIdsOfHardTexts) {
+  std::map<std::string, Sha256> categories;
+  for (const Json& item : texts_of_folders().at("cases"))
+    hash_text(categories[item.at("category")], tokenizer_, text_of(item.at("text")));
+  const Json& expected = expected_of_folders().at("cases").at(GetParam());
+  EXPECT_EQ(categories.size(), expected.size());
+  for (auto& [category, sha] : categories)
+    EXPECT_EQ(sha.hex().substr(0, 8), expected.at(category)) << category;
+}
+
+TEST_P(TokenizerFolders, GiveTheIdsOfAllCodePoints) {
+  const Json& expected = expected_of_folders().at("sweep").at(GetParam());
+  EXPECT_GT(expected.size(), 10U);
+  for (const auto& [number, digest] : expected.items()) {
+    const Json& block = texts_of_folders().at("sweep").at(std::stoul(number));
+    Sha256 sha;
+    hash_text(sha, tokenizer_, text_of_code_points(block));
+    EXPECT_EQ(sha.hex().substr(0, 8), digest) << "from " << block.at("first");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Text, TokenizerFolders,
+                         testing::Values("unigram", "unigram_bytes", "word_piece", "word_piece_cased",
+                                         "llama", "llama_legacy", "llama_no_prefix", "gemma", "t5", "any_bpe",
+                                         "any_unigram"),
+                         [](const auto& of) { return of.param; });
+
+TEST(SpecialTokens, AreThoseOfTransformers) {
+  const Json file = read_json_object(kFolderFixtures / "special_tokens.json");
+  const Json base = read_json_object(kFolderFixtures / "tokenizers/one_word/tokenizer.json");
+  EXPECT_GT(file.at("cases").size(), 25U);
+  for (const Json& item : file.at("cases")) {
+    SCOPED_TRACE(item.at("name"));
+    const TemporaryFolder folder;
+    Json tokenizer_file = base;
+    for (const auto& [key, value] : item.at("patch").items()) tokenizer_file[key] = value;
+    folder.write("tokenizer.json", tokenizer_file.dump());
+    for (const auto& [name, content] : item.at("files").items()) folder.write(name, content.dump());
+    const Tokenizer tokenizer = Tokenizer::load(folder.path());
+    const Ids ids = item.at("ids");
+    EXPECT_EQ(Json(tokenizer.encode(item.at("text").get<std::string>())).dump(), item.at("ids").dump());
+    EXPECT_EQ(tokenizer.decode(ids), item.at("decoded"));
+    EXPECT_EQ(tokenizer.decode(ids, true), item.at("skipped"));
+  }
+}
+
+TEST(SpecialTokens, WarnOfAnotherId) {
+  Json file = small_tokenizer();
+  file["added_tokens"] = {added_token("<|x|>", 300)};
+  const Tokenizer tokenizer = load_json(file);
+  EXPECT_EQ(tokenizer.encode("<|x|>"), (Ids{262}));
+  ASSERT_EQ(tokenizer.warnings().size(), 1U);
+  EXPECT_TRUE(holds(tokenizer.warnings()[0], "token '<|x|>' has id 262, as Transformers counts, and not 300"))
+      << tokenizer.warnings()[0];
+  file["added_tokens"] = {added_token("<|x|>", 262)};
+  EXPECT_TRUE(load_json(file).warnings().empty());
+}
+
+TEST(SpecialTokens, AnIdWithoutATokenIsNoText) {
+  const Tokenizer tokenizer = load_json(small_tokenizer());
+  EXPECT_EQ(tokenizer.decode(Ids{259, 262, 1000000, -1, 261}), "hello's");
+  EXPECT_EQ(tokenizer.token_text(262), "");
+}
+
+}  // namespace
+}  // namespace assay
