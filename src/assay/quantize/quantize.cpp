@@ -113,8 +113,8 @@ class Job {
       throw FieldError("quantize_head",
                        "a folder keeps the LM head as it is, so that Transformers reads it: expected none");
     static constexpr std::string_view kHeld[] = {
-        "precision",        "dtype",      "llm_int8_threshold", "include",      "exclude",
-        "allow_non_finite", "calibrator", "calibration",        "smooth_quant", "threads"};
+        "precision",  "dtype",       "llm_int8_threshold", "include",  "exclude", "allow_non_finite",
+        "calibrator", "calibration", "smooth_quant",       "newlines", "threads"};
     for (const Field& field : fields())
       if (field.is_set(config) && std::find(std::begin(kHeld), std::end(kHeld), field.key) == std::end(kHeld))
         throw FieldError(field.key, "it changes nothing of a folder: expected none");
@@ -161,7 +161,7 @@ class Job {
     const CalibrationText text =
         read_calibration(options_.config.calibration ? fs::path(*options_.config.calibration)
                                                      : shipped_file("texts/calibrate.txt"),
-                         Tokenizer::from_files(source_->tokenizer_files()));
+                         Tokenizer::from_files(source_->tokenizer_files()), options_.config.newlines);
     BackendOptions backend;
     backend.threads = pool_.size();
     calibration_ =
@@ -170,6 +170,7 @@ class Job {
     calibration_sha256_ = report.calibration_sha256 = text.sha256;
     report.calibration_s = elapsed(begin, Clock::now()).value;
   }
+    report.calibration_change = text.change;
 
   void stop_where_asked() const {
     if (options_.should_stop && options_.should_stop()) throw Error("interrupted: nothing was written");

@@ -100,6 +100,9 @@ constexpr WarningInfo kWarningTable[] = {
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 
+    {{Kind::line_ends, "line_ends", "Line ends of a text changed",
+      "A text was read as Python reads it: CR LF and CR as LF, and without a byte order mark."},
+     "use --newlines keep for the bytes as they are"},
 }  // namespace
 
 std::span<const WarningInfo> warning_kinds() {

@@ -51,7 +51,8 @@ enum class WarningKind {
   perplexity_rise,
   worse_than_uniform,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::worse_than_uniform) + 1;
+  line_ends,
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::line_ends) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view

@@ -40,9 +40,12 @@ Calibration calibrate_on_text(const std::shared_ptr<const ModelSource>& source, 
                               const std::shared_ptr<Backend>& backend, const LoadOptions& options,
                               LoadedModel& loaded) {
   const std::optional<std::string>& given = run.asked.calibration;
-  const CalibrationText text = read_calibration(
-      given ? std::filesystem::path(*given) : shipped_file("texts/calibrate.txt", options.data_folder),
-      *loaded.tokenizer);
+  const std::filesystem::path file =
+      given ? std::filesystem::path(*given) : shipped_file("texts/calibrate.txt", options.data_folder);
+  const CalibrationText text = read_calibration(file, *loaded.tokenizer, run.asked.newlines);
+  if (!text.change.empty())
+    loaded.warnings.push_back(
+        {WarningKind::line_ends, fmt::format("{}: {}", file.filename().string(), text.change)});
   const TimePoint begin = Clock::now();
   Calibration calibration = calibrate(source, backend, run.dtype.precision, text.ids);
   loaded.calibration_s = elapsed(begin, Clock::now()).value;
