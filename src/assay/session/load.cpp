@@ -11,6 +11,7 @@
 #include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
 #include "assay/session/calibrate.h"
+#include "assay/session/generation_rules.h"
 #include "assay/session/load_parts.h"
 #include "assay/session/resolve.h"
 #include "assay/text/tokenizer.h"
@@ -58,6 +59,10 @@ void add_warnings(LoadedModel& loaded, const ResolvedRun& run, const Backend& ba
     loaded.warnings.push_back({WarningKind::model_files, text});
   for (Warning& warning : warnings_of(run, backend)) loaded.warnings.push_back(std::move(warning));
   const std::int64_t vocab = loaded.model->spec().vocab;
+  if (std::string text = left_out_of(
+          generation_rules(loaded.model->source(), loaded.model->spec().end_tokens, vocab), false);
+      !text.empty())
+    loaded.warnings.push_back({WarningKind::generation_config, std::move(text)});
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > vocab)
     loaded.warnings.push_back(
         {WarningKind::tokenizer_too_large,
