@@ -65,10 +65,10 @@ std::shared_ptr<const ModelSource> open_source(const std::filesystem::path& path
 TokenizerFiles tokenizer_files_at(const std::filesystem::path& path);
 
 // The folder or file that a candidate names: an existing one, `demo` (the model that ships with the program),
-// or an entry of the Hugging Face cache such as `gpt2`, `org/name` or `org/name@revision` (HF_HUB_CACHE,
-// HF_HOME/hub,
-// ~/.cache/huggingface/hub). `data_folder` is where demo/ is looked for first: a library inside another
-// program, which does not lie beside it, is told so. Throws Error saying where it looked.
+// or an entry of the Hugging Face cache (hub_cache.h) such as `gpt2`, `org/name` or `org/name@revision`,
+// where a revision is a branch, a tag, a commit or refs/pr/N; or such an entry as a folder,
+// .../models--org--name. `data_folder` is where demo/ is looked for first: a library inside another program,
+// which does not lie beside it, is told so. Throws Error saying where it looked.
 std::filesystem::path locate_model(const std::string& candidate,
                                    const std::filesystem::path& data_folder = {});
 
