@@ -44,7 +44,8 @@ class ModelSource {
   // What goes with the weights where they are written to another folder, by file name: the tokenizer, and how
   // to generate. Made of the above, unless the source has such files.
   struct Companion {
-    std::string name, content;
+    std::string name, content;        // a path inside the folder: "chat_templates/tool.jinja"
+    std::filesystem::path file = {};  // whose content it is, where `content` is empty
   };
   virtual std::vector<Companion> companions() const;
 
