@@ -216,8 +216,8 @@ ModelFacts model_facts(const LoadedModel& loaded) {
   const MemoryReport memory = model.program().memory();
   CoverageFacts coverage = coverage_of(model.program().plan());
   if (model.precision().has_any(formats::kLlmInt8)) coverage.outlier_share = model.program().outlier_share();
-  return {.id = loaded.id,
-          .path = model.source().path().string(),
+  return {.id = printable(loaded.id),
+          .path = printable(model.source().path().string()),
           .family = model.spec().family,
           .sha256 = "",
           .dtype = loaded.dtype_label,
