@@ -38,5 +38,18 @@ TEST(Toml, NamesFileAndLineOfWhatIsWrong) {
   EXPECT_EQ(refusal("x = " + std::string(10000, '[')).rfind("a.toml: line 1: not valid TOML", 0), 0U);
 }
 
+// Objects keep the order of their keys and compare each new one with all before it.
+TEST(Toml, HasAsManyKeysAsJsonMayHave) {
+  std::string text;
+  for (int i = 0; i < 4096; ++i) text += "k" + std::to_string(i) + " = ['a']\n";
+  EXPECT_EQ(parse_toml(text, "f").size(), 4096U);
+  text += "more = 1\n";
+  EXPECT_EQ(refusal(text), "a.toml: expected at most 4096 keys in one table, found 4097");
+  EXPECT_EQ(refusal("[t]\n" + text), "a.toml: expected at most 4096 keys in one table, found 4097");
+  std::string list = "a = [";
+  for (int i = 0; i < 100000; ++i) list += "'a', ";
+  EXPECT_EQ(parse_toml(list + "]\n", "f")["a"].size(), 100000U);
+}
+
 }  // namespace
 }  // namespace assay

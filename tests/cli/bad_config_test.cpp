@@ -119,11 +119,12 @@ TEST_F(CliBadConfig, NotJson) {
   expect_text_refused("", {"config.json", "JSON"});
   expect_text_refused("{\"model_type\": \"gpt2\",", {"config.json", "JSON"});
   expect_text_refused("[1, 2]", {"config.json", "object"});
+  // Python reads these two, and finds keys missing.
   expect_text_refused("{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}",
-                      {"config.json", "model_type", "duplicate"});
+                      {"config.json", "n_positions", "missing"});
   expect_text_refused("{\"a\": \"\xff\"}", {"config.json", "JSON"});
   expect_text_refused(std::string("{\"a\": \"\0\"}", 10), {"config.json", "JSON"});
-  expect_text_refused("{\"a\": 1e999}", {"config.json", "JSON"});
+  expect_text_refused("{\"a\": 1e999}", {"config.json", "model_type", "missing"});
   expect_text_refused("\xef\xbb\xbf\xef\xbb\xbf{}", {"config.json", "JSON"});
 }
 

@@ -89,7 +89,8 @@ TEST_F(CliBadInput, PromptsFile) {
   expect_failure(generate({"--prompts-file", folder_.path()}), 1, {folder_.path(), "regular file"});
   expect_failure(generate({"--prompts-file", file("")}), 1, {"input.txt", "no prompt"});
   expect_failure(generate({"--prompts-file", file("\n\r\n\n")}), 1, {"input.txt", "no prompt"});
-  const ProgramResult three = generate({"--prompts-file", file("one\r\n\ntwo\nthree"), "-n", "2", "--json"});
+  const ProgramResult three =
+      generate({"--prompts-file", file("\xEF\xBB\xBFone\r\n\r\ntwo\rthree"), "-n", "2", "--json"});
   expect_success(three);
   EXPECT_EQ(nlohmann::json::parse(three.out)["generations"].size(), 3U);
 }

@@ -101,6 +101,51 @@ TEST_F(CliHubCache, IsFoundByEachVariable) {
   expect_success(generate("gpt2", by_hub_));
 }
 
+// As huggingface_hub finds it: the first variable that is set, and ~ and variables in it.
+TEST_F(CliHubCache, VariablesInTheOrderOfPython) {
+  const std::string wanted = "models--gpt2/snapshots/aaa", none = "/nonexistent";
+  fs::create_directories(folder_ / "shared/huggingface");
+  fs::create_symlink(cache_, folder_ / "shared/huggingface/hub");
+  const std::string top = folder_.path().string();
+  for (const Environment& environment : std::vector<Environment>{
+           {{"HUGGINGFACE_HUB_CACHE", cache_}, {"HF_HOME", none}},
+           {{"HF_HUB_CACHE", cache_}, {"HUGGINGFACE_HUB_CACHE", none}},
+           {{"HF_HUB_CACHE", ""}, {"HUGGINGFACE_HUB_CACHE", ""}, {"HF_HOME", folder_ / "home"}},
+           {{"XDG_CACHE_HOME", folder_ / "shared"}, {"HOME", none}},
+           {{"HF_HOME", folder_ / "home"}, {"XDG_CACHE_HOME", none}},
+           {{"HF_HOME", "~/home"}, {"HOME", top}},
+           {{"HF_HUB_CACHE", "$HOME/home/hub"}, {"HOME", top}},
+           {{"HF_HUB_CACHE", "${PLACE}/hub"}, {"PLACE", folder_ / "home"}},
+           {{"XDG_CACHE_HOME", "~/shared"}, {"HOME", top}},
+           {{"HF_HOME", none}, {"TRANSFORMERS_CACHE", cache_}},
+           {{"HF_HOME", none}, {"PYTORCH_TRANSFORMERS_CACHE", "~/home/hub"}, {"HOME", top}}})
+    EXPECT_EQ(found("gpt2", environment), wanted) << environment[0].first << "=" << environment[0].second;
+  expect_failure(generate("gpt3", {{"HF_HUB_CACHE", "$NOTHING_OF_THIS_NAME/~"}}), 1,
+                 {"$NOTHING_OF_THIS_NAME/~"});
+}
+
+TEST_F(CliHubCache, RevisionsWithSlashes) {
+  const fs::path refs = fs::path(cache_) / "models--gpt2/refs";
+  fs::create_directories(refs / "refs/pr");
+  fs::create_directories(refs / "fix");
+  write_file(refs / "refs/pr/1", "bbb");
+  write_file(refs / "fix/one", "bbb\n");
+  EXPECT_EQ(found("gpt2@refs/pr/1", by_hub_), "models--gpt2/snapshots/bbb");
+  EXPECT_EQ(found("gpt2@fix/one", by_hub_), "models--gpt2/snapshots/bbb");
+  for (const char* revision : {"gpt2@refs/pr/2", "gpt2@fix", "gpt2@fix/", "gpt2@refs/../refs/fix/one",
+                               "gpt2@refs//pr/1", "gpt2@./fix/one"})
+    expect_failure(generate(revision, by_hub_), 1, {"no revision", revision + 5});
+}
+
+// The folder that a cache holds for a model, as a user finds it there.
+TEST_F(CliHubCache, AnEntryAsAFolder) {
+  const std::string entry = cache_ + "/models--gpt2";
+  EXPECT_EQ(found(entry, {}), "models--gpt2/snapshots/aaa");
+  EXPECT_EQ(found(entry + "/", {}), "models--gpt2/snapshots/aaa");
+  EXPECT_EQ(found(entry + "@v2", {}), "models--gpt2/snapshots/bbb");
+  expect_failure(generate(entry + "@none"), 1, {"no revision 'none'"});
+}
+
 TEST_F(CliHubCache, Names) {
   EXPECT_EQ(found("some-org/some.model", by_hub_), "models--some-org--some.model/snapshots/aaa");
   fs::rename(cache_ + "/models--gpt2", cache_ + "/models--openai-community--gpt2");

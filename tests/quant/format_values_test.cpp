@@ -78,6 +78,8 @@ TEST(WeightFormat, IsFoundByNameAndDescribedWithoutOne) {
   EXPECT_EQ(weight_format_from_name("NF4-DQ"), formats::kNf4Dq);
   EXPECT_EQ(name_of(formats::kLlmInt8), "int8");
   EXPECT_EQ(name_of(with_scale(formats::kNf4, ScaleType::bfloat16)), "nf4");
+  EXPECT_EQ(name_of(with_block(formats::kFp4Dq, 128)), "fp4-dq with blocks of 128");
+  EXPECT_EQ(bits_per_weight(with_block(formats::kNf4, 4096)), 4 + 32.0 / 4096);
   EXPECT_EQ(name_of(kQ4K), "4-bit integer, 6-bit scale per 32 inputs in super-blocks of 256, minimum");
   EXPECT_EQ(weight_format_from_name("nf5"), std::nullopt);
 }

@@ -111,6 +111,20 @@ TEST(FiguresWords, OfPositions) {
   EXPECT_FALSE(plot.series[1].has_line);
 }
 
+// Files that other programs wrote or that were edited may lack a value that this program always writes.
+TEST(FiguresWords, RowsWithoutAPositionAreLeftOut) {
+  Row without = row_for_figure(Scenario::step_times, "cache on"),
+      with = row_for_figure(Scenario::step_times, "cache off");
+  without.set("step_latency_ms", Value{0, {}, {4, 5}});
+  EXPECT_TRUE(figures_of(with_rows({without})).empty());
+  with.set("position", Value{0, {}, {7}});
+  with.set("step_latency_ms", Value{0, {}, {8}});
+  const auto figures = figures_of(with_rows({without, with}));
+  ASSERT_EQ(figures.size(), 1U);
+  ASSERT_EQ(figures[0].second.series.size(), 1U);
+  EXPECT_EQ(figures[0].second.series[0].name, "cache off");
+}
+
 TEST(FiguresWords, OfBars) {
   std::vector<Row> rows;
   for (const char* label : {"float32", "nf4"}) {

@@ -271,7 +271,8 @@ TEST_F(OneFile, CompanionsAreMadeOfItsContent) {
   add_tokens();
   const auto source = open();
   std::vector<std::string> names;
-  for (const auto& [name, content] : source->companions()) {
+  for (const auto& [name, content, file] : source->companions()) {
+    EXPECT_TRUE(file.empty());
     names.push_back(name);
     test::write_file(folder_ / name, content);
   }

@@ -178,7 +178,7 @@ inline std::vector<Way> ways() {
                        {MatrixFormat::float32, Arithmetic::tf32},
                        {MatrixFormat::float16, Arithmetic::float16},
                        {MatrixFormat::bfloat16, Arithmetic::bfloat16}};
-  for (const std::int64_t group : {1, 8, 16, 32, 64, 128})
+  for (const std::int64_t group : {1, 8, 16, 32, 64, 128, 4096})
     for (const Arithmetic arithmetic : {Arithmetic::float32, Arithmetic::float16, Arithmetic::bfloat16})
       all.push_back({MatrixFormat::four_bit, arithmetic, group});
   return all;

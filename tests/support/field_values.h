@@ -29,6 +29,7 @@ inline std::string value_of(const Field& field) {
       {"allow_non_finite", "true"},
       {"float32_matmul", "bf16x6"},
       {"lm_head_search", "int8"},
+      {"newlines", "keep"},
       {"isa", "scalar"},
       {"device", "cuda:1"},
       {"cuda_gemm", "cublaslt"},

@@ -15,8 +15,11 @@ bool is_cap(float cap) {
 }
 
 bool is_served(const WeightFormat& format, std::span<const WeightFormat> served) {
+  const bool has_other_blocks = format.groups_cross_outputs && is_block_size(format.inputs_per_scale);
   return std::any_of(served.begin(), served.end(), [&](const WeightFormat& each) {
-    return format == each || (is_four_bit(each) && format == with_scale(each, ScaleType::bfloat16));
+    const WeightFormat like =
+        has_other_blocks && each.groups_cross_outputs ? with_block(each, format.inputs_per_scale) : each;
+    return format == like || (is_four_bit(like) && format == with_scale(like, ScaleType::bfloat16));
   });
 }
 

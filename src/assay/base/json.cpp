@@ -124,6 +124,18 @@ void parse_json_entries(std::string_view text, const std::string& where, std::si
   strict_json::parse<Json>(text, where, builder);
 }
 
+namespace {
+
+// What stands there, as Python writes it: JSON has no word for some numbers.
+std::string shown(const Json& value) {
+  const double number = value.is_number_float() ? value.get<double>() : 0;
+  if (std::isnan(number)) return "NaN";
+  if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
+  return value.dump().substr(0, 80);
+}
+
+}  // namespace
+
 bool JsonView::has(std::string_view key) const {
   const auto it = object_->find(key);
   return it != object_->end() && !it->is_null();
@@ -141,7 +153,7 @@ std::int64_t JsonView::integer(std::string_view key, std::int64_t min, std::int6
   const double size = value.is_number() ? value.get<double>() : 0;
   if (!is_whole || size < static_cast<double>(min) || size > static_cast<double>(max))
     throw Error("{}: {}: expected a whole number from {} to {}, found {}", where_, key, min, max,
-                value.dump().substr(0, 80));
+                shown(value));
   return value.is_number_integer() ? value.get<std::int64_t>() : static_cast<std::int64_t>(size);
 }
 
@@ -153,7 +165,7 @@ std::int64_t JsonView::integer_or(std::string_view key, std::int64_t fallback, s
 double JsonView::number(std::string_view key) const {
   const Json& value = at(key);
   if (!value.is_number() || !std::isfinite(value.get<double>()))
-    throw Error("{}: {}: expected a finite number, found {}", where_, key, value.dump().substr(0, 80));
+    throw Error("{}: {}: expected a finite number, found {}", where_, key, shown(value));
   return value.get<double>();
 }
 
@@ -164,15 +176,13 @@ double JsonView::number_or(std::string_view key, double fallback) const {
 bool JsonView::boolean_or(std::string_view key, bool fallback) const {
   if (!has(key)) return fallback;
   const Json& value = at(key);
-  if (!value.is_boolean())
-    throw Error("{}: {}: expected true or false, found {}", where_, key, value.dump().substr(0, 80));
+  if (!value.is_boolean()) throw Error("{}: {}: expected true or false, found {}", where_, key, shown(value));
   return value.get<bool>();
 }
 
 std::string JsonView::text(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_string())
-    throw Error("{}: {}: expected a string, found {}", where_, key, value.dump().substr(0, 80));
+  if (!value.is_string()) throw Error("{}: {}: expected a string, found {}", where_, key, shown(value));
   return value.get<std::string>();
 }
 
@@ -182,8 +192,7 @@ std::string JsonView::text_or(std::string_view key, std::string fallback) const 
 
 JsonView JsonView::object(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_object())
-    throw Error("{}: {}: expected an object, found {}", where_, key, value.dump().substr(0, 80));
+  if (!value.is_object()) throw Error("{}: {}: expected an object, found {}", where_, key, shown(value));
   return {value, fmt::format("{}: {}", where_, key)};
 }
 

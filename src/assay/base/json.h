@@ -25,6 +25,12 @@ Json parse_json_object(std::string_view text, const std::string& where, std::siz
 Json read_json_object(const std::filesystem::path& path, std::uint64_t limit = std::uint64_t{256} << 20,
                       std::size_t max_values = kAnyNumber);
 
+// The same, of files that Python's json module wrote or reads, such as config.json: NaN, Infinity and numbers
+// that no double holds are read, of equal keys the last counts, and half a surrogate pair becomes U+FFFD.
+Json parse_python_json(std::string_view text, const std::string& where, std::size_t max_values = kAnyNumber);
+Json read_python_json(const std::filesystem::path& path, std::uint64_t limit = std::uint64_t{256} << 20,
+                      std::size_t max_values = kAnyNumber);
+
 // The same, entry by entry in the order of the text: none is kept, and `max_values` bounds each by itself.
 void parse_json_entries(std::string_view text, const std::string& where, std::size_t max_values,
                         const std::function<void(const std::string& key, const Json& value)>& on_entry);

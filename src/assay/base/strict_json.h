@@ -21,7 +21,12 @@ inline constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 struct Limits {
   std::size_t values = kNoLimit;  // numbers, texts, arrays and objects
   std::size_t keys = kNoLimit;    // in one object
+  bool is_python =
+      false;  // the text comes of python_json(): its marks are numbers, the last of equal keys counts
 };
+
+// Texts that stand for what JSON has no number for; texts that begin with NUL have one NUL more.
+inline constexpr std::string_view kNanMark{"\0n", 2}, kInfinityMark{"\0i", 2}, kMinusInfinityMark{"\0-", 2};
 
 // The library's own builder, with what it lets pass refused: deep nesting, keys that stand twice, more than
 // the limits allow. (Its parser callbacks would do too, but look through the whole enclosing array after each
@@ -45,7 +50,16 @@ class Builder : public nlohmann::detail::json_sax_dom_parser<Json> {
   bool number_float(typename Json::number_float_t value, const std::string& text) {
     return count() && Base::number_float(value, text);
   }
-  bool string(std::string& text) { return count() && Base::string(text); }
+  bool string(std::string& text) {
+    if (limits_.is_python && text.starts_with('\0')) {
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      if (text == kNanMark) return number_float(std::numeric_limits<double>::quiet_NaN(), text);
+      if (text == kInfinityMark || text == kMinusInfinityMark)
+        return number_float(text == kInfinityMark ? kInfinity : -kInfinity, text);
+      text.erase(0, 1);
+    }
+    return count() && Base::string(text);
+  }
   bool start_object(std::size_t size) {
     deepen();
     keys_.emplace_back();
@@ -65,7 +79,13 @@ class Builder : public nlohmann::detail::json_sax_dom_parser<Json> {
     return Base::end_array();
   }
   bool key(std::string& text) {
-    if (!keys_.back().insert(text).second) throw Error("{}: duplicate key '{}'", where_, printable(text));
+    if (limits_.is_python && text.starts_with('\0')) {
+      if (text == kNanMark || text == kInfinityMark || text == kMinusInfinityMark)
+        throw Error("{}: not valid JSON: a key is no text", where_);
+      text.erase(0, 1);
+    }
+    if (!keys_.back().insert(text).second && !limits_.is_python)
+      throw Error("{}: duplicate key '{}'", where_, printable(text));
     if (keys_.back().size() > limits_.keys)
       throw Error("{}: expected at most {} keys in one object, found more", where_, limits_.keys);
     return Base::key(text);

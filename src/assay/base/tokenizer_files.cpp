@@ -24,7 +24,7 @@ TokenizerFiles::Document read_vocabulary(const fs::path& path) {
 TokenizerFiles::Document read_if_there(const fs::path& path) {
   constexpr std::uint64_t kMax = std::uint64_t{16} << 20;
   constexpr std::size_t kMaxValues = 1'000'000;
-  return {is_there(path) ? read_json_object(path, kMax, kMaxValues) : Json::object(), path.string()};
+  return {is_there(path) ? read_python_json(path, kMax, kMaxValues) : Json::object(), path.string()};
 }
 
 // Empty where config.json says none; what is wrong with that file is for its own reader to say.

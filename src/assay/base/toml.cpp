@@ -19,6 +19,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr std::size_t kMaxKeys = 4096;
+
 class TomlReader {
  public:
   explicit TomlReader(const std::string& file) : file_(file) {}
@@ -33,6 +35,8 @@ class TomlReader {
     };
     std::stable_sort(entries.begin(), entries.end(),
                      [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    if (entries.size() > kMaxKeys)  // an ordered object compares a new key with every earlier one
+      throw Error("{}: expected at most {} keys in one table, found {}", file_, kMaxKeys, entries.size());
     OrderedJson json = OrderedJson::object();
     for (const auto& [key, node] : entries) json[key] = value(*node);
     return json;

@@ -33,8 +33,8 @@ std::vector<std::int64_t> shape_from(const JsonView& state) {
 }  // namespace
 
 std::string QuantState::text() const {
-  std::string text = fmt::format(R"({{"quant_type": "{}", "blocksize": {}, "dtype": "{}", "shape": [{}])",
-                                 type, block, dtype, fmt::join(shape, ", "));
+  std::string text = fmt::format(R"({{"quant_type": {}, "blocksize": {}, "dtype": {}, "shape": [{}])",
+                                 Json(type).dump(), block, Json(dtype).dump(), fmt::join(shape, ", "));
   if (nested)
     text += fmt::format(R"(, "nested_blocksize": {}, "nested_dtype": "float32", "nested_offset": {})",
                         nested->block, python_float(static_cast<double>(nested->offset)));
@@ -42,7 +42,7 @@ std::string QuantState::text() const {
 }
 
 QuantState quant_state_from_text(std::string_view text, const std::string& where) {
-  const Json json = parse_json_object(text, where);
+  const Json json = parse_python_json(text, where);
   const JsonView view(json, where);
   constexpr std::int64_t kMax = std::int64_t{1} << 40;
   QuantState state;

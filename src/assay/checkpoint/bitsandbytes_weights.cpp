@@ -36,7 +36,8 @@ std::string four_bit_type(const Checkpoint& checkpoint, const std::string& weigh
 }
 
 std::int64_t blocks_of(const StoredCodes& weight) {
-  return (weight.elements() + kFourBitBlock - 1) / kFourBitBlock;
+  const std::int64_t block = weight.format.inputs_per_scale;
+  return (weight.elements() + block - 1) / block;
 }
 std::int64_t nested_blocks_of(const StoredCodes& weight) {
   return (blocks_of(weight) + kNestedBlock - 1) / kNestedBlock;
@@ -51,7 +52,10 @@ bnb::QuantState read_state(const Checkpoint& checkpoint, const std::string& weig
                 info(at->dtype).safetensors, at->shape_text());
   std::string text(static_cast<std::size_t>(at->bytes), '\0');
   at.read_bytes(0, std::as_writable_bytes(std::span(text.data(), text.size())));
-  return bnb::quant_state_from_text(text, at.where());
+  bnb::QuantState state = bnb::quant_state_from_text(text, at.where());
+  if (!is_block_size(state.block))
+    throw Error("{}: blocksize: expected a power of two from 32 to 4096, found {}", at.where(), state.block);
+  return state;
 }
 
 void check_state(const StoredCodes& weight, const Checkpoint& checkpoint) {
@@ -60,8 +64,9 @@ void check_state(const StoredCodes& weight, const Checkpoint& checkpoint) {
   const bnb::QuantState state = read_state(checkpoint, weight.name);
   if (state.type != type)
     throw Error("{}: quant_type: expected {}, as its name says, found '{}'", at.where(), type, state.type);
-  if (state.block != kFourBitBlock)
-    throw Error("{}: blocksize: expected {}, found {}", at.where(), kFourBitBlock, state.block);
+  if (state.block != weight.format.inputs_per_scale)
+    throw Error("{}: blocksize: expected {}, found {}", at.where(), weight.format.inputs_per_scale,
+                state.block);
   if (state.shape != std::vector<std::int64_t>{weight.rows, weight.columns})
     throw Error("{}: shape: expected [{}, {}] (by config.json), found [{}]", at.where(), weight.rows,
                 weight.columns, fmt::join(state.shape, ", "));
@@ -157,8 +162,10 @@ std::optional<WeightFormat> BitsandbytesWeights::format_of(const std::string& we
   });
   if (at->dtype != DType::u8 && !has_state) return std::nullopt;
   const bool is_double = is_nested(checkpoint, weight);
-  if (four_bit_type(checkpoint, weight) == "nf4") return is_double ? formats::kNf4Dq : formats::kNf4;
-  return is_double ? formats::kFp4Dq : formats::kFp4;
+  const std::string type = four_bit_type(checkpoint, weight);
+  const WeightFormat usual = type == "nf4" ? (is_double ? formats::kNf4Dq : formats::kNf4)
+                                           : (is_double ? formats::kFp4Dq : formats::kFp4);
+  return with_block(usual, read_state(checkpoint, weight).block);
 }
 
 std::vector<std::string> BitsandbytesWeights::names_beside(const StoredCodes& tensor) const {

@@ -61,6 +61,8 @@ class Checkpoint {
   // In the order of their names.
   virtual std::vector<std::filesystem::path> files() const = 0;
   virtual std::uint64_t file_bytes() const = 0;  // the sum over all files
+  // What is in the files and is not read, as clauses.
+  virtual std::vector<std::string> warnings() const { return {}; }
 
   // For a tensor of this checkpoint: what CheckpointTensor's functions of the same names do.
   virtual void read_floats(const CheckpointTensor& tensor, std::int64_t first, std::int64_t count,

@@ -8,7 +8,7 @@ namespace assay {
 Json read_configuration(const std::filesystem::path& path) {
   constexpr std::uint64_t kMax = std::uint64_t{16} << 20;
   constexpr std::size_t kMaxValues = 1'000'000;
-  return read_json_object(path, kMax, kMaxValues);
+  return read_python_json(path, kMax, kMaxValues);
 }
 
 }  // namespace assay

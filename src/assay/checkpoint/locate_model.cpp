@@ -7,6 +7,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/checkpoint/hub_cache.h"
 #include "assay/checkpoint/source.h"
 
 namespace assay {
@@ -47,13 +48,6 @@ fs::path locate_demo(const fs::path& data_folder) {
       "demo/");
 }
 
-fs::path hub_cache() {
-  if (const std::string cache = environment("HF_HUB_CACHE"); !cache.empty()) return cache;
-  if (const std::string home = environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
-  const std::string home = environment("HOME");
-  return fs::path(home.empty() ? "/" : home) / ".cache/huggingface/hub";
-}
-
 // `org/name` as the cache spells it; empty when the name cannot be an entry of it.
 std::string cache_folder_name(const std::string& name) {
   std::string folder = "models--";
@@ -88,13 +82,27 @@ fs::path referenced(const fs::path& entry, const std::string& reference) {
   return entry / "snapshots" / commit;
 }
 
-// The snapshot of a revision (a branch, a tag or a commit); of the newest one where none is asked for.
+// Names of files inside a folder, joined by slashes: "fix/one", "refs/pr/1".
+bool is_plain_path(const std::string& text) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('/', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == ".." || part.find('\0') != std::string::npos) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+// The snapshot of a revision (a branch, a tag, a pull request or a commit); of the newest one where none is
+// asked for.
 fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
   const fs::path snapshots = entry / "snapshots";
-  const bool plain = revision.find('/') == std::string::npos && revision.find("..") == std::string::npos;
+  std::error_code code;
   if (!revision.empty()) {
-    if (plain && fs::is_directory(snapshots / revision)) return snapshots / revision;
-    if (plain && fs::exists(entry / "refs" / revision)) return referenced(entry, revision);
+    const bool is_plain = is_plain_path(revision);
+    if (is_plain && revision.find('/') == std::string::npos && fs::is_directory(snapshots / revision, code))
+      return snapshots / revision;
+    if (is_plain && fs::is_regular_file(entry / "refs" / revision, code)) return referenced(entry, revision);
     throw Error("{}: no revision '{}' in the cache", entry.string(), revision);
   }
   if (fs::exists(entry / "refs/main")) {
@@ -110,28 +118,43 @@ fs::path snapshot_of(const fs::path& entry, const std::string& revision) {
   return newest;
 }
 
+// An entry of a cache that is given as a folder, such as .../models--org--name.
+bool is_cache_entry(const fs::path& folder) {
+  std::error_code code;
+  const fs::path name = (folder.has_filename() ? folder : folder.parent_path()).filename();
+  return name.string().starts_with("models--") && fs::is_directory(folder / "snapshots", code) &&
+         !fs::exists(folder / "config.json", code);
+}
+
 }  // namespace
 
 fs::path locate_model(const std::string& candidate, const fs::path& data_folder) {
   if (candidate.empty())
     throw Error("the model's name is empty: expected a folder, a Hugging Face cache entry or 'demo'");
-  if (fs::is_directory(candidate)) return candidate;
+  if (fs::is_directory(candidate))
+    return is_cache_entry(candidate) ? snapshot_of(candidate, "") : fs::path(candidate);
   if (candidate == "demo") return locate_demo(data_folder);
   if (fs::is_regular_file(candidate)) return candidate;
   if (fs::exists(candidate)) throw Error("{}: expected a model folder, found a file", candidate);
   const auto at = candidate.rfind('@');
   const std::string name = candidate.substr(0, at),
                     revision = at == std::string::npos ? "" : candidate.substr(at + 1);
+  if (at != std::string::npos && fs::is_directory(name) && is_cache_entry(name))
+    return snapshot_of(name, revision);
   const std::string folder = cache_folder_name(name);
   if (folder.empty()) throw Error("{}: no such folder", candidate);
-  const fs::path cache = hub_cache();
-  if (fs::is_directory(cache / folder)) return snapshot_of(cache / folder, revision);
+  const std::vector<fs::path> caches = hub_caches();
+  for (const fs::path& cache : caches)
+    if (fs::is_directory(cache / folder)) return snapshot_of(cache / folder, revision);
   // The hub renamed its first models: `gpt2` is `openai-community/gpt2` today.
   const std::string renamed = "models--openai-community--" + name;
-  if (name.find('/') == std::string::npos && fs::is_directory(cache / renamed))
-    return snapshot_of(cache / renamed, revision);
+  for (const fs::path& cache : caches)
+    if (name.find('/') == std::string::npos && fs::is_directory(cache / renamed))
+      return snapshot_of(cache / renamed, revision);
+  std::vector<std::string> places;
+  for (const fs::path& cache : caches) places.push_back(cache.string());
   throw Error("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate,
-              cache.string());
+              fmt::join(places, " or "));
 }
 
 }  // namespace assay

@@ -8,6 +8,7 @@
 #include "assay/base/tokenizer_files.h"
 #include "assay/checkpoint/bitsandbytes_weights.h"
 #include "assay/checkpoint/configuration_file.h"
+#include "assay/checkpoint/folder_content.h"
 #include "assay/checkpoint/int8_weights.h"
 #include "assay/checkpoint/safetensors_checkpoint.h"
 
@@ -21,12 +22,8 @@ std::unique_ptr<const Checkpoint> open_checkpoint(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(single)) return SafetensorsCheckpoint::open_file(single);
   if (fs::exists(index)) return SafetensorsCheckpoint::open_shards(index);
-  if (fs::exists(folder / "pytorch_model.bin"))
-    throw Error(
-        "{}: only pytorch_model.bin found; expected model.safetensors (save it again with "
-        "safe_serialization=True)",
-        folder.string());
-  throw Error("{}: neither model.safetensors nor model.safetensors.index.json found", folder.string());
+  throw Error("{}: neither model.safetensors nor model.safetensors.index.json found{}", folder.string(),
+              advice_on(folder));
 }
 
 }  // namespace
@@ -36,7 +33,8 @@ ModelFolder::ModelFolder(const fs::path& folder) : ModelFolder(folder, nullptr) 
 ModelFolder::ModelFolder(const fs::path& folder, std::unique_ptr<const Checkpoint> checkpoint)
     : path_(folder) {
   if (!fs::is_directory(folder)) throw Error("{}: no such model folder", folder.string());
-  if (!fs::exists(folder / "config.json")) throw Error("{}: config.json is missing", folder.string());
+  if (!fs::exists(folder / "config.json"))
+    throw Error("{}: config.json is missing{}", folder.string(), advice_on(folder));
   config_ = std::make_shared<const Json>(read_configuration(folder / "config.json"));
   const fs::path generation = folder / "generation_config.json";
   generation_config_ =
@@ -62,10 +60,7 @@ TokenizerFiles ModelFolder::tokenizer_files() const {
 
 std::vector<ModelSource::Companion> ModelFolder::companions() const {
   std::vector<Companion> files;
-  for (const char* name :
-       {"generation_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
-        "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
-    if (fs::is_regular_file(path_ / name)) files.push_back({name, read_text_file(path_ / name)});
+  for (const fs::path& name : files_beside_weights(path_)) files.push_back({name.string(), "", path_ / name});
   return files;
 }
 

@@ -35,6 +35,8 @@ std::unique_ptr<const Checkpoint> SafetensorsCheckpoint::open_shards(const fs::p
   }
   if (tensors_of.empty()) throw Error("{}: names no shard", map.where());
   std::set<std::string> seen;
+  std::size_t overlaid = 0;
+  std::string first_overlaid;
   for (const auto& [name, tensors] : tensors_of) {
     const fs::path path = index_path.parent_path() / name;
     if (!fs::exists(path))
@@ -44,27 +46,44 @@ std::unique_ptr<const Checkpoint> SafetensorsCheckpoint::open_shards(const fs::p
       if (file.find(tensor) == nullptr)
         throw Error("{}: tensor '{}' is not in the shard '{}'", index_path.string(), printable(tensor),
                     printable(name));
-    for (const StoredTensor& tensor : file.tensors())
-      if (!seen.insert(tensor.name).second)
-        throw Error("{}: tensor '{}' is in two shards", index_path.string(), printable(tensor.name));
+    std::set<std::string>& hidden = checkpoint->hidden_.emplace_back();
+    for (const StoredTensor& tensor : file.tensors()) {
+      // The index decides which file a tensor is read from, as in Transformers.
+      const auto indexed = map.raw().find(tensor.name);
+      if (indexed != map.raw().end() && *indexed != name) {
+        hidden.insert(tensor.name);
+        if (++overlaid == 1)
+          first_overlaid = fmt::format("'{}' of '{}'", printable(tensor.name), printable(name));
+      } else if (!seen.insert(tensor.name).second) {
+        throw Error("{}: tensor '{}' is in two shards, and the index does not name it", index_path.string(),
+                    printable(tensor.name));
+      }
+    }
     if (seen.size() > kMaxTensors)
       throw Error("{}: expected at most {} tensors in all shards, found more", index_path.string(),
                   kMaxTensors);
     checkpoint->files_.push_back(std::move(file));
   }
+  if (overlaid > 0)
+    checkpoint->warnings_.push_back(
+        fmt::format("{}: {} of the shards {} not read, since the index gives the name to another shard: {}{}",
+                    index_path.filename().string(), counted(static_cast<std::int64_t>(overlaid), "tensor"),
+                    overlaid == 1 ? "is" : "are", first_overlaid, overlaid > 1 ? " and others" : ""));
   return checkpoint;
 }
 
 CheckpointTensor SafetensorsCheckpoint::find(const std::string& name) const {
   for (std::size_t i = 0; i < files_.size(); ++i)
-    if (const StoredTensor* tensor = files_[i].find(name)) return {*this, *tensor, i};
+    if (const StoredTensor* tensor = files_[i].find(name); tensor != nullptr && !is_hidden(i, name))
+      return {*this, *tensor, i};
   return {};
 }
 
 std::vector<CheckpointTensor> SafetensorsCheckpoint::tensors() const {
   std::vector<CheckpointTensor> all;
   for (std::size_t i = 0; i < files_.size(); ++i)
-    for (const StoredTensor& tensor : files_[i].tensors()) all.emplace_back(*this, tensor, i);
+    for (const StoredTensor& tensor : files_[i].tensors())
+      if (!is_hidden(i, tensor.name)) all.emplace_back(*this, tensor, i);
   return all;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "assay/checkpoint/checkpoint.h"
@@ -13,8 +15,9 @@ class SafetensorsCheckpoint : public Checkpoint {
  public:
   // Each opens files and reads their headers; throws Error naming the file and what is wrong with it.
   static std::unique_ptr<const Checkpoint> open_file(const std::filesystem::path& file);
-  // `index`: model.safetensors.index.json, whose weight_map names shards beside it. A tensor of two shards,
-  // or one that is not where the index says, is an Error.
+  // `index`: model.safetensors.index.json, whose weight_map names shards beside it. Of a tensor that is in
+  // several, the one that the map names is read, with a warning. A tensor that is not where the map says, or
+  // that it does not name and two shards hold, is an Error.
   static std::unique_ptr<const Checkpoint> open_shards(const std::filesystem::path& index);
 
   CheckpointTensor find(const std::string& name) const override;
@@ -26,8 +29,16 @@ class SafetensorsCheckpoint : public Checkpoint {
   void read_bytes(const CheckpointTensor& tensor, std::uint64_t first,
                   std::span<std::byte> out) const override;
 
+  std::vector<std::string> warnings() const override { return warnings_; }
+
  private:
+  bool is_hidden(std::size_t file, const std::string& name) const {
+    return file < hidden_.size() && hidden_[file].contains(name);
+  }
+
   std::vector<SafetensorsFile> files_;
+  std::vector<std::set<std::string>> hidden_;  // by file: what is read from another
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace assay

@@ -44,7 +44,8 @@ class ModelSource {
   // What goes with the weights where they are written to another folder, by file name: the tokenizer, and how
   // to generate. Made of the above, unless the source has such files.
   struct Companion {
-    std::string name, content;
+    std::string name, content;        // a path inside the folder: "chat_templates/tool.jinja"
+    std::filesystem::path file = {};  // whose content it is, where `content` is empty
   };
   virtual std::vector<Companion> companions() const;
 
@@ -65,10 +66,10 @@ std::shared_ptr<const ModelSource> open_source(const std::filesystem::path& path
 TokenizerFiles tokenizer_files_at(const std::filesystem::path& path);
 
 // The folder or file that a candidate names: an existing one, `demo` (the model that ships with the program),
-// or an entry of the Hugging Face cache such as `gpt2`, `org/name` or `org/name@revision` (HF_HUB_CACHE,
-// HF_HOME/hub,
-// ~/.cache/huggingface/hub). `data_folder` is where demo/ is looked for first: a library inside another
-// program, which does not lie beside it, is told so. Throws Error saying where it looked.
+// or an entry of the Hugging Face cache (hub_cache.h) such as `gpt2`, `org/name` or `org/name@revision`,
+// where a revision is a branch, a tag, a commit or refs/pr/N; or such an entry as a folder,
+// .../models--org--name. `data_folder` is where demo/ is looked for first: a library inside another program,
+// which does not lie beside it, is told so. Throws Error saying where it looked.
 std::filesystem::path locate_model(const std::string& candidate,
                                    const std::filesystem::path& data_folder = {});
 

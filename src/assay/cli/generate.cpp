@@ -8,6 +8,7 @@
 #include "assay/model/model.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/results_json.h"
+#include "assay/session/generation_rules.h"
 #include "assay/session/load_parts.h"
 #include "assay/text/tokenizer.h"
 
@@ -21,8 +22,25 @@ struct GenerateFlags {
   SamplingFlags sampling;
   OutputFlags output;
   std::int64_t max_new_tokens = 50;
+  std::string generation_config = "greedy";
   bool has_no_cache = false, ignores_end = false, has_no_warm_up = false;
+
+  // Throws UsageError for a name other than "greedy" and "model".
+  bool follows() const {
+    if (generation_config != "greedy" && generation_config != "model")
+      throw UsageError("--generation-config: expected greedy or model, found '{}'", generation_config);
+    return generation_config == "model";
+  }
 };
+
+// What is left out where the model's generation configuration is followed: only what is not supported.
+void follow_in_warnings(LoadedModel& loaded) {
+  const ModelSpec& spec = loaded.model->spec();
+  const GenerationRules rules = generation_rules(loaded.model->source(), spec.end_tokens, spec.vocab);
+  std::erase_if(loaded.warnings, [](const Warning& w) { return w.kind == WarningKind::generation_config; });
+  if (std::string text = left_out_of(rules, true); !text.empty())
+    loaded.warnings.push_back({WarningKind::generation_config, std::move(text)});
+}
 
 std::string shown_text(const LoadedModel& loaded, const TimedGeneration& timed) {
   if (loaded.tokenizer != nullptr) return loaded.tokenizer->decode_after(timed.prompt_ids, timed.ids, true);
@@ -100,6 +118,7 @@ TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const G
   options.truncation = flags.prompt.truncation();
   options.has_warm_up = is_first && !flags.has_no_warm_up;
   options.sampling = flags.sampling.checked();
+  options.follows_generation_config = flags.follows();
   options.should_stop = is_interrupted;
   if (flags.output.is_json) return time_generate(loaded, prompt, options);
   if (loaded.tokenizer == nullptr) {
@@ -115,13 +134,15 @@ TimedGeneration run_one(const LoadedModel& loaded, const Prompt& prompt, const G
 }
 
 int run_generate(const GenerateFlags& flags) {
-  const std::vector<Prompt> prompts = flags.prompt.read();
+  const std::vector<Prompt> prompts = flags.prompt.read({flags.model.config.newlines, flags.output.is_quiet});
   flags.sampling.checked();
   flags.prompt.truncation();
+  flags.follows();
   Around around{.startup_s = process_age().value};
   const TimePoint load_begin = Clock::now();
-  const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());
+  LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());
   around.load_s = elapsed(load_begin, Clock::now()).value;
+  if (flags.follows()) follow_in_warnings(loaded);
   if (!flags.output.is_quiet) {
     note(loaded.load_line());
     for (const Warning& warning : loaded.warnings) note("warning: " + report::sentence_of(warning));
@@ -162,6 +183,10 @@ void add_generate(CLI::App& app, int& exit_code) {
                     "Compute the whole sequence again for each token, without a KV cache");
   command->add_flag("--ignore-end", flags->ignores_end,
                     "Generate exactly as many new tokens as asked for: do not stop at end-of-text");
+  command->add_option("--generation-config", flags->generation_config,
+                      "Rules beside --temperature and others: greedy has none; model follows "
+                      "generation_config.json as Transformers does: penalty, lengths, suppressed and forced "
+                      "tokens, ends [greedy]");
   command->add_flag("--no-warm-up", flags->has_no_warm_up, "Do not warm up before the timed run");
   flags->sampling.add_to(*command);
   flags->output.add_to(*command);

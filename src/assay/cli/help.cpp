@@ -64,6 +64,7 @@ constexpr Topic kTopics[] = {
     {"--top-k", kSampling, "K"},
     {"--top-p", kSampling, "P"},
     {"--repetition-penalty", kSampling, "X"},
+    {"--generation-config", kSampling, "NAME"},
     {"--skip", kMeasuring, "LIST"},
     {"--processes", kMeasuring, "N"},
     {"--repeats", kMeasuring, "N"},

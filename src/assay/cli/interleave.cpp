@@ -30,6 +30,7 @@ struct InterleaveFlags {
   std::int64_t processes = 0, repeats = 0, seed = 1, new_tokens = 50;
   double max_time_s = 600;
   bool skips_text = false;
+  Reading reading() const { return {model.config.newlines, output.is_quiet}; }
 };
 
 // Its version, which every build tells.
@@ -92,11 +93,11 @@ int interleave(const InterleaveFlags& flags, const std::string& command_line) {
   const WorkerExperiment experiment(workers);
   InterleaveOptions options;
   options.precisions = words_of(flags.model.precision);
-  if (!flags.prompt.is_empty()) options.prompts = flags.prompt.read();
+  if (!flags.prompt.is_empty()) options.prompts = flags.prompt.read(flags.reading());
   options.new_tokens = flags.new_tokens;
   options.scores_text = !flags.skips_text;
   if (!flags.corpus.empty()) {
-    read_corpus(flags.corpus);  // what is wrong with it is known before anything is said
+    read_corpus(flags.corpus, flags.reading().newlines);  // bad ones are known before anything is said
     options.corpus = flags.corpus;
   }
   options.detectable = detectable_of(rules, margin);

@@ -23,7 +23,7 @@ struct LogitsFlags {
 
 int run_logits(const LogitsFlags& flags) {
   if (flags.path.empty()) throw UsageError("--output: expected a file, found an empty name");
-  const std::vector<Prompt> prompts = flags.prompt.read();
+  const std::vector<Prompt> prompts = flags.prompt.read({flags.model.config.newlines, flags.output.is_quiet});
   if (prompts.size() != 1)
     throw UsageError("logits: expected one text or one list of ids, found {}", prompts.size());
   const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());

@@ -33,6 +33,7 @@ struct MeasureFlags {
 
   void add_to(CLI::App& app, bool is_model_required);
   std::vector<std::string> precisions() const { return words_of(model.precision); }
+  Reading reading() const { return {model.config.newlines, output.is_quiet}; }
 };
 
 // The work of a command: the experiment, the folder's lock and journal, progress, and the way out of the

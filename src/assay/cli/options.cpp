@@ -151,13 +151,15 @@ void PromptFlags::add_to(CLI::App& app) {
                  "Side to cut a prompt on that exceeds the context: left, right or none [none: an error]");
 }
 
-std::vector<Prompt> PromptFlags::read() const {
+std::vector<Prompt> PromptFlags::read(const Reading& reading) const {
   std::vector<Prompt> all(prompts.begin(), prompts.end());
   if (!prompts_file.empty()) {
-    std::stringstream lines(read_text_file(prompts_file));
+    TextFile file = read_text(prompts_file, reading.newlines);
+    if (!file.change.empty() && !reading.is_quiet)
+      note(fmt::format("warning: {}: {}; --newlines keep leaves them", prompts_file, file.change));
+    std::stringstream lines(std::move(file.text));
     int number = 0;
     for (std::string line; std::getline(lines, line);) {
-      if (!line.empty() && line.back() == '\r') line.pop_back();
       ++number;
       check_utf8(line, fmt::format("{}: line {}", prompts_file, number));
       if (!line.empty()) all.emplace_back(line);

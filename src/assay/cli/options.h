@@ -54,6 +54,12 @@ struct ModelFlags {
   LoadedModel load(bool needs_tokenizer) const;
 };
 
+// How files of texts are read: what becomes of line ends, and whether a warning tells of it.
+struct Reading {
+  Newlines newlines = Newlines::universal;
+  bool is_quiet = false;
+};
+
 struct PromptFlags {
   std::vector<std::string> prompts;
   std::string prompts_file;
@@ -66,7 +72,7 @@ struct PromptFlags {
   bool is_empty() const { return prompts.empty() && prompts_file.empty() && ids.empty(); }
   bool is_ids_only() const { return !ids.empty() && prompts.empty() && prompts_file.empty(); }
   // In the order: -p, the file's lines, --ids. Throws UsageError when there is none.
-  std::vector<Prompt> read() const;
+  std::vector<Prompt> read(const Reading& reading = {}) const;
 };
 
 struct SamplingFlags {

@@ -112,6 +112,9 @@ int run_quantize(const QuantizeFlags& flags) {
       candidates_of(flags.model.model),
       [&](const std::string& candidate) { return quantize_model(candidate, flags.out, options); });
   progress.clear();
+  if (!report.calibration_change.empty() && !flags.output.is_quiet)
+    note(fmt::format("warning: the calibration text: {}; --newlines keep leaves them",
+                     report.calibration_change));
   if (flags.output.is_json)
     answer_json(json_of(report));
   else
@@ -136,7 +139,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
       ->required();
   flags->model.add_fields_to(
       *command, {"dtype", "llm_int8_threshold", "include", "exclude", "allow_non_finite", "calibrator",
-                 "calibration", "smooth_quant", "threads"});
+                 "calibration", "smooth_quant", "newlines", "threads"});
   command->get_option("--dtype")->description(
       "Type of everything that is not quantized: float32, bfloat16 or float16 [as the model is]");
   command->get_option("--llm-int8-threshold")

@@ -46,12 +46,12 @@ SuiteOptions options_of(const RunFlags& flags) {
   if (prompt.is_empty()) prompt.prompts_file = shipped_file("texts/prompts.txt").string();
   SuiteOptions options;
   options.precisions = flags.measure.precisions();
-  options.prompts = prompt.read();
+  options.prompts = prompt.read(flags.measure.reading());
   if (prompt.prompts.size() > 1) options.batch_prompts = options.prompts;
   options.new_tokens = flags.max_new_tokens;
   options.uses_cache = !flags.has_no_cache;
   options.truncation = flags.prompt.truncation();
-  for (PlannedStudy& planned : flags.studies.plan(options.precisions))
+  for (PlannedStudy& planned : flags.studies.plan(options.precisions, flags.measure.reading()))
     options.studies[planned.study->name] = std::move(planned.options);
   options.skipped = words_of(flags.skipped);
   return options;

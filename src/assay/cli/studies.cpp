@@ -33,8 +33,8 @@ void add_study(CLI::App& parent, const std::string& word, const Study& study, in
   command->footer("Example: " + study.example);
   command->callback([flags, command, command_line, &exit_code] {
     try {
-      exit_code =
-          measure(flags->measure, *command, command_line, flags->study.plan(flags->measure.precisions()));
+      exit_code = measure(flags->measure, *command, command_line,
+                          flags->study.plan(flags->measure.precisions(), flags->measure.reading()));
     } catch (const FieldError& error) {
       throw flags->study.named_by_flag(error);
     }

@@ -54,7 +54,7 @@ struct StudyFlags::Flag {
     }
   }
 
-  OptionValue value() const {
+  OptionValue value(const Reading& reading) const {
     switch (kind) {
       case StudyOption::Kind::flag:
         return true;
@@ -65,7 +65,7 @@ struct StudyFlags::Flag {
       case StudyOption::Kind::words:
         return words_of(text);
       case StudyOption::Kind::prompts:
-        return prompts.read();
+        return prompts.read(reading);
       case StudyOption::Kind::text:
         break;
     }
@@ -109,13 +109,14 @@ FieldError StudyFlags::named_by_flag(const FieldError& error) const {
   return error;
 }
 
-std::vector<PlannedStudy> StudyFlags::plan(const std::vector<std::string>& precisions) const {
+std::vector<PlannedStudy> StudyFlags::plan(const std::vector<std::string>& precisions,
+                                           const Reading& reading) const {
   std::vector<PlannedStudy> plan;
   for (const Study* study : studies_) plan.push_back({study, study->defaults});
   for (const auto& flag : flags_) {
     const bool is_precision = flag->name == kPrecision;
     if (!is_precision && !flag->is_given()) continue;
-    const OptionValue value = is_precision ? OptionValue(precisions) : flag->value();
+    const OptionValue value = is_precision ? OptionValue(precisions) : flag->value(reading);
     for (const auto& [study, option] : flag->sets) option->set(plan[study].options, value);
   }
   return plan;

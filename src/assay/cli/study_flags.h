@@ -22,7 +22,8 @@ class StudyFlags {
   void add_to_run(CLI::App& run, const std::vector<const Study*>& studies);
 
   // The studies, each with its defaults and the flags that were given. Throws UsageError and Error.
-  std::vector<PlannedStudy> plan(const std::vector<std::string>& precisions) const;
+  std::vector<PlannedStudy> plan(const std::vector<std::string>& precisions,
+                                 const Reading& reading = {}) const;
 
   // The error with the name of the flag that sets its field, where one does.
   FieldError named_by_flag(const FieldError& error) const;

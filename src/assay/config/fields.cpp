@@ -244,6 +244,18 @@ void add_choices(std::vector<Field>& all) {
                          choice<LmHeadSearch>({{"full", LmHeadSearch::full}, {"int8", LmHeadSearch::int8}})));
 }
 
+void add_text(std::vector<Field>& all) {
+  all.push_back(made<Newlines>(
+      {.key = "newlines",
+       .help =
+           "Line ends of text files: universal reads CR LF and CR as LF and leaves out a byte order mark, "
+           "as Python does; keep changes nothing [universal]",
+       .group = "Model and text",
+       .label = [](const RunConfig&) { return std::string("line ends kept"); }},
+      at(&RunConfig::newlines),
+      choice<Newlines>({{"universal", Newlines::universal}, {"keep", Newlines::keep}})));
+}
+
 void add_machine(std::vector<Field>& all) {
   all.push_back(made<Isa>({.key = "isa",
                            .help = "Instruction set of the kernels: scalar, avx2, avx512, avx512bf16 or amx "
@@ -306,18 +318,21 @@ std::vector<Field> made_table() {
   add_formats(all);
   add_numbers(all);
   add_choices(all);
+  add_text(all);
   const std::size_t machine = all.size();
   add_machine(all);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i].group = i < machine ? "Precision" : "Device";
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].group.empty()) all[i].group = i < machine ? "Precision" : "Device";
   // A member that this does not name does not compile: it belongs into the table.
   const RunConfig config;
   const auto& [model, precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
                calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
-               float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica] =
-      config;
+               float32_matmul, lm_head_search, newlines, isa, device, cuda_gemm, tune, threads, cpu_mask,
+               replica] = config;
   (void)std::tie(model, precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
                  calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
-                 float32_matmul, lm_head_search, isa, device, cuda_gemm, tune, threads, cpu_mask, replica);
+                 float32_matmul, lm_head_search, newlines, isa, device, cuda_gemm, tune, threads, cpu_mask,
+                 replica);
   return all;
 }
 

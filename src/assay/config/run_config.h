@@ -11,6 +11,7 @@
 
 #include "assay/base/cpu.h"
 #include "assay/base/device.h"
+#include "assay/base/text_file.h"
 #include "assay/quant/precision.h"
 #include "assay/tensor/dtype.h"
 
@@ -46,6 +47,7 @@ struct RunConfig {
   bool allow_non_finite = false;                     // quantize NaN and infinity as 0; else they are an error
   std::optional<Float32Matmul> float32_matmul = {};  // unset: float32
   LmHeadSearch lm_head_search = LmHeadSearch::full;
+  Newlines newlines = Newlines::universal;  // in texts to score or calibrate on, and in prompts
 
   // The machine.
   std::optional<Isa> isa = {};         // kernels of this tier; unset: the best that runs here

@@ -13,6 +13,7 @@ namespace assay {
 void check_request(const Program& program, const std::vector<std::vector<TokenId>>& prompts,
                    const GenerationOptions& options) {
   check_sampling(options.sampling);
+  check_processors(options.processors, program.plan().vocab);
   if (prompts.empty()) throw Error("no prompt was given");
   if (options.max_new_tokens < 1)
     throw FieldError("max_new_tokens", "expected a whole number from 1, found {}", options.max_new_tokens);
@@ -66,6 +67,7 @@ class Generation {
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       missing_.push_back(options.padding == Padding::none ? 0 : longest - prompts[i].size());
       numbers_.push_back(cache_->add_sequence());
+      prompt_tokens_.push_back(static_cast<std::int64_t>(prompts[i].size()));
       samplers_.emplace_back(options.sampling, i);
       texts_[i].reserve(longest + static_cast<std::size_t>(options.max_new_tokens));
       if (options.padding == Padding::left)
@@ -136,14 +138,18 @@ class Generation {
     cache_->reserve(blocks);
   }
 
+  bool is_plain_greedy() const {
+    return options_.sampling.is_plain_greedy() && options_.processors.is_empty();
+  }
+
   // How many steps the device may make by itself now; 0: none.
   std::int64_t greedy_steps(std::int64_t made) const {
     constexpr std::int64_t kMax = 16;  // tokens are known when all of them are
     constexpr std::int64_t kWatched = 4;
     const bool is_decode =
         made > 0 && options_.uses_cache && static_cast<std::int64_t>(active_.size()) <= program_.max_rows();
-    if (!is_decode || !program_.can_run_greedily() || !options_.sampling.is_plain_greedy() ||
-        options_.on_logits || !switches_.empty())
+    if (!is_decode || !program_.can_run_greedily() || !is_plain_greedy() || options_.on_logits ||
+        !switches_.empty())
       return 0;
     // Rows of sequences that have ended must not change those of the others.
     if (!options_.end_tokens.empty() && active_.size() > 1 && has_mixed_rows_) return 0;
@@ -233,8 +239,7 @@ class Generation {
   void choose(std::span<const StepItem> items, std::span<const StepPart> parts) {
     const NextTokenRows from = next_token_rows(items, parts);
     if (from.rows.empty()) return;
-    if (options_.sampling.is_plain_greedy() && !options_.on_logits)
-      return choose_greedily(program_, from, next_);
+    if (is_plain_greedy() && !options_.on_logits) return choose_greedily(program_, from, next_);
     const auto vocab = static_cast<std::size_t>(program_.plan().vocab);
     logits_.resize(vocab);
     for (std::size_t j = 0; j < from.rows.size(); ++j) {
@@ -246,7 +251,11 @@ class Generation {
       const StepItem& item = items[from.items[j]];
       const std::size_t before = options_.padding == Padding::left ? missing_[i] : 0,
                         after = item.ids.size() - 1 - static_cast<std::size_t>(*item.wanted);
-      next_[from.items[j]] = samplers_[i].next(logits_, seen.subspan(before, seen.size() - before - after));
+      const auto text = seen.subspan(before, seen.size() - before - after);
+      next_[from.items[j]] = samplers_[i].next(logits_, text, [&](std::span<float> logits) {
+        if (!options_.processors.is_empty())
+          apply_processors(options_.processors, {text, prompt_tokens_[i], options_.max_new_tokens}, logits);
+      });
       sampling_ = sampling_ + backend_.between(begin, backend_.record());
     }
   }
@@ -285,8 +294,9 @@ class Generation {
   std::unique_ptr<KvCache> cache_;
   std::vector<std::int64_t> switches_;
   std::vector<std::vector<TokenId>> texts_;  // prompt and generated ids of each sequence
-  std::vector<int> numbers_;                 // each sequence's in the cache
-  std::vector<std::size_t> missing_;         // tokens of padding
+  std::vector<std::int64_t> prompt_tokens_;
+  std::vector<int> numbers_;          // each sequence's in the cache
+  std::vector<std::size_t> missing_;  // tokens of padding
   std::vector<Sampler> samplers_;
   std::vector<std::size_t> active_;
   std::vector<TokenId> next_, chosen_;

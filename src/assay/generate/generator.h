@@ -10,6 +10,7 @@
 
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
+#include "assay/generate/processors.h"
 #include "assay/generate/sampler.h"
 
 namespace assay {
@@ -34,6 +35,7 @@ struct GenerationOptions {
   std::vector<TokenId> end_tokens = {};  // a sequence ends at any of them; empty = exactly max_new_tokens
   bool uses_cache = true;                // false: every step computes the whole sequence again
   SamplingOptions sampling = {};
+  LogitsProcessors processors = {};  // before the sampling
   Padding padding = Padding::none;
   TokenId pad_token = 0;
   // In a test of speed: the first tokens of each prompt, which the KV cache holds when the clock starts. Such

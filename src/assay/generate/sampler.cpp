@@ -22,7 +22,7 @@ void check_sampling(const SamplingOptions& options) {
 Sampler::Sampler(const SamplingOptions& options, std::uint64_t sequence)
     : options_(options), random_(options.seed, sequence) {}
 
-TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen) {
+TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen, const Process& process) {
   float highest = -std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < logits.size(); ++i) {
     highest = std::max(highest, logits[i]);
@@ -43,6 +43,7 @@ TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen) {
       logits[i] = logits[i] < 0 ? logits[i] * penalty : logits[i] / penalty;
     }
   }
+  if (process) process(logits);
   const auto temperature = static_cast<float>(options_.temperature);
   if (temperature == 0)
     return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -31,7 +32,9 @@ class Sampler {
   Sampler(const SamplingOptions& options, std::uint64_t sequence);
   // `logits` [vocab] is changed in place; `seen` are the prompt's and the generated ids. Throws Error where a
   // logit is NaN.
-  TokenId next(std::span<float> logits, std::span<const TokenId> seen);
+  // `process` changes the logits after the penalty, and before the temperature.
+  using Process = std::function<void(std::span<float> logits)>;
+  TokenId next(std::span<float> logits, std::span<const TokenId> seen, const Process& process = {});
 
  private:
   struct Candidate {

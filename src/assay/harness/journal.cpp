@@ -9,6 +9,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/json_bytes.h"
 
 namespace assay {
 
@@ -50,7 +51,8 @@ Journal::Journal(std::filesystem::path file, const std::string& plan, bool resum
     own.read();
     own.has_resumed = true;
   } else {
-    const OrderedJson head{{"journal", kVersion}, {"plan", plan}};
+    OrderedJson head{{"journal", kVersion}, {"plan", plan}};
+    hide_bytes(head);
     write_file_atomically(own.file, head.dump() + "\n");
   }
   own.out.reset(std::fopen(own.file.c_str(), "ab"));
@@ -67,7 +69,8 @@ void Journal::State::read() {
   for (std::size_t at = 0; at < whole;) {
     const std::size_t end = text.find('\n', at);
     ++line_number;
-    const OrderedJson json = parsed_line(text.substr(at, end - at));
+    OrderedJson json = parsed_line(text.substr(at, end - at));
+    restore_bytes(json);
     at = end + 1;
     if (line_number == 1) {
       if (!json.is_object() || json.value("journal", OrderedJson()) != kVersion)
@@ -95,7 +98,8 @@ void Journal::State::read() {
 }
 
 void Journal::append(const std::string& kind, const std::string& key, const OrderedJson& data) {
-  const OrderedJson entry{{"kind", kind}, {"key", key}, {"data", data}};
+  OrderedJson entry{{"kind", kind}, {"key", key}, {"data", data}};
+  hide_bytes(entry);
   const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), state_->out.get()) != line.size() ||
       std::fflush(state_->out.get()) != 0)

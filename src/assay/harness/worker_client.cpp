@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/backend/backend.h"
+#include "assay/base/json_bytes.h"
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/case_json.h"
@@ -30,8 +31,9 @@ class WorkerProcess {
   explicit WorkerProcess(const WorkerOptions& options) : options_(options), process_(options.program) {}
 
   // Its answer, where that is no failure. Throws Error and WorkerLost as the manual says.
-  OrderedJson ask(const OrderedJson& request) {
+  OrderedJson ask(OrderedJson request) {
     if (is_lost_) throw WorkerLost(WorkerLost::Cause::crashed, "the worker is gone");
+    hide_bytes(request);
     const std::string line = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
     if (!process_.write_line(line)) lose(WorkerLost::Cause::crashed, "");
     const ChildProcess::Answer answer = process_.read_line(options_.time_limit, options_.should_stop);
@@ -50,6 +52,7 @@ class WorkerProcess {
     bool is_fatal = false;
     try {
       OrderedJson json = parse_ordered_json(answer.line, kAnswer);
+      restore_bytes(json);
       if (reader_of(json).at("ok").boolean()) return json;
       failure = reader_of(json).at("error").text();
       is_fatal = reader_of(json).has("is_fatal") && reader_of(json).at("is_fatal").boolean();

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/base/json_bytes.h"
 #include "assay/base/memory.h"
 #include "assay/config/fields.h"
 #include "assay/config/fields_json.h"
@@ -64,7 +65,8 @@ std::optional<std::string> key_of(const JsonReader& request) {
 }  // namespace
 
 OrderedJson WorkerServer::State::reply_to(const std::string& line) {
-  const OrderedJson json = parse_ordered_json(line, kRequest);
+  OrderedJson json = parse_ordered_json(line, kRequest);
+  restore_bytes(json);
   const JsonReader request(json, kRequest);
   std::string op = request.at("op").text();
   if (op == "roof") op = "roofline";  // its name in earlier builds
@@ -185,6 +187,7 @@ std::string WorkerServer::answer(const std::string& request) {
   } catch (const std::exception& error) {
     reply = failure(error.what());
   }
+  hide_bytes(reply);
   return reply.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

@@ -184,7 +184,7 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
         "configuration that uses every weight",
         source.path().string(), counted_of_file(unknown.size(), "tensor"), source.config_name(),
         printable(unknown.front()));
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = source.checkpoint().warnings();
   if (!buffers.empty())
     warnings.push_back(fmt::format("{} not needed, the first is '{}'",
                                    counted_of_file(buffers.size(), "buffer"), printable(buffers.front())));

@@ -101,8 +101,11 @@ std::optional<Precision> stored_precision(const ModelSource& source, const Model
   }
   const StoredMethod method = weights->method();
   if (stored.empty() && !method.declared_by.empty())
-    throw Error("{}: {} is there, but no weight of the blocks is stored quantized", source.config().where(),
-                method.declared_by);
+    throw Error(
+        "{}: {} is there, but no weight of the blocks is stored quantized: if the weights are plain numbers, "
+        "as "
+        "of a merged model, delete {} from this file",
+        source.config().where(), method.declared_by, method.declared_by);
   const auto head = spec.is_head_tied ? std::nullopt : weights->format_of(spec.names.head);
   if (stored.empty() && !head) return std::nullopt;
   Precision precision = precision_of_stored(stored, method);

@@ -82,16 +82,22 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
+std::string name_of(const WeightFormat& format, std::string_view NamedFormat::*name) {
+  if (const NamedFormat* found = named(format)) return std::string(found->*name);
+  if (format.groups_cross_outputs)
+    if (const NamedFormat* usual = named(with_block(format, formats::kNf4.inputs_per_scale)))
+      return fmt::format("{} with blocks of {}", usual->*name, format.inputs_per_scale);
+  return description(format);
+}
+
 }  // namespace
 
 std::string name_of(const WeightFormat& format) {
-  const NamedFormat* found = named(format);
-  return found != nullptr ? std::string(found->name) : description(format);
+  return name_of(format, &NamedFormat::name);
 }
 
 std::string recipe_name_of(const WeightFormat& format) {
-  const NamedFormat* found = named(format);
-  return found != nullptr ? std::string(found->recipe_name) : description(format);
+  return name_of(format, &NamedFormat::recipe_name);
 }
 
 std::vector<std::string> weight_format_names() {

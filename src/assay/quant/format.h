@@ -70,7 +70,7 @@ inline constexpr WeightFormat kLlmInt8 = {.element = ElementType::integer,
                                           .scale = ScaleType::float32,
                                           .has_absmax_scales = true,
                                           .rounds_to_float16 = true};
-// A scale per block of 64 weights (Dettmers et al. 2023).
+// A scale per block of 64 weights (Dettmers et al. 2023). Checkpoints also bring other blocks: with_block().
 inline constexpr WeightFormat kNf4 = {.element = ElementType::nf4,
                                       .bits = 4,
                                       .scale = ScaleType::float32,
@@ -137,8 +137,19 @@ constexpr WeightFormat with_scale(WeightFormat format, ScaleType scale) {
   return format;
 }
 
-// "nf4-dq", "float32"; of a format without a name what it is made of: "4-bit integer, float16 scale per 32
-// inputs, zero point". int8 and LLM.int8() are both called "int8": they are stored alike.
+// The same 4-bit format of bitsandbytes with blocks of so many weights.
+constexpr WeightFormat with_block(WeightFormat format, std::int64_t weights) {
+  format.inputs_per_scale = weights;
+  return format;
+}
+// Blocks that bitsandbytes knows: powers of two from 32 to 4,096.
+constexpr bool is_block_size(std::int64_t weights) {
+  return weights >= 32 && weights <= 4096 && (weights & (weights - 1)) == 0;
+}
+
+// "nf4-dq", "float32", "nf4 with blocks of 128"; of a format without a name what it is made of: "4-bit
+// integer, float16 scale per 32 inputs, zero point". int8 and LLM.int8() are both called "int8": they are
+// stored alike.
 std::string name_of(const WeightFormat& format);
 // By the name that recipes use, any case: one of weight_format_names().
 std::optional<WeightFormat> weight_format_from_name(std::string_view text);

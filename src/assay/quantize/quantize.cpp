@@ -10,6 +10,7 @@
 
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
+#include "assay/base/file.h"
 #include "assay/base/memory.h"
 #include "assay/base/new_folder.h"
 #include "assay/base/thread_pool.h"
@@ -27,6 +28,7 @@
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int8.h"
 #include "assay/quant/quantizer.h"
+#include "assay/quantize/companions.h"
 #include "assay/quantize/matrix_quantizer.h"
 #include "assay/session/calibrate.h"
 #include "assay/session/load.h"
@@ -94,7 +96,7 @@ class Job {
     report.coverage = coverage_of(plan_);
     report.parameters = plan_.parameters();
     write_weights(report);
-    report.files = copy_companions();
+    report.files = copy_companions(*source_, folder_->path());
     report.files.insert(report.files.begin(), {"config.json", "model.safetensors"});
     report.file_bytes_before = source_->weight_file_bytes();
     report.file_bytes_after = fs::file_size(folder_->path() / "model.safetensors");
@@ -113,8 +115,8 @@ class Job {
       throw FieldError("quantize_head",
                        "a folder keeps the LM head as it is, so that Transformers reads it: expected none");
     static constexpr std::string_view kHeld[] = {
-        "precision",        "dtype",      "llm_int8_threshold", "include",      "exclude",
-        "allow_non_finite", "calibrator", "calibration",        "smooth_quant", "threads"};
+        "precision",  "dtype",       "llm_int8_threshold", "include",  "exclude", "allow_non_finite",
+        "calibrator", "calibration", "smooth_quant",       "newlines", "threads"};
     for (const Field& field : fields())
       if (field.is_set(config) && std::find(std::begin(kHeld), std::end(kHeld), field.key) == std::end(kHeld))
         throw FieldError(field.key, "it changes nothing of a folder: expected none");
@@ -161,13 +163,14 @@ class Job {
     const CalibrationText text =
         read_calibration(options_.config.calibration ? fs::path(*options_.config.calibration)
                                                      : shipped_file("texts/calibrate.txt"),
-                         Tokenizer::from_files(source_->tokenizer_files()));
+                         Tokenizer::from_files(source_->tokenizer_files()), options_.config.newlines);
     BackendOptions backend;
     backend.threads = pool_.size();
     calibration_ =
         calibrate(source_, make_backend(Device{}, backend), precision_, text.ids, options_.should_stop);
     plan_ = plan_forward(spec_, precision_, calibration_);
     calibration_sha256_ = report.calibration_sha256 = text.sha256;
+    report.calibration_change = text.change;
     report.calibration_s = elapsed(begin, Clock::now()).value;
   }
 
@@ -369,15 +372,6 @@ class Job {
       throw Error("{}: tensor '{}': {} does not fit {}: expected the dtype float32 or bfloat16",
                   at.file().string(), at->name, x, name_of(dtype_));
     return half;
-  }
-
-  std::vector<std::string> copy_companions() const {
-    std::vector<std::string> names;
-    for (const ModelSource::Companion& file : source_->companions()) {
-      write_file_atomically(folder_->path() / file.name, file.content);
-      names.push_back(file.name);
-    }
-    return names;
   }
 
   void write_config() const {

@@ -47,6 +47,7 @@ struct QuantizeReport {
   std::int64_t parameters = 0;                                // how many the model has, tied ones once
   double seconds = 0;
   std::string calibration_sha256;  // the hash of the text; empty: none was read
+  std::string calibration_change;  // what became of its line ends, as TextFile has it
   double calibration_s = 0;        // the part of `seconds` for running the text
   std::vector<std::string> files;  // that were written
 };

@@ -94,6 +94,7 @@ class ResultFigures {
               .series = {},
               .categories = {}};
     for (const Row* row : rows_of(Scenario::step_times, "step_latency_ms")) {
+      if (row->find("position") == nullptr) continue;
       PlotSeries series{row->label, {}};
       series.has_line = false;
       const std::vector<double>&x = row->find("position")->samples,

@@ -97,6 +97,8 @@ std::vector<SampleId> places_from_json(const JsonReader& json) {
   return places;
 }
 
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 53;  // what other readers of JSON keep exactly
+
 // What a row keeps of its runs beside the metrics. Earlier files have none of it.
 void read_observations(const JsonReader& json, Row& row) {
   const double most = metric("total_latency_s").most();
@@ -105,7 +107,7 @@ void read_observations(const JsonReader& json, Row& row) {
   if (json.has("losses")) {
     const JsonReader losses = json.at("losses"), size = losses.at("tokens_per_block"),
                      sums = losses.at("sums");
-    LossBlocks blocks{losses.at("tokens").count<std::int64_t>(), sums.numbers(0, most)};
+    LossBlocks blocks{losses.at("tokens").integer(0, kMostTokens), sums.numbers(0, most)};
     if (size.count<std::int64_t>() != LossBlocks::kTokens)
       size.refuse(fmt::format("{}, as this program writes it", LossBlocks::kTokens));
     const auto expected = (blocks.tokens + LossBlocks::kTokens - 1) / LossBlocks::kTokens;

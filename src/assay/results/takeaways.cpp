@@ -216,10 +216,12 @@ class Takeaways {
         best_rows(fast_enough, results_.other_comparisons, Scenario::batches);
     if (best.empty()) return;
     const Row& chosen = *best.front();
+    const Value* rate = chosen.find("tokens_per_sec");
+    if (rate == nullptr) return;  // files of other programs and edited ones may lack it
     recommended.server = chosen.parameter("configuration");
     recommended.server_batch = chosen.label;
     recommended.server_tied = labels_of({best.begin() + 1, best.end()});
-    recommended.server_tokens_per_sec = *chosen.find("tokens_per_sec");
+    recommended.server_tokens_per_sec = *rate;
     recommended.server_token_ms = chosen.find("time_per_output_token_ms")->interval->high;
   }
 

@@ -36,6 +36,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::tokenizer_too_large, "tokenizer_too_large", "Tokenizer and model disagree",
       "The tokenizer knows tokens that the model has no embedding for."},
      "use the tokenizer that was trained with the model"},
+    {{Kind::generation_config, "generation_config", "Generation configuration not followed",
+      "Greedy decoding here takes the most probable token, and Transformers' generate() another."},
+     "use assay generate --generation-config model to follow it"},
     {{Kind::throttling, "throttling", "Throttled processor",
       "Heat or power limits slowed the processor down."},
      "improve the cooling and repeat"},
@@ -100,6 +103,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::other_tokens, "other_tokens", "Other tokens than the baseline's",
       "Two models cut the text into different tokens, of which each has its own perplexity."},
      "compare models of one tokenizer"},
+    {{Kind::line_ends, "line_ends", "Line ends of a text changed",
+      "A text was read as Python reads it: CR LF and CR as LF, and without a byte order mark."},
+     "use --newlines keep for the bytes as they are"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

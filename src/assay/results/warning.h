@@ -23,6 +23,7 @@ enum class WarningKind {
   tiles_refused,
   too_many_threads,
   tokenizer_too_large,
+  generation_config,
   // What else the machine did.
   throttling,
   cpu_quota,
@@ -51,8 +52,9 @@ enum class WarningKind {
   perplexity_rise,
   worse_than_uniform,
   other_tokens,
+  line_ends,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::other_tokens) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::line_ends) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view

@@ -229,11 +229,13 @@ void require_enough(std::size_t tokens, const std::string& where) {
 
 }  // namespace
 
-CalibrationText read_calibration(const std::filesystem::path& file, const Tokenizer& tokenizer) {
-  std::string text = read_text_file(file);
+CalibrationText read_calibration(const std::filesystem::path& file, const Tokenizer& tokenizer,
+                                 Newlines newlines) {
+  auto [text, change] = read_text(file, newlines);
   if (text.empty()) throw Error("{} is empty: a calibration needs text", file.string());
   check_utf8(text, file.string());
   CalibrationText calibration;
+  calibration.change = std::move(change);
   calibration.sha256 = sha256_hex(text);
   // No token is longer than this on average: what lies beyond would not be used.
   constexpr std::size_t kMaxBytes = static_cast<std::size_t>(kMaxCalibrationTokens) * 16;

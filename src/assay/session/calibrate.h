@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
+#include "assay/base/text_file.h"
 #include "assay/checkpoint/source.h"
 #include "assay/quant/calibration.h"
 #include "assay/quant/precision.h"
@@ -23,10 +24,12 @@ inline constexpr std::int64_t kMinCalibrationTokens = 32, kMaxCalibrationTokens 
 
 struct CalibrationText {
   std::vector<TokenId> ids;
-  std::string sha256;  // the hash of the whole text
+  std::string sha256;  // the hash of the whole text, its line ends as they were read
+  std::string change;  // what became of its line ends, as TextFile has it
 };
 // Reads and tokenizes a text. Throws Error where it is missing, empty, no UTF-8 or too short.
-CalibrationText read_calibration(const std::filesystem::path& file, const Tokenizer& tokenizer);
+CalibrationText read_calibration(const std::filesystem::path& file, const Tokenizer& tokenizer,
+                                 Newlines newlines = Newlines::universal);
 
 // Runs the ids through the source's model in float32, in windows of its context, and gives what `precision`
 // asks for: the ranges of the inputs of each matrix of the blocks by its calibrator, and the factors of

@@ -11,6 +11,7 @@
 #include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
 #include "assay/session/calibrate.h"
+#include "assay/session/generation_rules.h"
 #include "assay/session/load_parts.h"
 #include "assay/session/resolve.h"
 #include "assay/text/tokenizer.h"
@@ -40,9 +41,12 @@ Calibration calibrate_on_text(const std::shared_ptr<const ModelSource>& source, 
                               const std::shared_ptr<Backend>& backend, const LoadOptions& options,
                               LoadedModel& loaded) {
   const std::optional<std::string>& given = run.asked.calibration;
-  const CalibrationText text = read_calibration(
-      given ? std::filesystem::path(*given) : shipped_file("texts/calibrate.txt", options.data_folder),
-      *loaded.tokenizer);
+  const std::filesystem::path file =
+      given ? std::filesystem::path(*given) : shipped_file("texts/calibrate.txt", options.data_folder);
+  const CalibrationText text = read_calibration(file, *loaded.tokenizer, run.asked.newlines);
+  if (!text.change.empty())
+    loaded.warnings.push_back(
+        {WarningKind::line_ends, fmt::format("{}: {}", file.filename().string(), text.change)});
   const TimePoint begin = Clock::now();
   Calibration calibration = calibrate(source, backend, run.dtype.precision, text.ids);
   loaded.calibration_s = elapsed(begin, Clock::now()).value;
@@ -55,6 +59,10 @@ void add_warnings(LoadedModel& loaded, const ResolvedRun& run, const Backend& ba
     loaded.warnings.push_back({WarningKind::model_files, text});
   for (Warning& warning : warnings_of(run, backend)) loaded.warnings.push_back(std::move(warning));
   const std::int64_t vocab = loaded.model->spec().vocab;
+  if (std::string text = left_out_of(
+          generation_rules(loaded.model->source(), loaded.model->spec().end_tokens, vocab), false);
+      !text.empty())
+    loaded.warnings.push_back({WarningKind::generation_config, std::move(text)});
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > vocab)
     loaded.warnings.push_back(
         {WarningKind::tokenizer_too_large,
@@ -221,8 +229,8 @@ ModelFacts model_facts(const LoadedModel& loaded) {
   const MemoryReport memory = model.program().memory();
   CoverageFacts coverage = coverage_of(model.program().plan());
   if (model.precision().has_any(formats::kLlmInt8)) coverage.outlier_share = model.program().outlier_share();
-  return {.id = loaded.id,
-          .path = model.source().path().string(),
+  return {.id = printable(loaded.id),
+          .path = printable(model.source().path().string()),
           .family = model.spec().family,
           .sha256 = "",
           .dtype = loaded.dtype_label,

@@ -1,7 +1,6 @@
 #include "assay/session/perplexity.h"
 
 #include "assay/base/error.h"
-#include "assay/base/file.h"
 #include "assay/base/sha256.h"
 #include "assay/model/model.h"
 #include "assay/text/tokenizer.h"
@@ -27,6 +26,10 @@ CorpusScore score_hashed(const LoadedModel& loaded, const std::vector<TokenId>& 
 
 }  // namespace
 
+Warning line_ends_warning(const std::filesystem::path& file, const TextFile& read) {
+  return {WarningKind::line_ends, fmt::format("{}: {}", file.filename().string(), read.change)};
+}
+
 std::string uniform_warning(double perplexity, std::int64_t vocab) {
   if (perplexity < static_cast<double>(vocab)) return {};
   return fmt::format(
@@ -35,11 +38,11 @@ std::string uniform_warning(double perplexity, std::int64_t vocab) {
       perplexity, vocab);
 }
 
-std::string read_corpus(const std::filesystem::path& file) {
-  std::string text = read_text_file(file);
-  if (text.empty()) throw Error("{} is empty: a perplexity needs text", file.string());
-  check_utf8(text, file.string());
-  return text;
+TextFile read_corpus(const std::filesystem::path& file, Newlines newlines) {
+  TextFile read = read_text(file, newlines);
+  if (read.text.empty()) throw Error("{} is empty: a perplexity needs text", file.string());
+  check_utf8(read.text, file.string());
+  return read;
 }
 
 CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
@@ -47,11 +50,12 @@ CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& f
   if (loaded.tokenizer == nullptr)
     throw Error("{}: the model has no tokenizer; a text cannot be scored",
                 loaded.model->source().path().string());
-  const std::string text = read_corpus(file);
-  std::string hash = sha256_hex(text);
+  const TextFile corpus = read_corpus(file, loaded.config.newlines);
+  std::string hash = sha256_hex(corpus.text);
   if (hash == loaded.calibration_sha256)
     throw Error("{}: the model was calibrated on this text; a perplexity needs another", file.string());
-  CorpusScore scored = score_hashed(loaded, loaded.tokenizer->encode(text), std::move(hash), options);
+  CorpusScore scored = score_hashed(loaded, loaded.tokenizer->encode(corpus.text), std::move(hash), options);
+  if (!corpus.change.empty()) scored.warnings.push_back(line_ends_warning(file, corpus));
   if (const auto bos = loaded.tokenizer->bos_tokens(); !bos.empty())
     scored.score.protocol += fmt::format(" bos={}", fmt::join(bos, ","));
   if (const auto eos = loaded.tokenizer->eos_tokens(); !eos.empty())

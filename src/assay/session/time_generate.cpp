@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/model/model.h"
+#include "assay/session/generation_rules.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {
@@ -21,9 +22,17 @@ GenerationOptions generation_options(const LoadedModel& loaded, const TimeOption
   generation.sampling = options.sampling;
   if (options.stops_at_end) {
     generation.end_tokens = loaded.model->spec().end_tokens;
-    if (generation.end_tokens.empty() && loaded.tokenizer != nullptr && loaded.tokenizer->end_of_text())
+    if (!options.follows_generation_config && generation.end_tokens.empty() && loaded.tokenizer != nullptr &&
+        loaded.tokenizer->end_of_text())
       generation.end_tokens = {*loaded.tokenizer->end_of_text()};
   }
+  if (!options.follows_generation_config) return generation;
+  const ModelSpec& spec = loaded.model->spec();
+  GenerationRules rules = generation_rules(loaded.model->source(), spec.end_tokens, spec.vocab);
+  generation.processors = std::move(rules.processors);
+  if (generation.sampling.repetition_penalty == 1)
+    generation.sampling.repetition_penalty = rules.repetition_penalty;
+  if (options.stops_at_end) generation.end_tokens = std::move(rules.end_tokens);
   return generation;
 }
 

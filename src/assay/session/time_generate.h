@@ -30,6 +30,9 @@ struct TimeOptions {
   Truncation truncation = Truncation::none;
   bool has_warm_up = true;  // a short generation before the clock starts
   SamplingOptions sampling = {};
+  // As Transformers' generate() does: end tokens, suppressed and forced tokens and lengths are those of
+  // generation_config.json, and so is the repetition penalty where `sampling` has none.
+  bool follows_generation_config = false;
   OnToken on_token = {};  // for streaming; its time is inside the latency
   // Sees the text as it grows, special tokens left out; all calls together give decode_after(). Not called
   // where there is no tokenizer; its time is inside the latency, but for the last call.

@@ -59,7 +59,7 @@ class PerplexityRun {
         configurations_(configurations_of(context, options)) {}
 
   ExperimentResult run() {
-    text_ = read_corpus(corpus_);
+    text_ = read_corpus(corpus_, context_.baseline.newlines).text;
     std::vector<Scored> all;
     const TimePoint begin = context_.sweep.clock();
     for (std::size_t i = 0; i < configurations_.size(); ++i) {
@@ -206,7 +206,7 @@ class PerplexityRun {
 
 // It is no sweep: there is nothing to list, only to check.
 std::vector<Case> perplexity_cases(const ExperimentContext& context, const PerplexityOptions& options) {
-  read_corpus(corpus_of(options));
+  read_corpus(corpus_of(options), context.baseline.newlines);
   configurations_of(context, options);
   return {};
 }
@@ -216,7 +216,8 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
                               const PredictedSeconds& seconds_of) {
   const std::int64_t window = window_of(context, options).value_or(context.context_length),
                      stride = options.stride.value_or(std::max<std::int64_t>(1, window / 2));
-  const auto tokens = static_cast<std::int64_t>(encode(context, read_corpus(corpus_of(options))).size());
+  const auto tokens = static_cast<std::int64_t>(
+      encode(context, read_corpus(corpus_of(options), context.baseline.newlines).text).size());
   const std::int64_t length =
       std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
   const std::vector<TokenId> ids(static_cast<std::size_t>(length));

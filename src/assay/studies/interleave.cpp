@@ -31,7 +31,7 @@ class Interleaving {
   Interleaving(const ExperimentContext& context, const InterleaveOptions& options)
       : context_(context), options_(options), configurations_(configurations()) {
     if (options.prompts.empty()) throw FieldError("prompts", "expected one prompt at least, found none");
-    if (options.scores_text && options.corpus) read_corpus(*options.corpus);
+    if (options.scores_text && options.corpus) read_corpus(*options.corpus, context.baseline.newlines);
   }
 
   Interleaved run() {

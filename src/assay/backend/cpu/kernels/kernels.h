@@ -178,7 +178,7 @@ struct FourBitArgs {
   ExpandArgs weights;  // those of all panels; packing and out are not read
 };
 inline constexpr std::int64_t kFourBitRows = 2;
-inline constexpr std::int64_t kMinCodedGroup = 16;  // for inputs in int8
+inline constexpr std::int64_t kMinCodedGroup = 16, kMaxCodedGroup = 256;  // for inputs in int8
 
 // Rows as int8 with a scale for each group of inputs, beside 4-bit weights.
 struct CodedRows {
@@ -210,7 +210,7 @@ struct QuantizeGroupsArgs {
 // multiply-adds.
 struct Int8ActivationsArgs {
   LinearArgs to;                // x and w are not read
-  ExpandArgs weights;           // those of all panels, group at least 16; book, packing and out are not read
+  ExpandArgs weights;           // those of all panels, group of 16 to 256; book, packing and out are not read
   const std::int8_t* codebook;  // [16]: the dequantized values of codes, in units
   CodedRows x;                  // row 0 is that of `to`
   std::byte* scratch;  // memory of coded_scratch_bytes(to.rows), 64-byte aligned; null for one or two rows

@@ -9,7 +9,6 @@
 #include "assay/backend/common/weight_stream.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
-#include "assay/quant/quantizer.h"
 #include "assay/tensor/half.h"
 #include "assay/tensor/transpose.h"
 
@@ -38,7 +37,7 @@ std::int64_t lay_out(PackedWeight& w) {
   w.scales_at = round_up(elements, 64);
   if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
   if (!is_four_bit(spec.format)) return elements;
-  w.group = ScaleLayout(spec.format, spec.rows, spec.columns).group;
+  w.group = packed_group(spec);
   const std::int64_t scales = w.panels * w.groups() * kPanel;
   const std::int64_t end = w.scales_at + scales * w.block_scales().bytes();
   if (!has_offsets(spec.format)) return end;

@@ -1,6 +1,7 @@
 // Weights as the CPU kernels read them: matrices in panels of 16 outputs, tables and vectors in rows.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
 
@@ -8,6 +9,7 @@
 #include "assay/backend/cpu/kernels/kernels.h"
 #include "assay/base/aligned.h"
 #include "assay/base/thread_pool.h"
+#include "assay/quant/quantizer.h"
 
 namespace assay::cpu {
 
@@ -18,6 +20,13 @@ struct ByteCodebook {
   float unit;
 };
 ByteCodebook byte_codebook_of(const std::array<float, 16>& codebook);
+
+// Inputs that share a scale as a weight is packed. Where inputs may be int8, a larger group has its scale
+// several times.
+inline std::int64_t packed_group(const WeightSpec& spec) {
+  const std::int64_t group = ScaleLayout(spec.format, spec.rows, spec.columns).group;
+  return has_offsets(spec.format) ? group : std::min(group, kMaxCodedGroup);
+}
 
 struct PackedWeight {
   WeightSpec spec;

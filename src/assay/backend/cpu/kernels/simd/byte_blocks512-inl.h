@@ -118,6 +118,7 @@ void linear_coded_panels(const Int8ActivationsArgs& args, Dot::Bytes codebook, s
   const std::int64_t groups = (weights.k_padded + weights.group - 1) / weights.group,
                      blocks = (to.rows + kByteBlockRows - 1) / kByteBlockRows, pairs = (panels + 1) / 2;
   constexpr std::int64_t kColumns = 2 * kPanel;
+  static_assert(kCodedInputs % kMaxCodedGroup == 0, "no group is cut");
   auto* bytes = reinterpret_cast<std::uint8_t*>(args.scratch);
   auto* sums = reinterpret_cast<float*>(args.scratch + kCodedPanels * kPanel * kCodedInputs);
   alignas(64) float scales[kCodedPanels][kCodedInputs / kInt8Columns * kPanel];

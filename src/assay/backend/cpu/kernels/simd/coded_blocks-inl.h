@@ -7,6 +7,8 @@
 // For fewer rows the codes are looked up for each two (measured on Zen 4).
 constexpr std::int64_t kMinCodedBlockRows = 3;
 
+static_assert(kSignedInputs % kMaxCodedGroup == 0, "no group is cut");
+
 // At most kSignedPanels panels of at most kSignedPassRows rows: no fewer than kMinSignedRows.
 void linear_coded_pass(const Int8ActivationsArgs& args, Dot::Bytes codebook, std::int64_t first_row,
                        std::int64_t rows, std::int64_t panel, std::int64_t panels) {

@@ -1,0 +1,81 @@
+#include "assay/base/json_bytes.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace assay {
+
+using OrderedJson = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::string_view kDigits = "0123456789abcdef";
+
+// By table 3-7 of the Unicode Standard.
+bool is_utf8(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned first = byte(i);
+    const std::size_t more = first < 0x80   ? 0
+                             : first < 0xC2 ? text.size()
+                             : first < 0xE0 ? 1
+                             : first < 0xF0 ? 2
+                             : first < 0xF5 ? 3
+                                            : text.size();
+    if (more >= text.size() - i) return false;
+    for (std::size_t j = 1; j <= more; ++j) {
+      const unsigned low = j > 1           ? 0x80
+                           : first == 0xE0 ? 0xA0
+                           : first == 0xF0 ? 0x90
+                                           : 0x80,
+                     high = j > 1           ? 0xBF
+                            : first == 0xED ? 0x9F
+                            : first == 0xF4 ? 0x8F
+                                            : 0xBF;
+      if (byte(i + j) < low || byte(i + j) > high) return false;
+    }
+    i += more + 1;
+  }
+  return true;
+}
+
+template <typename Change>
+void for_each_text(OrderedJson& json, const Change& change) {
+  if (json.is_string())
+    change(json.get_ref<std::string&>());
+  else if (json.is_structured())
+    for (OrderedJson& part : json) for_each_text(part, change);
+}
+
+}  // namespace
+
+void hide_bytes(OrderedJson& json) {
+  for_each_text(json, [](std::string& text) {
+    if (!text.starts_with('\0') && is_utf8(text)) return;
+    std::string hidden(1, '\0');
+    for (const char c : text) {
+      hidden += kDigits[static_cast<unsigned char>(c) >> 4];
+      hidden += kDigits[static_cast<unsigned char>(c) & 15];
+    }
+    text = std::move(hidden);
+  });
+}
+
+void restore_bytes(OrderedJson& json) {
+  for_each_text(json, [](std::string& text) {
+    if (!text.starts_with('\0') || text.size() % 2 == 0) return;
+    std::string bytes;
+    for (std::size_t i = 1; i < text.size(); i += 2) {
+      const std::size_t high = kDigits.find(text[i]), low = kDigits.find(text[i + 1]);
+      if (high == std::string_view::npos || low == std::string_view::npos)
+        return;  // another program wrote it
+      bytes += static_cast<char>(high * 16 + low);
+    }
+    text = std::move(bytes);
+  });
+}
+
+}  // namespace assay
