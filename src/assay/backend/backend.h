@@ -19,6 +19,7 @@
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
 #include "assay/plan/plan.h"
+#include "assay/quant/code_values.h"
 
 namespace assay {
 
@@ -32,7 +33,8 @@ class WeightSource {
   virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                          float* out) const = 0;
   // For a weight that is_stored_quantized, instead: codes of outputs from first_row on, one in a byte, out
-  // [row_count][columns] (int8 as two's complement, -127 to 127; 4-bit 0 to 15). first_row * columns is even.
+  // [row_count][columns] (int8 as two's complement, -127 to 127; others from 0 on). first_row * columns is
+  // even.
   virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const;
   // And all its scales, as ScaleLayout (quant/quantizer.h) has them; what is added to a code times each scale
@@ -40,6 +42,8 @@ class WeightSource {
   virtual std::vector<float> read_scales(const WeightSpec& weight) const;
   virtual std::vector<float> read_offsets(const WeightSpec& weight) const;
   virtual std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const;
+  // Instead of scales and minima for formats with super-blocks: what they are made of.
+  virtual SuperBlocks read_super_blocks(const WeightSpec& weight) const;
 };
 
 // The new tokens of one sequence within a batch.

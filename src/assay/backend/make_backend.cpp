@@ -26,6 +26,10 @@ std::vector<std::int32_t> WeightSource::read_input_groups(const WeightSpec& weig
   throw Error("tensor '{}': this source holds no groups of inputs", weight.name);
 }
 
+SuperBlocks WeightSource::read_super_blocks(const WeightSpec& weight) const {
+  throw Error("tensor '{}': this source holds no super-blocks", weight.name);
+}
+
 void Program::run_greedily(const Batch& /*batch*/, KvCache& /*cache*/, std::int64_t /*steps*/,
                            std::span<TokenId> /*chosen*/, const std::function<void()>& /*after_each*/) {
   throw std::logic_error("this device does not choose tokens");

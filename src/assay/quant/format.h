@@ -161,6 +161,10 @@ constexpr bool is_quantized_to(const WeightFormat& f) {
          (f.scale == ScaleType::float32 || f.scale == ScaleType::bfloat16 ||
           f.scale == ScaleType::double_int8);
 }
+// Formats of checkpoints whose scales and minima are held in the types that the checkpoint has them in.
+constexpr bool holds_stored_scales(const WeightFormat& f) {
+  return is_grouped(f) && !is_quantized_to(f) && f.offset != Offset::zero_point && !f.has_input_groups;
+}
 // Scales that are 8-bit codes in a file.
 constexpr bool has_nested_scales(const WeightFormat& f) {
   return f.scale == ScaleType::double_int8;
