@@ -115,6 +115,8 @@ inline TestMatrix make_matrix(MatrixFormat format, std::int64_t outputs, std::in
           *to |= static_cast<std::byte>(m.codes.back() << shift_of_code(k));
           value = codebook[at_of(m.codes.back())] * m.scales[at_of(scale_of(inputs, group, row, k))];
           break;
+        case MatrixFormat::grouped:  // tests of whole plans have these
+          break;
       }
       m.values.push_back(value);
     }

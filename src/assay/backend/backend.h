@@ -19,11 +19,11 @@
 #include "assay/base/token_id.h"
 #include "assay/base/units.h"
 #include "assay/plan/plan.h"
-#include "assay/quant/code_values.h"
 
 namespace assay {
 
 class ThreadPool;
+struct SuperBlocks;
 
 // Gives what the file stores of a logical weight. Throws Error naming the file and the tensor.
 class WeightSource {
@@ -33,16 +33,15 @@ class WeightSource {
   virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                          float* out) const = 0;
   // For a weight that is_stored_quantized, instead: codes of outputs from first_row on, one in a byte, out
-  // [row_count][columns] (int8 as two's complement, -127 to 127; others from 0 on). first_row * columns is
-  // even.
+  // [row_count][columns] (int8 as two's complement, others from 0 on). first_row * columns is even.
   virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const;
   // And all its scales, as ScaleLayout (quant/quantizer.h) has them; what is added to a code times each scale
-  // (a minimum, or -scale * zero point); and where inputs are permuted the group of each, [columns].
+  // (a minimum, or -scale * zero point), or with super-blocks what both are made of; and the groups of
+  // inputs.
   virtual std::vector<float> read_scales(const WeightSpec& weight) const;
   virtual std::vector<float> read_offsets(const WeightSpec& weight) const;
   virtual std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const;
-  // Instead of scales and minima for formats with super-blocks: what they are made of.
   virtual SuperBlocks read_super_blocks(const WeightSpec& weight) const;
 };
 

@@ -6,6 +6,7 @@
 #include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
+#include "assay/quant/code_values.h"
 
 namespace assay {
 

@@ -10,6 +10,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/thread_pool.h"
+#include "assay/quant/code_values.h"
 
 namespace assay {
 

@@ -56,7 +56,7 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 //   int8:     [panels][k_padded / 4][16][4], k_padded = k rounded up to 64
 //   four_bit: [panels][k_padded / 8][16][4], k_padded = k rounded up to 32: of eight inputs, byte i of an
 //             output holds the code of input i, low, and of input i + 4: the order of the products of bytes
-//   grouped:  codes of any width with the scales of their checkpoint (grouped_codes.h)
+//   grouped:  codes of any width with the scales of their checkpoint (common/grouped_layout.h)
 enum class Packing { float32, bfloat16, int8, four_bit, grouped };
 inline constexpr std::int64_t kInt8Columns = 64;        // bytes of a row of a strip
 inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // times both absmax: the value of a product of codes
@@ -345,9 +345,6 @@ struct CandidateArgs {
   std::uint8_t* marks;  // [n / 16, rounded up]: written, 1 where it may
 };
 
-struct ExpandGroupedArgs;  // grouped_codes.h
-struct LinearGroupedArgs;
-
 struct KernelTable {
   void (*linear)(const LinearArgs&) noexcept;        // x in float32
   void (*linear_tiles)(const LinearArgs&) noexcept;  // x in tiles, w in bfloat16
@@ -363,8 +360,9 @@ struct KernelTable {
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
-  void (*expand_grouped)(const ExpandGroupedArgs&) noexcept;
-  void (*linear_grouped)(const LinearGroupedArgs&) noexcept;  // of kFourBitRows rows at most
+  void (*expand_grouped)(
+      const struct ExpandGroupedArgs&) noexcept;  // grouped_codes.h; linear: few rows, or null
+  void (*linear_grouped)(const struct LinearGroupedArgs&) noexcept;
   std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;
   void (*linear_coded_inputs)(const Int8ActivationsArgs&) noexcept;

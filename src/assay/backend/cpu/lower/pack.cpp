@@ -157,22 +157,22 @@ class PanelSink : public WeightSink {
     if (is_int8(w.spec.format))
       place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), absmax);
     else if (w.packing() == Packing::grouped)
-      place_grouped(w, output, codes);
+      w.grouped_place().put_codes(output, codes);
     else
       place_four_bit(w, output, codes);
   }
   void put_block_scales(std::size_t weight, const TensorPart& tensor,
                         std::span<const float> scales) override {
     PackedWeight& w = weights_[weight];
-    w.packing() == Packing::grouped ? place_factors(w, tensor, scales, false)
+    w.packing() == Packing::grouped ? w.grouped_place().put_factors(tensor, scales, false)
                                     : place_block_scales(w, tensor, scales);
   }
   void put_super_blocks(std::size_t weight, const TensorPart& tensor, const SuperBlocks& blocks) override {
-    place_super_blocks(weights_[weight], tensor, blocks);
+    weights_[weight].grouped_place().put_super_blocks(tensor, blocks);
   }
   void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets) override {
     PackedWeight& w = weights_[weight];
-    w.packing() == Packing::grouped ? place_factors(w, tensor, offsets, true)
+    w.packing() == Packing::grouped ? w.grouped_place().put_factors(tensor, offsets, true)
                                     : place_offsets(w, tensor, offsets);
   }
   void put_input_groups(std::size_t weight, const TensorPart& /*tensor*/,
@@ -240,6 +240,10 @@ GroupedCodes PackedWeight::grouped() const {
           .run = scale_run_of(spec.format),
           .k = spec.columns,
           .k_padded = k_padded()};
+}
+
+GroupedPlace PackedWeight::grouped_place() {
+  return {data.data(), data.data() + scales_at, spec.format.bits, scale_run_of(spec.format), spec.columns};
 }
 
 Bytes PackedWeight::weight_bytes() const {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/common/grouped_codes.h"
 #include "assay/backend/cpu/kernels/grouped_codes.h"
 #include "assay/backend/cpu/kernels/kernels.h"
 #include "assay/base/aligned.h"
@@ -30,7 +31,7 @@ struct PackedWeight {
   // For quantized formats: behind the codes in `data`.
   //   int8:  absmax [panels][16], then the sum of each output's codes, as int32
   //   4-bit: BlockScales
-  //   grouped: the runs of each panel (kernels/grouped_codes.h)
+  //   grouped: the runs of each panel (common/grouped_layout.h)
   //   with zero points, minima or permuted inputs: behind the scales offsets in float32, which lie alike,
   //   then the group of each input, as int32 [k_padded]
   std::int64_t scales_at = 0, offsets_at = 0, input_groups_at = 0;  // bytes
@@ -58,6 +59,7 @@ struct PackedWeight {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
   GroupedCodes grouped() const;
+  GroupedPlace grouped_place();
   const std::array<float, 16>& codebook() const;  // for 4-bit codes
   const ByteCodebook& byte_codebook() const;      // the same, nearly
   int planes() const { return spec.planes(); }

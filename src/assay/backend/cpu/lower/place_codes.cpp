@@ -53,25 +53,6 @@ void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* co
   });
 }
 
-// For each word of each plane of a span its inputs' bits.
-void place_grouped(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
-  const CodePlanes planes = planes_of_code(w.spec.format.bits);
-  std::uint8_t* panel = codes_of(w, output);
-  for_groups<kSpan>(codes, w.spec.columns, [&](std::int64_t i, const std::uint8_t* span) {
-    std::uint8_t* at = panel + i * kPanel * 4 * w.spec.format.bits;
-    const auto place = [&](int width, int shift) {
-      for (std::int64_t k = 0; k < kSpan; ++k) {
-        const int part = span[k] >> shift & ((1 << width) - 1);
-        std::uint8_t& byte = at[plane_offset(width, k, output % kPanel)];
-        byte = static_cast<std::uint8_t>(byte | part << plane_shift(width, k));
-      }
-      at += kPanel * 4 * width;
-    };
-    place(planes.low, 0);
-    if (planes.high > 0) place(planes.high, planes.low);
-  });
-}
-
 // The scales of all blocks of a tensor, laid out for the panels.
 void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::span<const float> scales) {
   const WeightSpec& spec = tensor.spec;
@@ -106,72 +87,6 @@ void place_offsets(PackedWeight& w, const TensorPart& tensor, std::span<const fl
       out[(output / kPanel * w.groups() + k / w.group) * kPanel + output % kPanel] =
           offsets[static_cast<std::size_t>(layout.at(row, k))];
   }
-}
-
-namespace {
-
-// Calls take(row, output, run, its index among the runs of the row, its bytes) for every run of a tensor.
-template <typename Take>
-void for_scale_runs(PackedWeight& w, const TensorPart& tensor, const Take& take) {
-  const GroupedCodes grouped = w.grouped();
-  const std::int64_t runs = (tensor.spec.columns + grouped.run.inputs - 1) / grouped.run.inputs;
-  auto* scales = w.data.data() + w.scales_at;
-  for (std::int64_t row = 0; row < tensor.spec.rows; ++row) {
-    const std::int64_t output = tensor.first_output + tensor.spec.output_of(row);
-    std::byte* panel = scales + output / kPanel * grouped.scale_bytes();
-    for (std::int64_t i = 0; i < runs; ++i)
-      take(grouped.run, row * runs + i, output % kPanel, panel + i * grouped.run.bytes());
-  }
-}
-
-// Bits that lie in one byte, and whole float16 numbers.
-void put_bits(const ScaleRun& run, std::byte* at, std::int64_t lane, std::int32_t bit, int value) {
-  at[run_offset(run, bit, lane)] |= static_cast<std::byte>(value << bit % 8);
-}
-void put_half(const ScaleRun& run, std::byte* at, std::int64_t lane, std::int32_t bit, std::uint16_t half) {
-  std::memcpy(at + run_offset(run, bit, lane), &half, 2);
-}
-
-[[noreturn]] void throw_not_held(const WeightSpec& spec) {
-  throw std::logic_error("a scale of " + spec.name + " is no " + name_of(spec.format));
-}
-
-}  // namespace
-
-void place_factors(PackedWeight& w, const TensorPart& tensor, std::span<const float> factors,
-                   bool are_minima) {
-  for_scale_runs(w, tensor, [&](const ScaleRun& run, std::int64_t i, std::int64_t lane, std::byte* at) {
-    const float factor = factors[static_cast<std::size_t>(i)];
-    if (run.is_e8m0) {
-      const auto bits = std::bit_cast<std::uint32_t>(factor);
-      const std::uint32_t exponent = factor != factor ? 255 : bits >> 23;
-      at[lane] = static_cast<std::byte>(exponent);
-      if (factor == factor && e8m0_to_float(exponent) != factor) throw_not_held(tensor.spec);
-      return;
-    }
-    const std::uint16_t half = float_to_f16(factor);
-    put_half(run, at, lane, are_minima ? run.minimum_factor_at : run.factor_at, half);
-    if (factor == factor && f16_to_float(half) != factor) throw_not_held(tensor.spec);
-  });
-}
-
-void place_super_blocks(PackedWeight& w, const TensorPart& tensor, const SuperBlocks& blocks) {
-  const int flip = tensor.spec.format.scale == ScaleType::int8 ? 128 : 0;  // two's complement from 0 on
-  for_scale_runs(w, tensor, [&](const ScaleRun& run, std::int64_t i, std::int64_t lane, std::byte* at) {
-    const auto put = [&](const std::vector<std::uint8_t>& numbers, std::int32_t low_at,
-                         std::int32_t high_at) {
-      for (std::int32_t group = 0; group < run.groups; ++group) {
-        const int number = numbers[static_cast<std::size_t>(i * run.groups + group)] ^ flip;
-        put_bits(run, at, lane, low_at + group * run.low_bits(), number & ((1 << run.low_bits()) - 1));
-        if (run.number_bits == 6) put_bits(run, at, lane, high_at + group * 2, number >> 4 & 3);
-      }
-    };
-    put(blocks.scales, 0, run.highs_at);
-    put_half(run, at, lane, run.factor_at, blocks.scale_factors[static_cast<std::size_t>(i)]);
-    if (!run.has_minima) return;
-    put(blocks.minima, run.minima_at, run.minimum_highs_at);
-    put_half(run, at, lane, run.minimum_factor_at, blocks.minimum_factors[static_cast<std::size_t>(i)]);
-  });
 }
 
 }  // namespace assay::cpu

@@ -11,14 +11,8 @@ namespace assay::cpu {
 // The codes of one output, one in a byte.
 void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, float absmax);
 void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes);
-void place_grouped(PackedWeight& w, std::int64_t output, const std::uint8_t* codes);
 
 // The scales of all blocks of a tensor, or its zero points or minima, laid out for the panels.
 void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::span<const float> scales);
 void place_offsets(PackedWeight& w, const TensorPart& tensor, std::span<const float> offsets);
-// The same of grouped codes: without super-blocks scales or minima in the type of their format.
-void place_factors(PackedWeight& w, const TensorPart& tensor, std::span<const float> factors,
-                   bool are_minima);
-void place_super_blocks(PackedWeight& w, const TensorPart& tensor, const SuperBlocks& blocks);
-
 }  // namespace assay::cpu

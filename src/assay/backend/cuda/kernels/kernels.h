@@ -22,6 +22,7 @@ namespace assay::cuda {
 //              (zero points or minima), in the order of the scales, a code stands for book[code] * scale +
 //              offset; where there are input groups, [inputs padded to a tile], they and not its position say
 //              which group an input is in.
+//   grouped    runs of scales (common/grouped_layout.h); a code of over 4 bits stands for book[0] + code
 struct Matrix {
   DevicePointer<const std::byte> data = {};
   DevicePointer<const float> scales = {}, offsets = {};
@@ -29,6 +30,8 @@ struct Matrix {
   std::int64_t outputs = 0, inputs = 0, group = 0;
   MatrixFormat format = MatrixFormat::float32;
   float codebook[16] = {};
+  std::int32_t bits = 0;  // of grouped codes
+  ScaleRun run = {};      // of their scales
 };
 
 // out[row] = scale * tokens[ids[row]] + places[positions[row] + position_offset], of the tables that have
@@ -207,8 +210,8 @@ inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMaxPrologueRows) * 4,
                               kMadeBytesOfWarp = kMaxPrologueRows * (kMadeAtOnce + kMadePadding) * 4;
 inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
 
-// x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
-// inputs, added in order: bits depend on the matrix's shape, never on `rows`.
+// x [rows, inputs] times a matrix in any format but int8. Sums are made of 8 ranges of the inputs, added in
+// order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
   DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0;
@@ -420,7 +423,7 @@ struct Kernels {
   Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];
-  Kernel<LinearArgs> four_bit_offsets;
+  Kernel<LinearArgs> four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;

@@ -306,9 +306,8 @@ void run(Runtime& runtime, const LinearArgs& args) {
         return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
       }
       if (args.rows == 0) return;
-      const int i = args.rows <= 4 ? 0 : 1;
-      const std::int64_t rows = i == 0 ? 4 : 16;
-      return launch(runtime, kernels.linear_float32[i],
+      const std::int64_t rows = args.rows <= 4 ? 4 : 16;
+      return launch(runtime, kernels.linear_float32[rows / 16],
                     {.grid_x = count_of(strips_of(args.weight.outputs)),
                      .grid_y = blocks_of(args.rows, rows),
                      .block = count_of(kThreads),
@@ -316,11 +315,13 @@ void run(Runtime& runtime, const LinearArgs& args) {
                     args);
     }
     case MatrixFormat::four_bit:
+    case MatrixFormat::grouped:
       break;
   }
   check_group(args.weight.group, 1);
-  const bool has_offsets = args.weight.offsets || args.weight.input_groups;
-  const bool has_wide_groups = args.weight.group >= 16 && !has_offsets;
+  const bool is_grouped = args.weight.format == MatrixFormat::grouped,
+             has_offsets = args.weight.offsets || args.weight.input_groups;
+  const bool has_wide_groups = args.weight.group >= 16 && !has_offsets && !is_grouped;
   if (has_wide_groups && args.arithmetic == Arithmetic::float16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_float16)) return;
     return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable + made_bytes);
@@ -330,7 +331,10 @@ void run(Runtime& runtime, const LinearArgs& args) {
     return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable + made_bytes);
   }
   if (args.rows == 0) return;
-  launch(runtime, has_offsets ? kernels.four_bit_offsets : kernels.four_bit_float32,
+  const auto& kernel = is_grouped    ? kernels.linear_grouped
+                       : has_offsets ? kernels.four_bit_offsets
+                                     : kernels.four_bit_float32;
+  launch(runtime, kernel,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, 4),
           .block = count_of(kThreads),
