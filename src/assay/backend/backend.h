@@ -1,5 +1,4 @@
-// What a device offers: it packs a model's weights, keeps the keys and values, runs the plan, and tells the
-// time.
+// What a device offers: it packs a model's weights, keeps keys and values, runs the plan, and tells the time.
 #pragma once
 
 #include <array>
@@ -23,7 +22,6 @@
 namespace assay {
 
 class ThreadPool;
-struct SuperBlocks;
 
 // Gives what the file stores of a logical weight. Throws Error naming the file and the tensor.
 class WeightSource {
@@ -37,12 +35,11 @@ class WeightSource {
   virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const;
   // And all its scales, as ScaleLayout (quant/quantizer.h) has them; what is added to a code times each scale
-  // (a minimum, or -scale * zero point), or with super-blocks what both are made of; and the groups of
-  // inputs.
+  // (a minimum, or -scale * zero point); of super-blocks what both are made of; permuted inputs' groups.
   virtual std::vector<float> read_scales(const WeightSpec& weight) const;
   virtual std::vector<float> read_offsets(const WeightSpec& weight) const;
   virtual std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const;
-  virtual SuperBlocks read_super_blocks(const WeightSpec& weight) const;
+  virtual struct SuperBlocks read_super_blocks(const WeightSpec& weight) const;
 };
 
 // The new tokens of one sequence within a batch.

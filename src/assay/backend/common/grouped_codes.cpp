@@ -47,6 +47,7 @@ std::uint16_t half_of(const WeightSpec& spec, float factor) {
 ScaleRun scale_run_of(const WeightFormat& format) {
   ScaleRun run;
   const bool has_super_blocks = format.inputs_per_super_block > 0;
+  run.code_bits = format.bits;
   run.has_minima = format.offset == Offset::minimum;
   run.is_e8m0 = format.scale == ScaleType::e8m0;
   run.inputs =

@@ -16,7 +16,7 @@ ScaleRun scale_run_of(const WeightFormat& format);
 
 // The memory of a matrix, zero before. Threads put outputs of their own at the same time.
 struct GroupedPlace {
-  std::byte *codes, *scales;  // of the first panel
+  std::byte *codes, *scales;  // where the first panel begins
   int bits;
   ScaleRun run;
   std::int64_t columns;

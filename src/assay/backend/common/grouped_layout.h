@@ -1,8 +1,8 @@
 // How codes of 2 to 8 bits lie whose groups of inputs have scales of their own, as checkpoints hold them
 // (GGUF's block types), on every device: in panels of 16 outputs. No bit is added to what the file has.
 //
-// Codes: 32 inputs of a panel are a span of 64 * bits bytes, first a plane of the codes' low bits, then one
-// of their high bits where there are any. A plane of w bits is lines of 64 bytes, a word of 4 for each
+// Codes: 32 inputs of a panel are a span of 64 * bits bytes, first a plane of the codes' low bits, then,
+// where there are any, one of their high bits. A plane of w bits is lines of 64 bytes, a word of 4 for each
 // output, which hold 32 / w inputs: input i lies in byte i % 4 of the word, w * (i / 4) bits up.
 //
 // Scales: each run of groups has a string of bits for each output: whole numbers, and float16 factors
@@ -47,12 +47,13 @@ ASSAY_HOST_DEVICE constexpr std::int64_t grouped_code_bytes(int bits, std::int64
 // The scales of a group, or of the groups of a super-block: where each number begins in an output's string of
 // bits. scale = factor * (number - zero) and offset = -(minimum factor * minimum), or the factors themselves.
 struct ScaleRun {
-  std::int32_t groups = 1, inputs = 32;  // of the run
-  std::int32_t number_bits = 0;          // of which planes hold the low ones, 4 or 8; 0: factors alone
+  std::int32_t code_bits = 0;            // that it scales codes of
+  std::int32_t groups = 1, inputs = 32;  // that it has
+  std::int32_t number_bits = 0;          // planes hold the low 4 or 8; 0: factors alone
   bool is_e8m0 = false, has_minima = false;
   std::int32_t zero = 0;
   std::int32_t minima_at = 0, highs_at = 0, minimum_highs_at = 0, factor_at = 0, minimum_factor_at = 0;
-  std::int32_t bits = 0;  // of the string
+  std::int32_t bits = 0;  // that the string has
 
   ASSAY_HOST_DEVICE constexpr std::int32_t low_bits() const { return number_bits == 8 ? 8 : 4; }
   ASSAY_HOST_DEVICE constexpr std::int32_t group() const { return inputs / groups; }

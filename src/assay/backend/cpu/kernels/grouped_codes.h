@@ -13,6 +13,15 @@ namespace assay::cpu {
 
 static_assert(kGroupedOutputs == kPanel && kSpan == kTileColumns);
 
+// Packing::four_bit: where the code of input k of output j lies in its panel, and how many bits up.
+inline constexpr std::int64_t kCodeInputs = 8;  // in 64 bytes of a panel
+constexpr std::int64_t code_offset(std::int64_t k, std::int64_t j) {
+  return k / kCodeInputs * (kPanel * 4) + j * 4 + k % 4;
+}
+constexpr int code_shift(std::int64_t k) {
+  return static_cast<int>(k / 4 % 2 * 4);
+}
+
 inline int code_at(const std::byte* panel, int bits, std::int64_t k, std::int64_t j) {
   const CodePlanes planes = planes_of_code(bits);
   const std::byte* span = panel + k / kSpan * kPanel * 4 * bits;
@@ -58,7 +67,7 @@ inline float offset_in_run(const ScaleRun& run, const std::byte* at, std::int64_
 
 // The panels of a matrix: values[code] * scale + offset, in float32, each rounded.
 struct GroupedCodes {
-  const std::byte *codes, *scales;  // of the first panel
+  const std::byte *codes, *scales;  // where the first panel begins
   const float* values;              // [2^bits]; of more than 4 bits value i is values[0] + i
   int bits;
   ScaleRun run;

@@ -66,15 +66,6 @@ constexpr std::int64_t int8_offset(std::int64_t k, std::int64_t j) {
   return k / 4 * (4 * kPanel) + j * 4 + k % 4;
 }
 
-// Where the 4-bit code of input k of output j lies in its panel, and how many bits up.
-inline constexpr std::int64_t kCodeInputs = 8;  // in 64 bytes of a panel
-constexpr std::int64_t code_offset(std::int64_t k, std::int64_t j) {
-  return k / kCodeInputs * (kPanel * 4) + j * 4 + k % 4;
-}
-constexpr int code_shift(std::int64_t k) {
-  return static_cast<int>(k / 4 % 2 * 4);
-}
-
 // out[rows, n] = activation(x * w^T + bias), or += .
 struct LinearArgs {
   const float* x;  // [rows, k], rows x_stride apart; null where x_tiles are given
@@ -360,8 +351,8 @@ struct KernelTable {
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
-  void (*expand_grouped)(
-      const struct ExpandGroupedArgs&) noexcept;  // grouped_codes.h; linear: few rows, or null
+  void (*expand_grouped)(const struct ExpandGroupedArgs&) noexcept;  // grouped_codes.h
+  // kFourBitRows rows at most; null in a table that expands for them too.
   void (*linear_grouped)(const struct LinearGroupedArgs&) noexcept;
   std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;

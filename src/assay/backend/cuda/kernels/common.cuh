@@ -176,16 +176,17 @@ ASSAY_DEVICE ScaleAndOffset grouped_scale(const Matrix& matrix, std::int64_t row
 template <typename Book>
 ASSAY_DEVICE float grouped_entry(const Matrix& matrix, const Book& book, std::int64_t row, std::int64_t k) {
   const Global<const std::byte> data(matrix.data);
-  const CodePlanes planes = planes_of_code(matrix.bits);
-  const std::int64_t first =
-      row / kStrip * grouped_code_bytes(matrix.bits, matrix.inputs) + k / kSpan * kStrip * 4 * matrix.bits;
+  const CodePlanes planes = planes_of_code(matrix.run.code_bits);
+  const std::int64_t first = row / kStrip * grouped_code_bytes(matrix.run.code_bits, matrix.inputs) +
+                             k / kSpan * kStrip * 4 * matrix.run.code_bits;
   const auto part = [&](std::int64_t plane, int width) {
     const auto word = data.load<std::uint32_t>((plane + plane_word(width, k, row % kStrip)) / 4);
     return word >> plane_shift(width, k) & ((1U << width) - 1U);
   };
   std::uint32_t code = part(first, planes.low);
   if (planes.high > 0) code |= part(first + kStrip * 4 * planes.low, planes.high) << planes.low;
-  return matrix.bits <= 4 ? book[code] : book[0] + static_cast<float>(static_cast<std::int32_t>(code));
+  return matrix.run.code_bits <= 4 ? book[code]
+                                   : book[0] + static_cast<float>(static_cast<std::int32_t>(code));
 }
 
 // Element k of an output, or of a row of a table.

@@ -1,5 +1,4 @@
-// What the kernels of a GPU compute: an argument struct for each operation, and run(), which chooses the
-// kernels and the shape of their launches.
+// What a GPU's kernels compute: an argument struct for each operation; run() chooses kernels and launches.
 //
 // Activations are float32, [rows][columns], rows a stride apart (in elements). A row's result depends on
 // that row alone, bit for bit, whatever else is in the batch, except where an operation says otherwise. NaN
@@ -17,11 +16,10 @@ namespace assay::cuda {
 
 // A matrix, or a table of embeddings, in fragment order (layout.h): matrix_bytes(format, outputs, inputs).
 //   int8       scales[outputs]: the largest magnitude of each output; a code stands for scale / 127 * code
-//   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(); a code
-//              stands for book[code] * scale. `group` is a power of two from 1 on. Where there are offsets
-//              (zero points or minima), in the order of the scales, a code stands for book[code] * scale +
-//              offset; where there are input groups, [inputs padded to a tile], they and not its position say
-//              which group an input is in.
+//   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(), `group` a
+//              power of two. A code stands for book[code] * scale, + offset where there are offsets (zero
+//              points or minima, which lie as scales do). Input groups, [inputs padded to a tile], say which
+//              group an input is in; without them its position does
 //   grouped    runs of scales (common/grouped_layout.h); a code of over 4 bits stands for book[0] + code
 struct Matrix {
   DevicePointer<const std::byte> data = {};
@@ -30,8 +28,7 @@ struct Matrix {
   std::int64_t outputs = 0, inputs = 0, group = 0;
   MatrixFormat format = MatrixFormat::float32;
   float codebook[16] = {};
-  std::int32_t bits = 0;  // of grouped codes
-  ScaleRun run = {};      // of their scales
+  ScaleRun run = {};  // grouped
 };
 
 // out[row] = scale * tokens[ids[row]] + places[positions[row] + position_offset], of the tables that have

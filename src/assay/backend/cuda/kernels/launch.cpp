@@ -28,7 +28,7 @@ void launch_rows(Runtime& runtime, const Kernel<Args>& kernel, const Args& args,
 }
 
 // A block per row, with shared memory for a value of each warp.
-constexpr std::uint32_t kReduceBytes = 32 * 8;
+constexpr std::uint32_t kReduceBytes = 32 * 8, kByteTable = 256 * 4;
 template <typename Args>
 void launch_blocks(Runtime& runtime, const Kernel<Args>& kernel, const Args& args, std::int64_t blocks) {
   if (blocks == 0) return;
@@ -57,12 +57,8 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
          args);
 }
 
-constexpr std::uint32_t kByteTable = 256 * 4;
-
 // With more rows than this, rows and weights meet in tiles.
-constexpr std::int64_t kFewRows = 16;
-constexpr std::int64_t kSmallTile = 64, kLargeOutputs = 128;
-constexpr std::int64_t kRangesOfSums = 8;
+constexpr std::int64_t kFewRows = 16, kSmallTile = 64, kLargeOutputs = 128, kRangesOfSums = 8;
 
 // Which blocks a multiplication of many rows takes. Bits do not depend on it.
 struct GemmShape {

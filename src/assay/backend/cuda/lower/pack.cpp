@@ -304,7 +304,6 @@ Matrix Weights::matrix(WeightId id) const {
   if (w.format == MatrixFormat::grouped) {
     const std::vector<float> values = code_values(w.spec.format);
     std::copy_n(values.begin(), std::min(values.size(), std::size(matrix.codebook)), matrix.codebook);
-    matrix.bits = w.spec.format.bits;
     matrix.run = scale_run_of(w.spec.format);
   }
   if (w.format == MatrixFormat::four_bit)

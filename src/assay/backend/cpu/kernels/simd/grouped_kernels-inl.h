@@ -8,7 +8,7 @@
 // words).
 #pragma once
 
-inline constexpr int kMostGroups = 16;  // of a run
+inline constexpr int kMostGroups = 16;  // that a run has
 
 // The scales and offsets of a run, of one part of a panel.
 struct RunScales {
