@@ -277,7 +277,7 @@ struct Kernels {
   Kernel<OrderedArgs> wide_float16[kRowBlocks], wide_bfloat16[kRowBlocks];
   Kernel<OrderedArgs> narrow_float16[kRowBlocks], narrow_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32;
-  Kernel<LinearArgs> four_bit_offsets;
+  Kernel<LinearArgs> four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;

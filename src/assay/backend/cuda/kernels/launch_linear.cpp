@@ -231,12 +231,17 @@ void run(Runtime& runtime, const LinearArgs& args) {
       if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
       return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
     case MatrixFormat::four_bit:
+    case MatrixFormat::grouped:
       break;
   }
-  check_group(args.weight.group, 1);
+  const bool is_grouped = args.weight.format == MatrixFormat::grouped;
+  if (!is_grouped) check_group(args.weight.group, 1);
   if (is_ordered) return run_ordered_codes(runtime, args);
   if (args.rows == 0) return;
-  launch(runtime, has_offsets ? kernels.four_bit_offsets : kernels.four_bit_float32,
+  const auto& kernel = is_grouped    ? kernels.linear_grouped
+                       : has_offsets ? kernels.four_bit_offsets
+                                     : kernels.four_bit_float32;
+  launch(runtime, kernel,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, 4),
           .block = count_of(kThreads),

@@ -12,11 +12,11 @@ namespace assay::cuda {
 
 // A matrix, or a table of embeddings, in fragment order (layout.h): matrix_bytes(format, outputs, inputs).
 //   int8       scales[outputs]: the largest magnitude of each output; a code stands for scale / 127 * code
-//   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(); a code
-//              stands for book[code] * scale. `group` is a power of two from 1 on. Where there are offsets
-//              (zero points or minima), in the order of the scales, a code stands for book[code] * scale +
-//              offset; where there are input groups, [inputs padded to a tile], they and not its position say
-//              which group an input is in.
+//   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(), `group` a
+//              power of two. A code stands for book[code] * scale, + offset where there are offsets (zero
+//              points or minima, which lie as scales do). Input groups, [inputs padded to a tile], say which
+//              group an input is in; without them its position does
+//   grouped    runs of scales (common/grouped_layout.h); a code of over 4 bits stands for book[0] + code
 struct Matrix {
   DevicePointer<const std::byte> data = {};
   DevicePointer<const float> scales = {}, offsets = {};
@@ -24,6 +24,7 @@ struct Matrix {
   std::int64_t outputs = 0, inputs = 0, group = 0;
   MatrixFormat format = MatrixFormat::float32;
   float codebook[16] = {};
+  ScaleRun run = {};  // grouped
 };
 
 // Where an operation leaves its rows in order too (kernels/ordered.cuh), for the multiplication behind it: as
@@ -105,8 +106,8 @@ struct OrderedArgs {
 // Whether products are of rows in that order: what is not multiplied by 16-bit tensor cores is not.
 bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets);
 
-// x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
-// inputs, added in order: bits depend on the matrix's shape, never on `rows`.
+// x [rows, inputs] times a matrix in any format but int8. Sums are made of 8 ranges of the inputs, added in
+// order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
   DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0;

@@ -6,6 +6,7 @@
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
 #include "assay/backend/cuda/kernels/expand.cuh"
 #include "assay/backend/cuda/kernels/gemm.cuh"
+#include "assay/backend/cuda/kernels/grouped.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
@@ -54,6 +55,7 @@ inline void add_multiplications(Kernels& k) {
 #undef ASSAY_FOR_BLOCKS
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
   k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
+  k.linear_grouped = {"linear_grouped", device::linear_grouped};
   k.order_inputs = {"order_inputs", device::order_inputs};
   k.round_inputs = {"round_inputs", device::round_inputs};
   k.gemm_tf32[0] = {"gemm_tf32<64x64>", gemm_tiles<Tf32Tiles, 1, 4>};
