@@ -197,7 +197,7 @@ nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector
   for (std::size_t i = 0; i < all.size(); ++i) {
     const StoredTensor& tensor = *all[i];
     tensors.push_back({{"name", tensor.name},
-                       {"dtype", info(tensor.dtype).safetensors},
+                       {"dtype", tensor.block_type.empty() ? info(tensor.dtype).safetensors : tensor.block_type},
                        {"shape", tensor.shape},
                        {"bytes", tensor.bytes},
                        {"file", files[all[i].file_number()].filename().string()},
@@ -215,7 +215,7 @@ std::string tensor_lines(const nlohmann::ordered_json& tensors) {
   }
   std::string text;
   for (const auto& t : tensors)
-    text += fmt::format("  {:<{}}  {:<4}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
+    text += fmt::format("  {:<{}}  {:<7}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
                         name, t["dtype"].get<std::string>(), t["shape"].dump(), shape,
                         t["bytes"].get<std::uint64_t>(), t["used"].get<bool>() ? "" : "  (not used)");
   return text;
