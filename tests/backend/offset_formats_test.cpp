@@ -78,7 +78,7 @@ CodedPlan mixed_plan(Multiply multiply = Multiply::float32) {
   const BufferId in = p.buffer(kInputs), inner = p.buffer(kInner);
   p.plan.hidden = p.buffer(kOutputs);
   p.op(OpClass::embed, EmbedOp{.tokens = p.table(kTokens, kInputs), .out = in});
-  p.op(OpClass::linear, LinearOp{.weight = p.coded(kInner, kInputs, formats::kInt4K, {multiply}),
+  p.op(OpClass::linear, LinearOp{.weight = p.coded(kInner, kInputs, formats::kQ4K, {multiply}),
                                  .activation = Activation::silu,
                                  .in = in,
                                  .out = inner});

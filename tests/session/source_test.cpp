@@ -227,14 +227,14 @@ TEST_F(OneFile, ModulesHaveTheFormatsOfTheirTensors) {
   EXPECT_EQ(spec.layers, 2);
   const std::optional<Precision> stored = stored_precision(*source, spec);
   ASSERT_TRUE(stored);
-  EXPECT_EQ(stored->name, name_of(formats::kInt4K) + " + " + name_of(formats::kInt4G32) + " (as stored)");
-  EXPECT_EQ(stored->weights, formats::kInt4K);
+  EXPECT_EQ(stored->name, name_of(formats::kQ4K) + " + " + name_of(formats::kInt4G32) + " (as stored)");
+  EXPECT_EQ(stored->weights, formats::kQ4K);
   EXPECT_EQ(stored->format_of("model.layers.0.self_attn.q_proj"), formats::kInt4G32);
-  EXPECT_EQ(stored->format_of("model.layers.1.self_attn.q_proj"), formats::kInt4K);
+  EXPECT_EQ(stored->format_of("model.layers.1.self_attn.q_proj"), formats::kQ4K);
   EXPECT_EQ(stored->format_of("model.layers.1.mlp.up_proj"), formats::kFloat32);
   EXPECT_EQ(stored->skipped_modules, std::vector<std::string>{"model.layers.1.mlp.up_proj"});
   EXPECT_TRUE(stored->is_lm_head_stored);
-  EXPECT_EQ(stored->lm_head, formats::kInt4K);
+  EXPECT_EQ(stored->lm_head, formats::kQ4K);
   for (const TensorUse use : tensor_uses(spec, *stored, *source)) EXPECT_EQ(use, TensorUse::weight);
   // Modules that share their inputs, but not the groups of them, are multiplied one by one.
   for (const WeightSpec& weight : plan_forward(spec, *stored).weights)

@@ -33,7 +33,7 @@ class OneFileWeights : public QuantizedWeights {
 
   std::optional<WeightFormat> format_of(const std::string& weight) const override {
     const std::string kind = checkpoint_.kind_of(weight);
-    if (kind == "k4") return formats::kInt4K;
+    if (kind == "k4") return formats::kQ4K;
     return kind == "g4" ? std::optional(formats::kInt4G32) : std::nullopt;
   }
   std::vector<std::string> names_beside(const StoredCodes&) const override { return {}; }
@@ -67,7 +67,7 @@ class OneFileWeights : public QuantizedWeights {
   }
 
  private:
-  static bool is_k(const StoredCodes& tensor) { return tensor.format == formats::kInt4K; }
+  static bool is_k(const StoredCodes& tensor) { return tensor.format == formats::kQ4K; }
   static std::int64_t codes(const StoredCodes& tensor) { return tensor.elements() / 2; }  // bytes
   static std::int64_t groups(const StoredCodes& tensor) { return tensor.elements() / 32; }
   template <typename T>

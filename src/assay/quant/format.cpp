@@ -22,6 +22,20 @@ constexpr NamedFormat kNamedFormats[] = {
     {"nf4-dq", "nf4-dq", formats::kNf4Dq},
     {"fp4-dq", "fp4-dq", formats::kFp4Dq},
     {"int4-g128", "int4-g128", formats::kInt4G128},
+    {"q8_0", "q8_0", formats::kQ8_0},
+    {"q4_0", "q4_0", formats::kQ4_0},
+    {"q4_1", "q4_1", formats::kQ4_1},
+    {"q5_0", "q5_0", formats::kQ5_0},
+    {"q5_1", "q5_1", formats::kQ5_1},
+    {"iq4_nl", "iq4_nl", formats::kIq4Nl},
+    {"mxfp4", "mxfp4", formats::kMxfp4},
+    {"q2_k", "q2_k", formats::kQ2K},
+    {"q3_k", "q3_k", formats::kQ3K},
+    {"q4_k", "q4_k", formats::kQ4K},
+    {"q5_k", "q5_k", formats::kQ5K},
+    {"q6_k", "q6_k", formats::kQ6K},
+    {"iq4_xs", "iq4_xs", formats::kIq4Xs},
+    {"tq2_0", "tq2_0", formats::kTq2_0},
 };
 
 // The entry of the format, or of the one that differs in the type in which scales are held.
@@ -33,8 +47,8 @@ const NamedFormat* named(const WeightFormat& format) {
   return nullptr;
 }
 
-constexpr std::string_view kElementNames[] = {"float32", "bfloat16", "float16", "e4m3",  "integer",
-                                              "nf4",     "fp4",      "e2m1",    "iq4-nl"};
+constexpr std::string_view kElementNames[] = {"float32", "bfloat16", "float16", "e4m3",   "integer",
+                                              "nf4",     "fp4",      "e2m1",    "iq4-nl", "ternary"};
 constexpr std::string_view kScaleNames[] = {"no",   "float32", "float16", "bfloat16", "e4m3",
                                             "e8m0", "4-bit",   "6-bit",   "int8",     "double-quantized"};
 constexpr int kScaleBits[] = {0, 32, 16, 16, 8, 8, 4, 6, 8, 32};

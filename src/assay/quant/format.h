@@ -15,13 +15,17 @@ namespace assay {
 
 // What a stored element stands for, before scaling.
 //   float32, bfloat16, float16, e4m3   the number itself; e4m3 is OCP's FP8, without infinities
-//   integer                            one of 2^bits even levels, the middle one 0 where there is no zero
-//   point nf4, fp4                           an entry of bitsandbytes' tables (quant/four_bit.h) e2m1 OCP's
-//   FP4, of MXFP4 and NVFP4 iq4_nl                             an entry of llama.cpp's table of that name
-enum class ElementType { float32, bfloat16, float16, e4m3, integer, nf4, fp4, e2m1, iq4_nl };
+//   integer    one of 2^bits even levels; 2^(bits - 1) is 0 where there is no offset, else 0 is
+//   nf4, fp4   an entry of bitsandbytes' tables (quant/four_bit.h)
+//   e2m1       OCP's FP4, of MXFP4 and NVFP4
+//   iq4_nl     an entry of llama.cpp's table of that name (quant/code_values.h)
+//   ternary    -1, 0 or 1: the code less 1
+enum class ElementType { float32, bfloat16, float16, e4m3, integer, nf4, fp4, e2m1, iq4_nl, ternary };
 
-// bits4, bits6 and int8 are whole numbers, multiplied by the scale of their super-block. double_int8 is
-// bitsandbytes' double quantization, which is undone when scales are read: in memory they are float32.
+// bits4, bits6 and int8 are whole numbers, multiplied by the scale of their super-block: from 0 where there
+// is a minimum, else with a sign (the code of bits6 less 32, int8 as two's complement). e8m0 is a power of
+// two. double_int8 is bitsandbytes' double quantization, which is undone when scales are read: in memory they
+// are float32.
 enum class ScaleType { none, float32, float16, bfloat16, e4m3, e8m0, bits4, bits6, int8, double_int8 };
 
 // Beside the scale of a group.
@@ -71,39 +75,59 @@ inline constexpr WeightFormat kLlmInt8 = {.element = ElementType::integer,
                                           .has_absmax_scales = true,
                                           .rounds_to_float16 = true};
 // A scale per block of 64 weights (Dettmers et al. 2023).
-inline constexpr WeightFormat kNf4 = {.element = ElementType::nf4,
-                                      .bits = 4,
-                                      .scale = ScaleType::float32,
-                                      .inputs_per_scale = 64,
-                                      .groups_cross_outputs = true};
-inline constexpr WeightFormat kFp4 = {.element = ElementType::fp4,
-                                      .bits = 4,
-                                      .scale = ScaleType::float32,
-                                      .inputs_per_scale = 64,
-                                      .groups_cross_outputs = true};
-inline constexpr WeightFormat kNf4Dq = {.element = ElementType::nf4,
-                                        .bits = 4,
-                                        .scale = ScaleType::double_int8,
-                                        .inputs_per_scale = 64,
-                                        .groups_cross_outputs = true};
-inline constexpr WeightFormat kFp4Dq = {.element = ElementType::fp4,
-                                        .bits = 4,
-                                        .scale = ScaleType::double_int8,
-                                        .inputs_per_scale = 64,
-                                        .groups_cross_outputs = true};
+constexpr WeightFormat in_blocks_of_64(ElementType element, ScaleType scale) {
+  return {
+      .element = element, .bits = 4, .scale = scale, .inputs_per_scale = 64, .groups_cross_outputs = true};
+}
+inline constexpr WeightFormat kNf4 = in_blocks_of_64(ElementType::nf4, ScaleType::float32);
+inline constexpr WeightFormat kFp4 = in_blocks_of_64(ElementType::fp4, ScaleType::float32);
+inline constexpr WeightFormat kNf4Dq = in_blocks_of_64(ElementType::nf4, ScaleType::double_int8);
+inline constexpr WeightFormat kFp4Dq = in_blocks_of_64(ElementType::fp4, ScaleType::double_int8);
 // Sixteen even levels and a scale per 128 inputs of an output (quant/int4.h).
 inline constexpr WeightFormat kInt4G128 = {
     .element = ElementType::integer, .bits = 4, .scale = ScaleType::float32, .inputs_per_scale = 128};
 
-// Formats that checkpoints bring, and to which no weight is quantized here.
-// A scale and a minimum of 6 bits per 32 inputs, in super-blocks of 256: llama.cpp's Q4_K.
-inline constexpr WeightFormat kInt4K = {.element = ElementType::integer,
-                                        .bits = 4,
-                                        .scale = ScaleType::bits6,
-                                        .inputs_per_scale = 32,
-                                        .offset = Offset::minimum,
-                                        .inputs_per_super_block = 256,
-                                        .super_scale = ScaleType::float16};
+// Formats that checkpoints bring, and to which no weight is quantized here. First llama.cpp's, under its
+// names (quant/ggml_blocks.h): a float16 scale, and maybe a minimum, per 32 inputs.
+constexpr WeightFormat of_32_inputs(ElementType element, int bits, Offset offset = Offset::none) {
+  return {.element = element,
+          .bits = bits,
+          .scale = ScaleType::float16,
+          .inputs_per_scale = 32,
+          .offset = offset};
+}
+inline constexpr WeightFormat kQ8_0 = of_32_inputs(ElementType::integer, 8);
+inline constexpr WeightFormat kQ4_0 = of_32_inputs(ElementType::integer, 4);
+inline constexpr WeightFormat kQ4_1 = of_32_inputs(ElementType::integer, 4, Offset::minimum);
+inline constexpr WeightFormat kQ5_0 = of_32_inputs(ElementType::integer, 5);
+inline constexpr WeightFormat kQ5_1 = of_32_inputs(ElementType::integer, 5, Offset::minimum);
+inline constexpr WeightFormat kIq4Nl = of_32_inputs(ElementType::iq4_nl, 4);
+inline constexpr WeightFormat kMxfp4 = {
+    .element = ElementType::e2m1, .bits = 4, .scale = ScaleType::e8m0, .inputs_per_scale = 32};
+// Whole numbers as scales, and maybe as minima, which share float16 factors in super-blocks of 256.
+constexpr WeightFormat of_super_blocks(ElementType element, int bits, ScaleType scale, std::int64_t inputs,
+                                       Offset offset = Offset::none) {
+  return {.element = element,
+          .bits = bits,
+          .scale = scale,
+          .inputs_per_scale = inputs,
+          .offset = offset,
+          .inputs_per_super_block = 256,
+          .super_scale = ScaleType::float16};
+}
+inline constexpr WeightFormat kQ2K =
+    of_super_blocks(ElementType::integer, 2, ScaleType::bits4, 16, Offset::minimum);
+inline constexpr WeightFormat kQ3K = of_super_blocks(ElementType::integer, 3, ScaleType::bits6, 16);
+inline constexpr WeightFormat kQ4K =
+    of_super_blocks(ElementType::integer, 4, ScaleType::bits6, 32, Offset::minimum);
+inline constexpr WeightFormat kQ5K =
+    of_super_blocks(ElementType::integer, 5, ScaleType::bits6, 32, Offset::minimum);
+inline constexpr WeightFormat kQ6K = of_super_blocks(ElementType::integer, 6, ScaleType::int8, 16);
+inline constexpr WeightFormat kIq4Xs = of_super_blocks(ElementType::iq4_nl, 4, ScaleType::bits6, 32);
+// Three values in 2 bits. TQ1_0 holds the same codes five to a byte, and is unpacked to this.
+inline constexpr WeightFormat kTq2_0 = {
+    .element = ElementType::ternary, .bits = 2, .scale = ScaleType::float16, .inputs_per_scale = 256};
+inline constexpr WeightFormat kTq1_0 = kTq2_0;
 // Groups of 32 inputs with a zero point each, and a table of which group an input is in: GPTQ with desc_act.
 inline constexpr WeightFormat kInt4G32 = {.element = ElementType::integer,
                                           .bits = 4,
@@ -118,14 +142,24 @@ constexpr bool is_quantized(const WeightFormat& f) {
   return f.scale != ScaleType::none;
 }
 constexpr bool is_int8(const WeightFormat& f) {
-  return f.element == ElementType::integer && f.bits == 8 && is_quantized(f);
+  return f.element == ElementType::integer && f.bits == 8 && f.has_absmax_scales;
+}
+// Codes of any number of bits whose scales belong to groups of inputs.
+constexpr bool is_grouped(const WeightFormat& f) {
+  return is_quantized(f) && !is_int8(f);
 }
 constexpr bool is_four_bit(const WeightFormat& f) {
-  return f.bits == 4 && is_quantized(f);
+  return f.bits == 4 && is_grouped(f);
 }
 // Whether a weight is more than a code's value times the scale of its place.
 constexpr bool has_offsets(const WeightFormat& f) {
   return f.offset != Offset::none || f.has_input_groups;
+}
+// Whether weights become this format here, beside those that checkpoints hold in it.
+constexpr bool is_quantized_to(const WeightFormat& f) {
+  return is_quantized(f) && !has_offsets(f) &&
+         (f.scale == ScaleType::float32 || f.scale == ScaleType::bfloat16 ||
+          f.scale == ScaleType::double_int8);
 }
 // Scales that are 8-bit codes in a file.
 constexpr bool has_nested_scales(const WeightFormat& f) {

@@ -11,7 +11,7 @@ namespace {
 constexpr WeightFormat kServedFormats[] = {formats::kFloat32,  formats::kBfloat16, formats::kFloat16,
                                            formats::kInt8,     formats::kLlmInt8,  formats::kNf4,
                                            formats::kFp4,      formats::kNf4Dq,    formats::kFp4Dq,
-                                           formats::kInt4G128, formats::kInt4K,    formats::kInt4G32};
+                                           formats::kInt4G128, formats::kQ4K,      formats::kInt4G32};
 
 }  // namespace
 
