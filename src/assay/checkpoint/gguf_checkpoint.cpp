@@ -28,11 +28,12 @@ bool is_of_images(std::string_view name) {
 }  // namespace
 
 std::int64_t GgufRows::stored(std::int64_t row) const {
-  const std::int64_t size = heads.head_dim, head = size > 0 ? row / size : 0,
-                     i = size > 0 ? row % size : 0;
+  const std::int64_t size = heads.head_dim, head = size > 0 ? row / size : 0, i = size > 0 ? row % size : 0;
   switch (order) {
-    case Order::as_stored: break;
-    case Order::rotary_pairs: return first + head * size + 2 * (i % (size / 2)) + i / (size / 2);
+    case Order::as_stored:
+      break;
+    case Order::rotary_pairs:
+      return first + head * size + 2 * (i % (size / 2)) + i / (size / 2);
     case Order::by_key_head: {
       const std::int64_t queries = heads.heads / heads.kv_heads;  // of a key head
       const std::int64_t group = head / (queries + 2), place = head % (queries + 2);
@@ -216,8 +217,8 @@ void GgufCheckpoint::read_bytes(const CheckpointTensor& tensor, std::uint64_t fi
   std::vector<std::byte> row(static_cast<std::size_t>(entry.row_bytes));
   for (std::size_t done = 0; done < out.size();) {
     const std::uint64_t at = first + done, inside = at % entry.row_bytes;
-    const auto n = static_cast<std::size_t>(
-        std::min<std::uint64_t>(entry.row_bytes - inside, out.size() - done));
+    const auto n =
+        static_cast<std::size_t>(std::min<std::uint64_t>(entry.row_bytes - inside, out.size() - done));
     read_rows(entry, static_cast<std::int64_t>(at / entry.row_bytes), 1, row.data());
     std::memcpy(out.data() + done, row.data() + inside, n);
     done += n;

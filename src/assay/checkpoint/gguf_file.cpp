@@ -19,8 +19,10 @@ bool is_integer(GgufType type) {
     case GgufType::u32:
     case GgufType::i32:
     case GgufType::u64:
-    case GgufType::i64: return true;
-    default: return false;
+    case GgufType::i64:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -49,11 +51,16 @@ std::optional<std::int64_t> GgufValue::integer(std::size_t i) const {
   if (!is_integer(type_) || i >= size_) return std::nullopt;
   const std::uint64_t raw = bits(i);
   switch (type_) {
-    case GgufType::i8: return as<std::int8_t>(raw);
-    case GgufType::i16: return as<std::int16_t>(raw);
-    case GgufType::i32: return as<std::int32_t>(raw);
-    case GgufType::i64: return as<std::int64_t>(raw);
-    default: break;
+    case GgufType::i8:
+      return as<std::int8_t>(raw);
+    case GgufType::i16:
+      return as<std::int16_t>(raw);
+    case GgufType::i32:
+      return as<std::int32_t>(raw);
+    case GgufType::i64:
+      return as<std::int64_t>(raw);
+    default:
+      break;
   }
   if (raw > static_cast<std::uint64_t>(INT64_MAX)) return std::nullopt;
   return static_cast<std::int64_t>(raw);

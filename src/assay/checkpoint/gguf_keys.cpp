@@ -32,24 +32,23 @@ struct OtherKeys {
 };
 
 std::string_view transformers_key(std::string_view model_type, const GgufKey& key) {
-  static const OtherKeys kOthers[] = {
-      {"gpt2",
-       {{"context_length", "n_positions"},
-        {"embedding_length", "n_embd"},
-        {"block_count", "n_layer"},
-        {"feed_forward_length", "n_inner"},
-        {"attention.head_count", "n_head"},
-        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
-      {"bloom",
-       {{"context_length", "seq_length"},
-        {"block_count", "n_layer"},
-        {"attention.head_count", "n_head"},
-        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
-      {"falcon",
-       {{"feed_forward_length", "ffn_hidden_size"},
-        {"attention.head_count_kv", "num_kv_heads"},
-        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
-      {"starcoder2", {{"attention.layer_norm_epsilon", "norm_epsilon"}}}};
+  static const OtherKeys kOthers[] = {{"gpt2",
+                                       {{"context_length", "n_positions"},
+                                        {"embedding_length", "n_embd"},
+                                        {"block_count", "n_layer"},
+                                        {"feed_forward_length", "n_inner"},
+                                        {"attention.head_count", "n_head"},
+                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                      {"bloom",
+                                       {{"context_length", "seq_length"},
+                                        {"block_count", "n_layer"},
+                                        {"attention.head_count", "n_head"},
+                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                      {"falcon",
+                                       {{"feed_forward_length", "ffn_hidden_size"},
+                                        {"attention.head_count_kv", "num_kv_heads"},
+                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                      {"starcoder2", {{"attention.layer_norm_epsilon", "norm_epsilon"}}}};
   for (const OtherKeys& other : kOthers)
     if (other.model_type == model_type)
       for (const GgufKey& each : other.keys)
@@ -72,9 +71,10 @@ class Keys {
     const GgufValue& list = *file_.array(name(key), "integers");
     for (std::size_t i = 1; i < list.size(); ++i)
       if (list.integer(i) != list.integer(0))
-        throw Error("{}: key '{}': expected the same number for every layer, found {} for layer 0 and {} for "
-                    "layer {}",
-                    file_.where(), name(key), list.integer(0).value_or(-1), list.integer(i).value_or(-1), i);
+        throw Error(
+            "{}: key '{}': expected the same number for every layer, found {} for layer 0 and {} for "
+            "layer {}",
+            file_.where(), name(key), list.integer(0).value_or(-1), list.integer(i).value_or(-1), i);
     return list.integer(0);
   }
   std::int64_t needed_size(std::string_view key) const {
@@ -201,9 +201,9 @@ const GgufArchitecture& architecture_of(const GgufShards& shards) {
   const GgufArchitecture* found = gguf_architecture(*name, shards.has("blk.0.attn_norm_2.weight"));
   if (found != nullptr) return *found;
   const std::string shown = printable(name->substr(0, 64));
-  throw Error("{}: key 'general.architecture': '{}' is not supported, the nearest is '{}'; expected one of: {}",
-              file.where(), shown, nearest_name(shown, gguf_architectures()),
-              fmt::join(gguf_architectures(), ", "));
+  throw Error(
+      "{}: key 'general.architecture': '{}' is not supported, the nearest is '{}'; expected one of: {}",
+      file.where(), shown, nearest_name(shown, gguf_architectures()), fmt::join(gguf_architectures(), ", "));
 }
 
 GgufHeads heads_of(const GgufFile& file) {
@@ -242,10 +242,10 @@ Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
   config["tie_word_embeddings"] = !shards.has("output.weight");
   add_own(shards, architecture, keys, config);
   if (type != "gpt2" && type != "bloom") add_rotary(shards, architecture, heads.head_dim, config);
-  for (const auto& [own, transformers] : std::initializer_list<GgufKey>{
-           {"tokenizer.ggml.bos_token_id", "bos_token_id"},
-           {"tokenizer.ggml.eos_token_id", "eos_token_id"},
-           {"tokenizer.ggml.padding_token_id", "pad_token_id"}})
+  for (const auto& [own, transformers] :
+       std::initializer_list<GgufKey>{{"tokenizer.ggml.bos_token_id", "bos_token_id"},
+                                      {"tokenizer.ggml.eos_token_id", "eos_token_id"},
+                                      {"tokenizer.ggml.padding_token_id", "pad_token_id"}})
     if (const auto id = file.integer(own); id && *id >= 0 && *id < tokens.tensor->rows())
       config[transformers] = *id;
   return config;
@@ -258,7 +258,7 @@ Json generation_config_of(const GgufFile& file) {
   };
   for (const char* key : {"eos", "eot", "eom"})
     if (const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", key))) add(*id);
-  constexpr std::string_view kEnds[] = {"<|eot_id|>", "<|im_end|>",    "<|end|>",       "<end_of_turn>",
+  constexpr std::string_view kEnds[] = {"<|eot_id|>", "<|im_end|>",    "<|end|>",        "<end_of_turn>",
                                         "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>"};
   constexpr std::int64_t kControl = 3;
   const GgufValue* tokens = file.array("tokenizer.ggml.tokens", "texts");

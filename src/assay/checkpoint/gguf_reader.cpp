@@ -24,9 +24,9 @@ struct GgufTypeInfo {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr GgufTypeInfo kGgufTypes[] = {{"u8", 1},  {"i8", 1},   {"u16", 2},  {"i16", 2},  {"u32", 4},
-                                       {"i32", 4}, {"f32", 4},  {"bool", 1}, {"text", 0}, {"array", 0},
-                                       {"u64", 8}, {"i64", 8},  {"f64", 8}};
+constexpr GgufTypeInfo kGgufTypes[] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2},  {"u32", 4},
+                                       {"i32", 4}, {"f32", 4}, {"bool", 1}, {"text", 0}, {"array", 0},
+                                       {"u64", 8}, {"i64", 8}, {"f64", 8}};
 
 }  // namespace
 
@@ -218,8 +218,9 @@ void GgufReader::place(std::vector<GgufTensor>& tensors, std::uint64_t alignment
                   tensor.offset);
     if (data > file_.size() || tensor.offset > file_.size() - data ||
         tensor.bytes > file_.size() - data - tensor.offset)
-      throw Error("{}: {}: its {} bytes at byte {} of the data reach beyond the file of {} bytes (truncated?)",
-                  where_, what, tensor.bytes, tensor.offset, file_.size());
+      throw Error(
+          "{}: {}: its {} bytes at byte {} of the data reach beyond the file of {} bytes (truncated?)",
+          where_, what, tensor.bytes, tensor.offset, file_.size());
     tensor.offset += data;
     order.push_back(&tensor);
   }

@@ -7,8 +7,9 @@
 
 namespace assay {
 
-// Adds their keys to a configuration. Factors that a file keeps as a tensor, as it does for Llama 3's scaling,
-// become rope_type longrope with the same factors for every length. Throws Error naming the key or tensor.
+// Adds their keys to a configuration. Factors that a file keeps as a tensor, as it does for Llama 3's
+// scaling, become rope_type longrope with the same factors for every length. Throws Error naming the key or
+// tensor.
 void add_rotary(const GgufShards& shards, const GgufArchitecture& architecture, std::int64_t head_dim,
                 Json& config);
 // Tensors that add_rotary() reads, and that the model has no other use for.

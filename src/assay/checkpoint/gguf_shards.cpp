@@ -59,10 +59,10 @@ GgufShards::GgufShards(const fs::path& any) {
   const GgufShardName shard = gguf_shard_name(name);
   std::set<std::string_view> seen;
   for (int number = 1; number <= shard.count; ++number) {
-    const fs::path path =
-        shard.count == 1 ? any
-                         : any.parent_path() / fmt::format("{}-{:05}-of-{:05}{}", shard.stem, number,
-                                                           shard.count, kEnding);
+    const fs::path path = shard.count == 1
+                              ? any
+                              : any.parent_path() / fmt::format("{}-{:05}-of-{:05}{}", shard.stem, number,
+                                                                shard.count, kEnding);
     if (!fs::exists(path))
       throw Error("{}: the shard '{}' is missing beside it", any.string(),
                   printable(path.filename().string()));

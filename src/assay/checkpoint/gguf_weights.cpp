@@ -49,9 +49,10 @@ void GgufWeights::check(const StoredCodes& tensor) const {
 void GgufWeights::read_codes(const StoredCodes& tensor, std::int64_t first_row, std::int64_t row_count,
                              std::uint8_t* out) const {
   const ggml::BlockType& type = *checkpoint_.type_of(tensor.name);
-  for_rows(checkpoint_, tensor, first_row, row_count, [&](std::int64_t row, std::span<const std::byte> blocks) {
-    ggml::read_codes(type, blocks, out + row * tensor.columns);
-  });
+  for_rows(checkpoint_, tensor, first_row, row_count,
+           [&](std::int64_t row, std::span<const std::byte> blocks) {
+             ggml::read_codes(type, blocks, out + row * tensor.columns);
+           });
 }
 
 GgufWeights::Groups GgufWeights::groups_of(const StoredCodes& tensor) const {
@@ -66,8 +67,7 @@ GgufWeights::Groups GgufWeights::groups_of(const StoredCodes& tensor) const {
   });
   for (const std::vector<float>* numbers : {&all.scales, &all.offsets})
     if (!std::all_of(numbers->begin(), numbers->end(), [](float x) { return std::isfinite(x); }))
-      throw Error("{}: expected finite scales, found NaN or infinity",
-                  checkpoint_.find(tensor.name).where());
+      throw Error("{}: expected finite scales, found NaN or infinity", checkpoint_.find(tensor.name).where());
   return all;
 }
 

@@ -196,12 +196,13 @@ nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector
   const std::vector<std::filesystem::path> files = source.checkpoint().files();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const StoredTensor& tensor = *all[i];
-    tensors.push_back({{"name", tensor.name},
-                       {"dtype", tensor.block_type.empty() ? info(tensor.dtype).safetensors : tensor.block_type},
-                       {"shape", tensor.shape},
-                       {"bytes", tensor.bytes},
-                       {"file", files[all[i].file_number()].filename().string()},
-                       {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
+    tensors.push_back(
+        {{"name", tensor.name},
+         {"dtype", tensor.block_type.empty() ? info(tensor.dtype).safetensors : tensor.block_type},
+         {"shape", tensor.shape},
+         {"bytes", tensor.bytes},
+         {"file", files[all[i].file_number()].filename().string()},
+         {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
   }
   return tensors;
 }
