@@ -6,7 +6,7 @@
 
 LLAMA_CPP is a folder with convert_hf_to_gguf.py, such as vendor/llama.cpp in the source archive of llama-cpp-python
 0.3.36. NAME.gguf of a model holds the weights of tests/fixtures/models/NAME, whose logits it must have: that folder's
-expected.safetensors. quantized_*.gguf come with logits by Transformers, loading the file (from_pretrained(gguf_file=)).
+expected.safetensors, or NAME.safetensors. quantized_*.gguf come with logits by Transformers, loading the file (from_pretrained(gguf_file=)).
 Tokenizers come with ids: of byte-level ones by the `tokenizers` library, of SentencePiece's by its own library.
 """
 
@@ -42,6 +42,27 @@ MODELS = [
     "smollm3_interval", "stablelm_serial", "starcoder2_untied",
 ]  # fmt: skip
 
+# What GGUF can say and the converter leaves out.
+MORE_KEYS = {
+    "falcon_one_key": lambda w: w.add_rope_freq_base(2000.0),
+    "gemma2_capped": lambda w: w.add_rope_freq_base(900.0),
+    "gemma3_scaled": lambda w: (w.add_rope_freq_base_swa(200.0), w.add_sliding_window_pattern(3)),
+    "gemma_legacy": lambda w: w.add_rope_freq_base(2000.0),
+    "gpt_neox_serial": lambda w: (
+        w.add_rope_freq_base(900.0), w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR),
+        w.add_rope_scaling_factor(2.0)),
+    "phi_partial": lambda w: w.add_rope_freq_base(3000.0),
+    "stablelm_serial": lambda w: w.add_rope_freq_base(2000.0),
+}  # fmt: skip
+# What it cannot say is what llama.cpp takes for granted; then the logits are computed again, of these configurations.
+PATCHES = {
+    "bloom_six": {"seq_length": 96},
+    "gemma2_capped": {"query_pre_attn_scalar": 10},
+    "gemma3_scaled": {"query_pre_attn_scalar": 12},
+    "gemma_legacy": {},  # only rounded, as below
+    "smollm3_interval": {"no_rope_layer_interval": 4},
+}
+
 
 def import_converter(llama_cpp):
     sys.path[:0] = [str(llama_cpp / "gguf-py"), str(llama_cpp)]
@@ -53,9 +74,19 @@ def import_converter(llama_cpp):
     logging.disable(logging.CRITICAL)
 
 
+def write_logits(model, vocabulary, out, count=14):
+    for name, weight in model.named_parameters():
+        if "gemma" in out.name and name.endswith("norm.weight"):  # the converter adds 1 in the type of the file
+            weight.data = (weight.data.half() + 1).float() - 1
+    ids = torch.randint(0, vocabulary, (count,), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        logits = model.eval()(ids[None]).logits[0].float().contiguous()
+    save_file({"input_ids": ids, "logits": logits}, out.with_suffix(".safetensors"))
+
+
 def convert(folder, out):
     """The converter wants keys that Transformers fills in, and a tokenizer, which these models have not."""
-    raw = json.loads((folder / "config.json").read_text())
+    raw = json.loads((folder / "config.json").read_text()) | PATCHES.get(folder.name, {})
     architecture = ARCHITECTURES[raw["model_type"]]
     full = AutoConfig.from_pretrained(folder).to_dict() | raw | {"architectures": [architecture]}
     full.setdefault("n_ctx", full.get("n_positions"))
@@ -70,16 +101,30 @@ def convert(folder, out):
         for file in folder.glob("*.safetensors*"):
             if file.name != "expected.safetensors":
                 shutil.copy(file, copy)
+        if folder.name in PATCHES:
+            (copy / "config.json").write_text(json.dumps(raw))
+            write_logits(AutoModelForCausalLM.from_pretrained(copy, dtype=torch.float32), raw["vocab_size"], out)
         (copy / "config.json").write_text(json.dumps(full))
         # Gemma 3's counts its tokens.
         words = {"model": {"vocab": vocabulary}, "added_tokens": []}
         (copy / "tokenizer.json").write_text(json.dumps(words))
         loaded = full | ModelBase.load_hparams(copy, False)
         converter = get_model_class(architecture)
-        own = type("Converter", (converter,), {"set_vocab": lambda self: None, "model_arch": converter.model_arch})
+
+
+        class Own(converter):
+            model_arch = converter.model_arch
+
+            def set_vocab(self):
+                pass
+
+            def set_gguf_parameters(self):
+                super().set_gguf_parameters()
+                MORE_KEYS.get(folder.name, lambda writer: None)(self.gguf_writer)
+
         wide = raw["model_type"] in ("llama", "gpt2")
         kind = gguf.LlamaFileType.ALL_F32 if wide else gguf.LlamaFileType.MOSTLY_F16
-        own(copy, kind, out, hparams=loaded).write()
+        Own(copy, kind, out, hparams=loaded).write()
 
 
 def permuted(weight, heads):
@@ -120,11 +165,7 @@ def write_quantized(out, kind):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    loaded = AutoModelForCausalLM.from_pretrained(out.parent, gguf_file=out.name, dtype=torch.float32).eval()
-    ids = torch.randint(0, 300, (8,))
-    with torch.no_grad():
-        logits = loaded(ids[None]).logits[0]
-    save_file({"input_ids": ids, "logits": logits}, out.with_suffix(".safetensors"))
+    write_logits(AutoModelForCausalLM.from_pretrained(out.parent, gguf_file=out.name, dtype=torch.float32), 300, out, 4)
 
 
 def byte_alphabet():

@@ -233,6 +233,9 @@ Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
   const GgufHeads heads = heads_of(file);
   config[transformers_key(type, kSizeKeys[5])] = heads.kv_heads;
   config["head_dim"] = heads.head_dim;
+  // Some converters write four times the hidden size here, whatever the model has.
+  if (const GgufShards::Place down = shards.find("blk.0.ffn_down.weight"))
+    config[transformers_key(type, kSizeKeys[3])] = down.tensor->columns();
   for (const GgufKey& key : kNumberKeys)
     if (const auto number = keys.number(key.own)) config[transformers_key(type, key)] = *number;
   if (keys.size("expert_count").value_or(0) > 0) config["num_local_experts"] = *keys.size("expert_count");
@@ -247,14 +250,15 @@ Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
                                       {"tokenizer.ggml.eos_token_id", "eos_token_id"},
                                       {"tokenizer.ggml.padding_token_id", "pad_token_id"}})
     if (const auto id = file.integer(own); id && *id >= 0 && *id < tokens.tensor->rows())
-      config[transformers] = *id;
+      config[transformers] = static_cast<std::uint64_t>(*id);
   return config;
 }
 
 Json generation_config_of(const GgufFile& file) {
-  std::vector<std::int64_t> ends;
-  const auto add = [&](std::int64_t id) {
-    if (id >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  std::vector<std::uint64_t> ends;
+  const auto add = [&](std::int64_t number) {
+    const auto id = static_cast<std::uint64_t>(number);
+    if (number >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   };
   for (const char* key : {"eos", "eot", "eom"})
     if (const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", key))) add(*id);

@@ -26,13 +26,13 @@ void check_split(const GgufFile& file, int number, int count) {
       throw Error("{}: key '{}': expected {}, as the file's name says, found {}", file.where(), key, expected,
                   *found);
   };
-  expect("split.no", number - 1);
   const std::int64_t shards = file.integer("split.count").value_or(count);
   // A file that was joined of several may still count them as none or one.
   if (shards != count && !(count == 1 && shards <= 1))
     throw Error("{}: key 'split.count': expected a file name that ends with -{:05}-of-{:05}{}, found '{}'",
                 file.where(), file.integer("split.no").value_or(0) + 1, shards, kEnding,
                 printable(file.path().filename().string()));
+  expect("split.no", number - 1);
 }
 
 }  // namespace
