@@ -11,7 +11,9 @@
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
 #include "assay/base/random.h"
+#include "assay/quant/code_values.h"
 #include "assay/quant/quantizer.h"
+#include "assay/tensor/half.h"
 #include "cuda_emulation/emulated_runtime.h"
 #include "support/fixtures.h"
 #include "support/hand_written_plan.h"
@@ -35,7 +37,8 @@ class CodedPlan : public HandWrittenPlan {
     const ScaleLayout layout(format, rows, columns);
     Random random(static_cast<std::uint64_t>(id) + 7);
     const auto count = static_cast<std::size_t>(layout.count);
-    for (std::size_t i = 0; i < count; ++i) {
+    if (format.inputs_per_super_block > 0) make_super_blocks(m, count, random);
+    for (std::size_t i = m.scales.size(); i < count; ++i) {
       m.scales.push_back(static_cast<float>(0.01 + 0.01 * random.uniform()));
       m.offsets.push_back(-m.scales.back() * static_cast<float>(4 + 8 * random.uniform()));
     }
@@ -61,14 +64,31 @@ class CodedPlan : public HandWrittenPlan {
   std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const override {
     return of(weight).groups;
   }
+  SuperBlocks read_super_blocks(const WeightSpec& weight) const override { return of(weight).blocks; }
   void spoil_group(const std::string& name) { matrices_.at(name).groups[3] = 3; }
 
  private:
   struct Matrix {
+    SuperBlocks blocks;
     std::vector<std::uint8_t> codes;
     std::vector<float> scales, offsets;
     std::vector<std::int32_t> groups;
   };
+  // Super-blocks have eight groups each.
+  static void make_super_blocks(Matrix& m, std::size_t groups, Random& random) {
+    for (std::size_t i = 0; i < groups; ++i) {
+      if (i % 8 == 0) {
+        m.blocks.scale_factors.push_back(float_to_f16(static_cast<float>(2e-4 + 2e-4 * random.uniform())));
+        m.blocks.minimum_factors.push_back(float_to_f16(static_cast<float>(2e-3 * random.uniform())));
+      }
+      m.blocks.scales.push_back(static_cast<std::uint8_t>(64 * random.uniform()));
+      m.blocks.minima.push_back(static_cast<std::uint8_t>(64 * random.uniform()));
+      m.scales.push_back(static_cast<float>(m.blocks.scales.back()) *
+                         f16_to_float(m.blocks.scale_factors.back()));
+      m.offsets.push_back(-static_cast<float>(m.blocks.minima.back()) *
+                          f16_to_float(m.blocks.minimum_factors.back()));
+    }
+  }
   const Matrix& of(const WeightSpec& weight) const { return matrices_.at(weight.name); }
   std::map<std::string, Matrix> matrices_;
 };
@@ -176,7 +196,7 @@ TEST(OffsetFormats, AWeightInOneIsExchangedOnAGpu) {
 TEST(OffsetFormats, CountTheirOffsets) {
   const CodedPlan p = mixed_plan();
   const std::int64_t tables = kTokens * kInputs * 4 + kTokens * kOutputs * 4;
-  const std::int64_t k_quant = kInner * kInputs / 2 + kInner * 8 * 8,
+  const std::int64_t k_quant = kInner * kInputs / 256 * 144,
                      permuted = kOutputs * kInner / 2 + kOutputs * 3 * 8 + kInner * 4;
   for (const auto& backend : {test::cpu_backend(Isa::scalar), emulated_gpu()})
     EXPECT_EQ(backend->prepare(p.plan, p)->memory().weights.value, tables + k_quant + permuted)

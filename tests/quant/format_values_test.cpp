@@ -78,8 +78,23 @@ TEST(WeightFormat, IsFoundByNameAndDescribedWithoutOne) {
   EXPECT_EQ(weight_format_from_name("NF4-DQ"), formats::kNf4Dq);
   EXPECT_EQ(name_of(formats::kLlmInt8), "int8");
   EXPECT_EQ(name_of(with_scale(formats::kNf4, ScaleType::bfloat16)), "nf4");
-  EXPECT_EQ(name_of(kQ4K), "4-bit integer, 6-bit scale per 32 inputs in super-blocks of 256, minimum");
+  EXPECT_EQ(name_of(kQ4K), "q4_k");
+  WeightFormat other = kQ4K;
+  other.bits = 7;
+  EXPECT_EQ(name_of(other), "7-bit integer, 6-bit scale per 32 inputs in super-blocks of 256, minimum");
   EXPECT_EQ(weight_format_from_name("nf5"), std::nullopt);
+}
+
+TEST(WeightFormat, OnlyOnesWithoutStoredScalesAreQuantizedTo) {
+  EXPECT_TRUE(is_quantized_to(formats::kInt8));
+  EXPECT_TRUE(is_quantized_to(with_scale(formats::kNf4, ScaleType::bfloat16)));
+  EXPECT_FALSE(is_quantized_to(formats::kFloat32));
+  EXPECT_FALSE(is_quantized_to(formats::kQ4_0));
+  EXPECT_FALSE(is_quantized_to(formats::kInt4G32));
+  EXPECT_FALSE(holds_stored_scales(formats::kInt4G32));
+  EXPECT_TRUE(holds_stored_scales(formats::kQ8_0));
+  EXPECT_FALSE(is_int8(formats::kQ8_0));
+  EXPECT_FALSE(is_grouped(formats::kLlmInt8));
 }
 
 TEST(ScaleLayout, FollowsTheGroups) {

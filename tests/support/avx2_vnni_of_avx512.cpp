@@ -1,7 +1,7 @@
 // The kernels of processors with AVX-VNNI, by the same instruction of AVX-512 on 256 bits: so that they are
 // tested where AVX-VNNI is not there. Compiled with flags of its own.
 #define ASSAY_VNNI_OF_AVX512
-#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 
 #include <immintrin.h>
 

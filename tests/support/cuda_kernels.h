@@ -1,5 +1,4 @@
-// What tests of the CUDA backend's kernels share: matrices of every format, an emulated device, and caches
-// with what attention over them gives, in double.
+// What tests of CUDA kernels share: matrices, an emulated device, caches and attention over them in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -62,7 +61,7 @@ inline void expect_near(float got, double wanted, double scale, const char* what
         << what << ": " << got << " for " << wanted;
 }
 
-// A matrix of a format, and what its elements stand for.
+// A matrix of a format (tests of whole plans have grouped ones), and what its elements stand for.
 struct TestMatrix {
   MatrixFormat format = MatrixFormat::float32;
   std::int64_t outputs = 0, inputs = 0, group = 0;
@@ -114,6 +113,7 @@ inline TestMatrix make_matrix(MatrixFormat format, std::int64_t outputs, std::in
           m.codes.push_back(random.below(16));
           *to |= static_cast<std::byte>(m.codes.back() << shift_of_code(k));
           value = codebook[at_of(m.codes.back())] * m.scales[at_of(scale_of(inputs, group, row, k))];
+        case MatrixFormat::grouped:
           break;
       }
       m.values.push_back(value);

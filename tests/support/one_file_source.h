@@ -53,10 +53,16 @@ class OneFileWeights : public QuantizedWeights {
     }
   }
   std::vector<float> read_scales(const StoredCodes& tensor) const override {
-    return is_k(tensor) ? times_factors(tensor, 0, 1) : scales_of_groups(tensor);
+    return scales_of_groups(tensor);
+  }
+  // Scales and minima of 6 bits, then the factors of each 256 inputs; a minimum is subtracted.
+  SuperBlocks read_super_blocks(const StoredCodes& tensor) const override {
+    const std::int64_t n = groups(tensor), first = codes(tensor);
+    return {numbers<std::uint8_t>(tensor, first, n), numbers<std::uint8_t>(tensor, first + n, n),
+            numbers<std::uint16_t>(tensor, first + 2 * n, n / 8),
+            numbers<std::uint16_t>(tensor, first + 2 * n + n / 4, n / 8)};
   }
   std::vector<float> read_offsets(const StoredCodes& tensor) const override {
-    if (is_k(tensor)) return times_factors(tensor, 1, -1);
     std::vector<float> offsets = scales_of_groups(tensor);
     const auto zeros = numbers<std::uint8_t>(tensor, codes(tensor) + groups(tensor) * 2, groups(tensor));
     for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] *= -static_cast<float>(zeros[i]);
@@ -67,7 +73,6 @@ class OneFileWeights : public QuantizedWeights {
   }
 
  private:
-  static bool is_k(const StoredCodes& tensor) { return tensor.format == formats::kQ4K; }
   static std::int64_t codes(const StoredCodes& tensor) { return tensor.elements() / 2; }  // bytes
   static std::int64_t groups(const StoredCodes& tensor) { return tensor.elements() / 32; }
   template <typename T>
@@ -82,16 +87,6 @@ class OneFileWeights : public QuantizedWeights {
     for (const std::uint16_t half : numbers<std::uint16_t>(tensor, codes(tensor), groups(tensor)))
       scales.push_back(f16_to_float(half));
     return scales;
-  }
-  // Scales (part 0) or minima (part 1) of 6 bits, times the factor of their 256 inputs.
-  std::vector<float> times_factors(const StoredCodes& tensor, std::int64_t part, float sign) const {
-    const std::int64_t n = groups(tensor), first = codes(tensor);
-    const auto small = numbers<std::uint8_t>(tensor, first + part * n, n);
-    const auto factors = numbers<std::uint16_t>(tensor, first + 2 * n + part * n / 4, n / 8);
-    std::vector<float> values;
-    for (std::size_t i = 0; i < small.size(); ++i)
-      values.push_back(sign * static_cast<float>(small[i]) * f16_to_float(factors[i / 8]));
-    return values;
   }
   const OneFileCheckpoint& checkpoint_;
 };

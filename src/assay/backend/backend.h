@@ -1,5 +1,4 @@
-// What a device offers: it packs a model's weights, keeps the keys and values, runs the plan, and tells the
-// time.
+// What a device offers: it packs a model's weights, keeps keys and values, runs the plan, and tells the time.
 #pragma once
 
 #include <array>
@@ -32,14 +31,15 @@ class WeightSource {
   virtual void read_rows(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                          float* out) const = 0;
   // For a weight that is_stored_quantized, instead: codes of outputs from first_row on, one in a byte, out
-  // [row_count][columns] (int8 as two's complement, -127 to 127; 4-bit 0 to 15). first_row * columns is even.
+  // [row_count][columns] (int8 as two's complement, others from 0 on). first_row * columns is even.
   virtual void read_codes(const WeightSpec& weight, std::int64_t first_row, std::int64_t row_count,
                           std::uint8_t* out) const;
   // And all its scales, as ScaleLayout (quant/quantizer.h) has them; what is added to a code times each scale
-  // (a minimum, or -scale * zero point); and where inputs are permuted the group of each, [columns].
+  // (a minimum, or -scale * zero point); of super-blocks what both are made of; permuted inputs' groups.
   virtual std::vector<float> read_scales(const WeightSpec& weight) const;
   virtual std::vector<float> read_offsets(const WeightSpec& weight) const;
   virtual std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const;
+  virtual struct SuperBlocks read_super_blocks(const WeightSpec& weight) const;
 };
 
 // The new tokens of one sequence within a batch.

@@ -6,6 +6,7 @@
 #include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
+#include "assay/quant/code_values.h"
 
 namespace assay {
 
@@ -24,6 +25,10 @@ std::vector<float> WeightSource::read_offsets(const WeightSpec& weight) const {
 
 std::vector<std::int32_t> WeightSource::read_input_groups(const WeightSpec& weight) const {
   throw Error("tensor '{}': this source holds no groups of inputs", weight.name);
+}
+
+SuperBlocks WeightSource::read_super_blocks(const WeightSpec& weight) const {
+  throw Error("tensor '{}': this source holds no super-blocks", weight.name);
 }
 
 void Program::run_greedily(const Batch& /*batch*/, KvCache& /*cache*/, std::int64_t /*steps*/,

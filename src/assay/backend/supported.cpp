@@ -16,13 +16,14 @@ bool is_cap(float cap) {
 
 bool is_served(const WeightFormat& format, std::span<const WeightFormat> served) {
   return std::any_of(served.begin(), served.end(), [&](const WeightFormat& each) {
-    return format == each || (is_four_bit(each) && format == with_scale(each, ScaleType::bfloat16));
+    return format == each ||
+           (is_quantized_to(each) && is_four_bit(each) && format == with_scale(each, ScaleType::bfloat16));
   });
 }
 
 // What checkpoints alone hold has no codes to be found for, and no kernel that multiplies int8.
 void check_offsets(const WeightSpec& w) {
-  if (!has_offsets(w.format)) return;
+  if (!is_quantized(w.format) || is_quantized_to(w.format)) return;
   if (!w.is_stored_quantized)
     throw Error("weight '{}': weights are not quantized to {}, which checkpoints hold", w.name,
                 name_of(w.format));

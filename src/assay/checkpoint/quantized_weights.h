@@ -9,6 +9,7 @@
 
 #include "assay/checkpoint/checkpoint.h"
 #include "assay/quant/calibration.h"
+#include "assay/quant/code_values.h"
 #include "assay/quant/precision.h"
 
 namespace assay {
@@ -59,6 +60,8 @@ class QuantizedWeights {
   // What formats with zero points or minima have, and those with permuted inputs, as a WeightSource gives it.
   virtual std::vector<float> read_offsets(const StoredCodes&) const { return {}; }
   virtual std::vector<std::int32_t> read_input_groups(const StoredCodes&) const { return {}; }
+  // Formats with super-blocks have these, and neither scales nor offsets.
+  virtual SuperBlocks read_super_blocks(const StoredCodes&) const { return {}; }
   // What was calibrated of the weight's inputs. Throws Error as check() does.
   virtual InputCalibration calibration_of(const StoredCodes&) const { return {}; }
 };

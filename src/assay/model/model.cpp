@@ -57,6 +57,10 @@ class StoredWeights : public WeightSource {
   std::vector<std::int32_t> read_input_groups(const WeightSpec& weight) const override {
     return quantized_->read_input_groups(quantized_tensor(weight));
   }
+  SuperBlocks read_super_blocks(const WeightSpec& weight) const override {
+    check_stop();
+    return quantized_->read_super_blocks(quantized_tensor(weight));
+  }
 
  private:
   // Several threads read; the caller's function is asked by one at a time.

@@ -55,8 +55,8 @@ BufferId PlanWriter::buffer(std::string name, std::int64_t columns) {
 
 WeightId PlanWriter::weight(WeightSpec spec) {
   // Scales that are weights of the file lose nothing in its type.
-  if (spec_.has_bfloat16_weights && is_four_bit(spec.format) && !has_nested_scales(spec.format) &&
-      !spec.is_stored_quantized)
+  if (spec_.has_bfloat16_weights && is_four_bit(spec.format) && is_quantized_to(spec.format) &&
+      !has_nested_scales(spec.format) && !spec.is_stored_quantized)
     spec.format = with_scale(spec.format, ScaleType::bfloat16);
   plan_.weights.push_back(std::move(spec));
   return static_cast<WeightId>(plan_.weights.size()) - 1;

@@ -69,8 +69,8 @@ std::int64_t Plan::parameters() const {
 Bytes Plan::footprint(std::int64_t bytes) const {
   std::int64_t sum = 0;
   for (const WeightSpec& weight : weights)
-    sum += is_four_bit(weight.format) ? (weight.elements() + 1) / 2
-                                      : weight.elements() * (is_int8(weight.format) ? 1 : bytes);
+    sum += is_grouped(weight.format) ? (weight.elements() * weight.format.bits + 7) / 8
+                                     : weight.elements() * (is_int8(weight.format) ? 1 : bytes);
   return {sum};
 }
 

@@ -17,6 +17,14 @@ const std::array<float, 16>& e2m1_codebook();
 // The value of every code of a grouped format, 2^bits of them.
 std::vector<float> code_values(const WeightFormat& format);
 
+// All scales of a matrix in a format with super-blocks, in the order of ScaleLayout: the whole number of each
+// group as its file has it, and the float16 factors of each super-block. Minima, which are subtracted, are
+// empty where the format has none.
+struct SuperBlocks {
+  std::vector<std::uint8_t> scales, minima;
+  std::vector<std::uint16_t> scale_factors, minimum_factors;
+};
+
 // The whole number that the scale of a group is in its super-block.
 constexpr float scale_code_value(const WeightFormat& format, std::uint8_t code) {
   if (format.scale == ScaleType::int8) return static_cast<float>(static_cast<std::int8_t>(code));

@@ -161,6 +161,14 @@ constexpr bool is_quantized_to(const WeightFormat& f) {
          (f.scale == ScaleType::float32 || f.scale == ScaleType::bfloat16 ||
           f.scale == ScaleType::double_int8);
 }
+// With int8 activations, where those are asked for.
+constexpr bool is_multiplied_as_bytes(const WeightFormat& f) {
+  return is_four_bit(f) && is_quantized_to(f);
+}
+// Formats of checkpoints whose scales and minima are held in the types that the checkpoint has them in.
+constexpr bool holds_stored_scales(const WeightFormat& f) {
+  return is_grouped(f) && !is_quantized_to(f) && f.offset != Offset::zero_point && !f.has_input_groups;
+}
 // Scales that are 8-bit codes in a file.
 constexpr bool has_nested_scales(const WeightFormat& f) {
   return f.scale == ScaleType::double_int8;
@@ -183,9 +191,8 @@ std::vector<std::string> weight_format_names();
 // "int8, nf4": the names of a list of formats, as a message shows them.
 std::string names_of(std::span<const WeightFormat> formats);
 
-// Bits of an element, with its part of the scales and offsets that groups of a fixed size share; scales of
-// double quantization count as float32, which they are held in. Scales per output or per matrix are not
-// counted.
+// Bits of an element, with its part of the scales and offsets that groups of a fixed size share (not of
+// scales per output or per matrix); scales of double quantization count as float32, which they are held in.
 double bits_per_weight(const WeightFormat& format);
 // Bytes of a matrix, with all scales and offsets.
 Bytes stored_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t columns);

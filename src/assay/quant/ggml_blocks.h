@@ -16,7 +16,7 @@ struct BlockType {
   std::uint32_t id;       // in GGUF's table of tensors
   std::string_view name;  // ggml's: "Q4_K"
   std::int64_t elements;  // in a block; a row is a whole number of blocks
-  std::int64_t bytes;     // of a block
+  std::int64_t bytes;     // that a block takes
   // Unset for plain numbers (F32, F16, BF16), of one element a block, and for what is refused.
   std::optional<WeightFormat> format;
   std::string_view refused_because;  // what a type that cannot be read would need; else empty

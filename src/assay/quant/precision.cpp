@@ -254,7 +254,7 @@ bool takes_input_scale(const Precision& precision) {
 }
 
 bool takes_activations(const Precision& precision) {
-  return precision.has_any(is_four_bit);
+  return precision.has_any(is_multiplied_as_bytes);
 }
 
 bool takes_calibrator(const Precision& precision) {

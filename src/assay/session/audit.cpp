@@ -51,7 +51,7 @@ class Audit {
     const Precision& precision = loaded_.model->precision();
     looks_across_batch_ = (precision.has_any(formats::kLlmInt8) && precision.outlier_threshold > 0) ||
                           precision.input_scale == InputScale::per_tensor;
-    if (precision.has_any(is_four_bit) && precision.dtype == formats::kBfloat16 &&
+    if (precision.has_any(is_multiplied_as_bytes) && precision.dtype == formats::kBfloat16 &&
         !precision.has_int8_activations)
       tolerance_ = 0.1;
     // The library sums in an order of its own from some number of tokens on, and 16-bit types round behind

@@ -131,7 +131,7 @@ std::vector<Warning> warnings_of(const ResolvedRun& run, const Backend& backend)
     warnings.push_back({WarningKind::bfloat16_emulated,
                         "weights, keys and values are stored in bfloat16, but without AMX or "
                         "AVX-512 BF16 the arithmetic is float32"});
-  if (runs_on_cpu && precision.has_any(is_four_bit) && precision.dtype == formats::kBfloat16 &&
+  if (runs_on_cpu && precision.has_any(is_multiplied_as_bytes) && precision.dtype == formats::kBfloat16 &&
       !precision.has_int8_activations)
     warnings.push_back(
         {WarningKind::mixed_arithmetic,

@@ -28,8 +28,11 @@ constexpr std::int64_t kStripFloats = std::int64_t{3} << 20, kAllStripFloats = s
 bool is_coded(const WeightSpec& spec) {
   return spec.kind == WeightSpec::Kind::matrix && is_quantized(spec.format);
 }
+bool has_super_blocks(const WeightSpec& spec) {
+  return is_coded(spec) && spec.format.inputs_per_super_block > 0;
+}
 bool has_blocks(const WeightSpec& spec) {
-  return spec.kind == WeightSpec::Kind::matrix && is_four_bit(spec.format);
+  return is_coded(spec) && is_grouped(spec.format) && !has_super_blocks(spec);
 }
 bool is_in_strips(const WeightSpec& spec) {
   return spec.stored_transposed && is_quantized(spec.format);
@@ -103,8 +106,10 @@ class Stream {
     const std::lock_guard lock(tensor.beginning);
     if (tensor.has_begun) return;
     const WeightSpec& spec = tensor.spec();
-    if (spec.is_stored_quantized)
-      tensor.scales = source_.read_scales(spec);
+    if (has_super_blocks(spec))
+      sink_.put_super_blocks(tensor.weight, tensor.part, checked_super_blocks(spec));
+    else if (spec.is_stored_quantized)
+      tensor.scales = checked_scales(spec);
     else if (has_blocks(spec))
       tensor.scales.resize(static_cast<std::size_t>(ScaleLayout(spec.format, spec.rows, spec.columns).count));
     tensor.has_begun = true;  // not where that threw
@@ -160,6 +165,24 @@ class Stream {
   }
 
  private:
+  std::vector<float> checked_scales(const WeightSpec& spec) const {
+    std::vector<float> scales = source_.read_scales(spec);
+    const auto count = static_cast<std::size_t>(ScaleLayout(spec.format, spec.rows, spec.columns).count);
+    if (scales.size() != count)
+      throw Error("tensor '{}': expected {} scales, found {}", spec.name, count, scales.size());
+    return scales;
+  }
+  SuperBlocks checked_super_blocks(const WeightSpec& spec) const {
+    SuperBlocks blocks = source_.read_super_blocks(spec);
+    const auto groups = static_cast<std::size_t>(ScaleLayout(spec.format, spec.rows, spec.columns).count),
+               count = static_cast<std::size_t>(spec.elements() / spec.format.inputs_per_super_block);
+    const bool has_minima = spec.format.offset == Offset::minimum;
+    if (blocks.scales.size() != groups || blocks.minima.size() != (has_minima ? groups : 0) ||
+        blocks.scale_factors.size() != count || blocks.minimum_factors.size() != (has_minima ? count : 0))
+      throw Error("tensor '{}': expected {} scales in {} super-blocks, found {} in {}", spec.name, groups,
+                  count, blocks.scales.size(), blocks.scale_factors.size());
+    return blocks;
+  }
   std::int64_t output_of(const Tensor& tensor, std::int64_t row) const {
     return tensor.part.first_output + tensor.spec().output_of(row);
   }
@@ -227,6 +250,10 @@ std::vector<std::int32_t> checked_input_groups(const WeightSpec& spec, std::vect
 
 }  // namespace
 
+void WeightSink::put_super_blocks(std::size_t /*weight*/, const TensorPart& tensor,
+                                  const SuperBlocks& /*blocks*/) {
+  throw std::logic_error("no place for the super-blocks of " + tensor.spec.name);
+}
 void WeightSink::put_offsets(std::size_t /*weight*/, const TensorPart& tensor,
                              std::span<const float> /*offsets*/) {
   throw std::logic_error("no place for the offsets of " + tensor.spec.name);
@@ -255,7 +282,7 @@ void stream_weights(std::span<const WeightSpec> specs, const WeightSource& sourc
   std::map<std::size_t, std::vector<std::int32_t>> groups_of;  // by weight: of its first tensor
   for (const Tensor& tensor : tensors) {
     const WeightSpec& spec = tensor.spec();
-    if (spec.format.offset != Offset::none)
+    if (spec.format.offset != Offset::none && !has_super_blocks(spec))
       sink.put_offsets(tensor.weight, tensor.part, source.read_offsets(spec));
     if (!spec.format.has_input_groups) continue;
     const std::vector<std::int32_t> groups = checked_input_groups(spec, source.read_input_groups(spec));

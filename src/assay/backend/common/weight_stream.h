@@ -10,6 +10,7 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/thread_pool.h"
+#include "assay/quant/code_values.h"
 
 namespace assay {
 
@@ -33,9 +34,11 @@ class WeightSink {
   // The codes of one output, one in a byte; of int8 with the largest magnitude that they stand for.
   virtual void put_codes(std::size_t weight, std::int64_t output, const std::uint8_t* codes,
                          float absmax) = 0;
-  // The scales of all blocks of a tensor of 4-bit codes, as ScaleLayout has them.
+  // The scales of all blocks of a tensor of grouped codes, as ScaleLayout has them; of formats with
+  // super-blocks these instead.
   virtual void put_block_scales(std::size_t weight, const TensorPart& tensor,
                                 std::span<const float> scales) = 0;
+  virtual void put_super_blocks(std::size_t weight, const TensorPart& tensor, const SuperBlocks& blocks);
   // Beside them, before any code of any tensor, of formats that have them: zero points or minima as scales
   // are, and the group of each input. A device without such formats refuses them before.
   virtual void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets);

@@ -56,22 +56,14 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
 //   int8:     [panels][k_padded / 4][16][4], k_padded = k rounded up to 64
 //   four_bit: [panels][k_padded / 8][16][4], k_padded = k rounded up to 32: of eight inputs, byte i of an
 //             output holds the code of input i, low, and of input i + 4: the order of the products of bytes
-enum class Packing { float32, bfloat16, int8, four_bit };
+//   grouped:  codes of any width with the scales of their checkpoint (common/grouped_layout.h)
+enum class Packing { float32, bfloat16, int8, four_bit, grouped };
 inline constexpr std::int64_t kInt8Columns = 64;        // bytes of a row of a strip
 inline constexpr float kInt8Unit = 1.0F / (127 * 127);  // times both absmax: the value of a product of codes
 
 // Where the int8 code of input k of output j lies in its panel.
 constexpr std::int64_t int8_offset(std::int64_t k, std::int64_t j) {
   return k / 4 * (4 * kPanel) + j * 4 + k % 4;
-}
-
-// Where the 4-bit code of input k of output j lies in its panel, and how many bits up.
-inline constexpr std::int64_t kCodeInputs = 8;  // in 64 bytes of a panel
-constexpr std::int64_t code_offset(std::int64_t k, std::int64_t j) {
-  return k / kCodeInputs * (kPanel * 4) + j * 4 + k % 4;
-}
-constexpr int code_shift(std::int64_t k) {
-  return static_cast<int>(k / 4 % 2 * 4);
 }
 
 // out[rows, n] = activation(x * w^T + bias), or += .
@@ -359,6 +351,9 @@ struct KernelTable {
   void (*linear_int8)(const Int8Args&) noexcept;
   void (*expand)(const ExpandArgs&) noexcept;
   void (*linear_four_bit)(const FourBitArgs&) noexcept;
+  void (*expand_grouped)(const struct ExpandGroupedArgs&) noexcept;  // grouped_codes.h
+  // kFourBitRows rows at most; null in a table that expands for them too.
+  void (*linear_grouped)(const struct LinearGroupedArgs&) noexcept;
   std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;
   void (*linear_coded_inputs)(const Int8ActivationsArgs&) noexcept;

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "assay/backend/common/weight_stream.h"
+#include "assay/backend/cpu/lower/place_codes.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
 #include "assay/quant/quantizer.h"
@@ -36,6 +37,7 @@ std::int64_t lay_out(PackedWeight& w) {
   if (!is_matrix(spec)) return spec.elements() * (is_float32(spec) ? 4 : 2);
   const std::int64_t elements = w.panels * w.panel_bytes();
   w.scales_at = round_up(elements, 64);
+  if (w.packing() == Packing::grouped) return w.scales_at + w.panels * w.grouped().scale_bytes();
   if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
   if (!is_four_bit(spec.format)) return elements;
   w.group = ScaleLayout(spec.format, spec.rows, spec.columns).group;
@@ -59,81 +61,6 @@ void split(float value, int planes, const Take& take) {
     const std::uint16_t bits = float_to_bf16(value);
     take(plane, bits);
     if (plane + 1 < planes) value -= bf16_to_float(bits);
-  }
-}
-
-// Where the codes of an output's panel begin.
-std::uint8_t* codes_of(PackedWeight& w, std::int64_t output) {
-  return reinterpret_cast<std::uint8_t*>(w.data.data()) + output / kPanel * w.panel_bytes();
-}
-
-// Calls take(group, codes) for each `size` codes of a row of n; those of the last are followed by zeros.
-template <std::int64_t size, typename Code, typename Take>
-void for_groups(const Code* codes, std::int64_t n, const Take& take) {
-  const std::int64_t whole = n / size;
-  for (std::int64_t i = 0; i < whole; ++i) take(i, codes + i * size);
-  if (whole * size == n) return;
-  Code last[size] = {};
-  std::copy(codes + whole * size, codes + n, last);
-  take(whole, last);
-}
-
-void place_int8(PackedWeight& w, std::int64_t output, const std::int8_t* codes, float absmax) {
-  std::uint8_t* panel = codes_of(w, output) + output % kPanel * 4;
-  const std::int64_t columns = w.spec.columns;  // read once: bytes may alias anything
-  for_groups<4>(codes, columns, [panel](std::int64_t i, const std::int8_t* four) {
-    std::memcpy(panel + i * 4 * kPanel, four, 4);
-  });
-  const_cast<float*>(w.scales())[output] = absmax;
-  const_cast<std::int32_t*>(w.sums())[output] = std::accumulate(codes, codes + columns, std::int32_t{0});
-}
-
-// For eight codes, the last four go beside the first four, 4 bits up.
-void place_four_bit(PackedWeight& w, std::int64_t output, const std::uint8_t* codes) {
-  static_assert(code_offset(4, 0) == 0 && code_shift(4) == 4 && code_offset(0, 1) == 4);
-  std::uint8_t* panel = codes_of(w, output) + code_offset(0, output % kPanel);
-  for_groups<kCodeInputs>(codes, w.spec.columns, [panel](std::int64_t i, const std::uint8_t* eight) {
-    std::uint32_t low = 0, high = 0;
-    std::memcpy(&low, eight, 4);
-    std::memcpy(&high, eight + 4, 4);
-    low |= high << 4;
-    std::memcpy(panel + code_offset(i * kCodeInputs, 0), &low, 4);
-  });
-}
-
-// The scales of all blocks of a tensor, laid out for the panels.
-void place_block_scales(PackedWeight& w, const TensorPart& tensor, std::span<const float> scales) {
-  const WeightSpec& spec = tensor.spec;
-  const std::int64_t groups = (w.k_padded() + w.group - 1) / w.group;
-  const ScaleLayout layout(spec.format, spec.rows, spec.columns);
-  auto* floats = const_cast<float*>(w.scales());
-  auto* halves = reinterpret_cast<std::uint16_t*>(floats);
-  for (std::int64_t row = 0; row < spec.rows; ++row) {
-    const std::int64_t output = tensor.first_output + spec.output_of(row);
-    for (std::int64_t k = 0; k < spec.columns; k += w.group) {
-      const std::int64_t at = (output / kPanel * groups + k / w.group) * kPanel + output % kPanel;
-      const float scale = scales[static_cast<std::size_t>(layout.at(row, k))];
-      if (!w.has_bfloat16_scales()) {
-        floats[at] = scale;
-        continue;
-      }
-      halves[at] = float_to_bf16(scale);
-      if (bf16_to_float(halves[at]) != scale)
-        throw std::logic_error("the scale of " + spec.name + " is no bfloat16");
-    }
-  }
-}
-
-// The same of zero points or minima.
-void place_offsets(PackedWeight& w, const TensorPart& tensor, std::span<const float> offsets) {
-  const WeightSpec& spec = tensor.spec;
-  const ScaleLayout layout(spec.format, spec.rows, spec.columns);
-  auto* out = const_cast<float*>(w.offsets());
-  for (std::int64_t row = 0; row < spec.rows; ++row) {
-    const std::int64_t output = tensor.first_output + spec.output_of(row);
-    for (std::int64_t k = 0; k < spec.columns; k += w.group)
-      out[(output / kPanel * w.groups() + k / w.group) * kPanel + output % kPanel] =
-          offsets[static_cast<std::size_t>(layout.at(row, k))];
   }
 }
 
@@ -229,15 +156,24 @@ class PanelSink : public WeightSink {
     PackedWeight& w = weights_[weight];
     if (is_int8(w.spec.format))
       place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), absmax);
+    else if (w.packing() == Packing::grouped)
+      w.grouped_place().put_codes(output, codes);
     else
       place_four_bit(w, output, codes);
   }
   void put_block_scales(std::size_t weight, const TensorPart& tensor,
                         std::span<const float> scales) override {
-    place_block_scales(weights_[weight], tensor, scales);
+    PackedWeight& w = weights_[weight];
+    w.packing() == Packing::grouped ? w.grouped_place().put_factors(tensor, scales, false)
+                                    : place_block_scales(w, tensor, scales);
+  }
+  void put_super_blocks(std::size_t weight, const TensorPart& tensor, const SuperBlocks& blocks) override {
+    weights_[weight].grouped_place().put_super_blocks(tensor, blocks);
   }
   void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets) override {
-    place_offsets(weights_[weight], tensor, offsets);
+    PackedWeight& w = weights_[weight];
+    w.packing() == Packing::grouped ? w.grouped_place().put_factors(tensor, offsets, true)
+                                    : place_offsets(w, tensor, offsets);
   }
   void put_input_groups(std::size_t weight, const TensorPart& /*tensor*/,
                         std::span<const std::int32_t> groups) override {
@@ -265,6 +201,7 @@ class PanelSink : public WeightSink {
 
 Packing PackedWeight::packing() const {
   if (is_int8(spec.format)) return Packing::int8;
+  if (holds_stored_scales(spec.format)) return Packing::grouped;
   if (is_four_bit(spec.format)) return Packing::four_bit;
   return is_float32(spec) ? Packing::float32 : Packing::bfloat16;
 }
@@ -285,6 +222,8 @@ std::int64_t PackedWeight::panel_bytes() const {
       return elements;
     case Packing::four_bit:
       return elements / 2;
+    case Packing::grouped:
+      return elements * spec.format.bits / 8;
   }
   return 0;
 }
@@ -293,7 +232,22 @@ const std::array<float, 16>& PackedWeight::codebook() const {
   return codebook_values(spec.format);
 }
 
+GroupedCodes PackedWeight::grouped() const {
+  return {.codes = data.data(),
+          .scales = data.data() + scales_at,
+          .values = values.data(),
+          .bits = spec.format.bits,
+          .run = scale_run_of(spec.format),
+          .k = spec.columns,
+          .k_padded = k_padded()};
+}
+
+GroupedPlace PackedWeight::grouped_place() {
+  return {data.data(), data.data() + scales_at, spec.format.bits, scale_run_of(spec.format), spec.columns};
+}
+
 Bytes PackedWeight::weight_bytes() const {
+  if (packing() == Packing::grouped) return stored_bytes(spec.format, spec.rows, spec.columns);
   if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
   if (packing() == Packing::four_bit) {
     const std::int64_t scales = ScaleLayout(spec.format, spec.rows, spec.columns).count;
@@ -347,6 +301,9 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
       const float value = w.codebook()[static_cast<std::size_t>(code)] * scale_at(scales, at);
       take(i, offsets == nullptr ? value : value + offsets[first + at]);
     }
+  } else if (w.packing() == Packing::grouped) {
+    const GroupedCodes codes = w.grouped();
+    for (std::int64_t i = 0; i < columns; ++i) take(i, codes.value(row / kPanel, row % kPanel, i));
   } else if (is_float32(w.spec)) {
     const float* panel = w.data.floats() + row / kPanel * columns * kPanel + row % kPanel;
     for (std::int64_t i = 0; i < columns; ++i) {
@@ -380,6 +337,7 @@ std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs) 
   std::vector<PackedWeight> weights(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     weights[i].spec = specs[i];
+    if (weights[i].packing() == Packing::grouped) weights[i].values = code_values(specs[i].format);
     weights[i].bytes = lay_out(weights[i]);
   }
   return weights;

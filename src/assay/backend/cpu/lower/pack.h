@@ -5,6 +5,8 @@
 #include <functional>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/common/grouped_codes.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 #include "assay/backend/cpu/kernels/kernels.h"
 #include "assay/base/aligned.h"
 #include "assay/base/thread_pool.h"
@@ -29,10 +31,12 @@ struct PackedWeight {
   // For quantized formats: behind the codes in `data`.
   //   int8:  absmax [panels][16], then the sum of each output's codes, as int32
   //   4-bit: BlockScales
+  //   grouped: the runs of each panel (common/grouped_layout.h)
   //   with zero points, minima or permuted inputs: behind the scales offsets in float32, which lie alike,
   //   then the group of each input, as int32 [k_padded]
   std::int64_t scales_at = 0, offsets_at = 0, input_groups_at = 0;  // bytes
-  std::int64_t group = 0;  // inputs that share a scale of every output
+  std::int64_t group = 0;     // inputs that share a scale of every output
+  std::vector<float> values;  // what grouped codes stand for
 
   Packing packing() const;
   bool is_float() const { return packing() == Packing::float32 || packing() == Packing::bfloat16; }
@@ -54,6 +58,8 @@ struct PackedWeight {
   const std::int32_t* sums() const {
     return reinterpret_cast<const std::int32_t*>(scales() + panels * kPanel);
   }
+  GroupedCodes grouped() const;
+  GroupedPlace grouped_place();
   const std::array<float, 16>& codebook() const;  // for 4-bit codes
   const ByteCodebook& byte_codebook() const;      // the same, nearly
   int planes() const { return spec.planes(); }

@@ -76,9 +76,9 @@ bool PackedPlan::attends_tiles(const AttentionOp& op) const {
 }
 
 bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
-  return table.uses_tiles &&
-         (w.packing() == Packing::bfloat16 ||
-          (w.packing() == Packing::four_bit && w.spec.arithmetic.multiply == Multiply::bfloat16));
+  return table.uses_tiles && (w.packing() == Packing::bfloat16 ||
+                              ((w.packing() == Packing::four_bit || w.packing() == Packing::grouped) &&
+                               w.spec.arithmetic.multiply == Multiply::bfloat16));
 }
 
 bool PackedPlan::takes_int8_activations(const LinearOp& op, std::int64_t rows) const {

@@ -38,6 +38,8 @@ std::vector<std::span<std::byte>> read_by(PackedWeight& weight, bool is_gated, i
       add(weight.scales_at,
           (weight.k_padded() + weight.group - 1) / weight.group * kPanel * weight.block_scales().bytes(),
           half);
+    else if (weight.packing() == Packing::grouped)
+      add(weight.scales_at, weight.grouped().scale_bytes(), half);
   }
   return all;
 }

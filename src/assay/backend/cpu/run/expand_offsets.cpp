@@ -1,5 +1,6 @@
 #include "assay/backend/cpu/run/expand_offsets.h"
 
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 #include "assay/tensor/half.h"
 
 namespace assay::cpu {

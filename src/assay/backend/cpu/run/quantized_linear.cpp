@@ -188,6 +188,24 @@ void Linear::run_int8_activations(const LinearOp& op, const LinearArgs& whole, c
     run_panels(whole, part, kCodedPanels, target, multiply);
 }
 
+namespace {
+
+// Rows times some panels that lie at `weights`.
+void multiply_expanded(void (*kernel)(const LinearArgs&) noexcept, LinearArgs args, const ProductPart& task,
+                       Packing packing, const void* weights) {
+  const std::int64_t column = task.first_panel * kPanel;
+  args.n = std::min(task.panels * kPanel, args.n - column);
+  args.first_panel = 0;
+  args.w = weights;
+  args.packing = packing;
+  if (args.bias != nullptr) args.bias += column;
+  if (args.y != nullptr) args.y += column;
+  if (args.y_tiles.data != nullptr) args.y_tiles.data += args.y_tiles.offset(0, column);
+  kernel(args);
+}
+
+}  // namespace
+
 // Codes become panels in the second-level cache, a few at a time, which are then multiplied like any other.
 void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                           const LinearTarget& target) {
@@ -212,8 +230,7 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
       packed_.table.linear_four_bit({.to = args, .weights = expand});
     });
   const auto kernel = has_tiles ? packed_.table.linear_tiles : packed_.table.linear;
-  run_panels(whole, part, kExpandedPanels, target, [&](LinearArgs args, const ProductPart& task) {
-    const std::int64_t column = task.first_panel * kPanel;
+  run_panels(whole, part, kExpandedPanels, target, [&](const LinearArgs& args, const ProductPart& task) {
     ExpandArgs some = expand;
     some.codes += task.first_panel * w.panel_bytes();
     some.scales = some.scales.from(task.first_panel * groups * kPanel);
@@ -222,14 +239,29 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
     const float* offsets = w.offsets();
     if (offsets != nullptr) offsets += task.first_panel * groups * kPanel;
     has_offsets ? expand_offsets(some, offsets, w.input_groups()) : packed_.table.expand(some);
-    args.first_panel = 0;
-    args.w = some.out;
-    args.packing = expand.packing;
-    args.n = std::min(task.panels * kPanel, whole.n - column);
-    if (args.bias != nullptr) args.bias += column;
-    if (args.y != nullptr) args.y += column;
-    if (args.y_tiles.data != nullptr) args.y_tiles.data += args.y_tiles.offset(0, column);
-    kernel(args);
+    multiply_expanded(kernel, args, task, expand.packing, some.out);
+  });
+}
+
+// The same of codes with the scales of their checkpoint.
+void Linear::run_grouped(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
+                         const LinearTarget& target) {
+  const bool has_tiles = packed_.multiplies_tiles(w);
+  const GroupedCodes all = w.grouped();
+  if (packed_.table.linear_grouped != nullptr && whole.rows <= kFourBitRows && !has_tiles)
+    return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
+      packed_.table.linear_grouped({.to = args, .weights = all, .fetch = packed_.fetch});
+    });
+  const auto kernel = has_tiles ? packed_.table.linear_tiles : packed_.table.linear;
+  run_panels(whole, part, kExpandedPanels, target, [&](const LinearArgs& args, const ProductPart& task) {
+    ExpandGroupedArgs some{.weights = all,
+                           .panels = task.panels,
+                           .packing = has_tiles ? Packing::bfloat16 : Packing::float32,
+                           .out = work_.expanded(ThreadPool::worker())};
+    some.weights.codes += task.first_panel * all.code_bytes();
+    some.weights.scales += task.first_panel * all.scale_bytes();
+    packed_.table.expand_grouped(some);
+    multiply_expanded(kernel, args, task, some.packing, some.out);
   });
 }
 

@@ -134,8 +134,67 @@ ASSAY_DEVICE float weight_of(const Matrix& matrix, float entry, std::int64_t row
   return matrix.offsets ? fmaf(entry, scale, Global<const float>(matrix.offsets)[at]) : entry * scale;
 }
 
+// Numbers in a run of scales of grouped codes; no number crosses a byte, no factor an even address.
+struct RunReader {
+  const ScaleRun& run;
+  Global<const std::byte> data;
+  std::int64_t first, output;
+
+  ASSAY_DEVICE float factor(std::int32_t bit) const {
+    return f16_value(data.load<std::uint16_t>((first + run.byte_of(bit, output)) / 2));
+  }
+  ASSAY_DEVICE std::uint32_t bits(std::int32_t bit, int width) const {
+    const std::uint32_t byte = data.load<std::uint8_t>(first + run.byte_of(bit, output));
+    return byte >> bit % 8 & ((1U << width) - 1U);
+  }
+  ASSAY_DEVICE float number(std::int32_t low_at, std::int32_t high_at, int group) const {
+    const std::uint32_t low = bits(low_at + group * run.low_bits(), run.low_bits()),
+                        high = run.number_bits == 6 ? bits(high_at + group * 2, 2) : 0;
+    return static_cast<float>(static_cast<std::int32_t>(low | high << 4));
+  }
+};
+struct ScaleAndOffset {
+  float scale, offset;
+};
+ASSAY_DEVICE ScaleAndOffset grouped_scale(const Matrix& matrix, std::int64_t row, std::int64_t k) {
+  const ScaleRun& run = matrix.run;
+  const RunReader reader{run, Global<const float>(matrix.scales).as<const std::byte>(),
+                         row / kStrip * run.panel_bytes(matrix.inputs) + k / run.inputs * run.bytes(),
+                         row % kStrip};
+  if (run.is_e8m0) {
+    const std::uint32_t byte = reader.bits(run.factor_at, 8);
+    return {float_of(byte == 255 ? 0x7fc00000U : byte == 0 ? 0x00400000U : byte << 23), 0};
+  }
+  const int group = static_cast<int>(k % run.inputs / run.group());
+  ScaleAndOffset by{reader.factor(run.factor_at), run.has_minima ? reader.factor(run.minimum_factor_at) : 0};
+  if (run.number_bits == 0) return by;
+  by.scale *= reader.number(0, run.highs_at, group) - static_cast<float>(run.zero);
+  if (run.has_minima) by.offset *= -reader.number(run.minima_at, run.minimum_highs_at, group);
+  return by;
+}
+// What a grouped code stands for before it is scaled.
+template <typename Book>
+ASSAY_DEVICE float grouped_entry(const Matrix& matrix, const Book& book, std::int64_t row, std::int64_t k) {
+  const Global<const std::byte> data(matrix.data);
+  const CodePlanes planes = planes_of_code(matrix.run.code_bits);
+  const std::int64_t first = row / kStrip * grouped_code_bytes(matrix.run.code_bits, matrix.inputs) +
+                             k / kSpan * kStrip * 4 * matrix.run.code_bits;
+  const auto part = [&](std::int64_t plane, int width) {
+    const auto word = data.load<std::uint32_t>((plane + plane_word(width, k, row % kStrip)) / 4);
+    return word >> plane_shift(width, k) & ((1U << width) - 1U);
+  };
+  std::uint32_t code = part(first, planes.low);
+  if (planes.high > 0) code |= part(first + kStrip * 4 * planes.low, planes.high) << planes.low;
+  return matrix.run.code_bits <= 4 ? book[code]
+                                   : book[0] + static_cast<float>(static_cast<std::int32_t>(code));
+}
+
 // Element k of an output, or of a row of a table.
 ASSAY_DEVICE float element_of(const Matrix& matrix, std::int64_t row, std::int64_t k) {
+  if (matrix.format == MatrixFormat::grouped) {
+    const ScaleAndOffset by = grouped_scale(matrix, row, k);
+    return fmaf(grouped_entry(matrix, matrix.codebook, row, k), by.scale, by.offset);
+  }
   const Global<const std::byte> data(matrix.data);
   const std::int64_t at = byte_of(matrix.format, matrix.inputs, row, k);
   switch (matrix.format) {
@@ -150,6 +209,8 @@ ASSAY_DEVICE float element_of(const Matrix& matrix, std::int64_t row, std::int64
              (Global<const float>(matrix.scales)[row] * (1.0F / 127.0F));
     case MatrixFormat::four_bit:
       return weight_of(matrix, matrix.codebook[data.load<std::uint8_t>(at) >> shift_of_code(k) & 15], row, k);
+    case MatrixFormat::grouped:
+      break;
   }
   return 0;
 }

@@ -52,6 +52,15 @@ ASSAY_KERNEL_OF(kLinearThreads) expand_matrix(ExpandArgs a) {
                      tile = std::int64_t{block_x()} * (kLinearThreads / kWarp) + thread_index() / kWarp;
   wait_for_previous();
   if (tile >= tiles) return;
+  if (m.format == MatrixFormat::grouped) {
+    const std::int64_t output = block_y() * kStrip + lane % 16, first = tile * kSpan + lane / 16 * 16;
+    const ScaleAndOffset by = grouped_scale(m, output, first);
+    const auto value = [&](std::int64_t i) {
+      return i < m.inputs ? fmaf(grouped_entry(m, codebook, output, i), by.scale, by.offset) : 0.0F;
+    };
+    for (std::int64_t i = first; i < first + 16; i += 2) put_pair(a, output, i, {value(i), value(i + 1)});
+    return;
+  }
   const Words4 words =
       Global<const std::byte>(m.data).load<Words4>((block_y() * tiles + tile) * (kTileBytes / 16) + lane);
   const std::int64_t row = block_y() * kStrip + g, k = tile * tile_inputs(m.format) + 2 * t;

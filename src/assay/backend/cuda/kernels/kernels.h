@@ -1,5 +1,4 @@
-// What the kernels of a GPU compute: an argument struct for each operation, and run(), which chooses the
-// kernels and the shape of their launches.
+// What a GPU's kernels compute: an argument struct for each operation; run() chooses kernels and launches.
 //
 // Activations are float32, [rows][columns], rows a stride apart (in elements). A row's result depends on
 // that row alone, bit for bit, whatever else is in the batch, except where an operation says otherwise. NaN
@@ -17,11 +16,11 @@ namespace assay::cuda {
 
 // A matrix, or a table of embeddings, in fragment order (layout.h): matrix_bytes(format, outputs, inputs).
 //   int8       scales[outputs]: the largest magnitude of each output; a code stands for scale / 127 * code
-//   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(); a code
-//              stands for book[code] * scale. `group` is a power of two from 1 on. Where there are offsets
-//              (zero points or minima), in the order of the scales, a code stands for book[code] * scale +
-//              offset; where there are input groups, [inputs padded to a tile], they and not its position say
-//              which group an input is in.
+//   four_bit   scales of groups: scale_count(outputs, inputs, group) in the order of scale_of(), `group` a
+//              power of two. A code stands for book[code] * scale, + offset where there are offsets (zero
+//              points or minima, which lie as scales do). Input groups, [inputs padded to a tile], say which
+//              group an input is in; without them its position does
+//   grouped    runs of scales (common/grouped_layout.h); a code of over 4 bits stands for book[0] + code
 struct Matrix {
   DevicePointer<const std::byte> data = {};
   DevicePointer<const float> scales = {}, offsets = {};
@@ -29,6 +28,7 @@ struct Matrix {
   std::int64_t outputs = 0, inputs = 0, group = 0;
   MatrixFormat format = MatrixFormat::float32;
   float codebook[16] = {};
+  ScaleRun run = {};  // grouped
 };
 
 // out[row] = scale * tokens[ids[row]] + places[positions[row] + position_offset], of the tables that have
@@ -207,8 +207,8 @@ inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMaxPrologueRows) * 4,
                               kMadeBytesOfWarp = kMaxPrologueRows * (kMadeAtOnce + kMadePadding) * 4;
 inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
 
-// x [rows, inputs] times a matrix in float32, float16, bfloat16 or four_bit. Sums are made of 8 ranges of the
-// inputs, added in order: bits depend on the matrix's shape, never on `rows`.
+// x [rows, inputs] times a matrix in any format but int8. Sums are made of 8 ranges of the inputs, added in
+// order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
   DevicePointer<const float> x = {};
   std::int64_t x_stride = 0, rows = 0;
@@ -420,7 +420,7 @@ struct Kernels {
   Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks], linear_float16[kRowBlocks], linear_bfloat16[kRowBlocks];
   Kernel<LinearArgs> four_bit_float32, four_bit_float16[kRowBlocks], four_bit_bfloat16[kRowBlocks];
-  Kernel<LinearArgs> four_bit_offsets;
+  Kernel<LinearArgs> four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;

@@ -28,7 +28,7 @@ void launch_rows(Runtime& runtime, const Kernel<Args>& kernel, const Args& args,
 }
 
 // A block per row, with shared memory for a value of each warp.
-constexpr std::uint32_t kReduceBytes = 32 * 8;
+constexpr std::uint32_t kReduceBytes = 32 * 8, kByteTable = 256 * 4;
 template <typename Args>
 void launch_blocks(Runtime& runtime, const Kernel<Args>& kernel, const Args& args, std::int64_t blocks) {
   if (blocks == 0) return;
@@ -57,12 +57,8 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
          args);
 }
 
-constexpr std::uint32_t kByteTable = 256 * 4;
-
 // With more rows than this, rows and weights meet in tiles.
-constexpr std::int64_t kFewRows = 16;
-constexpr std::int64_t kSmallTile = 64, kLargeOutputs = 128;
-constexpr std::int64_t kRangesOfSums = 8;
+constexpr std::int64_t kFewRows = 16, kSmallTile = 64, kLargeOutputs = 128, kRangesOfSums = 8;
 
 // Which blocks a multiplication of many rows takes. Bits do not depend on it.
 struct GemmShape {
@@ -306,9 +302,8 @@ void run(Runtime& runtime, const LinearArgs& args) {
         return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
       }
       if (args.rows == 0) return;
-      const int i = args.rows <= 4 ? 0 : 1;
-      const std::int64_t rows = i == 0 ? 4 : 16;
-      return launch(runtime, kernels.linear_float32[i],
+      const std::int64_t rows = args.rows <= 4 ? 4 : 16;
+      return launch(runtime, kernels.linear_float32[rows / 16],
                     {.grid_x = count_of(strips_of(args.weight.outputs)),
                      .grid_y = blocks_of(args.rows, rows),
                      .block = count_of(kThreads),
@@ -316,11 +311,13 @@ void run(Runtime& runtime, const LinearArgs& args) {
                     args);
     }
     case MatrixFormat::four_bit:
+    case MatrixFormat::grouped:
       break;
   }
   check_group(args.weight.group, 1);
-  const bool has_offsets = args.weight.offsets || args.weight.input_groups;
-  const bool has_wide_groups = args.weight.group >= 16 && !has_offsets;
+  const bool is_grouped = args.weight.format == MatrixFormat::grouped,
+             has_offsets = args.weight.offsets || args.weight.input_groups;
+  const bool has_wide_groups = args.weight.group >= 16 && !has_offsets && !is_grouped;
   if (has_wide_groups && args.arithmetic == Arithmetic::float16) {
     if (run_gemm(runtime, args, args.arithmetic, kernels.gemm_four_float16)) return;
     return launch_linear(runtime, kernels.four_bit_float16, args, kByteTable + made_bytes);
@@ -330,7 +327,10 @@ void run(Runtime& runtime, const LinearArgs& args) {
     return launch_linear(runtime, kernels.four_bit_bfloat16, args, kByteTable + made_bytes);
   }
   if (args.rows == 0) return;
-  launch(runtime, has_offsets ? kernels.four_bit_offsets : kernels.four_bit_float32,
+  const auto& kernel = is_grouped    ? kernels.linear_grouped
+                       : has_offsets ? kernels.four_bit_offsets
+                                     : kernels.four_bit_float32;
+  launch(runtime, kernel,
          {.grid_x = count_of(strips_of(args.weight.outputs)),
           .grid_y = blocks_of(args.rows, 4),
           .block = count_of(kThreads),

@@ -6,9 +6,9 @@
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
 #include "assay/backend/cuda/kernels/expand.cuh"
 #include "assay/backend/cuda/kernels/gemm.cuh"
+#include "assay/backend/cuda/kernels/grouped.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
-#include "assay/backend/cuda/kernels/offsets.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
@@ -57,16 +57,9 @@ inline Kernels kernel_table() {
   ASSAY_FOR_BLOCKS(four_bit_bfloat16, ASSAY_FOUR_BF16);
   ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
   ASSAY_FOR_BLOCKS(linear_int8, ASSAY_INT8);
-#undef ASSAY_TF32
-#undef ASSAY_F16
-#undef ASSAY_BF16
-#undef ASSAY_FOUR_F16
-#undef ASSAY_FOUR_BF16
-#undef ASSAY_CODED
-#undef ASSAY_INT8
-#undef ASSAY_FOR_BLOCKS
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
   k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
+  k.linear_grouped = {"linear_grouped", device::linear_grouped};
   k.round_inputs = {"round_inputs", device::round_inputs};
   k.gemm_tf32[0] = {"gemm_tf32<64x64>", gemm_tiles<Tf32Tiles, 1, 4>};
   k.gemm_tf32[1] = {"gemm_tf32<128x128>", gemm_tiles<Tf32Tiles, 2, 8>};
@@ -96,5 +89,13 @@ inline Kernels kernel_table() {
   k.log_probability = {"log_probability", log_probability_rows};
   return k;
 }
+#undef ASSAY_TF32
+#undef ASSAY_F16
+#undef ASSAY_BF16
+#undef ASSAY_FOUR_F16
+#undef ASSAY_FOUR_BF16
+#undef ASSAY_CODED
+#undef ASSAY_INT8
+#undef ASSAY_FOR_BLOCKS
 
 }  // namespace assay::cuda

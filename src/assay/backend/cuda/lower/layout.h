@@ -9,16 +9,13 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define ASSAY_HOST_DEVICE __host__ __device__
-#else
-#define ASSAY_HOST_DEVICE
-#endif
+#include "assay/backend/common/grouped_layout.h"
 
 namespace assay::cuda {
 
-// What the elements of a matrix are. four_bit: codes 0 to 15 of whatever book.
-enum class MatrixFormat : std::int32_t { float32, float16, bfloat16, int8, four_bit };
+// What the elements of a matrix are. four_bit: codes 0 to 15 of whatever book. grouped: codes of any width,
+// which lie as common/grouped_layout.h has them, in spans in place of tiles.
+enum class MatrixFormat : std::int32_t { float32, float16, bfloat16, int8, four_bit, grouped };
 
 inline constexpr std::int64_t kStrip = 16;       // outputs of a tile
 inline constexpr std::int64_t kTileBytes = 512;  // in every format
@@ -31,6 +28,7 @@ ASSAY_HOST_DEVICE constexpr std::int64_t round_up(std::int64_t n, std::int64_t u
 ASSAY_HOST_DEVICE constexpr std::int64_t tile_inputs(MatrixFormat format) {
   return format == MatrixFormat::float32    ? 8
          : format == MatrixFormat::int8     ? 32
+         : format == MatrixFormat::grouped  ? kSpan
          : format == MatrixFormat::four_bit ? 64
                                             : 16;
 }
@@ -65,6 +63,8 @@ ASSAY_HOST_DEVICE constexpr std::int64_t byte_in_tile(MatrixFormat format, std::
       return (lane + k % 16 / 4) * 16 + k % 4 + 4 * half + 8 * (k / 16);
     case MatrixFormat::four_bit:
       return (lane + k % 8 / 2) * 16 + k / 16 * 4 + half + 2 * (k % 16 / 8);
+    case MatrixFormat::grouped:
+      break;
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "assay/backend/common/grouped_codes.h"
 #include "assay/backend/common/weight_stream.h"
 #include "assay/base/thread_pool.h"
 #include "assay/quant/quantizer.h"
@@ -22,6 +23,13 @@ PackedWeight laid_out(const WeightSpec& spec, Offsets& offsets) {
     w.at = offsets.take(spec.columns * 4);
   } else {
     w.format = format_of(spec);
+    if (w.format == MatrixFormat::grouped) {
+      w.at = offsets.take(strips_of(spec.rows) * grouped_code_bytes(spec.format.bits, spec.columns));
+      w.scales_at = offsets.take(strips_of(spec.rows) * scale_run_of(spec.format).panel_bytes(spec.columns));
+      w.group = scale_run_of(spec.format).group();
+      w.bytes = offsets.used() - begin;
+      return w;
+    }
     w.at = offsets.take(matrix_bytes(w.format, spec.rows, spec.columns));
     const std::int64_t outputs = strips_of(spec.rows) * kStrip;
     if (w.format == MatrixFormat::int8) {
@@ -87,6 +95,8 @@ class Image : public WeightSink {
       const auto* whole = reinterpret_cast<const std::int8_t*>(codes);
       scales()[output] = absmax;
       sums()[output] = std::accumulate(whole, whole + columns, std::int32_t{0});
+    } else if (w_.format == MatrixFormat::grouped) {
+      grouped().put_codes(output, codes);
     } else {
       for (std::int64_t k = 0; k < columns; ++k)
         *at(byte_of(MatrixFormat::four_bit, columns, output, k)) |=
@@ -95,10 +105,16 @@ class Image : public WeightSink {
   }
   void put_block_scales(std::size_t /*weight*/, const TensorPart& tensor,
                         std::span<const float> values) override {
-    put_by_group(tensor, values, scales());
+    w_.format == MatrixFormat::grouped ? grouped().put_factors(tensor, values, false)
+                                       : put_by_group(tensor, values, scales());
   }
   void put_offsets(std::size_t /*weight*/, const TensorPart& tensor, std::span<const float> values) override {
-    put_by_group(tensor, values, offsets());
+    w_.format == MatrixFormat::grouped ? grouped().put_factors(tensor, values, true)
+                                       : put_by_group(tensor, values, offsets());
+  }
+  void put_super_blocks(std::size_t /*weight*/, const TensorPart& tensor,
+                        const SuperBlocks& blocks) override {
+    grouped().put_super_blocks(tensor, blocks);
   }
   void put_input_groups(std::size_t /*weight*/, const TensorPart& /*tensor*/,
                         std::span<const std::int32_t> groups) override {
@@ -107,6 +123,10 @@ class Image : public WeightSink {
   }
 
  private:
+  GroupedPlace grouped() {
+    return {bytes_.data(), bytes_.data() + (w_.scales_at - w_.at), w_.spec.format.bits,
+            scale_run_of(w_.spec.format), w_.spec.columns};
+  }
   void put_by_group(const TensorPart& tensor, std::span<const float> values, float* out) const {
     const WeightSpec& spec = tensor.spec;
     const ScaleLayout layout(spec.format, spec.rows, spec.columns);
@@ -144,6 +164,7 @@ std::vector<float> folded_bias(const StaticInput& input, const HostCopy& weight,
 
 MatrixFormat format_of(const WeightSpec& spec) {
   if (is_int8(spec.format)) return MatrixFormat::int8;
+  if (holds_stored_scales(spec.format)) return MatrixFormat::grouped;
   if (is_four_bit(spec.format)) return MatrixFormat::four_bit;
   return spec.format == formats::kBfloat16  ? MatrixFormat::bfloat16
          : spec.format == formats::kFloat16 ? MatrixFormat::float16
@@ -153,7 +174,7 @@ MatrixFormat format_of(const WeightSpec& spec) {
 Arithmetic arithmetic_of(const WeightSpec& spec) {
   const Multiply multiply = spec.arithmetic.multiply;
   if (multiply == Multiply::tf32) return Arithmetic::tf32;
-  if (!is_four_bit(spec.format)) return Arithmetic::float32;  // others have their own
+  if (!is_grouped(spec.format)) return Arithmetic::float32;  // others have their own
   return multiply == Multiply::bfloat16  ? Arithmetic::bfloat16
          : multiply == Multiply::float16 ? Arithmetic::float16
                                          : Arithmetic::float32;
@@ -169,6 +190,8 @@ Bytes PackedWeight::weight_bytes() const {
       return {(spec.elements() + 1) / 2 + scales * (spec.format.offset == Offset::none ? 1 : 2) +
               (spec.format.has_input_groups ? spec.columns * 4 : 0)};
     }
+    case MatrixFormat::grouped:
+      return stored_bytes(spec.format, spec.rows, spec.columns);
     case MatrixFormat::float32:
       return {spec.elements() * 4};
     case MatrixFormat::float16:
@@ -278,6 +301,11 @@ Matrix Weights::matrix(WeightId id) const {
   if (w.scales_at > 0) matrix.scales = at<float>(id, w.scales_at);
   if (w.offsets_at > 0) matrix.offsets = at<float>(id, w.offsets_at);
   if (w.input_groups_at > 0) matrix.input_groups = at<std::int32_t>(id, w.input_groups_at);
+  if (w.format == MatrixFormat::grouped) {
+    const std::vector<float> values = code_values(w.spec.format);
+    std::copy_n(values.begin(), std::min(values.size(), std::size(matrix.codebook)), matrix.codebook);
+    matrix.run = scale_run_of(w.spec.format);
+  }
   if (w.format == MatrixFormat::four_bit)
     std::copy_n(codebook_values(w.spec.format).begin(), std::size(matrix.codebook), matrix.codebook);
   return matrix;

@@ -8,10 +8,12 @@ namespace assay::cuda {
 namespace {
 
 // The formats that kernels serve, by name: a new one is a line here.
-constexpr WeightFormat kServedFormats[] = {formats::kFloat32,  formats::kBfloat16, formats::kFloat16,
-                                           formats::kInt8,     formats::kLlmInt8,  formats::kNf4,
-                                           formats::kFp4,      formats::kNf4Dq,    formats::kFp4Dq,
-                                           formats::kInt4G128, formats::kQ4K,      formats::kInt4G32};
+constexpr WeightFormat kServedFormats[] = {
+    formats::kFloat32, formats::kBfloat16, formats::kFloat16, formats::kInt8,  formats::kLlmInt8,
+    formats::kNf4,     formats::kFp4,      formats::kNf4Dq,   formats::kFp4Dq, formats::kInt4G128,
+    formats::kInt4G32, formats::kQ8_0,     formats::kQ4_0,    formats::kQ4_1,  formats::kQ5_0,
+    formats::kQ5_1,    formats::kIq4Nl,    formats::kMxfp4,   formats::kQ2K,   formats::kQ3K,
+    formats::kQ4K,     formats::kQ5K,      formats::kQ6K,     formats::kIq4Xs, formats::kTq2_0};
 
 }  // namespace
 

@@ -27,6 +27,7 @@ std::optional<Arithmetic> library_arithmetic(MatrixFormat format, Arithmetic cho
     case MatrixFormat::int8:
       return std::nullopt;
     case MatrixFormat::four_bit:
+    case MatrixFormat::grouped:
       return chosen;
   }
   return std::nullopt;

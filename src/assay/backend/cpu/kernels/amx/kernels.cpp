@@ -1,6 +1,6 @@
 // AMX kernels: bfloat16 and int8 products on tiles, and what makes their bfloat16, which an instruction
 // rounds to. The others are those of AVX-512. Compiled with its own flags, called only after the CPU check.
-#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 
 #include <immintrin.h>
 

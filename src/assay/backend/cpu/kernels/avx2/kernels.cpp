@@ -1,5 +1,5 @@
 // AVX2 and FMA kernels. Compiled with its own flags, called only after the CPU check.
-#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 
 #include <immintrin.h>
 

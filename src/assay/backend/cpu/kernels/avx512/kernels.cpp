@@ -1,5 +1,5 @@
 // AVX-512 (F, BW, DQ, VL) kernels in float32. Compiled with its own flags, called only after the CPU check.
-#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 
 #include <immintrin.h>
 

@@ -1,6 +1,6 @@
 // Products of bytes for processors that have an instruction for them (AVX-512 VNNI): the other kernels of
 // the tier are those of kernels.cpp, and nothing of them is compiled here.
-#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 
 #include <immintrin.h>
 

@@ -1,6 +1,6 @@
 // Kernels for processors with AVX-512 BF16 (Zen 4 and 5, Cooper Lake): products of bfloat16 by vdpbf16ps; the
 // others are those of AVX-512 with VNNI. Compiled with its own flags, called only after the CPU check.
-#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 
 #include <immintrin.h>
 

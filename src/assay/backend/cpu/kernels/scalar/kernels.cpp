@@ -1,12 +1,10 @@
 // The complete scalar kernels: the reference that every faster one is tested against. Sums are in double,
 // nothing is blocked beyond what the data layout asks for.
-#include "assay/backend/cpu/kernels/kernels.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "assay/tensor/half.h"
 
 namespace assay::cpu::scalar {
 
@@ -542,6 +540,8 @@ void fill(KernelTable& table) {
   table.linear_int8 = linear_int8;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.expand_grouped = expand_grouped;
+  table.linear_grouped = nullptr;
   table.four_bit_rows = kFourBitRows;
   table.quantize_groups = quantize_groups;
   table.linear_coded_inputs = linear_coded_inputs;

@@ -14,6 +14,7 @@ double log_of(double x) {
 #include "assay/backend/cpu/kernels/simd/attention_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/elementwise_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/four_bit_kernels-inl.h"
+#include "assay/backend/cpu/kernels/simd/grouped_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/int8_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/store_bfloat16-inl.h"
 
@@ -39,6 +40,8 @@ double log_of(double x) {
   table.quantize = quantize;
   table.expand = expand;
   table.linear_four_bit = linear_four_bit;
+  table.expand_grouped = expand_grouped;
+  table.linear_grouped = linear_grouped;
   table.four_bit_rows = kFewFourBitRows;
   table.mark_candidates = mark_candidates;
   table.bend_logits = bend_logits;

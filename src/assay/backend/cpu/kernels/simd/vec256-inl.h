@@ -83,6 +83,41 @@ struct Vec {
     return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(codebook.low, index),
                              _mm256_permutevar8x32_ps(codebook.high, index), upper)};
   }
+  // Words of 32 bits, as the vectors of AVX-512 have them.
+  static Codes words(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static Codes halves(const std::byte* p) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static Codes bytes(const std::byte* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  static Codes field(Codes words, int shift, int bits) {
+    return _mm256_and_si256(_mm256_srl_epi32(words, _mm_cvtsi32_si128(shift)),
+                            _mm256_set1_epi32((1 << bits) - 1));
+  }
+  static Codes above(Codes low, Codes high, int bits) {
+    return _mm256_or_si256(low, _mm256_sll_epi32(high, _mm_cvtsi32_si128(bits)));
+  }
+  static Vec floats(Codes words) { return {_mm256_cvtepi32_ps(words)}; }
+  static Vec float16(Codes words) {
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(packed))};
+  }
+  static Vec powers(Codes words) {
+    const __m256 usual = _mm256_castsi256_ps(_mm256_slli_epi32(words, 23)),
+                 least = _mm256_castsi256_ps(_mm256_set1_epi32(0x00400000)),
+                 none = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+    const __m256i is_least = _mm256_cmpeq_epi32(words, _mm256_setzero_si256()),
+                  is_none = _mm256_cmpeq_epi32(words, _mm256_set1_epi32(255));
+    return {_mm256_blendv_ps(_mm256_blendv_ps(usual, least, _mm256_castsi256_ps(is_least)), none,
+                             _mm256_castsi256_ps(is_none))};
+  }
+  static Vec look_up_at(const Codebook& codebook, Codes words, int shift) {
+    const __m256i index = _mm256_srl_epi32(words, _mm_cvtsi32_si128(shift));
+    const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));  // bit 3 is then the sign
+    return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(codebook.low, index),
+                             _mm256_permutevar8x32_ps(codebook.high, index), upper)};
+  }
   // Pairs of bfloat16, the even one first.
   static __m256i narrow(Vec x) {
     const __m256i bits = _mm256_castps_si256(x.v);

@@ -87,6 +87,42 @@ struct Vec {
     return {
         _mm512_permutexvar_ps(_mm512_srl_epi32(codes, _mm_cvtsi32_si128(i % 4 * 8 + i / 4 * 4)), codebook)};
   }
+  // Words of 32 bits.
+  static Codes words(const std::byte* p) {
+    return _mm512_loadu_si512(p);
+  }
+  static Codes halves(const std::byte* p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static Codes bytes(const std::byte* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  // `bits` of each from `shift` on; `high` above `bits` of `low`.
+  static Codes field(Codes words, int shift, int bits) {
+    return _mm512_and_si512(_mm512_srl_epi32(words, _mm_cvtsi32_si128(shift)),
+                            _mm512_set1_epi32((1 << bits) - 1));
+  }
+  static Codes above(Codes low, Codes high, int bits) {
+    return _mm512_or_si512(low, _mm512_sll_epi32(high, _mm_cvtsi32_si128(bits)));
+  }
+  static Vec floats(Codes words) {
+    return {_mm512_cvtepi32_ps(words)};
+  }
+  static Vec float16(Codes words) {
+    return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(words))};
+  }
+  // 2^(word - 127) of words up to 254; 255 is NaN.
+  static Vec powers(Codes words) {
+    const __m512i usual = _mm512_slli_epi32(words, 23);
+    const __m512i low = _mm512_mask_blend_epi32(_mm512_cmpeq_epi32_mask(words, _mm512_setzero_si512()), usual,
+                                                _mm512_set1_epi32(0x00400000));
+    return {_mm512_castsi512_ps(_mm512_mask_blend_epi32(
+        _mm512_cmpeq_epi32_mask(words, _mm512_set1_epi32(255)), low, _mm512_set1_epi32(0x7fc00000)))};
+  }
+  // By the lowest 4 of the bits from `shift` on.
+  static Vec look_up_at(Codebook codebook, Codes words, int shift) {
+    return {_mm512_permutexvar_ps(_mm512_srl_epi32(words, _mm_cvtsi32_si128(shift)), codebook)};
+  }
   void store_bfloat16(std::uint16_t* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow());
   }

@@ -1,0 +1,148 @@
+// Kernels of grouped codes, on every tier: expanded weights are the reference's bit for bit, and products
+// with codes as they are have the bits of products with expanded weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "assay/backend/common/grouped_codes.h"
+#include "assay/backend/cpu/kernels/grouped_codes.h"
+#include "assay/base/random.h"
+#include "support/guarded.h"
+#include "support/kernel_tiers.h"
+#include "support/random_floats.h"
+
+namespace assay::cpu {
+namespace {
+
+using test::Guarded;
+
+constexpr WeightFormat kHeldFormats[] = {formats::kQ8_0,  formats::kQ4_0,  formats::kQ4_1,  formats::kQ5_0,
+                                         formats::kQ5_1,  formats::kIq4Nl, formats::kMxfp4, formats::kQ2K,
+                                         formats::kQ3K,   formats::kQ4K,   formats::kQ5K,   formats::kQ6K,
+                                         formats::kIq4Xs, formats::kTq2_0};
+
+std::vector<std::byte> any_bytes(std::int64_t count, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+  for (std::byte& each : bytes) each = static_cast<std::byte>(256 * random.uniform());
+  return bytes;
+}
+
+// Panels of random codes, and of random scales: any at all, or small numbers.
+class HeldCodes {
+ public:
+  HeldCodes(const WeightFormat& format, std::int64_t k, std::int64_t panels, bool has_any_scale)
+      : values_(code_values(format)),
+        shape_{.codes = nullptr,
+               .scales = nullptr,
+               .values = values_.data(),
+               .bits = format.bits,
+               .run = scale_run_of(format),
+               .k = k,
+               .k_padded = round_up(k, kSpan)},
+        codes_(any_bytes(panels * shape_.code_bytes(), 3)),
+        scales_(made_scales(format, panels * shape_.scale_bytes(), has_any_scale)) {
+    shape_.codes = codes_.data();
+    shape_.scales = scales_.data();
+  }
+  const GroupedCodes& args() const { return shape_; }
+
+ private:
+  static std::vector<std::byte> made_scales(const WeightFormat& format, std::int64_t count, bool is_any) {
+    std::vector<std::byte> bytes = any_bytes(count, 4);
+    if (is_any) return bytes;
+    const bool is_e8m0 = format.scale == ScaleType::e8m0;
+    for (std::byte& each : bytes)  // magnitudes below 1 as float16, with either sign
+      each = is_e8m0 ? std::byte{120} ^ (each & std::byte{7}) : each & std::byte{0xbb};
+    return bytes;
+  }
+  std::vector<float> values_;
+  GroupedCodes shape_;
+  Guarded<std::byte> codes_, scales_;
+};
+
+bool are_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) return false;
+  }
+  return a.size() == b.size();
+}
+
+class GroupedKernels : public test::TestOfKernelTiers {};
+
+TEST_P(GroupedKernels, ExpandedCodesHaveTheReferencesBits) {
+  for (const WeightFormat& format : kHeldFormats)
+    for (const std::int64_t k : {1, 31, 32, 80, 256, 300, 512})
+      for (const bool has_any_scale : {false, true}) {
+        const HeldCodes held(format, k, 3, has_any_scale);
+        const auto floats = [&](const KernelTable& table) {
+          std::vector<float> out(static_cast<std::size_t>(3 * k * kPanel + 1), -5.0F);
+          table.expand_grouped(
+              {.weights = held.args(), .panels = 3, .packing = Packing::float32, .out = out.data()});
+          return out;
+        };
+        const auto pairs = [&](const KernelTable& table) {
+          std::vector<std::uint16_t> out(static_cast<std::size_t>(3 * round_up(k, kSpan) * kPanel + 1), 77);
+          table.expand_grouped(
+              {.weights = held.args(), .panels = 3, .packing = Packing::bfloat16, .out = out.data()});
+          return out;
+        };
+        ASSERT_TRUE(are_same_bits(floats(table_), floats(reference_))) << name_of(format) << ", " << k;
+        if (has_any_scale) continue;
+        ASSERT_EQ(pairs(table_), pairs(reference_)) << name_of(format) << ", " << k;
+      }
+}
+
+TEST_P(GroupedKernels, ProductsEqualThoseOfExpandedCodes) {
+  for (const WeightFormat& format : kHeldFormats)
+    for (const std::int64_t k : {31, 32, 80, 256, 300, 768})
+      for (const std::int64_t n : {1, 16, 33, 70})
+        for (const std::int64_t rows : {1, 2}) {
+          const std::int64_t panels = (n + kPanel - 1) / kPanel;
+          const HeldCodes held(format, k, panels, false);
+          const Guarded x(test::random_floats(static_cast<std::size_t>(rows * k), 7, 1));
+          const auto bias = test::random_floats(static_cast<std::size_t>(n), 8, 1);
+          std::vector<float> expanded(static_cast<std::size_t>(panels * k * kPanel));
+          table_.expand_grouped({.weights = held.args(),
+                                 .panels = panels,
+                                 .packing = Packing::float32,
+                                 .out = expanded.data()});
+          const auto run = [&](const auto& multiply) {
+            std::vector<float> y(static_cast<std::size_t>(rows * n), 3.0F);
+            for (const auto& [first, count] :
+                 {std::pair{std::int64_t{0}, panels / 2}, std::pair{panels / 2, panels - panels / 2}})
+              multiply(LinearArgs{.x = x.data(),
+                                  .x_stride = k,
+                                  .x_tiles = kNoTiles,
+                                  .rows = rows,
+                                  .k = k,
+                                  .w = expanded.data(),
+                                  .packing = Packing::float32,
+                                  .planes = 1,
+                                  .bias = bias.data(),
+                                  .activation = Activation::none,
+                                  .adds = true,
+                                  .y = y.data(),
+                                  .y_stride = n,
+                                  .y_tiles = kNoTiles,
+                                  .n = n,
+                                  .first_panel = first,
+                                  .panels = count});
+            return y;
+          };
+          const auto got = run([&](const LinearArgs& to) {
+            if (to.panels > 0) table_.linear_grouped({.to = to, .weights = held.args()});
+          });
+          ASSERT_EQ(got, run([&](const LinearArgs& to) {
+                      if (to.panels > 0) table_.linear(to);
+                    }))
+              << name_of(format) << ": " << rows << "x" << k << "x" << n;
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, GroupedKernels, test::kKernelTiers,
+                         [](const auto& of) { return of.param.name(); });
+
+}  // namespace
+}  // namespace assay::cpu

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes tests/fixtures/ggml_blocks.safetensors: blocks of each tensor type of GGUF, and the numbers that llama.cpp makes of them.
+
+The reference is llama.cpp's dequantize_row_* in C, from the source distribution of llama-cpp-python on PyPI:
+
+    pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36     # unpack it; ggml is in vendor/llama.cpp/ggml
+    cd vendor/llama.cpp/ggml/src
+    sed 's/@GGML_VERSION@/0/; s/@GGML_BUILD_COMMIT@/0/' ggml-version.h.in > ggml-version.h
+    for f in ggml.c ggml-alloc.c ggml-quants.c; do gcc -O2 -fPIC -c -I../include -I. -D_GNU_SOURCE $f; done
+    for f in ggml.cpp ggml-threading.cpp ggml-opt.cpp ggml-backend.cpp ggml-backend-meta.cpp gguf.cpp; do
+        g++ -std=c++17 -O2 -fPIC -c -I../include -I. -D_GNU_SOURCE $f; done
+    g++ -shared -o libggml-base.so *.o -lpthread
+
+    tools/make_ggml_fixtures.py --ggml libggml-base.so
+
+gguf-py (pip install gguf==0.19.0 numpy safetensors) must give the same for every type that it knows.
+"""
+
+import argparse
+import ctypes
+import pathlib
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from safetensors.numpy import save_file
+
+# Bytes of a block by type, and where its float16 numbers lie: scales, then a minimum.
+TYPES = {
+    "Q4_0": (18, [0]), "Q4_1": (20, [0, 2]), "Q5_0": (22, [0]), "Q5_1": (24, [0, 2]), "Q8_0": (34, [0]),
+    "Q2_K": (84, [80, 82]), "Q3_K": (110, [108]), "Q4_K": (144, [0, 2]), "Q5_K": (176, [0, 2]),
+    "Q6_K": (210, [208]), "IQ4_NL": (18, [0]), "IQ4_XS": (136, [0]), "TQ1_0": (54, [52]), "TQ2_0": (66, [64]),
+    "MXFP4": (17, []),
+}
+# Ordinary, negative, the largest and the smallest normal and subnormal number, both zeros.
+HALVES = [0.0123, -0.37, 65504.0, -65504.0, 2.0**-14, -(2.0**-24), 1023 * 2.0**-24, 0.0, -0.0, 1.0]
+EXPONENTS = [127, 0, 1, 2, 124, 130, 200, 251, 254, 120]
+
+
+class Library:
+    def __init__(self, path):
+        class Parameters(ctypes.Structure):
+            _fields_ = [("size", ctypes.c_size_t), ("buffer", ctypes.c_void_p), ("has_no_data", ctypes.c_bool)]
+
+        self.c = ctypes.CDLL(path)
+        self.c.ggml_init.restype = ctypes.c_void_p
+        self.c.ggml_init.argtypes = [Parameters]
+        self.c.ggml_init(Parameters(1 << 20, None, False))  # fills the table of float16
+
+    def dequantize(self, name, blocks, elements):
+        lower = name.lower()
+        function = getattr(self.c, "dequantize_row_" + (lower[:-1] + "K" if lower.endswith("_k") else lower))
+        function.restype = None
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+        values = np.empty(elements, np.float32)
+        function(blocks.ctypes.data, values.ctypes.data, elements)
+        return values
+
+
+def blocks_of(name, random):
+    size, halves = TYPES[name]
+    count = len(HALVES)
+    blocks = random.integers(0, 256, (count, size), np.uint8)
+    blocks[1] = np.arange(size) * 37 % 256  # every code, in some place
+    blocks[3], blocks[4] = 255, 0  # the highest and the lowest of everything
+    for i, at in enumerate(halves):
+        values = np.array([HALVES[(k + 3 * i) % count] for k in range(count)], np.float16)
+        blocks[:, at : at + 2] = values.view(np.uint8).reshape(-1, 2)
+    if name == "MXFP4":
+        blocks[:, 0] = EXPONENTS
+    return np.ascontiguousarray(blocks)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ggml", required=True, help="libggml-base.so, built as described above")
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser.add_argument("--output", type=pathlib.Path, default=root / "tests/fixtures/ggml_blocks.safetensors")
+    arguments = parser.parse_args()
+    library = Library(arguments.ggml)
+    random = np.random.default_rng(20261126)
+    tensors = {}
+    for name in TYPES:
+        blocks = blocks_of(name, random)
+        per_block = gguf.GGML_QUANT_SIZES[Type[name]][0]
+        assert gguf.GGML_QUANT_SIZES[Type[name]][1] == blocks.shape[1], name
+        values = library.dequantize(name, blocks, per_block * len(blocks))
+        with np.errstate(over="ignore", invalid="ignore"):
+            other = gguf.quants.dequantize(blocks, Type[name]).reshape(-1)
+        assert np.array_equal(values, other, equal_nan=True), name
+        tensors[name + ".blocks"], tensors[name + ".values"] = blocks, values.reshape(len(blocks), per_block)
+    save_file(tensors, arguments.output)
+    print(f"{arguments.output}: {len(TYPES)} types")
+
+
+if __name__ == "__main__":
+    main()
