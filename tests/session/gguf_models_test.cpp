@@ -11,10 +11,12 @@
 #include "assay/base/tokenizer_files.h"
 #include "assay/checkpoint/gguf_checkpoint.h"
 #include "assay/checkpoint/gguf_source.h"
+#include "assay/checkpoint/gguf_weights.h"
 #include "assay/model/families/families.h"
 #include "assay/model/model.h"
 #include "assay/quant/code_values.h"
 #include "assay/session/load.h"
+#include "assay/tensor/half.h"
 #include "assay/text/tokenizer.h"
 #include "support/fixtures.h"
 #include "support/gguf_writer.h"
@@ -61,6 +63,17 @@ TEST_P(GgufBlocks, HaveTheLogitsOfTransformers) {
   EXPECT_LE(error_of_gguf(GetParam(), fixture("gguf") / (std::string(GetParam()) + ".safetensors")), 2e-5);
 }
 
+// What a backend multiplies of them, within what its arithmetic of blocks is off.
+TEST_P(GgufBlocks, RunAsTheyAreStored) {
+  const std::string path = (fixture("gguf") / (std::string(GetParam()) + ".gguf")).string();
+  const LoadedModel loaded = load_model_and_tokenizer({path}, "auto", Device{});
+  EXPECT_NE(loaded.dtype_label.find("(as stored)"), std::string::npos) << loaded.dtype_label;
+  const SafetensorsFile file(fixture("gguf") / (std::string(GetParam()) + ".safetensors"));
+  const std::vector<float> want = test::read_floats(file, "logits"),
+                           got = test::all_logits(loaded.model->program(), test::read_ids(file, "input_ids"));
+  EXPECT_LE(test::largest_difference(got, want) / test::standard_deviation_of(want), 2e-2);
+}
+
 TEST_P(GgufBlocks, AreTheSameAsCodesAndAsNumbers) {
   const GgufSource source(fixture("gguf") / (std::string(GetParam()) + ".gguf"));
   const auto weights = source.quantized_weights();
@@ -84,6 +97,42 @@ TEST_P(GgufBlocks, AreTheSameAsCodesAndAsNumbers) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(OfFixtures, GgufBlocks, testing::Values("quantized_q8_0", "quantized_q4_0"));
+
+TEST(GgufModels, SuperBlocksAreTheSameAsNumbers) {
+  constexpr std::uint32_t kQ4K = 12, kQ6K = 14;
+  constexpr const char *kQuery = "model.layers.0.self_attn.q_proj.weight",
+                       *kUp = "model.layers.0.mlp.up_proj.weight";
+  const test::TemporaryFolder folder;
+  test::GgufBytes file;
+  file.text("general.architecture", "llama").number("llama.attention.head_count", 2);
+  file.number("llama.embedding_length", 256).number("llama.attention.key_length", 4);
+  file.tensor("blk.0.attn_q.weight", {256, 8}, kQ4K, 8 * 144)
+      .tensor("blk.0.ffn_up.weight", {512, 3}, kQ6K, 6 * 210);
+  test::write_file(folder.path() / "m.gguf", file.bytes());
+  const GgufShards shards(folder.path() / "m.gguf");
+  const GgufCheckpoint checkpoint(shards, architecture_of(shards));
+  const GgufWeights weights(checkpoint);
+  for (const char* name : {kQuery, kUp}) {
+    const CheckpointTensor at = checkpoint.find(name);
+    const StoredCodes codes{name, at->shape[0], at->shape[1], weights.format_of(name).value()};
+    const auto count = static_cast<std::size_t>(codes.elements());
+    std::vector<std::uint8_t> read(count);
+    std::vector<float> numbers(count);
+    weights.read_codes(codes, 0, codes.rows, read.data());
+    at.read_floats(0, codes.elements(), numbers.data());
+    const SuperBlocks blocks = weights.read_super_blocks(codes);
+    const std::vector<float> values = code_values(codes.format);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t group = i / static_cast<std::size_t>(codes.format.inputs_per_scale), block = i / 256;
+      const float scale =
+          f16_to_float(blocks.scale_factors[block]) * scale_code_value(codes.format, blocks.scales[group]);
+      const float minimum = blocks.minima.empty() ? 0
+                                                  : f16_to_float(blocks.minimum_factors[block]) *
+                                                        static_cast<float>(blocks.minima[group]);
+      ASSERT_EQ(numbers[i], values[read[i]] * scale - minimum) << name << ' ' << i;
+    }
+  }
+}
 
 TEST(GgufModels, RunInAnyPrecisionThatIsAskedFor) {
   const std::string path = (fixture("gguf") / "quantized_q8_0.gguf").string();

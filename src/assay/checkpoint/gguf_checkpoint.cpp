@@ -35,7 +35,7 @@ std::int64_t GgufRows::stored(std::int64_t row) const {
     case Order::rotary_pairs:
       return first + head * size + 2 * (i % (size / 2)) + i / (size / 2);
     case Order::by_key_head: {
-      const std::int64_t queries = heads.heads / heads.kv_heads;  // of a key head
+      const std::int64_t queries = heads.heads / heads.kv_heads;  // that share a key head
       const std::int64_t group = head / (queries + 2), place = head % (queries + 2);
       const std::int64_t stored_head = place < queries    ? group * queries + place
                                        : place == queries ? heads.heads + group

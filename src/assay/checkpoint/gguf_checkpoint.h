@@ -38,7 +38,7 @@ class GgufCheckpoint : public Checkpoint {
   std::vector<CheckpointTensor> tensors() const override;
   std::vector<std::filesystem::path> files() const override;
   std::uint64_t file_bytes() const override;
-  // Of blocks, the values that they stand for. Throws Error for a type that is not supported.
+  // Blocks become the values that they stand for. Throws Error for a type that is not supported.
   void read_floats(const CheckpointTensor& tensor, std::int64_t first, std::int64_t count,
                    float* out) const override;
   // As the file has them, row by row.
@@ -56,7 +56,7 @@ class GgufCheckpoint : public Checkpoint {
     std::size_t file = 0;
     const GgufTensor* stored = nullptr;
     GgufRows rows;
-    std::int64_t columns = 1;  // of a row
+    std::int64_t columns = 1;  // in a row
     float added = 0;           // what the converter added to each element
     std::uint64_t row_bytes = 0;
   };

@@ -26,7 +26,7 @@ class GgufValue {
  public:
   GgufValue(GgufType type, bool is_array) : type_(type), is_array_(is_array) {}
 
-  GgufType type() const { return type_; }  // of the elements
+  GgufType type() const { return type_; }  // that the elements have
   bool is_array() const { return is_array_; }
   std::size_t size() const { return size_; }
   // "an array of 3 u32", for messages.
@@ -46,8 +46,8 @@ class GgufValue {
   GgufType type_;
   bool is_array_;
   std::size_t size_ = 0;
-  std::string bytes_;                // of numbers, or of all texts
-  std::vector<std::uint32_t> ends_;  // of each text
+  std::string bytes_;                // the numbers, or all texts
+  std::vector<std::uint32_t> ends_;  // where each text ends
 };
 
 struct GgufTensor {
@@ -58,7 +58,7 @@ struct GgufTensor {
   std::uint64_t bytes = 0;
 
   std::int64_t columns() const { return sizes.front(); }
-  std::int64_t rows() const;  // of all other sizes together
+  std::int64_t rows() const;  // the product of all other sizes
   std::uint64_t row_bytes() const;
 };
 

@@ -7,7 +7,7 @@
 
 namespace assay {
 
-// Of a folder's GGUF files those that are models, one of each set of shards; companions for images or sound
+// The GGUF files of a folder that are models, one of each set of shards; companions for images or sound
 // (mmproj-...) are none. In the order of their names.
 std::vector<std::filesystem::path> gguf_models_in(const std::filesystem::path& folder);
 

@@ -22,7 +22,7 @@ constexpr GgufName kLlamaNames[] = {
     {"blk.#.ffn_up", "model.layers.#.mlp.up_proj"},
     {"blk.#.ffn_down", "model.layers.#.mlp.down_proj"},
 };
-// Of the architectures whose pairs were moved.
+// For the architectures whose pairs were moved.
 constexpr GgufName kRotatedNames[] = {
     {"blk.#.attn_q", "model.layers.#.self_attn.q_proj", Change::rotated_queries},
     {"blk.#.attn_k", "model.layers.#.self_attn.k_proj", Change::rotated_keys},

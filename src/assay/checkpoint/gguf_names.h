@@ -14,7 +14,7 @@ enum class GgufChange {
   none,
   rotated_queries,  // pairs of rotary embedding moved side by side: rows i and i + half of a head
   rotated_keys,
-  heads_apart,    // of each key head its queries, key and value, regrouped to all of each
+  heads_apart,    // the queries, key and value of each key head were regrouped to all of each kind
   one_was_added,  // to each element: norms that multiply by 1 + weight
   split_by_head,  // a row for each head; Transformers has a tensor for each, named by the second '#'
 };
@@ -27,7 +27,7 @@ struct GgufName {
 
 struct GgufArchitecture {
   std::string_view name;        // general.architecture
-  std::string_view model_type;  // of config.json
+  std::string_view model_type;  // in config.json
   std::span<const GgufName> names;
   std::span<const GgufName> more_names = {};  // looked up where `names` has none
   bool has_second_norm = false;  // in each block: Falcon from 40B on, whose first one is that of the MLP

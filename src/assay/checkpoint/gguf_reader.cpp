@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kSlabBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLongestKey = 65'535, kLongestName = 1024;  // the specification's, and ggml's is 64
-constexpr std::uint64_t kLongestText = std::uint64_t{1} << 30;      // of an array's texts together
+constexpr std::uint64_t kLongestText = std::uint64_t{1} << 30;      // the texts of an array together
 constexpr std::uint64_t kMaxValues = 65'536;
 constexpr std::uint64_t kSmallestValue = 8 + 4 + 1, kSmallestTensor = 8 + 4 + 8 + 4 + 8;
 constexpr std::uint32_t kMaxSizes = 4;

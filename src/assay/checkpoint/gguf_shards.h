@@ -36,8 +36,8 @@ class GgufShards {
   std::vector<std::unique_ptr<const GgufFile>> files_;
 };
 
-// Of "x-00002-of-00003.gguf" the name before the numbers, the shard's number from 1, and how many there are;
-// of another name all of it, 1 and 1.
+// "x-00002-of-00003.gguf" is the name before the numbers, the shard's number from 1, and how many there are;
+// another name is all of it, 1 and 1.
 struct GgufShardName {
   std::string_view stem;
   int number = 1, count = 1;

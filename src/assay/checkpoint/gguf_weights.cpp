@@ -57,7 +57,7 @@ void GgufWeights::read_codes(const StoredCodes& tensor, std::int64_t first_row, 
 
 GgufWeights::Groups GgufWeights::groups_of(const StoredCodes& tensor) const {
   const ggml::BlockType& type = *checkpoint_.type_of(tensor.name);
-  const std::int64_t groups = tensor.columns / type.format->inputs_per_scale;  // of a row
+  const std::int64_t groups = tensor.columns / type.format->inputs_per_scale;  // in a row
   Groups all;
   all.scales.resize(static_cast<std::size_t>(tensor.rows * groups));
   if (type.format->offset != Offset::none) all.offsets.resize(all.scales.size());
@@ -77,6 +77,33 @@ std::vector<float> GgufWeights::read_scales(const StoredCodes& tensor) const {
 
 std::vector<float> GgufWeights::read_offsets(const StoredCodes& tensor) const {
   return groups_of(tensor).offsets;
+}
+
+SuperBlocks GgufWeights::read_super_blocks(const StoredCodes& tensor) const {
+  const ggml::BlockType& type = *checkpoint_.type_of(tensor.name);
+  const bool has_minima = type.format->offset != Offset::none;
+  const std::int64_t groups = tensor.columns / type.format->inputs_per_scale,
+                     factors = tensor.columns / type.format->inputs_per_super_block;  // in a row
+  SuperBlocks all;
+  all.scales.resize(static_cast<std::size_t>(tensor.rows * groups));
+  all.scale_factors.resize(static_cast<std::size_t>(tensor.rows * factors));
+  if (has_minima) {
+    all.minima.resize(all.scales.size());
+    all.minimum_factors.resize(all.scale_factors.size());
+  }
+  for_rows(checkpoint_, tensor, 0, tensor.rows, [&](std::int64_t row, std::span<const std::byte> blocks) {
+    ggml::read_super_blocks(
+        type, blocks,
+        {all.scales.data() + row * groups, has_minima ? all.minima.data() + row * groups : nullptr,
+         all.scale_factors.data() + row * factors,
+         has_minima ? all.minimum_factors.data() + row * factors : nullptr});
+  });
+  constexpr unsigned kExponent = 0x7C00;
+  for (const std::vector<std::uint16_t>* numbers : {&all.scale_factors, &all.minimum_factors})
+    if (std::any_of(numbers->begin(), numbers->end(),
+                    [](std::uint16_t x) { return (x & kExponent) == kExponent; }))
+      throw Error("{}: expected finite scales, found NaN or infinity", checkpoint_.find(tensor.name).where());
+  return all;
 }
 
 }  // namespace assay

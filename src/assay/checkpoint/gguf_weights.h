@@ -19,6 +19,7 @@ class GgufWeights : public QuantizedWeights {
                   std::uint8_t* out) const override;
   std::vector<float> read_scales(const StoredCodes& tensor) const override;
   std::vector<float> read_offsets(const StoredCodes& tensor) const override;
+  SuperBlocks read_super_blocks(const StoredCodes& tensor) const override;
 
  private:
   struct Groups {

@@ -306,7 +306,8 @@ void add_inspect(CLI::App& app, int& exit_code) {
           "File with a format for each module, in TOML or JSON, to show applied to the model [none]");
   add_whole(*command, "--rows", flags->step.rows, "New tokens in that step [1]", 1, 4096);
   add_whole(*command, "--past", flags->step.past, "Tokens in the KV cache before that step [512]", 0);
-  command->add_option("MODEL", flags->model, "Model: a folder, a Hugging Face cache entry or demo")
+  command
+      ->add_option("MODEL", flags->model, "Model: a folder, a GGUF file, a Hugging Face cache entry or demo")
       ->required();
   flags->output.add_to(*command);
   command->footer("Example: assay inspect demo --json");

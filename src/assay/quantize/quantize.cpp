@@ -78,6 +78,11 @@ class Job {
           "{}: text_config: a folder of the text part alone would lose the tensors for images or sound: "
           "expected a model of text",
           source_->config().where());
+    // Transformers would read them the other way round.
+    if (spec_.family == "gpt2" && !spec_.names.linear_is_transposed)
+      throw Error(
+          "{}: expected the matrices of a gpt2 folder, [in_features, out_features], found them turned round",
+          source_->path().string());
     check_target(out);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
   }
